@@ -60,13 +60,13 @@ class Route:
 
         Connections that wait in the queue of before still get their turn there.
         """
-        priorities, broker, before = self.listener.priorities, self.upstream.broker, self.context.line
+        priorities, broker, before = self.listener.priorities, self.upstream.broker, self.context.queue
         if priorities is None:
-            self.context.line = None
+            self.context.queue = None
         else:
             if broker.queue is None:
                 broker.queue = BrokerQueue(priorities.settings)
-            self.context.line = broker.queue.listener_queue(priorities, before)
+            self.context.queue = broker.queue.listener_queue(priorities, before)
         if (before is None) != (priorities is None):
             self.context.quotas.renew()
 
@@ -75,7 +75,7 @@ class Route:
         broker, context = self.upstream.broker, self.context
         context.quotas, context.leader, context.service = broker.quotas, broker.leader, broker.service
         broker.quotas.lines.wake = _wake_soon
-        context.line = None
+        context.queue = None
         self.attach_queue()
 
     def routes_to(self, upstream: Upstream) -> Iterator["Route"]:

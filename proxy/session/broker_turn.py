@@ -12,7 +12,7 @@ from kafka_quota_proxy.proxy.quota.entity import bounded
 from kafka_quota_proxy.proxy.quota.request_time import NO_TIME, Service, ServiceTime
 from kafka_quota_proxy.proxy.session.client_account import NO_BUCKETS
 from kafka_quota_proxy.proxy.session.in_flight import PendingRequest
-from kafka_quota_proxy.proxy.session.request_charge import RequestCharge, has_room, longest
+from kafka_quota_proxy.proxy.session.request_charge import RequestCharge, has_room, longest_wait
 from kafka_quota_proxy.proxy.session.state import SessionState
 
 # A request that the queue refuses is walked for its partitions. A longer one is held.
@@ -195,7 +195,7 @@ class BrokerTurn:
         charges = list(charge.settle(service, pending.size_bytes, response_bytes, scale=scale, now_ms=now_ms))
         if bucket is not None:
             charges.insert(0, (bucket, wait_ms))
-        return longest(state.account, charges, now_ms=now_ms) or (None, 0)
+        return longest_wait(state.account, charges, now_ms=now_ms) or (None, 0)
 
     def move_up(self) -> None:
         """Keep the slot for the request behind the oldest, or give it back if there is none."""

@@ -33,7 +33,7 @@ class BucketTurn:
         line, place = bucket.line, self.place
         if state.account.observes(bucket) or now_ms < state.broker_turn.refuses_until_ms:
             if not state.in_flight:
-                state.account.asked_ms = now_ms
+                state.account.broker_began_ms = now_ms
             return True
         if place is not None and place.line is not line:
             self.leave()

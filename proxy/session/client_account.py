@@ -1,4 +1,4 @@
-"""Who pays for a connection's requests, and how long its client must be silent for it."""
+"""The client of one connection: its identity, the buckets that it charges, and its mute."""
 
 from collections.abc import Callable, Container
 from typing import Final, NamedTuple
@@ -19,39 +19,45 @@ from kafka_quota_proxy.proxy.session.counters import Counters
 
 
 class RequestBuckets(NamedTuple):
-    """What a request charges beside its bytes; None where there is no rule of that kind at all."""
+    """The buckets that a request charges besides its bytes; None: no rule limits that kind."""
 
     time: Bucket | None  # of QuotaKind.REQUEST
     rate: Bucket | None  # of QuotaKind.REQUEST_RATE
 
 
 NO_BUCKETS: Final = RequestBuckets(None, None)
-# Requests wait in the line of these before they pass; for the others a connection waits by itself.
+# Requests wait in the lines of these buckets before they pass. For other kinds a connection is muted.
 IN_LINE: Final = frozenset({QuotaKind.PRODUCE, QuotaKind.FETCH})
 
 
 class Policy(NamedTuple):
-    """What a listener says about its connections."""
+    """The settings of a listener for its connections."""
 
     max_frame_size_bytes: int
     enforcement: Enforcement
     is_inter_broker: bool
     oauthbearer_claim: str
-    administration: Administration | None = None  # None: who asks for quotas asks the broker
-    authority: Authority | None = None  # who follows the broker's own, where these are the rules
+    administration: Administration | None = None  # None: requests about client quotas go to the broker
+    authority: Authority | None = None  # follows the broker's own quotas, if they are the rules
 
 
 class ConnectionContext:
-    """What the connections of one listener share: its policy (which a reload replaces), quotas and counters.
+    """What the connections of one listener to one broker share.
 
-    ``addresses`` is None where clients may hear of the broker's own address; ``leader`` is the broker to those clients
-    that are followers, None where nothing limits them; ``line`` the queue in front of it, None where there is none;
-    ``service`` its time.
-    ``finds_ids``: whether it has said that it knows topics by id. ``hear`` takes what answers a Metadata request, where
-    it is to be found out which broker that is: all bytes that have come, where the answer begins, and its version.
+    Attributes:
+        policy: The listener's settings; a reload replaces them.
+        quotas: The broker's buckets.
+        counters: The listener's counters.
+        addresses: Replaces brokers' addresses in responses; None: clients may see them.
+        leader: The broker's limits on replication for clients that are followers; None: there are none.
+        queue: The fair call queue in front of the broker; None: there is none.
+        service: The broker's time.
+        finds_ids: Whether the broker has said that it knows topics by id.
+        hear: Gets Metadata responses while it is unknown which broker this is: the bytes that have come, where the
+            response begins, and its version.
     """
 
-    __slots__ = ("addresses", "counters", "finds_ids", "hear", "leader", "line", "policy", "quotas", "service")
+    __slots__ = ("addresses", "counters", "finds_ids", "hear", "leader", "policy", "queue", "quotas", "service")
 
     def __init__(
         self,
@@ -60,7 +66,7 @@ class ConnectionContext:
         counters: Counters,
         addresses: Addresses | None = None,
         leader: Leader | None = None,
-        line: ListenerQueue | None = None,
+        queue: ListenerQueue | None = None,
         service: ServiceClock | None = None,
     ) -> None:
         self.policy = policy
@@ -69,13 +75,23 @@ class ConnectionContext:
         self.leader = leader
         self.addresses = addresses
         self.finds_ids = False
-        self.line = line
+        self.queue = queue
         self.service = service or ServiceClock()
         self.hear: Callable[[bytes, int, int], None] | None = None
 
 
 class ClientAccount:
-    """The identity of one connection, the buckets that it charges, and its mute."""
+    """The client of one connection.
+
+    Attributes:
+        context: Shared with the other connections of its listener.
+        principal: Its user.
+        muted_until_ms: No request is taken up before.
+        broker_began_ms: When the broker could begin with the oldest request of an observed bucket.
+        is_counted: Whether the connection counts for its principal and client-id; the first that it has stay.
+        refusal: Why the connection has to end; empty: it has not.
+        stale_buckets: Buckets of earlier client-ids or rules; held while requests that charge them are in flight.
+    """
 
     __slots__ = (
         "_client_id",
@@ -83,59 +99,59 @@ class ClientAccount:
         "_counted_at",
         "_fetch_bucket",
         "_generation",
-        "_is_newcomer",
+        "_is_new",
         "_mutation_bucket",
         "_produce_bucket",
         "_request_buckets",
         "_slows_nothing",
-        "asked_ms",
+        "broker_began_ms",
         "context",
-        "is_known",
-        "left",
+        "is_counted",
         "muted_until_ms",
         "principal",
         "refusal",
+        "stale_buckets",
     )
 
     def __init__(self, context: ConnectionContext) -> None:
         self.context = context
         self.principal = ANONYMOUS
         self.muted_until_ms = 0
-        self.asked_ms = 0  # when the broker could begin with the oldest request that is charged to an observed bucket
-        self.is_known = False  # whether it has said as whom its connection counts; the first that it comes as stays
-        self.refusal = ""  # why the connection is to end: it is one too many
+        self.broker_began_ms = 0
+        self.is_counted = False
+        self.refusal = ""
         self._counted_as: Identity | None = None
         self._counted_at: OpenConnections | None = None
-        self.left: list[Bucket] = []  # held still, for requests of another client-id may be in flight
+        self.stale_buckets: list[Bucket] = []
         self._slows_nothing = False
         self._client_id: bytes | None = None
         self._generation = -1
-        self._is_newcomer = True  # to the buckets of this client-id
+        self._is_new = True  # the client-id is
         self._produce_bucket: Bucket | None = None
         self._fetch_bucket: Bucket | None = None
         self._request_buckets: RequestBuckets | None = None
         self._mutation_bucket: Bucket | None = None
 
     def produce_bucket(self, client_id: bytes, now_ms: int) -> Bucket:
-        """Return the bucket of the connection's Produce requests; kept until the rules or the client-id change."""
-        self._come_as(client_id)
+        """Return the bucket of Produce requests; it is kept until the rules or the client-id change."""
+        self._use_client_id(client_id)
         if self._produce_bucket is None:
             self._produce_bucket = self._look_up(QuotaKind.PRODUCE, client_id, now_ms)
         return self._produce_bucket
 
     def fetch_bucket(self, client_id: bytes, now_ms: int) -> Bucket:
-        """Return the bucket of its Fetch requests, likewise."""
-        self._come_as(client_id)
+        """Return the bucket of fetches; kept as long."""
+        self._use_client_id(client_id)
         if self._fetch_bucket is None:
             self._fetch_bucket = self._look_up(QuotaKind.FETCH, client_id, now_ms)
         return self._fetch_bucket
 
     def request_buckets(self, client_id: bytes, now_ms: int) -> RequestBuckets:
-        """Return the buckets that any of its requests charges beside its bytes, likewise."""
+        """Return the buckets that every request charges besides its bytes; kept as long."""
         quotas = self.context.quotas
         if not quotas.limits_requests:
             return NO_BUCKETS
-        self._come_as(client_id)
+        self._use_client_id(client_id)
         if self._request_buckets is None:
             time, rate = (
                 self._look_up(kind, client_id, now_ms) if quotas.limits(kind) else None
@@ -145,18 +161,18 @@ class ClientAccount:
         return self._request_buckets
 
     def mutation_bucket(self, client_id: bytes, now_ms: int) -> Bucket:
-        """Return the bucket of its requests about topics, likewise."""
-        self._come_as(client_id)
+        """Return the bucket of requests that create, grow or delete topics; kept as long."""
+        self._use_client_id(client_id)
         if self._mutation_bucket is None:
             self._mutation_bucket = self._look_up(QuotaKind.MUTATION, client_id, now_ms)
         return self._mutation_bucket
 
-    def count(self, client_id: bytes) -> bool:
-        """Take it that the connection is a user's with this client-id; return whether it may be one more of his.
+    def count_connection(self, client_id: bytes) -> bool:
+        """Count the connection for its principal and client-id; return whether it is within their limit.
 
-        Brokers may have any number: those that are believed to be followers. To be called once.
+        Connections of brokers have no limit. Call this once.
         """
-        self.is_known = True
+        self.is_counted = True
         if self.believes_replicas():
             return True
         open_connections = self.context.quotas.connections
@@ -174,45 +190,45 @@ class ClientAccount:
         return True
 
     def log_in(self, principal: str) -> None:
-        """Take it that the client is ``principal`` from its next request on."""
+        """Charge the buckets of ``principal`` from the next request on."""
         self.principal = principal
         self._client_id = None
 
     def enforcement(self, bucket: Bucket) -> Enforcement:
-        """Return what happens when ``bucket`` is over its limit: as its rule says, else as the listener does."""
+        """Return the enforcement of a bucket's rule, or else the listener's."""
         if self._slows_nothing:
             return Enforcement.OBSERVE
         return bucket.enforcement or self.context.policy.enforcement
 
     def observes(self, bucket: Bucket) -> bool:
-        """Whether nothing is slowed for ``bucket``."""
+        """Return whether nothing is throttled for ``bucket``."""
         return self._slows_nothing or (bucket.enforcement or self.context.policy.enforcement) is Enforcement.OBSERVE
 
     def believes_replicas(self) -> bool:
-        """Whether a ``replica_id`` sent on this connection is believed. Else it is a consumer's, and pays."""
+        """Return whether a ``replica_id`` is believed on this connection; otherwise its fetches are a consumer's."""
         return self.context.policy.is_inter_broker or self.context.quotas.is_broker(self.principal)
 
-    def slow_down(self, bucket: Bucket, wait_ms: int, *, now_ms: int, has_answer: bool = True) -> int:
-        """Count that ``bucket`` is over its limit, and mute the client where that is how it is slowed.
+    def throttle(self, bucket: Bucket, wait_ms: int, *, now_ms: int, has_answer: bool = True) -> int:
+        """Throttle the client because ``bucket`` is over its limit.
 
         Args:
-            bucket: what was charged.
-            wait_ms: what the charge said; above 0. All of it is owed, whatever the client is told.
-            now_ms: when it was charged.
-            has_answer: whether there is an answer that can be held back; where not (acks=0), ``delay`` mutes as well.
+            bucket: The bucket that was charged.
+            wait_ms: The wait of that charge, above 0. All of it is owed, whatever the client is told.
+            now_ms: The time of the charge.
+            has_answer: Whether a response can be delayed; without one (acks=0) ``delay`` mutes the client.
 
         Returns:
-            Milliseconds that the client is told; 0 where it is only observed.
+            The throttle time that the client is told, in ms; 0: the bucket is only observed.
         """
         enforcement = self.enforcement(bucket)
         self.context.counters.throttled(bucket)
         if enforcement is Enforcement.OBSERVE:
-            took_ms = now_ms - self.asked_ms if bucket.holders <= 1 else 0  # else another goes on meanwhile
+            took_ms = now_ms - self.broker_began_ms if bucket.holders <= 1 else 0  # others go on meanwhile
             bucket.observe(wait_ms, took_ms=took_ms, now_ms=now_ms)
             return 0
         bucket.silence(wait_ms, now_ms=now_ms)
         if enforcement is Enforcement.RESPOND and bucket.line:
-            # The client's next request will find others in front of it: it is better announced than waited for.
+            # The client's next request will have others in front of it: the throttle time says so.
             wait_ms = max(wait_ms, bucket.line_wait_ms(None, now_ms=now_ms))
         wait_ms = min(wait_ms, bucket.max_throttle_time_ms)
         bucket.throttled(wait_ms, now_ms=now_ms)
@@ -221,22 +237,22 @@ class ClientAccount:
         return wait_ms
 
     def answer_empty(self, bucket: Bucket, wait_ms: int, *, now_ms: int) -> int:
-        """Count a fetch that is answered without records, and mute the client until its turn.
+        """Count a fetch that is answered here without records, and mute the client until its turn.
 
         Args:
-            bucket: In whose line it waited.
-            wait_ms: How long it will take for its turn to come.
+            bucket: The fetch waited in its line.
+            wait_ms: How long until its turn comes.
             now_ms: The time.
 
         Returns:
-            Milliseconds that the answer says, at least 1: by them a client knows that it is no mistake.
+            The throttle time that the client is told, in ms; at least 1, so that an empty response is no surprise.
         """
         bucket.requests += 1
         bucket.last_record_ms = now_ms
         return self.put_off(bucket, wait_ms, now_ms=now_ms)
 
     def put_off(self, bucket: Bucket, wait_ms: int, *, now_ms: int) -> int:
-        """Do as ``answer_empty`` with a fetch that has been charged: its broker has answered it without records."""
+        """Do as ``answer_empty`` for a fetch that was passed on so that the broker answers it without records."""
         wait_ms = max(1, min(wait_ms, bucket.max_throttle_time_ms))
         bucket.throttled(wait_ms, now_ms=now_ms)
         self.context.counters.throttled(bucket)
@@ -245,51 +261,51 @@ class ClientAccount:
         return wait_ms
 
     def release(self) -> None:
-        """End the mute, and slow nothing any more."""
+        """End the mute, and throttle nothing from now on."""
         self.muted_until_ms = 0
         self._slows_nothing = True
 
     def mute(self, wait_ms: int, *, now_ms: int) -> None:
-        """Do not take up requests for that long; a longer mute stays, and after ``release`` there is none."""
+        """Take up no request for that long. A longer mute stays; after ``release`` there is none."""
         if not self._slows_nothing:
             self.muted_until_ms = max(self.muted_until_ms, now_ms + wait_ms)
 
     def holds(self, bucket: Bucket) -> bool:
-        """Whether ``bucket`` is one of those that are charged now."""
+        """Return whether Produce or fetches charge ``bucket`` now."""
         return bucket is self._produce_bucket or bucket is self._fetch_bucket
 
-    def let_go(self, in_flight: Container[Bucket | None], *, now_ms: int) -> None:
-        """Hold no longer what was looked up for another client-id, but for what is still to be charged."""
-        kept: dict[Bucket, None] = {}  # each once, however often its client-id came and went
-        for bucket in self.left:
+    def release_stale(self, in_flight: Container[Bucket | None], *, now_ms: int) -> None:
+        """Release stale buckets, but for those that requests in flight charge."""
+        kept: dict[Bucket, None] = {}  # each once, however often its client-id was used
+        for bucket in self.stale_buckets:
             if bucket in in_flight and bucket not in kept:
                 kept[bucket] = None
             else:
                 self.context.quotas.release(bucket, now_ms=now_ms)
-        self.left = list(kept)
+        self.stale_buckets = list(kept)
 
     def close(self, *, now_ms: int) -> None:
-        """Hold nothing any more, and count no more; the last that is called."""
+        """Release all buckets, and count the connection no more. The last call."""
         if self._counted_as is not None and self._counted_at is not None:
-            self._counted_at.leave(self._counted_as)  # the listener may lead to another broker by now
+            self._counted_at.leave(self._counted_as)  # the listener may have another broker by now
             self._counted_as = self._counted_at = None
-        self._leave()
-        self.let_go((), now_ms=now_ms)
+        self._set_aside()
+        self.release_stale((), now_ms=now_ms)
 
-    def _come_as(self, client_id: bytes) -> None:
-        """Forget the buckets if they may be another's now."""
+    def _use_client_id(self, client_id: bytes) -> None:
+        """Set the buckets aside if the client-id or the rules have changed."""
         generation = self.context.quotas.generation
         if client_id == self._client_id and generation == self._generation:
             return
-        self._is_newcomer = client_id != self._client_id
-        # A client-id may have 32 KB, which each connection would keep: a long one is looked up for each request.
+        self._is_new = client_id != self._client_id
+        # A client-id may have 32 KB: too much to keep for each connection. A long one is looked up for each request.
         self._client_id = client_id if len(client_id) <= MAX_NAME_LENGTH else None
         self._generation = generation
-        self._leave()
+        self._set_aside()
 
-    def _leave(self) -> None:
+    def _set_aside(self) -> None:
         held = (self._produce_bucket, self._fetch_bucket, self._mutation_bucket, *(self._request_buckets or ()))
-        self.left += [bucket for bucket in held if bucket is not None]
+        self.stale_buckets += [bucket for bucket in held if bucket is not None]
         self._produce_bucket = self._fetch_bucket = self._mutation_bucket = self._request_buckets = None
 
     def _look_up(self, kind: QuotaKind, client_id: bytes, now_ms: int) -> Bucket:
@@ -297,8 +313,8 @@ class ClientAccount:
         name = client_id.decode("utf-8", "backslashreplace")
         bucket = quotas.bucket(kind, principal=self.principal, client_id=name, now_ms=now_ms)
         quotas.hold(bucket)
-        if self._is_newcomer and kind not in IN_LINE and not self.observes(bucket):
-            # Else a client that reconnects after each request, or changes its client-id each time, would never wait.
+        if self._is_new and kind not in IN_LINE and not self.observes(bucket):
+            # A client that reconnects for each request, or changes its client-id each time, would never wait otherwise.
             self.muted_until_ms = max(self.muted_until_ms, bucket.silent_until_ms)
         return bucket
 

@@ -1,23 +1,33 @@
-"""What a listener counts, in plain integers; metrics read them as they are."""
+"""The counters of one listener: plain integers, which metrics read as they are."""
 
 from typing import Final
 
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 
-# api_key is what a client says: the labels that it can make are bounded.
+# Clients choose the api_key: the number of labels has a bound.
 _MAX_UNKNOWN: Final = 64
 OTHER: Final = -1
 # Results of logins.
 ACCEPTED: Final = "accepted"
-UNKNOWN_USER: Final = "unknown"  # accepted, and it cannot be told as whom
+UNKNOWN_USER: Final = "unknown"  # accepted, under a name that cannot be read
 FAILED: Final = "failed"
 
 
 class Counters:
-    """Frames by API, protocol errors and disconnects by reason, and what is to be said since somebody last looked."""
+    """Counts frames, logins, protocol errors and disconnects, and collects news for the log.
 
-    # ``frames`` is indexed by api_key.
+    Attributes:
+        frames: Requests by api_key.
+        unknown_apis: Requests by api_key in versions that are not known here.
+        protocol_errors: By reason.
+        disconnects: Ends of client connections, by cause.
+        logins: By mechanism and result.
+        observed_connections: Connections above a limit that is only observed.
+        newly_throttled: Buckets over their limits since the log was last written.
+        newly_unknown: Login mechanisms that hide their users, since then.
+    """
+
     __slots__ = (
         "disconnects",
         "frames",
@@ -34,10 +44,10 @@ class Counters:
         self.unknown_apis: dict[int, int] = {}
         self.protocol_errors: dict[str, int] = {}
         self.disconnects: dict[str, int] = {}
-        self.logins: dict[tuple[str, str], int] = {}  # by mechanism and result
-        self.observed_connections = 0  # above a quota on connections that is only observed
+        self.logins: dict[tuple[str, str], int] = {}
+        self.observed_connections = 0
         self.newly_throttled: dict[Bucket, None] = {}
-        self.newly_unknown: set[str] = set()  # mechanisms that hide their users
+        self.newly_unknown: set[str] = set()
 
     def frame(self, api_key: int, api_version: int) -> None:
         """Count one request."""
@@ -49,7 +59,7 @@ class Counters:
             known[key] = known.get(key, 0) + 1
 
     def protocol_error(self, reason: str) -> None:
-        """Count bytes that were not what they should be."""
+        """Count bytes that are not Kafka's protocol."""
         self.protocol_errors[reason] = self.protocol_errors.get(reason, 0) + 1
 
     def disconnect(self, cause: str) -> None:
@@ -57,12 +67,12 @@ class Counters:
         self.disconnects[cause] = self.disconnects.get(cause, 0) + 1
 
     def login(self, mechanism: str, result: str) -> None:
-        """Count what the broker made of a login."""
+        """Count the result of a login."""
         seen = self.logins.get((mechanism, result), 0)
         self.logins[mechanism, result] = seen + 1
         if result == UNKNOWN_USER and not seen:
             self.newly_unknown.add(mechanism)
 
     def throttled(self, bucket: Bucket) -> None:
-        """Remember that a bucket was over its limit."""
+        """Note for the log that a bucket was over its limit."""
         self.newly_throttled[bucket] = None

@@ -1,4 +1,4 @@
-"""What the proxy changes in the bytes that pass."""
+"""Edits of the bytes that pass: capped fetches, throttle times and offered versions."""
 
 from collections.abc import Mapping
 from struct import Struct
@@ -8,12 +8,12 @@ from kafka_quota_proxy.protocol import api_versions, fetch, throttle_time
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.protocol.errors import ProtocolError
 
-# Which bytes of the data, from where to where, become which others. () changes nothing.
+# The bytes from an offset to another become these. (): nothing changes.
 Edit = tuple[int, int, bytes] | tuple[()]
 NO_EDIT: Final[Edit] = ()
 
-# Produce, ApiVersions and a few others must be whole to be written into. 1 MiB is a Produce response of some 20,000
-# partitions; what is longer passes as it is (its client is muted all the same).
+# Responses of Produce, ApiVersions and a few others must be whole to be edited. 1 MiB is a Produce response of some
+# 20,000 partitions. A longer one passes as it is; its client is muted all the same.
 MAX_HELD_RESPONSE_BYTES: Final = 1024 * 1024
 
 _INT32: Final = Struct(">i")
@@ -21,21 +21,21 @@ _TWO_INT32: Final = Struct(">ii")
 
 
 def capped_fetch(limits: fetch.FetchLimits, max_fetch_bytes: int) -> Edit:
-    """Lower a fetch's max_bytes, and min_bytes with it, to what there is room for (KAFKA-9677)."""
+    """Lower the max_bytes of a fetch, and min_bytes with it, to the room of its bucket (KAFKA-9677)."""
     if limits.max_bytes <= max_fetch_bytes or limits.max_bytes_offset < 0:
         return NO_EDIT
-    # The two are neighbours in every version.
+    # The two fields are neighbours in every version.
     at = limits.min_bytes_offset
     return at, at + 8, _TWO_INT32.pack(min(limits.min_bytes, max_fetch_bytes), max_fetch_bytes)
 
 
-def without_session(data: bytes, change: Edit, session: fetch.FetchSession) -> Edit:
-    """Let a full fetch open no session at the broker, beside ``capped_fetch``'s ``change``: both lie in its front."""
+def without_session(data: bytes, edit: Edit, session: fetch.FetchSession) -> Edit:
+    """Add to the edit of ``capped_fetch`` that a full fetch opens no session at the broker; both edit its front."""
     at = session.epoch_offset
     epoch = _INT32.pack(fetch.WITHOUT_SESSION)
-    if not change:
+    if not edit:
         return at, at + 4, epoch
-    begin, until, replacement = change
+    begin, until, replacement = edit
     return begin, at + 4, replacement + data[until:at] + epoch
 
 
@@ -49,23 +49,23 @@ def response_edit(
     ceilings: Mapping[int, int] = api_versions.CEILINGS,
     own: Mapping[int, api_versions.VersionRange] | None = None,
 ) -> Edit | None:
-    """Return what to change in a response: its throttle time, or the versions that it announces.
+    """Return the edit of a response's throttle time, or of the versions that it offers.
 
-    Of the broker's throttle time and ours the larger stays.
+    The larger of the broker's throttle time and ours stays.
 
     Args:
-        data: bytes from the broker.
-        position: where in ``data`` the response's size prefix is.
-        frame_bytes: its length, with the prefix.
-        api_key: of the request that it answers.
-        api_version: of that request.
-        wait_ms: our throttle time; 0: none.
-        ceilings: the highest versions to announce.
-        own: of APIs that are answered here the versions to announce, whatever the broker has of them.
+        data: Bytes from the broker.
+        position: Where in ``data`` the response's size prefix is.
+        frame_bytes: Its length, with the prefix.
+        api_key: Of the request that it answers.
+        api_version: Of that request.
+        wait_ms: Our throttle time; 0: none.
+        ceilings: The highest versions to offer.
+        own: The versions to offer of APIs that are answered here, whatever the broker offers.
 
     Returns:
-        The change; () where there is nothing to be written, or it cannot be: a broker newer than we know, whose
-        response passes as it is. None if more bytes are needed.
+        The edit; (): there is nothing to edit, or the response is of a newer broker and cannot be read. None: more
+        bytes are needed.
     """
     try:
         if throttle_time.is_in_front(api_key):

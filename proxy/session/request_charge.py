@@ -1,8 +1,7 @@
-"""What a connection's requests are charged beside their bytes: service time and their number.
+"""The charge of a request besides its bytes: the broker's time (``request_percentage``, KIP-124) and ``request_rate``.
 
-Both are limits of users and client-ids like bytes, and measured like them: ``request_percentage`` (KIP-124; what counts
-as service time here, ``quota.request_time`` says) and ``request_rate``. A request that is answered is charged when its
-answer begins; one that is not (a Produce with acks=0) is counted when it has passed, and its time is nobody's.
+Both limit users and client-ids, and are measured like bytes. A request is charged when its response begins. A Produce
+with acks=0 has no response: it counts for ``request_rate`` when it has passed, and its time is charged to no bucket.
 
 Source: ``ClientRequestQuotaManager``, ``RequestHandlerHelper.sendResponseMaybeThrottle``.
 """
@@ -15,31 +14,31 @@ from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.request_time import ServiceTime, charged_ns
 from kafka_quota_proxy.proxy.session.client_account import ClientAccount, RequestBuckets
 
-# Who was charged, and how long its sender must be silent for it, in milliseconds; 0 or less: not at all.
+# A bucket that was charged, and its wait in milliseconds; 0 or less: none.
 Charge = tuple[Bucket, int]
 
 
 class RequestCharge(NamedTuple):
-    """A request that awaits its answer, as far as charging it is concerned; the same for all that are alike."""
+    """The charge of a request; the same for all requests that are alike."""
 
     buckets: RequestBuckets
     kind: RequestKind
-    identity: str | None  # whose turn it has to be; None: nobody has to wait for one
+    identity: str | None  # that queues in the fair call queue; None: it does not queue
 
     def begin(self) -> None:
-        """Take it that it passes."""
+        """Note that the request passes."""
         if self.buckets.rate is not None:
             self.buckets.rate.in_flight += 1
 
     def pass_unanswered(self, *, now_ms: int) -> Iterator[Charge]:
-        """Charge a request that has passed and will have no answer: for being one, not for the time that it takes."""
+        """Charge a request that has passed and has no response: its number, not its time."""
         rate = self.buckets.rate
         if rate is not None:
             rate.in_flight -= 1
             yield rate, rate.charge(1, now_ms=now_ms)
 
     def forget(self) -> tuple[()]:
-        """Take it that the broker never had the whole of it; nobody is charged."""
+        """Charge nothing: the broker never got all of the request."""
         if self.buckets.rate is not None:
             self.buckets.rate.in_flight -= 1
         return ()
@@ -47,14 +46,14 @@ class RequestCharge(NamedTuple):
     def settle(
         self, service: ServiceTime, request_bytes: int, answer_bytes: int, *, scale: float, now_ms: int
     ) -> Iterator[Charge]:
-        """Charge everybody who pays for it.
+        """Charge all buckets.
 
         Args:
-            service: How long its answer took, and how long the broker worked.
-            request_bytes: Its size.
-            answer_bytes: The answer's size; 0: there is none.
+            service: How long the response took, and how long the broker worked.
+            request_bytes: The request's size.
+            answer_bytes: The response's size; 0: there is none.
             scale: ``request_time_scale``.
-            now_ms: When the answer begins.
+            now_ms: When the response begins.
         """
         time, rate = self.buckets
         if rate is not None:
@@ -69,34 +68,34 @@ class RequestCharge(NamedTuple):
 
 
 def has_room(account: ClientAccount, buckets: RequestBuckets, *, now_ms: int) -> bool:
-    """Whether a request that is sent ahead may pass now that would be charged to ``buckets``.
+    """Return whether a request may pass that is sent ahead of earlier responses and charges ``buckets``.
 
-    It would be served during a wait. One with nothing unanswered in front of it needs no room: a broker takes it up as
-    well, and makes its sender wait afterwards.
+    It could be served during a wait. A request with no other in flight needs no room: a broker takes it up too, and
+    throttles its client afterwards.
 
     Args:
-        account: Whose request it is.
-        buckets: Who pays.
+        account: Of its client.
+        buckets: The buckets.
         now_ms: The time.
     """
     time, rate = buckets
     if time is not None and time.is_limited and not account.observes(time):
-        return False  # what it costs only its answer tells
+        return False  # its time is known when it is answered
     return rate is None or account.observes(rate) or rate.has_room(1, now_ms=now_ms)
 
 
-def longest(account: ClientAccount, charges: Iterable[Charge], *, now_ms: int) -> Charge | None:
-    """Return the charge whose wait counts, which is the longest; None where nobody has to wait.
+def longest_wait(account: ClientAccount, charges: Iterable[Charge], *, now_ms: int) -> Charge | None:
+    """Return the charge with the longest wait; None: none has to wait.
 
-    Where two are equal it is the later one, as in Kafka the request quota's. The waits of those that only observe are
-    counted, and hide none of the others. What is owed is owed to each bucket, whichever wait the client is told.
+    Of two equal ones it is the later, as the request quota's is in Kafka. Waits of observed buckets are counted, and
+    hide no other. Each bucket is owed its own wait, whichever one the client is told.
     """
     found: Charge | None = None
     for bucket, wait_ms in charges:
         if wait_ms <= 0:
             continue
         if account.observes(bucket):
-            account.slow_down(bucket, wait_ms, now_ms=now_ms)
+            account.throttle(bucket, wait_ms, now_ms=now_ms)
             continue
         bucket.silence(wait_ms, now_ms=now_ms)
         if found is None or wait_ms >= found[1]:

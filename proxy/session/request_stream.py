@@ -21,7 +21,7 @@ from kafka_quota_proxy.proxy.session.handlers.other import OtherHandler
 from kafka_quota_proxy.proxy.session.handlers.quota_requests import QuotaRequestHandler
 from kafka_quota_proxy.proxy.session.handlers.table import HANDLERS
 from kafka_quota_proxy.proxy.session.in_flight import RequestProfile
-from kafka_quota_proxy.proxy.session.request_charge import RequestCharge, longest
+from kafka_quota_proxy.proxy.session.request_charge import RequestCharge, longest_wait
 from kafka_quota_proxy.proxy.session.sasl_login import LOGIN_APIS
 from kafka_quota_proxy.proxy.session.state import SessionState
 
@@ -233,8 +233,8 @@ class RequestStream:
         """Return how long the next request is and its edit; None: it cannot pass now."""
         state = self._state
         context, broker_turn = state.context, state.broker_turn
-        if context.line is not None or broker_turn.queued is not None:
-            broker_turn.follow(context.line, len(data) - position)
+        if context.queue is not None or broker_turn.queued is not None:
+            broker_turn.follow(context.queue, len(data) - position)
         if self.login is not None:
             token_bytes = self.login.take_token(data, position)
             if token_bytes is not None:
@@ -243,7 +243,7 @@ class RequestStream:
         if head is None:
             return None
         account, api_key = state.account, head.api_key
-        if not account.is_known and api_key not in _BEFORE_LOGIN and not account.count(head.client_id):
+        if not account.is_counted and api_key not in _BEFORE_LOGIN and not account.count_connection(head.client_id):
             state.is_blocked = True
             state.take_no_more()
             return None
@@ -328,22 +328,22 @@ class RequestStream:
             profile.generation = state.context.quotas.generation
             if head.api_version <= HIGHEST_VERSION[head.api_key]:
                 self.profile = profile
-        self.release_left_buckets(now_ms)
+        self.release_stale_buckets(now_ms)
         return profile
 
-    def release_left_buckets(self, now_ms: int) -> None:
+    def release_stale_buckets(self, now_ms: int) -> None:
         """Hold no bucket of another client-id longer than it is to be charged.
 
         A client that changes its client-id would take more and more places otherwise.
         """
         account = self._state.account
-        if account.left:
+        if account.stale_buckets:
             if self.profile is not None and self.profile.bucket is not None and not account.holds(self.profile.bucket):
                 self.profile = None  # its bucket may make room for another, and must not be charged then
             charged = set(self._state.in_flight.buckets())
             for handler in self._handlers.values():
                 charged.add(handler.charged_bucket)
-            account.let_go(charged, now_ms=now_ms)
+            account.release_stale(charged, now_ms=now_ms)
 
     # -- behind a request --
 
@@ -366,9 +366,9 @@ class RequestStream:
         if charge is not None:
             charges += charge.pass_unanswered(now_ms=now_ms)
             state.broker_turn.end_unanswered(charge)
-        found = longest(state.account, charges, now_ms=now_ms)
+        found = longest_wait(state.account, charges, now_ms=now_ms)
         if found is not None:
-            state.account.slow_down(*found, now_ms=now_ms, has_answer=False)
+            state.account.throttle(*found, now_ms=now_ms, has_answer=False)
 
     def cut_off(self) -> None:
         """Give up a request whose rest the client will not send: it has no response."""

@@ -226,8 +226,8 @@ class ResponseStream:
         if pending.charge is not None:
             bucket, wait_ms = state.broker_turn.settle(pending, bucket, wait_ms, response_bytes, now_ms)
         if wait_ms > 0 and bucket is not None:
-            wait_ms = state.account.slow_down(bucket, wait_ms, now_ms=now_ms)
-            state.account.asked_ms = now_ms
+            wait_ms = state.account.throttle(bucket, wait_ms, now_ms=now_ms)
+            state.account.broker_began_ms = now_ms
             if wait_ms and state.account.enforcement(bucket) is Enforcement.DELAY:
                 return 4 + response_bytes, wait_ms, True
         return 4 + response_bytes, max(wait_ms, empty_ms), False

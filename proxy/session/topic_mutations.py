@@ -143,4 +143,4 @@ class TopicMutations:
 
     def _slow_down(self, bucket: Bucket, wait_ms: int, now_ms: int) -> int:
         """Return what the client is told. Its answer is never held back: it is muted where others are delayed, too."""
-        return self._account.slow_down(bucket, wait_ms, now_ms=now_ms, has_answer=False) if wait_ms > 0 else 0
+        return self._account.throttle(bucket, wait_ms, now_ms=now_ms, has_answer=False) if wait_ms > 0 else 0

@@ -1,53 +1,54 @@
-"""What becomes of a request that is read whole, and of its answer: the decisions of those who do."""
+"""Decisions on requests that are read whole."""
 
 from typing import NamedTuple, Protocol
 
 
 class Hold(NamedTuple):
-    """Ask again then."""
+    """The request waits until then."""
 
     until_ms: int
 
 
 class Answered(NamedTuple):
-    """The request does not pass; this is its answer, a whole frame."""
+    """The request does not pass; this whole frame is its response."""
 
     frame: bytes
 
 
 class Ask(NamedTuple):
-    """This goes to the broker first, a whole frame; when ``answer`` has had what the broker says, decide anew."""
+    """This whole frame goes to the broker first. The request is decided on again after its response."""
 
     frame: bytes
 
 
 class Forward(NamedTuple):
-    """This passes in the request's place; empty: the request itself does."""
+    """This passes in place of the request; empty: the request itself does."""
 
     frame: bytes
-    is_answer_read: bool  # its answer is to be handed to ``answer``, whole; else it passes as it comes
+    is_answer_read: bool  # ``Exchange.answer`` gets the whole response; otherwise it passes as it comes
 
 
 Decision = Hold | Answered | Ask | Forward
 
 
 class Exchange(Protocol):
-    """Somebody who decides on requests that are whole, behind whose predecessors nothing is unanswered.
+    """Decides on whole requests, one at a time.
 
-    ``api_key`` is that of the request which was passed on last.
+    Attributes:
+        api_key: Of the request that was passed on last.
     """
 
     api_key: int
 
     def answer(self, data: bytes, position: int, frame_bytes: int, *, now_ms: int) -> bytes:
-        """Return what goes to the client for an answer, which is whole; empty: nothing does.
+        """Return the response that the client gets for a whole response of the broker; empty: none.
 
         Args:
             data: Bytes from the broker.
-            position: Where the answer's size prefix is.
+            position: Where the response's size prefix is.
             frame_bytes: Its length, with the prefix.
-            now_ms: When it has come.
+            now_ms: The time.
 
         Raises:
-            ProtocolError: It is no answer to what was asked.
+            ProtocolError: It is no response to the request.
         """

@@ -254,7 +254,7 @@ class Stage:
             for bucket in manager:
                 assert bucket.in_flight >= 0
                 assert not has_ended or not (bucket.in_flight or bucket.holders)
-        line = self.wire.listening.line
+        line = self.wire.listening.queue
         if has_ended:
             assert not self.wire.listening.service.served
             assert line is None or not (line.dispatcher.in_flight or line.dispatcher.control_in_flight or line.timeouts)

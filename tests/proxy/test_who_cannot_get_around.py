@@ -318,7 +318,7 @@ def test_the_table_and_what_is_kept_of_names_stay_bounded() -> None:
     account = wire.session.account
     assert account._client_id is None
     assert wire.session._requests.profile is None
-    assert len(account.left) == 0
+    assert len(account.stale_buckets) == 0
 
 
 # -- replica_id of a consumer --
@@ -557,7 +557,7 @@ def test_names_that_alternate_ahead_of_answers_are_held_once_each() -> None:
         if number >= 100:
             wire.broker(produce_response(number - 100))
 
-    assert len(wire.session.account.left) <= 3
+    assert len(wire.session.account.stale_buckets) <= 3
     here.leave(wire)
     assert [bucket.holders for bucket in here.wire.listening.quotas.produce] == [0, 0, 0]
 

@@ -124,7 +124,7 @@ class FetchHandler(Handler):
                 return None if capped is None else capped.edit
             turn = capped
         elif bucket.is_limited and not state.in_flight:
-            state.account.asked_ms = now_ms
+            state.account.broker_began_ms = now_ms
         if charge is not None:
             charge = self._charge_of(profile, charge, data, position, size_bytes, now_ms)
             if charge is None:

@@ -89,10 +89,10 @@ class LoginHandler(Handler):
         if frame_end > len(data):
             return None
         charge = None
-        may_be_charged = state.account.is_known or login.principal is not None or login.is_out_of_place
+        may_be_charged = state.account.is_counted or login.principal is not None or login.is_out_of_place
         if may_be_charged and state.context.quotas.limits_requests:
             charge = state.requests.charge_of(head, now_ms)
-            state.requests.release_left_buckets(now_ms)
+            state.requests.release_stale_buckets(now_ms)
             if state.requests.is_muted(now_ms) or not state.broker_turn.has_come(charge, size_bytes, now_ms):
                 return None
         claim = state.context.policy.oauthbearer_claim

@@ -27,7 +27,7 @@ class OtherHandler(Handler):
         if state.context.quotas.limits_requests or state.broker_turn.queued is not None:
             exempt = is_exempt(head.api_key, is_broker=state.account.believes_replicas())
             buckets = NO_BUCKETS if exempt else state.account.request_buckets(head.client_id, now_ms)
-            state.requests.release_left_buckets(now_ms)
+            state.requests.release_stale_buckets(now_ms)
             kind = request_kind(head.api_key, head.api_version)
             charge = RequestCharge(buckets, kind, state.broker_turn.identity(head.client_id))
             if state.requests.is_muted(now_ms) or not state.broker_turn.has_come(charge, head.size_bytes, now_ms):

@@ -22,7 +22,7 @@ from kafka_quota_proxy.proxy.client_quotas.sources.forwarded_alter import Author
 from kafka_quota_proxy.proxy.quota.request_time import NO_TIME
 from kafka_quota_proxy.proxy.session.frame_edits import Edit, response_edit
 from kafka_quota_proxy.proxy.session.handlers.whole_request import WholeRequestHandler
-from kafka_quota_proxy.proxy.session.request_charge import RequestCharge, longest
+from kafka_quota_proxy.proxy.session.request_charge import RequestCharge, longest_wait
 from kafka_quota_proxy.proxy.session.state import SessionState
 from kafka_quota_proxy.proxy.session.whole_request import Exchange, Forward
 
@@ -94,7 +94,7 @@ class QuotaRequestHandler(WholeRequestHandler):
         if is_admin:
             # An administrator does not queue for a broker that is too busy: a change of quotas may be what helps it.
             charge = charge._replace(identity=None)
-        state.requests.release_left_buckets(now_ms)
+        state.requests.release_stale_buckets(now_ms)
         if state.requests.is_muted(now_ms) or not state.broker_turn.has_come(charge, head.size_bytes, now_ms):
             return None
         frame = data[position:frame_end]
@@ -164,12 +164,12 @@ class QuotaRequestHandler(WholeRequestHandler):
         charge.begin()
         scale = state.context.quotas.request_time_scale
         charges = charge.settle(NO_TIME, head.size_bytes, len(answer) - 4, scale=scale, now_ms=now_ms)
-        found = longest(account, charges, now_ms=now_ms)
+        found = longest_wait(account, charges, now_ms=now_ms)
         state.broker_turn.charge_turn(charge)
         if found is None:
             return answer
         # An answer from here is not held back: where responses are delayed, the client is muted instead.
-        wait_ms = account.slow_down(*found, now_ms=now_ms, has_answer=False)
+        wait_ms = account.throttle(*found, now_ms=now_ms, has_answer=False)
         if wait_ms and account.enforcement(found[0]) is Enforcement.RESPOND:
             edit = response_edit(answer, 0, len(answer), head.api_key, head.api_version, wait_ms)
             if edit:

@@ -45,7 +45,7 @@ class TopicMutationHandler(WholeRequestHandler):
         if frame_end > len(data):
             return None
         charge = state.requests.charge_of(head, now_ms)
-        state.requests.release_left_buckets(now_ms)
+        state.requests.release_stale_buckets(now_ms)
         is_muted = state.requests.is_muted(now_ms)
         if is_muted or not state.is_alone() or not state.broker_turn.has_come(charge, size_bytes, now_ms):
             return None

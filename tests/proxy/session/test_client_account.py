@@ -76,7 +76,7 @@ def test_how_a_client_is_slowed(enforcement: Enforcement, has_answer: bool, mute
     account = wire.session.account
     bucket = account.produce_bucket(b"etl", wire.now_ms)
 
-    assert account.slow_down(bucket, 2_000, now_ms=wire.now_ms, has_answer=has_answer) == told_ms
+    assert account.throttle(bucket, 2_000, now_ms=wire.now_ms, has_answer=has_answer) == told_ms
     assert wire.muted_for_ms == muted_ms
     assert list(wire.listening.counters.newly_throttled) == [bucket]
 
@@ -122,7 +122,7 @@ def test_what_is_charged_is_held_until_the_client_id_changes_or_the_connection_e
     one, other = account.produce_bucket(b"one", 0), account.fetch_bucket(b"one", 0)
     assert (one.holders, other.holders) == (1, 1)
     two = account.produce_bucket(b"two", 0)
-    account.let_go((), now_ms=0)
+    account.release_stale((), now_ms=0)
     assert (one.holders, other.holders, two.holders) == (0, 0, 1)
     close(wire)
     close(wire)
@@ -137,10 +137,10 @@ def test_what_is_in_flight_is_held_once_however_often_the_client_id_changes() ->
         account.produce_bucket(b"two", 0)
         account.produce_bucket(b"one", 0)
 
-    account.let_go({one}, now_ms=0)
+    account.release_stale({one}, now_ms=0)
 
     assert one.holders == 2
-    assert account.left == [one]
+    assert account.stale_buckets == [one]
     close(wire)
     assert one.holders == 0
 
@@ -160,7 +160,7 @@ def test_a_long_client_id_is_looked_up_for_each_request_and_not_kept() -> None:
 
     bucket = account.produce_bucket(long, 0)
     assert account.produce_bucket(long, 0) is bucket
-    account.let_go((), now_ms=0)
+    account.release_stale((), now_ms=0)
 
     assert bucket.holders == 1
     assert account._client_id is None
@@ -199,7 +199,7 @@ def test_no_name_ever_has_two_buckets_that_are_charged(
             account = accounts.setdefault(which, ClientAccount(wire.listening))
             names[which] = name
             account.produce_bucket(name, now_ms).charge(20_000 if what == "owe" else 1, now_ms=now_ms)
-            account.let_go((), now_ms=now_ms)
+            account.release_stale((), now_ms=now_ms)
         charged: dict[bytes, set[int]] = {}
         for number, account in accounts.items():
             if account._generation == quotas.generation and account._produce_bucket is not None:
@@ -219,7 +219,7 @@ def counted(listening: ConnectionContext, *, user: str = ANONYMOUS, client_id: b
     """Return the account of a connection that has said who it is."""
     account = ClientAccount(listening)
     account.log_in(user)
-    account.count(client_id)
+    account.count_connection(client_id)
     return account
 
 

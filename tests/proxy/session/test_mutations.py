@@ -332,5 +332,5 @@ def test_however_many_names_a_client_comes_by_it_holds_places_for_the_last() -> 
         wire.client(other_request(number, client_id=f"client-{number}"))
         wire.broker(other_response(number))
 
-    assert len(wire.session.account.left) <= 1
+    assert len(wire.session.account.stale_buckets) <= 1
     assert wire.listening.quotas.manager(QuotaKind.REQUEST_RATE).overflows == 0
