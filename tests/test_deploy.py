@@ -57,7 +57,7 @@ def exposed() -> set[str]:
         config = load_bytes(_CONFIG + authority, file="proxy.yaml").config
         assert config.replication is not None
         server = Server(config)
-        server.watcher = ReplicationWatcher(config.replication, {}, fallback=(), on_view=lambda _: None)
+        server.replication.watcher = ReplicationWatcher(config.replication, {}, fallback=(), on_view=lambda _: None)
         families = Families(server, FirstStart())
         names |= {
             f"{family.name}_bucket" if family.type == "histogram" else family.name

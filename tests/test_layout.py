@@ -87,7 +87,10 @@ EXCEPTIONS = {
         f"proxy/server/{name}.py": "tests/proxy/server/test_connection.py"
         for name in ("broker_connection", "half_close", "listener_state", "route", "time_checks", "transport_pair")
     },
-    "proxy/server/sweeps.py": "tests/proxy/server/test_server.py",
+    **{
+        f"proxy/server/{name}.py": "tests/proxy/server/test_server.py"
+        for name in ("active_rules", "known_brokers", "replication_limits", "shutdown", "startup", "sweeps")
+    },
     # Kafka's numbers and words: tested where they are told.
     "proxy/client_quotas/rules/errors.py": "tests/proxy/client_quotas/rules/test_alter.py",
     # Nothing but asyncio and sockets: a real Kafka in front of it says more than any double could.

@@ -95,8 +95,8 @@ class Health:
         """
         rules, manager = self._server.quota_topic or self._server.broker_quotas, self._server.quota_manager
         is_listening = self._server.is_listening
-        upstreams = {str(one.address): one.is_reachable for one in self._server.upstreams}
-        state = "starting" if not is_listening else "ready" if self._server.is_reachable() else "degraded"
+        upstreams = {str(one.address): one.is_reachable for one in self._server.brokers.upstreams}
+        state = "starting" if not is_listening else "ready" if self._server.brokers.is_reachable() else "degraded"
         if self._server.is_draining:
             state = "draining"
         of_rules = {} if rules is None else {"quotas_from": rules.detail()}

@@ -93,7 +93,7 @@ async def _serve(path: Path, loaded: Loaded) -> None:
     with contextlib.ExitStack() as stack:
         if admin is not None:
             stack.enter_context(AdminServer(admin, server, reloader))
-        await server.run(beside=reloader.watch)
+        await server.run(companion=reloader.watch)
 
 
 def _raise_file_limit() -> None:

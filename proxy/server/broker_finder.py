@@ -26,7 +26,7 @@ from kafka_quota_proxy.proxy.client_quotas.topic.own_address import own_bind
 from kafka_quota_proxy.proxy.server.broker import Upstream
 from kafka_quota_proxy.proxy.server.broker_identity import BrokerIdentity, node_at
 from kafka_quota_proxy.proxy.server.broker_registry import BrokerRegistry
-from kafka_quota_proxy.proxy.server.cluster_query import ask
+from kafka_quota_proxy.proxy.server.cluster_query import describe_cluster
 from kafka_quota_proxy.proxy.server.route import Route
 
 log = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ class BrokerFinder:
 
     async def _ask(self, upstream: Upstream) -> None:
         with suppress(OSError, ProtocolError):  # it wants a login: then its answers to clients tell
-            answer = await ask(upstream.address, self._source, upstream.tls)
+            answer = await describe_cluster(upstream.address, self._source, upstream.tls)
             self._take(upstream, answer.cluster_id, answer.brokers)
 
     def _take(self, upstream: Upstream, cluster_id: str | None, brokers: Mapping[int, Address]) -> None:

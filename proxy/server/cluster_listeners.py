@@ -1,12 +1,12 @@
-"""All brokers of one cluster, and the ports of each listener in front of them.
+"""The brokers of a cluster, and the ports of each listener in front of it.
 
 All news of brokers goes through ``BrokerCluster.see``. It comes from sessions, before the response that names the
 brokers goes on to its client, and from a query of the cluster every few seconds. A broker that joins has its port
 before any client hears of the broker, because the port is bound in the same step.
 
-A cluster that wants a login does not answer us. Until it has answered a client, every port of the listener is open and
-leads to a bootstrap server: clients remember ports from before a restart of the proxy, and most of them (Java before
-4.0) never come back to the bootstrap address. What they ask there, any broker can answer, or tells them to ask anew.
+A cluster that requires a login does not answer the query. Until it has answered a client, every port of the listener is
+open and leads to a bootstrap server: clients remember ports from before a restart of the proxy, and most of them (Java
+before 4.0) never return to the bootstrap address. Any broker can answer what they ask there, or make them ask again.
 """
 
 import asyncio
@@ -16,19 +16,19 @@ from collections.abc import Callable, Iterator, Mapping
 from time import monotonic, monotonic_ns
 from typing import Final
 
-from kafka_quota_proxy.config.model import Address, Cluster, ProxyConfig, Shaping
+from kafka_quota_proxy.config.model import Address, Cluster, Shaping
 from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.proxy.background.isolation import attempt
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.connections import ListenerQuota
-from kafka_quota_proxy.proxy.quota.rule_tables import RuleTables
 from kafka_quota_proxy.proxy.replication.throttle import Throttle
 from kafka_quota_proxy.proxy.server.acceptor import BACKLOG, Acceptor
+from kafka_quota_proxy.proxy.server.active_rules import ActiveRules
 from kafka_quota_proxy.proxy.server.broker import Broker, Upstream
 from kafka_quota_proxy.proxy.server.broker_identity import BrokerIdentity
 from kafka_quota_proxy.proxy.server.broker_registry import BrokerRegistry
 from kafka_quota_proxy.proxy.server.cluster_members import ClusterMembers
-from kafka_quota_proxy.proxy.server.cluster_query import ask
+from kafka_quota_proxy.proxy.server.cluster_query import describe_cluster
 from kafka_quota_proxy.proxy.server.connection import ClientConnection
 from kafka_quota_proxy.proxy.server.listener_state import ListenerState
 from kafka_quota_proxy.proxy.server.route import Route
@@ -38,75 +38,79 @@ from kafka_quota_proxy.proxy.session.client_account import Policy
 
 log = logging.getLogger(__name__)
 
-_ASK_EVERY_S: Final = 5.0
-_ASK_AGAIN_S: Final = 1.0
+_QUERY_EVERY_S: Final = 5.0
+_RETRY_S: Final = 1.0
 _WARN_EVERY_S: Final = 60.0
 
 
 class ClusterListener:
-    """One listener in front of a cluster: the bootstrap port's clients, and a port for each broker."""
+    """One listener in front of a cluster: its bootstrap port, and one port for each broker.
+
+    Attributes:
+        routes: To the known brokers, by node id.
+    """
 
     def __init__(
-        self, listener: ListenerState, bind_host: str, cluster: Cluster, policy: Policy, cluster_: "BrokerCluster"
+        self, listener: ListenerState, bind_host: str, settings: Cluster, policy: Policy, cluster: "BrokerCluster"
     ) -> None:
         self.listener = listener
         self.routes: dict[int, Route] = {}
         self._policy = policy
-        self._membership = ClusterMembers(cluster)
-        self._addresses = Addresses(lambda brokers, is_all, cluster_id: cluster_.see(brokers, is_all, cluster_id))
+        self._members = ClusterMembers(settings)
+        self._addresses = Addresses(lambda brokers, is_all, cluster_id: cluster.see(brokers, is_all, cluster_id))
         self._bind_host = bind_host
-        self._cluster = cluster_
-        self._sockets: dict[int, socket.socket] = {}
-        self._stand_ins: dict[int, Route] = {}  # of ports whose broker is not known yet
+        self._cluster = cluster
+        self._sockets: dict[int, socket.socket] = {}  # by node id
+        self._stand_ins: dict[int, Route] = {}  # to bootstrap servers, from ports whose broker is not known yet
         self._unopened: set[int] = set()
         self._turn = 0
 
     @property
     def policy(self) -> Policy:
-        """What the listener says about its connections."""
+        """The listener's policy; a reload replaces it."""
         return self._policy
 
     @policy.setter
     def policy(self, policy: Policy) -> None:
         self._policy = policy
-        for route in (*self.routes.values(), *self._stand_ins.values()):
-            route.context.policy = policy
+        for route in self._all_routes():
+            route.policy = policy
 
     @property
     def upstreams(self) -> list[Upstream]:
-        """The brokers that it leads to now; before any is known, those that stand in for them."""
-        routes = (*self.routes.values(), *self._stand_ins.values())
-        return list(dict.fromkeys(route.upstream for route in routes))
+        """The brokers that it leads to now; before any is known, the bootstrap servers."""
+        return list(dict.fromkeys(route.upstream for route in self._all_routes()))
 
     def attach_queue(self) -> None:
-        """Have connections wait in queues in front of their brokers, if the listener now has them."""
-        for route in (*self.routes.values(), *self._stand_ins.values()):
+        """See ``Route.attach_queue``."""
+        for route in self._all_routes():
             route.attach_queue()
 
     def accept(self) -> ClientConnection:
-        """Return the protocol of a client at the bootstrap port: it is led to one broker after the other."""
+        """Return the protocol of a client at the bootstrap port; reachable brokers take turns."""
         routes = [route for route in self.routes.values() if route.upstream.is_reachable] or list(self.routes.values())
         self._turn += 1
-        route = routes[self._turn % len(routes)] if routes else self._route(self._cluster.bootstrap(self._turn))
-        return route.accept()
+        if routes:
+            return routes[self._turn % len(routes)].accept()
+        return self._route(self._cluster.bootstrap(self._turn)).accept()
 
     def arrivals(self) -> ListenerQuota:
-        """Return what limits how fast connections come to the bootstrap port: it is like one more broker's."""
-        return self._cluster.door.arrivals.listener(self.listener.name)
+        """Return the quota on new connections at the bootstrap port, which counts as one more broker."""
+        return self._cluster.bootstrap_quotas.arrivals.listener(self.listener.name)
 
     def routes_to(self, upstream: Upstream) -> Iterator[Route]:
         """Yield the routes that lead there."""
-        for route in (*self.routes.values(), *self._stand_ins.values()):
+        for route in self._all_routes():
             yield from route.routes_to(upstream)
 
     def follow(self, brokers: Mapping[int, Address], *, is_all: bool, now_ms: int) -> None:
-        """Open and close ports, so that there is one for each broker."""
-        changes = self._membership.see(brokers, is_all=is_all, now_ms=now_ms)
+        """Open and close ports, so that each broker has one. Arguments as for ``ClusterMembers.see``."""
+        changes = self._members.see(brokers, is_all=is_all, now_ms=now_ms)
         for node_id in changes.without_port:
             log.error(
                 "listener %s: broker %d is outside broker_ports (%d-%d, the first port + node id), so clients do not "
                 "hear of it and its partitions have no leader for them; widen broker_ports",
-                self.listener.name, node_id, self._membership.cluster.first_port, self._membership.cluster.last_port,
+                self.listener.name, node_id, self._members.cluster.first_port, self._members.cluster.last_port,
             )  # fmt: skip
         for node_id, address in changes.joined.items():
             self._open(node_id, address)
@@ -116,29 +120,28 @@ class ClusterListener:
             self._end_stand_ins()
 
     def stand_in(self) -> None:
-        """Open the ports of all brokers that there may be; each leads to a bootstrap server until its own is known."""
-        cluster = self._membership.cluster
-        for turn in range(cluster.last_port - cluster.first_port + 1):
-            if turn not in self._sockets:
-                self._stand_ins[turn] = self._route(self._cluster.bootstrap(turn))
-                if not self._bind(turn, logging.DEBUG):
-                    del self._stand_ins[turn]
+        """Open every port; each leads to a bootstrap server until its broker is known."""
+        settings = self._members.cluster
+        for node_id in range(settings.last_port - settings.first_port + 1):
+            if node_id not in self._sockets:
+                self._stand_ins[node_id] = self._route(self._cluster.bootstrap(node_id))
+                if not self._bind(node_id, logging.DEBUG):
+                    del self._stand_ins[node_id]
 
     def close(self) -> None:
-        """Take no more clients at any broker's port."""
+        """Close the port of every broker."""
         for node_id in tuple(self._sockets):
             self._unbind(node_id)
 
     def _open(self, node_id: int, address: Address) -> None:
-        port = self._membership.cluster.port_of(node_id)
+        port = self._members.cluster.port_of(node_id)
         if port is None or not (node_id in self._sockets or self._bind(node_id, logging.ERROR)):
-            self._membership.brokers.pop(node_id)  # so that the next answer opens it, if it can be opened then
+            self._members.brokers.pop(node_id)  # the next answer tries again
             return
         self.routes[node_id] = self._route(self._cluster.upstream(node_id, address))
-        self._addresses.told[node_id] = (self._membership.cluster.advertised_host.encode(), port)
-        log.info(
-            "listening on %s:%d (%s) -> broker %d, %s", self._bind_host, port, self.listener.name, node_id, address
-        )
+        self._addresses.told[node_id] = (self._members.cluster.advertised_host.encode(), port)
+        name = self.listener.name
+        log.info("listening on %s:%d (%s) -> broker %d, %s", self._bind_host, port, name, node_id, address)
 
     def _close(self, node_id: int) -> None:
         del self.routes[node_id], self._addresses.told[node_id]
@@ -146,19 +149,19 @@ class ClusterListener:
         log.info("listener %s: broker %d has left", self.listener.name, node_id)
 
     def _end_stand_ins(self) -> None:
-        """Close the ports of nobody, and end the connections that may lead to another broker than their port says."""
+        """Close the ports without a broker, and drain connections that may lead to a broker of another port."""
         routes = set(self._stand_ins.values())
         for node_id in self._stand_ins.keys() - self.routes.keys():
             self._unbind(node_id)
         self._stand_ins.clear()
         for connection in self.listener.connections:
             if connection.route in routes:
-                # Not now: the answer that told of the brokers is still to be written.
+                # Not now: the response that named the brokers is still to be written.
                 asyncio.get_running_loop().call_soon(connection.drain, "broker_known")
 
     def _bind(self, node_id: int, level: int) -> bool:
-        """Listen on the port of a broker; say so where it cannot be done, once."""
-        port = self._membership.cluster.port_of(node_id)
+        """Listen on the port of a broker; log a failure once."""
+        port = self._members.cluster.port_of(node_id)
         family = socket.AF_INET6 if ":" in self._bind_host else socket.AF_INET
         try:
             bound = socket.create_server((self._bind_host, port), family=family, backlog=BACKLOG)
@@ -174,7 +177,7 @@ class ClusterListener:
         return True
 
     def _accept_at(self, node_id: int) -> ClientConnection:
-        # A broker may have left while a handshake went on.
+        # The broker may have left during a TLS handshake.
         route = self.routes.get(node_id) or self._stand_ins.get(node_id)
         return route.accept() if route else self.accept()
 
@@ -188,73 +191,78 @@ class ClusterListener:
     def _route(self, upstream: Upstream) -> Route:
         return Route(self.listener, upstream, self.policy, self._addresses)
 
+    def _all_routes(self) -> list[Route]:
+        return [*self.routes.values(), *self._stand_ins.values()]
+
 
 class BrokerCluster:
-    """The brokers of one cluster, whose quotas all listeners in front of it share.
+    """The brokers of one cluster. All listeners in front of it share their quotas.
 
     Attributes:
-        brokers: The ways to those that are known, by node id.
-        door: Of the bootstrap ports, where connections come in: limits on these hold there as at one more broker.
-        cluster_id: None while the cluster has not said it.
+        brokers: The upstreams of known brokers, by node id.
+        listeners: The listeners in front of it.
+        bootstrap_quotas: Those of the bootstrap ports, which count as one more broker: quotas on new connections hold
+            where a connection comes in, and its broker may not be known then.
+        cluster_id: None until an answer of the cluster contains it.
     """
 
     def __init__(
         self,
         servers: tuple[Address, ...],
-        config: Callable[[], ProxyConfig],
-        rules: RuleTables,
+        rules: ActiveRules,
         shaping: Shaping | None,
         throttle: Throttle,
-        ways: BrokerRegistry,
+        registry: BrokerRegistry,
         tls: TlsContext | None = None,
     ) -> None:
         self.brokers: dict[int, Upstream] = {}
+        self.listeners: list[ClusterListener] = []
         self.cluster_id: str | None = None
-        self._ways = ways
-        self._config = config
+        self._registry = registry
         self._rules = rules
         self._shaping = shaping
         self._throttle = throttle
         self._tls = tls
-        self.door = self._quotas()
+        self.bootstrap_quotas = self._quotas()
         self._servers = [
-            ways.add(Upstream(server, lambda: Broker(self._quotas()), tls=tls, shaping=shaping, is_bootstrap=True))
+            registry.add(Upstream(server, lambda: Broker(self._quotas()), tls=tls, shaping=shaping, is_bootstrap=True))
             for server in servers
         ]
-        self.fronts: list[ClusterListener] = []
-        self._serving: dict[socket.socket, Acceptor] = {}
+        self._acceptors: dict[socket.socket, Acceptor] = {}
         self._is_closed = False
         self._tasks: asyncio.TaskGroup
         self._last_warning_s = float("-inf")
 
     @property
     def upstreams(self) -> list[Upstream]:
-        """Every broker that is known, and the bootstrap servers."""
+        """Every known broker, and the bootstrap servers."""
         return [*self.brokers.values(), *self._servers]
 
     def quotas_by_node_id(self) -> Iterator[tuple[int | None, BrokerQuotas]]:
-        """Yield those of every broker that is known, of the bootstrap servers and of the door; None: no such broker."""
+        """Yield the quotas of brokers, bootstrap servers and bootstrap ports; None: the node id is not known."""
         node_ids = {upstream.address: node_id for node_id, upstream in self.brokers.items()}
         for node_id, upstream in self.brokers.items():
             yield node_id, upstream.quotas
         for server in self._servers:
             yield node_ids.get(server.address), server.quotas
-        yield node_ids.get(self._servers[0].address), self.door
+        yield node_ids.get(self._servers[0].address), self.bootstrap_quotas
 
     @property
     def is_reachable(self) -> bool:
-        """Whether some broker is."""
+        """Whether at least one broker is."""
         return any(upstream.is_reachable for upstream in self.upstreams)
 
-    def front(self, listener: ListenerState, bind_host: str, cluster: Cluster, policy: Policy) -> ClusterListener:
-        """Add a listener."""
-        front = ClusterListener(listener, bind_host, cluster, policy, self)
-        self.fronts.append(front)
-        return front
+    def add_listener(
+        self, listener: ListenerState, bind_host: str, settings: Cluster, policy: Policy
+    ) -> ClusterListener:
+        """Add a listener in front of the cluster."""
+        added = ClusterListener(listener, bind_host, settings, policy, self)
+        self.listeners.append(added)
+        return added
 
     @property
     def shaping(self) -> Shaping | None:
-        """That of its listeners, also for brokers that join later."""
+        """The shaping of its listeners, also for brokers that join later."""
         return self._shaping
 
     @shaping.setter
@@ -264,17 +272,17 @@ class BrokerCluster:
             upstream.shaping = shaping
 
     def close(self) -> None:
-        """Take no more clients at any broker's port, and open no other."""
+        """Close the ports of all brokers, and open no more."""
         self._is_closed = True
-        for front in self.fronts:
-            front.close()
+        for listener in self.listeners:
+            listener.close()
 
     def bootstrap(self, turn: int) -> Upstream:
         """Return a bootstrap server, for clients that come before a broker is known."""
         return self._servers[turn % len(self._servers)]
 
     def upstream(self, node_id: int, address: Address) -> Upstream:
-        """Return a broker; one that comes back finds its clients' usage as it was."""
+        """Return the upstream of a broker; a broker that rejoins keeps its clients' usage."""
         upstream = self.brokers.get(node_id)
         if upstream is None:
 
@@ -283,29 +291,35 @@ class BrokerCluster:
 
             upstream = self.brokers[node_id] = Upstream(address, make, tls=self._tls, shaping=self._shaping)
             upstream.identity = self._identity(node_id)
-            upstream.is_reachable = True  # it was named as alive; the next dial may find otherwise
-            self._ways.add(upstream)
+            upstream.is_reachable = True  # the cluster lists it as alive; the next dial may find otherwise
+            self._registry.add(upstream)
         return upstream
 
     def see(self, brokers: Mapping[int, Address], is_all: bool, cluster_id: str | None = None) -> None:
-        """Take up what an answer of the cluster said of its brokers, and of itself; None: nothing."""
+        """Apply an answer of the cluster.
+
+        Args:
+            brokers: The address of each broker in the answer, by node id.
+            is_all: Whether the answer lists all brokers that are alive.
+            cluster_id: None: the answer does not contain it.
+        """
         if self._is_closed:
             return
         if cluster_id not in (None, self.cluster_id):
             self.cluster_id = cluster_id
             for node_id, upstream in self.brokers.items():
-                self._ways.identify(upstream, self._identity(node_id))
+                self._registry.identify(upstream, self._identity(node_id))
         now_ms = monotonic_ns() // 1_000_000
         for node_id, address in brokers.items():
             known = self.brokers.get(node_id)
             if known is not None and known.address != address:
                 log.info("broker %d has moved from %s to %s", node_id, known.address, address)
-                self._ways.move(known, address)
-        for front in self.fronts:
-            attempt(front.follow, brokers, is_all=is_all, now_ms=now_ms)
+                self._registry.move(known, address)
+        for listener in self.listeners:
+            attempt(listener.follow, brokers, is_all=is_all, now_ms=now_ms)
 
     async def run(self, tasks: asyncio.TaskGroup) -> None:
-        """Ask for the brokers every few seconds, until cancelled."""
+        """Query the cluster every few seconds, until cancelled."""
         self._tasks = tasks
         turn = 0
         while not self._is_closed:
@@ -313,18 +327,18 @@ class BrokerCluster:
             known = [upstream for upstream in self.brokers.values() if upstream.is_reachable] or self._servers
             upstream = known[turn % len(known)]
             try:
-                answer = await ask(upstream.address, self._config().upstream_bind, self._tls)
+                answer = await describe_cluster(upstream.address, self._rules.config.upstream_bind, self._tls)
                 self.see(answer.brokers, is_all=True, cluster_id=answer.cluster_id)
-                self._ways.reached(upstream, answer.peer, is_back=not upstream.is_reachable)
+                self._registry.reached(upstream, answer.peer, is_back=not upstream.is_reachable)
                 upstream.is_reachable = True
-                await asyncio.sleep(_ASK_EVERY_S)
+                await asyncio.sleep(_QUERY_EVERY_S)
             except (OSError, ProtocolError) as error:
                 upstream.is_reachable = False
                 self._warn(upstream, error)
                 if not self.brokers and not self._is_closed:
-                    for front in self.fronts:
-                        attempt(front.stand_in)
-                await asyncio.sleep(_ASK_AGAIN_S)
+                    for listener in self.listeners:
+                        attempt(listener.stand_in)
+                await asyncio.sleep(_RETRY_S)
 
     def serve(
         self,
@@ -333,18 +347,18 @@ class BrokerCluster:
         accept: Callable[[], ClientConnection],
         quota: Callable[[], ListenerQuota],
     ) -> None:
-        """Let in the clients of a bound socket; they may have come already."""
-        self._serving[bound] = Acceptor(bound, listener, accept, quota, self._tasks)
+        """Accept the clients of a bound socket; the first may be waiting already."""
+        self._acceptors[bound] = Acceptor(bound, listener, accept, quota, self._tasks)
 
     def end(self, bound: socket.socket) -> None:
-        """Take no more clients there."""
-        self._serving.pop(bound).close()
+        """Close a bound socket."""
+        self._acceptors.pop(bound).close()
 
     def _identity(self, node_id: int) -> BrokerIdentity | None:
         return None if self.cluster_id is None else BrokerIdentity(self.cluster_id, node_id)
 
     def _quotas(self) -> BrokerQuotas:
-        return BrokerQuotas(self._config(), shaping=self._shaping, rules=self._rules)
+        return BrokerQuotas(self._rules.config, shaping=self._shaping, rules=self._rules.tables)
 
     def _warn(self, upstream: Upstream, error: Exception) -> None:
         if monotonic() - self._last_warning_s >= _WARN_EVERY_S:

@@ -1,6 +1,6 @@
-"""Asking a broker for its cluster: the id, and the brokers, as a client would.
+"""Asking a broker for its cluster: the id, and the brokers, by a Metadata request as a client sends it.
 
-A cluster that wants a login does not answer; its brokers are then known from what it answers to clients.
+A cluster that requires a login does not answer; its brokers are then known from its answers to clients.
 """
 
 import asyncio
@@ -15,21 +15,21 @@ from kafka_quota_proxy.protocol.errors import Truncated
 from kafka_quota_proxy.proxy.server.broker import local_address, numeric
 from kafka_quota_proxy.proxy.server.tls.contexts import TlsContext, broker_fault
 
-# The oldest version that is answered with the id of the cluster; every broker since 0.10.1 has it.
+# The oldest version whose response has the cluster's id; every broker since 0.10.1 supports it.
 _VERSION: Final = 2
 _CLIENT_ID: Final = b"kafka-quota-proxy"
 _TIMEOUT_S: Final = 5.0
-_MAX_ANSWER_BYTES: Final = 1024 * 1024
+_MAX_RESPONSE_BYTES: Final = 1024 * 1024
 _HEADER: Final = Struct(">ihhih")
 _INT32: Final = Struct(">i")
 _CORRELATION_ID: Final = 1
 
 
-class Answer(NamedTuple):
-    """What a broker says of its cluster.
+class ClusterDescription(NamedTuple):
+    """A broker's answer.
 
     Attributes:
-        brokers: Those that are alive: their addresses by node id.
+        brokers: The addresses of brokers that are alive, by node id.
         cluster_id: None where the brokers have none.
         peer: Where the broker was reached: the numeric address, and the port.
     """
@@ -46,25 +46,25 @@ def request() -> bytes:
     return head + _CLIENT_ID + _INT32.pack(0)
 
 
-def read(frame: bytes, peer: Address | None = None) -> Answer:
-    """Read the whole answer of the broker at ``peer``.
+def read(frame: bytes, peer: Address | None = None) -> ClusterDescription:
+    """Read the whole response of the broker at ``peer``.
 
     Raises:
-        ProtocolError: It is no such answer.
+        ProtocolError: It is no such response.
     """
     found = metadata.find_brokers(frame, 0, _VERSION)
     if found is None:
-        raise Truncated(f"an answer of {len(frame)} bytes ends among its brokers")
+        raise Truncated(f"a response of {len(frame)} bytes ends within its list of brokers")
     brokers = {broker.node_id: Address(host=broker.host, port=broker.port) for broker in found.brokers}
-    return Answer(brokers, metadata.find_cluster_id(frame, 0, found, _VERSION), peer)
+    return ClusterDescription(brokers, metadata.find_cluster_id(frame, 0, found, _VERSION), peer)
 
 
-async def ask(address: Address, source: str | None, tls: TlsContext | None = None) -> Answer:
-    """Ask one broker for all; ``source`` is the address of this machine to do it from, None the system's choice.
+async def describe_cluster(address: Address, source: str | None, tls: TlsContext | None = None) -> ClusterDescription:
+    """Ask the broker at ``address``; ``source`` is the address of this machine to dial from, None: the system's choice.
 
     Raises:
-        OSError: It cannot be reached, or does not answer.
-        ProtocolError: It answers something else.
+        OSError: The broker cannot be reached, or does not answer.
+        ProtocolError: It sends something else.
     """
     writer: asyncio.StreamWriter | None = None
     try:
@@ -75,8 +75,8 @@ async def ask(address: Address, source: str | None, tls: TlsContext | None = Non
             writer.write(request())
             size = await reader.readexactly(4)
             size_bytes = _INT32.unpack(size)[0]
-            if not 4 <= size_bytes <= _MAX_ANSWER_BYTES:
-                raise Truncated(f"an answer has {size_bytes} bytes")
+            if not 4 <= size_bytes <= _MAX_RESPONSE_BYTES:
+                raise Truncated(f"a response has {size_bytes} bytes")
             return read(size + await reader.readexactly(size_bytes), numeric(writer.get_extra_info("peername")))
     except ssl.SSLError as error:
         raise ConnectionAbortedError(broker_fault(error, tls, address.host)) from error
@@ -85,7 +85,7 @@ async def ask(address: Address, source: str | None, tls: TlsContext | None = Non
     except UnicodeError as error:  # a host that is no name in DNS
         raise OSError(f"{address.host!r} is no host name") from error
     except asyncio.IncompleteReadError as error:
-        raise ConnectionResetError("it closed the connection; does it want TLS or a login?") from error
+        raise ConnectionResetError("it closed the connection; does it require TLS or a login?") from error
     finally:
         if writer is not None:
             writer.transport.abort()

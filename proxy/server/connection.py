@@ -50,8 +50,7 @@ class ClientConnection(asyncio.Protocol):
         self.time_checks = TimeChecks(self)
         self.place: Place | None = None
         self.transports = TransportPair()
-        # Either transport, while both are open, are read, and stay open.
-        self._flow_to_broker: asyncio.Transport | None = None
+        self._flow_to_broker: asyncio.Transport | None = None  # only while both are open, are read, and stay open
         self._flow_to_client: asyncio.Transport | None = None
         self._dial: PendingDial | None = None  # while the broker is being dialled
         self._timer: asyncio.TimerHandle | None = None
@@ -89,12 +88,9 @@ class ClientConnection(asyncio.Protocol):
         return client.get_extra_info("socket").fileno(), select.POLLRDHUP if is_useless else 0
 
     @property
+    @isolated
     def held_bytes(self) -> int:
         """Bytes in memory that wait for a throttle time, for the rest of a frame, or for a slow peer."""
-        return self._held_bytes() or 0
-
-    @isolated
-    def _held_bytes(self) -> int:
         return self.transports.buffered_bytes + self.session.held_bytes
 
     # -- callbacks of the client's transport --

@@ -65,7 +65,7 @@ class Sweeps:
         maximum_bytes = self._config().max_buffered_bytes
         if resident_bytes() < maximum_bytes:
             return  # the whole process is smaller; no need to add up its connections
-        held = [(one.held_bytes, one) for listener in self._listeners for one in tuple(listener.connections)]
+        held = [(one.held_bytes or 0, one) for listener in self._listeners for one in tuple(listener.connections)]
         for connection in largest_holders(held, maximum_bytes):
             if connection.listener.may_warn(MAX_BUFFERED):
                 log.warning(

@@ -1,4 +1,4 @@
-"""A listener's door for TLS clients: the handshake, and who the client's certificate says it is."""
+"""The TLS handshakes of a listener's clients, and the user that each client's certificate names."""
 
 import logging
 import ssl
@@ -15,48 +15,45 @@ log = logging.getLogger(__name__)
 
 
 class TlsHandshakes:
-    """Lets in the clients of one listener. ``shaking`` are those whose handshake goes on; they have no session yet."""
+    """The handshakes of one listener. ``pending`` are those that have not ended; they have no session yet."""
 
     def __init__(self, listener: ListenerState, settings: ClientTls, context: TlsContext) -> None:
-        self.shaking: set[TlsTransport] = set()
+        self.pending: set[TlsTransport] = set()
         self._listener = listener
         self._rules = settings.principal_mapping_rules
         self._context = context
 
-    def greet(self, accept: Callable[[], ClientConnection], abandon: Callable[[], None]) -> TlsTransport:
-        """Return the protocol of a new connection.
-
-        ``accept`` gives what comes behind its handshake; ``abandon`` is called where nothing does.
-        """
+    def new_protocol(self, accept: Callable[[], ClientConnection], abandon: Callable[[], None]) -> TlsTransport:
+        """Return the protocol of a new connection; see ``ListenerState.new_protocol``."""
 
         def welcome(tls: ssl.SSLObject) -> ClientConnection:
             user = user_of_certificate(tls.getpeercert(binary_form=True), self._rules)
-            self.shaking.discard(transport)
+            self.pending.discard(transport)
             connection = accept()
             connection.session.account.log_in(user)
             return connection
 
         def fail(transport: TlsTransport, error: Exception) -> None:
-            if not transport.is_up:  # else its connection is told, and counted, as any that is lost
+            if not transport.is_up:  # after the handshake, the connection itself counts its end
                 abandon()
                 self._failed(transport, error)
 
         transport = TlsTransport(self._context.context, welcome=welcome, fail=fail)
-        self.shaking.add(transport)
+        self.pending.add(transport)
         return transport
 
     def close(self) -> None:
-        """End the handshakes that go on."""
-        for transport in tuple(self.shaking):
+        """Abort the pending handshakes."""
+        for transport in tuple(self.pending):
             transport.abort()
-        self.shaking.clear()
+        self.pending.clear()
 
     def _failed(self, transport: TlsTransport, error: Exception) -> None:
-        self.shaking.discard(transport)
+        self.pending.discard(transport)
         cause = client_fault(error)
         self._listener.counters.disconnect(cause)
-        is_news = cause != "client_closed" and self._listener.may_warn(cause)
-        level = logging.WARNING if is_news else logging.DEBUG
+        may_warn = cause != "client_closed" and self._listener.may_warn(cause)
+        level = logging.WARNING if may_warn else logging.DEBUG
         address = transport.get_extra_info("peername")
         peer = f"{address[0]}:{address[1]}" if address else "a client"
         log.log(level, "closed %s on listener %s: %s: %s", peer, self._listener.name, cause, error)

@@ -57,6 +57,7 @@ from kafka_quota_proxy.proxy.admin.http_server import AdminServer
 from kafka_quota_proxy.proxy.background import isolation
 from kafka_quota_proxy.proxy.background.isolation import internal_errors
 from kafka_quota_proxy.proxy.client_quotas.sources.broker_rules import Told
+from kafka_quota_proxy.proxy.fair_queue.dispatcher import Dispatcher
 from kafka_quota_proxy.proxy.server.config_reloader import Reloader
 from kafka_quota_proxy.proxy.server.connection import ClientConnection
 from kafka_quota_proxy.proxy.server.server import Server
@@ -109,7 +110,7 @@ HURRIED: Final = {
     "kafka_quota_proxy.proxy.server.sweeps._EXPIRE_EVERY_S": 0.02,
     "kafka_quota_proxy.proxy.server.broker_dialer._PROBE_EVERY_S": 0.02,
     "kafka_quota_proxy.proxy.server.broker_dialer._DIAL_TIMEOUT_S": 0.3,
-    "kafka_quota_proxy.proxy.server.cluster_listeners._ASK_EVERY_S": 0.02,
+    "kafka_quota_proxy.proxy.server.cluster_listeners._QUERY_EVERY_S": 0.02,
     "kafka_quota_proxy.proxy.server.tls.contexts._POLL_S": 0.02,
     "kafka_quota_proxy.proxy.server.tls.transport.HANDSHAKE_TIMEOUT_S": 0.5,
     "kafka_quota_proxy.proxy.server.half_close._WAIT_S": 0.15,
@@ -122,7 +123,7 @@ HURRIED: Final = {
     "kafka_quota_proxy.proxy.client_quotas.manager._SUMMED_UP_AFTER_S": 0.02,
     "kafka_quota_proxy.proxy.replication.config_watcher._LEAST_BETWEEN_S": 0.02,
     "kafka_quota_proxy.proxy.client_quotas.sources.broker_source._LONGEST_WAIT_S": 0.1,
-    "kafka_quota_proxy.proxy.server.cluster_listeners._ASK_AGAIN_S": 0.02,
+    "kafka_quota_proxy.proxy.server.cluster_listeners._RETRY_S": 0.02,
     "kafka_quota_proxy.proxy.client_quotas.topic.topic_reader._BACKOFF_S": 0.01,
     "kafka_quota_proxy.proxy.client_quotas.topic.topic_reader._MOST_BACKOFF_S": 0.01,
     "kafka_quota_proxy.proxy.client_quotas.topic.topic_reader._LOOK_S": 0.02,
@@ -206,24 +207,28 @@ class Bed:
             and sum(port.occupancy.total for port in ports) == 1
             and sum(port.broker_count for port in ports) == 1
             and not any(len(port.refused_sockets) or len(port.orphans) for port in ports)
-            and not any(door.shaking for door in self.server._tls_doors)
-            and not self.server._dialler._lines
+            and not any(one.pending for one in self.server.handshakes)
+            and not self.server._dialer._lines
             and not any(
-                desk.dispatcher.in_flight or len(desk.dispatcher.queue) for _, desk in self.server.queues_by_name
+                desk.dispatcher.in_flight or len(desk.dispatcher.queue)
+                for _, desk in self.server.brokers.queues_by_name
             )
             and open_sockets() <= sockets
         )
 
+    def dispatchers(self) -> list[Dispatcher]:
+        return [queue.dispatcher for _, queue in self.server.brokers.queues_by_name]
+
     def left(self) -> str:
-        """Return what is left, for who reads of it."""
+        """Return what is left, for the message of a failure."""
         ports = [
             (port.name, len(port.connections), port.occupancy.total, port.broker_count, len(port.refused_sockets))
             for port in self.server.listeners
             if port.connections or port.occupancy.total or port.broker_count or len(port.refused_sockets)
         ]
-        shaking = [len(door.shaking) for door in self.server._tls_doors]
-        desks = [(desk.dispatcher.in_flight, len(desk.dispatcher.queue)) for _, desk in self.server.queues_by_name]
-        return f"{ports=} {shaking=} {desks=} dials={self.server._dialler._lines}"
+        handshakes = [len(one.pending) for one in self.server.handshakes]
+        queues = [(one.in_flight, len(one.queue)) for one in self.dispatchers()]
+        return f"{ports=} {handshakes=} {queues=} dials={self.server._dialer._lines}"
 
 
 def open_sockets() -> int:
@@ -474,21 +479,21 @@ async def keeps_the_admin_port_waiting(bed: Bed) -> None:
 async def writes_the_file(bed: Bed) -> None:
     file = bed.path / "config.yaml"
     file.write_text(file.read_text() + "\n")
-    bed.server.apply(bed.server._file)
+    bed.server.apply(bed.server.rules.file)
     await asyncio.sleep(0.15)
 
 
 @part("whole")
 async def holds_too_much(bed: Bed) -> None:
     config = bed.server.config
-    bed.server.config = replace(config, max_buffered_bytes=1_000)
+    bed.server.rules.config = replace(config, max_buffered_bytes=1_000)
     port = bed.server.listeners[bed.listener("plain")]
     async with bed.client("plain") as client:
         await client.send(fetch_request(client_id="reader"))
         with suppress(TimeoutError):
             await eventually(lambda: len(port.connections) == 2, timeout_s=1)
             await eventually(lambda: len(port.connections) == 1, timeout_s=2)
-    bed.server.config = config
+    bed.server.rules.config = config
 
 
 @part("whole")
@@ -551,7 +556,7 @@ async def bed_of(kind: str, path: Path, patched: pytest.MonkeyPatch, faults: Fau
     async with AsyncExitStack() as stack:
         make = {"whole": whole, "broker": of_broker, "topic": of_topic, "store": of_store}[kind]
         bed, beside = await make(stack, path, patched)
-        serving = asyncio.ensure_future(bed.server.run(beside=beside))
+        serving = asyncio.ensure_future(bed.server.run(companion=beside))
         try:
             await eventually(lambda: bed.server.is_listening or serving.done())
             assert not serving.done(), serving.exception()

@@ -39,7 +39,7 @@ def shown(directory: Path) -> dict[str, Any]:
         main(["explain", str(path), "--user", "alice", "--json"])
 
     server = Server(replace(config, usage_log=None))
-    quotas = server.quotas[0]
+    quotas = server.brokers.quotas[0]
     bucket = quotas.bucket(KIND_OF_KEY[KEY], principal="alice", client_id="etl", now_ms=0)
     bucket.charge(70, now_ms=0)
     metrics = b"".join(write(Families(server, Reloads()).at(1, lambda: None), lambda: None)).decode()

@@ -169,7 +169,7 @@ def listener_to(upstream: Address, *, name: str = "clients") -> Listener:
 
 def upstream_of(server: Server, address: Address) -> Upstream:
     """Return what the proxy knows of the broker at an address."""
-    (upstream,) = (upstream for upstream in server.upstreams if upstream.address == address)
+    (upstream,) = (upstream for upstream in server.brokers.upstreams if upstream.address == address)
     return upstream
 
 

@@ -71,16 +71,18 @@ class Families:
 
     def at(self, now_ms: int, rest: Rest = rest) -> Iterator[Family]:
         """Return all families, read as they are asked for; ``now_ms`` is on the clock of the connections."""
-        quotas = self._server.quotas
+        quotas = self._server.brokers.quotas
         ports = list(self._server.listeners)
         yield from _of_configuration(self._reloads)
         yield _of_internal_errors()
         yield from _of_listeners(ports, now_ms)
         yield _added_latency(ports)
         yield from _of_certificates(self._server)
-        yield from replication.families(self._server.throttle, self._server.watcher, ports, now_ms)
-        yield from connections.families(self._server.quotas_by_name, ports, now_ms)
-        yield from fair_queue.families(self._server.queues_by_name, ports)
+        yield from replication.families(
+            self._server.replication.throttle, self._server.replication.watcher, ports, now_ms
+        )
+        yield from connections.families(self._server.brokers.quotas_by_name, ports, now_ms)
+        yield from fair_queue.families(self._server.brokers.queues_by_name, ports)
         yield from usage_log.families(self._server.usage)
         yield from quota_topics.families(self._server.quota_topic, self._server.quota_manager.topic)
         yield from broker_quotas.families(self._server.broker_quotas)

@@ -196,7 +196,7 @@ async def test_a_fault_in_a_probe_ends_that_probe_alone(
                 await asyncio.to_thread(ask, admin.port, "/readyz")
         answer = await asyncio.to_thread(ask, admin.port, "/readyz")
 
-    assert "internal error in admin.port" in caplog.text
+    assert "internal error in admin.admin_port" in caplog.text
     assert answer.status == 200
 
 

@@ -151,7 +151,7 @@ async def test_a_broker_that_is_first_seen_has_the_rules_that_all_have_and_looks
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with stored(tmp_path, 100, listener=OF_CLUSTER) as server:
-        (fleet,) = server.clusters.values()
+        (fleet,) = server.brokers.clusters.values()
         with monkeypatch.context() as patched:
             patched.setattr(EffectiveRules, "quotas", None)
             patched.setattr(EffectiveRules, "ip_quotas", None)
@@ -340,7 +340,7 @@ async def test_beside_them_who_connects_or_asks_waits_no_longer(tmp_path: Path) 
     middles: list[list[float]] = []
     for count in (FEW, MANY):
         async with stored(tmp_path / str(count), count) as server:
-            ((_, quotas),) = server.quotas_by_name
+            ((_, quotas),) = server.brokers.quotas_by_name
             assert len(quotas.produce.table) == count
             with no_collection():
                 middles.append([middle_s(connects(quotas), 2_000), middle_s(asks(quotas), 2_000)])

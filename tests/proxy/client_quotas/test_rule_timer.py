@@ -233,7 +233,7 @@ async def test_a_ramp_of_the_store_goes_on_after_a_restart_where_it_should_be(tm
 async def _over_a_run(path: Path, clock: Clock, more_ms: int) -> tuple[float, float]:
     """Start a proxy, let time pass, and stop it; return the limit of etl at the start and at the end."""
     async with stub_broker(answers) as broker, running(config_to(broker, path), wall_ms=clock) as server:
-        ((_, quotas),) = server.quotas_by_name
+        ((_, quotas),) = server.brokers.quotas_by_name
 
         def limit() -> float:
             return quotas.bucket(QuotaKind.PRODUCE, principal="u", client_id="etl", now_ms=1_000_000).limit

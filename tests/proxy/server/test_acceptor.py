@@ -314,7 +314,7 @@ async def test_above_the_rate_of_a_listener_the_rest_waits_and_all_are_served(ca
         assert all(0 < time_s < 0.5 for time_s in times_s[:5])
         # The first that is over the limit waits 1,000 / 5 ms, and so does each behind it; a busy machine adds to that.
         assert all(0 < time_s - 0.19 * turn < 0.5 for turn, time_s in enumerate(times_s[5:], 1))
-        (quota,) = server.quotas_by_name[0][1].arrivals.listeners
+        (quota,) = server.brokers.quotas_by_name[0][1].arrivals.listeners
         assert (quota.paused, quota.refused) == (4, 0)
         assert len([record for record in caplog.records if "takes no connections for" in record.message])
 
@@ -347,7 +347,7 @@ async def test_who_comes_too_fast_is_kept_unserved_and_closed_late_and_others_ar
         assert 0.1 < kept_s < 0.3
         assert disconnects(server)["connection_creation_rate"] == 1
         assert (len(server.listeners[0].refused_sockets), server.listeners[0].occupancy.total) == (0, 0)
-        assert server.quotas_by_name[0][1].arrivals.listener("listener-0").rate.total == 6
+        assert server.brokers.quotas_by_name[0][1].arrivals.listener("listener-0").rate.total == 6
 
 
 @on_uvloop
@@ -377,7 +377,7 @@ async def test_behind_a_header_the_address_in_it_comes_too_fast_or_not() -> None
 
         assert disconnects(server)["connection_creation_rate"] == 1
         await eventually(lambda: not server.listeners[0].occupancy.total)
-        assert server.quotas_by_name[0][1].arrivals.rate.total == 2
+        assert server.brokers.quotas_by_name[0][1].arrivals.rate.total == 2
 
 
 @on_uvloop
@@ -408,7 +408,7 @@ async def test_a_reload_changes_the_rates_for_the_next_connection() -> None:
 async def test_where_it_is_only_observed_nobody_waits() -> None:
     async with proxy_under({DEFAULT: 0.0}, broker=0, enforcement=Enforcement.OBSERVE) as server:
         assert [bool(await served_after_s(server)) for _ in range(3)] == [True] * 3
-        assert server.quotas_by_name[0][1].arrivals.listener("listener-0").observed == 6
+        assert server.brokers.quotas_by_name[0][1].arrivals.listener("listener-0").observed == 6
 
 
 @pytest.mark.parametrize("is_held", [True, False])
@@ -416,7 +416,7 @@ async def test_where_it_is_only_observed_nobody_waits() -> None:
 async def test_a_stop_waits_for_nobody_who_is_not_served(is_held: bool) -> None:
     limit = 0 if is_held else None
     async with proxy_under({DEFAULT: 0.0}, max_connection_creation_rate=limit) as server, client_of(server) as client:
-        quota = server.quotas_by_name[0][1].arrivals.listener("listener-0")
+        quota = server.brokers.quotas_by_name[0][1].arrivals.listener("listener-0")
         await eventually(lambda: quota.paused + quota.refused)
         started_s = monotonic()
         server.stop()

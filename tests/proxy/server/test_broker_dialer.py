@@ -180,7 +180,7 @@ async def test_a_dial_that_waits_for_its_turn_is_given_up_when_its_client_leaves
         assert await clients[3].answer() == other_response()
         assert sum(_disconnects(server).values()) == 3
         assert len(broker.in_use) == 1
-        assert not server._dialler._lines
+        assert not server._dialer._lines
 
 
 @on_uvloop

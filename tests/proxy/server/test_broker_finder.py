@@ -94,7 +94,7 @@ def in_front_of(name: str, *servers: Address) -> Listener:
 
 
 def brokers_of(server: Server) -> set[Broker]:
-    return {upstream.broker for upstream in server.upstreams}
+    return {upstream.broker for upstream in server.brokers.upstreams}
 
 
 def throttle_ms(answer: bytes) -> int:
@@ -111,7 +111,7 @@ def open_now(server: Server, address: Address) -> int:
 
 
 def amounts(server: Server) -> list[int]:
-    return sorted(bucket.amount for quotas in server.quotas for bucket in quotas.produce if bucket.requests)
+    return sorted(bucket.amount for quotas in server.brokers.quotas for bucket in quotas.produce if bucket.requests)
 
 
 @on_uvloop
@@ -145,7 +145,7 @@ async def test_equal_node_ids_of_two_clusters_keep_their_quotas() -> None:
         ports(Node(), Node(cluster_id="another")) as (one, other),
         running(config_of(named(one.address, "one"), named(other.address, "other"))) as server,
     ):
-        await eventually(lambda: all(upstream.identity for upstream in server.upstreams))
+        await eventually(lambda: all(upstream.identity for upstream in server.brokers.upstreams))
         assert len(brokers_of(server)) == 2
         async with client_of(server) as first, client_of(server, port=1) as second:
             assert [await produced(first, 6_000), await produced(second, 6_000)] == [0, 0]
@@ -195,7 +195,7 @@ async def test_a_broker_that_advertises_its_sidecar_is_known_by_where_its_client
             await first.ask(metadata_request())
             await second.ask(metadata_request())
             await eventually(lambda: len(brokers_of(server)) == 1)
-            assert {str(upstream.identity) for upstream in server.upstreams} == {"node 1 of cluster one"}
+            assert {str(upstream.identity) for upstream in server.brokers.upstreams} == {"node 1 of cluster one"}
 
 
 @on_uvloop
@@ -223,7 +223,7 @@ async def test_a_cluster_and_a_sidecar_in_front_of_its_broker_have_one_quota() -
             async with client_of(server) as first, client_of(server, port=1) as second:
                 assert await produced(first, 6_000) == 0
                 assert await produced(second, 6_000) > 1_000
-            assert [name for name, _ in server.quotas_by_name] == [str(of_sidecar.address), "bootstrap"]
+            assert [name for name, _ in server.brokers.quotas_by_name] == [str(of_sidecar.address), "bootstrap"]
 
 
 @on_uvloop
@@ -233,9 +233,9 @@ async def test_two_clusters_of_the_file_that_are_one_have_each_broker_once() -> 
         first.script = second.script = Node(brokers=told).script
         both = in_front_of("both", first.address, second.address), in_front_of("one", first.address)
         async with running(config_of(*both)) as server:
-            await eventually(lambda: all(len(fleet.brokers) == 2 for fleet in server.clusters.values()))
+            await eventually(lambda: all(len(fleet.brokers) == 2 for fleet in server.brokers.clusters.values()))
             await eventually(lambda: len(brokers_of(server)) == 2)
-            one, other = server.clusters.values()
+            one, other = server.brokers.clusters.values()
             assert [one.brokers[node].broker is other.brokers[node].broker for node in (0, 1)] == [True, True]
             assert one.brokers[0].broker is not one.brokers[1].broker
 
@@ -285,8 +285,8 @@ async def test_a_broker_that_turns_out_to_be_another_leaves_and_comes_back_with_
             assert amounts(server) == [8_000]
             assert await produced(second, 4_000) > 1_000
         await eventually(lambda: not any(port.connections for port in server.listeners))
-        assert [quotas.connections.open_now() for quotas in server.quotas] == [{}]
-        assert not any(bucket.holders for quotas in server.quotas for bucket in quotas.produce)
+        assert [quotas.connections.open_now() for quotas in server.brokers.quotas] == [{}]
+        assert not any(bucket.holders for quotas in server.brokers.quotas for bucket in quotas.produce)
 
 
 @on_uvloop
@@ -303,8 +303,8 @@ async def test_the_slots_in_front_of_a_broker_are_there_once() -> None:
             async with client_of(server) as first, client_of(server, port=1) as second:
                 assert await produced(first, 100) == await produced(second, 100) == 0
                 assert broker.queue is not None
-                assert [name for name, _ in server.queues_by_name] == [str(one.address)]
-                lines = [gate.listening.line for gate in server._doors]  # type: ignore[union-attr]
+                assert [name for name, _ in server.brokers.queues_by_name] == [str(one.address)]
+                lines = [route.context.line for route in server.brokers.entrances.values()]  # type: ignore[union-attr]
                 assert [line is not None and line.dispatcher is broker.queue.dispatcher for line in lines] == [True] * 2
 
 
@@ -320,7 +320,7 @@ async def test_what_a_client_sends_tells_nothing() -> None:
             async with client_of(server, port=port) as client:
                 await client.send(metadata_request(), metadata_response(lie, api_version=2, cluster_id="forged"))
                 await client.answer()
-        assert [upstream.identity for upstream in server.upstreams] == [None, None]
+        assert [upstream.identity for upstream in server.brokers.upstreams] == [None, None]
         assert len(brokers_of(server)) == 2
 
 
@@ -350,13 +350,13 @@ async def test_a_request_that_waits_for_what_one_way_owes_waits_for_what_both_ow
             client_of(server) as behind,
         ):
             await waiting.send(produce_request(size_bytes=100))
-            await eventually(lambda: lines(server.upstreams[1]) == [1])
+            await eventually(lambda: lines(server.brokers.upstreams[1]) == [1])
             for client in (asker, first):
                 await client.ask(metadata_request())
             await eventually(lambda: len(brokers_of(server)) == 1)
-            await eventually(lambda: lines(server.upstreams[0]) == [1], timeout_s=1.5)
+            await eventually(lambda: lines(server.brokers.upstreams[0]) == [1], timeout_s=1.5)
             await behind.send(produce_request(size_bytes=100))
-            await eventually(lambda: lines(server.upstreams[0]) == [2])
+            await eventually(lambda: lines(server.brokers.upstreams[0]) == [2])
 
             await waiting.answer()
             assert now() - started_s > 3.8

@@ -35,7 +35,7 @@ from kafka_quota_proxy.proxy.admin.http_server import Health
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 from kafka_quota_proxy.proxy.client_quotas.sources import broker_source as follower_module
 from kafka_quota_proxy.proxy.client_quotas.sources.broker_source import BrokerFollower
-from kafka_quota_proxy.proxy.server import server as server_module
+from kafka_quota_proxy.proxy.server import startup as startup_module
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.frames import produce_request, produce_response
 from tests.support.quota_broker import QuotaBroker
@@ -213,7 +213,7 @@ async def test_a_broker_that_does_not_tell_is_said_in_readiness_and_clients_are_
 async def test_a_broker_that_is_away_is_not_waited_for_for_ever(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(server_module, "_FIRST_RULES_S", 0.05)
+    monkeypatch.setattr(startup_module, "_FIRST_RULES_S", 0.05)
     nowhere = Address(host="127.0.0.1", port=free_port())
     config = ProxyConfig(listeners=(listener_to(nowhere),), quotas_from=QuotasFromBroker())
     async with running(config) as server:
@@ -230,7 +230,7 @@ async def test_a_reload_keeps_what_the_broker_has_and_goes_before_it_and_makes_n
     async with stub_broker(quotas.script) as broker:
         config = config_to(broker)
         async with running(config) as server:
-            (upstream,) = server.upstreams
+            (upstream,) = server.brokers.upstreams
             for rules, wanted in (((of_file,), of_file), ((), of_broker)):
                 server.apply(
                     replace(
@@ -240,8 +240,8 @@ async def test_a_reload_keeps_what_the_broker_has_and_goes_before_it_and_makes_n
                 assert server.config.quotas == (wanted,)
                 assert list(upstream.quotas.produce.table.rules()) == [wanted]
                 assert server.config.quotas_from == config.quotas_from
-                assert [door.policy.administration for door in server._doors] == [None]
-                assert [door.policy.authority for door in server._doors] == [server.broker_quotas]
+                assert [door.policy.administration for door in server.brokers.entrances.values()] == [None]
+                assert [door.policy.authority for door in server.brokers.entrances.values()] == [server.broker_quotas]
 
 
 @on_uvloop
@@ -252,7 +252,7 @@ async def test_brokers_of_a_cluster_have_the_rules_and_so_have_those_that_join()
         listener = Listener(name="all", bind=Address(host="127.0.0.1", port=free_port()), cluster=cluster)
         config = ProxyConfig(listeners=(listener,), quotas_from=QuotasFromBroker(every_ms=20))
         async with running(config) as server:
-            (fleet,) = server.clusters.values()
+            (fleet,) = server.brokers.clusters.values()
             joined = fleet.upstream(3, Address(host="127.0.0.1", port=1))
             for upstream in (fleet.bootstrap(0), joined):
                 bucket = upstream.quotas.bucket(QuotaKind.PRODUCE, principal="a", client_id="etl", now_ms=0)
@@ -310,6 +310,6 @@ async def test_under_observe_the_quotas_of_the_broker_show_and_slow_nobody() -> 
         config = replace(config_to(broker), enforcement=Enforcement.OBSERVE)
         async with running(config) as server, client_of(server) as client:
             assert await client.ask(LARGE) == PASSES
-            (upstream,) = server.upstreams
+            (upstream,) = server.brokers.upstreams
             bucket = upstream.quotas.bucket(QuotaKind.PRODUCE, principal="ANONYMOUS", client_id="etl", now_ms=0)
             assert bucket.usage.observed_throttle_time_ms > 0

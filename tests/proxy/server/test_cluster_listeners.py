@@ -118,8 +118,8 @@ def is_open(port: int) -> bool:
 
 
 def asks(monkeypatch: pytest.MonkeyPatch, *, every_s: float) -> None:
-    monkeypatch.setattr(fleet_module, "_ASK_EVERY_S", every_s)
-    monkeypatch.setattr(fleet_module, "_ASK_AGAIN_S", every_s)
+    monkeypatch.setattr(fleet_module, "_QUERY_EVERY_S", every_s)
+    monkeypatch.setattr(fleet_module, "_RETRY_S", every_s)
 
 
 def reached(cluster: StubCluster, node_id: int) -> bool:
@@ -146,8 +146,8 @@ async def test_each_broker_has_a_port_and_clients_hear_of_no_other(caplog: pytes
                     await client.ask(other_request(api_key=OTHER_API))
                 assert [reached(cluster, one) for one in (0, 3)] == [True, node_id == 3]
             assert not is_open(port_of(listener, 1))
-            assert server.is_reachable()
-            assert {leader.node_id for leader in server.throttle.leaders} == {0, 3}
+            assert server.brokers.is_reachable()
+            assert {leader.node_id for leader in server.replication.throttle.leaders} == {0, 3}
     assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
@@ -187,7 +187,7 @@ async def test_one_that_leaves_in_a_handshake_is_stood_in_for(tmp_path: Path, mo
         async with running(ProxyConfig(listeners=(listener,))) as server:
             await known(server, listener, 0, 1)
             reader, writer = await asyncio.open_connection("127.0.0.1", port_of(listener, 1))
-            await eventually(lambda: server._tls_doors[0].shaking)
+            await eventually(lambda: server.handshakes[0].pending)
             await cluster.alive.pop(1).stop()
             await eventually(lambda: not is_open(port_of(listener, 1)))
 
@@ -208,7 +208,7 @@ async def test_during_a_stop_no_port_is_opened_and_clients_go_on_hearing_of_thos
             await known(server, listener, 0, 3)
             client = await stack.enter_async_context(client_of(server))
             await client.ask(other_request(api_key=OTHER_API))
-            (fleet,) = server.clusters.values()
+            (fleet,) = server.brokers.clusters.values()
             fleet.close()
 
             fleet.see({1: Address(host="127.0.0.1", port=1)}, True)
@@ -265,7 +265,7 @@ async def test_a_restart_on_another_address_is_followed_with_what_was_used(monke
                 await client.ask(produce_request(size_bytes=300))
             await cluster.alive[1].stop()
             cluster.alive[1] = elsewhere
-            (fleet,) = server.clusters.values()
+            (fleet,) = server.brokers.clusters.values()
             await eventually(lambda: fleet.brokers[1].address == elsewhere.address)
 
             async with client_at(port_of(listener, 1)) as client:
@@ -300,7 +300,7 @@ async def test_a_port_in_use_is_said_once_and_taken_when_it_is_free(
                 assert set(brokers_in(await client.ask(metadata_request()))) == {0}
             await asyncio.sleep(0.1)
         try:
-            (fleet,) = server.clusters.values()
+            (fleet,) = server.brokers.clusters.values()
             await eventually(lambda: 1 in fleet.brokers)
             async with client_of(server) as client:
                 assert set(brokers_in(await client.ask(metadata_request()))) == {0, 1}
@@ -346,13 +346,13 @@ async def test_a_broker_goes_on_with_the_queue_in_which_clients_waited_before_it
         listener = replace(front_of(cluster), fair_call_queue=FairCallQueue(max_in_flight=3))
         async with running(ProxyConfig(listeners=(listener,))) as server:
             await known(server, listener, *range(PORTS))
-            before = dict(server.queues_by_name)
+            before = dict(server.brokers.queues_by_name)
             async with client_at(port_of(listener, 1)) as client:
                 await client.ask(metadata_request())
-            (fleet,) = server.clusters.values()
+            (fleet,) = server.brokers.clusters.values()
 
             assert {str(one.address): one.broker.queue for one in fleet.brokers.values()} == before
-            assert len(server.queues_by_name) == len(before) == 2
+            assert len(server.brokers.queues_by_name) == len(before) == 2
 
 
 @on_uvloop
@@ -365,15 +365,15 @@ async def test_a_listener_leads_to_those_who_stand_in_and_then_to_its_brokers(mo
             await known(server, listeners[0], *range(PORTS))
             await known(server, listeners[1], 0)
             first, second = server.listeners
-            stand_ins = server.upstreams_behind(first)
+            stand_ins = server.brokers.entrances[first].upstreams
             async with client_at(port_of(listeners[0], 1)) as client:
                 await client.ask(metadata_request())
-            fleet, fleet_of_other = server.clusters.values()
+            fleet, fleet_of_other = server.brokers.clusters.values()
 
             assert set(stand_ins) == {fleet.bootstrap(0), fleet.bootstrap(1)}
             assert len(stand_ins) == 2
-            assert server.upstreams_behind(first) == [fleet.brokers[0], fleet.brokers[1]]
-            assert server.upstreams_behind(second) == [fleet_of_other.brokers[0]]
+            assert server.brokers.entrances[first].upstreams == [fleet.brokers[0], fleet.brokers[1]]
+            assert server.brokers.entrances[second].upstreams == [fleet_of_other.brokers[0]]
 
 
 @on_uvloop
@@ -384,11 +384,11 @@ async def test_a_cluster_that_is_away_at_first_is_found(monkeypatch: pytest.Monk
         listener = front_of(cluster)
         async with running(ProxyConfig(listeners=(listener,))) as server:
             await known(server, listener, 0, 9)
-            assert not server.is_reachable()
+            assert not server.brokers.is_reachable()
             await cluster.alive[0].start()
 
             await eventually(lambda: not is_open(port_of(listener, 9)))
-            assert server.is_reachable()
+            assert server.brokers.is_reachable()
             assert is_open(port_of(listener, 0))
 
 
@@ -406,7 +406,7 @@ async def test_listeners_of_one_cluster_share_its_buckets_and_clusters_do_not() 
 
             used = [
                 [bucket.amount for bucket in fleet.brokers[0].quotas.produce if bucket.requests]
-                for fleet in server.clusters.values()
+                for fleet in server.brokers.clusters.values()
             ]
             assert sorted(used) == [[300], [600]]
 
@@ -425,7 +425,7 @@ async def test_a_reload_holds_at_brokers_that_join_later(monkeypatch: pytest.Mon
             for node_id in (0, 1):
                 async with client_at(port_of(listener, node_id)) as client:
                     assert await client.ask(produce_request(size_bytes=40_000)) == produce_response()
-                (fleet,) = server.clusters.values()
+                (fleet,) = server.brokers.clusters.values()
                 (bucket,) = [one for one in fleet.brokers[node_id].quotas.produce if one.requests]
                 assert bucket.throttling.observed_time_ms > 0
 
@@ -440,7 +440,7 @@ async def test_ipv6_on_both_sides() -> None:
         cluster.alive[0] = broker
         listener = front_of(cluster, host="::1")
         async with running(ProxyConfig(listeners=(listener,))) as server:
-            (fleet,) = server.clusters.values()
+            (fleet,) = server.brokers.clusters.values()
             await eventually(lambda: 0 in fleet.brokers)
             async with client_at(port_of(listener, 0), "::1") as client:
                 assert set(brokers_in(await client.ask(metadata_request()))) == {0}
@@ -471,5 +471,5 @@ async def test_connections_are_limited_at_each_broker_and_the_bootstrap_port_is_
                 writer.transport.abort()
 
                 now_ms = monotonic_ns() // 1_000_000
-                seen = {one for one, at in server.quotas_by_name if at.arrivals.rate_of(source, now_ms=now_ms)}
+                seen = {one for one, at in server.brokers.quotas_by_name if at.arrivals.rate_of(source, now_ms=now_ms)}
                 assert seen == {name}

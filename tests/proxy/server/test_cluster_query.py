@@ -51,7 +51,7 @@ def test_any_answer_has_brokers_or_is_a_protocol_error(body: bytes) -> None:
 @on_uvloop
 async def test_a_broker_is_asked_for_all() -> None:
     async with stub_broker(lambda _: metadata_response(BROKERS, api_version=2)) as broker:
-        assert set((await discovery.ask(broker.address, None)).brokers) == {0, 7}
+        assert set((await discovery.describe_cluster(broker.address, None)).brokers) == {0, 7}
         (connection,) = broker.connections
         assert [bytes(request) for request in connection.requests] == [discovery.request()]
 
@@ -59,8 +59,8 @@ async def test_a_broker_is_asked_for_all() -> None:
 @pytest.mark.parametrize(
     ("answer", "error"),
     [
-        (lambda _: b"\0\0\0\0", "an answer has 0 bytes"),
-        (lambda _: b"HTTP/1.1 400 Bad Request", "an answer has 1213486160 bytes"),
+        (lambda _: b"\0\0\0\0", "a response has 0 bytes"),
+        (lambda _: b"HTTP/1.1 400 Bad Request", "a response has 1213486160 bytes"),
         (lambda _: framed(b"\0\0\0\1\0\0\0\5"), "the data ends at byte 12"),
     ],
 )
@@ -68,7 +68,7 @@ async def test_a_broker_is_asked_for_all() -> None:
 async def test_an_answer_of_something_else_is_a_protocol_error(answer: Callable[[bytes], bytes], error: str) -> None:
     async with stub_broker(answer) as broker:
         with pytest.raises(ProtocolError, match=error):
-            await discovery.ask(broker.address, None)
+            await discovery.describe_cluster(broker.address, None)
 
 
 @on_uvloop
@@ -78,8 +78,8 @@ async def test_one_that_hangs_up_wants_something_else() -> None:
 
     server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
     async with server:
-        with pytest.raises(OSError, match="does it want TLS or a login"):
-            await discovery.ask(Address(host="127.0.0.1", port=server.sockets[0].getsockname()[1]), None)
+        with pytest.raises(OSError, match="does it require TLS or a login"):
+            await discovery.describe_cluster(Address(host="127.0.0.1", port=server.sockets[0].getsockname()[1]), None)
 
 
 @on_uvloop
@@ -87,14 +87,14 @@ async def test_one_that_says_nothing_is_not_waited_for(monkeypatch: pytest.Monke
     monkeypatch.setattr(discovery, "_TIMEOUT_S", 0.05)
     async with stub_broker() as broker:
         with pytest.raises(TimeoutError, match="no answer in"):
-            await discovery.ask(broker.address, None)
+            await discovery.describe_cluster(broker.address, None)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "kafka..local"])
 @on_uvloop
 async def test_one_that_is_not_there_is_an_os_error(host: str) -> None:
     with pytest.raises(OSError):  # noqa: PT011 - whichever the system has
-        await discovery.ask(Address(host=host, port=free_port()), None)
+        await discovery.describe_cluster(Address(host=host, port=free_port()), None)
 
 
 @on_uvloop
@@ -104,9 +104,11 @@ async def test_a_broker_is_asked_over_tls(tmp_path: Path) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*authority.issue("broker", hosts=["127.0.0.1"]).save(tmp_path, "broker"))
     async with stub_broker(lambda _: metadata_response(BROKERS, api_version=2), tls=context) as broker:
-        assert set((await discovery.ask(broker.address, None, TlsContext(UpstreamTls(ca=ca)))).brokers) == {0, 7}
+        assert set(
+            (await discovery.describe_cluster(broker.address, None, TlsContext(UpstreamTls(ca=ca)))).brokers
+        ) == {0, 7}
 
         with pytest.raises(OSError, match="rests on none in the system's certificates"):
-            await discovery.ask(broker.address, None, TlsContext(UpstreamTls()))
-        with pytest.raises(OSError, match=r"does it want TLS|no answer|an answer has"):
-            await discovery.ask(broker.address, None)
+            await discovery.describe_cluster(broker.address, None, TlsContext(UpstreamTls()))
+        with pytest.raises(OSError, match=r"does it require TLS|no answer|a response has"):
+            await discovery.describe_cluster(broker.address, None)

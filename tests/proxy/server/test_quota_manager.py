@@ -155,7 +155,7 @@ async def test_rules_of_addresses_are_in_force_too(tmp_path: Path) -> None:
         assert await put(client, (("ip", "192.0.2.7"),), "connection_creation_rate", 5.0) == 0
         rule = IpRule(ip="192.0.2.7", connection_creation_rate=5.0, source=str(tmp_path))
         assert server.quota_manager.ip_quotas == (rule,)
-        ((_, quotas),) = server.quotas_by_name
+        ((_, quotas),) = server.brokers.quotas_by_name
         assert quotas.arrivals.limits.rules() == [("192.0.2.7", 5.0)]
 
 
@@ -166,7 +166,7 @@ async def test_at_brokers_of_a_cluster_they_hold_as_well_and_at_those_that_join(
     listener = Listener(name="l", bind=Address(host="127.0.0.1", port=0), cluster=cluster)
     config = ProxyConfig(listeners=(listener,), store=Store(directory=str(tmp_path)))
     server = Server(config)
-    (fleet,) = server.clusters.values()
+    (fleet,) = server.brokers.clusters.values()
     known = fleet.upstream(0, host)
     ticket = None
 

@@ -24,7 +24,8 @@ from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import AtEnd, Beg
 from kafka_quota_proxy.proxy.client_quotas.topic.reader_thread import Tell
 from kafka_quota_proxy.proxy.client_quotas.topic.topic_rules import Seen
 from kafka_quota_proxy.proxy.quota.entity import Entity
-from kafka_quota_proxy.proxy.server import server as server_module
+from kafka_quota_proxy.proxy.server import active_rules as active_rules_module
+from kafka_quota_proxy.proxy.server import startup as startup_module
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.frames import produce_request, produce_response
 from tests.support.playbook import Playbook
@@ -58,7 +59,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[Told]:
 
         return QuotaTopic(SETTINGS, "p1", config.quotas, on_changes=on_changes, reader=reader)
 
-    monkeypatch.setattr(server_module, "quota_topic", followed)
+    monkeypatch.setattr(active_rules_module, "quota_topic", followed)
     return told
 
 
@@ -120,7 +121,7 @@ async def test_nobody_is_served_before_the_topic_is_read(told: list[Told]) -> No
 async def test_a_topic_that_cannot_be_read_is_not_waited_for_for_ever(
     told: list[Told], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(server_module, "_FIRST_RULES_S", 0.05)
+    monkeypatch.setattr(startup_module, "_FIRST_RULES_S", 0.05)
     told += [Failed("away"), Began(), LIMIT]
     async with stub_broker(answers) as broker:
         server = Server(config_to(broker))
@@ -172,7 +173,7 @@ async def test_a_reload_keeps_what_the_topic_has_and_goes_before_it(told: list[T
         server = Server(config)
         end = asyncio.ensure_future(server.run())
         await eventually(lambda: server.is_listening)
-        (upstream,) = server.upstreams
+        (upstream,) = server.brokers.upstreams
         for quotas in ((other,), (of_file, other), ()):
             # A reload has no say in which topic is read.
             server.apply(replace(config, quotas=quotas, quotas_from=None))
@@ -197,7 +198,7 @@ async def test_a_reload_makes_nobody_an_administrator_while_the_topic_is_read(to
         principals = Principals(admins=frozenset({"ANONYMOUS"}))
         server.apply(replace(config, principals=principals, quotas_from=None))
 
-        assert [door.policy.administration for door in server._doors] == [None]
+        assert [door.policy.administration for door in server.brokers.entrances.values()] == [None]
         await stopped(server, end)
 
 
@@ -210,7 +211,7 @@ async def test_brokers_of_a_cluster_have_the_rules_and_so_have_those_that_join(t
         server = Server(ProxyConfig(listeners=(listener,), quotas_from=SETTINGS))
         end = asyncio.ensure_future(server.run())
         await eventually(lambda: server.is_listening)
-        (fleet,) = server.clusters.values()
+        (fleet,) = server.brokers.clusters.values()
 
         joined = fleet.upstream(3, Address(host="127.0.0.1", port=1))
         for upstream in (fleet.bootstrap(0), joined):

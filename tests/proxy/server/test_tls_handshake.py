@@ -184,7 +184,7 @@ async def test_a_client_that_says_nothing_is_given_up(files: Files, monkeypatch:
         writer.close()
 
         assert disconnects(server) == {"tls_timeout": 1}
-        assert not server._tls_doors[0].shaking
+        assert not server.handshakes[0].pending
 
 
 @on_uvloop
@@ -215,13 +215,13 @@ async def test_stop_ends_handshakes(files: Files) -> None:
         async with running(config_of(broker, files)) as server:
             bind = server.config.listeners[0].bind
             reader, writer = await asyncio.open_connection(bind.host, bind.port)
-            (door,) = server._tls_doors
-            await eventually(lambda: door.shaking)
+            (door,) = server.handshakes
+            await eventually(lambda: door.pending)
         async with asyncio.timeout(tls_transport.HANDSHAKE_TIMEOUT_S / 2):
             with suppress(ConnectionError):
                 assert await reader.read() == b""
         writer.close()
-        assert not door.shaking
+        assert not door.pending
 
 
 # -- with limits and PROXY headers --

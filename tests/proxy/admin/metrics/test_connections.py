@@ -33,7 +33,7 @@ Scrape = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
 def scraped(server: Server) -> Scrape:
-    text = b"".join(write(families(server.quotas_by_name, server.listeners, NOW_MS), lambda: None)).decode()
+    text = b"".join(write(families(server.brokers.quotas_by_name, server.listeners, NOW_MS), lambda: None)).decode()
     samples = [
         (sample.name, tuple(sample.labels.items()), sample.value)
         for family in text_string_to_metric_families(text)

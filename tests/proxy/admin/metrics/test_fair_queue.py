@@ -21,7 +21,7 @@ Scrape = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
 def scraped(server: Server) -> Scrape:
-    text = b"".join(write(families(server.queues_by_name, server.listeners), lambda: None)).decode()
+    text = b"".join(write(families(server.brokers.queues_by_name, server.listeners), lambda: None)).decode()
     samples = [
         (sample.name.removeprefix(PREFIX), tuple(sample.labels.items()), sample.value)
         for family in text_string_to_metric_families(text)
@@ -81,11 +81,11 @@ def test_a_broker_that_is_behind_two_listeners_has_one_queue() -> None:
     cluster = Cluster(bootstrap_servers=(UPSTREAM,), advertised_host="proxy.example", first_port=9300, last_port=9301)
     beside = Listener(name="beside", bind=ANY, upstream=UPSTREAM, fair_call_queue=settings)
     server = Server(ProxyConfig(listeners=(beside, Listener(name="clients", bind=ANY, cluster=cluster))))
-    (fleet,) = server.clusters.values()
+    (fleet,) = server.brokers.clusters.values()
     of_cluster = fleet.upstream(0, UPSTREAM)
     desk = of_cluster.broker.queue
     assert desk is not None
-    assert [one.broker.queue is desk for one in server.upstreams] == [True] * 3
+    assert [one.broker.queue is desk for one in server.brokers.upstreams] == [True] * 3
     for _ in range(7):
         desk.dispatcher.ask(Ticket(None, level=2), 0)
 

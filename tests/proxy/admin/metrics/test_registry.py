@@ -361,7 +361,7 @@ def test_apis_beyond_those_that_have_a_label_are_other() -> None:
 def test_connections_are_counted_by_listener_and_the_muted_among_them() -> None:
     server = Server(config(upstreams=(BROKER, OTHER_BROKER)))
     first, second = server.listeners
-    free, muted, was_muted = (server._doors[0].accept() for _ in range(3))
+    free, muted, was_muted = (server.brokers.entrances[first].accept() for _ in range(3))
     first.connections |= {free, muted, was_muted}
     muted.session.account.muted_until_ms = NOW_MS + 60_000
     was_muted.session.account.muted_until_ms = NOW_MS - 1

@@ -23,7 +23,9 @@ PATHS = (ReplicationPath(leader=1, follower=3, rate=300_000.0), ReplicationPath(
 
 
 def scraped(server: Server, now_ms: int) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    text = b"".join(write(families(server.throttle, server.watcher, server.listeners, now_ms), lambda: None)).decode()
+    text = b"".join(
+        write(families(server.replication.throttle, server.replication.watcher, server.listeners, now_ms), lambda: None)
+    ).decode()
     return {
         (sample.name, tuple(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(text)
@@ -53,7 +55,14 @@ def test_rates_limits_lag_and_what_is_written(version: int) -> None:
     logs: dict[Place, tuple[int, int]] = {("moving", 0): (10_000, 1_000), ("moving", 1): (10_000, 1_000)}
     replication = Replication(leader_rate=200_000.0, paths=PATHS)
     server = server_of(replication)
-    move = Move(version, logs, None, view({"moving"}), throttle=server.throttle, leader=server.throttle.leaders[0])
+    move = Move(
+        version,
+        logs,
+        None,
+        view({"moving"}),
+        throttle=server.replication.throttle,
+        leader=server.replication.throttle.leaders[0],
+    )
     follower = move.add(Follower(3, version, logs))
     server.listeners[0].connections.add(connection_of(move))
     move.every(100, 30_000, lambda: move.leader.logs["moving", 0].append(10_000))
@@ -85,7 +94,14 @@ def test_rates_limits_lag_and_what_is_written(version: int) -> None:
 def test_what_was_counted_under_a_limit_stays_when_it_is_gone() -> None:
     logs: dict[Place, tuple[int, int]] = {("moving", 0): (10_000, 100)}
     server = server_of(Replication(leader_rate=200_000.0))
-    move = Move(17, logs, None, view({"moving"}), throttle=server.throttle, leader=server.throttle.leaders[0])
+    move = Move(
+        17,
+        logs,
+        None,
+        view({"moving"}),
+        throttle=server.replication.throttle,
+        leader=server.replication.throttle.leaders[0],
+    )
     move.add(Follower(3, 17, logs))
     move.run(1_000)
 
@@ -99,7 +115,8 @@ def test_what_was_counted_under_a_limit_stays_when_it_is_gone() -> None:
 def test_a_topic_without_a_known_name_is_shown_by_its_id() -> None:
     logs: dict[Place, tuple[int, int]] = {("moving", 0): (10_000, 100)}
     server = server_of(Replication(leader_rate=200_000.0))
-    move = Move(17, logs, None, throttle=server.throttle, leader=server.throttle.leaders[0])
+    throttle = server.replication.throttle
+    move = Move(17, logs, None, throttle=throttle, leader=throttle.leaders[0])
     move.add(Follower(3, 17, logs))
     server.listeners[0].connections.add(connection_of(move))
     move.run(1_000)

@@ -1,4 +1,4 @@
-"""What of a server's brokers and replicas the usage log reads, and that its end is logged."""
+"""Which quotas of brokers and replicas the usage log reads, and that the log ends with the server."""
 
 import json
 from dataclasses import replace
@@ -18,7 +18,8 @@ from kafka_quota_proxy.config.model import (
 )
 from kafka_quota_proxy.proxy.replication import throttle as throttle_module
 from kafka_quota_proxy.proxy.server.server import Server
-from kafka_quota_proxy.proxy.usage.meter import FOLLOWER_REPLICATION, LEADER_REPLICATION, MeteredReplicas
+from kafka_quota_proxy.proxy.server.usage_sources import metered_brokers, metered_replicas
+from kafka_quota_proxy.proxy.usage.meter import FOLLOWER_REPLICATION, LEADER_REPLICATION, MeteredBroker, MeteredReplicas
 from tests.support.frames import produce_request, produce_response
 from tests.support.stub_broker import client_of, correlation_id, listener_to, on_uvloop, running, stub_broker
 
@@ -27,64 +28,68 @@ OTHER = Address(host="127.0.0.1", port=29092)
 LISTENER = Listener(name="clients", bind=Address(host="127.0.0.1", port=9092), upstream=BROKER, node_id=3)
 
 
+def metered(one: Server) -> list[MeteredBroker]:
+    return list(metered_brokers(one.brokers))
+
+
 def server(*listeners: Listener, **more: object) -> Server:
     return Server(ProxyConfig(listeners=listeners, **more))  # type: ignore[arg-type]
 
 
-def test_a_broker_has_the_node_id_that_its_listener_says() -> None:
-    (broker,) = server(LISTENER)._logged_brokers()
+def test_a_broker_has_the_node_id_of_its_listener() -> None:
+    (broker,) = metered(server(LISTENER))
 
     assert (broker.node_id, broker.enforces) == (3, True)
 
 
-def test_where_nobody_says_it_there_is_none() -> None:
-    (broker,) = server(replace(LISTENER, node_id=None))._logged_brokers()
+def test_a_broker_without_a_configured_node_id_has_none() -> None:
+    (broker,) = metered(server(replace(LISTENER, node_id=None)))
 
     assert broker.node_id is None
 
 
-def test_a_broker_is_enforced_where_one_of_its_listeners_does() -> None:
+def test_a_broker_is_enforced_if_one_of_its_listeners_enforces() -> None:
     observing = replace(LISTENER, enforcement=Enforcement.OBSERVE)
     enforcing = replace(LISTENER, name="others", bind=OTHER)
 
-    assert [one.enforces for one in server(observing)._logged_brokers()] == [False]
-    assert [one.enforces for one in server(observing, enforcing)._logged_brokers()] == [True]
+    assert [one.enforces for one in metered(server(observing))] == [False]
+    assert [one.enforces for one in metered(server(observing, enforcing))] == [True]
 
 
-def test_of_a_cluster_each_broker_is_read_and_the_bootstrap_servers_once_they_are_known_by_their_node_ids() -> None:
+def test_brokers_and_bootstrap_ports_of_a_cluster_are_read_by_node_id() -> None:
     cluster = Cluster(bootstrap_servers=(BROKER,), advertised_host="h", first_port=9193, last_port=9292)
     one = server(replace(LISTENER, upstream=None, node_id=None, cluster=cluster))
-    (fleet,) = one.clusters.values()
-    assert [broker.node_id for broker in one._logged_brokers()] == [None, None]  # the second: the bootstrap port
+    (brokers,) = one.brokers.clusters.values()
+    assert [broker.node_id for broker in metered(one)] == [None, None]  # the second: the bootstrap port
 
-    fleet.upstream(1, OTHER)
-    fleet.upstream(2, BROKER)
+    brokers.upstream(1, OTHER)
+    brokers.upstream(2, BROKER)
 
-    assert [broker.node_id for broker in one._logged_brokers()] == [1, 2, 2]
-    assert len({id(broker.quotas) for broker in one._logged_brokers()}) == 3
+    assert [broker.node_id for broker in metered(one)] == [1, 2, 2]
+    assert len({id(broker.quotas) for broker in metered(one)}) == 3
 
 
 @pytest.mark.parametrize("observed", [True, False])
-def test_a_broker_of_a_cluster_is_enforced_as_the_listeners_in_front_of_the_cluster_are(observed: bool) -> None:
+def test_a_broker_of_a_cluster_is_enforced_as_the_listeners_of_the_cluster_are(observed: bool) -> None:
     cluster = Cluster(bootstrap_servers=(BROKER,), advertised_host="h", first_port=9193, last_port=9292)
     enforcement = Enforcement.OBSERVE if observed else Enforcement.RESPOND
     one = server(replace(LISTENER, upstream=None, node_id=None, cluster=cluster, enforcement=enforcement))
-    (fleet,) = one.clusters.values()
-    fleet.upstream(1, OTHER)
+    (brokers,) = one.brokers.clusters.values()
+    brokers.upstream(1, OTHER)
 
-    assert [broker.enforces for broker in one._logged_brokers()] == [not observed] * 3
+    assert [broker.enforces for broker in metered(one)] == [not observed] * 3
 
 
-def test_leaders_and_followers_are_read_also_one_that_made_room() -> None:
+def test_throttled_leaders_and_followers_are_read_also_an_evicted_one() -> None:
     one = server(LISTENER, replication=Replication(leader_rate=5e6, follower_rate=1e6))
-    leader = one.throttle.leaders[0].quota(now_ms=0)
+    leader = one.replication.throttle.leaders[0].quota(now_ms=0)
     throttle_module._MAX_FOLLOWERS, most = 2, throttle_module._MAX_FOLLOWERS  # type: ignore[misc]
     try:
-        quotas = [one.throttle.follower_quota(follower, now_ms=0) for follower in (7, 8, 9)]
+        quotas = [one.replication.throttle.follower_quota(follower, now_ms=0) for follower in (7, 8, 9)]
     finally:
         throttle_module._MAX_FOLLOWERS = most  # type: ignore[misc]
 
-    assert list(one._logged_replicas()) == [
+    assert list(metered_replicas(one.replication.throttle)) == [
         MeteredReplicas(LEADER_REPLICATION, 3, leader),
         *(
             MeteredReplicas(FOLLOWER_REPLICATION, node_id, quota)

@@ -1,0 +1,106 @@
+"""The configuration in force: the file's, with the quota rules that other sources changed since it was read."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from kafka_quota_proxy.config.model import Listener, ProxyConfig, QuotaRule
+from kafka_quota_proxy.proxy.client_quotas.api import Administration
+from kafka_quota_proxy.proxy.client_quotas.manager import QuotaManager
+from kafka_quota_proxy.proxy.client_quotas.sources.broker_source import broker_follower
+from kafka_quota_proxy.proxy.client_quotas.sources.topic_source import quota_topic
+from kafka_quota_proxy.proxy.quota.entity import Entity
+from kafka_quota_proxy.proxy.quota.rule_changes import Changes, IpChanges, RuleChanges
+from kafka_quota_proxy.proxy.quota.rule_tables import RuleTableChanges, RuleTables
+from kafka_quota_proxy.proxy.session.client_account import Policy
+
+
+class ActiveRules:
+    """The rules in force, and the sources that change them.
+
+    Args:
+        config: The file that the process is started with.
+        wall_ms: Returns Unix time, by which rules begin and expire.
+        on_changed: Called with single rules that have changed.
+
+    Attributes:
+        config: The configuration in force. It lacks single rules that have changed since the last reload, because one
+            change must not copy all rules; ``tables`` has them.
+        file: The file as it was read last, with every rule.
+        tables: The rules that the quotas of all brokers share.
+
+    Raises:
+        MissingPackageError: The configuration needs a package that is not installed.
+    """
+
+    def __init__(
+        self, config: ProxyConfig, *, wall_ms: Callable[[], int], on_changed: Callable[[RuleTableChanges], None]
+    ) -> None:
+        self.config = self.file = self._started_with = config
+        self._on_changed = on_changed
+        self.quota_topic = quota_topic(config, on_changes=self._change_topic_rules)
+        self.broker_quotas = broker_follower(config, on_changes=self._change, wall_ms=wall_ms)
+        self.quota_manager = QuotaManager(config, on_changes=self._change_stored_rules, wall_ms=wall_ms)
+        self.config = self._merged()
+        self.tables = RuleTables(self.config)
+
+    def apply(self, file: ProxyConfig) -> RuleTableChanges | None:
+        """Put the rules of a file in force; return which have changed, None: any may have."""
+        # What a bucket remembers for the usage log is fixed when the bucket is made.
+        started = self._started_with
+        file = replace(file, usage_log=started.usage_log, quotas_from=started.quotas_from, store=started.store)
+        changes: Changes | None = self.quota_manager.follow_file(file)
+        if self.quota_topic is not None:
+            changes = None
+            self.quota_topic.follow_file(file.quotas)
+        if self.broker_quotas is not None:
+            changes = self.broker_quotas.follow_file(file)
+        self.config = self.file = file
+        self.config = self._merged()
+        if changes is None:
+            self.tables.update(self.config)
+            return None
+        return self.tables.change(self.config, changes)
+
+    def policy(self, listener: Listener) -> Policy:
+        """Return the policy of a listener."""
+        return Policy(
+            listener.max_frame_size_bytes,
+            listener.enforcement or self.config.enforcement,
+            listener.inter_broker,
+            listener.sasl.oauthbearer_claim,
+            self.administration(listener.name, is_inter_broker=listener.inter_broker),
+            self.broker_quotas,
+        )
+
+    def administration(self, listener: str, *, is_inter_broker: bool) -> Administration | None:
+        """Return who may change quotas by requests to a listener; None: the broker answers these requests."""
+        principals = self.config.principals
+        # Rules of a topic or of the brokers leave no others to change (config.store_checks), also after a reload.
+        is_followed = self.quota_topic is not None or self.broker_quotas is not None
+        if not principals.admins or is_inter_broker or is_followed:
+            return None
+        return Administration(principals.admins, principals.forward_quota_requests, self.quota_manager, listener)
+
+    def _merged(self) -> ProxyConfig:
+        """Return the file with the rules of the sources."""
+        if self.broker_quotas is not None:
+            rules = self.broker_quotas
+            return replace(self.config, quotas=rules.quotas, ip_quotas=rules.ip_quotas)
+        of_topic = () if self.quota_topic is None else self.quota_topic.rules
+        manager = self.quota_manager
+        return replace(self.config, quotas=(*manager.quotas, *of_topic), ip_quotas=manager.ip_quotas)
+
+    def _change_topic_rules(self, changes: Mapping[Entity, QuotaRule | None]) -> None:
+        """Put rules of the topic in force; None removes a rule."""
+        if self.quota_topic is not None:
+            self.config = self._merged()
+            self._change(changes, {})
+
+    def _change_stored_rules(self, changes: RuleChanges, ips: IpChanges) -> None:
+        """Put rules in force that a request to the proxy, or a schedule, has changed."""
+        # A follower of the brokers' quotas passes on the file's own rules as well.
+        if self.broker_quotas is None:
+            self._change(changes, ips)
+
+    def _change(self, changes: RuleChanges, ips: IpChanges) -> None:
+        self._on_changed(self.tables.change(self.config, Changes(changes, ips)))

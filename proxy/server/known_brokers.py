@@ -1,0 +1,171 @@
+"""All brokers behind the proxy, and the listeners that lead to them."""
+
+from collections.abc import Mapping
+from typing import cast
+
+from kafka_quota_proxy.config.model import Address, Listener, ProxyConfig
+from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
+from kafka_quota_proxy.proxy.quota.rule_tables import RuleTableChanges
+from kafka_quota_proxy.proxy.replication.throttle import Throttle
+from kafka_quota_proxy.proxy.server.active_rules import ActiveRules
+from kafka_quota_proxy.proxy.server.broker import Broker, Upstream
+from kafka_quota_proxy.proxy.server.broker_dialer import probe
+from kafka_quota_proxy.proxy.server.broker_finder import BrokerFinder
+from kafka_quota_proxy.proxy.server.broker_queue import BrokerQueue
+from kafka_quota_proxy.proxy.server.broker_registry import BrokerRegistry
+from kafka_quota_proxy.proxy.server.cluster_listeners import BrokerCluster, ClusterListener
+from kafka_quota_proxy.proxy.server.listener_state import ListenerState
+from kafka_quota_proxy.proxy.server.route import Route
+from kafka_quota_proxy.proxy.server.tls.contexts import TlsContext
+
+
+class KnownBrokers:
+    """The brokers that listeners lead to. Listeners in front of the same broker share its quotas.
+
+    Attributes:
+        single: The upstreams of listeners with ``upstream``, by address.
+        clusters: The clusters of listeners with ``bootstrap_servers``.
+        entrances: What accepts the clients of each listener: one route, or the routes to a cluster.
+        registry: Which upstreams lead to the same broker.
+    """
+
+    def __init__(self, rules: ActiveRules, throttle: Throttle) -> None:
+        self._rules = rules
+        self._throttle = throttle
+        self._node_ids = node_ids(rules.config)
+        self.single: dict[Address, Upstream] = {}
+        self.clusters: dict[frozenset[Address], BrokerCluster] = {}
+        self.entrances: dict[ListenerState, Route | ClusterListener] = {}
+        self.registry = BrokerRegistry(self._on_moved)
+        self._finder = BrokerFinder(self.registry, self._node_ids, rules.config.upstream_bind)
+
+    def connect(self, listener: ListenerState, tls: TlsContext | None) -> None:
+        """Lead a listener to its broker or its cluster; ``tls`` is the context to dial with."""
+        settings = listener.settings
+        policy = self._rules.policy(settings)
+        if settings.cluster is not None:
+            cluster = self._cluster(settings, tls)
+            self.entrances[listener] = cluster.add_listener(listener, settings.bind.host, settings.cluster, policy)
+        else:
+            route = Route(listener, self._single(settings, tls), policy)
+            self._finder.listen(route)
+            self.entrances[listener] = route
+
+    def _cluster(self, settings: Listener, tls: TlsContext | None) -> BrokerCluster:
+        servers = settings.cluster.bootstrap_servers if settings.cluster else ()
+        cluster = self.clusters.get(frozenset(servers))
+        if cluster is None:
+            cluster = self.clusters[frozenset(servers)] = BrokerCluster(
+                servers, self._rules, settings.shaping, self._throttle, self.registry, tls
+            )
+        return cluster
+
+    def _single(self, settings: Listener, tls: TlsContext | None) -> Upstream:
+        address = cast(Address, settings.upstream)
+        upstream = self.single.get(address)
+        if upstream is None:
+
+            def make() -> Broker:
+                quotas = BrokerQuotas(self._rules.config, shaping=settings.shaping, rules=self._rules.tables)
+                return Broker(quotas, self._throttle.leader(address, self._node_ids[address]))
+
+            upstream = self.registry.add(Upstream(address, make, tls=tls, shaping=settings.shaping))
+            self.single[address] = upstream
+        return upstream
+
+    def update(self, listeners: Mapping[str, Listener], changed: RuleTableChanges | None, config: ProxyConfig) -> None:
+        """Apply a reloaded file to every listener, and to every broker, also where no listener leads to it any more.
+
+        Args:
+            listeners: The settings of the file's listeners, by name.
+            changed: The rules that have changed; None: any may have.
+            config: The configuration in force.
+        """
+        for listener, entrance in self.entrances.items():
+            settings = listeners.get(listener.name)
+            if settings is None:
+                # The listener stays open until the next start; the right to change quotas follows the file at once.
+                is_inter_broker = entrance.policy.is_inter_broker
+                administration = self._rules.administration(listener.name, is_inter_broker=is_inter_broker)
+                entrance.policy = entrance.policy._replace(administration=administration)
+            else:
+                listener.update(settings)
+                entrance.policy = self._rules.policy(settings)
+                entrance.attach_queue()
+        for settings in listeners.values():
+            if settings.upstream in self.single:
+                self.single[settings.upstream].shaping = settings.shaping
+            elif settings.cluster and frozenset(settings.cluster.bootstrap_servers) in self.clusters:
+                self.clusters[frozenset(settings.cluster.bootstrap_servers)].shaping = settings.shaping
+        for cluster in self.clusters.values():
+            cluster.bootstrap_quotas.update(config, shaping=cluster.shaping, changed=changed)
+        for broker in self.registry:
+            broker.quotas.update(config, shaping=self.registry.first(broker).shaping, changed=changed)
+
+    def follow(self, changed: RuleTableChanges) -> None:
+        """Put single rules that have changed in force, from the next request on."""
+        for quotas in self.quotas:
+            quotas.follow(changed)
+
+    async def probe(self, upstream: Upstream, source: str | None) -> None:
+        """Probe a broker until cancelled; ``source`` is the address of this machine to dial from."""
+        await probe(upstream, source, lambda peer, was_away: self._finder.reached(upstream, peer, is_back=was_away))
+
+    def close(self) -> None:
+        """Query no broker any more."""
+        self._finder.close()
+
+    def _on_moved(self, upstream: Upstream) -> None:
+        for entrance in self.entrances.values():
+            for route in entrance.routes_to(upstream):
+                route.follow_broker()
+
+    # -- views, for metrics and the usage log --
+
+    @property
+    def upstreams(self) -> list[Upstream]:
+        """All known upstreams; several may lead to one broker."""
+        return [*self.single.values(), *(one for cluster in self.clusters.values() for one in cluster.upstreams)]
+
+    @property
+    def quotas(self) -> list[BrokerQuotas]:
+        """The quotas of each broker, once, and of the bootstrap ports."""
+        clusters = tuple(self.clusters.values())
+        return [broker.quotas for broker in self.registry] + [cluster.bootstrap_quotas for cluster in clusters]
+
+    @property
+    def quotas_by_name(self) -> list[tuple[str, BrokerQuotas]]:
+        """The quotas of each broker by the address of its first upstream, and those of the bootstrap ports."""
+        clusters = tuple(self.clusters.values())
+        upstreams = [*self.single.values(), *(one for cluster in clusters for one in tuple(cluster.brokers.values()))]
+        names = _first_names(upstreams)
+        return [(name, broker.quotas) for broker, name in names.items()] + [
+            ("bootstrap", cluster.bootstrap_quotas) for cluster in clusters
+        ]
+
+    @property
+    def queues_by_name(self) -> list[tuple[str, BrokerQueue]]:
+        """The fair call queue of each broker that has one, by the address of the broker's first upstream."""
+        return [(name, one.queue) for one, name in _first_names(self.upstreams).items() if one.queue is not None]
+
+    def is_reachable(self) -> bool:
+        """Whether clients can be served: every single broker answers, and one broker at least of each cluster."""
+        clusters = self.clusters.values()
+        return all(one.is_reachable for one in self.single.values()) and all(one.is_reachable for one in clusters)
+
+
+def _first_names(upstreams: list[Upstream]) -> dict[Broker, str]:
+    names: dict[Broker, str] = {}
+    for upstream in upstreams:
+        names.setdefault(upstream.broker, str(upstream.address))
+    return names
+
+
+def node_ids(config: ProxyConfig) -> dict[Address, int | None]:
+    """Return the node id of each single upstream; None where no listener in front of it gives one."""
+    found: dict[Address, int | None] = {}
+    for listener in config.listeners:
+        if listener.upstream is not None:
+            known = found.get(listener.upstream)
+            found[listener.upstream] = listener.node_id if known is None else known
+    return found

@@ -1,0 +1,62 @@
+"""Limits on replication, and the watcher that asks the cluster for what they need."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from time import monotonic_ns
+
+from kafka_quota_proxy.config.model import ProxyConfig, Replication
+from kafka_quota_proxy.proxy.replication.cluster_view import ClusterView, servers_behind
+from kafka_quota_proxy.proxy.replication.config_watcher import ReplicationWatcher
+from kafka_quota_proxy.proxy.replication.throttle import Throttle
+from kafka_quota_proxy.proxy.server.known_brokers import node_ids
+
+
+class ReplicationLimits:
+    """Starts and stops the watcher as limits on replication are set and removed.
+
+    Args:
+        config: What the process is started with.
+        start: Starts a task that goes on until it is cancelled.
+
+    Attributes:
+        throttle: The limits.
+        watcher: Asks the cluster; None: there are no limits, or the file names no broker to ask
+            (``config.replication_checks`` has warned about that).
+    """
+
+    def __init__(
+        self, config: ProxyConfig, start: Callable[[Callable[[], Coroutine[None, None, None]]], asyncio.Task[None]]
+    ) -> None:
+        self._start = start
+        self.throttle = Throttle(config.replication, config.kafka)
+        self.watcher: ReplicationWatcher | None = None
+        self._node_ids = node_ids(config)
+        self._fallback = servers_behind(config)
+        self._watching: asyncio.Task[None] | None = None
+
+    def update(self, replication: Replication | None) -> None:
+        """Apply the limits of a file."""
+        self.throttle.update(replication, now_ms=monotonic_ns() // 1_000_000)
+        self.watch(replication)
+
+    def watch(self, replication: Replication | None) -> None:
+        """Start, update or stop the watcher."""
+        if replication is None or not (replication.admin_client.bootstrap_servers or self._fallback):
+            self.stop()
+        elif self.watcher is not None:
+            self.watcher.update(replication)
+        else:
+            self.watcher = ReplicationWatcher(replication, self._node_ids, fallback=self._fallback, on_view=self.see)
+            self.throttle.ask = self.watcher.request
+            self._watching = self._start(self.watcher.run)
+
+    def stop(self) -> None:
+        """Stop the watcher, and forget what it saw: it would be outdated when there are limits again."""
+        if self._watching is not None:
+            self._watching.cancel()
+            self.see(ClusterView())
+        self.watcher = self._watching = None
+
+    def see(self, view: ClusterView) -> None:
+        """Apply what the cluster answered."""
+        self.throttle.see(view, now_ms=monotonic_ns() // 1_000_000)

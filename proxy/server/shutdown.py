@@ -1,0 +1,55 @@
+"""How the server drains its connections before it stops."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from time import monotonic_ns
+from typing import Final
+
+from kafka_quota_proxy.proxy.background.isolation import attempt
+from kafka_quota_proxy.proxy.server.drain import DrainSchedule
+from kafka_quota_proxy.proxy.server.listener_state import ListenerState
+from kafka_quota_proxy.proxy.server.tls_handshake import TlsHandshakes
+
+log = logging.getLogger(__name__)
+
+_STEP_S: Final = 0.02
+_CAUSE: Final = "shutdown"
+
+
+async def drain_connections(
+    listeners: Sequence[ListenerState], handshakes: Sequence[TlsHandshakes], timeout_ms: int, hurry: asyncio.Event
+) -> None:
+    """Drain every connection, one after the other; close those that are left after the timeout, or on ``hurry``."""
+    connections = [connection for listener in listeners for connection in listener.connections]
+    log.info("stopping: %d connections have %d ms to end", len(connections), timeout_ms)
+    schedule = DrainSchedule(len(connections), now_ms=monotonic_ns() // 1_000_000, timeout_ms=timeout_ms)
+    for connection in connections:
+        connection.release()
+    done = 0
+    while any(listener.occupancy.total or listener.broker_count for listener in listeners):
+        now_ms = monotonic_ns() // 1_000_000
+        if now_ms >= schedule.ends_ms or hurry.is_set():
+            break
+        due = schedule.due(now_ms=now_ms)
+        for connection in connections[done:due]:
+            connection.drain(_CAUSE)
+        done = due
+        if done == len(connections):
+            for one in handshakes:
+                one.close()
+            for listener in listeners:
+                for connection in tuple(listener.connections):  # those too that were accepted as the drain began
+                    connection.drain(_CAUSE)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_STEP_S):
+                await hurry.wait()
+    for one in handshakes:
+        one.close()
+    left = [connection for listener in listeners for connection in listener.connections]
+    if left:
+        level = logging.INFO if hurry.is_set() else logging.WARNING
+        log.log(level, "stopping: %d connections did not end in time and were closed", len(left))
+    for connection in left:
+        attempt(connection.close, _CAUSE)
