@@ -1,18 +1,29 @@
-"""The arithmetic of quotas: who is charged, how fast they are, how long they wait. No I/O, no clock.
+"""Quota arithmetic: which bucket a request charges, and how long its client waits. No I/O, no clock.
 
-* ``entity``    (user, client-id) -> whose bucket is charged and whose limit holds: Kafka's eight levels
-* ``rate``      bytes per second over sampled windows, as Kafka's ``Rate``; and its ``Avg``
-* ``pacing``    the token bucket behind ``shaping: paced``
-* ``throttle``  the decision: rate, limit, window -> milliseconds
-* ``client``    ``ClientQuotaManager``: buckets, charging, changing limits, expiry
-* ``places``    how many buckets there may be, and which makes room
-* ``address_limits``    which address may create how many connections a second
-* ``connections``       how fast connections may come: at a broker, to a listener, from an address
-* ``open_connections``  how many a user or client-id may have at once
-* ``mutation``  the decision on topics that are made, grown or deleted: which pass, what they cost
-* ``shared``    the rules of all kinds, which all brokers share
-* ``broker``    the quota state of one broker: all kinds, folding, exempt principals
+Rules:
 
-The formula: a client that sent at rate O over a window W is silent for X = (O - T) / T * W, so that
-O * W / (W + X) = T, its limit.
+* ``entity``         Kafka's eight levels: (user, client-id) -> bucket and limit
+* ``rule_tables``    the rules of all kinds, which all brokers share; ``rule_changes``, single rules that change
+* ``rule_terms``     the form of a rule at one instant: expiry, schedule, ramp; ``rule_schedule``, when it changes
+* ``address_limits`` the limits of addresses
+
+Arithmetic:
+
+* ``rate``           bytes per second over sampled windows, as Kafka's ``Rate``
+* ``token_bucket``   ``shaping: paced``
+* ``throttle``       rate, limit and window -> milliseconds
+* ``request_time``   what a request costs a broker's threads
+
+State of one broker:
+
+* ``broker``                all kinds, folded and exempt principals
+* ``client_quota_manager``  the buckets of one kind; ``bucket_table`` bounds their number, ``shared_buckets`` serves the
+  clients beyond it
+* ``bucket``                the limit on one entity; ``entity_usage`` counts its use, ``line`` holds waiting requests
+* ``connections``           how fast connections are created; ``open_connections``, how many are open
+* ``mutation``              which topics of a request may be created, grown or deleted
+* ``replication``           the limit on what replicas fetch
+
+The formula: a client that sent at rate O over a window W waits X = (O - T) / T * W, so that O * W / (W + X) = T, its
+limit.
 """

@@ -1,4 +1,4 @@
-"""Which address may create how many connections a second: the rules, and nothing of who has come."""
+"""How many connections a second each address may create: the rules, without any counts."""
 
 from collections.abc import Iterable, Iterator
 from ipaddress import IPv6Address, ip_address
@@ -12,9 +12,9 @@ UNLIMITED_RATE: Final = 2**31 - 1
 
 
 def canonical(host: str) -> str:
-    """Return an address as rules name it: one spelling of each, and an IPv4 address for one that is mapped to IPv6.
+    """Return the one spelling of an address that rules use; an IPv4 address for one that is mapped to IPv6.
 
-    All of an IPv6 address counts, as in Kafka; what is no address is returned as it is.
+    As in Kafka, all of an IPv6 address counts, not a prefix. A host that is no address is returned unchanged.
     """
     try:
         address = ip_address(host)
@@ -26,7 +26,7 @@ def canonical(host: str) -> str:
 
 
 class AddressLimits:
-    """The limits of addresses, connections per second. Every ``host`` is ``canonical``."""
+    """The limits of addresses in connections per second. Every ``host`` is ``canonical``."""
 
     def __init__(self, rules: Iterable[IpRule]) -> None:
         self._limits: dict[str, float] = {}
@@ -34,16 +34,16 @@ class AddressLimits:
         self.update(rules)
 
     def update(self, rules: Iterable[IpRule]) -> None:
-        """Put ``rules`` in the place of those in force."""
+        """Replace all rules."""
         limits = {rule.ip: rule.connection_creation_rate for rule in rules}
         self._default = limits.pop(DEFAULT, UNLIMITED_RATE)
         self._limits = {canonical(str(host)): limit for host, limit in limits.items()}
 
     def change(self, changes: IpChanges) -> dict[str, bool]:
-        """Put the limits of single addresses in force. Costs what they are, however many others there are.
+        """Change single rules, at a cost that does not depend on the others.
 
         Returns:
-            The addresses that a rule names now and did not, with True, and those that it names no longer, with False.
+            The addresses that a rule has come to name (True) or names no more (False).
         """
         named: dict[str, bool] = {}
         for ip, rule in changes.items():
@@ -71,10 +71,10 @@ class AddressLimits:
         return host in self._limits
 
     def of(self, host: str) -> float:
-        """Return what an address may create; ``UNLIMITED_RATE``: any number."""
+        """Return the limit of an address; ``UNLIMITED_RATE`` without one."""
         return self._limits.get(host, self._default)
 
     def rules(self) -> list[tuple[str, float]]:
-        """Return the rules in force: an address or ``<default>``, and its limit."""
+        """Return each rule's address, or ``<default>``, and its limit."""
         default = [(str(DEFAULT), self._default)] if self._default < UNLIMITED_RATE else []
         return [*self._limits.items(), *default]

@@ -1,6 +1,6 @@
-"""The quota state of one broker: all kinds, and which names are folded together or exempt.
+"""The quota state of one broker: all kinds of quota, and which principals are folded or exempt.
 
-Kafka's quotas hold per broker, so all listeners in front of one upstream address share one of these.
+Kafka's quotas apply to each broker by itself, so all listeners in front of one broker share one ``BrokerQuotas``.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,13 +18,13 @@ from kafka_quota_proxy.proxy.quota.line import BrokerLines, Line
 from kafka_quota_proxy.proxy.quota.open_connections import OpenConnections
 from kafka_quota_proxy.proxy.quota.rule_tables import RuleTableChanges, RuleTables
 
-# The windows of a rate that no quota goes by: Kafka's metrics.num.samples and metrics.sample.window.ms.
+# The windows of rates that are only metrics: Kafka's metrics.num.samples and metrics.sample.window.ms.
 _METRIC_SAMPLES: Final = 2
 _METRIC_WINDOW_S: Final = 30
 
 
 class PrincipalRules:
-    """Folding and exemption of user names."""
+    """Which user each principal counts as."""
 
     def __init__(self, principals: Principals) -> None:
         patterns = ((compile_linear(fold.match), fold.to) for fold in principals.fold)
@@ -33,7 +33,7 @@ class PrincipalRules:
         self.brokers = principals.brokers
 
     def charged_user(self, principal: str) -> tuple[str, bool]:
-        """Return the user whose bucket ``principal`` charges, and whether it is exempt. The first match folds."""
+        """Return the user that ``principal`` charges, and whether it is exempt. The first match folds."""
         for pattern, to in self._folds:
             found = match_whole(pattern, principal)
             if found:
@@ -50,22 +50,31 @@ class BrokerQuotas:
     """The quotas of users and client-ids at one broker.
 
     Args:
-        config: By what the rules are held.
-        shaping: Of the listener, where it has its own.
-        rules: Those that hold, shared with other brokers; if left out, they are those of ``config``, and its own.
+        config: The settings.
+        shaping: The listener's shaping, if it has its own.
+        rules: The rules, which other brokers may share; None: those of ``config``.
+
+    Attributes:
+        generation: Increases whenever a bucket that a connection keeps may be out of date.
+        lines: The lines in front of the buckets.
+        limits_requests: Whether requests are charged as well as bytes.
+        request_time_scale: See ``request_time.charged_ns``.
+        num_partitions: The partitions of a new topic that asks for the broker's default.
+        arrivals: Limits on how fast connections are created.
+        connections: Limits on how many connections are open.
     """
 
     def __init__(self, config: ProxyConfig, *, shaping: Shaping | None = None, rules: RuleTables | None = None) -> None:
         self.rules = RuleTables(config) if rules is None else rules
         self._own_shaping = shaping
         self._principals = PrincipalRules(config.principals)
-        self.generation = 0  # moves whenever a bucket that somebody keeps may be out of date or gone
+        self.generation = 0
         self.lines = BrokerLines()
         self._sharing_ended = 0
         self._managers = {kind: self._manager(config, kind) for kind in BUCKET_KINDS}
         self.limits_requests = self._limits_requests()
         self.request_time_scale = config.request_time_scale
-        self.num_partitions = config.kafka.num_partitions  # what a topic has for which no number was asked
+        self.num_partitions = config.kafka.num_partitions
         self.arrivals = ConnectionQuotas(config, self.rules.addresses)
         self.connections = OpenConnections(self.rules.connections, self._principals.charged_user)
 
@@ -89,34 +98,34 @@ class BrokerQuotas:
         return self._managers[kind]
 
     def limits(self, kind: QuotaKind) -> bool:
-        """Whether there is any rule of this kind."""
+        """Whether any rule is of this kind."""
         return len(self._managers[kind].table) > 0
 
     def update(
         self, config: ProxyConfig, *, shaping: Shaping | None = None, changed: RuleTableChanges | None = None
     ) -> None:
-        """Follow rules that were put in force, and all else in ``config``; what was used stays.
+        """Apply new settings and follow a change of ``rules``. The usage stays.
 
         Args:
-            config: By what the rules are held.
-            shaping: Of the listener, where it has its own.
-            changed: Which rules have changed: the others cost nothing. None: all may have.
+            config: The settings.
+            shaping: The listener's shaping, if it has its own.
+            changed: The rules that changed; the others cost nothing. None: any of them.
         """
         self._own_shaping = shaping
         self._principals = PrincipalRules(config.principals)
         self.renew()
         self.request_time_scale = config.request_time_scale
         self.num_partitions = config.kafka.num_partitions
-        self.arrivals.follow_addresses(None if changed is None else changed.addresses)
-        self.arrivals.follow(config)
-        self.connections.follow(self._principals.charged_user)
+        self.arrivals.rules_changed(None if changed is None else changed.addresses)
+        self.arrivals.configure(config)
+        self.connections.rules_changed(self._principals.charged_user)
         for kind, manager in self._managers.items():
             if changed is None or kind in changed.tables:
                 manager.rules_changed(None if changed is None else changed.tables[kind])
-            self._put_under(manager, config)
+            self._configure(manager, config)
         self.limits_requests = self._limits_requests()
 
-    def _put_under(self, manager: ClientQuotaManager, config: ProxyConfig) -> None:
+    def _configure(self, manager: ClientQuotaManager, config: ProxyConfig) -> None:
         shaping, burst_ms = self._arithmetic(config, manager.kind)
         manager.configure(
             shaping=shaping,
@@ -125,21 +134,21 @@ class BrokerQuotas:
             max_buckets=config.max_buckets,
         )
 
-    def follow(self, changed: RuleTableChanges) -> None:
-        """Follow single rules that were put in force, from the next request on."""
+    def rules_changed(self, changed: RuleTableChanges) -> None:
+        """Apply changed rules from the next request on."""
         for kind, named in changed.tables.items():
             self._managers[kind].rules_changed(named)
         if changed.has_connections:
-            self.connections.follow(self._principals.charged_user)
-        self.arrivals.follow_addresses(changed.addresses)
+            self.connections.rules_changed(self._principals.charged_user)
+        self.arrivals.rules_changed(changed.addresses)
         if changed.tables:
             self.renew()
             self.limits_requests = self._limits_requests()
 
     def absorb(self, other: "BrokerQuotas", *, now_ms: int) -> None:
-        """Go on as both: ``other`` has turned out to be the same broker's. What was used there was used here.
+        """Take over the state of ``other``, which is of the same broker and is not used any more.
 
-        ``other`` is not to be asked any more; what was taken from it still counts, here.
+        Buckets that connections still hold from ``other`` charge the buckets here.
         """
         for kind, manager in self._managers.items():
             manager.absorb(other.manager(kind), now_ms=now_ms)
@@ -148,9 +157,10 @@ class BrokerQuotas:
         self.renew(beyond=other.generation)
 
     def renew(self, *, beyond: int = 0) -> None:
-        """Have every connection ask again for what it keeps, and those that wait for a turn look again.
+        """Make every connection look up its buckets again, and wake all waiting requests.
 
-        Connections that have come from other quotas ask again, too, where ``beyond`` is the generation of these.
+        Args:
+            beyond: A generation to surpass: connections that come from another ``BrokerQuotas`` must look up, too.
         """
         self.generation = max(self.generation, beyond) + 1
         self.lines.wake_all()
@@ -166,15 +176,15 @@ class BrokerQuotas:
         return principal in self._principals.brokers
 
     def buckets(self, *, principal: str, client_id: str, now_ms: int) -> tuple[Bucket, ...]:
-        """Return the buckets that ``principal`` charges, one of each kind, in the order of ``BUCKET_KINDS``."""
+        """Return the bucket of each kind that ``principal`` charges, in the order of ``BUCKET_KINDS``."""
         return tuple(
             self.bucket(kind, principal=principal, client_id=client_id, now_ms=now_ms) for kind in self._managers
         )
 
     def bucket(self, kind: QuotaKind, *, principal: str, client_id: str, now_ms: int) -> Bucket:
-        """Return the bucket that such requests of ``principal`` charge.
+        """Return the bucket of one kind that ``principal`` charges.
 
-        Whoever charges it without asking again before ``generation`` moves is to ``hold`` it.
+        A caller that keeps the bucket must ``hold`` it, and look it up again when ``generation`` changes.
         """
         user, is_exempt = self._principals.charged_user(principal)
         bucket = self._managers[kind].bucket(
@@ -184,23 +194,23 @@ class BrokerQuotas:
         return bucket
 
     def hold(self, bucket: Bucket) -> None:
-        """Keep ``bucket`` from making room for another until ``release``."""
+        """Keep ``bucket`` from being evicted until ``release``."""
         bucket.holders += 1
 
     def release(self, bucket: Bucket, *, now_ms: int) -> None:
-        """Let go of ``bucket``, as often as it was held."""
+        """Release ``bucket``, once for each ``hold``."""
         self._managers[bucket.kind].release(bucket, now_ms=now_ms)
 
     def expire(self, *, now_ms: int) -> None:
-        """Forget buckets and addresses that were silent for an hour."""
+        """Remove buckets and addresses that were silent for an hour."""
         for _ in self.expire_slices(now_ms=now_ms):
             pass
 
     def expire_slices(self, *, now_ms: int) -> Iterator[None]:
-        """Do the same a slice at a time, so that others have a turn in between."""
+        """Do the same in slices, so that the loop can run other tasks between them."""
         for manager in self.managers:
-            for gone in manager.expire_slices(now_ms=now_ms):
-                if gone:
+            for removed in manager.expire_slices(now_ms=now_ms):
+                if removed:
                     self.renew()
                 yield
             self._follow_sharing()
@@ -213,11 +223,10 @@ class BrokerQuotas:
             self.renew()
 
     def _limits_requests(self) -> bool:
-        """Whether requests are charged beside their bytes."""
         return self.limits(QuotaKind.REQUEST) or self.limits(QuotaKind.REQUEST_RATE)
 
     def _max_throttle_time_ms(self, config: ProxyConfig, kind: QuotaKind) -> int | None:
-        """Return how long a response may say that a wait is; for service time Kafka has a bound of its own, one window.
+        """Return the longest wait that a response says. Kafka bounds it to one window for request time.
 
         Source: ``ClientRequestQuotaManager.throttleTime``.
         """
@@ -228,14 +237,14 @@ class BrokerQuotas:
         return window_ms if most_ms is None else min(most_ms, window_ms)
 
     def _arithmetic(self, config: ProxyConfig, kind: QuotaKind) -> tuple[Shaping, int]:
-        """Return the shaping of a kind, and the burst in ms: Kafka itself has a token bucket for mutations."""
+        """Return shaping and burst in ms. Kafka itself uses a token bucket for mutations."""
         if kind is QuotaKind.MUTATION:
             kafka = config.kafka
             return Shaping.PACED, kafka.controller_quota_window_num * kafka.controller_quota_window_size_seconds * 1_000
         return self._own_shaping or config.shaping, config.burst_ms
 
     def _windows(self, kafka: KafkaSettings, kind: QuotaKind) -> KafkaSettings:
-        """Return the settings with the windows of a rate. Mutations are held to tokens, and their rate is only shown.
+        """Return the settings with the windows of this kind. Tokens decide on mutations; their rate is only a metric.
 
         Source: ``ControllerMutationQuotaManager.registerQuotaMetrics``.
         """

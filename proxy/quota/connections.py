@@ -1,13 +1,13 @@
-"""How fast connections may come: Kafka's quotas on their creation (KIP-612), for one broker.
+"""Limits on how fast connections are created, at one broker: Kafka's connection creation quotas (KIP-612).
 
-Each connection is recorded for the broker and for its listener before anything else is asked of it. Where that goes
-over a limit the listener's accepting pauses; the connection itself is served when the pause is over, and what comes
-meanwhile waits in the system's backlog. Then it is recorded for its address. Where *that* goes over the limit the
-connection is not wanted: it is taken back from all three, kept open unserved for a while, and closed.
+A new connection is first recorded for the broker and its listener. Over a limit, the listener stops accepting; the
+connection itself is served when the pause is over, and later ones wait in the system's backlog. Then the connection is
+recorded for its address. Over that limit it is refused: it is taken back from all three rates, kept open unserved for
+a while, and closed.
 
-Addresses are anybody's, so their number is bounded, as that of buckets is (``quota.bucket_table``): the one that has
-been silent for the longest makes room, but for one from which the next connection would be refused, which stays until
-its connections count no more. Where all places are taken by such, all addresses without one share one rate.
+Anyone can come from any address, so the table of addresses is bounded like that of buckets (``quota.bucket_table``).
+It evicts the address that was silent for the longest time, but none whose next connection would be refused. If all
+places are taken by those, the addresses without a place share one rate.
 
 Source: ``ConnectionQuotas`` of kafka.network.SocketServer.
 """
@@ -29,7 +29,7 @@ _SHARED: Final = Tags("", "<shared>")
 
 
 class _Source:
-    """What came from one address. A entry of ``BucketTable``, which knows its name as a client-id's."""
+    """The connections of one address: an entry of ``BucketTable``, under the tags ``("", address)``."""
 
     __slots__ = ("holders", "in_flight", "is_listed", "is_parked", "last_record_ms", "rate", "tags")
 
@@ -44,12 +44,23 @@ class _Source:
 
 
 class ListenerQuota:
-    """The connections of one listener to one broker: what the listener, the broker and each address may have."""
+    """The connections of one listener to one broker, limited for the listener, the broker and each address.
+
+    Attributes:
+        limit: Connections per second.
+        is_protected: The broker's limit does not apply to this listener.
+        observes: Limits are measured but not enforced.
+        arrived, paused, pause_time_ms, refused: Totals since the start.
+        observed: How many connections would have been paused or refused.
+        pause_time, address_throttle_time: Kafka's averages of the last minute.
+        logged: What the usage log has read of ``usage``.
+    """
 
     __slots__ = (
         "_broker",
         "address_throttle_time",
-        "came",
+        "arrived",
+        "is_protected",
         "limit",
         "logged",
         "name",
@@ -58,7 +69,6 @@ class ListenerQuota:
         "pause_time",
         "pause_time_ms",
         "paused",
-        "protected",
         "rate",
         "refused",
     )
@@ -67,57 +77,56 @@ class ListenerQuota:
         self.name = name
         self._broker = broker
         self.rate = broker.new_rate()
-        self.limit: float = UNLIMITED_RATE  # connections per second
-        self.protected = False  # the broker's own rate is not for it
+        self.limit: float = UNLIMITED_RATE
+        self.is_protected = False
         self.observes = False
-        # What was counted since the start, and Kafka's averages of the last minute.
-        self.came = 0
+        self.arrived = 0
         self.paused = 0
         self.pause_time_ms = 0
         self.pause_time = Average()
         self.refused = 0
         self.address_throttle_time = Average()
-        self.observed = 0  # what would have been one of the two
-        self.logged = NO_USAGE  # for ``proxy.usage``
+        self.observed = 0
+        self.logged = NO_USAGE
 
     @property
     def usage(self) -> UsageTotals:
-        """What was counted since the start; the amount is without those that were refused."""
+        """Totals since the start. ``amount`` leaves out refused connections."""
         return UsageTotals(
-            amount=self.came - self.refused,
-            requests=self.came,
+            amount=self.arrived - self.refused,
+            requests=self.arrived,
             throttled_requests=self.paused + self.refused,
             throttle_time_ms=self.pause_time_ms,
             observed_throttled_requests=self.observed,
         )
 
     def absorb(self, other: "ListenerQuota", *, now_ms: int) -> None:
-        """Count what ``other`` has counted, too: it has turned out to be this listener's, at the same broker."""
+        """Take over the counts of ``other``, which is of the same listener and broker."""
         self.rate.absorb(other.rate, now_ms=now_ms)
-        for name in ("came", "paused", "pause_time_ms", "refused", "observed"):
+        for name in ("arrived", "paused", "pause_time_ms", "refused", "observed"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.logged = self.logged.plus(other.logged)
 
-    def come_to(self, broker: "ConnectionQuotas") -> None:
-        """Belong to that broker from now on."""
+    def move_to(self, broker: "ConnectionQuotas") -> None:
+        """Count for another ``ConnectionQuotas`` of the same broker from now on."""
         self._broker = broker
 
-    def put_under(self, listener: Listener | None, enforcement: Enforcement) -> None:
-        """Take limit and policy of a listener; None: of one that a new file no longer has."""
+    def configure(self, listener: Listener | None, enforcement: Enforcement) -> None:
+        """Apply the settings of a listener; None: a new file has no such listener."""
         own = listener.max_connection_creation_rate if listener else None
         self.limit = UNLIMITED_RATE if own is None else own
-        self.protected = listener is not None and listener.inter_broker
+        self.is_protected = listener is not None and listener.inter_broker
         self.observes = ((listener.enforcement if listener else None) or enforcement) is Enforcement.OBSERVE
 
     def record(self, *, now_ms: int) -> int:
-        """Record a connection; return for how long accepting is to pause, in ms; 0: not at all.
+        """Record a connection; return how many ms accepting must pause, or 0.
 
         Source: ``recordConnectionAndGetThrottleTimeMs``.
         """
         broker = self._broker
-        self.came += 1
+        self.arrived += 1
         pause_ms = broker.record(self.rate, self.limit, now_ms=now_ms)
-        if not self.protected:
+        if not self.is_protected:
             pause_ms = max(pause_ms, broker.record(broker.rate, broker.limit, now_ms=now_ms))
         if not pause_ms:
             return 0
@@ -129,14 +138,14 @@ class ListenerQuota:
         self.pause_time.record(pause_ms, now_ms=now_ms)
         return pause_ms
 
-    def record_address(self, host: str, *, came_ms: int, now_ms: int) -> int:
-        """Record a connection for its address; return how long it is to be kept unserved, in ms; 0: it is welcome.
+    def record_address(self, host: str, *, arrived_ms: int, now_ms: int) -> int:
+        """Record a connection for its address; return how many ms to keep it unserved, or 0 to serve it.
 
         Args:
-            host: where it comes from.
-            came_ms: when it was recorded for listener and broker. What is older than a window is not taken back there:
-                it would be a credit for longer than it counts.
-            now_ms: the time.
+            host: The client's address.
+            arrived_ms: When the connection was recorded for listener and broker. After a window it is not taken back
+                there: the credit would count for longer than the connection.
+            now_ms: The time.
 
         Source: ``recordIpConnectionMaybeThrottle``.
         """
@@ -149,9 +158,9 @@ class ListenerQuota:
         if self.observes:
             self.observed += 1
             return 0
-        if now_ms - came_ms < broker.window_ms:
+        if now_ms - arrived_ms < broker.window_ms:
             self.rate.record(-1, now_ms=now_ms)
-            if not self.protected:
+            if not self.is_protected:
                 broker.rate.record(-1, now_ms=now_ms)
         self.refused += 1
         self.address_throttle_time.record(keep_ms, now_ms=now_ms)
@@ -161,8 +170,11 @@ class ListenerQuota:
 class ConnectionQuotas:
     """All listeners in front of one broker, and the addresses that connect to it.
 
-    Limits change under the rates: samples stay, so a lower one holds at once and a higher one at the next connection.
-    ``limits`` may be those of other brokers, too; if left out, they are those of ``config``, and this broker's own.
+    Limits change under the rates. Samples stay: a lower limit holds at once, and a higher one at the next connection.
+
+    Args:
+        config: The settings.
+        limits: The limits of addresses, which other brokers may share; None: those of ``config``.
     """
 
     def __init__(self, config: ProxyConfig, limits: AddressLimits | None = None) -> None:
@@ -175,23 +187,23 @@ class ConnectionQuotas:
             config.max_buckets, owes_until_ms=self._owes_until_ms, is_named=self._is_named, on_removed=lambda _: None
         )
         self._shared: _Source | None = None
-        self.overflows = 0  # connections of addresses that found no place
+        self.overflows = 0  # connections of addresses without a place
         self.limits: Final = AddressLimits(config.ip_quotas) if limits is None else limits
-        self._take(config)
+        self._read(config)
 
     @property
     def listeners(self) -> tuple[ListenerQuota, ...]:
-        """The listeners that have been asked for."""
+        """The listeners that ``listener`` was called for."""
         return tuple(self._listeners.values())
 
     @property
     def addresses(self) -> int:
-        """How many addresses are remembered."""
+        """How many addresses the table has."""
         return len(self._addresses)
 
     @property
     def evicted(self) -> int:
-        """How many addresses made room for others."""
+        """How many addresses were evicted for others."""
         return self._addresses.evicted
 
     @property
@@ -199,19 +211,18 @@ class ConnectionQuotas:
         """Whether any address has a limit."""
         return self.limits.has_any
 
-    def follow(self, config: ProxyConfig) -> None:
-        """Put the limits of ``config`` in force, but for those of addresses."""
-        self._take(config)
+    def configure(self, config: ProxyConfig) -> None:
+        """Apply all limits of ``config`` but those of addresses."""
+        self._read(config)
         self._addresses.max_buckets = config.max_buckets
         for listener in self._listeners.values():
-            listener.put_under(self._by_name.get(listener.name), config.enforcement)
+            listener.configure(self._by_name.get(listener.name), config.enforcement)
 
-    def follow_addresses(self, named: Mapping[str, bool] | None) -> None:
-        """Take it that the limits of addresses have changed.
+    def rules_changed(self, named: Mapping[str, bool] | None) -> None:
+        """Follow a change of ``limits``.
 
         Args:
-            named: The addresses that a rule names now and did not, with True, and those that it names no longer, with
-                False; None: any may be.
+            named: Addresses that a rule has come to name (True) or names no more (False); None: any of them.
         """
         if named is None:
             self._addresses.recount_named(Tags("", host) for host in self.limits)
@@ -220,18 +231,18 @@ class ConnectionQuotas:
             self._addresses.count_named(Tags("", host), is_named=is_named)
 
     def absorb(self, other: "ConnectionQuotas", *, now_ms: int) -> None:
-        """Go on as both: ``other`` has turned out to be the same broker's. It is not to be asked any more."""
+        """Take over the counts of ``other``, which is of the same broker and is not used any more."""
         self.rate.absorb(other.rate, now_ms=now_ms)
         for listener in other.listeners:
-            listener.come_to(self)  # an acceptor that has just asked for it is still to record its connection
+            listener.move_to(self)  # an acceptor may hold it and record its connection later
             own = self._listeners.setdefault(listener.name, listener)
             if own is not listener:
                 own.absorb(listener, now_ms=now_ms)
-        for theirs in other._addresses:  # noqa: SLF001 - another one of the same class
+        for theirs in other._addresses:  # noqa: SLF001 - same class
             source = self._source(theirs.tags, now_ms)
             source.rate.absorb(theirs.rate, now_ms=now_ms)
             source.last_record_ms = max(source.last_record_ms, theirs.last_record_ms)
-        shared = other._shared  # noqa: SLF001 - another one of the same class
+        shared = other._shared  # noqa: SLF001 - same class
         if self._shared is None:
             self._shared = shared
         elif shared is not None:
@@ -244,20 +255,20 @@ class ConnectionQuotas:
         listener = self._listeners.get(name)
         if listener is None:
             listener = self._listeners[name] = ListenerQuota(name, self)
-            listener.put_under(self._by_name.get(name), self._enforcement)
+            listener.configure(self._by_name.get(name), self._enforcement)
         return listener
 
     def limit_of(self, host: str) -> float:
-        """Return what an address may create, connections per second; ``UNLIMITED_RATE``: any number."""
+        """Return the limit of an address in connections per second; ``UNLIMITED_RATE`` without one."""
         return self.limits.of(canonical(host))
 
     def rate_of(self, host: str, *, now_ms: int) -> float:
-        """Return the rate of an address, connections per second. A pure read."""
+        """Return the rate of an address in connections per second. Changes nothing."""
         source = self._addresses.get(Tags("", canonical(host)))
         return 0.0 if source is None else source.rate.peek(now_ms=now_ms)
 
     def expire_slices(self, *, now_ms: int) -> Iterator[None]:
-        """Forget addresses that were silent for an hour, a slice at a time."""
+        """Remove addresses that were silent for an hour, in slices."""
         sources = list(self._addresses)
         for start in range(0, len(sources), _EXPIRY_SLICE):
             for source in sources[start : start + _EXPIRY_SLICE]:
@@ -266,14 +277,12 @@ class ConnectionQuotas:
             self._addresses.recheck_parked(now_ms=now_ms, most=_EXPIRY_SLICE)
             yield
 
-    # -- of listeners --
-
     def new_rate(self) -> Rate:
-        """Return a rate over Kafka's windows."""
+        """Return an empty rate over Kafka's windows."""
         return Rate(samples=self._samples, window_ms=self.window_ms)
 
     def record(self, rate: Rate, limit: float, *, now_ms: int) -> int:
-        """Record a connection in ``rate``; return how long it is over its limit, in ms, at most a window."""
+        """Record a connection in ``rate``; return its throttle time in ms, at most one window."""
         rate.record(1, now_ms=now_ms)
         if limit >= UNLIMITED_RATE:
             return 0
@@ -286,7 +295,7 @@ class ConnectionQuotas:
         return min(wait_ms, self.window_ms)
 
     def record_address(self, host: str, *, is_taken_back: bool, now_ms: int) -> int:
-        """Likewise for an address; what goes over the limit is taken back if so asked."""
+        """Do the same for an address. With ``is_taken_back`` a connection over the limit is taken back."""
         host = canonical(host)
         limit = self.limits.of(host)
         if limit >= UNLIMITED_RATE:
@@ -298,12 +307,10 @@ class ConnectionQuotas:
             source.rate.record(-1, now_ms=now_ms)
         if source.is_listed:
             source.holders += 1
-            self._addresses.release(source, now_ms=now_ms)  # it was the last to be used
+            self._addresses.release(source, now_ms=now_ms)  # now the last in the order of eviction
         return wait_ms
 
-    # -- of addresses --
-
-    def _take(self, config: ProxyConfig) -> None:
+    def _read(self, config: ProxyConfig) -> None:
         self._by_name = {listener.name: listener for listener in config.listeners}
         self._enforcement = config.enforcement
         self.limit = config.kafka.max_connection_creation_rate
@@ -328,6 +335,6 @@ class ConnectionQuotas:
         limit = self.limits.of(source.tags.client_id)
         if limit >= UNLIMITED_RATE:
             return 0
-        # One more than this is refused, whatever the window.
+        # A connection above this is refused, whatever the window.
         room = limit * (self._samples - 1) * self.window_ms / 1_000
         return source.rate.over_until_ms(room - 1, now_ms=now_ms)

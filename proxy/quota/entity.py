@@ -1,8 +1,8 @@
-"""Whose bucket is charged and whose limit holds: Kafka's eight levels.
+"""Which bucket a connection charges and which limit applies: Kafka's eight levels.
 
-Two separate functions in Kafka, and both are needed (``ClientQuotaManager.DefaultQuotaCallback``): the *tags* of a
-connection name the bucket, always by its actual user and client-id; the *limit* is then looked up for those tags. A
-default lends its limit, never its bucket: every user under ``<default>`` has one of its own.
+Kafka does this in two steps (``ClientQuotaManager.DefaultQuotaCallback``). The *tags* of a connection name its bucket,
+always by the actual user and client-id. The *limit* is then looked up for these tags. So a default gives its limit to
+many buckets: every user under ``<default>`` has its own.
 """
 
 from collections import Counter
@@ -16,14 +16,14 @@ from kafka_quota_proxy.config.quota_kinds import QuotaKind
 
 
 class Tags(NamedTuple):
-    """Names one bucket. ``""`` where the winning level does not tell users (or client-ids) apart."""
+    """The name of a bucket. ``""`` if the winning level does not distinguish users, or client-ids."""
 
     user: str
     client_id: str
 
 
 class Level(NamedTuple):
-    """One of the eight: which entity is looked up, and which tags it gives when it wins."""
+    """One of the eight levels: the entity to look up, and the tags of the bucket if it wins."""
 
     number: int
     says: str
@@ -31,11 +31,11 @@ class Level(NamedTuple):
     client_id: bool | None
 
     def entity(self, user: str, client_id: str) -> tuple[EntityName, EntityName]:
-        """Return the key under which a rule of this level stands for this connection."""
+        """Return the entity of a rule of this level for this connection."""
         return _name(self.user, user), _name(self.client_id, client_id)
 
     def tags(self, user: str, client_id: str) -> tuple[str, str]:
-        """Return the bucket that this level charges."""
+        """Return the tags of the bucket that this level charges."""
         return "" if self.user is None else user, "" if self.client_id is None else client_id
 
 
@@ -63,11 +63,11 @@ _OF_PAIRS: Final = tuple(level for level in LEVELS if level.user is not None and
 _OF_USERS: Final = tuple(level for level in LEVELS if level.client_id is None)
 _OF_CLIENTS: Final = tuple(level for level in LEVELS if level.user is None)
 
-# Characters. A client-id has up to 32,767 bytes, an int16 says how many.
+# In characters. A client-id may have up to 32,767 bytes (an int16 length).
 MAX_NAME_LENGTH: Final = 256
 _KEPT_OF_LONG_NAMES: Final = 64
 
-# Which kinds of entity have a rule at all (QuotaTypes in Kafka's ClientQuotaManager).
+# Bits for the kinds of entity that have a rule (QuotaTypes in Kafka's ClientQuotaManager).
 _CLIENT_ID: Final = 1
 _USER: Final = 2
 _USER_CLIENT_ID: Final = 4
@@ -77,9 +77,9 @@ Entity = tuple[EntityName, EntityName]  # user and client-id of a rule
 
 
 def bounded(name: str) -> str:
-    """Return ``name``; for a long one its beginning and a digest of all of it, so that no table holds 32 KB of it.
+    """Return ``name``; of a long name its beginning and a digest of all of it, so that no table stores 32 KB.
 
-    Rules are found by the same: one for a long name holds for that name alone.
+    Rules are looked up by the same, so a rule for a long name applies to that name alone.
     """
     if len(name) <= MAX_NAME_LENGTH:
         return name
@@ -91,26 +91,26 @@ def _bounded_entity(name: EntityName) -> EntityName:
 
 
 def tags_named(entity: Entity) -> Tags | None:
-    """Return the bucket that a rule of this entity is for by name; None where it is for any number."""
+    """Return the one bucket that a rule of this entity names; None if it is for any number of buckets."""
     user, client_id = entity
     return None if user is DEFAULT or client_id is DEFAULT else Tags(user or "", client_id or "")
 
 
 class Resolution(NamedTuple):
-    """What holds for one (user, client-id): ``rule``, ``level`` and ``limit`` are None where nothing limits it."""
+    """The result for one (user, client-id). ``rule``, ``level`` and ``limit`` are None if nothing limits it."""
 
     tags: Tags
     rule: QuotaRule | None
     level: Level | None
-    limit: float | None  # in the unit of its kind
+    limit: float | None  # in the unit of the kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """One level as seen by one (user, client-id), for an explanation."""
+    """One level for one (user, client-id), with the reason why it wins or loses."""
 
     level: Level
-    rule: QuotaRule | None  # None: no rule stands there
+    rule: QuotaRule | None  # None: the level has no rule
     wins: bool
     reason: str
 
@@ -118,29 +118,29 @@ class Candidate:
 class RuleTable:
     """The rules of one kind of quota, by entity."""
 
-    __slots__ = ("_rules", "_standing", "_types", "_walked", "kind")
+    __slots__ = ("_at_level", "_rules", "_types", "_walked", "kind")
 
     def __init__(self, kind: QuotaKind, rules: Iterable[QuotaRule]) -> None:
         self.kind = kind
         self.update(rules)
 
     def update(self, rules: Iterable[QuotaRule]) -> None:
-        """Put ``rules`` in the place of those that are there."""
+        """Replace all rules."""
         self._rules = {
             (_bounded_entity(rule.user), _bounded_entity(rule.client_id)): rule
             for rule in rules
             if self.kind.limit_of(rule) is not None
         }
-        # How many rules stand at each level, by what it asks of user and client-id.
-        self._standing = Counter((_is_by_name(user), _is_by_name(client_id)) for user, client_id in self._rules)
-        self._follow_standing()
+        # How many rules each level has; the key is (user, client_id) of ``Level``.
+        self._at_level = Counter((_is_by_name(user), _is_by_name(client_id)) for user, client_id in self._rules)
+        self._count_levels()
 
     def change(self, rules: Mapping[Entity, QuotaRule | None]) -> dict[Tags, bool] | None:
-        """``put`` all of these; costs what they are, however many others there are.
+        """``put`` all of these, at a cost that does not depend on the other rules.
 
         Returns:
-            The buckets that a rule names now and did not, with True, and those that it names no longer, with False;
-            None where nothing has changed that this table is about.
+            The buckets that a rule has come to name (True) or names no more (False); None if nothing in this table has
+            changed.
         """
         has_changed = False
         named: dict[Tags, bool] = {}
@@ -153,9 +153,9 @@ class RuleTable:
         return named if has_changed else None
 
     def put(self, entity: Entity, rule: QuotaRule | None) -> bool:
-        """Put a rule in the place of the one of the same entity, or, with None, no rule; return whether that is new.
+        """Add, replace or, with None, remove the rule of an entity; return whether that is a change.
 
-        One that is silent about this kind is none. ``entity`` has no name that is not ``bounded``.
+        A rule without a limit of this kind counts as None. The names of ``entity`` are ``bounded``.
         """
         if rule is not None and self.kind.limit_of(rule) is None:
             rule = None
@@ -165,40 +165,39 @@ class RuleTable:
         level = (_is_by_name(entity[0]), _is_by_name(entity[1]))
         if rule is None:
             del self._rules[entity]
-            self._standing[level] -= 1
+            self._at_level[level] -= 1
         else:
             self._rules[entity] = rule
-            self._standing[level] += before is None
+            self._at_level[level] += before is None
         if (rule is None) != (before is None):
-            self._follow_standing()
+            self._count_levels()
         return True
 
-    def _follow_standing(self) -> None:
-        # Unlike the broker before its count of active entities, a kind whose last rule went no longer counts: the
-        # limits are the same either way.
+    def _count_levels(self) -> None:
+        # A kind of entity whose last rule was removed does not count. Older brokers count it; the limits are the same.
         self._types = 0
-        for (user, client_id), count in self._standing.items():
+        for (user, client_id), count in self._at_level.items():
             if count:
                 self._types |= _CLIENT_ID if user is None else _USER if client_id is None else _USER_CLIENT_ID
-        self._walked = tuple(level for level in LEVELS[:6] if self._standing[level.user, level.client_id])
+        self._walked = tuple(level for level in LEVELS[:6] if self._at_level[level.user, level.client_id])
 
     def __len__(self) -> int:
         return len(self._rules)
 
     def rules(self) -> tuple[QuotaRule, ...]:
-        """Return the rules that limit this kind."""
+        """Return all rules of this kind."""
         return tuple(self._rules.values())
 
     def rule(self, entity: Entity) -> QuotaRule | None:
-        """Return the rule that stands for an entity. It is named as for ``put``."""
+        """Return the rule of an entity, which is named as for ``put``."""
         return self._rules.get(entity)
 
     def names(self, tags: Tags) -> bool:
-        """Whether some rule is for exactly this bucket, by the names of its user and client-id."""
+        """Whether a rule names exactly this bucket."""
         return (tags.user or None, tags.client_id or None) in self._rules
 
     def named(self) -> Iterator[Tags]:
-        """Return the buckets that rules are for by name; each rule has one at the most."""
+        """Return the buckets that rules name, one for each rule at the most."""
         for entity in self._rules:
             tags = tags_named(entity)
             if tags is not None:
@@ -208,11 +207,11 @@ class RuleTable:
         """Return the bucket of a connection (``DefaultQuotaCallback.quotaMetricTags``).
 
         Args:
-            user: the principal's name, ``ANONYMOUS`` without authentication; never empty.
-            client_id: as in the request header; ``""`` for null.
+            user: The principal's name, ``ANONYMOUS`` without authentication; never empty.
+            client_id: As in the request header; ``""`` for null.
         """
         types = self._types
-        # With rules of one kind only, Kafka does not look at the table.
+        # With rules of one kind of entity, Kafka does not look at the table.
         if types == _USER_CLIENT_ID:
             return user, client_id
         if types == _USER:
@@ -223,7 +222,7 @@ class RuleTable:
         return "", client_id
 
     def resolve(self, *, user: str, client_id: str) -> Resolution:
-        """Return the bucket and the limit of a connection; both arguments as for ``tags``."""
+        """Return the bucket and the limit of a connection. The arguments are those of ``tags``."""
         tags = Tags(*self.tags(user=user, client_id=client_id))
         for level in self._levels_of(tags):
             rule = self._rules.get(level.entity(user, client_id))
@@ -240,7 +239,7 @@ class RuleTable:
         return None
 
     def explain(self, *, user: str, client_id: str) -> tuple[Candidate, ...]:
-        """Return all eight levels for a connection, with the reason why each wins or loses."""
+        """Return all eight levels for a connection."""
         user, client_id = bounded(user), bounded(client_id)
         winner = self.resolve(user=user, client_id=client_id)
         return tuple(self._candidate(level, winner, user, client_id) for level in LEVELS)
@@ -254,14 +253,14 @@ class RuleTable:
         elif winner.level is not None and winner.level.number < level.number:
             reason = f"level {winner.level.number} ({winner.level.says}) is more specific"
         else:
-            # Nothing else keeps a more specific rule from winning: it would have named the bucket.
+            # No other reason exists: any other more specific rule would have named the bucket.
             reason = "the client-id is empty, and Kafka looks up no client-id rule for an empty one"
         return Candidate(level=level, rule=rule, wins=False, reason=reason)
 
     def _levels_of(self, tags: Tags) -> tuple[Level, ...]:
-        """Return the levels that Kafka looks up for such tags (``DefaultQuotaCallback.quotaLimit``).
+        """Return the levels that Kafka looks up for these tags (``DefaultQuotaCallback.quotaLimit``).
 
-        An empty client-id leaves nothing to look up where only client-ids have rules: it is unlimited, in Kafka too.
+        With rules of client-ids alone, an empty client-id has nothing to look up: it is unlimited, as in Kafka.
         """
         if tags.user:
             return _OF_PAIRS if tags.client_id else _OF_USERS

@@ -1,7 +1,7 @@
-"""How many connections a user or client-id may have open at once, at one broker: ``connections`` of a rule.
+"""Limits on how many connections a user or client-id has open at once at one broker: ``connections`` of a rule.
 
-Not one of Kafka's quotas, but of their form: who is counted, and which limit holds, is found as for any other, by the
-eight levels. There is no rate and nothing to be remembered, so who has no connection takes no memory.
+Kafka has no such quota, but this one has the form of Kafka's: the eight levels decide which connections count together
+and which limit applies. It has no rate and no memory of closed connections.
 """
 
 from collections.abc import Callable, Hashable
@@ -10,86 +10,86 @@ from typing import Final, NamedTuple, TypeVar
 from kafka_quota_proxy.proxy.quota.entity import Resolution, RuleTable, Tags, bounded
 
 _K = TypeVar("_K", bound=Hashable)
-# Takes a principal; returns whose limit holds, and whether none does.
+# Takes a principal; returns the user that it counts as, and whether it is exempt.
 ChargedUser = Callable[[str], tuple[str, bool]]
 
 
 class Identity(NamedTuple):
-    """As whom a connection was counted."""
+    """The principal and client-id that a connection counts for."""
 
     principal: str
     client_id: str
 
 
 class ConnectionCheck(NamedTuple):
-    """What holds for a connection that comes, and how many like it are open."""
+    """The limit that a new connection is under, and how many are open under it."""
 
     found: Resolution | None  # None: the principal is exempt
     open_now: int
 
     @property
     def exceeded(self) -> Resolution | None:
-        """The limit that one more would be above; None: there is room."""
+        """The limit that one more connection would exceed, if there is one."""
         limit = self.found.limit if self.found else None
         return self.found if limit is not None and self.open_now >= limit else None
 
 
 class OpenConnections:
-    """The open connections of one broker, each counted as whom it came as first.
+    """The open connections of one broker, each counted for its first principal and client-id.
 
-    ``table`` may be one that others go by, too: whoever changes it has each of them ``follow``.
+    Brokers may share ``table``; a change of it needs ``rules_changed`` at each of them.
     """
 
     def __init__(self, table: RuleTable, charged_user: ChargedUser) -> None:
         self.table: Final = table
+        self.absorbed_by: OpenConnections | None = None
         self._charged_user = charged_user
-        # By identity, so that new rules can count anew; by bucket, for each connection that comes.
+        # By identity, to count again under new rules; by bucket, for each new connection.
         self._by_identity: dict[Identity, int] = {}
         self._by_tags: dict[Tags, int] = {}
-        self._found: dict[Identity, Resolution | None] = {}  # of those who are there
-        self.heir: OpenConnections | None = None  # what has absorbed this
+        self._found: dict[Identity, Resolution | None] = {}  # of open connections
 
-    def follow(self, charged_user: ChargedUser) -> None:
-        """Take it that rules have changed, or for whom they hold. Whoever is there stays, and counts anew."""
+    def rules_changed(self, charged_user: ChargedUser) -> None:
+        """Count again: rules or principals have changed. Open connections stay open."""
         self._charged_user = charged_user
-        self._count_anew()
+        self._recount()
 
     def absorb(self, other: "OpenConnections") -> None:
-        """Count those of ``other``, too, which has turned out to be the same broker's: they leave here."""
-        for identity, count in other._by_identity.items():  # noqa: SLF001 - another one of the same class
+        """Take over the connections of ``other``, which is of the same broker. They leave here."""
+        for identity, count in other._by_identity.items():  # noqa: SLF001 - same class
             self._by_identity[identity] = self._by_identity.get(identity, 0) + count
-        self._count_anew()
-        other.heir = self
+        self._recount()
+        other.absorbed_by = self
 
-    def _count_anew(self) -> None:
+    def open_now(self) -> dict[Tags, int]:
+        """Return the number of open connections by bucket, without exempt principals. Safe from another thread."""
+        return self._by_tags.copy()
+
+    def check(self, identity: Identity) -> ConnectionCheck:
+        """Return what limits one more connection of ``identity``."""
+        found = self._found[identity] if identity in self._found else self._find(identity)
+        return ConnectionCheck(found, self._by_tags.get(found.tags, 0) if found else 0)
+
+    def enter(self, identity: Identity, check: ConnectionCheck) -> None:
+        """Count a connection until ``leave``. ``check`` was just returned for it."""
+        self._found[identity] = check.found
+        self._add(identity, 1)
+
+    def leave(self, identity: Identity) -> None:
+        """Stop counting a connection: it has ended."""
+        if self.absorbed_by is not None:
+            self.absorbed_by.leave(identity)
+            return
+        self._add(identity, -1)
+        if identity not in self._by_identity:
+            del self._found[identity]
+
+    def _recount(self) -> None:
         self._by_tags = {}
         for identity, count in self._by_identity.items():
             found = self._found[identity] = self._find(identity)
             if found is not None:
                 self._by_tags[found.tags] = self._by_tags.get(found.tags, 0) + count
-
-    def open_now(self) -> dict[Tags, int]:
-        """Return how many are open, by bucket; those of exempt principals are in none. Safe from a thread."""
-        return self._by_tags.copy()
-
-    def check(self, identity: Identity) -> ConnectionCheck:
-        """Return what holds for one more connection of ``identity``."""
-        found = self._found[identity] if identity in self._found else self._find(identity)
-        return ConnectionCheck(found, self._by_tags.get(found.tags, 0) if found else 0)
-
-    def enter(self, identity: Identity, standing: ConnectionCheck) -> None:
-        """Count a connection, of which ``standing`` was just found, until it is to ``leave``."""
-        self._found[identity] = standing.found
-        self._add(identity, 1)
-
-    def leave(self, identity: Identity) -> None:
-        """Take it that a connection that was counted has ended."""
-        if self.heir is not None:
-            self.heir.leave(identity)
-            return
-        self._add(identity, -1)
-        if identity not in self._by_identity:
-            del self._found[identity]
 
     def _add(self, identity: Identity, more: int) -> None:
         _count(self._by_identity, identity, more)

@@ -1,22 +1,22 @@
-"""Rates over sampled windows, as Kafka measures them (``SampledStat``, ``Rate``, ``Avg``; the form since 3.8).
+"""Rates over sampled windows, as Kafka measures them since 3.8 (``SampledStat``, ``Rate``, ``Avg``).
 
-A ring of N + 1 slots of W milliseconds each, the current one partly filled. Two things surprise, and both matter to
-the millisecond: a measurement is not a pure read (it resets slots whose last event is N * W old, and a reset slot
-starts at the time of the reading), and the first reading of an empty ring starts its clock. ``peek`` is the pure read.
+A rate is a ring of N + 1 slots of W milliseconds each, the current one partly filled. Two details matter to the
+millisecond. Measuring changes the ring: it resets slots whose last event is N * W old, and a reset slot starts at the
+time of the measurement. And the first measurement of an empty ring starts its clock. ``peek`` changes nothing.
 """
 
 from collections.abc import Sequence
 from math import ceil, nan
 from typing import Final, NamedTuple
 
-# What a slot is made of, at these offsets of its place.
+# A slot is (value, start, last event), at these offsets.
 _START_MS: Final = 1
 _LAST_EVENT_MS: Final = 2
 _SLOT_LENGTH: Final = 3
 
 
 class Slot(NamedTuple):
-    """What was recorded in one window."""
+    """The records of one window."""
 
     value: int
     start_ms: int
@@ -24,19 +24,19 @@ class Slot(NamedTuple):
 
 
 class Rate:
-    """Units per second. ``record`` and ``measure`` are Kafka's; all times of one rate must not go backwards.
+    """Units per second. ``record`` and ``measure`` are Kafka's. The times of one rate must not go backwards.
 
     Args:
         samples: N, how many windows count; at least 2.
-        window_ms: W, the length of one.
+        window_ms: W, the length of a window.
 
     Source: ``SampledStat`` and ``Rate`` of org.apache.kafka.common.metrics.stats.
     """
 
-    # The sum, the oldest start and the first instant at which a purge could find something (before it the sum is exact)
-    # are kept up to date, so that a charge touches one slot and not twelve: the difference between 3 µs and 1.
-    # All slots are one flat list, value, start and last event of each in turn: with 100,000 rates, a list for each slot
-    # would be a million objects for the garbage collector to walk, and half as much memory again.
+    # A charge touches one slot, not twelve (1 µs, not 3), because the sum, the oldest start and the first time at which
+    # a purge could find a slot are kept up to date. Before that time the sum is exact.
+    # All slots are in one flat list. With 100,000 rates, a list for each slot would be a million objects for the
+    # garbage collector, and half as much memory again.
     __slots__ = (
         "__weakref__",
         "_at",
@@ -78,7 +78,7 @@ class Rate:
         return [Slot(*flat[at : at + _SLOT_LENGTH]) for at in range(0, len(flat), _SLOT_LENGTH)]
 
     def restore(self, slots: Sequence[Slot]) -> None:
-        """Be as the rate was that had these ``slots``: at most N + 1, the current one last."""
+        """Replace the slots: at most N + 1, the current one last."""
         self._slots = [number for slot in slots for number in slot]
         self._at = max(0, len(self._slots) - _SLOT_LENGTH)
         self._oldest_ms = min((slot.start_ms for slot in slots), default=0)
@@ -86,20 +86,22 @@ class Rate:
         self.total = sum(slot.value for slot in slots)
 
     def absorb(self, other: "Rate", *, now_ms: int) -> None:
-        """Add what ``other``, of the same windows, has recorded and what still counts: both have measured one flow."""
-        alive = [slot for rate in (self, other) for slot in rate.slots() if now_ms - slot.last_event_ms < self._span_ms]
-        together: list[Slot] = []
-        for slot in sorted(alive, key=lambda slot: slot.start_ms):
-            last = together[-1] if together else None
+        """Add the records of ``other`` that still count. It has the same windows and measured the same flow."""
+        current = [
+            slot for rate in (self, other) for slot in rate.slots() if now_ms - slot.last_event_ms < self._span_ms
+        ]
+        merged: list[Slot] = []
+        for slot in sorted(current, key=lambda slot: slot.start_ms):
+            last = merged[-1] if merged else None
             if last is None or slot.start_ms - last.start_ms >= self._window_ms:
-                together.append(slot)
+                merged.append(slot)
             else:
                 last_event_ms = max(last.last_event_ms, slot.last_event_ms)
-                together[-1] = Slot(last.value + slot.value, last.start_ms, last_event_ms)
-        self.restore(together)
+                merged[-1] = Slot(last.value + slot.value, last.start_ms, last_event_ms)
+        self.restore(merged)
 
     def record(self, value: int, *, now_ms: int) -> None:
-        """Add ``value`` at ``now_ms``; a negative one takes back what was recorded before."""
+        """Add ``value`` at ``now_ms``. A negative value takes back an earlier record."""
         slots = self._slots
         at = self._at
         if not slots:
@@ -111,13 +113,13 @@ class Rate:
         self.total += value
 
     def window_ms(self, *, now_ms: int) -> int:
-        """Return the time that the sum stands for, at least 1 ms. Purges, as in Kafka.
+        """Return the time over which the sum was recorded, at least 1 ms. Purges, as in Kafka.
 
-        N - 1 full windows are assumed to have passed even when the first record was a moment ago.
+        At least N - 1 full windows count as passed, even if the first record was a moment ago.
         """
         if now_ms >= self.exact_before_ms:
             self._purge(now_ms)
-        # _stands_for_ms, written out: a client at its limit measures with each charge, and a call nearly doubles that.
+        # _elapsed_ms, inlined: a client at its limit measures with each charge, and a call nearly doubles the time.
         elapsed_ms = now_ms - self._oldest_ms
         missing = self._samples - 1 - elapsed_ms // self._window_ms
         if missing > 0:
@@ -126,14 +128,14 @@ class Rate:
 
     def measure(self, *, now_ms: int) -> float:
         """Return the rate, units per second. Purges, as in Kafka."""
-        window_ms = self.window_ms(now_ms=now_ms)  # first: it takes away from the total what is too old
+        window_ms = self.window_ms(now_ms=now_ms)  # first: it removes old records from the total
         return self.total / (window_ms / 1000)
 
     def peek(self, *, now_ms: int, more: int = 0) -> float:
-        """Return what ``measure`` would return were ``more`` recorded first. Changes nothing; safe from a thread."""
+        """Return what ``measure`` would return after a record of ``more``. Changes nothing; safe from any thread."""
         slots = self._slots[:]
         if more and slots and now_ms - slots[self._at + _START_MS] >= self._window_ms:
-            # The record would begin a slot, in the place of this one if the ring is full.
+            # The record would start a new slot. In a full ring it would replace this one.
             following = (self._at + _SLOT_LENGTH) % self._length
             del slots[following : following + _SLOT_LENGTH]
         total = more
@@ -143,10 +145,10 @@ class Rate:
             if now_ms - last_event_ms < self._span_ms:
                 total += value
                 oldest_ms = min(oldest_ms, start_ms)
-        return total / (self._stands_for_ms(now_ms - oldest_ms) / 1000)
+        return total / (self._elapsed_ms(now_ms - oldest_ms) / 1000)
 
     def peek_sum(self, *, now_ms: int) -> int:
-        """Return what still counts of all that was recorded. Changes nothing."""
+        """Return the sum of the records that still count. Changes nothing."""
         if now_ms < self.exact_before_ms:
             return self.total
         slots = self._slots
@@ -157,17 +159,17 @@ class Rate:
         )
 
     def peek_window_ms(self, *, now_ms: int) -> int:
-        """Return what ``window_ms`` would. Changes nothing."""
+        """Return what ``window_ms`` would return. Changes nothing."""
         slots = self._slots
         counts = [
             slots[at + _START_MS]
             for at in range(0, len(slots), _SLOT_LENGTH)
             if now_ms - slots[at + _LAST_EVENT_MS] < self._span_ms
         ]
-        return self._stands_for_ms(now_ms - min(counts, default=now_ms))
+        return self._elapsed_ms(now_ms - min(counts, default=now_ms))
 
     def room_at_ms(self, total: float, *, now_ms: int) -> int:
-        """Return when no more than ``total`` will count, if nothing is recorded until then. Changes nothing."""
+        """Return when the sum falls to ``total``, if nothing is recorded until then. Changes nothing."""
         counts = sorted(
             (self._slots[at + _LAST_EVENT_MS] + self._span_ms, self._slots[at])
             for at in range(0, len(self._slots), _SLOT_LENGTH)
@@ -182,9 +184,9 @@ class Rate:
         return now_ms if left <= total else now_ms + self._span_ms
 
     def over_until_ms(self, total: float, *, now_ms: int) -> int:
-        """Return when the last that was recorded leaves the windows, if more than ``total`` still counts; else 0.
+        """Return when the last record leaves the windows, if the sum is above ``total``; else 0. Changes nothing.
 
-        Changes nothing. Where ``total`` is what the limit allows in N - 1 windows, no rate is over the limit then.
+        If ``total`` is what a limit allows in N - 1 windows, 0 means that the rate is within the limit.
         """
         if now_ms < self.exact_before_ms and self.total <= total:
             return 0
@@ -196,8 +198,8 @@ class Rate:
                 last_ms = max(last_ms, last_event_ms)
         return last_ms + self._span_ms if counts > total else 0
 
-    def _stands_for_ms(self, elapsed_ms: int) -> int:
-        """Return how long what was recorded counts as having taken, ``elapsed_ms`` after the oldest slot began."""
+    def _elapsed_ms(self, elapsed_ms: int) -> int:
+        """Return the time that counts as passed, ``elapsed_ms`` after the start of the oldest slot."""
         missing = self._samples - 1 - elapsed_ms // self._window_ms
         if missing > 0:
             elapsed_ms += missing * self._window_ms
@@ -235,9 +237,9 @@ class Rate:
 
 
 class SimpleRate(Rate):
-    """A rate that assumes nothing of the time before its oldest slot, but that one window has passed.
+    """A rate that counts one window as passed at least, not N - 1. Kafka's replication quotas use it.
 
-    So what is fresh is measured ten times as hard as by ``Rate``. Kafka's replication quotas use it.
+    So it measures a first record ten times as high as ``Rate`` with Kafka's eleven windows.
 
     Source: ``SimpleRate`` of org.apache.kafka.common.metrics.stats.
     """
@@ -245,30 +247,31 @@ class SimpleRate(Rate):
     __slots__ = ()
 
     def window_ms(self, *, now_ms: int) -> int:
-        """Return the time that the sum stands for, at least a window. Purges, as in Kafka."""
+        """Return the time over which the sum was recorded, at least a window. Purges, as in Kafka."""
         if now_ms >= self.exact_before_ms:
             self._purge(now_ms)
-        return self._stands_for_ms(now_ms - self._oldest_ms)
+        return self._elapsed_ms(now_ms - self._oldest_ms)
 
     def not_above_at_ms(self, limit: float, *, more: int, now_ms: int) -> int:
-        """Return when the rate will not be above ``limit``, above 0, were ``more`` recorded now and nothing after it.
+        """Return when the rate falls to ``limit``, if ``more`` is recorded now and nothing after it.
 
-        It may be later, when slots are dropped until then, and ``now_ms`` or before: it is not above it now.
+        A time up to ``now_ms`` means that it is not above the limit now. The rate may fall later than the returned
+        time, because slots are dropped until then. ``limit`` is above 0.
         """
         if now_ms >= self.exact_before_ms:
             self._purge(now_ms)
         total = self.total + more
         if total <= limit * self._window_ms / 1_000:
             return now_ms
-        # The lower of the two first: a limit may be so small that there is no number for the other.
+        # The minimum before rounding: with a tiny limit the quotient is too large for an integer.
         return self._oldest_ms + ceil(min(total / limit * 1_000, self.exact_before_ms - self._oldest_ms))
 
-    def _stands_for_ms(self, elapsed_ms: int) -> int:
+    def _elapsed_ms(self, elapsed_ms: int) -> int:
         return max(elapsed_ms, self._window_ms)
 
 
 class Average:
-    """The mean of what was recorded in the last two half minutes; NaN where nothing was.
+    """The mean of the records of the last two half minutes; NaN without records.
 
     Kafka's ``throttle-time`` attribute: ``Avg`` with the registry's default of 2 samples of 30 s.
     """
@@ -281,7 +284,7 @@ class Average:
         self._slots: tuple[tuple[int, int, int, int], ...] = ()  # start_ms, last_event_ms, sum, count; newest last
 
     def record(self, value: int, *, now_ms: int) -> None:
-        """Add one value, at ``now_ms``."""
+        """Add one value."""
         slots = self._slots
         if slots and now_ms - slots[-1][0] < self._WINDOW_MS:
             start_ms, _, total, count = slots[-1]

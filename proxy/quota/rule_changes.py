@@ -1,4 +1,4 @@
-"""Single rules that change while a proxy runs: which hold from now on, and, with None, whose do no more."""
+"""Single rules that change while the proxy runs. None stands for a rule that is removed."""
 
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
@@ -13,14 +13,14 @@ IpChanges: TypeAlias = Mapping[Ip, IpRule | None]
 
 
 class Changes(NamedTuple):
-    """Those of users and client-ids, and those of addresses."""
+    """Changed rules of users and client-ids, and of addresses."""
 
     rules: RuleChanges
     ips: IpChanges
 
 
 def merge_changes(*all_changes: Changes) -> Changes:
-    """Return all of them as one; of a rule that changes more than once the last counts."""
+    """Return all changes as one. The last change of a rule wins."""
     rules: dict[Entity, QuotaRule | None] = {}
     ips: dict[Ip, IpRule | None] = {}
     for changes in all_changes:

@@ -1,7 +1,7 @@
-"""The rules that hold at every broker of a proxy, kept once: a broker that is first seen costs none of them anything.
+"""The rules of all kinds, kept once for all brokers of a proxy. A broker that is new costs nothing for each rule.
 
-Who counts (``proxy.quota.broker``) keeps buckets of his own, and is told what has changed under them. Rules that are
-changed are in force when all who count have followed, so nobody is to be charged in between.
+Each broker has buckets of its own (``quota.broker``) and follows the changes of these tables. Between a change and the
+moment when every broker has followed it, nothing may be charged.
 """
 
 from collections.abc import Mapping
@@ -18,12 +18,12 @@ _OF_STATIC_DEFAULTS: Final[Entity] = (None, DEFAULT)
 
 
 class RuleTableChanges(NamedTuple):
-    """What a change of rules is to those who count.
+    """What a change of rules means to the brokers.
 
     Attributes:
-        tables: Of each kind that has changed, the buckets that a rule names now (True), or no longer (False).
-        has_connections: Whether a rule of open connections has changed.
-        addresses: As ``tables``, of addresses.
+        tables: For each kind that changed, the buckets that a rule has come to name (True) or names no more (False).
+        has_connections: Whether a rule of open connections changed.
+        addresses: The same as in ``tables``, for addresses.
     """
 
     tables: Mapping[QuotaKind, Mapping[Tags, bool]]
@@ -32,7 +32,7 @@ class RuleTableChanges(NamedTuple):
 
 
 class RuleTables:
-    """The rules of all kinds. Nothing here knows a broker."""
+    """The rules of all kinds, for every broker."""
 
     def __init__(self, config: ProxyConfig) -> None:
         self.tables: Final = {kind: RuleTable(kind, rules_of_kind(config, kind)) for kind in BUCKET_KINDS}
@@ -40,17 +40,18 @@ class RuleTables:
         self.addresses: Final = AddressLimits(config.ip_quotas)
 
     def update(self, config: ProxyConfig) -> None:
-        """Put the rules of ``config`` in the place of those in force."""
+        """Replace all rules by those of ``config``."""
         for kind, table in self.tables.items():
             table.update(rules_of_kind(config, kind))
         self.connections.update(config.quotas)
         self.addresses.update(config.ip_quotas)
 
     def change(self, config: ProxyConfig, changes: Changes) -> RuleTableChanges:
-        """Put single rules in force, or, with None, none; return what those who count are to follow.
+        """Change single rules, at a cost that does not depend on the others.
 
-        Costs what they are, however many others there are. Of ``config`` the static defaults count. Entities as for
-        ``RuleTable.put``.
+        Args:
+            config: The settings; only the static defaults are read.
+            changes: Entities as in ``RuleTable.put``.
         """
         tables: dict[QuotaKind, Mapping[Tags, bool]] = {}
         for kind, table in self.tables.items():
@@ -65,7 +66,7 @@ class RuleTables:
 
 
 def rules_of_kind(config: ProxyConfig, kind: QuotaKind) -> tuple[QuotaRule, ...]:
-    """Return the rules of ``kind``, with the static default of old brokers as level 8 where no rule stands there."""
+    """Return the rules of ``kind``. The static default of old brokers is level 8, unless a rule has that level."""
     rules = tuple(rule for rule in config.quotas if kind.limit_of(rule) is not None)
     static = _static_default(config, kind)
     if static is None or any((rule.user, rule.client_id) == _OF_STATIC_DEFAULTS for rule in rules):
@@ -74,7 +75,7 @@ def rules_of_kind(config: ProxyConfig, kind: QuotaKind) -> tuple[QuotaRule, ...]
 
 
 def _static_default(config: ProxyConfig, kind: QuotaKind) -> QuotaRule | None:
-    """Return the rule of a kind that holds where none stands for the default client-id."""
+    """Return the static default as a rule for the default client-id, if the settings have one."""
     setting = kind.spec.static_default
     if setting is None:
         return None
@@ -85,13 +86,13 @@ def _static_default(config: ProxyConfig, kind: QuotaKind) -> QuotaRule | None:
 
 
 def _with_static_default(config: ProxyConfig, table: RuleTable, kind: QuotaKind, rules: RuleChanges) -> RuleChanges:
-    """Return ``rules`` with the static default as level 8 where by now it has to stand there, or no longer."""
+    """Return ``rules``, and with them the static default if it must be added at level 8 or removed there."""
     source = kind.spec.static_default
     if source is None:
         return rules
     is_changed = _OF_STATIC_DEFAULTS in rules
-    standing = rules[_OF_STATIC_DEFAULTS] if is_changed else table.rule(_OF_STATIC_DEFAULTS)
-    if standing is not None and kind.limit_of(standing) is not None and standing.source != source:
+    current = rules[_OF_STATIC_DEFAULTS] if is_changed else table.rule(_OF_STATIC_DEFAULTS)
+    if current is not None and kind.limit_of(current) is not None and current.source != source:
         return rules
     static = _static_default(config, kind)
-    return {**rules, _OF_STATIC_DEFAULTS: static} if is_changed or standing != static else rules
+    return {**rules, _OF_STATIC_DEFAULTS: static} if is_changed or current != static else rules

@@ -1,7 +1,8 @@
-"""What becomes of a rule at an instant: itself, its limits of that time, or nothing. Times are Unix time.
+"""The form of a rule at one instant: the rule itself, other limits, or no rule. Times are Unix time.
 
-Expired is expired, whatever else a rule says. Outside its schedule it has the limits of ``otherwise``, or is not there;
-a ramp is for the hours within. What is not there is as if nobody had written it: the next of the eight levels holds.
+An expired rule does not exist, whatever else it says. Outside its schedule a rule has the limits of ``otherwise``, or
+does not exist without them. A ramp applies within the schedule. If a rule does not exist, the next of the eight levels
+wins.
 """
 
 from collections.abc import Mapping
@@ -18,14 +19,14 @@ R = TypeVar("R", bound=QuotaRule | IpRule)
 
 
 def is_timed(rule: QuotaRule | IpRule) -> bool:
-    """Return whether it is not the same at all times."""
+    """Return whether the rule changes with time."""
     return rule.expires_ms is not None or rule.schedule is not None or rule.ramp is not None
 
 
 def in_force(rule: R, *, now_ms: int) -> R | None:
-    """Return the rule as it holds; None where it is as if it was not there.
+    """Return the rule's form at ``now_ms``; None if it does not exist then.
 
-    What is returned has the limits of this instant, and is not to be asked about another one.
+    The returned rule has the limits of this instant and no times.
     """
     if rule.expires_ms is not None and now_ms >= rule.expires_ms:
         return None
@@ -40,16 +41,16 @@ def in_force(rule: R, *, now_ms: int) -> R | None:
         return rule
     limits = limits_of(rule)
     for key, old in ramp.start:
-        # Of a key whose limit was removed since, there is nothing to lead to.
+        # A limit that was removed since is not the end of any ramp.
         if key in limits:
             limit = limit_at(ramp, step, old=old, new=limits[key])
-            # A step between two whole numbers is the lower one.
+            # A limit that counts things rounds its steps down.
             limits[key] = max(1, int(limit)) if KIND_OF_KEY[key].spec.unit.is_whole else limit
     return _with_limits(rule, limits)
 
 
 def next_change_ms(rule: QuotaRule | IpRule, *, now_ms: int) -> int | None:
-    """Return when ``in_force`` may return something else, at the earliest; None: never."""
+    """Return the earliest time when the result of ``in_force`` may change; None: never."""
     if rule.expires_ms is not None and now_ms >= rule.expires_ms:
         return None
     times = (
@@ -61,11 +62,11 @@ def next_change_ms(rule: QuotaRule | IpRule, *, now_ms: int) -> int | None:
 
 
 def limits_of(rule: QuotaRule | IpRule) -> dict[str, float]:
-    """Return the limits that a rule sets, by their keys."""
+    """Return the limits of a rule by key."""
     return dict(rule.limits)
 
 
 def _with_limits(rule: R, limits: Mapping[str, float]) -> R:
-    """Return a rule of the same entity with these limits alone, and nothing that would change them once more."""
+    """Return a rule of the same entity with only these limits, and no times."""
     fields: dict[str, Any] = dict(limits) if isinstance(rule, IpRule) else {"limits": limits}
     return replace(rule, **fields, expires_ms=None, schedule=None, ramp=None)

@@ -1,15 +1,15 @@
-"""Names as Kafka puts them into its metrics."""
+"""User names as Kafka writes them in its metrics."""
 
 from urllib.parse import quote
 
 
 def sanitize(name: str) -> str:
-    """Return ``name`` with only ``A-Z a-z 0-9 . - _`` unescaped, the rest as ``%XX`` of its UTF-8.
+    """Return ``name`` with all but ``A-Z a-z 0-9 . - _`` escaped as ``%XX`` of its UTF-8 bytes.
 
-    Kafka does so with user names; client-ids stand in its metrics as they are.
+    Kafka escapes user names only, not client-ids.
 
-    Source: ``Sanitizer.sanitize`` in org.apache.kafka.common.utils: Java's form encoding with ``*`` and ``+``
+    Source: ``Sanitizer.sanitize`` in org.apache.kafka.common.utils: Java's form encoding, with ``*`` and ``+``
     replaced.
     """
-    # quote leaves the tilde alone, Java does not.
+    # Unlike Java, quote does not escape the tilde.
     return quote(name, safe="", errors="replace").replace("~", "%7E")

@@ -1,16 +1,16 @@
-"""The throttle decision: how long a client must be silent."""
+"""The throttle formula: how long a client must wait."""
 
 from math import floor
 from typing import Final
 
-# throttle_time_ms is an int32 on the wire. Unlike Kafka, which wraps and then does not throttle, we saturate.
+# throttle_time_ms is an int32 in the protocol. Kafka wraps around and then does not throttle; this code saturates.
 MAX_THROTTLE_TIME_MS: Final = 2**31 - 1
 
 
 def throttle_time_ms(*, byte_rate: float, byte_rate_limit: float, window_ms: int) -> int:
-    """Return how long a client must be silent for its rate to fall to the limit.
+    """Return how long a client must wait for its rate to fall to the limit.
 
-    A pause of X after a window W makes O * W / (W + X) = T, so X = (O - T) / T * W.
+    A pause X after a window W makes the rate O * W / (W + X) = T, so X = (O - T) / T * W.
 
     Args:
         byte_rate: O, the observed rate; bytes per second.
@@ -18,7 +18,7 @@ def throttle_time_ms(*, byte_rate: float, byte_rate_limit: float, window_ms: int
         window_ms: W, the window that O was measured over.
 
     Returns:
-        Whole milliseconds, half rounded up, at most ``MAX_THROTTLE_TIME_MS``; negative or 0 within the quota.
+        Milliseconds, rounded half up, at most ``MAX_THROTTLE_TIME_MS``; 0 or negative within the quota.
 
     Source: ``QuotaUtils.throttleTime``; its ``Math.round`` is floor(x + 0.5).
     """
@@ -30,11 +30,11 @@ def wait_for_tokens_ms(*, tokens: float, byte_rate_limit: float) -> int:
     """Return how long a token bucket needs to come back to 0.
 
     Args:
-        tokens: bytes that may still pass; negative: bytes owed.
-        byte_rate_limit: bytes per second that flow in, above 0.
+        tokens: Bytes that may still pass; negative: bytes owed.
+        byte_rate_limit: Bytes per second that flow in, above 0.
 
     Returns:
-        Whole milliseconds, half rounded up, at most ``MAX_THROTTLE_TIME_MS``; 0 where nothing is owed.
+        Milliseconds, rounded half up, at most ``MAX_THROTTLE_TIME_MS``; 0 if nothing is owed.
 
     Source: ``ControllerMutationQuotaManager.throttleTimeMs``.
     """

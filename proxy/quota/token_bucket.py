@@ -1,17 +1,17 @@
-"""``shaping: paced``: a token bucket, so that a client's flow is even to the second.
+"""``shaping: paced``: a token bucket, which makes a client's flow even to the second.
 
-Kafka knows this arithmetic as ``TokenBucket`` and uses it for controller mutations only. Its byte quotas keep an
-average over eleven seconds and nothing finer: who sends all he can gets eleven seconds' worth at once, then silence.
+Kafka has the same arithmetic (``TokenBucket``), but only for controller mutations. Its byte quotas average over eleven
+seconds: a client that sends as fast as it can gets eleven seconds' worth at once, then silence.
 """
 
 
 class TokenBucket:
-    """Bytes that may pass now. May go below 0: what is owed is waited for afterwards, as with Kafka's quotas.
+    """The bytes that may pass now. Negative tokens are owed: the client waits afterwards, as with Kafka's quotas.
 
     Args:
-        burst_ms: how much an idle client may have saved up, in milliseconds of its quota; above 0.
-        byte_rate_limit: bytes per second that flow in.
-        now_ms: the bucket starts full.
+        burst_ms: How much an idle client saves up, in milliseconds of its quota; above 0.
+        byte_rate_limit: Bytes per second that flow in.
+        now_ms: The time. The bucket starts full.
 
     Source: ``org.apache.kafka.common.metrics.stats.TokenBucket``, which starts full only because epoch times are large.
     """
@@ -24,13 +24,13 @@ class TokenBucket:
         self._last_ms = now_ms
 
     def copy(self) -> "TokenBucket":
-        """Return another one with as many tokens."""
+        """Return a copy."""
         other = TokenBucket(burst_ms=self.burst_ms, byte_rate_limit=0.0, now_ms=self._last_ms)
         other._tokens = self._tokens
         return other
 
     def record(self, value: int, *, byte_rate_limit: float, now_ms: int) -> float:
-        """Take ``value`` bytes (negative: put back) and return what is left, negative where bytes are owed."""
+        """Take ``value`` bytes, or put back negative ones; return the tokens left, negative if bytes are owed."""
         burst = self.burst_ms / 1000 * byte_rate_limit
         tokens = self._tokens + byte_rate_limit * ((now_ms - self._last_ms) / 1000)
         if tokens > burst:
@@ -41,23 +41,23 @@ class TokenBucket:
         return self._tokens
 
     def refill(self, *, byte_rate_limit: float, now_ms: int) -> None:
-        """Be as if nothing had been recorded for long: with all that may be saved up."""
+        """Fill the bucket, as after a long time without traffic."""
         self._tokens = self.burst_ms / 1000 * byte_rate_limit
         self._last_ms = now_ms
 
     def absorb(self, other: "TokenBucket", *, byte_rate_limit: float, now_ms: int) -> None:
-        """Take what ``other`` lacks from this one, too: both have let bytes of one flow pass."""
+        """Take out the tokens that ``other`` lacks: both have passed bytes of one flow."""
         burst = other.burst_ms / 1000 * byte_rate_limit
         left = other.peek(byte_rate_limit=byte_rate_limit, now_ms=now_ms)
         self._tokens = self.peek(byte_rate_limit=byte_rate_limit, now_ms=now_ms) - (burst - left)
         self._last_ms = now_ms
 
     def full_at_ms(self, *, byte_rate_limit: float) -> float:
-        """Return when an idle client will have saved up all that it may."""
+        """Return when the bucket will be full if no bytes pass."""
         missing = self.burst_ms / 1000 * byte_rate_limit - self._tokens
         return self._last_ms + max(0.0, missing) / byte_rate_limit * 1000
 
     def peek(self, *, byte_rate_limit: float, now_ms: int) -> float:
-        """Return the bytes that may pass at ``now_ms``. Changes nothing."""
+        """Return the tokens at ``now_ms``. Changes nothing."""
         burst = self.burst_ms / 1000 * byte_rate_limit
         return min(burst, self._tokens + byte_rate_limit * ((now_ms - self._last_ms) / 1000))

@@ -265,7 +265,7 @@ def _abandon(client: socket.socket, place: Place) -> None:
 
 def _keep_ms(arrival: Arrival, host: str) -> int:
     """Return for how long a connection is to be kept unserved, now that its address is known."""
-    return arrival.quota.record_address(host, came_ms=arrival.came_ms, now_ms=monotonic_ns() // 1_000_000)
+    return arrival.quota.record_address(host, arrived_ms=arrival.came_ms, now_ms=monotonic_ns() // 1_000_000)
 
 
 async def _read_header(loop: asyncio.AbstractEventLoop, client: socket.socket) -> tuple[str, int] | None:

@@ -105,7 +105,7 @@ class KnownBrokers:
     def follow(self, changed: RuleTableChanges) -> None:
         """Put single rules that have changed in force, from the next request on."""
         for quotas in self.quotas:
-            quotas.follow(changed)
+            quotas.rules_changed(changed)
 
     async def probe(self, upstream: Upstream, source: str | None) -> None:
         """Probe a broker until cancelled; ``source`` is the address of this machine to dial from."""

@@ -19,11 +19,11 @@ def update(
 
 def change(quotas: BrokerQuotas, config: ProxyConfig, rules: RuleChanges) -> None:
     """Put single rules in force; ``config`` has them already."""
-    quotas.follow(quotas.rules.change(config, Changes(rules, {})))
+    quotas.rules_changed(quotas.rules.change(config, Changes(rules, {})))
 
 
 def update_addresses(quotas: ConnectionQuotas, config: ProxyConfig) -> None:
     """Put the limits of ``config`` in force."""
     quotas.limits.update(config.ip_quotas)
-    quotas.follow_addresses(None)
-    quotas.follow(config)
+    quotas.rules_changed(None)
+    quotas.configure(config)

@@ -184,14 +184,14 @@ def test_arrivals_count_together_for_the_broker_and_for_an_address() -> None:
     for listener in (here, there):
         for _ in range(6):
             listener.record(now_ms=NOW_MS)
-            assert not listener.record_address("10.0.0.1", came_ms=NOW_MS, now_ms=NOW_MS)
+            assert not listener.record_address("10.0.0.1", arrived_ms=NOW_MS, now_ms=NOW_MS)
 
     one.absorb(other, now_ms=NOW_MS)
     there.record(now_ms=NOW_MS)
 
-    assert there.record_address("10.0.0.1", came_ms=NOW_MS, now_ms=NOW_MS) > 0
+    assert there.record_address("10.0.0.1", arrived_ms=NOW_MS, now_ms=NOW_MS) > 0
     assert one.arrivals.listener("there") is there
-    assert (here.came, there.came) == (6, 7)
+    assert (here.arrived, there.arrived) == (6, 7)
     assert one.arrivals.rate.total == 12  # the last was taken back
 
 

@@ -58,7 +58,7 @@ def come(listener: ListenerQuota, hosts: Iterable[str], *, at_ms: int = T, every
     for turn, host in enumerate(hosts):
         now_ms = at_ms + turn * every_ms
         listener.record(now_ms=now_ms)
-        kept.append(listener.record_address(host, came_ms=now_ms, now_ms=now_ms))
+        kept.append(listener.record_address(host, arrived_ms=now_ms, now_ms=now_ms))
     return kept
 
 
@@ -213,7 +213,7 @@ def test_who_says_late_whose_connection_it_is_gives_no_credit() -> None:
         clients.record(now_ms=T + turn)
 
     for turn in range(5):
-        assert clients.record_address(ONE, came_ms=T + turn, now_ms=T + 1_500)
+        assert clients.record_address(ONE, arrived_ms=T + turn, now_ms=T + 1_500)
 
     assert clients.rate.peek(now_ms=T + 1_999) > 0
     assert clients.rate.peek(now_ms=T + 3_000) == 0
@@ -347,7 +347,7 @@ def test_all_is_decided_as_by_kafkas_arithmetic_written_down_step_by_step(
         assert clients.record(now_ms=now_ms) == pause_ms
         came_ms, now_ms = now_ms, now_ms + pause_ms
         keep_ms = oracle(addresses.setdefault(host, kafka_rate.Rate()), limit, now_ms)
-        assert clients.record_address(host, came_ms=came_ms, now_ms=now_ms) == keep_ms
+        assert clients.record_address(host, arrived_ms=came_ms, now_ms=now_ms) == keep_ms
         if keep_ms:
             taken_back = [addresses[host]] if pause_ms == 1_000 else [addresses[host], listener, broker]
             for rate in taken_back:

@@ -73,7 +73,7 @@ def test_new_rules_count_those_who_are_there_and_send_nobody_away() -> None:
     enter(connections, *[ALICE_ETL] * 3, BOB_ETL)
 
     connections.table.update([QuotaRule(user="alice", connections=2)])
-    connections.follow(PrincipalRules(Principals()).charged_user)
+    connections.rules_changed(PrincipalRules(Principals()).charged_user)
 
     assert connections.check(ALICE_ETL).open_now == 3
     assert enter(connections, ALICE_ETL) == [False]
@@ -126,7 +126,7 @@ def test_never_more_than_the_limit_and_the_counts_are_those_of_who_is_there(
     for turn, (user, client_id) in enumerate(come):
         if turn == len(come) // 2:
             connections.table.update(then)
-            connections.follow(PrincipalRules(Principals()).charged_user)
+            connections.rules_changed(PrincipalRules(Principals()).charged_user)
         if inside and chance.random() < 0.3:
             connections.leave(inside.pop(chance.randrange(len(inside))))
         identity = Identity(user, client_id)

@@ -149,7 +149,7 @@ def test_addresses_that_change_are_as_good_as_all_of_them(all_changes: list[dict
         }
         rules |= changes
 
-        changed.follow_addresses(changed.limits.change(changes))
+        changed.rules_changed(changed.limits.change(changes))
         update_addresses(updated, replace(CONFIG, ip_quotas=tuple(rule for rule in rules.values() if rule is not None)))
 
         assert sorted(changed.limits.rules()) == sorted(updated.limits.rules())

@@ -122,8 +122,8 @@ def test_of_many_only_those_that_are_due_are_looked_at(monkeypatch: pytest.Monke
     table = RuleSchedule[int](now_ms=START_MS)
     for key in range(1_000):
         table.put(key, rule(expires_ms=START_MS + 1 + key), now_ms=START_MS)
-    look = RuleSchedule._look
-    monkeypatch.setattr(RuleSchedule, "_look", lambda *arguments: (next(looked), look(*arguments))[1])
+    look = RuleSchedule._update
+    monkeypatch.setattr(RuleSchedule, "_update", lambda *arguments: (next(looked), look(*arguments))[1])
 
     assert table.due(250, now_ms=START_MS + 3) == {0: None, 1: None, 2: None}
 

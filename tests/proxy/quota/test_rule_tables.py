@@ -31,8 +31,8 @@ def test_what_is_changed_once_holds_at_each_broker_and_is_used_at_each_for_itsel
         replace(CONFIG, quotas=(bobs,)),
         Changes({("bob", None): bobs, ("alice", None): None}, {"10.0.0.1": address}),
     )
-    first.follow(changed)
-    second.follow(changed)
+    first.rules_changed(changed)
+    second.rules_changed(changed)
 
     bob = Identity("bob", "etl")
     for quotas in (first, second):
@@ -68,7 +68,7 @@ def test_each_broker_has_places_of_their_own_for_those_whom_a_rule_names_since()
     )
 
     for quotas in brokers:
-        quotas.follow(changed)
+        quotas.rules_changed(changed)
         limit(quotas, "bob")
         limit(quotas, "carol")
         assert {bucket.tags.user for bucket in quotas.produce} == {"bob", "carol"}

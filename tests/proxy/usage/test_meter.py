@@ -207,7 +207,7 @@ def test_connections_that_are_refused_are_not_charged() -> None:
     refused = 0
     for _ in range(5):
         arrivals.record(now_ms=0)
-        refused += arrivals.record_address("10.0.0.7", came_ms=0, now_ms=0) > 0
+        refused += arrivals.record_address("10.0.0.7", arrived_ms=0, now_ms=0) > 0
 
     (used,) = read(meter(), MeteredBroker(3, quotas, enforces=True)).values()
 

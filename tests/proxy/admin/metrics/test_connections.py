@@ -75,7 +75,7 @@ def test_rates_pauses_and_who_is_refused() -> None:
     for _ in range(51):
         quota.record(now_ms=NOW_MS)
     for _ in range(11):
-        quota.record_address("10.0.0.7", came_ms=NOW_MS, now_ms=NOW_MS)
+        quota.record_address("10.0.0.7", arrived_ms=NOW_MS, now_ms=NOW_MS)
 
     found = scraped(server)
 
