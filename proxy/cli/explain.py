@@ -181,7 +181,7 @@ def _ask_priority(url: str, user: str, client_id: str, ip: str) -> Queues:
             queues: Queues = json.loads(response.read())
             return queues
     except (OSError, HTTPException, ValueError) as error:
-        raise _PriorityUnknownError(f"{error}; is it what admin.bind says, and does the proxy run?") from error
+        raise _PriorityUnknownError(f"{error}; is it the address of admin.bind, and does the proxy run?") from error
 
 
 def _priority_lines(queues: Queues, listeners: Iterable[str]) -> Iterator[str]:

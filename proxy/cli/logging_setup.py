@@ -3,8 +3,7 @@
     2026-01-01T12:00:00.000Z WARNING server.server cannot reach upstream ...
     {"time": "2026-01-01T12:00:00.000Z", "level": "warning", "logger": "server.server", "message": "..."}
 
-Times are UTC. Each record is one line: what a client can put into a message (a client-id with a line feed) must not be
-able to forge a second one.
+Times are UTC. Each record is one line, so that text from clients (a client-id with a line feed) cannot forge another.
 """
 
 import json
@@ -22,13 +21,13 @@ _LEVELS: Final = {
     "error": logging.ERROR,
 }
 
-# What every record has: the rest of its attributes came in through ``extra``.
+# Attributes of every record; others come from ``extra``.
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _FIELDS: Final = frozenset({"time", "level", "logger", "message", "exception"})
 
 
 def configure_logging(log: Log) -> None:
-    """Send the root logger to stderr, in the form and from the level that ``log`` says. Harmless when repeated."""
+    """Configure the root logger to write to stderr with the format and level of ``log``. May be repeated."""
     handler = _StderrHandler()
     handler.setFormatter(JsonFormatter() if log.format is LogFormat.JSON else TextFormatter())
     root = logging.getLogger()
@@ -51,7 +50,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One object a line: time, level, logger, message, exception where there is one, and what ``extra`` held."""
+    """One object per line: time, level, logger, message, exception (if any), and the fields of ``extra``."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one line of JSON."""
@@ -68,12 +67,12 @@ class JsonFormatter(logging.Formatter):
         try:
             return json.dumps(fields, default=_text, allow_nan=False)
         except (TypeError, ValueError):
-            # A key that is no string, a value that holds itself, NaN: all of it as text.
+            # A key that is not a string, a value that contains itself, or NaN: write everything as text.
             return json.dumps({str(key): _text(value) for key, value in fields.items()})
 
 
 class _StderrHandler(logging.StreamHandler[TextIO]):
-    """Writes to what ``sys.stderr`` was when it was made."""
+    """Writes to the ``sys.stderr`` of its creation."""
 
     def __init__(self) -> None:
         super().__init__(sys.stderr)
@@ -91,7 +90,7 @@ def _logger(record: logging.LogRecord) -> str:
 def _message(record: logging.LogRecord) -> str:
     try:
         return record.getMessage()
-    except Exception as error:  # noqa: BLE001 - arguments that do not fit are a fault of ours, and no reason to be silent
+    except Exception as error:  # noqa: BLE001 - wrong arguments are a bug, but the line is written
         return f"{_text(record.msg)} {_text(record.args)} ({type(error).__name__} while formatting)"
 
 
@@ -104,7 +103,7 @@ def _exception(record: logging.LogRecord) -> str:
 def _text(value: object) -> str:
     try:
         return str(value)
-    except Exception as error:  # noqa: BLE001 - whatever a value's __str__ does, the line is written
+    except Exception as error:  # noqa: BLE001 - a failing __str__ must not lose the line
         return f"<{type(value).__name__} that cannot be shown: {type(error).__name__}>"
 
 

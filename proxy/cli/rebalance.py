@@ -1,6 +1,6 @@
-"""``kafka-quota-proxy rebalance``: how far a reassignment is, when it ends, and whether its throttle lets it end.
+"""``kafka-quota-proxy rebalance``: the progress of a reassignment, when it ends, and whether its throttle lets it end.
 
-Reads the cluster through an admin client, a few requests at a time, and writes nothing to it.
+It reads the cluster through an admin client and writes nothing to it.
 """
 
 import argparse
@@ -25,34 +25,43 @@ from kafka_quota_proxy.proxy.cli.reassignment.watch import Display, Follower, Pl
 from kafka_quota_proxy.proxy.replication.cluster_view import servers_of
 
 _REFRESH_MS: Final = 1_000
-# A little more than the window of Kafka's replication quotas: what a follower is given evens out over that.
+# A little more than the window of Kafka's replication quotas, over which a follower's rate evens out.
 _EVERY: Final = "12s"
 _TIME_OF_DAY: Final = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])", re.ASCII)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``rebalance``."""
-    parser.add_argument("config", metavar="CONFIG", type=Path, help="the YAML file: whom to ask, and its throttles")
-    parser.add_argument("--throttle", metavar="R", type=_rate, help="what if the throttle were R, such as 50MB")
     parser.add_argument(
-        "--by", metavar="TIME", type=_by, help="which throttle ends by TIME: 06:00 (local time), or 2h from now"
+        "config", metavar="CONFIG", type=Path, help="the YAML file, which names the cluster and its throttles"
+    )
+    parser.add_argument(
+        "--throttle", metavar="R", type=_rate, help="also say when it would end with a throttle of R, such as 50MB"
+    )
+    parser.add_argument(
+        "--by",
+        metavar="TIME",
+        type=_by,
+        help="also say which throttle ends by TIME: 06:00 (local time), or 2h from now",
     )
     how_long = parser.add_mutually_exclusive_group()
-    how_long.add_argument("--watch", action="store_true", help="until it ends (default on a terminal)")
-    how_long.add_argument("--once", action="store_true", help="one report (default elsewhere, and with --json)")
+    how_long.add_argument("--watch", action="store_true", help="report until it ends (default on a terminal)")
+    how_long.add_argument("--once", action="store_true", help="print one report (default elsewhere, and with --json)")
     parser.add_argument(
         "--every",
         metavar="DURATION",
         type=_every_ms,
         default=_EVERY,
-        help=f"rates are taken over so long before the first report, and between reports (default {_EVERY}); "
-        "on a terminal it reports each second",
+        help=f"the time before the first report, and between reports (default {_EVERY}); on a terminal it reports each "
+        "second",
     )
-    parser.add_argument("--json", action="store_true", help="an object in a line for each report; bytes, milliseconds")
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON object per line and report, in bytes and milliseconds"
+    )
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Report; return the exit status."""
+    """Print reports; return the exit status."""
     try:
         config = load(args.config).config
     except ConfigError as error:
@@ -63,7 +72,7 @@ def execute(args: argparse.Namespace) -> int:
     plan = Plan(
         first_ms=0 if is_live else args.every,
         every_ms=_REFRESH_MS if is_live else args.every,
-        goes_on=is_live or args.watch,
+        continues=is_live or args.watch,
         throttle=args.throttle,
         by=None if args.by is None else deadline(args.by.when, clock.local()),
         by_words="" if args.by is None else args.by.words,
@@ -78,7 +87,7 @@ def execute(args: argparse.Namespace) -> int:
     except (*ADMIN_ERRORS, ReadingError) as error:
         sys.stderr.write(f"kafka-quota-proxy rebalance: {type(error).__name__}: {error}\n")
         return 1
-    except KeyboardInterrupt:  # before there was anything to tell
+    except KeyboardInterrupt:  # before the first report
         return 1
 
 
@@ -96,7 +105,7 @@ def _follow(config: ProxyConfig, *, clock: "SystemClock", display: Display, plan
 
 
 class SystemClock:
-    """The machine's."""
+    """The clock of this machine."""
 
     def now_ms(self) -> int:
         """Return milliseconds of the monotonic clock."""
@@ -112,10 +121,10 @@ class SystemClock:
 
 
 def deadline(by: time_of_day | timedelta, now: datetime) -> datetime:
-    """Return when that is: so long from now, or the next time that clocks show it."""
+    """Return the deadline: a duration from now, or the next occurrence of a time of day."""
     if isinstance(by, timedelta):
         return now + by
-    # Without a zone, so that it is the local time of that day, which may be a summer's.
+    # Without a zone first, so that the offset is that day's, which may be summer time.
     today = datetime.combine(now.date(), by).astimezone()
     return today if today > now else datetime.combine(now.date() + timedelta(days=1), by).astimezone()
 
@@ -129,7 +138,7 @@ def _rate(text: str) -> float:
 
 class _By(NamedTuple):
     when: time_of_day | timedelta
-    words: str  # what stands behind "to end"
+    words: str  # completes "to end ..."
 
 
 def _by(text: str) -> _By:
@@ -151,5 +160,5 @@ def _every_ms(text: str) -> int:
     except UnitError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
     if every_ms < LEAST_SPAN_MS:
-        raise argparse.ArgumentTypeError(f"must be {LEAST_SPAN_MS // 1_000}s at least: less makes no rate")
+        raise argparse.ArgumentTypeError(f"must be at least {LEAST_SPAN_MS // 1_000}s: a shorter time gives no rate")
     return every_ms

@@ -1,4 +1,4 @@
-"""How ``kafka-quota-proxy quotas`` speaks to the admin port of a proxy that runs."""
+"""The client of ``kafka-quota-proxy quotas`` for the admin port of a running proxy."""
 
 from collections.abc import Mapping
 from contextlib import closing
@@ -19,21 +19,22 @@ from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import (
 from kafka_quota_proxy.proxy.client_quotas.formats.rule_status import RuleStatus, read_status
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 
-# Beyond what the proxy takes for a change.
+# Longer than the proxy's own limit for a change.
 _TIMEOUT_S: Final = 35.0
 _JSON: Final = "application/json"
 _PATH: Final = "/quotas"
-_MOST_SHOWN: Final = 500
+_MAX_MESSAGE_BYTES: Final = 500
 
 
 class NotDoneError(Exception):
-    """The proxy did not answer, or not what was asked for; the text says why."""
+    """The request failed; the text says why."""
 
 
 class Rule(NamedTuple):
-    """A rule as it was set, and where; ``can_change``: through the proxy; ``now``: see ``RuleStatus``.
+    """A rule as it was set.
 
-    ``shadowed_by``: where the rule is set that holds in its place; it can be removed, and not changed.
+    ``source`` is where it was set; ``can_change`` whether the proxy can change it; ``now`` its current status.
+    ``shadowed_by`` is the source of a rule that overrides it; such a rule can be removed but not changed.
     """
 
     entity: Entity
@@ -45,9 +46,9 @@ class Rule(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What became of changes; ``retry_after_s``: there were too many, and they may come again then; 0: there were not.
+    """The results of changes. ``retry_after_s`` above 0: the proxy limits changes, try again then.
 
-    ``text`` is the whole of it, as JSON.
+    ``text`` is the whole response, as JSON.
     """
 
     results: list[Result]
@@ -56,14 +57,14 @@ class Answer(NamedTuple):
 
 
 class Client:
-    """One proxy.
+    """A client of one proxy.
 
     Args:
-        url: Of its admin port, ``http://HOST:PORT``.
-        token: What changes are sent with.
+        url: The proxy's admin port, ``http://HOST:PORT``.
+        token: The token for changes.
 
     Raises:
-        NotDoneError: It is no such URL.
+        NotDoneError: The URL has another form.
     """
 
     def __init__(self, url: str, *, token: str = "") -> None:
@@ -77,45 +78,45 @@ class Client:
         self._url, self._host, self._token = url, address.hostname, token
 
     def rules(self, wanted: Mapping[str, EntityName]) -> list[Rule]:
-        """Return the rules whose entity has these names, among others.
+        """Return the rules whose entity includes these names.
 
         Raises:
-            NotDoneError: They were not told.
+            NotDoneError: The request failed.
         """
         query = [("default", kind) if name is DEFAULT else (kind, str(name)) for kind, name in wanted.items()]
         status, _, body = self._ask("GET", f"{_PATH}?{urlencode(query)}" if query else _PATH, b"", {})
         if status != HTTPStatus.OK:
-            raise NotDoneError(self._said(status, body))
+            raise NotDoneError(self._error_text(status, body))
         try:
             return [
                 Rule(
                     entity=entity,
                     rule=rule,
-                    source=str(told.get("source", "")),
-                    can_change=told.get("can_change") is True,
-                    now=read_status(told.get("now")),
-                    shadowed_by=None if told.get("shadowed_by") is None else str(told["shadowed_by"]),
+                    source=str(more.get("source", "")),
+                    can_change=more.get("can_change") is True,
+                    now=read_status(more.get("now")),
+                    shadowed_by=None if more.get("shadowed_by") is None else str(more["shadowed_by"]),
                 )
-                for entity, rule, told in read_rules(body, is_file=False)
+                for entity, rule, more in read_rules(body, is_file=False)
             ]
         except JsonFormError as error:
             raise NotDoneError(f"{self._url}: {error}; is it the admin port of a kafka-quota-proxy?") from error
 
     def change(self, changes: Changes) -> Answer:
-        """Ask for changes; none is made where there were too many of late.
+        """Send changes. The proxy makes none of them if there were too many recently.
 
         Raises:
-            NotDoneError: None was made, or where the text says so nobody knows.
+            NotDoneError: No change was made, or the outcome is unknown, as the text says.
         """
         headers = {"Content-Type": _JSON, "Authorization": f"Bearer {self._token}"}
-        status, told, body = self._ask("POST", _PATH, written_changes(changes), headers)
+        status, headers_back, body = self._ask("POST", _PATH, written_changes(changes), headers)
         if status not in (HTTPStatus.OK, HTTPStatus.TOO_MANY_REQUESTS):
-            raise NotDoneError(self._said(status, body))
+            raise NotDoneError(self._error_text(status, body))
         try:
             results = read_results(body)
         except JsonFormError as error:
             raise NotDoneError(f"{self._url}: {error}; is it the admin port of a kafka-quota-proxy?") from error
-        after = told.get("Retry-After", "")
+        after = headers_back.get("Retry-After", "")
         is_limited = status == HTTPStatus.TOO_MANY_REQUESTS and after.isascii() and after.isdigit()
         return Answer(results, int(after[:6]) if is_limited else 0, body.decode())
 
@@ -126,9 +127,9 @@ class Client:
                 response = connection.getresponse()
                 return response.status, response.headers, response.read()
         except (OSError, HTTPException, ValueError) as error:
-            told = f"{self._url}: {error}; is it what admin.bind says, and does the proxy run?"
-            raise NotDoneError(told) from error
+            message = f"{self._url}: {error}; is it the address of admin.bind, and does the proxy run?"
+            raise NotDoneError(message) from error
 
-    def _said(self, status: int, body: bytes) -> str:
-        said = " ".join(body[:_MOST_SHOWN].decode("utf-8", "replace").split())
+    def _error_text(self, status: int, body: bytes) -> str:
+        said = " ".join(body[:_MAX_MESSAGE_BYTES].decode("utf-8", "replace").split())
         return f"{self._url}: {status}: {said if said.isprintable() else repr(said)}"

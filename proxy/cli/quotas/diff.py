@@ -1,10 +1,10 @@
-"""What leads from some rules to others: as lines for a person, and as changes to ask for.
+"""The difference between two rule sets: as lines for people, and as changes to send.
 
     + user alice, client-id <default>: producer_byte_rate 10MiB
     ~ user bob: consumer_byte_rate 1MiB -> 2MiB
     - client-id reports: request_percentage 50
 
-A line is about one key of one entity. ``+``: it was not there, ``~``: it was another, ``-``: it is there no more.
+A line is about one key of one entity. ``+``: added, ``~``: changed, ``-``: removed.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,7 +18,7 @@ from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRul
 
 
 class Difference(NamedTuple):
-    """One entity's rule; None: it has none. The two are not alike."""
+    """An entity's old and new rule, which differ; None: no rule."""
 
     entity: Entity
     old: StoredRule | None
@@ -26,29 +26,27 @@ class Difference(NamedTuple):
 
 
 def differences(old: Mapping[Entity, StoredRule], new: Mapping[Entity, StoredRule | None]) -> tuple[Difference, ...]:
-    """Return what differs, in the order of ``new``. What ``new`` does not name stays, None there is to go."""
+    """Return the differences, in the order of ``new``. Entities not in ``new`` stay; None in it removes one."""
     return tuple(
-        Difference(entity, old.get(entity), rule)
-        for entity, rule in new.items()
-        if not _are_alike(old.get(entity), rule)
+        Difference(entity, old.get(entity), rule) for entity, rule in new.items() if not _is_same(old.get(entity), rule)
     )
 
 
 def lines(difference: Difference) -> Iterator[str]:
     """Yield a line for each key that differs."""
-    who = shown_entity(difference.entity)
-    before, after = _said(difference.old), _said(difference.new)
+    name = shown_entity(difference.entity)
+    before, after = _shown_by_key(difference.old), _shown_by_key(difference.new)
     for key in (*before, *(key for key in after if key not in before)):
         if key not in after:
-            yield f"- {who}: {key} {before[key]}"
+            yield f"- {name}: {key} {before[key]}"
         elif key not in before:
-            yield f"+ {who}: {key} {after[key]}"
+            yield f"+ {name}: {key} {after[key]}"
         elif before[key] != after[key]:
-            yield f"~ {who}: {key} {before[key]} -> {after[key]}"
+            yield f"~ {name}: {key} {before[key]} -> {after[key]}"
 
 
 def changes_of(some: Iterable[Difference], *, is_dry_run: bool) -> Changes:
-    """Return what is to be asked for so that rules are as the differences say, whatever they are by then."""
+    """Return the changes that produce the new rules, whatever the rules are by then."""
     alterations: list[Alteration] = []
     terms: dict[Entity, TermsChange] = {}
     for entity, _, new in some:
@@ -60,14 +58,14 @@ def changes_of(some: Iterable[Difference], *, is_dry_run: bool) -> Changes:
     return Changes(tuple(alterations), terms, is_dry_run)
 
 
-def _said(rule: StoredRule | None) -> dict[str, str]:
+def _shown_by_key(rule: StoredRule | None) -> dict[str, str]:
     if rule is None:
         return {}
     limits = {key: shown_limit(key, value) for key, value in in_order(rule.limits)}
     return limits | {key: shown_term(value) for key, value in written_terms(rule.terms).items()}
 
 
-def _are_alike(one: StoredRule | None, other: StoredRule | None) -> bool:
+def _is_same(one: StoredRule | None, other: StoredRule | None) -> bool:
     if one is None or other is None:
         return one is other
     return dict(one.limits) == dict(other.limits) and one.terms == other.terms

@@ -1,8 +1,8 @@
-"""Rules as a file: a list ``quotas:``, as a configuration has it, or JSON, as the admin port tells it.
+"""Rules as a file: YAML with a list ``quotas:``, as in a configuration, or JSON, as from the admin port.
 
-YAML is for people, and for a configuration to take over. It cannot say everything that a store may hold: there
-``<default>`` is the default entity and never a name, an address is an IP address in its usual form, and a limit is
-2147483647 at the most where it is no byte rate. JSON can.
+YAML is for people and for configuration files. It cannot express every rule of a store: in YAML, ``<default>`` is the
+default entity and never a name, an address is an IP address in its usual form, and a limit that is no byte rate is at
+most 2147483647. JSON can express all rules.
 """
 
 import json
@@ -22,7 +22,7 @@ from kafka_quota_proxy.proxy.client_quotas.rules.entity import ENTITY_TYPES, IP,
 
 Rules = Mapping[Entity, StoredRule]
 
-# What stands for listeners where there are only quotas: a configuration has one at least.
+# Added to a file that has only quotas: a configuration needs a listener.
 _LISTENER: Final = 'listeners: [{name: clients, bind: "0.0.0.0:9092", upstream: "127.0.0.1:19092"}]'
 _EXAMPLE: Final = "quotas: [{user: alice, producer_byte_rate: 10MiB}]"
 
@@ -31,9 +31,9 @@ _EXAMPLE: Final = "quotas: [{user: alice, producer_byte_rate: 10MiB}]"
 
 
 def as_yaml(rules: Iterable[tuple[Entity, StoredRule, str]]) -> Iterator[str]:
-    """Yield the lines of a file of these rules, each with a word behind it where there is one.
+    """Yield the lines of a YAML file of these rules, each with its comment, if any.
 
-    What YAML cannot say, see ``not_in_yaml``, is a comment.
+    A rule that YAML cannot express (``not_in_yaml``) becomes a comment.
     """
     yield "quotas:"
     count = 0
@@ -49,7 +49,7 @@ def as_yaml(rules: Iterable[tuple[Entity, StoredRule, str]]) -> Iterator[str]:
 
 
 def not_in_yaml(entity: Entity, rule: StoredRule) -> str | None:
-    """Return why YAML cannot say whom a rule is for, or what it limits; None where it can."""
+    """Return why YAML cannot express a rule; None if it can."""
     return _not_a_name(entity) or _not_a_limit(rule)
 
 
@@ -67,7 +67,7 @@ def _not_a_name(entity: Entity) -> str | None:
 
 
 def _not_a_limit(rule: StoredRule) -> str | None:
-    # A file takes Kafka's "no limit" at the most, its Admin API more.
+    # A file accepts limits up to Kafka's "no limit"; the Admin API accepts higher ones.
     for key, value in in_order(rule.limits):
         if key not in KIND_OF_KEY:
             return f"{key} is not known here"
@@ -80,7 +80,7 @@ def _not_a_limit(rule: StoredRule) -> str | None:
 
 
 def as_json(rules: Iterable[tuple[Entity, StoredRule]]) -> Iterator[str]:
-    """Yield the lines of a file of these rules."""
+    """Yield the lines of a JSON file of these rules."""
     yield '{"rules":['
     lines = [written_rule(entity, rule) for entity, rule in rules]
     yield from (f"{line}," for line in lines[:-1])
@@ -108,7 +108,7 @@ def _name(name: str | Default) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return a text as YAML, in quotes; of what YAML cannot hold as it is, the escape."""
+    """Return a text as a quoted YAML string, with escapes."""
     escaped = "".join(
         f"\\{one}" if one in '"\\' else one if one.isprintable() and ord(one) < 0x10000 else f"\\U{ord(one):08x}"
         for one in text
@@ -117,7 +117,7 @@ def _quoted(text: str) -> str:
 
 
 def _flow(value: object) -> str:
-    """Return a term as YAML in one line."""
+    """Return a term as one line of YAML."""
     if isinstance(value, Mapping):
         parts = (f"{key}: {_limit(key, each) if _is_number(each) else _flow(each)}" for key, each in value.items())
         return "{" + ", ".join(parts) + "}"
@@ -141,7 +141,7 @@ def read(data: bytes, *, file: str) -> Rules:
     """Return the rules of a file of either form.
 
     Raises:
-        ConfigError: With every fault, as FILE:LINE: KEY: what is wrong.
+        ConfigError: The file has faults; the text has each, as FILE:LINE: KEY: fault.
     """
     if _is_json(data):
         return _read_json(data, file)
@@ -150,9 +150,9 @@ def read(data: bytes, *, file: str) -> Rules:
     others = [key for key in keys if key != "quotas"]
     if "quotas" not in keys or others:
         line = document.line((others[0],)) if others else 1
-        message = f"is not imported; only quotas are: a file that has nothing but {_EXAMPLE}"
+        message = f"is not imported; the file may have only quotas, such as {_EXAMPLE}"
         raise InvalidConfigError([Fault(file=file, line=line, key=others[0] if others else "(file)", message=message)])
-    # Behind the rest, so that the lines of faults stay what they are.
+    # Appended, so that the line numbers of faults stay the same.
     return _of(load_bytes(data + f"\n{_LISTENER}\n".encode(), file=file).config)
 
 

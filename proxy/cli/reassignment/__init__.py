@@ -1,9 +1,11 @@
-"""How far a reassignment is, when it ends, and whether its throttle is too low ever to end.
+"""The progress of a reassignment: bytes left, when it ends, and whether its throttle is too low to end.
 
-* ``model``: the values of all below.
-* ``progress``: samples of sizes in, bytes left, rates and times out. No I/O, no clock.
-* ``rates``: how fast logs grow. No I/O, no clock.
-* ``throttles``: which rate holds for which replica, by the operator's file or the cluster's configs. No I/O.
-* ``reading``: the samples, from a cluster. It never writes.
-* ``text``, ``words``: what a person and what a script reads. No I/O, no clock.
+* ``model``             the values that the other modules share
+* ``rates``             growth rates of logs. No I/O, no clock
+* ``progress``          turns samples of sizes into bytes left, rates and times. No I/O, no clock
+* ``throttles``         the throttle of each replica, from the file and the cluster's configs. No I/O
+* ``cluster_snapshot``  reads the samples from a cluster; it never writes
+* ``watch``             decides when to read, when to report, and when to stop
+* ``as_text``           reports as text and as JSON, with ``phrases`` for numbers. No I/O, no clock
+* ``display``           writes reports to a terminal, a pipe or a script
 """

@@ -1,4 +1,4 @@
-"""A report of a reassignment for a person, as lines, and for a script, as an object. No I/O, no clock."""
+"""The report of a reassignment, as lines for people and as an object for scripts. No I/O, no clock."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _HEADINGS: Final = ("topic", "to", "left", "done", "rate", "limit", "incoming", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What the operator wants to know besides."""
+    """The operator's questions."""
 
-    throttle: float | None = None  # "what if it were this": bytes per second
-    by_ms: float | None = None  # "which throttle ends in this time", from now on
-    by: str = ""  # that, in his words
+    throttle: float | None = None  # "what if the throttle were this": bytes per second
+    by_ms: float | None = None  # "which throttle ends within this time", from now on
+    by: str = ""  # the same as the operator wrote it
 
 
 def lines(report: Report, *, now: datetime, question: Question, notes: Sequence[str] = ()) -> Iterator[str]:
@@ -34,7 +34,7 @@ def lines(report: Report, *, now: datetime, question: Question, notes: Sequence[
 
 
 def summary(report: Report, *, now: datetime) -> str:
-    """Return the whole of it in a line."""
+    """Return the summary line."""
     rate = "…" if report.rate is None else rate_text(report.rate)
     return (
         f"in all: {size_text(report.left_bytes)} left of {size_text(report.size_bytes)} ({_percent(report)}), "
@@ -43,19 +43,19 @@ def summary(report: Report, *, now: datetime) -> str:
 
 
 def bar(report: Report) -> str:
-    """Return how much has arrived, as a bar."""
+    """Return the part that is copied, as a bar."""
     filled = int(_done(report) * _BAR)
     return f"[{_FILLED * filled}{_EMPTY * (_BAR - filled)}] {_percent(report)}"
 
 
 def as_json(report: Report, *, time_ms: int, question: Question, notes: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the report in bytes, bytes per second and milliseconds; null is "for ever", "not known" or "no limit".
+    """Return the report in bytes, bytes per second and milliseconds; null is "never", "unknown" or "no limit".
 
     Args:
-        report: What to tell.
-        time_ms: When it was, in milliseconds since 1970 (UTC).
-        question: What is asked besides.
-        notes: What else there is to say.
+        report: The report.
+        time_ms: Its time, in milliseconds since 1970 (UTC).
+        question: The operator's questions.
+        notes: Further remarks.
     """
     told: dict[str, Any] = {
         "time_ms": time_ms,
@@ -135,7 +135,7 @@ def _cells(row: Row, now: datetime) -> tuple[str, ...]:
 
 
 def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield rows with columns as wide as they must be; words to the left, numbers to the right."""
+    """Yield aligned rows: words to the left, numbers to the right."""
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
     for row in rows:
         words = [cell.ljust(width) for cell, width in zip(row[:2], widths[:2], strict=True)]
@@ -144,11 +144,11 @@ def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 
 def _too_low(report: Report) -> Iterator[str]:
-    """Yield why it never ends; what holds for a leader and its follower alike is said once."""
+    """Yield the reasons why it never ends; a leader and its follower share one line."""
     said: dict[str, list[str]] = {}
     for estimate in report.estimates:
         if estimate.verdict is Verdict.TOO_LOW:
-            said.setdefault(_reason(estimate), []).append(_who(estimate.load.holder))
+            said.setdefault(_reason(estimate), []).append(_holder_name(estimate.load.holder))
     for reason, whom in said.items():
         yield f"{', '.join(whom)}: {reason}"
     if len(said) > 1:
@@ -168,7 +168,7 @@ def _reason(estimate: Estimate) -> str:
     else:
         than = f"the {_rate(estimate)} that come through the throttle {rate_text(estimate.limit)}"
     return (
-        f"too low: {parts} is above {than}{_whose(estimate.source)}, this never ends; "
+        f"too low: {parts} is above {than}{_source_name(estimate.source)}, this never ends; "
         f"above {rate_text(load.smallest_rate)} it would"
     )
 
@@ -190,7 +190,7 @@ def _answers(report: Report, *, now: datetime, question: Question) -> Iterator[s
         yield f"to end {question.by} it takes {rate_text(report.rate_to_end_in(question.by_ms))}"
 
 
-def _who(holder: Holder) -> str:
+def _holder_name(holder: Holder) -> str:
     match holder.side:
         case Side.LEADER:
             return f"leader {holder.leader}"
@@ -200,7 +200,7 @@ def _who(holder: Holder) -> str:
             return f"path {holder.path}"
 
 
-def _whose(source: Source | None) -> str:
+def _source_name(source: Source | None) -> str:
     return f" of the {source.value}" if source else ""
 
 
@@ -222,12 +222,12 @@ def _end(verdict: Verdict, time_left_ms: float | None, now: datetime) -> str:
 
 
 def _done(one: Report | Row) -> float:
-    """Return the part that has arrived, 0 to 1."""
+    """Return the part that is copied, 0 to 1."""
     return 1.0 if one.size_bytes == 0 else min(1.0, max(0.0, 1 - one.left_bytes / one.size_bytes))
 
 
 def _percent(one: Report | Row) -> str:
-    return f"{int(_done(one) * 1_000) / 10:.1f} %"  # rounded down: 100 is all of it
+    return f"{int(_done(one) * 1_000) / 10:.1f} %"  # rounded down, so that 100 means all
 
 
 def _whole(number: float | None) -> int | None:

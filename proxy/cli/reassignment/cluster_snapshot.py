@@ -24,9 +24,9 @@ from kafka_quota_proxy.proxy.cli.reassignment.throttles import (
     bursts,
     cluster_limits,
     file_limits,
-    spread,
-    unlisted,
-    untold,
+    split_throttles,
+    unknown_throttles,
+    unlisted_moves,
 )
 from kafka_quota_proxy.proxy.replication.cluster_view import (
     FOLLOWER_RATE,
@@ -147,8 +147,8 @@ class Reader:
             given_up=tuple(sorted(given_up)),
             unsure=tuple(sorted(unsure)),
             notes=(
-                *untold(self._throttles),
-                *unlisted(moves, self._throttles),
+                *unknown_throttles(self._throttles),
+                *unlisted_moves(moves, self._throttles),
                 *bursts(moves, limits, self._throttles),
                 *self._spread(moves),
             ),
@@ -162,7 +162,7 @@ class Reader:
     def _spread(self, moves: Mapping[Move, Sizes]) -> Iterable[str]:
         if self._replication is None:
             return ()
-        return spread(moves, self._replication, leaders=self._leaders, proxied=self._proxied)
+        return split_throttles(moves, self._replication, leaders=self._leaders, proxied=self._proxied)
 
     def _partitions(self, topics: Iterable[str]) -> dict[_Partition, _Fields]:
         names = sorted(topics)

@@ -1,4 +1,4 @@
-"""Where reports go: lines, objects, or a part of a terminal that is drawn anew."""
+"""Writes reports: as lines, as JSON objects, or in place on a terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _REST_OF_SCREEN: Final = "\x1b[J"
 
 
 class PlainDisplay:
-    """Lines, and an empty one between reports."""
+    """Writes lines, with an empty one between reports."""
 
     def __init__(self, out: TextIO, errors: TextIO) -> None:
         self._out = out
@@ -41,7 +41,7 @@ class PlainDisplay:
 
 
 class JsonDisplay:
-    """An object in a line for each report."""
+    """Writes one JSON object per line and report."""
 
     def __init__(self, out: TextIO, errors: TextIO) -> None:
         self._out = out
@@ -65,23 +65,23 @@ class JsonDisplay:
 
 
 class LiveDisplay:
-    """The report with a progress bar, in place."""
+    """Draws the report with a progress bar, in place."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
         self._drawn = 0  # lines
 
     def show(self, report: Report, *, now: datetime, question: Question, notes: Sequence[str]) -> None:
-        """Draw over what was drawn before."""
+        """Draw over the last report."""
         self._draw([bar(report), *lines(report, now=now, question=question, notes=notes)])
 
     def end(self, state: str, text: str, *, now: datetime) -> None:
-        """Leave what was drawn, and say how it ended below it."""
+        """Leave the last report, and write the outcome below it."""
         self._out.write(f"{text}\n")
 
     def trouble(self, text: str) -> None:
-        """Draw it where the report was."""
-        self._draw([" ".join(text.split())])  # a library's words, in lines of its own
+        """Draw it in place of the report."""
+        self._draw([" ".join(text.split())])  # the text of a library may have several lines
 
     def _draw(self, wanted: Sequence[str]) -> None:
         columns, rows = get_terminal_size()

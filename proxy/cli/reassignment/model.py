@@ -1,6 +1,6 @@
-"""A reassignment as values: what is read of it, what throttles it, and what is said of it.
+"""A reassignment as values: samples, throttles, estimates and reports.
 
-A *move* is a replica on its way to a broker that does not have it yet. Sizes are those of log directories, in bytes;
+A *move* is a replica that is being copied to a broker. Sizes are those of log directories, in bytes;
 rates are bytes per second.
 """
 
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class Move(NamedTuple):
-    """A replica on its way: of this partition, to this broker (a node id)."""
+    """A replica of this partition that is copied to this broker (a node id)."""
 
     topic: str
     partition: int
@@ -27,19 +27,19 @@ class Sizes:
     leader: int  # node id
     leader_bytes: int  # of the log on the leader
     follower_bytes: int  # of the new replica
-    in_sync_followers: int = 0  # of the partition, beside the leader: they fetch what comes in as well
+    in_sync_followers: int = 0  # besides the leader; they fetch new data too
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """All moves of a cluster at one moment. ``time_ms`` is of any clock that only goes forward."""
+    """All moves of a cluster at one moment. ``time_ms`` is from a monotonic clock."""
 
     time_ms: int
     moves: Mapping[Move, Sizes]
 
 
 class Side(Enum):
-    """Where a throttle counts."""
+    """The place where a throttle counts."""
 
     LEADER = "leader"
     FOLLOWER = "follower"
@@ -47,16 +47,16 @@ class Side(Enum):
 
 
 class Holder(NamedTuple):
-    """Who counts: a leader or a follower, by its node id, or a path."""
+    """The holder of a throttle: a leader or a follower, by its node id, or a path."""
 
     side: Side
     leader: int | None
     follower: int | None
-    path: str = ""  # its ends in words, for one that counts for a path
+    path: str = ""  # the ends of the path, in words
 
 
 class Source(Enum):
-    """Whose throttle it is."""
+    """Where a throttle is configured."""
 
     FILE = "file"
     CLUSTER = "cluster"
@@ -64,56 +64,56 @@ class Source(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """A throttle in force, and what it is shared by."""
+    """An active throttle, and the moves that share it."""
 
     source: Source
     holder: Holder
     rate: float  # bytes per second
     moves: frozenset[Move]
-    charges_in_sync: bool = False  # whether followers in sync take their part of it, as with Kafka's replica lists
+    charges_in_sync: bool = False  # whether in-sync followers use a part of it, as with Kafka's replica lists
 
 
 class Verdict(Enum):
-    """What becomes of a move."""
+    """The outlook of a move."""
 
-    UNKNOWN = "unknown"  # nothing limits it, and it was not watched for long enough
+    UNKNOWN = "unknown"  # no throttle, and not observed for long enough
     ENDS = "ends"
-    TOO_LOW = "too low"  # more comes in than is copied
-    STANDS_STILL = "stands still"  # nothing is copied though something might be
+    TOO_LOW = "too low"  # more data arrives than is copied
+    STANDS_STILL = "stands still"  # nothing is copied, although the throttle has room
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What one holder of a throttle has before it. Rates in bytes per second."""
+    """The remaining work of one holder. Rates in bytes per second."""
 
     holder: Holder
     left_bytes: int
-    incoming_rate: float  # of what is left to copy: it grows by this
-    in_sync_rate: float  # what followers in sync take of a throttle besides
-    effect: float  # which part of a throttle arrives: what is copied beside what might be, 0.7 to 1
+    incoming_rate: float  # new data per second for the replicas that are copied
+    in_sync_rate: float  # the part of a throttle that in-sync followers use
+    effect: float  # the measured part of a throttle that is really used, 0.7 to 1
 
     @property
     def smallest_rate(self) -> float:
-        """The throttle that keeps pace and no more: any rate above it ends."""
+        """The throttle that only keeps pace; any higher one ends."""
         return (self.incoming_rate + self.in_sync_rate) / self.effect
 
     def rate_to_end_in(self, duration_ms: float) -> float:
-        """Return the throttle that ends in this time; ``duration_ms`` above 0."""
+        """Return the throttle that ends in ``duration_ms``, which is above 0."""
         return (self.left_bytes * 1_000 / duration_ms + self.incoming_rate + self.in_sync_rate) / self.effect
 
     def time_left_ms(self, rate: float) -> float | None:
-        """Return how long it takes under a throttle of ``rate``; None: for ever."""
+        """Return the time that it takes under a throttle of ``rate``; None: it never ends."""
         return time_left_ms(self.left_bytes, rate * self.effect - self.in_sync_rate - self.incoming_rate)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """When the moves of one holder end. ``limit`` and ``source`` are None where nothing throttles them."""
+    """The outlook of one holder's moves. ``limit`` and ``source`` are None without a throttle."""
 
     load: Load
     source: Source | None
     limit: float | None
-    rate: float | None  # what is copied; None: not watched for long enough
+    rate: float | None  # as measured; None: not observed for long enough
     verdict: Verdict
     time_left_ms: float | None  # None unless it ends
     moves: frozenset[Move]
@@ -127,10 +127,10 @@ class Row:
     follower: int
     partitions: int
     left_bytes: int
-    size_bytes: int  # of all, what has been copied and what is left
+    size_bytes: int  # copied and left together
     rate: float | None
     incoming_rate: float
-    limit: float | None  # the lowest that any of them is under, shared with others
+    limit: float | None  # the lowest throttle of any of them, which others may share
     verdict: Verdict
     time_left_ms: float | None
 
@@ -139,10 +139,10 @@ class Row:
 class Report:
     """A reassignment as a whole. Rates in bytes per second."""
 
-    span_ms: int  # how long rates were taken over
+    span_ms: int  # the time over which rates were measured
     rows: tuple[Row, ...]  # by topic, then broker
-    estimates: tuple[Estimate, ...]  # of all that holds moves back
-    loads: tuple[Load, ...]  # of each leader and each follower, whatever holds them back now
+    estimates: tuple[Estimate, ...]  # of each holder
+    loads: tuple[Load, ...]  # of each leader and each follower, whatever throttles them now
     left_bytes: int
     size_bytes: int
     rate: float | None
@@ -152,22 +152,22 @@ class Report:
 
     @property
     def smallest_rate(self) -> float:
-        """The one throttle for all brokers, both sides, that any rate above ends under."""
+        """The one throttle for all brokers and both sides that only keeps pace; any higher one ends."""
         return max((load.smallest_rate for load in self.loads), default=0.0)
 
     def rate_to_end_in(self, duration_ms: float) -> float:
-        """Return the one throttle for all brokers, both sides, that ends in this time; ``duration_ms`` above 0."""
+        """Return the one throttle for all brokers and both sides that ends in ``duration_ms``, which is above 0."""
         return max((load.rate_to_end_in(duration_ms) for load in self.loads), default=0.0)
 
     def time_left_at_ms(self, rate: float) -> float | None:
-        """Return how long it takes if all brokers, both sides, had a throttle of ``rate``; None: for ever."""
+        """Return the time that it takes with a throttle of ``rate`` at all brokers, both sides; None: it never ends."""
         times = [load.time_left_ms(rate) for load in self.loads]
         ends = [time for time in times if time is not None]
         return max(ends, default=0.0) if len(ends) == len(times) else None
 
 
 def time_left_ms(left_bytes: int, net_rate: float) -> float | None:
-    """Return how long what is left takes at what remains of a rate; None: for ever."""
+    """Return the time to copy the rest at a net rate; None: it never ends."""
     if left_bytes == 0:
         return 0.0
     return left_bytes * 1_000 / net_rate if net_rate > 0 else None

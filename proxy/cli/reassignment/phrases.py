@@ -1,6 +1,6 @@
-"""Sizes, rates and times as a person reads them.
+"""Formats sizes, rates and times for people.
 
-In powers of 1,000, as one writes them for ``kafka-reassign-partitions.sh --throttle``; the file's ``10MB`` is the same.
+Units are powers of 1,000, as for ``kafka-reassign-partitions.sh --throttle`` and in the file's ``10MB``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _LONGEST_MS: Final = 366 * 86_400_000
 
 
 def size_text(size_bytes: float) -> str:
-    """Return a size with the unit that leaves at least 1 before the point."""
+    """Return a size in the largest unit of which it is at least 1."""
     for unit, factor in _UNITS:
         if size_bytes >= factor * 0.9995:  # 999.96 kB are 1.00 MB
             return f"{size_bytes / factor:.{_digits(size_bytes / factor)}f} {unit}"
@@ -21,7 +21,7 @@ def size_text(size_bytes: float) -> str:
 
 
 def rate_text(rate: float) -> str:
-    """Return bytes per second with the unit that fits."""
+    """Return bytes per second in the unit that fits."""
     return f"{size_text(rate)}/s"
 
 
@@ -45,7 +45,7 @@ def duration_text(duration_ms: float) -> str:
 
 
 def clock_text(now: datetime, duration_ms: float) -> str:
-    """Return the time of day then; with the date where it is another one."""
+    """Return the time of day after ``duration_ms``, with the date unless it is today."""
     if duration_ms > _LONGEST_MS:
         return "no date"
     then = now + timedelta(milliseconds=duration_ms)

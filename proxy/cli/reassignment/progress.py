@@ -1,12 +1,12 @@
-"""The arithmetic of a reassignment: what is left, how fast it goes, when it ends, which rate would end it.
+"""The arithmetic of a reassignment: the bytes left, the rates, the end, and the throttle that would end it.
 
-A new replica copies what lies there and what comes in meanwhile: with R for what reaches it and A for what comes in,
-L bytes take L / (R − A), and they never end where A is not below R. Source: the questions and answers of KIP-73, which
-give this for one throttle. Here it is taken for each leader, each follower and each path that a throttle holds for, and
-the slowest of them is the end.
+A new replica copies the existing data and the data that arrives meanwhile. With a rate R to the replica and A bytes a
+second of new data, L bytes take L / (R − A) seconds, and never end unless A is below R. Source: the questions and
+answers of KIP-73, for one throttle. Here it is computed for each leader, each follower and each path with a throttle;
+the slowest decides.
 
-Sizes are those of log directories, in bytes. They shrink where retention deletes segments, so rates come from growth
-alone, and a step back counts as what the rest of the window would have brought.
+Sizes are those of log directories, in bytes. Retention makes them shrink, so rates come from growth alone, and a
+negative step counts as the mean growth of the window.
 """
 
 from __future__ import annotations
@@ -35,91 +35,91 @@ from kafka_quota_proxy.proxy.cli.reassignment.model import (
 from kafka_quota_proxy.proxy.cli.reassignment.model import time_left_ms as time_to_copy_ms
 from kafka_quota_proxy.proxy.cli.reassignment.rates import growth, rate
 
-# How far back rates look. Replication quotas average over eleven windows of a second (replication.quota.window.num),
-# and a follower that has used its share may rest for most of that.
+# The window of rates. Replication quotas average over eleven windows of a second (replication.quota.window.num), and a
+# follower that has used its share may rest for most of that.
 WINDOW_MS: Final = 30_000
-# Less says nothing: a throttled follower is given a second's worth at once.
+# A shorter time gives no rate: a throttled follower gets a second's worth at once.
 LEAST_SPAN_MS: Final = 5_000
-# The window of Kafka's quotas. Who was under a throttle, or got a higher one, is given the difference at once and then
-# nothing for the rest of it: that a rate is below its throttle for less than this proves nothing.
+# The window of Kafka's quotas. After a change of its throttle a follower gets the difference at once and then nothing
+# for the rest of the window: a rate below the throttle for less than this proves nothing.
 _QUOTA_WINDOW_MS: Final = 11_000
-# What a fetch brings at once: replica.fetch.max.bytes of each partition, replica.fetch.response.max.bytes in all.
+# The bytes of one fetch: replica.fetch.max.bytes of each partition, replica.fetch.response.max.bytes in all.
 _PARTITION_BYTES: Final = 1 << 20
 _RESPONSE_BYTES: Final = 10 << 20
-# What Kafka's own throttle lets through in the long run: a fetch that ends inside a batch is charged and thrown away,
-# and of the oldest second only a part has passed. Measured from 0.88 to 0.94 (bench/REBALANCES.md). In its first window
-# it gives all of its rate, so that for two windows what is measured promises more than what will come.
+# The part of its rate that Kafka's own throttle lets through in the long run: a fetch that ends inside a batch is
+# charged and discarded, and only a part of the oldest second has passed. Measured: 0.88 to 0.94 (bench/REBALANCES.md).
+# In its first window it lets all of its rate through, so for two windows the measured rate is too optimistic.
 _LASTING_SHARE: Final = 0.9
 _LASTING_AFTER_MS: Final = 2 * _QUOTA_WINDOW_MS
-# So many fetches make a rate: of fewer, the one that just came or just did not would be too much of it.
+# The fewest fetches that make a rate: with fewer, one fetch more or less would change it too much.
 _LEAST_FETCHES: Final = 4
-# A throttle that is reached to this share is what holds the move back; below, something else does. Kafka's own lets
-# through 85 to 95 in a hundred: it gives a follower whole fetches and then nothing until the next second.
+# A throttle limits a move if this share of it is used; otherwise something else does. Kafka's own throttle lets 85 to
+# 95 per cent through: it gives a follower whole fetches and then nothing until the next second.
 _REACHED: Final = 0.7
 
 
 class Progress:
-    """What was seen of a reassignment in the last ``WINDOW_MS``, and before that: what has arrived."""
+    """The samples of a reassignment in the last ``WINDOW_MS``, and the moves that ended before."""
 
     def __init__(self) -> None:
-        self._seen: deque[_Seen] = deque()
+        self._samples: deque[_ThrottledSample] = deque()
         self._arrived: dict[Move, int] = {}  # bytes
 
     def add(self, sample: Sample, limits: Iterable[Limit], *, arrived: Iterable[Move] = ()) -> None:
-        """Take a sample and the throttles in force then.
+        """Add a sample and its throttles.
 
         Args:
-            sample: Not older than the last.
-            limits: One for each source and holder at the most.
-            arrived: Moves of earlier samples that have ended well.
+            sample: Not older than the last one.
+            limits: At most one for each source and holder.
+            arrived: The completed moves of earlier samples.
         """
-        seen = _Seen(sample, {(limit.source, limit.holder): limit for limit in limits})
+        latest = _ThrottledSample(sample, {(limit.source, limit.holder): limit for limit in limits})
         for move in arrived:
             self._arrived[move] = self._last_size(move)
-        if self._seen and _is_changed(self._seen[-1].limits, seen.limits):
-            self._seen.clear()  # what went under another throttle says nothing of this one
-        self._seen.append(seen)
-        while len(self._seen) > 2 and self._seen[1].sample.time_ms <= sample.time_ms - WINDOW_MS:
-            self._seen.popleft()
+        if self._samples and _is_changed(self._samples[-1].limits, latest.limits):
+            self._samples.clear()  # samples under another throttle say nothing about this one
+        self._samples.append(latest)
+        while len(self._samples) > 2 and self._samples[1].sample.time_ms <= sample.time_ms - WINDOW_MS:
+            self._samples.popleft()
 
     def _last_size(self, move: Move) -> int:
-        sizes = (seen.sample.moves[move].leader_bytes for seen in reversed(self._seen) if move in seen.sample.moves)
-        return next(sizes, 0)
+        earlier = (sample.moves for sample, _ in reversed(self._samples))
+        return next((moves[move].leader_bytes for moves in earlier if move in moves), 0)
 
     def report(self) -> Report:
-        """Return where things stand with the last sample; there has to be one."""
-        return _Window(tuple(self._seen), self._arrived).report()
+        """Return the report at the last sample, of which there has to be one."""
+        return _Window(tuple(self._samples), self._arrived).report()
 
 
 _Limits: TypeAlias = Mapping[tuple[Source, Holder], Limit]
 
 
-class _Seen(NamedTuple):
+class _ThrottledSample(NamedTuple):
     sample: Sample
     limits: _Limits
 
 
 def _is_changed(before: _Limits, now: _Limits) -> bool:
-    """Return whether a rate is another one. A holder that came or went has no more or no longer moves, as a rule."""
+    """Return whether a rate has changed. A holder that appears or disappears usually has no moves any more."""
     return any(key in before and before[key].rate != limit.rate for key, limit in now.items())
 
 
 class _Held(NamedTuple):
-    """What shares a limit, or has none, and what was seen of it."""
+    """The moves that share a limit, or have none, and their measured rate."""
 
     load: Load
     limit: Limit | None
     moves: frozenset[Move]
     copied: float  # bytes per second
-    lasting: float  # what of it goes on to arrive; bytes per second
-    is_known: bool  # whether that can be believed yet
-    share: float  # how much of the limit is used; 0 where that is not known
+    lasting: float  # the part of it that will last; bytes per second
+    is_known: bool  # whether there are enough samples
+    share: float  # the used part of the limit; 0 if unknown
 
 
 class _Window:
     """The samples of one report, and the growth between them."""
 
-    def __init__(self, seen: Sequence[_Seen], arrived: Mapping[Move, int]) -> None:
+    def __init__(self, seen: Sequence[_ThrottledSample], arrived: Mapping[Move, int]) -> None:
         self._times = [one.sample.time_ms for one in seen]
         self._limits = [one.limits for one in seen]
         self._now = seen[-1].sample.moves
@@ -137,7 +137,7 @@ class _Window:
         held = [self._held(holder, limit, moves) for holder, limit, moves in self._groups()]
         reached = [one for one in held if one.share >= _REACHED]
         bound = frozenset().union(*(one.moves for one in reached))
-        # The one that is used best shows what arrives of a throttle; the others are less used for its sake.
+        # The holder with the highest share shows the effect of a throttle; it holds the others back.
         effect = min(1.0, max((one.share for one in reached), default=1.0))
         estimates = tuple(
             self._estimate(one, effect=effect, is_decisive=one in reached or not one.moves <= bound) for one in held
@@ -158,7 +158,7 @@ class _Window:
         )
 
     def _groups(self) -> list[tuple[Holder, Limit | None, frozenset[Move]]]:
-        """Return who holds which moves back; a follower's that nobody does stand under its name, without a limit."""
+        """Return the moves of each holder; the moves of a follower without a throttle are one group."""
         groups: list[tuple[Holder, Limit | None, frozenset[Move]]] = []
         free = set(self._now)
         for limit in sorted(self._limits[-1].values(), key=_by_name):
@@ -172,7 +172,7 @@ class _Window:
         return groups
 
     def _held(self, holder: Holder, limit: Limit | None, moves: frozenset[Move]) -> _Held:
-        copied = self._rate(self._copied[move] for move in self._ever(limit, moves))
+        copied = self._rate(self._copied[move] for move in self._moves_in_window(limit, moves))
         is_known = self._is_known(limit.rate if limit else None, len(moves))
         load = self._load(holder, moves, charges_in_sync=limit is not None and limit.charges_in_sync)
         share = (copied + load.in_sync_rate) / limit.rate if limit is not None and limit.rate > 0 and is_known else 0.0
@@ -190,11 +190,11 @@ class _Window:
         if limit is None or limit.source is not Source.CLUSTER or self.span_ms >= _LASTING_AFTER_MS:
             return copied
         lasting = _LASTING_SHARE * limit.rate - load.in_sync_rate
-        # How long it takes is a guess, that it never ends has to be seen.
+        # A time is an estimate; "never ends" has to be measured.
         return min(copied, lasting) if lasting > load.incoming_rate else copied
 
     def _estimate(self, held: _Held, *, effect: float, is_decisive: bool) -> Estimate:
-        """Return when it ends: by what is copied, or by its throttle where another one is what holds its moves back."""
+        """Return the outlook: from the measured rate, or from the throttle if another holder limits the moves."""
         limit = held.limit.rate if held.limit else None
         verdict, time_left_ms = _outlook(
             held.load,
@@ -212,22 +212,22 @@ class _Window:
             moves=held.moves,
         )
 
-    def _ever(self, limit: Limit | None, moves: frozenset[Move]) -> frozenset[Move]:
-        """Return the moves that shared a limit within the window: what has arrived since had its part as well."""
+    def _moves_in_window(self, limit: Limit | None, moves: frozenset[Move]) -> frozenset[Move]:
+        """Return all moves that shared a limit within the window, completed ones included."""
         if limit is None:
             return moves
         key = (limit.source, limit.holder)
         return moves.union(*(limits[key].moves for limits in self._limits if key in limits)) & self._copied.keys()
 
     def _is_known(self, limit: float | None, partitions: int) -> bool:
-        """Return whether what was measured is worth more than what a limit promises."""
+        """Return whether the measured rate is more reliable than the limit."""
         if self.span_ms < LEAST_SPAN_MS:
             return False
         fetch_bytes = min(_RESPONSE_BYTES, partitions * _PARTITION_BYTES)
         return limit is None or limit * self.span_ms / 1_000 >= _LEAST_FETCHES * fetch_bytes
 
     def _loads(self) -> Iterable[Load]:
-        """Return what each leader and each follower has before it, under one throttle for all."""
+        """Return the remaining work of each leader and each follower, as under one throttle for all."""
         charges_in_sync = any(limit.charges_in_sync for limit in self._limits[-1].values()) or not self._limits[-1]
         for leader in sorted({sizes.leader for sizes in self._now.values()}):
             moves = frozenset(move for move, sizes in self._now.items() if sizes.leader == leader)
@@ -243,7 +243,7 @@ class _Window:
             holder=holder,
             left_bytes=sum(_left_bytes(self._now[move]) for move in moves),
             incoming_rate=self._rate(self._incoming[move] for move in moves),
-            # Of a partition that goes to two brokers the followers in sync are the same.
+            # Two moves of one partition have the same in-sync followers.
             in_sync_rate=sum(
                 self._rate([self._incoming[move]]) * self._now[move].in_sync_followers
                 for move in {(move.topic, move.partition): move for move in moves}.values()
@@ -268,9 +268,9 @@ class _Window:
         verdict, time_left_ms = _worst(over)
         own_ms = time_to_copy_ms(left_bytes, copied - incoming) if self.span_ms >= LEAST_SPAN_MS else None
         if own_ms is not None and verdict is Verdict.TOO_LOW:
-            verdict, time_left_ms = Verdict.ENDS, own_ms  # it is another one's lag that grows
+            verdict, time_left_ms = Verdict.ENDS, own_ms  # the lag of another move grows
         elif own_ms is not None and time_left_ms is not None:
-            # Later than all that it shares a throttle with it cannot be; sooner it may.
+            # It ends no later than the moves that share its throttle, and may end sooner.
             time_left_ms = min(own_ms, time_left_ms)
         return Row(
             topic=topic,
@@ -301,18 +301,18 @@ class _Window:
 def first_responses_ms(
     *, leaders: int, response_bytes: int, leader_rate: float | None, follower_rate: float | None
 ) -> float | None:
-    """Return how long a follower's first responses take under its throttles; None: nothing throttles them.
+    """Return the time of a follower's first responses at its throttled rate; None: it has no throttle.
 
-    They come at once, before anybody has counted. Where this is longer than the quota's window (its number of windows
-    times their size) they break the throttle, and what follows is one burst a window.
+    They arrive together, before any of them is counted. If this time is longer than the quota's window (the number of
+    windows times their size), they exceed the throttle, and each window begins with a burst.
 
     Args:
-        leaders: How many brokers the follower fetches from.
-        response_bytes: The most that one response brings (``replica.fetch.response.max.bytes``).
+        leaders: The number of brokers that the follower fetches from.
+        response_bytes: The largest response (``replica.fetch.response.max.bytes``).
         leader_rate: The throttle of each leader; bytes per second.
-        follower_rate: The throttle of the follower, all leaders together.
+        follower_rate: The throttle of the follower, for all leaders together.
 
-    Source: question 5 of KIP-73, with the follower's throttle for the speed of its network.
+    Source: question 5 of KIP-73, with the follower's throttle instead of its network speed.
     """
     rates = [
         rate for rate in (None if leader_rate is None else leader_rate * leaders, follower_rate) if rate is not None
@@ -325,7 +325,7 @@ def first_responses_ms(
 def _outlook(
     load: Load, limit: float | None, copied: float | None, *, is_settled: bool
 ) -> tuple[Verdict, float | None]:
-    """Return what becomes of a load: by what is copied where that is known, else by what the limit promises."""
+    """Return the outlook of a load, from the measured rate if known, otherwise from the limit."""
     if load.left_bytes == 0:
         return Verdict.ENDS, 0.0
     promised = None if limit is None else limit - load.in_sync_rate
@@ -357,7 +357,7 @@ def _follower_bytes(before: Sizes, after: Sizes) -> int:
 
 
 def _leader_bytes(before: Sizes, after: Sizes) -> int | None:
-    """Return the growth of the leader's log; None where another broker has become leader: its log is another."""
+    """Return the growth of the leader's log; None after a change of leader, since it is another log."""
     return after.leader_bytes - before.leader_bytes if before.leader == after.leader else None
 
 

@@ -1,4 +1,4 @@
-"""How fast logs grow, from sizes that were read now and then."""
+"""Growth rates of logs, from samples of their sizes."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from itertools import pairwise
 
 
 def growth(steps: Sequence[int | None], durations_ms: Sequence[int]) -> list[float]:
-    """Return how much a log grew from each sample to the next, in bytes.
+    """Return the growth of a log from each sample to the next, in bytes.
 
     Args:
-        steps: Its size less the size before; None where one of the two was not read.
-        durations_ms: The time between the two.
+        steps: The differences of its sizes; None if one of the two was not read.
+        durations_ms: The time of each step.
 
     Returns:
-        The steps; for one backwards (retention took a segment), what the mean of the others would have brought.
+        The steps. A negative step (retention deleted a segment) is replaced by the mean growth of the others.
     """
     forward = [(step, ms) for step, ms in zip(steps, durations_ms, strict=True) if step is not None and step >= 0]
     forward_ms = sum(ms for _, ms in forward)
@@ -26,14 +26,14 @@ def growth(steps: Sequence[int | None], durations_ms: Sequence[int]) -> list[flo
 
 
 def rate(growths: Iterable[Sequence[float]], times_ms: Sequence[int]) -> float:
-    """Return bytes per second of several logs together.
+    """Return the growth of several logs together, in bytes per second.
 
-    A throttled log grows in steps, often one a second. Counted from the end of a step to the end of a step, it does not
-    matter where between them the samples begin and end.
+    A throttled log grows in steps, often one a second. The rate is measured from the end of one step to the end of
+    another, so it does not depend on where the samples begin and end.
 
     Args:
-        growths: Of each log, as ``growth`` returns it.
-        times_ms: Of the samples, one more than a log has steps.
+        growths: The growth of each log, as ``growth`` returns it.
+        times_ms: The times of the samples, one more than a log has steps.
     """
     steps: list[float] = [sum(column) for column in zip(*growths, strict=True)]
     ends = [at for at, step in zip(times_ms[1:], steps, strict=False) if step > 0]

@@ -1,7 +1,7 @@
-"""Which throttle holds for which move: by the operator's file, and by the dynamic configs of the cluster.
+"""The throttles of each move, from the proxy's file and from the dynamic configs of the cluster.
 
-Both may be there, and then both count. Kafka's own throttle needs two things in two places, a rate at the broker
-and a list at the topic; where one was lost the move runs free, which is said.
+If there are both, both apply. Kafka's own throttle needs a rate at the broker and a list at the topic; without one of
+them the move is not throttled, which the report says.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kafka_quota_proxy.proxy.cli.reassignment.progress import first_responses_ms
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfigs:
-    """What a broker's configs say of replication. A rate of None is no throttle; bytes per second."""
+    """A broker's replication configs. Rates are bytes per second; None: no throttle."""
 
     leader_rate: float | None = None  # leader.replication.throttled.rate
     follower_rate: float | None = None
@@ -29,25 +29,25 @@ class BrokerConfigs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterThrottles:
-    """What a cluster's configs say. Brokers by node id, lists by topic; a topic without a list has no throttle."""
+    """A cluster's replication configs. Brokers by node id, lists by topic; a topic without a list has no throttle."""
 
     brokers: Mapping[int, BrokerConfigs] = field(default_factory=dict)
     leader_replicas: Mapping[str, ThrottledReplicas] = field(default_factory=dict)
     follower_replicas: Mapping[str, ThrottledReplicas] = field(default_factory=dict)
-    unknown: tuple[int, ...] = ()  # brokers that do not tell their configs
+    unknown: tuple[int, ...] = ()  # brokers whose configs cannot be read
 
 
-_NOBODY = BrokerConfigs()
+_NO_CONFIGS = BrokerConfigs()
 
 
 def cluster_limits(moves: Mapping[Move, Sizes], cluster: ClusterThrottles) -> list[Limit]:
-    """Return the throttles of the cluster, as Kafka's brokers enforce them, that hold for any of the moves."""
+    """Return the cluster's throttles that apply to any of the moves, as Kafka's brokers enforce them."""
     return [
         *_by_side(
             Side.LEADER,
             _listed_at_leader(moves, cluster.leader_replicas),
             lambda move: moves[move].leader,
-            lambda node: cluster.brokers.get(node, _NOBODY).leader_rate,
+            lambda node: cluster.brokers.get(node, _NO_CONFIGS).leader_rate,
             source=Source.CLUSTER,
             charges_in_sync=True,
         ),
@@ -55,7 +55,7 @@ def cluster_limits(moves: Mapping[Move, Sizes], cluster: ClusterThrottles) -> li
             Side.FOLLOWER,
             _listed_at_follower(moves, cluster.follower_replicas),
             lambda move: move.follower,
-            lambda node: cluster.brokers.get(node, _NOBODY).follower_rate,
+            lambda node: cluster.brokers.get(node, _NO_CONFIGS).follower_rate,
             source=Source.CLUSTER,
         ),
     ]
@@ -68,13 +68,13 @@ def file_limits(
     leaders: Collection[int] | None,
     racks: Mapping[int, str | None],
 ) -> list[Limit]:
-    """Return the throttles of the file that hold for any of the moves.
+    """Return the file's throttles that apply to any of the moves.
 
     Args:
-        moves: What is on its way.
-        replication: The section of the file.
+        moves: The moves.
+        replication: The ``replication`` section of the file.
         leaders: Node ids of the brokers behind the proxy; None: all.
-        racks: Of each broker that has one.
+        racks: The rack of each broker that has one.
     """
     behind = {move: sizes for move, sizes in moves.items() if leaders is None or sizes.leader in leaders}
     at_leader = replication.leader_replicas
@@ -99,14 +99,14 @@ def file_limits(
     ]
 
 
-def untold(cluster: ClusterThrottles) -> Iterator[str]:
-    """Yield a sentence for each broker whose throttle is not known."""
+def unknown_throttles(cluster: ClusterThrottles) -> Iterator[str]:
+    """Yield a sentence for each broker whose throttle is unknown."""
     for broker in cluster.unknown:
-        yield f"whether broker {broker} has a throttle is not known: reading its configs takes DESCRIBE_CONFIGS"
+        yield f"the throttle of broker {broker} is unknown: reading its configs needs DESCRIBE_CONFIGS"
 
 
-def unlisted(moves: Mapping[Move, Sizes], cluster: ClusterThrottles) -> Iterator[str]:
-    """Yield a sentence for each topic whose moves run free because only one half of Kafka's throttle is there."""
+def unlisted_moves(moves: Mapping[Move, Sizes], cluster: ClusterThrottles) -> Iterator[str]:
+    """Yield a sentence for each topic whose moves are not throttled because a list lacks them."""
     sides = (
         ("leader", _listed_at_leader(moves, cluster.leader_replicas), lambda move: moves[move].leader),
         ("follower", _listed_at_follower(moves, cluster.follower_replicas), lambda move: move.follower),
@@ -115,26 +115,26 @@ def unlisted(moves: Mapping[Move, Sizes], cluster: ClusterThrottles) -> Iterator
         free: dict[tuple[str, int], None] = {}
         for move in sorted(moves.keys() - listed):
             broker = broker_of(move)
-            configs = cluster.brokers.get(broker, _NOBODY)
+            configs = cluster.brokers.get(broker, _NO_CONFIGS)
             if (configs.leader_rate if side == "leader" else configs.follower_rate) is not None:
                 free[move.topic, broker] = None
         for topic, broker in free:
             yield (
-                f"{topic} is not throttled at its {side} {broker}: that broker has a rate, but not all partitions on "
-                f"their way are in {side}.replication.throttled.replicas of the topic"
+                f"{topic} is not throttled at its {side} {broker}: that broker has a rate, but the topic's "
+                f"{side}.replication.throttled.replicas does not list all moving partitions"
             )
 
 
-def spread(
+def split_throttles(
     moves: Mapping[Move, Sizes], replication: Replication, *, leaders: Collection[int] | None, proxied: int
 ) -> Iterator[str]:
-    """Yield a sentence for each follower that the file's throttle may hold for in part only.
+    """Yield a sentence for each follower that may exceed the file's throttle, since several proxies hold it.
 
     Args:
-        moves: What is on its way.
-        replication: The section of the file.
-        leaders: Node ids of the brokers behind the proxy; None: they are not known.
-        proxied: How many brokers are behind it.
+        moves: The moves.
+        replication: The ``replication`` section of the file.
+        leaders: Node ids of the brokers behind the proxy; None: unknown.
+        proxied: The number of brokers behind the proxy.
     """
     if replication.follower_rate is None:
         return
@@ -144,18 +144,18 @@ def spread(
         if len(of) > 1 and (past if leaders is not None else len(of) > proxied):
             rate = rate_text(replication.follower_rate)
             yield (
-                f"broker {follower} fetches from {len(of)} leaders, and this file's throttle of it, {rate}, holds at "
-                f"each proxy for itself: behind proxies of their own it may be up to {len(of)} times that; give each "
+                f"broker {follower} fetches from {len(of)} leaders, and each proxy applies this file's throttle, {rate}, "
+                f"by itself: with a proxy for each leader the follower may get up to {len(of)} times that; give each "
                 "proxy its share, or let one proxy serve all brokers"
             )
 
 
 def bursts(moves: Mapping[Move, Sizes], limits: Iterable[Limit], cluster: ClusterThrottles) -> Iterator[str]:
-    """Yield a sentence for each follower whose first responses do not fit into its quota's window (KIP-73)."""
+    """Yield a sentence for each follower whose first responses exceed its quota's window (KIP-73)."""
     leader_rates = {limit.holder.leader: limit.rate for limit in limits if _is_kafkas(limit, Side.LEADER)}
     follower_rates = {limit.holder.follower: limit.rate for limit in limits if _is_kafkas(limit, Side.FOLLOWER)}
     for follower in sorted({move.follower for move in moves}):
-        configs = cluster.brokers.get(follower, _NOBODY)
+        configs = cluster.brokers.get(follower, _NO_CONFIGS)
         by_leader: dict[int, int] = {}
         for move, sizes in moves.items():
             if move.follower == follower:
@@ -171,9 +171,9 @@ def bursts(moves: Mapping[Move, Sizes], limits: Iterable[Limit], cluster: Cluste
         if takes_ms is not None and takes_ms > configs.window_ms:
             fits = len(by_leader) * response_bytes * 1_000 / configs.window_ms
             yield (
-                f"broker {follower} comes in bursts: its first responses, {len(by_leader)} of up to "
-                f"{size_text(response_bytes)}, are {duration_text(takes_ms)} of its throttle, and its window is "
-                f"{duration_text(configs.window_ms)}; from {rate_text(fits)} on they fit, or with a lower "
+                f"broker {follower} fetches in bursts: its first responses, {len(by_leader)} of up to "
+                f"{size_text(response_bytes)}, take {duration_text(takes_ms)} at its throttle, and its window is "
+                f"{duration_text(configs.window_ms)}; set at least {rate_text(fits)}, or a lower "
                 "replica.fetch.response.max.bytes"
             )
 
@@ -214,7 +214,7 @@ def _by_side(
 
 
 def _by_path(moves: Mapping[Move, Sizes], replication: Replication, racks: Mapping[int, str | None]) -> Iterator[Limit]:
-    """Yield a limit for each path: all that fits a rule shares it. Of several that fit, each holds."""
+    """Yield a limit for each path; all moves that fit share it. A move may have several."""
     at_leader, at_follower = replication.leader_replicas, replication.follower_replicas
     listed = set(moves)
     if not replication.from_cluster and at_leader is not None and at_follower is not None:
@@ -236,7 +236,7 @@ def _fits(path: ReplicationPath, leader: int, follower: int, racks: Mapping[int,
 
 
 def _ends(path: ReplicationPath) -> str:
-    """Return whence and where to, as "broker 1 to rack b"."""
+    """Return both ends, as "from broker 1 to rack b"."""
     ends = ((path.leader, path.leader_rack), (path.follower, path.follower_rack))
     words = [
         " of ".join(

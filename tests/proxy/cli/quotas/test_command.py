@@ -345,7 +345,7 @@ def test_changes_want_a_token_and_all_of_it_a_proxy(
     (tmp_path / "token").write_text(TOKEN)
     monkeypatch.setenv("KAFKA_QUOTA_PROXY_TOKEN_FILE", str(tmp_path / "token"))
     assert main(delete) == 1
-    assert "is it what admin.bind says, and does the proxy run?" in capsys.readouterr().err
+    assert "is it the address of admin.bind, and does the proxy run?" in capsys.readouterr().err
     for url in ("https://127.0.0.1:1", "127.0.0.1:9308", "http://[::1", "http://h:x"):
         assert main(["quotas", "describe", "--url", url]) == 1
         assert f"--url {url}: " in capsys.readouterr().err

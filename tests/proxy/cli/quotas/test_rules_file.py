@@ -78,9 +78,9 @@ def test_a_file_of_rules_reads_as_a_person_would_write_it() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "f:1: (file): is not imported; only quotas are"),
+        ("", "f:1: (file): is not imported; the file may have only quotas"),
         ("[]", "f:1: (file): is not imported"),
-        ("quotas: []\nlisteners: []\n", "f:2: listeners: is not imported; only quotas are"),
+        ("quotas: []\nlisteners: []\n", "f:2: listeners: is not imported; the file may have only quotas"),
         ("quotas:\n- {user: a}\n", "f:2: quotas[0]: limits nothing"),
         (
             "quotas:\n- {user: a, producer_byte_rate: 10MiBs}\n",

@@ -275,7 +275,7 @@ def test_a_broker_that_does_not_tell_its_configs_is_told_of() -> None:
     del cluster.brokers[2]
 
     assert _reader(cluster, _config()).read().notes == (
-        "whether broker 2 has a throttle is not known: reading its configs takes DESCRIBE_CONFIGS",
+        "the throttle of broker 2 is unknown: reading its configs needs DESCRIBE_CONFIGS",
     )
 
 

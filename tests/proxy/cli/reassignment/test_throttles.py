@@ -13,9 +13,9 @@ from kafka_quota_proxy.proxy.cli.reassignment.throttles import (
     bursts,
     cluster_limits,
     file_limits,
-    spread,
-    unlisted,
-    untold,
+    split_throttles,
+    unknown_throttles,
+    unlisted_moves,
 )
 
 MB = 1_000_000
@@ -135,9 +135,9 @@ def test_a_rate_without_a_list_is_told_and_neither_without_the_other_is_a_thrott
         leader_replicas={"orders": parse("0:1"), "payments": ALL_REPLICAS},
     )
 
-    assert list(unlisted(_MOVES, cluster)) == [
-        "orders is not throttled at its follower 4: that broker has a rate, but not all partitions on their way are in "
-        "follower.replication.throttled.replicas of the topic"
+    assert list(unlisted_moves(_MOVES, cluster)) == [
+        "orders is not throttled at its follower 4: that broker has a rate, but the topic's "
+        "follower.replication.throttled.replicas does not list all moving partitions"
     ]
 
 
@@ -149,8 +149,8 @@ def test_a_rate_without_a_list_is_told_and_neither_without_the_other_is_a_thrott
             MB // 2,
             20,
             [
-                "broker 4 comes in bursts: its first responses, 1 of up to 10.5 MB, are 21 s of its throttle, and its "
-                "window is 11 s; from 953 kB/s on they fit, or with a lower replica.fetch.response.max.bytes"
+                "broker 4 fetches in bursts: its first responses, 1 of up to 10.5 MB, take 21 s at its throttle, and "
+                "its window is 11 s; set at least 953 kB/s, or a lower replica.fetch.response.max.bytes"
             ],
         ),
         (MB // 2, 1, []),  # one partition brings a mebibyte at once, whatever the response might hold
@@ -169,9 +169,9 @@ def test_first_responses_that_do_not_fit_into_the_window_are_told(rate: int, par
 
 
 def test_a_broker_that_keeps_its_configs_to_itself_is_named() -> None:
-    assert [note[:37] for note in untold(ClusterThrottles(unknown=(1, 4)))] == [
-        "whether broker 1 has a throttle is no",
-        "whether broker 4 has a throttle is no",
+    assert [note[:37] for note in unknown_throttles(ClusterThrottles(unknown=(1, 4)))] == [
+        "the throttle of broker 1 is unknown: ",
+        "the throttle of broker 4 is unknown: ",
     ]
 
 
@@ -189,11 +189,11 @@ def test_a_followers_throttle_that_several_proxies_hold_each_for_itself_is_told(
     leaders: frozenset[int] | None, proxied: int, is_said: bool
 ) -> None:
     """Broker 4 fetches from leaders 1 and 2, broker 5 from leader 2 alone."""
-    notes = list(spread(_MOVES, Replication(follower_rate=5 * MB), leaders=leaders, proxied=proxied))
+    notes = list(split_throttles(_MOVES, Replication(follower_rate=5 * MB), leaders=leaders, proxied=proxied))
 
     assert len(notes) == is_said
     assert all("broker 4 fetches from 2 leaders" in note and "up to 2 times" in note for note in notes)
-    assert list(spread(_MOVES, Replication(leader_rate=5 * MB), leaders=leaders, proxied=proxied)) == []
+    assert list(split_throttles(_MOVES, Replication(leader_rate=5 * MB), leaders=leaders, proxied=proxied)) == []
 
 
 def test_the_file_brings_no_bursts_for_the_proxy_narrows_what_a_fetch_may_bring() -> None:

@@ -26,8 +26,8 @@ from kafka_quota_proxy.proxy.cli.reassignment.watch import Follower, Plan
 MB = 1_000_000
 _MOVE = Move("orders", 0, 4)
 _START = datetime(2026, 3, 28, 22, 0, tzinfo=UTC)
-_ONCE = Plan(first_ms=12_000, every_ms=12_000, goes_on=False)
-_WATCH = Plan(first_ms=10_000, every_ms=5_000, goes_on=True)
+_ONCE = Plan(first_ms=12_000, every_ms=12_000, continues=False)
+_WATCH = Plan(first_ms=10_000, every_ms=5_000, continues=True)
 
 
 class Clock:
@@ -153,7 +153,7 @@ def test_watching_goes_on_to_the_end() -> None:
 
 
 def test_what_ends_before_the_first_report_is_done() -> None:
-    plan = Plan(first_ms=60_000, every_ms=60_000, goes_on=False)
+    plan = Plan(first_ms=60_000, every_ms=60_000, continues=False)
 
     status, display = _follow(plan, Cluster(Clock()))
 
@@ -224,7 +224,7 @@ def test_a_time_to_end_by_comes_nearer_and_is_dropped_when_it_is_over() -> None:
     plan = Plan(
         first_ms=10_000,
         every_ms=5_000,
-        goes_on=True,
+        continues=True,
         throttle=50 * MB,
         by=_START + timedelta(seconds=18),
         by_words="by 22:00",
