@@ -144,8 +144,8 @@ def split_throttles(
         if len(of) > 1 and (past if leaders is not None else len(of) > proxied):
             rate = rate_text(replication.follower_rate)
             yield (
-                f"broker {follower} fetches from {len(of)} leaders, and each proxy applies this file's throttle, {rate}, "
-                f"by itself: with a proxy for each leader the follower may get up to {len(of)} times that; give each "
+                f"broker {follower} fetches from {len(of)} leaders; each proxy applies this file's throttle of {rate} "
+                f"by itself: with one proxy per leader the follower may get up to {len(of)} times that; give each "
                 "proxy its share, or let one proxy serve all brokers"
             )
 
