@@ -70,6 +70,11 @@ EXCEPTIONS = {
     "proxy/cli/quotas/arguments.py": "tests/proxy/cli/quotas/test_command.py",
     "proxy/cli/quotas/client.py": "tests/proxy/cli/quotas/test_command.py",
     "proxy/client_quotas/audit/log.py": "tests/proxy/client_quotas/test_manager.py",
+    # The parts of the manager, which are tested together.
+    **{
+        f"proxy/client_quotas/{name}.py": "tests/proxy/client_quotas/test_manager.py"
+        for name in ("alter_handler", "rule_applier", "worker_thread")
+    },
     # What is told, by those who hear it.
     "proxy/client_quotas/topic/reader_events.py": "tests/proxy/client_quotas/sources/test_topic_source.py",
     # What clients of a topic ask: tested with those who ask.

@@ -1,9 +1,15 @@
-"""Quotas that are administered while the proxy runs: their rules, where they are kept, and where else they come from.
+"""Quotas that change while the proxy runs: set by administrators, or followed from a topic or the brokers.
 
-rules/    which rules hold, and what becomes of a change; no I/O
-formats/  a rule as JSON and as a line of text; no I/O
-audit/    who asked for which change, and what became of it
-storage/  where changes are kept: a directory, or a Kafka topic
-topic/    the records of a quota topic, and how it is read
-sources/  rules from a quota topic and from the broker itself
+manager         answers administrators' requests; ``api`` is its interface for a session
+request_queue   the requests that wait
+alter_handler   makes a request's changes: decided, stored, applied, audited
+rule_applier    applies rules: the store's, the file's, as time goes on, as hosts are found
+rule_timer      waits for rules that begin or end
+host_resolver   finds the addresses of hosts that have limits
+worker_thread   runs work that would hold up the loop
+rules           which rules hold, and what a request changes; no I/O
+formats         rules as JSON and as text; no I/O
+storage         where rules are kept
+audit           who changed which quota, how often, and how fast
+topic, sources  rules that are followed
 """

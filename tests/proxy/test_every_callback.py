@@ -120,7 +120,7 @@ HURRIED: Final = {
     "kafka_quota_proxy.proxy.admin.admin_port._REST_S": 0.02,
     "kafka_quota_proxy.proxy.server.acceptor._REST_S": 0.02,
     "kafka_quota_proxy.proxy.fair_queue.connection_queue.UPLOAD_GRACE_US": 20_000,
-    "kafka_quota_proxy.proxy.client_quotas.manager._SUMMED_UP_AFTER_S": 0.02,
+    "kafka_quota_proxy.proxy.client_quotas.alter_handler._SUMMED_UP_AFTER_S": 0.02,
     "kafka_quota_proxy.proxy.replication.config_watcher._LEAST_BETWEEN_S": 0.02,
     "kafka_quota_proxy.proxy.client_quotas.sources.broker_source._LONGEST_WAIT_S": 0.1,
     "kafka_quota_proxy.proxy.server.cluster_listeners._RETRY_S": 0.02,

@@ -11,7 +11,7 @@ from kafka_quota_proxy.config.model import ProxyConfig
 from kafka_quota_proxy.config.quota_record import QuotaRecord, decode, encode
 from kafka_quota_proxy.proxy.client_quotas import manager as quota_manager
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
-from kafka_quota_proxy.proxy.client_quotas.storage.store import Hold
+from kafka_quota_proxy.proxy.client_quotas.storage.store import ApplyChanges
 from kafka_quota_proxy.proxy.client_quotas.storage.topic_copy import TopicCopy
 from kafka_quota_proxy.proxy.client_quotas.storage.topic_store import TopicStore
 from kafka_quota_proxy.proxy.client_quotas.storage.write_request import NotWrittenError, Record
@@ -125,11 +125,11 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> TopicLog:
     """Return a topic that desks have from now on in place of that of their configuration."""
     log = TopicLog()
 
-    def make_store(config: ProxyConfig, hold: Hold, stored: Mapping[Entity, StoredRule]) -> TopicStore:
+    def make_store(config: ProxyConfig, apply: ApplyChanges, stored: Mapping[Entity, StoredRule]) -> TopicStore:
         path = config.store.path if config.store is not None else None
         return TopicStore(
             NAME,
-            hold,
+            apply,
             None if path is None else TopicCopy(path),
             reader=lambda tell: LogReader(log, tell),
             writer=LogWriter(log),

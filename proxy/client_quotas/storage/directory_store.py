@@ -9,7 +9,7 @@ from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRul
 from kafka_quota_proxy.proxy.client_quotas.rules.errors import KAFKA_STORAGE_ERROR
 from kafka_quota_proxy.proxy.client_quotas.storage.database_thread import DatabaseThread
 from kafka_quota_proxy.proxy.client_quotas.storage.rule_database import UncertainWriteError
-from kafka_quota_proxy.proxy.client_quotas.storage.store import Hold, NotKeptError
+from kafka_quota_proxy.proxy.client_quotas.storage.store import ApplyChanges, NotKeptError
 
 log = logging.getLogger(__name__)
 
@@ -19,8 +19,8 @@ class DirectoryStore:
 
     Args:
         directory: Where the files are.
-        hold: See ``Hold``.
-        stored: The rules that ``hold`` has applied.
+        apply: See ``ApplyChanges``.
+        stored: The rules that ``apply`` has applied.
 
     Attributes:
         database: The database. It, and what follows, is read by metrics.
@@ -29,7 +29,7 @@ class DirectoryStore:
         is_writable: Whether the last change could be written.
     """
 
-    def __init__(self, directory: str, hold: Hold, stored: Mapping[Entity, StoredRule]) -> None:
+    def __init__(self, directory: str, apply: ApplyChanges, stored: Mapping[Entity, StoredRule]) -> None:
         self.name = directory
         self.sources: Mapping[Entity, str] = {}
         self.failures = 0
@@ -38,12 +38,12 @@ class DirectoryStore:
         self._thread = DatabaseThread(directory)
         self.database = self._thread.database
         self._stored = stored
-        self._hold = hold
+        self._apply = apply
 
     async def open(self) -> None:
         """See ``QuotaStore``."""
         read = await self._thread.open()
-        await self._hold([Change(entity, rule) for entity, rule in read.rules.items()])
+        await self._apply([Change(entity, rule) for entity, rule in read.rules.items()])
         log.info("%d entities have quotas in %s", len(read.rules), self.name)
 
     async def run(self) -> None:
@@ -67,7 +67,7 @@ class DirectoryStore:
                 message += "; after a restart the change may be in force all the same"
             raise NotKeptError(KAFKA_STORAGE_ERROR, message, may_hold=may_hold) from error
         self.is_writable = True
-        await self._hold(changes)
+        await self._apply(changes)
 
     async def close(self) -> None:
         """See ``QuotaStore``."""

@@ -5,16 +5,16 @@ from collections.abc import Mapping
 from kafka_quota_proxy.config.model import ProxyConfig
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 from kafka_quota_proxy.proxy.client_quotas.storage.directory_store import DirectoryStore
-from kafka_quota_proxy.proxy.client_quotas.storage.store import Hold
+from kafka_quota_proxy.proxy.client_quotas.storage.store import ApplyChanges
 from kafka_quota_proxy.proxy.client_quotas.storage.topic_copy import TopicCopy
 from kafka_quota_proxy.proxy.client_quotas.storage.topic_store import TopicStore
 from kafka_quota_proxy.proxy.usage.log import MissingPackageError, proxy_name
 
 
 def make_store(
-    config: ProxyConfig, hold: Hold, stored: Mapping[Entity, StoredRule]
+    config: ProxyConfig, apply: ApplyChanges, stored: Mapping[Entity, StoredRule]
 ) -> DirectoryStore | TopicStore | None:
-    """Return it; None: there is no store. ``stored`` is what ``hold`` has put in force.
+    """Return it; None: there is no store. ``stored`` is what ``apply`` has applied.
 
     Raises:
         MissingPackageError: It is a topic, and aiokafka is not installed.
@@ -24,7 +24,7 @@ def make_store(
         return None
     topic = store.topic
     if topic is None:
-        return DirectoryStore(store.path or "", hold, stored)
+        return DirectoryStore(store.path or "", apply, stored)
     # Here, for they load aiokafka, which nothing else of the proxy has need of.
     try:
         from kafka_quota_proxy.proxy.client_quotas.storage.topic_writer import Writer
@@ -36,7 +36,7 @@ def make_store(
     binds = tuple(listener.bind for listener in config.listeners)
     return TopicStore(
         str(topic),
-        hold,
+        apply,
         None if store.path is None else TopicCopy(store.path),
         reader=lambda tell: Reader(topic, client_id, tell, binds),
         writer=Writer(topic, client_id, binds),

@@ -1,4 +1,4 @@
-"""What a manager asks of whoever keeps its quotas."""
+"""What the manager needs of a store."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol, TypeAlias
@@ -6,16 +6,16 @@ from typing import Protocol, TypeAlias
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 
-# Is awaited with what has been kept, in its order and one at a time; it is in force when this returns.
-Hold: TypeAlias = Callable[[Sequence[Change]], Awaitable[None]]
+# Applies changes that are stored; they are in force when it returns. Called one at a time, in the order of the changes.
+ApplyChanges: TypeAlias = Callable[[Sequence[Change]], Awaitable[None]]
 
 
 class NotKeptError(Exception):
-    """Changes were not kept, or nobody knows whether they were; the text is for who asked for them.
+    """Changes were not stored, or it is unknown whether they were. The text is for the client.
 
     Attributes:
-        error_code: Kafka's, one after which a client may ask again.
-        may_hold: They may be kept, or will be: what becomes of them nobody here knows.
+        error_code: Kafka's; the client may ask again after it.
+        may_hold: Outcome unknown: the changes may be stored, or become so.
     """
 
     def __init__(self, error_code: int, message: str, *, may_hold: bool = False) -> None:
@@ -25,47 +25,47 @@ class NotKeptError(Exception):
 
 
 class QuotaStore(Protocol):
-    """Keeps rules. What there is, and what is kept from then on, goes to a ``Hold`` that it was made with."""
+    """Stores rules. Its rules, and each change that is stored later, go to the ``ApplyChanges`` it was made with."""
 
     @property
     def name(self) -> str:
-        """Where that is, as a rule's source is told."""
+        """The store's place, shown as the source of its rules."""
 
     @property
     def sources(self) -> Mapping[Entity, str]:
-        """Entities whose quotas come from somebody else, who alone can change them, and where they are."""
+        """Entities whose rules are published from elsewhere and cannot be changed here, and from where."""
 
     async def open(self) -> None:
-        """Have what is kept in force, before anybody is served.
+        """Apply the stored rules, before any client is served.
 
         Raises:
-            OSError: The place cannot be used.
-            ForeignStoreError: Another program has written it.
+            OSError: The files cannot be used.
+            UnusableStoreError: They are damaged, or another version wrote them.
         """
 
     async def run(self) -> None:
-        """Do what is to be done meanwhile, until cancelled."""
+        """Do the store's background work, until cancelled or there is none."""
 
     async def catch_up(self) -> None:
-        """Have in force what anybody has been told that it is kept, before the next change is decided on.
+        """Apply every acknowledged change before the next one is decided.
 
         Raises:
-            NotKeptError: That cannot be known, so that nothing can be kept, either.
+            NotKeptError: It is unknown which those are.
         """
 
     async def keep(self, changes: Sequence[Change], before: Mapping[Entity, StoredRule]) -> None:
-        """Keep these at once, or not at all. They are safe and in force when this returns. Called one at a time.
+        """Store changes, all or none, and apply them. Called one at a time.
 
         Args:
-            changes: What has been decided.
-            before: The rules that it was decided on, of the same entities; what is the same there has not changed.
+            changes: The rules of entities, each as a whole.
+            before: The rules of these entities on which the changes were decided.
 
         Raises:
-            NotKeptError: They are not, or with ``may_hold`` perhaps.
+            NotKeptError: They are not stored, or perhaps, with ``may_hold``.
         """
 
     def detail(self) -> dict[str, object]:
-        """Return what ``/readyz`` says of it. Safe from a thread."""
+        """Return what ``/readyz`` reports. Safe from a thread."""
 
     async def close(self) -> None:
-        """Let go of the place."""
+        """Write what is left, and close the store."""

@@ -18,7 +18,7 @@ from kafka_quota_proxy.proxy.background.isolation import kept_up, report
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 from kafka_quota_proxy.proxy.client_quotas.rules.errors import KAFKA_STORAGE_ERROR, POLICY_VIOLATION, REQUEST_TIMED_OUT
-from kafka_quota_proxy.proxy.client_quotas.storage.store import Hold, NotKeptError
+from kafka_quota_proxy.proxy.client_quotas.storage.store import ApplyChanges, NotKeptError
 from kafka_quota_proxy.proxy.client_quotas.storage.topic_copy import TopicCopy
 from kafka_quota_proxy.proxy.client_quotas.storage.topic_store_state import StoreTopicState, Told, settings_of
 from kafka_quota_proxy.proxy.client_quotas.storage.write_request import NotWrittenError, Record, TopicWriter
@@ -44,7 +44,7 @@ class TopicStore:
 
     Args:
         name: ``kafka://SERVERS/TOPIC``.
-        hold: See ``Hold``.
+        apply: See ``ApplyChanges``.
         copy: Keeps a copy of its rules on the disk; None: nothing does.
         reader: See ``Hearing``.
         writer: What writes to it.
@@ -61,7 +61,7 @@ class TopicStore:
     def __init__(
         self,
         name: str,
-        hold: Hold,
+        apply: ApplyChanges,
         copy: TopicCopy | None,
         *,
         reader: Callable[[Tell], Reader],
@@ -72,7 +72,7 @@ class TopicStore:
         self.has_read = self.is_connected = False
         self.failures = self.refused = self.offset = 0
         self.copy = copy
-        self._hold = hold
+        self._apply = apply
         self._hearing = Hearing(reader, self._hear)
         self._writer = writer
         self._writing = asyncio.Lock()
@@ -303,7 +303,7 @@ class TopicStore:
     async def _put_in_force(self, told: Sequence[Told]) -> None:
         changes = [one.change for one in told]
         try:
-            await self._hold(changes)
+            await self._apply(changes)
         except Exception:
             # The reader begins again, and then they are told again.
             self.state.take_back(told)

@@ -315,7 +315,7 @@ async def test_changes_that_wait_leave_threads_for_those_who_ask_whether_the_pro
     async with page(tmp_path, serves=False) as one, asyncio.TaskGroup() as tasks:
         manager = one.server.quota_manager
         waiting = [tasks.create_task(one.post(SET_ALICE)) for _ in range(4)]
-        await eventually(lambda: len(manager._waiting) == 4)
+        await eventually(lambda: len(manager._queue.waiting) == 4)
 
         assert (await one.post(SET_ALICE)).status == 503
         assert (await asyncio.to_thread(one.ask, "GET", "/livez", b"", {})).status == 200
@@ -342,15 +342,15 @@ async def test_a_change_that_takes_too_long_is_told_of_and_dropped(tmp_path: Pat
 
         assert reply.status == "504 Gateway Timeout"
         assert "look before you send it again" in b"".join(reply.body).decode()
-        await eventually(lambda: one.server.quota_manager._waiting[0].is_dropped)
-        assert one.server.quota_manager._waiting[0].changes is None, "its memory is free, too"
+        await eventually(lambda: one.server.quota_manager._queue.waiting[0].is_dropped)
+        assert one.server.quota_manager._queue.waiting[0].changes is None, "its memory is free, too"
 
 
 @on_uvloop
 async def test_a_change_that_the_end_of_the_proxy_cuts_off_may_have_been_made(tmp_path: Path) -> None:
     async with page(tmp_path, serves=False) as one:
         asked = asyncio.ensure_future(one.post(SET_ALICE))
-        await eventually(lambda: one.server.quota_manager._waiting)
+        await eventually(lambda: one.server.quota_manager._queue.waiting)
         (changing,) = [task for task in asyncio.all_tasks() if "QuotaPage._change" in str(task.get_coro())]
         changing.cancel()
         answer = await asked

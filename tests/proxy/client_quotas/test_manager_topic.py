@@ -59,7 +59,7 @@ async def test_what_comes_from_others_waits_while_rules_are_read(log: TopicLog) 
     """In the thread that answers, rules must not change under whoever goes through them."""
     async with bed() as one:
         manager = one.manager
-        async with manager._using_rules:
+        async with manager._applier.using_rules:
             log.write(Setting(user="alice", key=P, value=5.0))
             for _ in range(20):
                 await asyncio.sleep(0.001)

@@ -209,7 +209,7 @@ async def test_the_first_rule_that_ever_has_times_is_followed(tmp_path: Path, is
 
             if is_stored:
                 stored = StoredRule(limits={P: 1.0}, terms=Terms(expires_ms=START_MS + 20))
-                await server.quota_manager._hold((Change(StoreEntity(client_id="etl"), stored),))
+                await server.quota_manager._applier.apply((Change(StoreEntity(client_id="etl"), stored),))
             else:
                 filed = QuotaRule(client_id="etl", producer_byte_rate=1.0, expires_ms=START_MS + 20)
                 server.apply(replace(config, quotas=(filed,)))

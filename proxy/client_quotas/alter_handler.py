@@ -1,0 +1,218 @@
+"""Makes the changes that administrators ask for: decides, stores, applies, and audits them."""
+
+import asyncio
+import logging
+from collections import ChainMap
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple, cast
+
+from kafka_quota_proxy.config.terms import TermsChange, written_terms
+from kafka_quota_proxy.protocol.client_quotas import AlterRequest
+from kafka_quota_proxy.proxy.background.isolation import report
+from kafka_quota_proxy.proxy.client_quotas.api import QuotasAltered
+from kafka_quota_proxy.proxy.client_quotas.audit.log import ChangeLog
+from kafka_quota_proxy.proxy.client_quotas.rule_applier import RuleApplier
+from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change, Decision, Hidden, decide, hosts_of, refuse_alter
+from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
+from kafka_quota_proxy.proxy.client_quotas.rules.errors import (
+    THROTTLING_QUOTA_EXCEEDED,
+    UNKNOWN_SERVER_ERROR,
+    UNKNOWN_SERVER_ERROR_MESSAGE,
+)
+from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import Addresses
+from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin, outcomes
+from kafka_quota_proxy.proxy.client_quotas.storage.store import NotKeptError, QuotaStore
+from kafka_quota_proxy.proxy.client_quotas.worker_thread import WorkerThread
+
+log = logging.getLogger(__name__)
+
+# The log names the first entities of a request: ten thousand lines would hold up the loop for a tenth of a second.
+_MOST_LOGGED: Final = 10
+# As long as the second over which ``audit.summary`` sums up.
+_SUMMED_UP_AFTER_S: Final = 1.0
+
+
+class AlterTask(NamedTuple):
+    """A request to change quotas.
+
+    Attributes:
+        request: Kafka's request.
+        origin: Where it comes from.
+        terms: Changes of terms, which Kafka's request cannot have.
+        is_small: Whether the loop may do its work.
+    """
+
+    request: AlterRequest
+    origin: Origin
+    terms: Mapping[Entity, TermsChange]
+    is_small: bool
+
+
+class AlterHandler:
+    """Makes changes, one request at a time.
+
+    Args:
+        store: Keeps the changes.
+        applier: Applies them when they are kept; the store calls it.
+        change_log: Counts, limits and audits the requests.
+        thread: Does the work of large requests.
+        wall_ms: Returns Unix time.
+    """
+
+    def __init__(
+        self,
+        store: QuotaStore,
+        applier: RuleApplier,
+        change_log: ChangeLog,
+        thread: WorkerThread,
+        *,
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self._store = store
+        self._applier = applier
+        self._change_log = change_log
+        self._thread = thread
+        self._wall_ms = wall_ms
+        self._has_summaries = asyncio.Event()
+
+    async def run(self) -> None:
+        """Write what the audit log has summed up, also when no more requests come."""
+        while True:
+            await self._has_summaries.wait()
+            self._has_summaries.clear()
+            await asyncio.sleep(_SUMMED_UP_AFTER_S)
+            await self._thread.run(self._change_log.write_sums)
+            if self._change_log.owes_sums:
+                self._has_summaries.set()
+
+    async def alter(self, task: AlterTask) -> QuotasAltered:
+        """Decide on a request, make its changes, and audit it."""
+        altered, is_refused_whole = await self._try(task)
+        try:
+            await self._audit(altered, task, is_refused_whole=is_refused_whole)
+        except Exception as error:  # noqa: BLE001 - the change is made; to answer that it is refused would be wrong
+            report(error, "could not audit a quota change by %s", task.origin.principal)
+        return altered
+
+    async def _try(self, task: AlterTask) -> tuple[QuotasAltered, bool]:
+        """Return the results of a request, and whether it was refused as a whole."""
+        # Rate-limit before any I/O: a client may loop.
+        wait_ms = self._change_log.wait_ms(task.origin)
+        if wait_ms:
+            message = f"Too many quotas are changed (store.changes_per_second); come again in {wait_ms} ms"
+            refused = await self._refuse(task, THROTTLING_QUOTA_EXCEEDED, message)
+            return refused._replace(throttle_time_ms=wait_ms), True
+        self._change_log.charge(1)
+        applier = self._applier
+        hosts = hosts_of(task.request)
+        addresses = await applier.lookups.find(hosts) if hosts else {}
+        try:
+            await self._store.catch_up()
+            async with applier.using_rules:
+                decision, altered = await self._thread.run_large(
+                    task.is_small, self._decide, task, addresses, self._store.sources
+                )
+                stored = applier.rules.stored
+                before = {entity: stored[entity] for entity, _ in decision.changes if entity in stored}
+            if not decision.changes or task.request.validate_only:
+                return altered, False
+            self._change_log.charge(len(decision.changes) - 1)
+            applier.addresses = addresses
+            error = await self._keep(decision.changes, before)
+        except NotKeptError as error:
+            return await self._refuse(task, error.error_code, str(error)), True
+        if error is not None:
+            return await self._thread.run_large(task.is_small, _with_unknown_outcome, altered, error), False
+        _log_changes(task.origin.principal, decision.changes)
+        return altered, False
+
+    def _decide(
+        self, task: AlterTask, addresses: Addresses, sources: Mapping[Entity, str]
+    ) -> tuple[Decision, QuotasAltered]:
+        """Return what is to be changed, and the results if that succeeds."""
+        rules = self._applier.rules
+
+        def hidden(entity: Entity) -> Hidden | None:
+            return None if entity in sources else rules.hidden(entity, sees_both=task.origin.sees_hidden)
+
+        decision = decide(
+            rules.stored,
+            task.request._replace(validate_only=False),
+            is_host=addresses.__contains__,
+            sources=ChainMap(rules.sources, cast("dict[Entity, str]", sources)),
+            now_ms=self._wall_ms(),
+            terms=task.terms,
+            hidden=hidden,
+        )
+        # Where the file's rule hides a stored one, the stored one is changed.
+        stored = {entity: rules.stored[entity] for entity, _ in decision.changes if entity in rules.stored}
+        before = ChainMap(stored, cast("dict[Entity, StoredRule]", rules.rules))
+        told = outcomes(task.request.alterations, decision.results, decision.changes, before, task.terms)
+        return decision, QuotasAltered(decision.results, told)
+
+    async def _keep(self, changes: Sequence[Change], before: Mapping[Entity, StoredRule]) -> NotKeptError | None:
+        """Store and apply changes; return an error if it is unknown whether they are.
+
+        Raises:
+            NotKeptError: They are not.
+        """
+        try:
+            await self._store.keep(changes, before)
+        except NotKeptError as error:
+            if not error.may_hold:
+                raise
+            return error
+        except Exception as error:  # noqa: BLE001 - the requests behind this one are answered
+            report(error, "quotas may be stored, and could not be applied")
+            return NotKeptError(UNKNOWN_SERVER_ERROR, UNKNOWN_SERVER_ERROR_MESSAGE, may_hold=True)
+        return None
+
+    async def _refuse(self, task: AlterTask, error_code: int, message: str) -> QuotasAltered:
+        rules = self._applier.rules.rules
+        return await self._thread.run_large(task.is_small, refuse, task, rules, error_code, message)
+
+    async def _audit(self, altered: QuotasAltered, task: AlterTask, *, is_refused_whole: bool) -> None:
+        """Count the results of a request, and write them to the audit log."""
+        is_dry_run = task.request.validate_only
+        self._change_log.count(altered.outcomes, is_dry_run=is_dry_run)
+        if not self._change_log.is_audited:
+            return
+        await self._thread.run(
+            self._change_log.write,
+            altered.outcomes,
+            task.origin,
+            is_dry_run=is_dry_run,
+            is_refused_whole=is_refused_whole,
+            unix_ms=self._wall_ms(),
+        )
+        if self._change_log.owes_sums:
+            self._has_summaries.set()
+
+
+def refuse(task: AlterTask, rules: Mapping[Entity, StoredRule], error_code: int, message: str) -> QuotasAltered:
+    """Return the results of a request that is refused as a whole."""
+    results = refuse_alter(task.request, error_code, message)
+    return QuotasAltered(results, outcomes(task.request.alterations, results, (), rules, task.terms))
+
+
+def _with_unknown_outcome(altered: QuotasAltered, error: NotKeptError) -> QuotasAltered:
+    """Return the results of a request if it is unknown whether its changes are stored."""
+    results, told = [], []
+    for result, outcome in zip(altered.results, altered.outcomes, strict=True):
+        if outcome.new == outcome.old:
+            results.append(result)
+            told.append(outcome)
+        else:
+            code, message = error.error_code, str(error)
+            results.append(result._replace(error_code=code, error_message=message))
+            told.append(outcome._replace(error_code=code, error_message=message, is_unknown=True))
+    return altered._replace(results=tuple(results), outcomes=tuple(told))
+
+
+def _log_changes(principal: str, changes: Sequence[Change]) -> None:
+    for entity, rule in changes[:_MOST_LOGGED]:
+        said: dict[str, object] = {**rule.limits, **written_terms(rule.terms)} if rule else {}
+        words = ", ".join(f"{key}={value}" for key, value in said.items()) or "none"
+        log.info("%s set the quotas of %s: %s", principal, entity, words)
+    if len(changes) > _MOST_LOGGED:
+        log.info("%s set those of %d others", principal, len(changes) - _MOST_LOGGED)

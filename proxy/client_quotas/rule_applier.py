@@ -1,0 +1,104 @@
+"""Applies rules on the loop: changes of the store, of the file, of the time, and addresses of hosts."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from kafka_quota_proxy.config.model import ProxyConfig
+from kafka_quota_proxy.proxy.client_quotas.host_resolver import HostResolver, Lookups
+from kafka_quota_proxy.proxy.client_quotas.rule_timer import OnChanges, RuleTimer
+from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
+from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import EffectiveRules
+from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import Addresses
+from kafka_quota_proxy.proxy.quota.rule_changes import Changes, IpChanges, RuleChanges, merge_changes
+
+log = logging.getLogger(__name__)
+
+# Rules applied before others have a turn: some milliseconds.
+_AT_ONCE: Final = 250
+
+
+class RuleApplier:
+    """Changes ``rules`` and reports each effect to ``on_changes``.
+
+    Until ``begin`` nothing is reported: the next ``follow_file`` returns it.
+
+    Args:
+        config: What the process is started with.
+        on_changes: See ``OnChanges``.
+        wall_ms: Returns Unix time.
+
+    Attributes:
+        rules: The rules that hold.
+        using_rules: Held by each task that changes the rules, or reads them in a thread.
+        addresses: The addresses of the hosts in the request that is being made.
+        lookups: Finds the addresses of hosts.
+        timer: Applies rules whose time has come, while it runs.
+        resolver: Looks for hosts without an address, while it runs.
+    """
+
+    def __init__(self, config: ProxyConfig, *, on_changes: OnChanges, wall_ms: Callable[[], int]) -> None:
+        self.rules = EffectiveRules(config, name=str(config.store or ""), now_ms=wall_ms())
+        self.using_rules = asyncio.Lock()
+        self.addresses: Addresses = {}
+        self.lookups = Lookups()
+        self._on_changes = on_changes
+        self._wall_ms = wall_ms
+        self.timer = RuleTimer(self.rules, on_changes=self._apply_timed, wall_ms=wall_ms)
+        self.resolver = HostResolver(self.lookups, on_found=self._apply_found)
+        self._unreported: list[Changes] = []
+        self._has_begun = False
+
+    async def begin(self) -> None:
+        """Look up the hosts among the rules, and report changes from now on."""
+        self._unreported.append(self.rules.know(await self.lookups.find(self.rules.unknown_hosts)))
+        self.resolver.follow(self.rules.unknown_hosts)
+        self._has_begun = True
+
+    async def apply(self, changes: Sequence[Change]) -> None:
+        """Apply changes of the store. All are applied; then the last error is raised."""
+        failure: Exception | None = None
+        for begin in range(0, len(changes), _AT_ONCE):
+            try:
+                await self._apply_some(changes[begin : begin + _AT_ONCE])
+            except Exception as error:  # noqa: BLE001 - the others are stored, too
+                failure = error
+            await asyncio.sleep(0)
+        self.timer.wake()
+        if failure is not None:
+            raise failure
+
+    def follow_file(self, config: ProxyConfig) -> Changes:
+        """Replace the file's rules; return all changes that have not been reported."""
+        changes = merge_changes(*self._unreported, self.rules.follow_file(config, now_ms=self._wall_ms()))
+        self._unreported = []
+        self.timer.wake()
+        for double in self.rules.doubles:
+            log.warning("%s", double)
+        return changes
+
+    async def _apply_some(self, changes: Sequence[Change]) -> None:
+        async with self.using_rules:
+            changed = self.rules.change(changes, self.addresses, now_ms=self._wall_ms())
+        self._unreported.append(changed)
+        if self._has_begun:
+            self._report()
+            if any(entity.ip is not None for entity, _ in changes):
+                self.resolver.follow(self.rules.unknown_hosts)
+
+    def _apply_timed(self, rules: RuleChanges, ips: IpChanges) -> None:
+        self._unreported.append(Changes(rules, ips))
+        self._report()
+        self.resolver.follow(self.rules.unknown_hosts)
+
+    def _apply_found(self, addresses: Addresses) -> None:
+        self._unreported.append(self.rules.know(addresses))
+        self._report()
+        self.resolver.follow(self.rules.unknown_hosts)
+        log.info("%s: found %s, whose quotas hold from now on", self.rules.name, ", ".join(addresses))
+
+    def _report(self) -> None:
+        """Report what has changed. After an error it is reported again with the next change."""
+        self._on_changes(*merge_changes(*self._unreported))
+        self._unreported = []
