@@ -189,7 +189,7 @@ def test_a_kill_loses_an_interval_and_the_next_start_completes_what_was_left(kaf
         with part.open("ab") as file:
             file.write(b'{"start_ms":17')
         proxy.start()
-        said = "14 bytes of a line that was cut are not"
+        said = "dropped 14 bytes of an incomplete one"
         wait_until(lambda: said in proxy.log, timeout_s=10, what="completes what was left")
         assert not list(tmp_path.glob("*.part"))
         left = _records(tmp_path)

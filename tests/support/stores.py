@@ -38,7 +38,7 @@ def keep_strange(path: Path, *entities: Entity, count: int = 1) -> Path:
     with closing(sqlite3.connect(path / DATABASE, isolation_level=None)) as connection:
         for number in range(count):
             entity = json.dumps({"user": f"strange-{number}"})
-            connection.execute("INSERT OR REPLACE INTO rules VALUES (?, ?)", (entity, rule))
+            connection.execute("INSERT OR REPLACE INTO rules VALUES (?, 0, ?)", (entity, rule))
     return path / DATABASE
 
 

@@ -83,6 +83,18 @@ def test_written_rules_are_there_at_the_next_start(tmp_path: Path) -> None:
     assert names(path) == [DATABASE]
 
 
+def test_rules_are_read_in_the_order_in_which_they_were_first_set(tmp_path: Path) -> None:
+    with opened(tmp_path) as (database, _):
+        for name in ("zoe", "alice", "bob"):
+            database.write([Change(Entity(name), RULE)])
+        database.write([Change(Entity("zoe"), StoredRule(limits={"producer_byte_rate": 6.0}))])
+        database.write([Change(ALICE, None)])
+        database.write([Change(ALICE, RULE)])
+
+    with opened(tmp_path) as (_, stored):
+        assert list(stored.rules) == [Entity("zoe"), BOB, ALICE]
+
+
 def test_each_change_is_synced_before_it_is_acknowledged(tmp_path: Path) -> None:
     with opened(tmp_path) as (database, _):
         database.write(CHANGES[0])
