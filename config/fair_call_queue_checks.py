@@ -34,7 +34,7 @@ from kafka_quota_proxy.config.model import (
     IdentityProvider,
     SchedulerImpl,
 )
-from kafka_quota_proxy.config.raw import Say, addresses_of, elements
+from kafka_quota_proxy.config.unvalidated import Say, addresses_of, elements
 
 _KEY: Final = "fair_call_queue"
 _COSTS: Final = "weighted-cost."

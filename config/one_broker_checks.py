@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from kafka_quota_proxy.config.document import Document, Location
 from kafka_quota_proxy.config.model import Address
-from kafka_quota_proxy.config.raw import Say, addresses_of, elements
+from kafka_quota_proxy.config.unvalidated import Say, addresses_of, elements
 
 _LOOPBACK: Final = "this machine"
 _OWN: Final = frozenset({"localhost", "127.0.0.1", "::1"})

@@ -10,7 +10,7 @@ from kafka_quota_proxy.config.fair_call_queue import parse_identity_provider
 from kafka_quota_proxy.config.identity_function import load_identity_function
 from kafka_quota_proxy.config.model import OwnIdentityProvider
 from kafka_quota_proxy.config.quotas_from_checks import asks_broker
-from kafka_quota_proxy.config.raw import elements, mapping_at
+from kafka_quota_proxy.config.unvalidated import elements, mapping_at
 
 _TOPIC: Final = ("quotas_from",)
 _QUEUE: Final = "fair_call_queue"

@@ -13,8 +13,8 @@ from kafka_quota_proxy.config.quota_kinds import (
     CONNECTION_CREATION_RATE,
     STATIC_DEFAULTS,
 )
-from kafka_quota_proxy.config.raw import Say, elements, is_small, mapping_at, small
 from kafka_quota_proxy.config.terms import parse_instant_ms, written_instant
+from kafka_quota_proxy.config.unvalidated import Say, elements, is_small, mapping_at, small
 
 _OF_CLIENTS: Final = ("user", "client-id", *CLIENT_LIMIT_KEYS, "enforcement", "shaping")
 

@@ -6,8 +6,8 @@ from typing import Final
 
 from kafka_quota_proxy.config.document import Document, Location
 from kafka_quota_proxy.config.model import Address
-from kafka_quota_proxy.config.raw import ANY_HOST, Say, address_of, addresses_of, elements, leads_to, mapping_at
 from kafka_quota_proxy.config.replication_checks import check_client, check_topic
+from kafka_quota_proxy.config.unvalidated import ANY_HOST, Say, address_of, addresses_of, elements, leads_to, mapping_at
 
 _AT: Final = ("quotas_from",)
 _TOPICS: Final = (_AT, ("store",))

@@ -5,7 +5,7 @@ from typing import Final
 
 from kafka_quota_proxy.config.document import Document, Location
 from kafka_quota_proxy.config.model import Address, SecurityProtocol
-from kafka_quota_proxy.config.raw import Say, addresses_of, elements, is_small, list_at, mapping_at, small
+from kafka_quota_proxy.config.unvalidated import Say, addresses_of, elements, is_small, list_at, mapping_at, small
 
 _RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 _BOTH_SIDES: Final = "throttled.replicas"

@@ -23,8 +23,8 @@ from kafka_quota_proxy.config.linear_regex import (
 )
 from kafka_quota_proxy.config.model import ANONYMOUS, DEFAULT, UNKNOWN
 from kafka_quota_proxy.config.quota_kinds import CLIENT_LIMIT_KEYS, STATIC_DEFAULTS, parse_limit
-from kafka_quota_proxy.config.raw import Say, elements, list_at, mapping_at
 from kafka_quota_proxy.config.units import UNLIMITED, parse_rate
+from kafka_quota_proxy.config.unvalidated import Say, elements, list_at, mapping_at
 
 _USER: Final = "user"
 _CLIENT_ID: Final = "client-id"

@@ -6,7 +6,7 @@ from typing import Final
 from kafka_quota_proxy.config.document import Document
 from kafka_quota_proxy.config.model import ANONYMOUS, UNKNOWN
 from kafka_quota_proxy.config.quotas_from_checks import asks_broker
-from kafka_quota_proxy.config.raw import Say, list_at, mapping_at
+from kafka_quota_proxy.config.unvalidated import Say, list_at, mapping_at
 
 _ADMINS: Final = ("principals", "admins")
 _AT: Final = ("store",)

@@ -15,7 +15,7 @@ from typing import Final, ParamSpec
 from kafka_quota_proxy.config.certificate import CertificateError, certificates_of, validity_of
 from kafka_quota_proxy.config.document import Document, key_path
 from kafka_quota_proxy.config.errors import Fault, Severity, TlsFileError
-from kafka_quota_proxy.config.raw import mapping_at
+from kafka_quota_proxy.config.unvalidated import mapping_at
 
 FILE_KEYS: Final = ("certificate", "key", "client_ca", "ca")
 _ADMIN_CLIENTS: Final = (

@@ -6,7 +6,7 @@ from typing import Final
 
 from kafka_quota_proxy.config.document import Document, key_path
 from kafka_quota_proxy.config.errors import Fault, Severity, TokenFileError
-from kafka_quota_proxy.config.raw import mapping_at
+from kafka_quota_proxy.config.unvalidated import mapping_at
 
 # 16 letters and digits at random are 95 bits: nobody guesses them at the rate at which he is answered.
 LEAST_TOKEN_LENGTH: Final = 16

@@ -3,8 +3,8 @@
 from typing import Final
 
 from kafka_quota_proxy.config.document import Document
-from kafka_quota_proxy.config.raw import Say, elements, mapping_at
 from kafka_quota_proxy.config.replication_checks import check_topic
+from kafka_quota_proxy.config.unvalidated import Say, elements, mapping_at
 
 _AT: Final = ("usage_log",)
 _OF_FILES: Final = ("rotate_size", "rotate_interval", "retention_size")

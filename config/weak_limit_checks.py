@@ -8,8 +8,8 @@ from kafka_quota_proxy.config.document import Document, Location
 from kafka_quota_proxy.config.errors import UnitError
 from kafka_quota_proxy.config.model import ANONYMOUS, UNKNOWN, ClientAuth, Enforcement, KafkaSettings
 from kafka_quota_proxy.config.quota_kinds import CLIENT_LIMIT_KEYS
-from kafka_quota_proxy.config.raw import Say, address_of, elements, list_at, mapping_at
 from kafka_quota_proxy.config.units import parse_duration_ms
+from kafka_quota_proxy.config.unvalidated import Say, address_of, elements, list_at, mapping_at
 
 # One window of Kafka's, which is also the shortest bound that Kafka itself has for a throttle time.
 _LEAST_THROTTLE_MS: Final = 1_000

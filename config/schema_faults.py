@@ -9,7 +9,9 @@ from pydantic_core import ErrorDetails
 
 from kafka_quota_proxy.config.document import Document, key_path
 from kafka_quota_proxy.config.errors import Fault, TermsError
-from kafka_quota_proxy.config.schema import SECTIONS, FairCallQueueSection, TextWantedError, known_keys
+from kafka_quota_proxy.config.fair_call_queue_schema import FairCallQueueSection
+from kafka_quota_proxy.config.schema import SECTIONS, known_keys
+from kafka_quota_proxy.config.schema_fields import TextWantedError
 
 _HADOOPS_PREFIX: Final = re.compile(r"ipc\.(?:[0-9]+\.)?")
 _MISSING: Final[Mapping[str, str]] = {
