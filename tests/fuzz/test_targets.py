@@ -49,7 +49,7 @@ def test_the_kept_corpus_gives_answers_or_closed_connections(target: str) -> Non
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_so_does_what_is_made_of_it(target: str) -> None:
+def test_mutated_corpus_gives_answers_or_closed_connections(target: str) -> None:
     random = Random(target)  # noqa: S311 - the same inputs in each run
     kept = corpus.kept(target) + corpus.first(target)
 
@@ -58,7 +58,7 @@ def test_so_does_what_is_made_of_it(target: str) -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 @given(data=st.binary(max_size=300))
-def test_so_do_any_bytes(target: str, data: bytes) -> None:
+def test_any_bytes_give_answers_or_closed_connections(target: str, data: bytes) -> None:
     TARGETS[target].run(data)
 
 
@@ -83,7 +83,7 @@ def test_libfuzzer_finds_nothing_in_some_seconds() -> None:
 # -- what the fuzzer begins with
 
 
-def test_there_are_frames_of_each_api_and_version_that_a_codec_knows() -> None:
+def test_seeds_have_each_api_and_version_of_the_codecs() -> None:
     known = set(kio_messages.api_versions())
     known |= {(cls.API_KEY, version) for cls, version in kafka_python_messages.messages("request")}
 
@@ -124,7 +124,7 @@ def test_a_corpus_is_kept_as_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: ob
     assert corpus.kept("none") == []
 
 
-def test_the_smallest_corpus_still_goes_everywhere() -> None:
+def test_minimised_corpus_reaches_the_same_code() -> None:
     run = TARGETS["tokens"].run
     inputs = corpus.first("tokens")
 
@@ -136,7 +136,7 @@ def test_the_smallest_corpus_still_goes_everywhere() -> None:
     )
 
 
-def test_atheris_is_there_where_it_can_be() -> None:
+def test_atheris_is_installed_on_x86_64() -> None:
     try:
         assert version("atheris").startswith("3.")
     except PackageNotFoundError:

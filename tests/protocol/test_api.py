@@ -1,6 +1,5 @@
 """The tables of APIs, against kio's generated classes and the JSON files that kafka-python ships."""
 
-import pytest
 from kio.schema.index import api_key_map, schema_name_map
 
 from kafka_quota_proxy.protocol.api import (
@@ -15,6 +14,7 @@ from kafka_quota_proxy.protocol.api import (
 )
 from tests.protocol.support import kafka_python_messages, kio_messages
 from tests.protocol.support.kio_messages import Untyped
+from tests.support.cases import each_case
 
 # Gone in Kafka 4.0, so no codec here has them: LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown.
 GONE = {4, 5, 6, 7}
@@ -29,17 +29,17 @@ def test_each_api_of_kio_is_known() -> None:
     assert {int(key) for key in ApiKey} - GONE == set(api_key_map)
 
 
-@pytest.mark.parametrize("api_key", sorted(api_key_map))
+@each_case("api_key", sorted(api_key_map))
 def test_the_highest_version_is_that_of_kio(api_key: int) -> None:
     assert HIGHEST_VERSION[api_key] == max(schema_name_map[api_key_map[api_key]])
 
 
-@pytest.mark.parametrize("api_key", sorted(api_key_map))
+@each_case("api_key", sorted(api_key_map))
 def test_the_name_is_kafkas(api_key: int) -> None:
     assert API_NAMES[api_key] + "Request" == kio_messages.request_class(api_key, HIGHEST_VERSION[api_key]).__name__
 
 
-@pytest.mark.parametrize(("api_key", "version"), kio_messages.api_versions())
+@each_case("api_key, version", kio_messages.api_versions())
 def test_each_version_has_the_headers_that_kio_gives_it(api_key: int, version: int) -> None:
     request = kio_messages.request_class(api_key, version)
     response = kio_messages.response_class(api_key, version)
@@ -49,7 +49,7 @@ def test_each_version_has_the_headers_that_kio_gives_it(api_key: int, version: i
     assert is_flexible(api_key, version) == request.__flexible__ == response.__flexible__
 
 
-@pytest.mark.parametrize(("cls", "version"), kafka_python_messages.messages("request"))
+@each_case("cls, version", kafka_python_messages.messages("request"))
 def test_the_first_flexible_version_is_that_of_kafkas_file(cls: Untyped, version: int) -> None:
     first = cls.json["flexibleVersions"].removesuffix("+")
 

@@ -20,6 +20,7 @@ from kafka_quota_proxy.protocol.errors import MalformedLength, ProtocolError, Tr
 from kafka_quota_proxy.protocol.primitives import write_uvarint
 from tests.protocol.support import kafka_python_messages, kio_messages
 from tests.protocol.support.kio_messages import Untyped
+from tests.support.cases import each_case
 
 API_VERSIONS = 18
 VERSIONS = range(5)
@@ -50,8 +51,8 @@ def changed_bytes(before: bytes, after: bytes) -> int:
     return sum(old != new for old, new in zip(before, after, strict=True))
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("tagged", [True, False])
+@each_case("version", VERSIONS)
+@each_case("tagged", [True, False])
 def test_only_highest_versions_above_the_ceilings_change(version: int, tagged: bool) -> None:
     frame = kio_response(version, BROKER, tagged=tagged)
 
@@ -62,7 +63,7 @@ def test_only_highest_versions_above_the_ceilings_change(version: int, tagged: b
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_response_of_kafka_python_is_narrowed(version: int) -> None:
+def test_versions_of_a_kafka_python_response_are_limited(version: int) -> None:
     cls = next(cls for cls, _ in kafka_python_messages.messages("response") if cls.API_KEY == API_VERSIONS)
     entry = cls.fields["api_keys"].data_class
     entries = [entry(version=version, api_key=key, min_version=low, max_version=high) for key, low, high in BROKER]
@@ -75,14 +76,14 @@ def test_a_response_of_kafka_python_is_narrowed(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_broker_that_announces_no_more_than_we_read_is_passed_as_it_is(version: int) -> None:
+def test_response_with_readable_versions_stays_the_same_object(version: int) -> None:
     frame = kio_response(version, [(0, 0, 13), (1, 0, 18), (2, 1, 99)])
 
     assert limit_versions(frame, version) is frame
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_an_api_whose_lowest_version_is_above_the_ceiling_is_left_alone(version: int) -> None:
+def test_api_with_a_lowest_version_above_the_ceiling_is_unchanged(version: int) -> None:
     """To announce 14 to 13 would be an API without versions; what a client does then is its own guess."""
     frame = kio_response(version, [(0, 14, 15), (1, 18, 19)])
 
@@ -91,7 +92,7 @@ def test_an_api_whose_lowest_version_is_above_the_ceiling_is_left_alone(version:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @given(data=st.data())
-def test_no_version_is_announced_that_the_broker_or_the_ceiling_forbids(version: int, data: st.DataObject) -> None:
+def test_highest_version_is_at_most_that_of_broker_and_ceiling(version: int, data: st.DataObject) -> None:
     versions = st.integers(0, 0x7FFF)
     entries = data.draw(st.lists(st.tuples(st.integers(0, 5), versions, versions), max_size=8))
     ceilings: Mapping[int, int] = data.draw(st.dictionaries(st.integers(0, 5), versions))
@@ -107,8 +108,8 @@ def test_no_version_is_announced_that_the_broker_or_the_ceiling_forbids(version:
 OWN = {48: VersionRange(0, 1), 49: VersionRange(0, 1)}
 
 
-@pytest.mark.parametrize(
-    ("entries", "told"),
+@each_case(
+    "entries, told",
     [
         ([(0, 0, 8), (18, 0, 3)], [(0, 0, 8), (18, 0, 3), (48, 0, 1), (49, 0, 1)]),
         ([(48, 0, 0), (0, 3, 8), (49, 0, 0)], [(48, 0, 1), (0, 3, 8), (49, 0, 1)]),
@@ -117,9 +118,9 @@ OWN = {48: VersionRange(0, 1), 49: VersionRange(0, 1)}
         ([], [(48, 0, 1), (49, 0, 1)]),
     ],
 )
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("tagged", [True, False])
-def test_what_is_answered_here_is_told_whatever_the_broker_has_of_it(
+@each_case("version", VERSIONS)
+@each_case("tagged", [True, False])
+def test_own_versions_are_advertised_whatever_the_broker_has(
     version: int, tagged: bool, entries: list[tuple[int, int, int]], told: list[tuple[int, int, int]]
 ) -> None:
     frame = kio_response(version, entries, tagged=tagged)
@@ -149,18 +150,18 @@ def test_what_is_answered_here_is_told_whatever_the_broker_has_of_it(
             "003000000001 00 003100000001 00 00000005 00"),
     ],
 )  # fmt: skip
-def test_each_layout_is_written_as_it_is_read(version: int, frame: str, told: str) -> None:
+def test_own_versions_are_added_in_each_layout(version: int, frame: str, told: str) -> None:
     assert advertise_versions(bytes.fromhex(frame), version, OWN) == bytes.fromhex(told)
 
 
-def test_an_array_that_grows_may_need_a_longer_number() -> None:
+def test_count_of_a_longer_array_may_take_another_byte() -> None:
     frame = kio_response(3, [(key, 0, 0) for key in range(100, 226)])
 
     assert len(announced(advertise_versions(frame, 3, OWN), 3)) == 128
 
 
 @pytest.mark.parametrize("version", [0, 3, 99])
-def test_an_error_tells_of_no_more_versions(version: int) -> None:
+def test_error_response_gets_no_own_versions(version: int) -> None:
     frame = kio_messages.framed(struct.pack(">ihi", 7, 35, 1) + struct.pack(">hhh", 18, 0, 3))
 
     assert advertise_versions(frame, version, OWN) == frame
@@ -168,7 +169,7 @@ def test_an_error_tells_of_no_more_versions(version: int) -> None:
 
 @pytest.mark.parametrize("version", [*VERSIONS, 99])
 @given(frame=st.binary(max_size=60))
-def test_any_bytes_are_told_as_a_response_or_not_at_all(version: int, frame: bytes) -> None:
+def test_any_bytes_get_own_versions_or_an_error(version: int, frame: bytes) -> None:
     try:
         more = advertise_versions(frame, version, OWN)
     except ProtocolError:
@@ -177,11 +178,9 @@ def test_any_bytes_are_told_as_a_response_or_not_at_all(version: int, frame: byt
     assert advertise_versions(more, version, OWN) == more
 
 
-@pytest.mark.parametrize("version", [0, 1, 3, 4, 5, 99])
-@pytest.mark.parametrize("entries", [[], [(18, 0, 4)], BROKER])
-def test_a_refusal_is_in_the_oldest_format_whatever_was_asked(
-    version: int, entries: list[tuple[int, int, int]]
-) -> None:
+@each_case("version", [0, 1, 3, 4, 5, 99])
+@each_case("entries", [[], [(18, 0, 4)], BROKER])
+def test_unsupported_version_is_read_in_v0_layout(version: int, entries: list[tuple[int, int, int]]) -> None:
     """Source: KIP-511: UNSUPPORTED_VERSION (35) comes in v0, since 2.4 with the versions of ApiVersions."""
     payload = struct.pack(">ihi", 7, 35, len(entries)) + b"".join(struct.pack(">hhh", *entry) for entry in entries)
     frame = kio_messages.framed(payload)
@@ -217,7 +216,7 @@ def test_unknown_tags_survive_byte_for_byte(version: int) -> None:
         (3, b"", Truncated),
     ],
 )
-def test_nonsense_is_refused_at_once(version: int, payload: bytes, error: type[ProtocolError]) -> None:
+def test_impossible_counts_are_refused_at_once(version: int, payload: bytes, error: type[ProtocolError]) -> None:
     with pytest.raises(error):
         limit_versions(kio_messages.framed(payload), version)
 
@@ -241,5 +240,5 @@ def test_any_bytes_give_as_many_bytes_or_an_error(version: int, frame: bytes) ->
     assert len(narrowed) == len(frame)
 
 
-def test_the_ceilings_are_the_versions_that_the_readers_were_written_for() -> None:
+def test_ceilings_are_the_readable_versions() -> None:
     assert dict(CEILINGS) == {0: 13, 1: 18, 17: 1, 19: 7, 20: 6, 36: 2, 37: 3, 48: 1, 49: 1, 78: 2}

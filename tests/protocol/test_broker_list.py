@@ -15,12 +15,13 @@ from tests.protocol.support.broker_lists import (
     rewritten,
     versions,
 )
+from tests.support.cases import each_case
 
 
-@pytest.mark.parametrize(
-    ("api_key", "version"), [(key, v) for key in (METADATA, DESCRIBE_CLUSTER, FIND_COORDINATOR) for v in versions(key)]
+@each_case(
+    "api_key, version", [(key, v) for key in (METADATA, DESCRIBE_CLUSTER, FIND_COORDINATOR) for v in versions(key)]
 )
-def test_unknown_tags_stay(api_key: int, version: int) -> None:
+def test_unknown_tags_are_kept(api_key: int, version: int) -> None:
     """Each struct's empty tag section gets a tag, and the front of the response has as many of them afterwards."""
     message = kio_messages.example(kio_messages.response_class(api_key, version), array_length=1)
     frame = kio_messages.response_frame(message)
@@ -31,7 +32,7 @@ def test_unknown_tags_stay(api_key: int, version: int) -> None:
 
 
 @pytest.mark.parametrize(("api_key", "version"), [(3, 0), (3, 8), (3, 13), (60, 0), (60, 2), (10, 0), (10, 3), (10, 6)])
-def test_more_is_asked_for_until_the_brokers_have_come(api_key: int, version: int) -> None:
+def test_more_bytes_are_needed_until_the_brokers_are_complete(api_key: int, version: int) -> None:
     version = max(version, min(versions(api_key)))
     message = kio_messages.example(kio_messages.response_class(api_key, version), array_length=5)
     frame = kio_messages.response_frame(message)
@@ -45,7 +46,7 @@ def test_more_is_asked_for_until_the_brokers_have_come(api_key: int, version: in
 
 
 @given(st.sampled_from(sorted(FIND)), st.integers(0, 14), st.binary(max_size=200), st.booleans())
-def test_any_bytes_give_an_answer_or_a_protocol_error(api_key: int, version: int, body: bytes, is_whole: bool) -> None:
+def test_any_bytes_give_brokers_or_a_protocol_error(api_key: int, version: int, body: bytes, is_whole: bool) -> None:
     size_bytes = len(body) if is_whole else len(body) + 9
     frame = size_bytes.to_bytes(4, "big") + body
     try:
@@ -69,7 +70,7 @@ _COMPACT_BROKER = bytes(4) + b"\x11sixteen bytes..." + bytes(4) + b"\x00\x00"
         (FIND_COORDINATOR, bytes(100)),
     ],
 )
-def test_brokers_without_end_are_not_waited_for(api_key: int, front: bytes) -> None:
+def test_endless_list_of_brokers_is_refused(api_key: int, front: bytes) -> None:
     endless = (2**31 - 1).to_bytes(4, "big") + bytes(4) + front
 
     with pytest.raises(HeadTooLong):

@@ -225,7 +225,7 @@ def test_ten_thousand_entities_with_two_limits_are_less_than_a_megabyte(version:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_bytes_that_are_no_text_come_back_as_they_were(version: int) -> None:
+def test_bytes_that_are_not_utf_8_survive_a_round_trip(version: int) -> None:
     request = AlterRequest(version, 7, (Alteration((("user", "a\udcffb"),), (Op("\udcfe", 1.0),)),), True)
 
     frame = write_alter_request(request, client_id=None)
@@ -239,7 +239,7 @@ def test_bytes_that_are_no_text_come_back_as_they_were(version: int) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("filling", ["a", "é", "€", "\U0001f980"])
-def test_a_message_that_quotes_the_longest_name_is_cut_between_characters(version: int, filling: str) -> None:
+def test_too_long_message_is_cut_between_characters(version: int, filling: str) -> None:
     message = "Empty " + filling * 32_767
     response = AlterResponse(0, (Altered(42, message, ()),))
 
@@ -264,7 +264,7 @@ def whole_frames() -> list[tuple[int, int, bytes]]:
 
 
 @pytest.mark.parametrize(("api_key", "version", "frame"), whole_frames(), ids=lambda value: str(value)[:6])
-def test_a_request_that_ends_early_or_late_is_refused(api_key: int, version: int, frame: bytes) -> None:
+def test_request_with_missing_or_extra_bytes_is_refused(api_key: int, version: int, frame: bytes) -> None:
     read: Any = read_describe_request if api_key == DESCRIBE else read_alter_request
     for size in range(4, len(frame)):
         with pytest.raises((Truncated, MalformedLength, FrameTooSmall)):
@@ -286,7 +286,7 @@ def test_any_bytes_are_a_message_or_a_protocol_error(version: int, data: bytes) 
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_request_of_more_elements_than_anyone_needs_is_refused(version: int) -> None:
+def test_request_with_too_many_elements_is_refused(version: int) -> None:
     alterations = (Alteration((), ()),) * (MAX_ELEMENTS + 1)
     components = (Component("user", 1, None),) * (MAX_ELEMENTS + 1)
 
@@ -296,7 +296,7 @@ def test_a_request_of_more_elements_than_anyone_needs_is_refused(version: int) -
         read_describe_request(write_describe_request(DescribeRequest(version, 7, components, True), client_id=None))
 
 
-def test_what_asks_or_changes_client_quotas_is_told() -> None:
+def test_client_quota_apis_are_recognised() -> None:
     assert all(is_client_quotas(key, version) for key in KEYS for version in VERSIONS)
     assert [HIGHEST_VERSION[key] for key in KEYS] == [1, 1]
     assert not any(is_client_quotas(key, 2) for key in KEYS)

@@ -22,7 +22,7 @@ from tests.protocol.support.broker_lists import (
 @pytest.mark.parametrize("version", versions(DESCRIBE_CLUSTER))
 @pytest.mark.parametrize("endpoint_type", [1, 2])
 @given(nodes=NODES)
-def test_describe_cluster_names_other_brokers_and_no_controller(
+def test_brokers_get_advertised_addresses_and_controllers_are_left_out(
     version: int, endpoint_type: int, nodes: list[tuple[int, str, int]]
 ) -> None:
     kind = kio_messages.response_class(DESCRIBE_CLUSTER, version)
@@ -39,7 +39,7 @@ def test_describe_cluster_names_other_brokers_and_no_controller(
 
 
 @pytest.mark.parametrize("version", versions(DESCRIBE_CLUSTER))
-def test_the_id_of_the_cluster_is_read(version: int) -> None:
+def test_cluster_id_is_read(version: int) -> None:
     kind = kio_messages.response_class(DESCRIBE_CLUSTER, version)
     frame = kio_messages.response_frame(kio_messages.example(kind, {"cluster_id": "vPeOCWypqUOSepEvx0cbog"}))
 

@@ -3,10 +3,9 @@
 import inspect
 import re
 
-import pytest
-
 from kafka_quota_proxy.protocol import errors
 from kafka_quota_proxy.protocol.errors import ProtocolError
+from tests.support.cases import each_case
 
 LEAVES = [
     cls
@@ -15,15 +14,15 @@ LEAVES = [
 ]
 
 
-@pytest.mark.parametrize("leaf", LEAVES)
-def test_each_leaf_has_a_reason_of_its_own_in_snake_case(leaf: type[ProtocolError]) -> None:
+@each_case("leaf", LEAVES)
+def test_each_leaf_has_its_own_reason_in_snake_case(leaf: type[ProtocolError]) -> None:
     others = {cls.reason for cls in LEAVES if cls is not leaf}
 
     assert re.fullmatch(r"[a-z]+(_[a-z]+)*", leaf.reason)
     assert leaf.reason not in others
 
 
-def test_the_drawing_has_each_class_at_its_depth() -> None:
+def test_tree_in_the_docstring_has_each_class_at_its_depth() -> None:
     drawn = re.findall(r"^    ([│ ]*)(?:[├└]── )?([A-Z]\w+)", errors.__doc__ or "", re.MULTILINE)
 
     def depth(cls: type) -> int:

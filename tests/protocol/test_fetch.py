@@ -13,6 +13,7 @@ from kafka_quota_proxy.protocol.primitives import write_uvarint
 from kafka_quota_proxy.protocol.throttle_time import front_throttle_time_offset
 from tests.protocol.support import aiokafka_messages, kafka_python_messages, kio_messages
 from tests.protocol.support.kio_messages import Untyped
+from tests.support.cases import each_case
 
 FETCH = 1
 KIO_VERSIONS = range(4, 19)
@@ -58,13 +59,13 @@ def assert_limits_read_once_complete(body: bytes, version: int) -> None:
     assert shifted[2:] == limits[2:]
 
 
-@pytest.mark.parametrize("version", KIO_VERSIONS)
-@pytest.mark.parametrize("tagged", [True, False])
+@each_case("version", KIO_VERSIONS)
+@each_case("tagged", [True, False])
 def test_limits_of_kio_are_read_at_each_length(version: int, tagged: bool) -> None:
     assert_limits_read_once_complete(kio_messages.encode(kio_request(version, tagged=tagged)), version)
 
 
-@pytest.mark.parametrize(("cls", "version"), KAFKA_PYTHON["request"])
+@each_case("cls, version", KAFKA_PYTHON["request"])
 def test_limits_of_kafka_python_are_read_at_each_length(cls: Untyped, version: int) -> None:
     values = {"min_bytes": MIN_BYTES, "max_bytes": MAX_BYTES} if version >= 3 else {"min_bytes": MIN_BYTES}
     message = kafka_python_messages.example(cls, version, values)
@@ -72,15 +73,15 @@ def test_limits_of_kafka_python_are_read_at_each_length(cls: Untyped, version: i
     assert_limits_read_once_complete(message.encode(), version)
 
 
-@pytest.mark.parametrize("cls", [cls for cls in aiokafka_messages.requests() if cls.API_KEY == FETCH])
+@each_case("cls", [cls for cls in aiokafka_messages.requests() if cls.API_KEY == FETCH])
 def test_limits_of_aiokafka_are_read_at_each_length(cls: Untyped) -> None:
     message = aiokafka_messages.example(cls, {"min_bytes": MIN_BYTES, "max_bytes": MAX_BYTES})
 
     assert_limits_read_once_complete(message.encode(), cls.API_VERSION)
 
 
-@pytest.mark.parametrize("version", range(20))
-def test_limits_are_not_read_from_the_frame_behind(version: int) -> None:
+@each_case("version", range(20))
+def test_limits_are_not_read_from_the_next_frame(version: int) -> None:
     needed = 12 if version < 3 or version >= 15 else 16
 
     for size in range(needed):
@@ -96,10 +97,10 @@ def test_a_request_without_max_bytes_has_no_limit() -> None:
     assert read_limits(struct.pack(">iii", -1, 500, 1), 0, 2) == FetchLimits(8, -1, 500, 1, 2**31 - 1)
 
 
-@pytest.mark.parametrize("version", KIO_VERSIONS)
-@pytest.mark.parametrize("replica_id", [-2, -1, 0, 2, 2**31 - 1])
-@pytest.mark.parametrize("tagged", [True, False])
-@pytest.mark.parametrize("array_length", [0, 1, 3, 30])
+@each_case("version", KIO_VERSIONS)
+@each_case("replica_id", [-2, -1, 0, 2, 2**31 - 1])
+@each_case("tagged", [True, False])
+@each_case("array_length", [0, 1, 3, 30])
 def test_the_replica_id_of_kio_is_read(version: int, replica_id: int, tagged: bool, array_length: int) -> None:
     message = kio_request(version, replica_id=replica_id, array_length=array_length, tagged=tagged)
     body = kio_messages.encode(message)
@@ -108,7 +109,7 @@ def test_the_replica_id_of_kio_is_read(version: int, replica_id: int, tagged: bo
     assert read_replica_id(b"before" + body + b"\x07after", 6, 6 + len(body), version) == replica_id
 
 
-@pytest.mark.parametrize(("cls", "version"), KAFKA_PYTHON["request"])
+@each_case("cls, version", KAFKA_PYTHON["request"])
 def test_the_replica_id_of_kafka_python_is_read(cls: Untyped, version: int) -> None:
     # Its example has 3 in each integer, and so in replica_id, wherever it is.
     body = kafka_python_messages.example(cls, version).encode()
@@ -116,7 +117,7 @@ def test_the_replica_id_of_kafka_python_is_read(cls: Untyped, version: int) -> N
     assert read_replica_id(body, 0, len(body), version) == 3
 
 
-@pytest.mark.parametrize("cls", [cls for cls in aiokafka_messages.requests() if cls.API_KEY == FETCH])
+@each_case("cls", [cls for cls in aiokafka_messages.requests() if cls.API_KEY == FETCH])
 def test_the_replica_id_of_aiokafka_is_read(cls: Untyped) -> None:
     body = aiokafka_messages.example(cls, {"replica_id": 5}).encode()
 
@@ -126,9 +127,9 @@ def test_the_replica_id_of_aiokafka_is_read(cls: Untyped) -> None:
 REPLICA_STATE = b"\x01\x0d" + struct.pack(">iqb", 4, 9, 0)
 
 
-@pytest.mark.parametrize("version", [15, 16, 17, 18, 19])
-@pytest.mark.parametrize(
-    ("tags", "replica_id"),
+@each_case("version", [15, 16, 17, 18, 19])
+@each_case(
+    "tags, replica_id",
     [
         (b"\x01" + REPLICA_STATE, 4),
         (b"\x03" + b"\x00\x02\x01x" + REPLICA_STATE + b"\x63\x02\x01\x0d", 4),
@@ -136,7 +137,6 @@ REPLICA_STATE = b"\x01\x0d" + struct.pack(">iqb", 4, 9, 0)
         (b"\x02" + b"\x00\x02\x01x" + b"\x63\x00", -1),
         (b"\x00", -1),
     ],
-    ids=["alone", "among others", "behind a look-alike", "absent among others", "no tags"],
 )
 def test_a_replica_state_is_found_among_unknown_tags(version: int, tags: bytes, replica_id: int) -> None:
     unknown = b"\x02\x05\x01z\x06\x00"
@@ -150,7 +150,7 @@ def test_a_replica_state_is_found_among_unknown_tags(version: int, tags: bytes, 
 
 @pytest.mark.parametrize("version", [15, 17, 18])
 @pytest.mark.parametrize("replica_id", [-1, 2])
-def test_a_request_cut_anywhere_has_no_replica_id(version: int, replica_id: int) -> None:
+def test_replica_id_of_a_truncated_request_is_refused(version: int, replica_id: int) -> None:
     """Were one read from a cut request, a follower might pass for a consumer."""
     body = kio_messages.encode(kio_request(version, replica_id=replica_id, array_length=2, tagged=True))
 
@@ -159,14 +159,14 @@ def test_a_request_cut_anywhere_has_no_replica_id(version: int, replica_id: int)
             read_replica_id(body[:size], 0, size, version)
 
 
-def test_a_request_with_bytes_left_over_has_no_replica_id() -> None:
+def test_replica_id_of_a_request_with_extra_bytes_is_refused() -> None:
     body = bytes(21) + b"\x01\x01\x01" + b"\x00" + b"?"
 
     with pytest.raises(TrailingBytes):
         read_replica_id(body, 0, len(body), 15)
 
 
-def test_a_replica_state_without_an_id_is_malformed() -> None:
+def test_replica_state_without_an_id_is_refused() -> None:
     body = bytes(21) + b"\x01\x01\x01" + b"\x01\x01\x03abc"
 
     with pytest.raises(MalformedLength):
@@ -222,7 +222,7 @@ def assert_throttle_field_read_once_complete(frame: bytes, version: int) -> None
     assert _throttle_time_offset(b"before" + frame, 6, version) == offset + 6
 
 
-@pytest.mark.parametrize("version", KIO_VERSIONS)
+@each_case("version", KIO_VERSIONS)
 def test_the_throttle_field_of_kio_is_found_at_each_length(version: int) -> None:
     message = kio_messages.example(
         kio_messages.response_class(FETCH, version), {"throttle_time": kio_messages.milliseconds(THROTTLE_TIME_MS)}
@@ -231,7 +231,7 @@ def test_the_throttle_field_of_kio_is_found_at_each_length(version: int) -> None
     assert_throttle_field_read_once_complete(kio_messages.response_frame(message), version)
 
 
-@pytest.mark.parametrize(("cls", "version"), KAFKA_PYTHON["response"])
+@each_case("cls, version", KAFKA_PYTHON["response"])
 def test_the_throttle_field_of_kafka_python_is_found_at_each_length(cls: Untyped, version: int) -> None:
     values = {"throttle_time_ms": THROTTLE_TIME_MS} if version else {}
     message = kafka_python_messages.example(cls, version, values)
@@ -239,7 +239,7 @@ def test_the_throttle_field_of_kafka_python_is_found_at_each_length(cls: Untyped
     assert_throttle_field_read_once_complete(kafka_python_messages.response_frame(message), version)
 
 
-@pytest.mark.parametrize("cls", aiokafka_messages.responses(FETCH))
+@each_case("cls", aiokafka_messages.responses(FETCH))
 def test_the_throttle_field_of_aiokafka_is_found_at_each_length(cls: Untyped) -> None:
     message = aiokafka_messages.example(cls, {"throttle_time_ms": THROTTLE_TIME_MS})
 
@@ -247,7 +247,7 @@ def test_the_throttle_field_of_aiokafka_is_found_at_each_length(cls: Untyped) ->
 
 
 @pytest.mark.parametrize("version", [12, 17, 18, 19])
-def test_the_throttle_field_is_found_behind_unknown_tags_in_the_header(version: int) -> None:
+def test_throttle_field_is_found_after_unknown_header_tags(version: int) -> None:
     tags = b"\x02\x05\x03abc" + write_uvarint(300) + write_uvarint(200) + bytes(200)
     frame = kio_messages.framed(bytes(4) + tags + THROTTLE_TIME_MS.to_bytes(4, "big") + bytes(8))
 
@@ -279,9 +279,9 @@ def test_any_response_gives_an_offset_or_none_or_an_error(version: int, data: by
         assert offset + 8 <= found <= len(data) - 4
 
 
-@pytest.mark.parametrize("version", KIO_VERSIONS)
-@pytest.mark.parametrize("array_length", [0, 1, 3])
-def test_a_response_is_charged_four_bytes_and_its_body(version: int, array_length: int) -> None:
+@each_case("version", KIO_VERSIONS)
+@each_case("array_length", [0, 1, 3])
+def test_response_is_charged_its_size_field_and_its_body(version: int, array_length: int) -> None:
     """Source: ``FetchResponse.sizeOf`` in Apache Kafka; the header is not charged, the size in front is."""
     message = kio_messages.example(kio_messages.response_class(FETCH, version), array_length=array_length, tagged=False)
     frame = kio_messages.response_frame(message)

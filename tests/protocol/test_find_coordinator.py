@@ -17,13 +17,14 @@ from tests.protocol.support.broker_lists import (
     rewritten,
     versions,
 )
+from tests.support.cases import each_case
 
 COORDINATOR_NOT_AVAILABLE = 15
 
 
-@pytest.mark.parametrize("version", [version for version in versions(FIND_COORDINATOR) if version < 4])
-@pytest.mark.parametrize(("node_id", "host"), [(3, "broker3"), (4, "broker4"), (-1, "")])
-def test_a_coordinator_is_another_or_not_available(version: int, node_id: int, host: str) -> None:
+@each_case("version", [version for version in versions(FIND_COORDINATOR) if version < 4])
+@each_case("node_id, host", [(3, "broker3"), (4, "broker4"), (-1, "")])
+def test_coordinator_gets_its_advertised_address_or_is_not_available(version: int, node_id: int, host: str) -> None:
     kind = kio_messages.response_class(FIND_COORDINATOR, version)
     message = kio_messages.example(kind, {"node_id": node_id, "host": host, "port": 9092 if host else -1})
 
@@ -39,7 +40,9 @@ def test_a_coordinator_is_another_or_not_available(version: int, node_id: int, h
 
 @pytest.mark.parametrize("version", [version for version in versions(FIND_COORDINATOR) if version >= 4])
 @given(nodes=NODES)
-def test_each_of_many_coordinators_is_another_or_not_available(version: int, nodes: list[tuple[int, str, int]]) -> None:
+def test_each_coordinator_gets_its_advertised_address_or_is_not_available(
+    version: int, nodes: list[tuple[int, str, int]]
+) -> None:
     kind = kio_messages.response_class(FIND_COORDINATOR, version)
     coordinator_kind = kind.__annotations__["coordinators"].__args__[0]
     coordinators = tuple(broker(coordinator_kind, *node) for node in nodes)

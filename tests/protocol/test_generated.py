@@ -9,7 +9,6 @@ from random import Random
 from struct import unpack_from
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
@@ -30,6 +29,7 @@ from tests.protocol.support.broker_lists import (
     rewritten,
 )
 from tests.protocol.support.kio_messages import Untyped
+from tests.support.cases import each_case
 
 LIMIT = 100 * 1024 * 1024
 NODE_IDS = (-1, 0, 3, 4, 7, 2**31 - 1)
@@ -54,7 +54,7 @@ def milliseconds(message: Untyped) -> int | None:
 # -- requests
 
 
-@pytest.mark.parametrize(("api_key", "version"), kio_messages.api_versions())
+@each_case("api_key, version", kio_messages.api_versions())
 def test_requests_of_kio_are_read(api_key: int, version: int) -> None:
     for random in randoms(api_key, version):
         message = kio_messages.generated(kio_messages.request_class(api_key, version), random)
@@ -71,7 +71,7 @@ def test_requests_of_kio_are_read(api_key: int, version: int) -> None:
         _check_body(frame, head, fields)
 
 
-@pytest.mark.parametrize(("cls", "version"), kafka_python_messages.messages("request"))
+@each_case("cls, version", kafka_python_messages.messages("request"))
 def test_requests_of_kafka_python_are_read(cls: Untyped, version: int) -> None:
     for random in randoms(cls.API_KEY, version):
         message = kafka_python_messages.generated(cls, version, random)
@@ -135,7 +135,7 @@ def _check_body(frame: bytes, head: RequestHead, fields: dict[str, Any]) -> None
 # -- responses
 
 
-@pytest.mark.parametrize(("api_key", "version"), kio_messages.api_versions())
+@each_case("api_key, version", kio_messages.api_versions())
 def test_responses_of_kio_are_read(api_key: int, version: int) -> None:
     for random in randoms(api_key, version):
         message = kio_messages.generated(kio_messages.response_class(api_key, version), random, _no_error(api_key))
@@ -151,7 +151,7 @@ def test_responses_of_kio_are_read(api_key: int, version: int) -> None:
             _check_endpoints(frame, api_key, version, message.node_endpoints)
 
 
-@pytest.mark.parametrize(("cls", "version"), kafka_python_messages.messages("response"))
+@each_case("cls, version", kafka_python_messages.messages("response"))
 def test_responses_of_kafka_python_are_read(cls: Untyped, version: int) -> None:
     for random in randoms(cls.API_KEY, version):
         values = {"error_code": 0} if cls.API_KEY == ApiKey.API_VERSIONS else {}
@@ -197,8 +197,8 @@ def _check_endpoints(frame: bytes, api_key: int, version: int, expected: tuple[U
 # -- lists of brokers
 
 
-@pytest.mark.parametrize(("api_key", "version"), [pair for pair in kio_messages.api_versions() if pair[0] in LISTING])
-def test_brokers_of_kio_are_found_and_replaced_and_nothing_else(api_key: int, version: int) -> None:
+@each_case("api_key, version", [pair for pair in kio_messages.api_versions() if pair[0] in LISTING])
+def test_only_the_brokers_of_kio_are_replaced(api_key: int, version: int) -> None:
     for random in randoms(api_key, version):
         kind = kio_messages.response_class(api_key, version)
         message = _with_known_brokers(kio_messages.generated(kind, random), api_key, version, random)
@@ -248,10 +248,10 @@ def _as_coordinator(one: Untyped) -> Untyped:
     return replace(one, node_id=-1, host="", port=-1, error_code=error_code)
 
 
-@pytest.mark.parametrize(
-    ("cls", "version"), [(cls, v) for cls, v in kafka_python_messages.messages("response") if cls.API_KEY in LISTING]
+@each_case(
+    "cls, version", [(cls, v) for cls, v in kafka_python_messages.messages("response") if cls.API_KEY in LISTING]
 )
-def test_brokers_of_kafka_python_are_found_and_replaced_and_nothing_else(cls: Untyped, version: int) -> None:
+def test_only_the_brokers_of_kafka_python_are_replaced(cls: Untyped, version: int) -> None:
     api_key = cls.API_KEY
     for random in randoms(api_key, version):
         is_one = api_key == FIND_COORDINATOR and version < 4
@@ -297,7 +297,7 @@ def _told_of(one: Untyped, id_name: str, api_key: int) -> tuple[int, str, int] |
 
 
 @given(mechanism=st.text(max_size=40), token=st.binary(max_size=300), client_id=st.text(max_size=40))
-def test_logins_of_both_are_read_alike(mechanism: str, token: bytes, client_id: str) -> None:
+def test_logins_of_both_codecs_are_read(mechanism: str, token: bytes, client_id: str) -> None:
     classes = {(cls.API_KEY, version): cls for cls, version in kafka_python_messages.messages("request")}
     for api_key, values in ((17, {"mechanism": mechanism}), (36, {"auth_bytes": token})):
         for version in range(2 if api_key == 17 else 3):

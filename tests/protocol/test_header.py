@@ -22,6 +22,7 @@ from kafka_quota_proxy.protocol.header import (
 from kafka_quota_proxy.protocol.primitives import write_uvarint
 from tests.protocol.support import aiokafka_messages, kafka_python_messages, kio_messages
 from tests.protocol.support.kio_messages import Untyped
+from tests.support.cases import each_case
 
 LIMIT = 100 * 1024 * 1024
 FLEXIBLE, PLAIN = 11, 8  # versions of Produce
@@ -52,9 +53,9 @@ def assert_read_once_complete(frame: bytes, head: RequestHead) -> None:
         assert read_request_head(frame[:size], 0, LIMIT) == (head if size >= head.body else None), size
 
 
-@pytest.mark.parametrize(("api_key", "version"), kio_messages.api_versions())
-@pytest.mark.parametrize("client_id", ["etl", "", None, "żółw" * 1_000])
-def test_a_request_of_kio_is_read_once_its_header_is_there(api_key: int, version: int, client_id: str | None) -> None:
+@each_case("api_key, version", kio_messages.api_versions())
+@each_case("client_id", ["etl", "", None, "żółw" * 1_000])
+def test_request_of_kio_is_read_once_its_header_is_complete(api_key: int, version: int, client_id: str | None) -> None:
     message = kio_messages.example(kio_messages.request_class(api_key, version))
     frame = kio_messages.request_frame(message, correlation_id=-7, client_id=client_id)
     body = kio_messages.encode(message)
@@ -65,8 +66,8 @@ def test_a_request_of_kio_is_read_once_its_header_is_there(api_key: int, version
     assert read_request_head(b"before" + frame + frame, 6, LIMIT) == head._replace(body=head.body + 6)
 
 
-@pytest.mark.parametrize(("cls", "version"), kafka_python_messages.messages("request"))
-@pytest.mark.parametrize("client_id", ["etl", "", None])
+@each_case("cls, version", kafka_python_messages.messages("request"))
+@each_case("client_id", ["etl", "", None])
 def test_a_request_of_kafka_python_is_read_at_each_length(cls: Untyped, version: int, client_id: str | None) -> None:
     message = kafka_python_messages.example(cls, version)
     frame = kafka_python_messages.request_frame(message, correlation_id=-7, client_id=client_id)
@@ -75,7 +76,7 @@ def test_a_request_of_kafka_python_is_read_at_each_length(cls: Untyped, version:
     assert_read_once_complete(frame, expected(cls.API_KEY, version, frame, body, name))
 
 
-@pytest.mark.parametrize("cls", aiokafka_messages.requests())
+@each_case("cls", aiokafka_messages.requests())
 def test_a_request_of_aiokafka_is_read_at_each_length(cls: Untyped) -> None:
     message = aiokafka_messages.example(cls)
     frame = aiokafka_messages.request_frame(message, correlation_id=-7)
@@ -83,11 +84,9 @@ def test_a_request_of_aiokafka_is_read_at_each_length(cls: Untyped) -> None:
     assert_read_once_complete(frame, expected(cls.API_KEY, cls.API_VERSION, frame, message.encode(), b"etl"))
 
 
-@pytest.mark.parametrize(("api_key", "version"), [(k, v) for k, v in kio_messages.api_versions() if is_flexible(k, v)])
-@pytest.mark.parametrize("client_id", ["etl", "", None])
-def test_unknown_tags_in_a_header_are_stepped_over_at_each_length(
-    api_key: int, version: int, client_id: str | None
-) -> None:
+@each_case("api_key, version", [(k, v) for k, v in kio_messages.api_versions() if is_flexible(k, v)])
+@each_case("client_id", ["etl", "", None])
+def test_unknown_header_tags_are_stepped_over_at_each_length(api_key: int, version: int, client_id: str | None) -> None:
     message = kio_messages.example(kio_messages.request_class(api_key, version))
     tags = b"\x02\x05\x03abc" + write_uvarint(300) + write_uvarint(200) + bytes(200)
     frame = kio_messages.request_frame(message, correlation_id=-7, client_id=client_id, header_tags=tags)
@@ -103,7 +102,7 @@ def test_a_client_id_that_is_not_utf_8_is_passed_on() -> None:
     assert head.client_id == b"\xff\xfe"
 
 
-def test_a_head_without_any_body_is_a_head() -> None:
+def test_request_without_a_body_has_a_head() -> None:
     frame = request(api_version=FLEXIBLE, tags=b"\0", body=b"")
 
     head = read_request_head(frame, 0, LIMIT)
@@ -121,7 +120,7 @@ def test_a_controlled_shutdown_v0_has_no_client_id() -> None:
     assert read_request_head(frame + bytes(99), 0, LIMIT) == head
 
 
-def test_an_unknown_api_has_its_body_right_behind_the_client_id() -> None:
+def test_body_of_an_unknown_api_follows_the_client_id() -> None:
     frame = request(api_key=1_000, api_version=3, tags=b"\xff", body=b"")
 
     head = read_request_head(frame, 0, LIMIT)
@@ -139,8 +138,8 @@ def test_a_version_newer_than_ours_has_tags_in_its_header(api_key: int) -> None:
     assert frame[head.body :] == b"body"
 
 
-@pytest.mark.parametrize(
-    ("first_bytes", "error", "hint"),
+@each_case(
+    "first_bytes, error, hint",
     [
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", errors.TlsOnPlaintext, "TLS"),
         (b"\x15\x03\x03\x00\x02\x02\x28", errors.TlsOnPlaintext, "TLS"),
@@ -153,7 +152,7 @@ def test_a_version_newer_than_ours_has_tags_in_its_header(api_key: int) -> None:
         (b"\x7f\xff\xff\xff" + bytes(20), errors.FrameTooLarge, "raise the limit"),
     ],
 )
-def test_a_peer_of_another_protocol_is_named_by_its_first_four_bytes(
+def test_another_protocol_is_recognised_by_its_first_four_bytes(
     first_bytes: bytes, error: type[ProtocolError], hint: str
 ) -> None:
     for size in range(4, len(first_bytes) + 1):
@@ -172,8 +171,8 @@ def test_a_frame_of_exactly_the_limit_is_accepted() -> None:
         read_request_head(frame, 0, size_bytes - 1)
 
 
-@pytest.mark.parametrize(
-    ("frame", "error"),
+@each_case(
+    "frame, error",
     [
         (request(api_key=-1), MalformedHeader),
         (request(api_version=-1), MalformedHeader),
@@ -189,9 +188,7 @@ def test_a_frame_of_exactly_the_limit_is_accepted() -> None:
         (struct.pack(">ihhi", 8, 0, 0, 7), FrameTooSmall),
     ],
 )
-def test_a_head_that_does_not_fit_in_its_frame_is_refused_whatever_follows(
-    frame: bytes, error: type[ProtocolError]
-) -> None:
+def test_head_longer_than_its_frame_is_refused(frame: bytes, error: type[ProtocolError]) -> None:
     with pytest.raises(error):
         read_request_head(frame, 0, LIMIT)
     with pytest.raises(error):
@@ -209,7 +206,7 @@ def test_a_header_of_more_than_128_kib_is_not_waited_for() -> None:
         read_request_head(just_short + b"\0", 0, LIMIT)
 
 
-def test_a_header_of_many_tags_is_not_walked() -> None:
+def test_header_with_too_many_tags_is_refused_at_once() -> None:
     few = request(api_version=FLEXIBLE, tags=write_uvarint(MAX_HEAD_TAGS) + b"\x00\x00" * MAX_HEAD_TAGS)
     many = request(api_version=FLEXIBLE, tags=b"\xff\xff\xff\xff\x0f" + bytes(99))
 
@@ -232,7 +229,7 @@ def test_any_bytes_give_a_head_within_the_frame_or_none_or_an_error(frame: bytes
 
 
 @given(data=st.data())
-def test_a_head_is_the_same_however_the_bytes_were_cut(data: st.DataObject) -> None:
+def test_head_is_the_same_for_bytes_cut_anywhere(data: st.DataObject) -> None:
     """None for a shorter prefix, then the same head or error for each longer one."""
     api_key = data.draw(st.sampled_from([0, 1, 3, 7, 18, 1_000]))
     body = data.draw(st.binary(max_size=30))
@@ -257,7 +254,7 @@ def test_a_head_is_the_same_however_the_bytes_were_cut(data: st.DataObject) -> N
 
 
 @pytest.mark.parametrize("body", [b"", b"xy"])
-def test_a_response_is_read_once_its_correlation_id_is_there(body: bytes) -> None:
+def test_response_is_read_once_its_correlation_id_is_complete(body: bytes) -> None:
     size_bytes = 4 + len(body)
     frame = struct.pack(">ii", size_bytes, -7) + body
 

@@ -18,11 +18,12 @@ from tests.protocol.support.broker_lists import (
     rewritten,
     versions,
 )
+from tests.support.cases import each_case
 
 
 @pytest.mark.parametrize("version", versions(METADATA))
 @given(nodes=NODES, topics=st.integers(0, 3))
-def test_metadata_names_other_brokers_and_is_else_the_same(
+def test_brokers_get_advertised_addresses_and_all_else_is_unchanged(
     version: int, nodes: list[tuple[int, str, int]], topics: int
 ) -> None:
     kind = kio_messages.response_class(METADATA, version)
@@ -36,7 +37,7 @@ def test_metadata_names_other_brokers_and_is_else_the_same(
     assert after == replace(message, brokers=expected)
 
 
-def test_topics_are_not_looked_at() -> None:
+def test_topics_are_not_read() -> None:
     kind = kio_messages.response_class(METADATA, 13)
     frame = kio_messages.response_frame(kio_messages.example(kind, array_length=2))
     brokers = metadata.find_brokers(frame, 0, 13)
@@ -46,9 +47,9 @@ def test_topics_are_not_looked_at() -> None:
     assert metadata.find_brokers(cut, 0, 13) == brokers
 
 
-@pytest.mark.parametrize("version", versions(METADATA))
-@pytest.mark.parametrize("cluster_id", ["vPeOCWypqUOSepEvx0cbog", "a", "x" * 256, None, "", "x" * 257])
-def test_the_id_of_the_cluster_is_read_where_there_is_one(version: int, cluster_id: str | None) -> None:
+@each_case("version", versions(METADATA))
+@each_case("cluster_id", ["vPeOCWypqUOSepEvx0cbog", "a", "x" * 256, None, "", "x" * 257])
+def test_cluster_id_is_read_if_present(version: int, cluster_id: str | None) -> None:
     kind = kio_messages.response_class(METADATA, version)
     values = {"cluster_id": cluster_id} if version >= 2 else {}
     frame = kio_messages.response_frame(kio_messages.example(kind, values, array_length=2))

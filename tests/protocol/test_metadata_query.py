@@ -22,6 +22,7 @@ from kafka_quota_proxy.protocol.metadata_query import (
 from kafka_quota_proxy.protocol.topic_mutations import Topic
 from tests.protocol.support.codecs import Codec, KafkaPython, Kio, codecs, uuid_of
 from tests.protocol.support.kio_messages import Untyped
+from tests.support.cases import each_case
 
 METADATA = int(ApiKey.METADATA)
 VERSIONS = range(FIRST_VERSION, LATEST_VERSION + 1)
@@ -31,9 +32,9 @@ NOT_THERE = (3, 17, 29, 100)
 SOME = settings(max_examples=max(settings().max_examples // 5, 10))
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("client_id", [None, b"", "ü".encode()])
-def test_a_request_is_what_a_codec_writes_and_makes_no_topic(version: int, client_id: bytes | None) -> None:
+@each_case("version", VERSIONS)
+@each_case("client_id", [None, b"", "ü".encode()])
+def test_request_is_what_a_codec_writes_and_creates_no_topic(version: int, client_id: bytes | None) -> None:
     codec = KafkaPython("request", METADATA, version)
     topics: list[Topic] = [*NAMES, *IDS] if version >= FIRST_TOPIC_ID else [*NAMES]
 
@@ -94,7 +95,7 @@ def test_partitions_are_counted_as_a_codec_lists_them(codec: Codec, seed: int) -
     assert counts == expected
 
 
-def test_of_a_cluster_that_is_too_large_the_first_topics_are_counted() -> None:
+def test_first_topics_of_too_large_a_cluster_are_counted() -> None:
     codec = KafkaPython("response", METADATA, 1)
     few, many = (
         codec.element("topics", error_code=0, name=name, is_internal=False, partitions=partitions)
@@ -114,8 +115,8 @@ def partition_of(codec: KafkaPython) -> Untyped:
     )
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_response_that_ends_early_or_late_is_refused(version: int) -> None:
+@each_case("version", VERSIONS)
+def test_response_with_missing_or_extra_bytes_is_refused(version: int) -> None:
     codec = KafkaPython("response", METADATA, version)
     frame = codec.frame(codec.generated(Random(5)))  # noqa: S311
     assert read_partition_counts(frame, [], version) == {}

@@ -25,6 +25,7 @@ from kafka_quota_proxy.protocol.node_endpoints import (
 from kafka_quota_proxy.protocol.primitives import skip_tags
 from tests.protocol.support import kio_messages
 from tests.protocol.support.kio_messages import Untyped
+from tests.support.cases import each_case
 
 PRODUCE, FETCH, METADATA, SHARE_FETCH, SHARE_ACKNOWLEDGE = 0, 1, 3, 78, 79
 TOLD: Final[AdvertisedAddresses] = {0: (b"proxy", 9193), 3: (b"2001:db8::1", 9216)}
@@ -73,7 +74,7 @@ def _response(
 
 @pytest.mark.parametrize(("api_key", "version"), VERSIONS)
 @given(nodes=_NODES, topics=st.integers(0, 3))
-def test_endpoints_of_a_whole_frame_are_others_and_all_else_is_the_same(
+def test_endpoints_of_a_whole_frame_are_replaced_and_all_else_is_unchanged(
     api_key: int, version: int, nodes: list[tuple[int, str, int, str | None]], topics: int
 ) -> None:
     message = _response(api_key, version, nodes, topics=topics)
@@ -92,7 +93,7 @@ def test_endpoints_of_a_whole_frame_are_others_and_all_else_is_the_same(
 
 @pytest.mark.parametrize(("api_key", "version"), VERSIONS)
 @given(nodes=_NODES, topics=st.integers(0, 3))
-def test_a_frame_that_has_endpoints_is_looked_at(
+def test_frame_with_endpoints_is_never_taken_as_one_without(
     api_key: int, version: int, nodes: list[tuple[int, str, int, str | None]], topics: int
 ) -> None:
     frame = kio_messages.response_frame(_response(api_key, version, nodes, topics=topics))
@@ -100,9 +101,9 @@ def test_a_frame_that_has_endpoints_is_looked_at(
     assert not (nodes and has_no_endpoints(b"before" + frame + b"behind", 6, len(frame), api_key, version))
 
 
-@pytest.mark.parametrize(("api_key", "version"), [pair for pair in VERSIONS if pair[0] in (PRODUCE, FETCH)])
-@pytest.mark.parametrize("records", [b"", b"r", bytes(100)])
-def test_most_frames_are_not_looked_at(api_key: int, version: int, records: bytes) -> None:
+@each_case("api_key, version", [pair for pair in VERSIONS if pair[0] in (PRODUCE, FETCH)])
+@each_case("records", [b"", b"r", bytes(100)])
+def test_plain_frames_are_recognised_as_without_endpoints(api_key: int, version: int, records: bytes) -> None:
     message = _response(api_key, version, [], records=records)
     values = {"throttle_time": kio_messages.milliseconds(0)}
     frame = kio_messages.response_frame(replace(message, **values))
@@ -121,7 +122,7 @@ def _fetched(version: int, nodes: list[tuple[int, str, int, str | None]], record
 
 @pytest.mark.parametrize("version", [version for api_key, version in VERSIONS if api_key == FETCH])
 @given(nodes=_NODES, topics=st.integers(0, 3), records=st.binary(max_size=300), at=st.integers(0, 400))
-def test_at_a_glance_at_its_front_no_endpoints_are_missed(
+def test_front_of_a_frame_with_endpoints_is_never_taken_as_one_without(
     version: int, nodes: list[tuple[int, str, int, str | None]], topics: int, records: bytes, at: int
 ) -> None:
     frame = _fetched(version, nodes, records or b"r")
@@ -133,8 +134,8 @@ def test_at_a_glance_at_its_front_no_endpoints_are_missed(
     assert not (nodes and has_no_endpoints(whatever[:-1], 0, len(whatever), FETCH, version))
 
 
-@pytest.mark.parametrize("size_bytes", [12, 126, 127, 128, 16_382, 16_383, 16_384, 2_097_150, 2_097_151, 2_097_152])
-def test_where_anything_else_may_follow_records_it_is_looked_at(size_bytes: int) -> None:
+@each_case("size_bytes", [12, 126, 127, 128, 16_382, 16_383, 16_384, 2_097_150, 2_097_151, 2_097_152])
+def test_frame_with_bytes_after_its_records_is_parsed(size_bytes: int) -> None:
     frame = _fetched(17, [], bytes(size_bytes))
     front = frame[:80]
 
@@ -148,13 +149,13 @@ def test_where_anything_else_may_follow_records_it_is_looked_at(size_bytes: int)
 
 
 @pytest.mark.parametrize(("api_key", "first"), FIRST_VERSION.items())
-def test_older_versions_have_none(api_key: int, first: int) -> None:
+def test_older_versions_have_no_endpoints(api_key: int, first: int) -> None:
     assert has_no_endpoints(b"\xff" * 50, 0, 50, api_key, first - 1)
 
 
 @pytest.mark.parametrize(("api_key", "version"), VERSIONS)
 @given(nodes=_NODES, topics=st.integers(0, 2), cuts=st.lists(st.integers(0, 2_000)))
-def test_a_frame_that_streams_has_no_endpoints_however_it_is_cut(
+def test_streamed_frame_cut_anywhere_has_no_endpoints(
     api_key: int, version: int, nodes: list[tuple[int, str, int, str | None]], topics: int, cuts: list[int]
 ) -> None:
     message = _response(api_key, version, nodes, topics=topics)
@@ -167,8 +168,8 @@ def test_a_frame_that_streams_has_no_endpoints_however_it_is_cut(
     assert nodes or after == frame
 
 
-@pytest.mark.parametrize(("api_key", "version"), VERSIONS)
-def test_a_frame_that_comes_byte_by_byte(api_key: int, version: int) -> None:
+@each_case("api_key, version", VERSIONS)
+def test_frame_that_arrives_byte_by_byte_has_no_endpoints(api_key: int, version: int) -> None:
     message = _response(api_key, version, [(3, "broker3", 9092, "rack"), (4, "b", 1, None)], records=b"some records")
     frame = kio_messages.response_frame(message)
 
@@ -192,7 +193,7 @@ def _streamed(frame: bytes, api_key: int, version: int, cuts: list[int]) -> byte
     return b"".join(hidden.feed(frame[begin:end]) for begin, end in pairwise(edges)) + hidden.end()
 
 
-@pytest.mark.parametrize("length", [*range(1, 8), *range(100, 150), *range(16_360, 16_420)])
+@each_case("length", [*range(1, 8), *range(100, 150), *range(16_360, 16_420)])
 def test_endpoints_of_any_length_are_hidden_in_a_share_group_s_response(length: int) -> None:
     message = _response(SHARE_ACKNOWLEDGE, 1, [(3, "h" * length, 9092, None)])
     frame = kio_messages.response_frame(message)
@@ -203,7 +204,7 @@ def test_endpoints_of_any_length_are_hidden_in_a_share_group_s_response(length: 
 
 
 @pytest.mark.parametrize("api_key", [FETCH, SHARE_FETCH])
-def test_records_pass_as_they_come(api_key: int) -> None:
+def test_records_pass_as_they_arrive(api_key: int) -> None:
     version = max(version for key, version in VERSIONS if key == api_key)
     frame = kio_messages.response_frame(_response(api_key, version, [], records=bytes(300_000)))
     hidden = EndpointHider(api_key, version)
@@ -214,7 +215,7 @@ def test_records_pass_as_they_come(api_key: int) -> None:
 
 
 @pytest.mark.parametrize("api_key", FIRST_VERSION)
-def test_what_is_held_is_bounded(api_key: int) -> None:
+def test_field_above_the_limit_is_refused(api_key: int) -> None:
     version = max(version for key, version in VERSIONS if key == api_key)
     # A header whose tag section does not end.
     endless = (2**31 - 1).to_bytes(4, "big") + bytes(4) + b"\xff\xff\x7f" + 200_000 * b"\x01\x02xx"
@@ -267,7 +268,7 @@ def test_one_wrong_byte_gives_an_answer_or_a_protocol_error(api: tuple[int, int]
     assert int.from_bytes(after[:4], "big") == len(after) - 4
 
 
-def test_unknown_tags_stay_beside_the_endpoints() -> None:
+def test_unknown_tags_are_kept_next_to_endpoints() -> None:
     message = _response(FETCH, 18, [(3, "broker3", 9092, None)])
     frame = kio_messages.response_frame(message)
     found = find_endpoints(frame, FETCH, 18)
@@ -290,7 +291,7 @@ def test_unknown_tags_stay_beside_the_endpoints() -> None:
         b"\x02\x00\x0c\x02\x00\x00\x00\x03\x01\x00\x00\x23\x84\x00\x00\x00\x01\x01",  # twice
     ],
 )
-def test_endpoints_that_are_not_all_of_one_tag_are_refused(tags: bytes) -> None:
+def test_endpoints_that_do_not_fill_one_tag_are_refused(tags: bytes) -> None:
     """Found by fuzzing: what lay behind the array, or in the first of two, would have been told as it was."""
     body = bytes(4) + b"\x00" + bytes(4 + 2 + 4) + b"\x01" + tags
     frame = len(body).to_bytes(4, "big") + body

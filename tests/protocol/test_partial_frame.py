@@ -3,14 +3,13 @@
 import tracemalloc
 from struct import pack
 
-import pytest
-
 from kafka_quota_proxy.protocol.partial_frame import SMALL_BYTES, PartialFrame, bytes_to_wait_for
+from tests.support.cases import each_case
 
 FRAME = pack(">i", 99_996) + bytes(99_996)
 
 
-def test_pieces_are_one_when_nothing_lacks() -> None:
+def test_pieces_are_joined_when_no_bytes_are_missing() -> None:
     large = bytes(5_000)
     pieces = PartialFrame(b"ab", 5_003)
 
@@ -21,7 +20,7 @@ def test_pieces_are_one_when_nothing_lacks() -> None:
     assert pieces.add(b"e and the next") == b"abcd" + large + b"e and the next"
 
 
-def test_they_take_as_much_memory_as_they_say_however_small_they_are() -> None:
+def test_tiny_pieces_take_little_more_memory_than_their_bytes() -> None:
     pieces = PartialFrame(b"", 65_536)
     tracemalloc.start()
 
@@ -34,18 +33,27 @@ def test_they_take_as_much_memory_as_they_say_however_small_they_are() -> None:
     assert taken_bytes < 2 * 64_000
 
 
-@pytest.mark.parametrize(
-    ("come_bytes", "missing_bytes"),
-    [(0, 1), (3, 1), (SMALL_BYTES - 1, 1), (SMALL_BYTES, SMALL_BYTES), (30_000, 30_000),
-     (50_000, 50_000), (50_001, 49_999), (99_999, 1), (100_000, 1)],
-)  # fmt: skip
-def test_a_look_waits_for_as_much_again_or_for_the_end(come_bytes: int, missing_bytes: int) -> None:
+@each_case(
+    "come_bytes, missing_bytes",
+    [
+        (0, 1),
+        (3, 1),
+        (SMALL_BYTES - 1, 1),
+        (SMALL_BYTES, SMALL_BYTES),
+        (30_000, 30_000),
+        (50_000, 50_000),
+        (50_001, 49_999),
+        (99_999, 1),
+        (100_000, 1),
+    ],
+)
+def test_next_try_waits_for_as_many_bytes_again_or_the_end(come_bytes: int, missing_bytes: int) -> None:
     assert bytes_to_wait_for(FRAME[:come_bytes], most_bytes=200_000) == missing_bytes
 
 
-def test_a_look_comes_as_soon_as_there_is_too_much() -> None:
+def test_next_try_comes_once_the_limit_is_exceeded() -> None:
     assert bytes_to_wait_for(FRAME[:30_000], most_bytes=40_000) == 10_001
 
 
-def test_what_is_of_use_as_a_whole_only_is_looked_at_once() -> None:
+def test_without_a_limit_the_next_try_waits_for_the_whole_frame() -> None:
     assert bytes_to_wait_for(FRAME[:SMALL_BYTES]) == len(FRAME) - SMALL_BYTES

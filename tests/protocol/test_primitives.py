@@ -38,7 +38,7 @@ def encoded_tags(tags: dict[int, bytes]) -> bytes:
 
 
 @given(value=st.integers(0, 2**32 - 1), before=st.binary(max_size=3), after=st.binary(max_size=3))
-def test_a_varint_is_read_as_it_was_written(value: int, before: bytes, after: bytes) -> None:
+def test_written_varint_is_read(value: int, before: bytes, after: bytes) -> None:
     encoded = write_uvarint(value)
 
     assert read_uvarint(before + encoded + after, len(before)) == (value, len(before) + len(encoded))
@@ -60,7 +60,7 @@ def test_a_varint_of_more_than_32_bits_is_malformed(data: bytes) -> None:
         read_uvarint(data, 0)
 
 
-def test_a_varint_with_needless_bytes_is_read_as_kafka_reads_it() -> None:
+def test_padded_varint_is_read_as_kafka_reads_it() -> None:
     """Source: ``ByteUtils.readUnsignedVarint`` in Apache Kafka, which takes up to five bytes for any value."""
     assert read_uvarint(b"\x81\x80\x80\x80\x00", 0) == (1, 5)
 
@@ -107,7 +107,7 @@ def test_tags_cut_anywhere_are_truncated(tags: dict[int, bytes], data: st.DataOb
         (primitives.skip_compact_string, write_uvarint(0x8001) + bytes(0x8001)),
     ],
 )
-def test_a_length_that_kafka_refuses_is_malformed(skip: Callable[[bytes, int], int], data: bytes) -> None:
+def test_length_that_kafka_refuses_is_malformed(skip: Callable[[bytes, int], int], data: bytes) -> None:
     """Source: the readers that ``MessageDataGenerator`` of Apache Kafka makes."""
     with pytest.raises(MalformedLength):
         skip(data, 0)

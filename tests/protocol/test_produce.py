@@ -13,6 +13,7 @@ from kafka_quota_proxy.protocol.primitives import write_uvarint
 from kafka_quota_proxy.protocol.produce import end_of_plain_acks, read_acks
 from tests.protocol.support import aiokafka_messages, kafka_python_messages, kio_messages
 from tests.protocol.support.kio_messages import Untyped
+from tests.support.cases import each_case
 
 PRODUCE = 0
 KIO_VERSIONS = range(3, 14)
@@ -41,20 +42,18 @@ def assert_read_once_complete(body: bytes, version: int, acks: int, transactiona
     assert read_acks(b"before" + body + b"after", 6, version, end=6 + len(body)) == acks
 
 
-@pytest.mark.parametrize("version", KIO_VERSIONS)
-@pytest.mark.parametrize("acks", [-1, 0, 1])
-@pytest.mark.parametrize("transactional_id", TRANSACTIONAL_IDS)
+@each_case("version", KIO_VERSIONS)
+@each_case("acks", [-1, 0, 1])
+@each_case("transactional_id", TRANSACTIONAL_IDS)
 def test_acks_of_kio_are_read_at_each_length(version: int, acks: int, transactional_id: str | None) -> None:
     message = kio_request(version, acks=acks, transactional_id=transactional_id)
 
     assert_read_once_complete(kio_messages.encode(message), version, acks, transactional_id)
 
 
-@pytest.mark.parametrize(
-    ("cls", "version"), [(cls, v) for cls, v in kafka_python_messages.messages("request") if cls.API_KEY == 0]
-)
-@pytest.mark.parametrize("acks", [-1, 0, 1])
-@pytest.mark.parametrize("transactional_id", [None, "", "transfer-orders"])
+@each_case("cls, version", [(cls, v) for cls, v in kafka_python_messages.messages("request") if cls.API_KEY == 0])
+@each_case("acks", [-1, 0, 1])
+@each_case("transactional_id", [None, "", "transfer-orders"])
 def test_acks_of_kafka_python_are_read_at_each_length(
     cls: Untyped, version: int, acks: int, transactional_id: str | None
 ) -> None:
@@ -66,17 +65,17 @@ def test_acks_of_kafka_python_are_read_at_each_length(
     assert_read_once_complete(message.encode(), version, acks, transactional_id)
 
 
-@pytest.mark.parametrize("cls", [cls for cls in aiokafka_messages.requests() if cls.API_KEY == 0])
-@pytest.mark.parametrize("acks", [-1, 0, 1])
-@pytest.mark.parametrize("transactional_id", [None, "", "transfer-orders"])
+@each_case("cls", [cls for cls in aiokafka_messages.requests() if cls.API_KEY == 0])
+@each_case("acks", [-1, 0, 1])
+@each_case("transactional_id", [None, "", "transfer-orders"])
 def test_acks_of_aiokafka_are_read_at_each_length(cls: Untyped, acks: int, transactional_id: str | None) -> None:
     message = aiokafka_messages.example(cls, {"required_acks": acks, "transactional_id": transactional_id})
 
     assert_read_once_complete(message.encode(), cls.API_VERSION, acks, transactional_id)
 
 
-@pytest.mark.parametrize("version", range(16))
-def test_acks_are_not_read_from_the_frame_behind(version: int) -> None:
+@each_case("version", range(16))
+def test_acks_are_not_read_from_the_next_frame(version: int) -> None:
     for size in range(2):
         body = b"\0" * size
 
@@ -155,7 +154,7 @@ def test_the_throttle_field_of_kio_is_found_in_a_response_of_any_shape(version: 
     assert frame[offset : offset + 4] == THROTTLE_TIME_MS.to_bytes(4, "big")
 
 
-@pytest.mark.parametrize("cls", aiokafka_messages.responses(PRODUCE))
+@each_case("cls", aiokafka_messages.responses(PRODUCE))
 def test_the_throttle_field_of_aiokafka_is_found(cls: Untyped) -> None:
     frame = aiokafka_messages.response_frame(aiokafka_messages.example(cls, {"throttle_time_ms": THROTTLE_TIME_MS}))
 
@@ -179,8 +178,8 @@ def test_unknown_tags_anywhere_in_a_response_are_stepped_over() -> None:
     assert offset == len(frame) - 4 - len(tags)
 
 
-@pytest.mark.parametrize("version", range(1, 14))
-def test_a_response_cut_anywhere_is_refused(version: int) -> None:
+@each_case("version", range(1, 14))
+def test_truncated_response_is_refused(version: int) -> None:
     cls = next(cls for cls, v in kafka_python_messages.messages("response") if (cls.API_KEY, v) == (PRODUCE, version))
     frame = kafka_python_messages.response_frame(kafka_python_messages.example(cls, version))
 
@@ -189,7 +188,7 @@ def test_a_response_cut_anywhere_is_refused(version: int) -> None:
             produce.throttle_time_offset(frame[:size], version)
 
 
-def test_a_response_with_bytes_left_over_is_refused() -> None:
+def test_response_with_extra_bytes_is_refused() -> None:
     frame = kio_messages.framed(bytes(4) + b"\0" + b"\x01" + bytes(4) + b"\0" + b"?")
 
     with pytest.raises(TrailingBytes):
@@ -208,9 +207,9 @@ def test_any_response_gives_an_offset_within_it_or_an_error(version: int, frame:
         assert 8 <= offset <= len(frame) - 4
 
 
-@pytest.mark.parametrize("version", range(14))
-@pytest.mark.parametrize("transactional_id", [None, "", "tx"])
-def test_where_plain_acks_end_is_where_the_timeout_begins(version: int, transactional_id: str | None) -> None:
+@each_case("version", range(14))
+@each_case("transactional_id", [None, "", "tx"])
+def test_end_of_plain_acks_is_the_offset_of_the_timeout(version: int, transactional_id: str | None) -> None:
     if version < 3:
         front = b""
     elif version < 9:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from kafka_quota_proxy.protocol.errors import MalformedProxyHeader
 from kafka_quota_proxy.protocol.proxy_protocol import MAX_HEADER_BYTES, MAX_REST_BYTES, ProxyHeader, read_proxy_header
+from tests.support.cases import each_case
 
 SIGNATURE = bytes.fromhex("0D 0A 0D 0A 00 0D 0A 51 55 49 54 0A")
 BEHIND = b"\x00\x00\x00\x10 the first request"
@@ -33,8 +34,8 @@ def read_in_pieces(data: bytes, header_bytes: int) -> ProxyHeader | None:
     return read_proxy_header(data)
 
 
-@pytest.mark.parametrize(
-    ("line", "source"),
+@each_case(
+    "line, source",
     [
         (b"PROXY TCP4 255.255.255.255 255.255.255.255 65535 65535\r\n", ("255.255.255.255", 65_535)),
         (b"PROXY TCP4 192.168.0.1 192.168.0.11 56324 443\r\n", ("192.168.0.1", 56_324)),
@@ -47,7 +48,7 @@ def read_in_pieces(data: bytes, header_bytes: int) -> ProxyHeader | None:
         (LONGEST_LINE, None),
     ],
 )
-def test_a_line_is_read_once_its_end_has_come(line: bytes, source: tuple[str, int] | None) -> None:
+def test_line_is_read_once_it_is_complete(line: bytes, source: tuple[str, int] | None) -> None:
     assert read_in_pieces(line + BEHIND, len(line)) == (source, len(line))
 
 
@@ -59,7 +60,7 @@ def test_the_longest_line_has_107_bytes_and_not_one_more() -> None:
         read_proxy_header(padded + b"x\r\n")
 
 
-@pytest.mark.parametrize(
+@each_case(
     "line",
     [
         b"PROXY TCP4 192.168.0.1 192.168.0.11 56324\r\n",
@@ -87,7 +88,7 @@ def test_the_longest_line_has_107_bytes_and_not_one_more() -> None:
         b"proxy TCP4 192.168.0.1 192.168.0.11 1 443\r\n",
     ],
 )
-def test_a_line_that_is_not_exactly_so_is_refused(line: bytes) -> None:
+def test_malformed_line_is_refused(line: bytes) -> None:
     with pytest.raises(MalformedProxyHeader):
         read_proxy_header(line)
 
@@ -113,7 +114,7 @@ def test_ipv6_in_binary_and_in_a_line_are_the_same(
     assert read_in_pieces(line + BEHIND, len(line)) == (expected, len(line))
 
 
-def test_an_ipv4_address_written_as_ipv6_is_the_same_client() -> None:
+def test_ipv4_mapped_address_becomes_ipv4() -> None:
     packed = IPv6Address("::ffff:10.0.0.7").packed
 
     assert read_proxy_header(binary(packed + packed + bytes(4), family=0x21)) == (("10.0.0.7", 0), 52)
@@ -131,13 +132,13 @@ def test_an_ipv4_address_written_as_ipv6_is_the_same_client() -> None:
         (0x21, 0x12, bytes(12)),  # a datagram: not this connection
     ],
 )
-def test_a_header_without_the_address_of_a_connection_names_nobody(command: int, family: int, rest: bytes) -> None:
+def test_header_without_a_client_address_has_no_source(command: int, family: int, rest: bytes) -> None:
     header = binary(rest, command=command, family=family)
 
     assert read_in_pieces(header + BEHIND, len(header)) == (None, len(header))
 
 
-@pytest.mark.parametrize(
+@each_case(
     "header",
     [
         binary(bytes(12), command=0x11),
@@ -152,7 +153,7 @@ def test_a_header_without_the_address_of_a_connection_names_nobody(command: int,
         b"\r\nGET",
     ],
 )
-def test_a_binary_header_that_cannot_be_right_is_refused_before_its_rest_has_come(header: bytes) -> None:
+def test_malformed_binary_header_is_refused_before_its_rest_arrives(header: bytes) -> None:
     with pytest.raises(MalformedProxyHeader):
         read_proxy_header(header[:16])
 
@@ -168,7 +169,7 @@ def test_the_longest_binary_header_is_waited_for() -> None:
 @pytest.mark.parametrize(
     "data", [b"\x00\x00\x00\x1d\x00\x12", b"\x16\x03\x01", b"GET / HTTP/1.1", b"PROX\xff", b"\r\n\n"]
 )
-def test_whatever_else_a_connection_begins_with_is_refused(data: bytes) -> None:
+def test_connection_without_a_header_is_refused(data: bytes) -> None:
     with pytest.raises(MalformedProxyHeader) as caught:
         read_proxy_header(data)
 
@@ -181,7 +182,7 @@ def test_whatever_else_a_connection_begins_with_is_refused(data: bytes) -> None:
 )
 @example(start=b"PROXY TCP6 ", rest=b"fe80::1%\xc3\xa9 :: 1 2\r\n")
 @example(start=b"PROXY TCP6 ", rest=b"fe80::1%eth0 :: 1 2\r\n")
-def test_any_bytes_give_a_header_a_wait_or_the_one_error(start: bytes, rest: bytes) -> None:
+def test_any_bytes_give_a_header_or_none_or_an_error(start: bytes, rest: bytes) -> None:
     data = start + rest
     try:
         header = read_proxy_header(data)

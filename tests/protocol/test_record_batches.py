@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from kafka.record import MemoryRecordsBuilder
 
 from kafka_quota_proxy.protocol.record_batches import end_of_whole_batches, first_batch_size
+from tests.support.cases import each_case
 
 
 def batch_bytes(magic: int, value_bytes: int) -> bytes:
@@ -39,14 +40,14 @@ def test_only_whole_batches_are_taken(magic: int, sizes: list[int], cut_at: int,
     assert end_of_whole_batches(memoryview(data), begin, end) == whole
 
 
-def test_batches_of_all_magics_lie_behind_each_other() -> None:
+def test_batches_of_all_magics_may_be_mixed() -> None:
     data = b"".join(batch_bytes(magic, 10) for magic in (2, 0, 1, 2))
 
     assert end_of_whole_batches(data, 0, len(data)) == len(data)
     assert end_of_whole_batches(data, 0, len(data) - 1) == len(data) - len(batch_bytes(2, 10))
 
 
-@pytest.mark.parametrize("length", [-(2**31), -13, -12, -1, 0, 1, 13, 100, 2**31 - 1])
+@each_case("length", [-(2**31), -13, -12, -1, 0, 1, 13, 100, 2**31 - 1])
 def test_a_batch_of_an_impossible_length_is_not_whole(length: int) -> None:
     first = batch_bytes(2, 10)
     data = first + pack(">qi", 1, length) + bytes(60)
@@ -64,7 +65,7 @@ def test_the_shortest_message_is_whole() -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
-def test_the_first_batch_says_how_long_it_is_although_it_is_cut_off(magic: int) -> None:
+def test_size_of_a_truncated_first_batch_is_read(magic: int) -> None:
     batch = batch_bytes(magic, 10)
 
     for end in range(len(batch) + 20):
@@ -73,12 +74,12 @@ def test_the_first_batch_says_how_long_it_is_although_it_is_cut_off(magic: int) 
 
 
 @pytest.mark.parametrize(("length", "size_bytes"), [(-(2**31), 0), (-13, 0), (-12, 0), (2**31 - 1, 2**31 + 11)])
-def test_the_first_batch_may_say_anything(length: int, size_bytes: int) -> None:
+def test_impossible_size_of_the_first_batch_is_0(length: int, size_bytes: int) -> None:
     assert first_batch_size(pack(">qi", 0, length), 0, 12) == size_bytes
 
 
 @given(data=st.binary(max_size=200), begin=st.integers(0, 200), end=st.integers(0, 200))
-def test_any_records_end_within_their_bounds(data: bytes, begin: int, end: int) -> None:
+def test_end_of_any_records_is_within_bounds(data: bytes, begin: int, end: int) -> None:
     begin, end = sorted((min(begin, len(data)), min(end, len(data))))
 
     assert begin <= end_of_whole_batches(data, begin, end) <= end

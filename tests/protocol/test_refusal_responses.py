@@ -18,6 +18,7 @@ from kafka_quota_proxy.protocol.topic_mutations import FIRST_REFUSABLE_VERSION, 
 from tests.protocol.support import kafka_python_messages, kio_messages
 from tests.protocol.support.codecs import Codec, KafkaPython, Kio, codecs
 from tests.protocol.support.kio_messages import Untyped
+from tests.support.cases import each_case
 
 PRODUCE, FETCH = int(ApiKey.PRODUCE), int(ApiKey.FETCH)
 COMMIT, JOIN = int(ApiKey.OFFSET_COMMIT), int(ApiKey.JOIN_GROUP)
@@ -60,7 +61,7 @@ def made(codec: Codec, random: Random, **values: object) -> tuple[Untyped, bytes
 @pytest.mark.parametrize("codec", codecs("request", PRODUCE), ids=repr)
 @SOME
 @given(seed=SEEDS, acks=st.sampled_from([1, -1]))
-def test_a_produce_has_not_enough_replicas_for_each_partition(codec: Codec, seed: int, acks: int) -> None:
+def test_produce_gets_not_enough_replicas_for_each_partition(codec: Codec, seed: int, acks: int) -> None:
     message, frame = made(codec, Random(seed), acks=acks)  # noqa: S311
 
     def partition(asked: Untyped) -> dict[str, object]:
@@ -82,8 +83,8 @@ def test_a_produce_has_not_enough_replicas_for_each_partition(codec: Codec, seed
     )
 
 
-@pytest.mark.parametrize("codec", codecs("request", PRODUCE), ids=repr)
-def test_a_produce_without_a_response_has_no_answer(codec: Codec) -> None:
+@each_case("codec", codecs("request", PRODUCE))
+def test_produce_with_acks_0_is_not_refused(codec: Codec) -> None:
     _, frame = made(codec, Random(1), acks=0)  # noqa: S311
 
     assert refusal_response(frame, throttle_time_ms=700) is None
@@ -92,7 +93,7 @@ def test_a_produce_without_a_response_has_no_answer(codec: Codec) -> None:
 @pytest.mark.parametrize("codec", codecs("request", FETCH), ids=repr)
 @SOME
 @given(seed=SEEDS, throttle_time_ms=st.sampled_from([0, 1, 700]))
-def test_a_fetch_is_empty_and_ends_its_session(codec: Codec, seed: int, throttle_time_ms: int) -> None:
+def test_fetch_gets_an_empty_response_without_session(codec: Codec, seed: int, throttle_time_ms: int) -> None:
     _, frame = made(codec, Random(seed), **replica(codec, -1))  # noqa: S311
 
     written = refusal_response(frame, throttle_time_ms=throttle_time_ms)
@@ -111,8 +112,8 @@ def replica(codec: Codec, replica_id: int) -> dict[str, object]:
     return {"replica_state": field.data_class(version=codec.version, replica_id=replica_id, replica_epoch=3)}
 
 
-@pytest.mark.parametrize("codec", codecs("request", FETCH), ids=repr)
-def test_a_follower_is_never_refused(codec: Codec) -> None:
+@each_case("codec", codecs("request", FETCH))
+def test_fetch_of_a_follower_is_not_refused(codec: Codec) -> None:
     _, frame = made(codec, Random(1), **replica(codec, 3))  # noqa: S311
 
     assert refusal_response(frame, throttle_time_ms=700) is None
@@ -121,7 +122,7 @@ def test_a_follower_is_never_refused(codec: Codec) -> None:
 @pytest.mark.parametrize("codec", codecs("request", JOIN), ids=repr)
 @SOME
 @given(seed=SEEDS)
-def test_a_group_is_joined_later_as_the_same_member(codec: Codec, seed: int) -> None:
+def test_join_group_gets_coordinator_loading_and_keeps_its_member_id(codec: Codec, seed: int) -> None:
     message, frame = made(codec, Random(seed))  # noqa: S311
 
     check(
@@ -143,7 +144,7 @@ def test_a_group_is_joined_later_as_the_same_member(codec: Codec, seed: int) -> 
 @pytest.mark.parametrize("codec", codecs("request", COMMIT), ids=repr)
 @SOME
 @given(seed=SEEDS)
-def test_offsets_are_committed_later(codec: Codec, seed: int) -> None:
+def test_offset_commit_gets_coordinator_loading(codec: Codec, seed: int) -> None:
     message, frame = made(codec, Random(seed))  # noqa: S311
 
     def partition(asked: Untyped) -> dict[str, object]:
@@ -163,7 +164,7 @@ def test_offsets_are_committed_later(codec: Codec, seed: int) -> None:
 )
 @SOME
 @given(seed=SEEDS)
-def test_mutations_are_refused_to_those_who_know_the_error(codec: Codec, seed: int) -> None:
+def test_mutations_are_refused_from_the_first_version_that_knows_the_error(codec: Codec, seed: int) -> None:
     _, frame = made(codec, Random(seed))  # noqa: S311
 
     written = refusal_response(frame, throttle_time_ms=700)
@@ -175,7 +176,7 @@ def test_mutations_are_refused_to_those_who_know_the_error(codec: Codec, seed: i
 # -- what has no answer
 
 
-@pytest.mark.parametrize("api_key", [int(key) for key in ApiKey if key not in REFUSED])
+@each_case("api_key", [int(key) for key in ApiKey if key not in REFUSED])
 def test_no_other_api_is_refused(api_key: int) -> None:
     for key, version in kio_messages.api_versions():
         if key == api_key:
@@ -188,7 +189,7 @@ def test_no_other_api_is_refused(api_key: int) -> None:
 
 
 @pytest.mark.parametrize("api_key", REFUSED)
-def test_no_version_that_is_not_known_is_refused(api_key: int) -> None:
+def test_unknown_versions_are_not_refused(api_key: int) -> None:
     codec = KafkaPython("request", api_key, HIGHEST_VERSION[api_key])
     _, frame = made(codec, Random(1))  # noqa: S311
     newer = frame[:6] + pack(">h", HIGHEST_VERSION[api_key] + 1) + frame[8:]
@@ -196,8 +197,8 @@ def test_no_version_that_is_not_known_is_refused(api_key: int) -> None:
     assert refusal_response(newer, throttle_time_ms=700) is None
 
 
-@pytest.mark.parametrize("version", range(HIGHEST_VERSION[PRODUCE] + 1))
-def test_more_partitions_than_anyone_needs_are_not_refused_one_by_one(version: int) -> None:
+@each_case("version", range(HIGHEST_VERSION[PRODUCE] + 1))
+def test_request_with_too_many_partitions_is_not_refused(version: int) -> None:
     flexible = version >= 9
     count = MAX_ELEMENTS + 1
     name = bytes(16) if version >= 13 else b"\x02t" if flexible else b"\0\x01t"
@@ -216,7 +217,7 @@ def test_more_partitions_than_anyone_needs_are_not_refused_one_by_one(version: i
 @pytest.mark.parametrize(("api_key", "version"), [(key, v) for key in REFUSED for v in range(HIGHEST_VERSION[key] + 1)])
 @SOME
 @given(data=st.binary(max_size=100), seed=st.integers(0, 2**32))
-def test_any_bytes_are_refused_or_have_no_answer(api_key: int, version: int, data: bytes, seed: int) -> None:
+def test_any_bytes_give_a_refusal_or_none_or_an_error(api_key: int, version: int, data: bytes, seed: int) -> None:
     random = Random(seed)  # noqa: S311
     codec = KafkaPython("request", api_key, version)
     frame = codec.frame(codec.generated(random))

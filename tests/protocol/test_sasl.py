@@ -15,6 +15,7 @@ from kafka_quota_proxy.protocol import sasl
 from kafka_quota_proxy.protocol.errors import LoginTooLarge, MalformedLength, ProtocolError, Truncated
 from kafka_quota_proxy.protocol.header import read_request_head
 from tests.protocol.support import kafka_python_messages, kio_messages
+from tests.support.cases import each_case
 from tests.support.logins import (
     CLIENT_FINAL,
     CLIENT_FIRST,
@@ -45,32 +46,32 @@ def body_of(request: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_a_handshake_names_its_mechanism(version: int) -> None:
+def test_mechanism_of_a_handshake_is_read(version: int) -> None:
     assert sasl.read_handshake(body_of(handshake_request("SCRAM-SHA-512", version=version))) == "SCRAM-SHA-512"
 
 
 @pytest.mark.parametrize("error_code", [0, 33, 34])
-def test_the_answer_to_a_handshake_has_an_error_code(error_code: int) -> None:
+def test_error_code_of_a_handshake_response_is_read(error_code: int) -> None:
     assert sasl.read_handshake_error(handshake_response(error_code=error_code)[8:]) == error_code
 
 
-@pytest.mark.parametrize("version", [0, 1, 2, 3])
-@pytest.mark.parametrize("token", [b"", b"\0alice\0secret", bytes(200_000)])
-def test_a_token_is_read_as_it_was_sent(version: int, token: bytes) -> None:
+@each_case("version", [0, 1, 2, 3])
+@each_case("token", [b"", b"\0alice\0secret", bytes(200_000)])
+def test_token_of_a_request_is_read(version: int, token: bytes) -> None:
     assert sasl.read_authenticate(body_of(authenticate_request(token, version=version)), version) == token
 
 
-@pytest.mark.parametrize("version", [0, 1, 2, 3])
-@pytest.mark.parametrize(("error_code", "token"), [(0, b""), (0, SERVER_FIRST), (58, b"")])
-def test_a_broker_answers_with_an_error_code_and_a_token(version: int, error_code: int, token: bytes) -> None:
+@each_case("version", [0, 1, 2, 3])
+@each_case("error_code, token", [(0, b""), (0, SERVER_FIRST), (58, b"")])
+def test_error_code_and_token_of_a_response_are_read(version: int, error_code: int, token: bytes) -> None:
     response = authenticate_response(token, error_code=error_code, version=version)
 
     assert sasl.read_authenticate_response(response[8:], version) == (error_code, token)
 
 
-@pytest.mark.parametrize("version", [0, 1, 2, 3])
-@pytest.mark.parametrize(("error_code", "token"), [(0, b""), (0, SERVER_FIRST), (58, b"")])
-def test_and_with_how_long_a_login_holds(version: int, error_code: int, token: bytes) -> None:
+@each_case("version", [0, 1, 2, 3])
+@each_case("error_code, token", [(0, b""), (0, SERVER_FIRST), (58, b"")])
+def test_session_lifetime_of_a_response_is_read(version: int, error_code: int, token: bytes) -> None:
     response = authenticate_response(token, error_code=error_code, version=version, lifetime_ms=77_000_000_000)
 
     assert sasl.read_session_lifetime_ms(response[8:], version) == (77_000_000_000 if version else 0)
@@ -115,25 +116,25 @@ def test_requests_of_kafka_python_are_read(api_key: int, versions: tuple[int, ..
         assert read == "three"
 
 
-def test_a_token_is_never_null() -> None:
+def test_null_token_is_refused() -> None:
     with pytest.raises(MalformedLength, match="cannot be null"):
         sasl.read_authenticate(b"\xff\xff\xff\xff", 1)
     with pytest.raises(MalformedLength, match="cannot be null"):
         sasl.read_authenticate(b"\0\0", 2)
 
 
-def test_a_token_that_its_frame_cannot_hold_is_cut_off() -> None:
+def test_token_longer_than_its_frame_is_truncated() -> None:
     with pytest.raises(Truncated):
         sasl.read_authenticate(b"\0\0\0\x09short", 1)
 
 
-def test_a_frame_of_a_login_has_kafkas_bound() -> None:
+def test_login_frame_above_kafkas_limit_is_refused() -> None:
     sasl.check_login_size(512 * 1024)
     with pytest.raises(LoginTooLarge, match="524289 bytes, above the limit of 524288"):
         sasl.check_login_size(512 * 1024 + 1)
 
 
-def test_a_bare_token_has_the_same_bound_and_may_be_empty() -> None:
+def test_raw_token_has_the_same_limit_and_may_be_empty() -> None:
     assert sasl.read_token_size(b"\0\0\0\0", 0) == 0
     assert sasl.read_token_size(b"x\0\x08\0\0", 1) == 512 * 1024
     assert sasl.read_token_size(b"\0\0\0", 0) is None
@@ -154,7 +155,7 @@ def test_a_bare_token_has_the_same_bound_and_may_be_empty() -> None:
         (b"\0\0\0\x20\0\x12", True),
     ],
 )
-def test_a_request_begins_with_a_zero_byte_and_a_token_of_kerberos_does_not(data: bytes, expected: bool | None) -> None:
+def test_kafka_request_is_distinguished_from_a_kerberos_token(data: bytes, expected: bool | None) -> None:
     assert sasl.is_request(data, 0) is expected
     assert sasl.is_request(b"before" + data, 6) is expected
 
@@ -162,8 +163,8 @@ def test_a_request_begins_with_a_zero_byte_and_a_token_of_kerberos_does_not(data
 # -- PLAIN
 
 
-@pytest.mark.parametrize(
-    ("token", "user"),
+@each_case(
+    "token, user",
     [
         # RFC 4616, section 4; the second acts for another, which Kafka does not allow.
         (b"\0tim\0tanstaaftanstaaf", "tim"),
@@ -178,7 +179,7 @@ def test_a_request_begins_with_a_zero_byte_and_a_token_of_kerberos_does_not(data
         (b"", None),
     ],
 )
-def test_plain_names_who_logs_in(token: bytes, user: str | None) -> None:
+def test_user_of_a_plain_token_is_read(token: bytes, user: str | None) -> None:
     assert sasl.plain_user(token) == user
 
 
@@ -195,8 +196,8 @@ def test_the_example_of_rfc_5802_names_its_user() -> None:
     assert sasl.is_scram_success(b"v=rmF9pqV8S7suAoZWja4dJRkFsKQ=")
 
 
-@pytest.mark.parametrize(
-    ("token", "user"),
+@each_case(
+    "token, user",
     [
         (b"n,,n=a=2Cb=3Dc,r=x", "a,b=c"),
         (b"n,,n==3D2C,r=x", "=2C"),
@@ -222,7 +223,7 @@ def test_the_example_of_rfc_5802_names_its_user() -> None:
         (b"", None),
     ],
 )
-def test_scram_names_who_logs_in(token: bytes, user: str | None) -> None:
+def test_user_of_a_scram_message_is_read(token: bytes, user: str | None) -> None:
     assert sasl.scram_user(token) == user
 
 
@@ -263,8 +264,8 @@ def base64url(text: str) -> str:
     return urlsafe_b64encode(text.encode(errors="surrogatepass")).decode().rstrip("=")
 
 
-@pytest.mark.parametrize(
-    ("claims", "claim", "user"),
+@each_case(
+    "claims, claim, user",
     [
         ({"sub": "alice"}, "sub", "alice"),
         ({"sub": "alice", "azp": "etl"}, "azp", "etl"),
@@ -280,11 +281,11 @@ def base64url(text: str) -> str:
         ("sub", "sub", None),
     ],
 )
-def test_a_web_token_names_who_logs_in(claims: object, claim: str, user: str | None) -> None:
+def test_user_of_a_web_token_is_read(claims: object, claim: str, user: str | None) -> None:
     assert sasl.oauthbearer_user(bearer(web_token(claims)), claim=claim) == user
 
 
-@pytest.mark.parametrize(
+@each_case(
     "token",
     [
         "opaque",
@@ -299,12 +300,12 @@ def test_a_web_token_names_who_logs_in(claims: object, claim: str, user: str | N
         f"a.{base64url(json.dumps({'sub': 'alice'}))[:-1]}.c",
     ],
 )
-def test_a_token_that_cannot_be_read_names_nobody(token: str) -> None:
+def test_unreadable_web_token_has_no_user(token: str) -> None:
     assert sasl.oauthbearer_user(bearer(token), claim="sub") is None
 
 
-@pytest.mark.parametrize(
-    ("message", "user"),
+@each_case(
+    "message, user",
     [
         # RFC 7628, section 4.1, with a token that names somebody
         ("n,a=alice,\x01host=server.example.com\x01port=143\x01auth=Bearer {}\x01\x01", "alice"),
@@ -319,7 +320,7 @@ def test_a_token_that_cannot_be_read_names_nobody(token: str) -> None:
         ("", None),
     ],
 )
-def test_the_token_is_found_where_kafka_finds_it(message: str, user: str | None) -> None:
+def test_web_token_is_found_where_kafka_finds_it(message: str, user: str | None) -> None:
     assert sasl.oauthbearer_user(message.format(web_token({"sub": "alice"})).encode(), claim="sub") == user
 
 
@@ -361,7 +362,7 @@ TOKENS = (
 
 
 @given(token=TOKENS)
-def test_any_token_names_somebody_who_can_be_written_down_or_nobody(token: bytes) -> None:
+def test_any_token_gives_an_encodable_user_or_none(token: bytes) -> None:
     users = (sasl.plain_user(token), sasl.scram_user(token), sasl.oauthbearer_user(token, claim="sub"))
 
     for user in users:
@@ -369,7 +370,7 @@ def test_any_token_names_somebody_who_can_be_written_down_or_nobody(token: bytes
 
 
 @pytest.mark.parametrize("filler", [b"=2C", b",", b"a=", b"\0", b"\x01", b"n,,n=a"])
-def test_a_token_of_the_greatest_length_is_read_in_time(filler: bytes) -> None:
+def test_longest_token_is_read_quickly(filler: bytes) -> None:
     """Half a megabyte costs milliseconds, whatever it repeats: pytest's timeout is what fails here."""
     token = filler * (sasl.MAX_LOGIN_BYTES // len(filler))
 
@@ -384,5 +385,5 @@ def test_a_token_of_the_greatest_length_is_read_in_time(filler: bytes) -> None:
         sasl.oauthbearer_user(whole, claim="sub")
 
 
-def test_a_brokers_token_is_not_shown() -> None:
+def test_repr_of_a_response_hides_its_token() -> None:
     assert "marked" not in repr(sasl.AuthenticateResponse(0, b"marked"))

@@ -13,6 +13,7 @@ from kafka_quota_proxy.protocol.fetch import FetchLimits
 from kafka_quota_proxy.protocol.share_fetch import charged_bytes, read_limits, without_records
 from kafka_quota_proxy.protocol.throttle_time import front_throttle_time_offset
 from tests.protocol.support import kio_messages
+from tests.support.cases import each_case
 
 SHARE_FETCH = 78
 VERSIONS = range(3)
@@ -36,7 +37,7 @@ def request_body(version: int, *, group_id: str | None = "group", member_id: str
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_limits_are_read_as_soon_as_they_have_come(version: int) -> None:
+def test_limits_are_read_as_soon_as_they_arrive(version: int) -> None:
     body = request_body(version)
 
     limits = read_limits(body, 0, version, end=len(body))
@@ -50,10 +51,10 @@ def test_limits_are_read_as_soon_as_they_have_come(version: int) -> None:
     assert shifted == FetchLimits(at + 2, at + 6, MAX_WAIT_MS, MIN_BYTES, MAX_BYTES)
 
 
-@pytest.mark.parametrize("version", KIO_VERSIONS)
-@pytest.mark.parametrize("group_id", [None, "", "ü" * 200])
-@pytest.mark.parametrize("member_id", [None, "m" * 22])
-def test_limits_lie_behind_names_of_any_length(version: int, group_id: str | None, member_id: str | None) -> None:
+@each_case("version", KIO_VERSIONS)
+@each_case("group_id", [None, "", "ü" * 200])
+@each_case("member_id", [None, "m" * 22])
+def test_limits_follow_names_of_any_length(version: int, group_id: str | None, member_id: str | None) -> None:
     body = request_body(version, group_id=group_id, member_id=member_id)
 
     limits = read_limits(body, 0, version, end=len(body))
@@ -63,7 +64,7 @@ def test_limits_lie_behind_names_of_any_length(version: int, group_id: str | Non
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_limits_are_not_read_from_the_frame_behind(version: int) -> None:
+def test_limits_are_not_read_from_the_next_frame(version: int) -> None:
     body = request_body(version)
     needed = body.index(MAX_BYTES.to_bytes(4, "big")) + (8 if version else 4)
 
@@ -75,7 +76,7 @@ def test_limits_are_not_read_from_the_frame_behind(version: int) -> None:
     assert read_limits(body, 0, version, end=needed) is not None
 
 
-def test_a_group_with_a_longer_name_than_kafka_reads_is_refused() -> None:
+def test_group_name_longer_than_kafka_allows_is_refused() -> None:
     with pytest.raises(MalformedLength):
         read_limits(b"\x81\x80\x02" + bytes(99), 0, 2)
 
@@ -94,7 +95,7 @@ def test_any_request_gives_limits_or_none_or_an_error(version: int, data: bytes,
 
 
 @pytest.mark.parametrize("version", KIO_VERSIONS)
-def test_request_without_records_says_all_else_as_before(version: int) -> None:
+def test_request_without_records_keeps_all_other_fields(version: int) -> None:
     cls = kio_messages.request_class(SHARE_FETCH, version)
     body = request_body(version)
     limits = read_limits(body, 0, version)

@@ -11,6 +11,7 @@ from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.protocol.throttle_time import throttle_time_offset, write_throttle_time
 from tests.protocol.support import kafka_python_messages, kio_messages
 from tests.protocol.support.kio_messages import Untyped
+from tests.support.cases import each_case
 
 THROTTLE_TIME_MS = 0x5EAF00D
 NEEDLE = THROTTLE_TIME_MS.to_bytes(4, "big")
@@ -32,16 +33,18 @@ def assert_found(frame: bytes, api_key: int, version: int) -> None:
     assert throttle_time_offset(frame, api_key, version) == (where if where >= 0 else None)
 
 
-@pytest.mark.parametrize(("api_key", "version"), kio_messages.api_versions())
-@pytest.mark.parametrize("tagged", [True, False])
-@pytest.mark.parametrize("array_length", [0, 1, 3])
-def test_the_field_is_where_kio_writes_it(api_key: int, version: int, tagged: bool, array_length: int) -> None:
+@each_case("api_key, version", kio_messages.api_versions())
+@each_case("tagged", [True, False])
+@each_case("array_length", [0, 1, 3])
+def test_throttle_time_is_found_where_kio_writes_it(
+    api_key: int, version: int, tagged: bool, array_length: int
+) -> None:
     assert_found(kio_frame(api_key, version, array_length=array_length, tagged=tagged), api_key, version)
 
 
-@pytest.mark.parametrize(("cls", "version"), kafka_python_messages.messages("response"))
-@pytest.mark.parametrize("array_length", [0, 2])
-def test_the_field_is_where_kafka_python_writes_it(cls: Untyped, version: int, array_length: int) -> None:
+@each_case("cls, version", kafka_python_messages.messages("response"))
+@each_case("array_length", [0, 2])
+def test_throttle_time_is_found_where_kafka_python_writes_it(cls: Untyped, version: int, array_length: int) -> None:
     field = cls.fields.get("throttle_time_ms")
     has_field = field is not None and field.for_version_q(version)
     values = {"throttle_time_ms": THROTTLE_TIME_MS} if has_field else {}
@@ -50,8 +53,8 @@ def test_the_field_is_where_kafka_python_writes_it(cls: Untyped, version: int, a
     assert_found(kafka_python_messages.response_frame(message), cls.API_KEY, version)
 
 
-@pytest.mark.parametrize(("api_key", "version"), WITH_TAGS)
-def test_the_field_is_found_behind_unknown_tags_in_the_header(api_key: int, version: int) -> None:
+@each_case("api_key, version", WITH_TAGS)
+def test_throttle_time_is_found_after_unknown_header_tags(api_key: int, version: int) -> None:
     frame = kio_frame(api_key, version)
     tags = b"\x02\x05\x03abc\x63\x81\x01" + bytes(129)
     assert frame[8] == 0
@@ -59,8 +62,8 @@ def test_the_field_is_found_behind_unknown_tags_in_the_header(api_key: int, vers
     assert_found(kio_messages.framed(frame[4:8] + tags + frame[9:]), api_key, version)
 
 
-@pytest.mark.parametrize(
-    ("api_key", "version", "payload"),
+@each_case(
+    "api_key, version, payload",
     [
         # The versions that Kafka 4.0 removed and no codec here can write, as Kafka 3.9 had them.
         (ApiKey.CREATE_DELEGATION_TOKEN, 0, bytes(2) + b"\0\1a\0\1b" + bytes(24) + b"\0\1i\0\0\0\1h" + NEEDLE),
@@ -77,11 +80,11 @@ def test_the_field_is_found_behind_unknown_tags_in_the_header(api_key: int, vers
         (ApiKey.WRITE_TXN_MARKERS, 0, bytes(4)),
     ],
 )
-def test_the_field_is_where_older_kafkas_write_it(api_key: int, version: int, payload: bytes) -> None:
+def test_throttle_time_is_found_where_older_kafkas_write_it(api_key: int, version: int, payload: bytes) -> None:
     assert_found(kio_messages.framed(bytes(4) + payload), api_key, version)
 
 
-def test_a_response_of_an_unknown_api_or_version_has_no_known_field() -> None:
+def test_unknown_api_or_version_has_no_throttle_time() -> None:
     frame = kio_messages.framed(bytes(40))
 
     assert throttle_time_offset(frame, 1_000, 0) is None
@@ -89,8 +92,8 @@ def test_a_response_of_an_unknown_api_or_version_has_no_known_field() -> None:
         assert throttle_time_offset(frame, api_key, HIGHEST_VERSION[api_key] + 1) is None
 
 
-@pytest.mark.parametrize(("api_key", "version"), kio_messages.api_versions())
-def test_a_longer_throttle_replaces_a_shorter_one_and_nothing_else(api_key: int, version: int) -> None:
+@each_case("api_key, version", kio_messages.api_versions())
+def test_longer_throttle_time_replaces_a_shorter_one_and_nothing_else(api_key: int, version: int) -> None:
     frame = kio_frame(api_key, version)
 
     written = write_throttle_time(frame, api_key, version, THROTTLE_TIME_MS + 1)
@@ -99,13 +102,13 @@ def test_a_longer_throttle_replaces_a_shorter_one_and_nothing_else(api_key: int,
 
 
 @pytest.mark.parametrize("throttle_time_ms", [0, 1, THROTTLE_TIME_MS])
-def test_a_brokers_own_throttle_is_kept_if_it_is_longer(throttle_time_ms: int) -> None:
+def test_longer_throttle_time_of_the_broker_is_kept(throttle_time_ms: int) -> None:
     frame = kio_frame(ApiKey.METADATA, 12)
 
     assert write_throttle_time(frame, ApiKey.METADATA, 12, throttle_time_ms) is frame
 
 
-def test_a_throttle_longer_than_an_int32_is_cut() -> None:
+def test_throttle_time_above_int32_is_cut() -> None:
     frame = kio_messages.framed(bytes(12))
 
     written = write_throttle_time(frame, ApiKey.HEARTBEAT, 1, 2**40)
@@ -113,8 +116,8 @@ def test_a_throttle_longer_than_an_int32_is_cut() -> None:
     assert written == struct.pack(">iiii", 12, 0, 2**31 - 1, 0)
 
 
-@pytest.mark.parametrize(("api_key", "version"), kio_messages.api_versions())
-def test_a_response_cut_anywhere_never_has_the_field_elsewhere(api_key: int, version: int) -> None:
+@each_case("api_key, version", kio_messages.api_versions())
+def test_truncated_response_never_has_throttle_time_elsewhere(api_key: int, version: int) -> None:
     frame = kio_frame(api_key, version, array_length=1)
     where = throttle_time_offset(frame, api_key, version)
 
@@ -127,7 +130,7 @@ def test_a_response_cut_anywhere_never_has_the_field_elsewhere(api_key: int, ver
 
 
 @given(frame=st.binary(max_size=80), api_key=st.sampled_from(ApiKey), version=st.integers(0, 20))
-def test_any_bytes_give_an_offset_within_them_or_none_or_an_error(frame: bytes, api_key: int, version: int) -> None:
+def test_any_bytes_give_an_offset_or_none_or_an_error(frame: bytes, api_key: int, version: int) -> None:
     try:
         offset = throttle_time_offset(frame, api_key, version)
     except ProtocolError:

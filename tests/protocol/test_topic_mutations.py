@@ -28,6 +28,7 @@ from kafka_quota_proxy.protocol.topic_mutations import (
 )
 from tests.protocol.support.codecs import Codec, KafkaPython, codecs, uuid_of
 from tests.protocol.support.kio_messages import Untyped, generated_scalar
+from tests.support.cases import each_case
 
 CREATE, DELETE, GROW = int(ApiKey.CREATE_TOPICS), int(ApiKey.DELETE_TOPICS), int(ApiKey.CREATE_PARTITIONS)
 KEYS: Final = (CREATE, DELETE, GROW)
@@ -70,7 +71,7 @@ def requested(codec: Codec, message: Untyped) -> list[Untyped]:
 @pytest.mark.parametrize("codec", REQUESTS, ids=repr)
 @SOME
 @given(seed=SEEDS)
-def test_a_request_is_read_and_written_anew_as_a_codec_would_write_it(codec: Codec, seed: int) -> None:
+def test_request_without_some_topics_is_what_a_codec_writes(codec: Codec, seed: int) -> None:
     random = Random(seed)  # noqa: S311
     message = codec.generated(random)
     client_id = random.choice([None, "", generated_scalar("string", random)])
@@ -92,7 +93,7 @@ def test_a_request_is_read_and_written_anew_as_a_codec_would_write_it(codec: Cod
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_a_topic_that_comes_twice_is_left_out_twice(version: int) -> None:
+def test_all_entries_of_a_topic_are_left_out(version: int) -> None:
     codec = KafkaPython("request", DELETE, version)
     message = codec.made(topic_names=["a", "b", "a"], timeout_ms=3)
     frame = codec.frame(message)
@@ -102,7 +103,7 @@ def test_a_topic_that_comes_twice_is_left_out_twice(version: int) -> None:
     assert written == codec.frame(codec.made(topic_names=["b"], timeout_ms=3))
 
 
-def test_tags_that_nobody_knows_pass_with_their_entry() -> None:
+def test_unknown_tags_stay_with_their_entry() -> None:
     codec = KafkaPython("request", DELETE, 6)
     topic_a, topic_b = (codec.element("topics", name=name, topic_id=None) for name in "ab")
     both = with_tag(codec.frame(codec.made(topics=[topic_a, topic_b], timeout_ms=3)))
@@ -116,7 +117,7 @@ def with_tag(frame: bytes) -> bytes:
     return framed(frame[4:-6], b"\x01\x05\x02hi", frame[-5:])
 
 
-def test_what_is_no_mutation_is_told() -> None:
+def test_mutation_apis_are_recognised() -> None:
     assert all(is_mutation(key, version) for key, version in VERSIONS)
     assert not any(is_mutation(key, HIGHEST_VERSION[key] + 1) for key in KEYS)
     assert not any(is_mutation(key, 0) for key in ApiKey if key not in KEYS)
@@ -145,7 +146,7 @@ def refused_element(codec: Codec, topic: Topic) -> Untyped:
 @pytest.mark.parametrize("codec", RESPONSES, ids=repr)
 @SOME
 @given(seed=SEEDS)
-def test_a_response_is_read_as_a_codec_wrote_it(codec: Codec, seed: int) -> None:
+def test_response_of_a_codec_is_read(codec: Codec, seed: int) -> None:
     random = Random(seed)  # noqa: S311
     message = codec.generated(random)
     frame = codec.frame(message)
@@ -190,9 +191,7 @@ def request_of(codec: Codec, topics: Iterable[Topic]) -> bytes:
 @pytest.mark.parametrize("codec", RESPONSES, ids=repr)
 @SOME
 @given(seed=SEEDS, throttle_time_ms=st.sampled_from([0, 7, 2**31 - 1]))
-def test_topics_that_were_left_out_come_back_in_the_order_of_the_request(
-    codec: Codec, seed: int, throttle_time_ms: int
-) -> None:
+def test_refused_topics_are_added_in_the_order_of_the_request(codec: Codec, seed: int, throttle_time_ms: int) -> None:
     random = Random(seed)  # noqa: S311
     brokers = codec.generated(random)
     names = [f"t{number}".encode() for number in range(8)]
@@ -220,7 +219,7 @@ def test_topics_that_were_left_out_come_back_in_the_order_of_the_request(
     assert written == codec.frame(meant)
 
 
-def test_a_topic_that_was_named_in_two_ways_has_each_of_its_results_once() -> None:
+def test_topic_listed_by_name_and_by_id_keeps_each_result_once() -> None:
     codec = KafkaPython("response", DELETE, 6)
     topic_id = UUID(int=3)
     results = [codec.element("responses", name="a", topic_id=topic_id, error_code=0, error_message=None)]
@@ -240,8 +239,8 @@ def named(codec: Codec, random: Random, topic: Topic) -> Untyped:
     return codec.changed(elements[0], name=random.choice([None, f"of-{topic}"]), topic_id=topic)
 
 
-@pytest.mark.parametrize("codec", RESPONSES, ids=repr)
-def test_a_whole_answer_of_our_own_refuses_each_topic_once(codec: Codec) -> None:
+@each_case("codec", RESPONSES)
+def test_own_response_refuses_each_topic_once(codec: Codec) -> None:
     topics: list[Topic] = [b"b", b"a", "ü".encode(), b"b"]
     if (codec.api_key, codec.version) == (DELETE, 6):
         topics.insert(1, UUID(int=3))
@@ -258,11 +257,9 @@ def test_a_whole_answer_of_our_own_refuses_each_topic_once(codec: Codec) -> None
         assert codec.get(message, "throttle_time_ms") == 1_500
 
 
-@pytest.mark.parametrize(
-    ("broker_ms", "own_ms", "told_ms"), [(0, 1_500, 1_500), (1_500, 0, 1_500), (3_000, 1_000, 3_000)]
-)
-@pytest.mark.parametrize(("api_key", "first_strict"), FIRST_REFUSABLE_VERSION.items())
-def test_v36_the_larger_of_two_throttles_is_told(
+@each_case("broker_ms, own_ms, told_ms", [(0, 1_500, 1_500), (1_500, 0, 1_500), (3_000, 1_000, 3_000)])
+@each_case("api_key, first_strict", FIRST_REFUSABLE_VERSION.items())
+def test_v36_larger_throttle_time_is_written(
     api_key: int, first_strict: int, broker_ms: int, own_ms: int, told_ms: int
 ) -> None:
     """V36, KafkaApisTest.testKRaftControllerThrottleTimeEnforced."""
@@ -278,8 +275,8 @@ def test_v36_the_larger_of_two_throttles_is_told(
 # -- bytes that are not what they should be
 
 
-@pytest.mark.parametrize(("api_key", "version"), VERSIONS)
-def test_a_frame_that_ends_early_or_late_is_refused(api_key: int, version: int) -> None:
+@each_case("api_key, version", VERSIONS)
+def test_frame_with_missing_or_extra_bytes_is_refused(api_key: int, version: int) -> None:
     asked = request_of(KafkaPython("response", api_key, version), [b"a", b"b"])
     told = refuse_all_topics(read_request(asked), throttle_time_ms=3)
 
@@ -328,8 +325,8 @@ def test_any_bytes_are_read_or_refused(api_key: int, version: int, data: bytes, 
             continue
 
 
-@pytest.mark.parametrize(("api_key", "version"), VERSIONS)
-def test_more_elements_than_anyone_needs_are_refused(api_key: int, version: int) -> None:
+@each_case("api_key, version", VERSIONS)
+def test_request_with_too_many_elements_is_refused(api_key: int, version: int) -> None:
     one = request_of(KafkaPython("response", api_key, version), [b"a"])
     request = read_request(one)
     (entry,) = request.topics
@@ -343,7 +340,7 @@ def test_more_elements_than_anyone_needs_are_refused(api_key: int, version: int)
         read_request(times(MAX_ELEMENTS + 1))
 
 
-def test_a_response_has_room_for_the_configs_of_all_topics_that_kafka_makes_at_once() -> None:
+def test_response_may_have_the_configs_of_ten_thousand_topics() -> None:
     codec = KafkaPython("response", CREATE, 7)
     config = codec.element("topics.configs", name="a", value="b", read_only=False, config_source=5, is_sensitive=False)
     topic = codec.changed(refused_element(codec, b"t"), error_code=0, error_message=None, configs=[config] * 35)

@@ -24,6 +24,7 @@ from tests.protocol.support.replica_fetches import (
     tagged_request,
     unchanged,
 )
+from tests.support.cases import each_case
 
 
 def check_request(codec: Codec, message: Untyped, request: ReplicaFetch) -> None:
@@ -50,7 +51,7 @@ def check_request(codec: Codec, message: Untyped, request: ReplicaFetch) -> None
 @pytest.mark.parametrize("codec", REQUESTS, ids=repr)
 @SOME
 @given(seed=SEEDS)
-def test_a_request_is_read_and_written_anew_as_a_codec_would_write_it(codec: Codec, seed: int) -> None:
+def test_changed_request_is_what_a_codec_writes(codec: Codec, seed: int) -> None:
     random = Random(seed)  # noqa: S311
     message = codec.generated(random)
     client_id = random.choice([None, "", generated_scalar("string", random)])
@@ -83,7 +84,7 @@ def test_a_request_is_read_and_written_anew_as_a_codec_would_write_it(codec: Cod
 @pytest.mark.parametrize("codec", REQUESTS, ids=repr)
 @SOME
 @given(seed=SEEDS)
-def test_a_request_of_which_nothing_is_changed_is_the_same(codec: Codec, seed: int) -> None:
+def test_unchanged_request_has_the_same_bytes(codec: Codec, seed: int) -> None:
     random = Random(seed)  # noqa: S311
     message = codec.generated(random)
     whole = regrouped(codec, message, elements(codec, message), forgotten_topics_data=codec.empty_array())
@@ -109,8 +110,8 @@ def test_unknown_tags_of_a_request_are_kept(version: int) -> None:
     assert written == frame.replace(pack(">qi", 8, 9), pack(">qi", 8, 10))
 
 
-@pytest.mark.parametrize("version", range(NEWEST + 1))
-def test_a_partition_that_comes_twice_is_read_twice(version: int) -> None:
+@each_case("version", range(NEWEST + 1))
+def test_repeated_partition_is_read_each_time(version: int) -> None:
     codec = REQUESTS[version]
     data, request = read_whole_request(codec.frame(codec.example(3)), version)
 
@@ -120,8 +121,8 @@ def test_a_partition_that_comes_twice_is_read_twice(version: int) -> None:
     assert [partition[:5] for partition in again.partitions] == [partition[:5] for partition in request.partitions]
 
 
-@pytest.mark.parametrize("codec", REQUESTS, ids=repr)
-def test_a_request_cut_anywhere_is_refused(codec: Codec) -> None:
+@each_case("codec", REQUESTS)
+def test_truncated_request_is_refused(codec: Codec) -> None:
     frame = codec.frame(codec.example(2))
     body = body_of(frame)
 
@@ -131,9 +132,9 @@ def test_a_request_cut_anywhere_is_refused(codec: Codec) -> None:
                 read_request(short, 0, body, codec.version)
 
 
-@pytest.mark.parametrize("codec", REQUESTS, ids=repr)
-@pytest.mark.parametrize("wrong_by", [1, 2**31 - 1, -1, None])
-def test_a_request_of_another_size_than_stands_in_front_is_refused(codec: Codec, wrong_by: int | None) -> None:
+@each_case("codec", REQUESTS)
+@each_case("wrong_by", [1, 2**31 - 1, -1, None])
+def test_request_with_a_wrong_size_field_is_refused(codec: Codec, wrong_by: int | None) -> None:
     frame = codec.frame(codec.example(2))
     # None: two bytes from the end of the data, if they were counted from there.
     size_bytes = -4 - 2 if wrong_by is None else min(len(frame) - 4 + wrong_by, 2**31 - 1)
@@ -144,8 +145,8 @@ def test_a_request_of_another_size_than_stands_in_front_is_refused(codec: Codec,
         read_request(data, 0, body_of(frame), codec.version)
 
 
-@pytest.mark.parametrize("codec", REQUESTS, ids=repr)
-def test_a_request_with_bytes_left_over_is_refused(codec: Codec) -> None:
+@each_case("codec", REQUESTS)
+def test_request_with_extra_bytes_is_refused(codec: Codec) -> None:
     frame = codec.frame(codec.example(1))
 
     with pytest.raises(TrailingBytes):

@@ -36,6 +36,7 @@ from tests.protocol.support.replica_fetches import (
     UNKNOWN_TAGS,
     read_whole_response,
 )
+from tests.support.cases import each_case
 
 
 def check_response(codec: Codec, message: Untyped, data: bytes, response: ReplicaResponse) -> None:
@@ -65,7 +66,7 @@ def check_response(codec: Codec, message: Untyped, data: bytes, response: Replic
 @pytest.mark.parametrize("codec", RESPONSES, ids=repr)
 @SOME
 @given(seed=SEEDS)
-def test_a_response_is_read_and_written_anew_as_a_codec_would_write_it(codec: Codec, seed: int) -> None:
+def test_changed_response_is_what_a_codec_writes(codec: Codec, seed: int) -> None:
     random = Random(seed)  # noqa: S311
     message = codec.generated(random)
     version = codec.version
@@ -118,7 +119,7 @@ MARKS: Final = ("last_stable_offset", "log_start_offset")
 @pytest.mark.parametrize("codec", RESPONSES, ids=repr)
 @SOME
 @given(seed=SEEDS)
-def test_a_response_of_which_nothing_is_changed_is_the_same(codec: Codec, seed: int) -> None:
+def test_unchanged_response_has_the_same_bytes(codec: Codec, seed: int) -> None:
     random = Random(seed)  # noqa: S311
     message = codec.generated(random)
     frame = codec.frame(regrouped(codec, message, elements(codec, message), session_id=0))
@@ -165,8 +166,8 @@ def one_partition(version: int, records: bytes | None) -> tuple[bytes, ResponseP
     return data, response.partitions[0]
 
 
-@pytest.mark.parametrize("version", range(NEWEST + 1))
-def test_records_that_are_blanked_are_none_and_not_null(version: int) -> None:
+@each_case("version", range(NEWEST + 1))
+def test_removed_records_are_empty_and_not_null(version: int) -> None:
     data, partition = one_partition(version, b"three")
     data_null, null = one_partition(version, None)
     data_none, none = one_partition(version, b"")
@@ -177,8 +178,8 @@ def test_records_that_are_blanked_are_none_and_not_null(version: int) -> None:
     assert b"".join(truncate_partition(data_null, null, null.records, version)) == data_null[null.begin : null.end]
 
 
-@pytest.mark.parametrize("version", range(NEWEST + 1))
-def test_records_are_not_copied_before_a_frame_is_put_together(version: int) -> None:
+@each_case("version", range(NEWEST + 1))
+def test_records_are_not_copied_before_a_frame_is_joined(version: int) -> None:
     data, partition = one_partition(version, bytes(10_000))
 
     for size_bytes in (10_000, 9_000):
@@ -187,8 +188,8 @@ def test_records_are_not_copied_before_a_frame_is_put_together(version: int) -> 
         assert sum(len(part) for part in parts if isinstance(part, bytes)) <= 4
 
 
-@pytest.mark.parametrize(
-    ("version", "charge"), [(0, 8), *[(version, 12) for version in range(1, 7)], (7, 18), (11, 18), (12, 16), (17, 16)]
+@each_case(
+    "version, charge", [(0, 8), *[(version, 12) for version in range(1, 7)], (7, 18), (11, 18), (12, 16), (17, 16)]
 )
 def test_an_empty_response_is_charged_what_kafka_charges(version: int, charge: int) -> None:
     """V39: constant charges of an empty Fetch response; the frame has one byte more than that from v12 on."""
@@ -198,8 +199,8 @@ def test_an_empty_response_is_charged_what_kafka_charges(version: int, charge: i
     assert fetch.charged_bytes(len(frame) - 4, version) == charge
 
 
-@pytest.mark.parametrize("version", range(7, NEWEST + 1))
-def test_an_answer_may_say_that_a_session_is_not_found(version: int) -> None:
+@each_case("version", range(7, NEWEST + 1))
+def test_own_response_may_have_an_error_code(version: int) -> None:
     frame = make_response(-7, [], version, error_code=FETCH_SESSION_ID_NOT_FOUND)
 
     assert frame[4:8] == pack(">i", -7)
@@ -207,8 +208,8 @@ def test_an_answer_may_say_that_a_session_is_not_found(version: int) -> None:
     assert response[:4] == (0, FETCH_SESSION_ID_NOT_FOUND, 0, [])
 
 
-@pytest.mark.parametrize("codec", RESPONSES, ids=repr)
-def test_a_response_cut_anywhere_is_refused(codec: Codec) -> None:
+@each_case("codec", RESPONSES)
+def test_truncated_response_is_refused(codec: Codec) -> None:
     frame = codec.frame(codec.example(2))
 
     for size in range(len(frame)):
@@ -219,8 +220,8 @@ def test_a_response_cut_anywhere_is_refused(codec: Codec) -> None:
             read_response(frame[:size], 0, len(frame), codec.version)
 
 
-@pytest.mark.parametrize("codec", RESPONSES, ids=repr)
-def test_a_response_with_bytes_left_over_is_refused(codec: Codec) -> None:
+@each_case("codec", RESPONSES)
+def test_response_with_extra_bytes_is_refused(codec: Codec) -> None:
     frame = codec.frame(codec.example(1)) + b"\0"
 
     with pytest.raises(TrailingBytes):
@@ -246,9 +247,9 @@ def test_a_response_of_four_billion_elements_fails_at_once(counts: bytes, error:
         read_response(frame, 0, len(frame), 17)
 
 
-@pytest.mark.parametrize("version", [0, 4, 11])
-@pytest.mark.parametrize("lie", [-2, -(2**31), 2**31 - 1, 1_000])
-def test_a_length_of_an_old_response_that_cannot_be_is_refused(version: int, lie: int) -> None:
+@each_case("version", [0, 4, 11])
+@each_case("lie", [-2, -(2**31), 2**31 - 1, 1_000])
+def test_impossible_length_in_an_old_response_is_refused(version: int, lie: int) -> None:
     front = bytes(4) + bytes(0 if version == 0 else 4) + bytes(6 if version >= 7 else 0) + pack(">i", 1) + b"\0\1t"
     entry = bytes(14) + (bytes(8) if version >= 4 else b"") + (bytes(8) if version >= 5 else b"")
     aborted = pack(">i", -1) if version >= 4 else b""

@@ -7,7 +7,7 @@ from tests.protocol.support.replica_fetches import UNKNOWN_TAGS, read_whole_requ
 
 
 @pytest.mark.parametrize("version", [12, 17])
-def test_tags_of_an_entry_that_is_left_out_are_not_those_of_its_neighbours(version: int) -> None:
+def test_tags_stay_with_their_topic_when_others_are_left_out(version: int) -> None:
     data, request = read_whole_request(tagged_request(version, forgotten=False), version)
     last_first = [(request.partitions[index], 9) for index in (5, 0)]
 
@@ -22,7 +22,7 @@ def test_tags_of_an_entry_that_is_left_out_are_not_those_of_its_neighbours(versi
 
 
 @pytest.mark.parametrize("version", [12, 17])
-def test_tags_of_a_topic_that_comes_again_and_again_do_not_multiply(version: int) -> None:
+def test_tags_of_a_repeated_topic_are_written_once(version: int) -> None:
     data, request = read_whole_request(tagged_request(version, forgotten=False), version)
     alternating = [(request.partitions[index], 9) for index in (0, 2, 1, 3, 0, 2)]
 
