@@ -1,14 +1,17 @@
-"""From the usage log to limits, bills and forecasts, with PySpark. Nothing of ours imports this package.
+"""Turns the usage log into limits, bills and forecasts, with PySpark. No other package imports this one.
 
-* ``record``     the columns of the log
-* ``session``    where Spark comes from
-* ``parsing``    lines to records: what is wrong with a line, what came twice. No I/O
-* ``reading``    the one module that reads the log
-* ``writing``    the one module that writes tables; ``files`` renames and deletes
-* ``kafka_config`` how the clusters of topics are spoken to
-* ``delivery``   writes what a stream finds, exactly once; ``checkpoint`` is what a stream remembers
-* ``balancer``   shares of a cluster's limits that follow demand; of ``wants`` (who is to have how much) and ``leases``
-                 (when he may), without I/O; ``quota_topic`` writes them for the proxies
-* ``simulate`` and the other modules named after commands: DataFrame -> DataFrame, no I/O
-* ``commands``   what a user types: one module a command
+* ``record``           the columns of the log
+* ``session``          the Spark session
+* ``parsing``          lines to records, with faults and duplicates. No I/O
+* ``usage_reader``     reads the log, from ``log_files`` and ``kafka_source``; ``damaged_files`` finds broken files
+* ``writing``          writes tables; ``files`` renames and deletes
+* ``kafka_config``     the client configuration for topics
+* ``delivery``         writes alerts exactly once; ``checkpoint`` and ``quarantine`` keep a stream's state and bad lines
+* ``whatif``           replays the log under other quotas: ``arrivals`` cuts records into parts, ``adjacent_rates``
+                       helps to place them, ``replay`` charges them (``unthrottled`` many at once), ``sorted_replay``
+                       feeds it sorted rows, ``proposed_quotas`` makes the buckets
+* ``balancer``         moves shares of a cluster's limits with demand: ``limit_division`` computes them, ``leases``
+                       keeps their sum below the limit, ``quota_topic`` writes them for the proxies
+* ``capacity``, ``chargeback``, ``rebalance``, ``balance``, ``alerts``, ``simulate``: DataFrame -> DataFrame, no I/O
+* ``commands``         the commands, one module each
 """

@@ -1,7 +1,7 @@
-"""The rates beside a record: what the same client used right before it, and right after. No Spark.
+"""Adds to each record the rates of the same client's records right before and right after it. No Spark.
 
-Records of a bucket come by their start, of all who share it; what comes right after one is known when another of the
-same client has come, or nobody's can any more that would be near enough.
+The records of a bucket's clients arrive together, by their start. The rate after a record is known when the client's
+next record has arrived, or when it is too late for one that adjoins.
 """
 
 from typing import Final
@@ -11,56 +11,55 @@ from numpy.typing import NDArray
 
 from kafka_quota_proxy.pipeline.arrivals import LONGEST_SHAPED_MS, Rows, Whole
 
-# Of the numbers of a record.
+# The columns of a record.
 _START, _WHO, _INTERVAL, _AMOUNT = range(4)
 _NUMBERS: Final = 5
-# A gap of half an interval is none: a client that was idle for one has no record of it, and clocks are right to some
-# milliseconds.
+# Records adjoin if the gap is below half an interval: an idle client has no record, and clocks differ by milliseconds.
 _NEAR_MS: Final = LONGEST_SHAPED_MS // 2
 
 
 class AdjacentRates:
-    """Takes a bucket's records by ``start_ms``, and returns them in the same order with the rates beside them."""
+    """Takes a bucket's records by ``start_ms``, and returns them in the same order with the adjacent rates."""
 
     def __init__(self) -> None:
         self._kept = np.empty((_NUMBERS, 0), np.int64)
-        self._told = 0  # how many of those that are kept were returned already
+        self._returned = 0  # how many of the kept records were returned already
 
     def take(self, start_ms: Whole, who: Whole, interval_ms: Whole, amount: Whole, requests: Whole) -> Rows:
-        """Add records that do not begin before the last ones, and return those of which all is known.
+        """Add records that do not begin before the last ones, and return those whose rates are known.
 
-        ``who`` tells apart the clients that share the bucket.
+        ``who`` distinguishes the clients that share the bucket.
         """
         new = np.stack((start_ms, who, interval_ms, amount, requests))
         self._kept = np.concatenate((self._kept, new), axis=1)
-        return self._tell(is_end=False)
+        return self._known(is_end=False)
 
     def rest(self) -> Rows:
-        """Return what is left, when there are no more records."""
-        return self._tell(is_end=True)
+        """Return the remaining records at the end."""
+        return self._known(is_end=True)
 
-    def _tell(self, *, is_end: bool) -> Rows:
-        kept, told = self._kept, self._told
+    def _known(self, *, is_end: bool) -> Rows:
+        kept, returned = self._kept, self._returned
         before, after, is_last = _rates(kept)
         starts_ms, intervals_ms = kept[_START], kept[_INTERVAL]
         ends_ms = starts_ms + intervals_ms
         until = len(starts_ms)
-        if until > told and not is_end:
+        if until > returned and not is_end:
             may_follow = 2 * (starts_ms[-1] - ends_ms) < intervals_ms
             unknown = np.flatnonzero(is_last & may_follow & (intervals_ms <= LONGEST_SHAPED_MS))
-            until = min([until, *unknown[unknown >= told][:1].tolist()])
-        numbers = [*kept[:_WHO, told:until], *kept[_WHO + 1 :, told:until]]
-        rows = Rows._make([*numbers, before[told:until], after[told:until]])
+            until = min([until, *unknown[unknown >= returned][:1].tolist()])
+        numbers = [*kept[:_WHO, returned:until], *kept[_WHO + 1 :, returned:until]]
+        rows = Rows._make([*numbers, before[returned:until], after[returned:until]])
         if until:
-            # What may be right before others; and what comes behind it, else it would seem to be right before more.
+            # Keep the records that may adjoin later ones, and all records after the first of these, to keep the order.
             next_ms = starts_ms[min(until, len(starts_ms) - 1)]
             first = min([until, *np.flatnonzero(ends_ms[:until] > next_ms - _NEAR_MS)[:1].tolist()])
-            self._kept, self._told = kept[:, first:], until - first
+            self._kept, self._returned = kept[:, first:], until - first
         return rows
 
 
 def _rates(kept: Whole) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
-    """Return the rates before and after each, and whether it is the last of its client."""
+    """Return the rates before and after each record, and whether it is the last of its client."""
     who = kept[_WHO]
     order = np.argsort(who, kind="stable") if (who[1:] != who[:-1]).any() else np.arange(len(who))
     starts_ms, who, intervals_ms, amounts = kept[: _AMOUNT + 1, order]

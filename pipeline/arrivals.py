@@ -1,18 +1,18 @@
-"""A bucket's records as demand: arrays, and the parts that they are cut into. No Spark, no I/O, no clock.
+"""Cuts a bucket's records into parts with arrival times. No Spark, no I/O, no clock.
 
-A record says how much came in an interval, not when. Its amount is cut into as many parts as it had requests (but no
-more than one a second, or twenty where that is fewer). When they came is taken from the records before and after it,
-of the same client, where the interval is no longer than two seconds:
+A record has the amount of an interval, not its distribution in time. The amount is cut into as many parts as the record
+has requests (at most one a second, or twenty if that is fewer). If the interval is at most two seconds, the arrival
+times follow from the adjacent records of the same client:
 
-* Where it used more than in either, the rate was the higher of the two, and what is above it came at once, in the
-  middle. Who sends for longer than that is seen in two records.
-* Where it used more than in one and less than in the other, the rate changed once, from the one to the other.
-* Where it used less than in either, and where the interval is longer, they are spread evenly.
+* A record with a higher rate than both neighbours had the higher of their rates, and the rest arrived at once, in the
+  middle. A longer burst would show in two records.
+* A record with a rate between those of its neighbours changed once from the one rate to the other.
+* In all other records the parts are spread evenly.
 
-A part comes when its middle does.
+A part arrives when its middle does.
 
-Everything is a whole number in an array of int64, but amounts that are so large that sums of them might not fit: these
-are Python's own, in an array of objects.
+All numbers are int64 in arrays, except for amounts whose sums might overflow: these are Python integers in arrays of
+objects.
 """
 
 from itertools import pairwise
@@ -28,11 +28,11 @@ Rates = NDArray[np.float64]
 Amounts = NDArray[Any]
 
 LEAST_PARTS: Final = 20
-# A minute's use at one instant would be a guess.
+# In longer intervals a burst would be a guess.
 LONGEST_SHAPED_MS: Final = 2_000
-# So much of a day is cut at once: arrays of this size stay in a processor's cache, and rows beside them are few.
+# Parts that are cut at once: arrays of this size stay in the processor's cache.
 _PARTS_AT_ONCE: Final = 1 << 17
-# Below these a record's amount times the number of its parts, and the sum of a piece, have less than 63 bits.
+# Below these bounds the amount times the number of parts, and sums of a piece, fit into 63 bits.
 _MOST_AMOUNT: Final = 1 << 40
 _MOST_PARTS: Final = 1 << 20
 
@@ -40,8 +40,7 @@ _MOST_PARTS: Final = 1 << 20
 class Rows(NamedTuple):
     """Records of one bucket by ``start_ms``.
 
-    ``before`` and ``after`` are the rates of the same client's records right before and right after each: 0 where there
-    was none, infinite where that is not known.
+    ``before`` and ``after`` are the rates of the same client's adjacent records: 0 without one, infinite if unknown.
     """
 
     start_ms: Whole
@@ -53,7 +52,7 @@ class Rows(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """When each part comes, and how much it is, by when they come."""
+    """The arrival time and the amount of each part, by time."""
 
     at_ms: Whole
     amount: Amounts
@@ -63,12 +62,12 @@ NO_PARTS: Final = Parts(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def parts_of(requests: Whole, interval_ms: Whole) -> Whole:
-    """Return how many parts each record is cut into; at least 1."""
+    """Return the number of parts of each record, at least 1."""
     return np.maximum(1, np.minimum(requests, np.maximum(LEAST_PARTS, interval_ms // 1_000)))
 
 
 def parts(rows: Rows) -> Parts:
-    """Return the parts of records; all of a record's together are its amount. Of one instant, in the order of rows."""
+    """Return the parts of records, which sum to their amounts. Parts of one instant are in the order of rows."""
     counts = parts_of(rows.requests, rows.interval_ms)
     amount: Amounts = rows.amount
     if len(amount) and (np.abs(amount).max() > _MOST_AMOUNT or counts.max() > _MOST_PARTS):
@@ -99,22 +98,22 @@ def _of_one_shape(rows: Rows, amount: Amounts, count: int, interval_ms: int) -> 
 
 def _is_shaped(rows: Rows) -> NDArray[np.bool_]:
     is_known = (rows.interval_ms > 0) & (rows.interval_ms <= LONGEST_SHAPED_MS)
-    # At least 1: infinitely much of no time at all is no number.
+    # At least 1 ms: infinity times 0 is no number.
     return is_known & (rows.amount > np.minimum(rows.before, rows.after) * np.maximum(1, rows.interval_ms))
 
 
 def _shaped(rows: Rows, middle: NDArray[np.float64]) -> Whole:
-    """Return how long after its record's start each part comes.
+    """Return the time of each part after its record's start.
 
     Args:
         rows: the record of each part, above 0 and above one of its neighbours.
-        middle: how much of the amount is before the middle of the part: above 0, below 1.
+        middle: the part of the amount before the middle of the part: above 0, below 1.
     """
     higher = np.maximum(rows.before, rows.after)
     is_burst = rows.amount > higher * rows.interval_ms
     passed = rows.amount * middle
     with np.errstate(divide="ignore"):
-        # As far as the first rate has come by then; and as far as the second has still to go.
+        # The time that the first rate takes to get there, and the time that the second rate leaves.
         first = passed / np.where(is_burst, higher, rows.before)
         second = rows.interval_ms - (rows.amount - passed) / np.where(is_burst, higher, rows.after)
     changed = np.where(rows.before < rows.after, np.minimum(first, second), np.maximum(first, second))
@@ -130,12 +129,12 @@ def _sorted(at_ms: Whole, amount: Amounts) -> Parts:
 
 
 class ArrivalQueue:
-    """Records go in by ``start_ms``, parts come out by when they come: records may overlap.
+    """Takes records by ``start_ms`` and returns parts by arrival time; records may overlap.
 
     Attributes:
-        first_ms, end_ms: from when to when there were records.
-        active_ms: how long there were some.
-        amount: of all of them.
+        first_ms, end_ms: the first start and the last end of the records.
+        active_ms: the time that records cover.
+        amount: the sum of all records.
     """
 
     def __init__(self) -> None:
@@ -147,9 +146,9 @@ class ArrivalQueue:
         self._waiting = NO_PARTS
 
     def take(self, rows: Rows) -> list[Parts]:
-        """Add records that do not begin before the last ones, and return the parts that are due, in pieces.
+        """Add records that do not begin before the last ones, and return the due parts, in pieces.
 
-        Nothing that is still to come can come before them.
+        No later record can have an earlier part.
         """
         if not len(rows.start_ms):
             return []
@@ -159,7 +158,7 @@ class ArrivalQueue:
         return [self._due(Rows._make(column[first:last] for column in rows)) for first, last in pairwise(cuts)]
 
     def rest(self) -> Parts:
-        """Return what is left, when there are no more records."""
+        """Return the remaining parts at the end."""
         due, self._waiting = self._waiting, NO_PARTS
         return due
 
@@ -176,7 +175,7 @@ class ArrivalQueue:
     def _due(self, rows: Rows) -> Parts:
         new, waiting = parts(rows), self._waiting
         if len(waiting.at_ms):
-            # What waited comes before what comes at the same instant.
+            # Of one instant, the earlier records come first.
             new = _sorted(*(np.concatenate(columns) for columns in zip(waiting, new, strict=True)))
         due = int(np.searchsorted(new.at_ms, rows.start_ms[-1]))
         self._waiting = Parts(*(column[due:] for column in new))

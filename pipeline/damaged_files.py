@@ -1,7 +1,7 @@
-"""Which files of a log cannot be read as they are, and why. ``reading`` puts them in quarantine.
+"""Finds the damaged files of a log, and why they are damaged. ``usage_reader`` puts them in quarantine.
 
-A .gz file is looked at by the worker that it is a file of, and otherwise (HDFS, object stores) by the driver, through
-Hadoop; of either no more than a piece is in memory.
+A local .gz file is examined by a worker, others (HDFS, object stores) by the driver, through Hadoop; only a piece of a
+file is in memory.
 """
 
 import re
@@ -21,7 +21,7 @@ from kafka_quota_proxy.pipeline.record import RECORD
 
 DAMAGED: Final = "is damaged: nothing of it was counted"
 FAULT: Final = "fault string, text string, source string, line long"
-# What Spark says of files that cannot be read.
+# Spark's condition for unreadable files.
 UNREADABLE: Final = "FAILED_READ_FILE"
 _PIECE_BYTES: Final = 1 << 20
 _AT_ONCE: Final = 8
@@ -31,7 +31,7 @@ _OTHER_TYPE: Final = re.compile(r"SchemaColumnConvertNotSupportedException: colu
 
 
 def faults_here(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-    """Yield the rows of ``FAULT`` of local .gz files that are broken, of ``path`` (a URI) and ``source``."""
+    """Yield the rows of ``FAULT`` of broken local .gz files, from ``path`` (a URI) and ``source``."""
     for batch in batches:
         faults = [_fault_here(path) for path in batch["path"]]
         found = pd.DataFrame({"fault": faults, "text": None, "source": batch["source"], "line": None})
@@ -44,18 +44,18 @@ def _fault_here(path: str) -> str | None:
     try:
         with Path(re.sub("^file:(//)?", "", path)).open("rb") as file:
             return fault_of_gz(iter(lambda: file.read(_PIECE_BYTES), b""))
-    except FileNotFoundError:  # its time was up
+    except FileNotFoundError:  # removed by retention
         return None
 
 
 def faults_of_blank(files: Files, paths: Sequence[str]) -> list[tuple[str, None, str, None]]:
-    """Return the rows of ``FAULT`` of files without a byte, which Spark never opens."""
+    """Return the rows of ``FAULT`` of empty files, which Spark never opens."""
     blank = [path for path in paths if files.exists(path) and files.is_blank(path)]
     return [(_CUT if path.endswith(".gz") else _NO_PARQUET, None, path, None) for path in blank]
 
 
 def faults_elsewhere(files: Files, paths: Sequence[str]) -> list[tuple[str, None, str, None]]:
-    """Return the rows of ``FAULT`` of broken .gz files that are no local ones."""
+    """Return the rows of ``FAULT`` of broken .gz files that are not local."""
     gz = [path for path in paths if path.endswith(".gz")]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         faults = pool.map(lambda path: fault_of_gz(files.chunks(path, _PIECE_BYTES)), gz)
@@ -63,7 +63,7 @@ def faults_elsewhere(files: Files, paths: Sequence[str]) -> list[tuple[str, None
 
 
 def fault_of_gz(pieces: Iterable[bytes]) -> str | None:
-    """Return what is wrong with the bytes of a .gz file, None if nothing is. It may have several members."""
+    """Return the fault of a .gz file, None if it has none. The file may have several members."""
     inflate = zlib.decompressobj(wbits=31)
     for piece in pieces:
         rest = piece
@@ -83,13 +83,13 @@ def fault_of_gz(pieces: Iterable[bytes]) -> str | None:
 
 
 def fault_of_parquet(spark: SparkSession, path: str, options: Mapping[str, str]) -> str | None:
-    """Return why a Parquet file cannot be read whole as records; None: it can."""
+    """Return why a Parquet file cannot be read as records; None: it can."""
     try:
         spark.read.schema(RECORD).options(**options).parquet(path).write.format("noop").mode("overwrite").save()
     except (Py4JJavaError, PySparkException) as error:
         said = str(error)
         if found := _OTHER_TYPE.search(said):
             return f"has a column of another type, {found[1]} ({found[2]}): nothing of it was counted"
-        # Told by the stack: in a file that was cut off any bytes stand for its end, and are wrong in many ways.
+        # The stack decides: in a truncated file any bytes may take the place of the footer, with various errors.
         return _NO_PARQUET if "readFooter" in said else DAMAGED
     return None

@@ -1,10 +1,10 @@
-"""What ends a command with a sentence and not with a traceback.
+"""Errors that end a command with a sentence instead of a traceback.
 
 ::
 
     PipelineError     the root: exit status 1
-    ├── UsageError    what was asked for cannot be: exit status 2
-    └── InputError    a file beside the log (capacities, owners, sizes …) that is wrong, as FILE:LINE: what is wrong
+    ├── UsageError    wrong usage: exit status 2
+    └── InputError    a faulty input file (capacities, owners, sizes …), as FILE:LINE: fault
 """
 
 from collections.abc import Iterable

@@ -1,18 +1,18 @@
-"""Shares of one limit that move between proxies, and are never more than it together. No I/O, no clock.
+"""Moves shares of one limit between proxies so that their sum never exceeds it. No I/O, no clock.
 
-Nobody tells the publisher what a proxy has heard. It knows this: whoever hears of a publication hears of it within
-``delay_ms``; and his share holds for ``lease_ms`` after the last one that he heard of. Then he is at ``even``, the
-limit divided by the number of proxies, which is the rule for all. So
+The publisher gets no acknowledgements. It relies on two facts: a proxy receives a publication within ``delay_ms`` or
+not at all, and its share expires ``lease_ms`` after the last publication that it received. Then it uses the ``even``
+share, the limit divided by the number of proxies, which is the common rule. So
 
-* a share that was lowered may be in force until ``hold_ms`` = ``lease_ms`` + ``delay_ms`` after the publication that
-  lowered it: by then he has heard of it, or his lease has run out. It counts in full for as long.
-* a share is raised only by what no proxy can have.
+* a lowered share may apply until ``hold_ms`` = ``lease_ms`` + ``delay_ms`` after the publication that lowered it: by
+  then the proxy has received it, or its lease has expired. Until then the old share counts in full.
+* a share is raised only by what no proxy can still use.
 
-With all in touch the sum of what is in force is at most the limit, at every instant. Whoever is cut off falls back to
-``even`` and may then have more than counts for him: at most ``even`` more for each of them. Any part of a publication
-may be heard without the rest of it: raised is only what was free before.
+While all proxies are connected, the sum of the applied shares is at most the limit at every instant. A disconnected
+proxy falls back to ``even``, which may be more than counts for it: at most ``even`` more for each of them. Parts of a
+publication may arrive without the rest, since only free amounts are given out.
 
-Shares are whole bytes a second and at least 1, for 0 would be no limit; so limits below the number of proxies are the
+Shares are whole bytes a second and at least 1, since 0 would mean no limit; limits below the number of proxies are the
 exception.
 """
 
@@ -21,19 +21,19 @@ from typing import NamedTuple
 
 
 class _Held(NamedTuple):
-    """A share that was lowered."""
+    """The old value of a lowered share."""
 
     share: int
     until_ms: int
 
 
 class Leases:
-    """What each proxy has of one limit. It begins with ``even`` shares, which is what holds without any.
+    """The shares of one limit. They begin as ``even`` shares, which apply without any publication.
 
     Args:
         limit: whole bytes per second.
         proxies: their names, each once.
-        hold_ms: how long a share that was lowered may still be in force.
+        hold_ms: how long a lowered share may still apply.
     """
 
     __slots__ = ("_held", "_hold_ms", "_shares", "even", "limit")
@@ -47,15 +47,15 @@ class Leases:
 
     @property
     def shares(self) -> Mapping[str, int]:
-        """What was published last, for all proxies."""
+        """The last published share of each proxy."""
         return self._shares
 
     def move(self, goal: Mapping[str, int], *, now_ms: int) -> bool:
-        """Take shares a step towards ``goal``; return whether any has changed, and is to be published.
+        """Move shares a step towards ``goal``; return whether any has changed and has to be published.
 
         Args:
             goal: a share for each proxy, at least 1; together at most the limit.
-            now_ms: the time, before this publication is written and after the one before it is known to be there.
+            now_ms: the time, before this publication is written and after the last one was acknowledged.
         """
         before = dict(self._shares)
         for proxy, wanted in goal.items():
@@ -73,15 +73,15 @@ class Leases:
         return self._shares != before
 
     def is_even(self, *, now_ms: int) -> bool:
-        """Whether all may go without a share: nobody can have more than what the rule for all gives him."""
+        """Whether no proxy needs a share of its own: none can have more than ``even``."""
         return all(self._taken(proxy, now_ms) <= self.even for proxy in self._shares)
 
     def _taken(self, proxy: str, now_ms: int) -> int:
-        """Return the most that may be in force at a proxy that has not been cut off."""
+        """Return the highest share that a connected proxy may apply."""
         held = self._held[proxy] = [one for one in self._held[proxy] if one.until_ms > now_ms]
         return max(self._shares[proxy], *(one.share for one in held), 0)
 
 
 def even_share(limit: float, proxies: int) -> int:
-    """Return what each proxy has by the rule for all."""
+    """Return the share of each proxy under the common rule."""
     return max(1, int(limit) // proxies)

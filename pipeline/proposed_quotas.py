@@ -1,4 +1,4 @@
-"""The quotas that are tried, and the buckets that they make. No Spark."""
+"""The quotas of a replay, and the buckets that they make. No Spark."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -15,22 +15,22 @@ _KINDS: Final = {kind.label: kind for kind in (QuotaKind.PRODUCE, QuotaKind.FETC
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposedQuotas:
-    """The quotas that are tried, and by which arithmetic."""
+    """The quotas of a replay, and their arithmetic."""
 
     config: ProxyConfig
-    shaping: Shaping | None = None  # None: as the configuration says
+    shaping: Shaping | None = None  # None: that of the configuration
 
     def shapings(self) -> set[Shaping]:
-        """Return each arithmetic by which somebody is limited."""
+        """Return each arithmetic that a rule uses."""
         default = self.shaping or self.config.shaping
         return {rule.shaping or default for rule in self.config.quotas}
 
     def tables(self) -> dict[str, RuleTable]:
-        """Return by kind who has which rule."""
+        """Return the table of rules of each kind."""
         return {label: RuleTable(kind, self.config.quotas) for label, kind in _KINDS.items()}
 
     def bucket(self, kind: str, user: str, client_id: str) -> Bucket:
-        """Return a fresh bucket under the limit that holds for these names."""
+        """Return a new bucket under the limit of these names."""
         return self._bucket(kind, user, client_id, self.config.quotas)
 
     def _bucket(self, kind: str, user: str, client_id: str, rules: Iterable[QuotaRule]) -> Bucket:
@@ -46,14 +46,14 @@ class ProposedQuotas:
 
 
 class BucketFactory:
-    """Makes buckets, many of them: whose rule is whose is found out once."""
+    """Makes many buckets with one set of rule tables."""
 
     def __init__(self, quotas: ProposedQuotas) -> None:
         self._quotas = quotas
         self._tables = quotas.tables()
 
     def under(self, limits: Iterable[float], *, kind: str, user: str, client_id: str) -> list[Bucket]:
-        """Return fresh buckets of these names under their rule, each with another limit in bytes per second."""
+        """Return new buckets of these names under their rule, one for each limit in bytes per second."""
         rule = self._tables[kind].resolve(user=user, client_id=client_id).rule
         rules = [replace(rule, limits={**rule.limits, **dict.fromkeys(BYTE_RATES, limit)}) for limit in limits if rule]
         return [self._quotas._bucket(kind, user, client_id, [rule]) for rule in rules]  # noqa: SLF001  (the same module)

@@ -1,17 +1,17 @@
-"""A record of the usage log: who used how much of which quota in one interval. The one place that knows its columns.
+"""The columns of the usage log: a record is the use of one quota's bucket in one interval.
 
 =====================  ======================================================================================
-``start_ms``           when the interval began; milliseconds since the epoch, UTC
-``interval_ms``        how long it was; whole milliseconds, 0 or more
-``proxy``, ``broker``  where; ``broker`` is null while the proxy does not know its id
+``start_ms``           the start of the interval; milliseconds since the epoch, UTC
+``interval_ms``        its length; whole milliseconds, 0 or more
+``proxy``, ``broker``  the place; ``broker`` is null while the proxy does not know its id
 ``kind``               produce, fetch, leader_replication, follower_replication (bytes), request (percent-milliseconds
                        of a thread), request_rate (requests), mutation (partitions), connection, connections
-``user, client_id``    whose bucket; "" where its rule does not tell users (or client-ids) apart
+``user, client_id``    the bucket; "" if its rule does not distinguish users (or client-ids)
 ``listener``           on records about connections
-``rule_user`` …        the entity of the rule in force, null without a rule; ``limit`` its number in a second
-``amount``             what was charged
-``throttle_time_ms``   how long clients were told to wait, each moment once; if not ``enforced``, would have been told
-``connections``        how many used the bucket in the interval; null where that is not known
+``rule_user`` …        the entity of the rule, null without one; ``limit`` is its limit per second
+``amount``             the charged amount
+``throttle_time_ms``   the throttle time, without overlaps; unless ``enforced`` it was only observed
+``connections``        connections that used the bucket in the interval; null if unknown
 =====================  ======================================================================================
 """
 

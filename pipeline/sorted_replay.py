@@ -1,8 +1,8 @@
-"""Rows that come sorted by key, and the buckets that they are of, replayed one behind the other. No Spark.
+"""Replays buckets one after the other from rows sorted by key. No Spark.
 
-A row's key is the number of its bucket, and one more than its start: 42 bits of it, which last until the year 2100.
-Before a bucket's rows comes one with 0 there, which tells its names and limits and nothing else. So a bucket may begin
-in one batch and end in another, and names come once.
+A row's key is the number of its bucket and, in the lower 42 bits, its start plus one (enough until the year 2100). The
+first row of a bucket has 0 there and holds only the bucket's names and limits. So names are sent once, and a bucket may
+begin in one batch and end in another.
 """
 
 import json
@@ -20,14 +20,14 @@ from kafka_quota_proxy.pipeline.record import PROPOSED_BUCKET
 from kafka_quota_proxy.pipeline.replay import Replay
 
 START_BITS: Final = 42
-# Whole numbers of a row, behind its key. Those of one bucket that begin at the same instant are sorted by them: ``who``
-# tells apart who shares it.
+# The numbers of a row after its key; they also order rows with the same key. ``who`` distinguishes the clients that
+# share a bucket.
 ROW: Final = ("who", "interval_ms", "amount", "requests")
-# Text, on the first row of a bucket: JSON of the columns of PROPOSED_BUCKET, and ``limits``.
+# A text in the first row of a bucket: JSON with the columns of PROPOSED_BUCKET, and ``limits``.
 HEAD: Final = "head"
 
 _HOUR: Final = ("amount", "delayed_amount", "throttled_requests", "throttle_time_ms", "longest_delay_ms")
-# A row for each bucket, limit and hour in which something went out; the last two are of all hours together.
+# A row for each bucket, limit and hour with data; the last two columns are for all hours together.
 HOURS: Final = pa.schema(
     [
         *((name, pa.int32() if name == "broker" else pa.string()) for name in PROPOSED_BUCKET),
@@ -38,14 +38,14 @@ HOURS: Final = pa.schema(
 
 
 def replayed(batches: Iterator[pa.RecordBatch], quotas: ProposedQuotas) -> Iterator[pa.RecordBatch]:
-    """Replay rows, and yield what became of each bucket when it ends.
+    """Replay rows, and yield the outcome of each bucket at its end.
 
     Args:
         batches: columns ``key``, those of ``ROW``, and ``HEAD``; sorted by key.
-        quotas: the rules; limits are those of the heads.
+        quotas: the rules; the limits come from the heads.
     """
     buckets, heads = BucketFactory(quotas), dict[int, str]()
-    running: _Running | None = None
+    running: _BucketReplay | None = None
     for key, *columns in _in_order(batches, heads):
         numbers = key >> START_BITS
         for begin, end in pairwise([0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(key)]):
@@ -56,21 +56,21 @@ def replayed(batches: Iterator[pa.RecordBatch], quotas: ProposedQuotas) -> Itera
                 yield running.end()
                 running = None
             if running is None:
-                running = _Running(number, heads.pop(number), buckets)
+                running = _BucketReplay(number, heads.pop(number), buckets)
                 begin += 1
             running.take(key[begin:end], [column[begin:end] for column in columns])
     if running is not None:
         yield running.end()
 
 
-class _Running:
+class _BucketReplay:
     """A bucket under each of its limits."""
 
     def __init__(self, number: int, head: str, buckets: BucketFactory) -> None:
         self.number = number
-        told = json.loads(head)
-        self._names = [told[name] for name in PROPOSED_BUCKET]
-        self._limits = told["limits"]
+        fields = json.loads(head)
+        self._names = [fields[name] for name in PROPOSED_BUCKET]
+        self._limits = fields["limits"]
         _, _, kind, user, client_id = self._names
         self._replay = Replay(*buckets.under(self._limits, kind=kind, user=user, client_id=client_id))
         self._adjacent = AdjacentRates()
@@ -92,7 +92,7 @@ class _Running:
 
 
 def _in_order(batches: Iterator[pa.RecordBatch], heads: dict[int, str]) -> Iterator[NDArray[np.int64]]:
-    """Yield the key and the numbers of rows; of those with the same key all at once, in the order of their numbers."""
+    """Yield the keys and numbers of rows; rows with the same key come together, ordered by their numbers."""
     left = np.empty((1 + len(ROW), 0), np.int64)
     for batch in batches:
         if not batch.num_rows:

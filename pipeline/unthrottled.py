@@ -1,9 +1,9 @@
-"""How far nobody waits: many parts of a bucket's demand at once, in whole arrays. No Spark, no I/O, no clock.
+"""Charges many parts of a bucket's demand at once, as far as none of them is throttled. No Spark, no I/O, no clock.
 
-While nobody waits, parts go out when they come, so that all of them are known beforehand, and the arithmetic of
-``proxy.quota`` can be done for all of them together. It is done here only to find parts that no wait follows: the first
-that a wait may follow, and what comes after it, is for ``proxy.quota`` itself, which is then put where it would be had
-it been charged with all that came before. Both forms below are right to the last digit, not nearly right.
+Without throttling, parts are sent when they arrive, so the arithmetic of ``proxy.quota`` can be done for many of them
+in arrays. It only finds the parts that no wait follows. The first part that a wait may follow, and later ones, are for
+``proxy.quota`` itself, whose state is first set as if it had been charged with all parts before. Both forms below are
+exact, to the last digit.
 """
 
 from collections.abc import Sequence
@@ -18,26 +18,25 @@ from kafka_quota_proxy.proxy.quota.rate import Slot
 from kafka_quota_proxy.proxy.quota.token_bucket import TokenBucket
 
 _NOWHERE: Final = np.empty(0, np.int64)
-# Of sums of a million numbers, each right to 16 digits.
+# The error of sums of a million numbers with 16 digits.
 _ROUNDING: Final = 1e-9
 
 
 class UnthrottledCharger(Protocol):
-    """Charges parts that no wait follows."""
+    """Charges parts that no wait follows, for one bucket."""
 
     def leave(self) -> None:
-        """Hear that the bucket was charged by itself until now."""
+        """Take over the state of the bucket, which was charged directly until now."""
 
     def charged(self, parts: Parts, begin: int, end: int) -> int:
-        """Charge the first so many of ``parts[begin:end]``, which go out as they come; nobody waits after any of these.
+        """Charge the first parts of ``parts[begin:end]``, as far as no wait follows; return their number.
 
-        The bucket itself is charged with none of them. It is put where it would be before the next one is charged,
-        if fewer than all were charged here.
+        The bucket itself is not charged. If a part is left, the bucket's state is set to that before this part.
         """
 
 
 def unthrottled_chargers(*buckets: Bucket) -> list[UnthrottledCharger]:
-    """Return for each bucket the form for the arithmetic that decides in it; all take the same parts."""
+    """Return a charger for the arithmetic of each bucket; all take the same parts."""
     chains, found = _Chains(), list[UnthrottledCharger]()
     for bucket in buckets:
         tokens = None if bucket.pacing_tokens is None else _Tokens(bucket.pacing_tokens, bucket.limit)
@@ -48,17 +47,17 @@ def unthrottled_chargers(*buckets: Bucket) -> list[UnthrottledCharger]:
 
 
 class _Events(NamedTuple):
-    """What is recorded in windows: the slots so far, as events, and parts behind them."""
+    """The recorded slots as events, followed by the new parts."""
 
     at_ms: Whole
-    until: Amounts  # how much comes before each, and at the end all of it
-    begins: Whole  # the places of events that begin a slot
-    ends: Whole  # and those behind its last one
-    past: int  # how many events the slots so far are
+    until: Amounts  # the sum before each, and the total at the end
+    begins: Whole  # the indexes of events that begin a slot
+    ends: Whole  # the indexes after the last event of each slot
+    past: int  # the number of events of recorded slots
 
 
 class _Chains:
-    """Where slots begin depends on what was sent and not on limits: it is found once for all who have sent the same."""
+    """Caches the starts of slots: they depend on the parts, not on limits, so all limits share them."""
 
     def __init__(self) -> None:
         self._parts: Parts | None = None
@@ -76,7 +75,7 @@ class _Chains:
 
 
 def _events(slots: Sequence[Slot], slot_ms: int, parts: Parts) -> _Events:
-    # A slot so far is two events, the first with all of it, so that slots begin again where they began.
+    # A recorded slot becomes two events, the first with its whole value, so that it begins at the same time again.
     past = [event for value, *times in slots for event in zip(times, (value, 0), strict=True)]
     at_ms, amount = (
         np.concatenate((np.array(column, new.dtype), new))
@@ -95,13 +94,12 @@ def _events(slots: Sequence[Slot], slot_ms: int, parts: Parts) -> _Events:
 class _Windows:
     """Kafka's sampled windows.
 
-    As long as each event is charged, as here, a ``Rate`` at an instant is this and nothing else: a slot begins with
-    the first event that is W or more after the beginning of the last one; those count whose last event is less than
-    N * W ago; and the time that they stand for began with the first of these. What is reset on the way, and when,
-    changes nothing: a slot that was reset starts when, or after, another one did that counts for longer.
+    If each event is charged, as here, a ``Rate`` is determined by three rules. A slot begins with the first event that
+    is at least W after the start of the last slot. Slots count whose last event is less than N * W ago. The time of the
+    rate begins with the first of these. Resets of old slots change nothing: a reset slot starts when, or after, another
+    one did that counts for longer.
 
-    Where tokens let requests pass in front of them (``Bucket.pacing_tokens``), no more is taken than there are tokens
-    for.
+    If tokens admit requests in front of the windows, no more parts are taken than there are tokens for.
     """
 
     def __init__(self, bucket: Bucket, tokens: "_Tokens | None", chains: _Chains) -> None:
@@ -110,7 +108,7 @@ class _Windows:
         self._chains = chains
         rate = bucket.rate
         self._slot_ms = rate.sample_ms
-        self._least = rate.samples - 1  # windows that are taken to have passed
+        self._least = rate.samples - 1  # the windows that count as passed
         self._span_ms = rate.samples * rate.sample_ms
         self._room = bucket.limit * self._least * self._slot_ms / 1_000
         self._slots: list[Slot] = []  # that may still count
@@ -134,14 +132,14 @@ class _Windows:
         return stop - events.past
 
     def _first_over(self, events: _Events) -> int:
-        """Return the place of the first part behind which the rate is over the limit; the number of all if none is."""
+        """Return the index of the first part after which the rate exceeds the limit; the number of events if none."""
         at_ms, until, begins, ends, past = events
         last_ms = at_ms[ends - 1]
-        # Behind no event of a slot there counts more than what counts when it begins, and all of itself. The time it
-        # stands for is N - 1 windows at least.
+        # An upper bound for each slot: the sum that counts at its start, and all of the slot itself, over at least
+        # N - 1 windows.
         most = until[ends] - until[begins[np.searchsorted(last_ms, at_ms[begins] - self._span_ms, "right")]]
         is_near = most > self._room
-        if (until[1:] < until[:-1]).any():  # something was taken back
+        if (until[1:] < until[:-1]).any():  # a refund
             is_near[:] = True
         near = np.flatnonzero(np.repeat(is_near, ends - begins)) if is_near.any() else _NOWHERE
         near = near[near >= past]
@@ -154,10 +152,10 @@ class _Windows:
 
 
 def _recorded(slots: Sequence[Slot]) -> list[Slot]:
-    """Return those in which something was recorded and that were not reset since; of a rate charged as here."""
+    """Return the slots with recorded events that were not reset since."""
     found = list[Slot]()
     for slot in reversed(slots):
-        # One that was reset starts no sooner than the one behind it in the ring, which was current then or came before.
+        # A reset slot does not start before the slot that follows it in the ring.
         if found and slot.start_ms >= found[-1].start_ms:
             break
         found.append(slot)
@@ -167,9 +165,9 @@ def _recorded(slots: Sequence[Slot]) -> list[Slot]:
 class _Tokens:
     """A token bucket: that of ``shaping: paced``, or the one in front of sampled windows.
 
-    Its tokens are sums of fractions, and so depend on each charge since it was last full. So parts are taken as far as
-    the last one before which it is full without doubt, if no wait is in doubt until then: what is owed is reckoned
-    here with an error that is far below the margin.
+    Its tokens are sums of fractions, which depend on each charge since the bucket was last full. So parts are taken up
+    to the last one before which the bucket is certainly full, if certainly no wait comes before. The error of this
+    computation is far below the margin.
     """
 
     def __init__(self, tokens: TokenBucket, limit: float) -> None:
@@ -178,7 +176,7 @@ class _Tokens:
         self._burst = tokens.burst_ms / 1_000 * limit
 
     def leave(self) -> None:
-        """Nothing is kept here."""
+        """Do nothing: this charger has no state."""
 
     def charged(self, parts: Parts, begin: int, end: int) -> int:
         at_ms, amount = parts.at_ms[begin:end], parts.amount[begin:end].astype(float)
