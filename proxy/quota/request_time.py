@@ -1,10 +1,10 @@
-"""What a request costs a broker, as far as that shows from outside: what ``request_percentage`` charges.
+"""What a request costs a broker, estimated from outside: what ``request_percentage`` charges.
 
-Kafka charges the time that its threads spend on a request. From outside there is only the time from the end of a
-request to the beginning of its answer, and that is more: threads wake up for it, it queues with others, it waits for
-data or for other brokers. ``ServiceClock`` says which part of that time was work; ``charged_ns`` adds what bytes take.
+Kafka charges the time that its threads spend on a request. A proxy sees only the time from the end of a request to the
+start of its response, which is more: threads wake up, requests queue, and some wait for data or for other brokers.
+``ServiceClock`` estimates how much of it was work. ``charged_ns`` adds the time that bytes take.
 
-``docs/request-time.md`` says where each constant was measured, and how far the sum is from the broker's own number.
+``docs/request-time.md`` says how each constant was measured and how far the estimate is from the broker's own number.
 
 Source: ``ClientRequestQuotaManager``, ``RequestChannel.Request`` and ``KafkaApis`` of Apache Kafka.
 """
@@ -13,22 +13,22 @@ from typing import Final, NamedTuple
 
 from kafka_quota_proxy.protocol.api import ApiKey
 
-# For one part of work four parts of a request's time are hand-over: from a network thread to a request thread and back,
-# each of which wakes up. As many requests as are served at once share the threads, but hand-over they do not share.
+# For one part of work a request spends four parts on hand-over: from a network thread to a request thread and back,
+# and each thread has to wake up. Requests that are served at once share the threads, but not the hand-over.
 _HANDOVER_PARTS: Final = 4
-# What may wait has been worked on for no longer, hand-over included: a fetch of what is not there yet is looked at
-# twice, by threads that have slept.
+# The longest work on a request that may wait, hand-over included: threads that have slept look twice at a fetch of data
+# that has not arrived yet.
 _SERVED_AT_MOST_NS: Final = 1_500_000
 # Later than any clock.
 _NEVER_NS: Final = 1 << 63
-# What 1,000 bytes take that are read, checked and copied into the log; that are put together field by field; that are
-# fetched, and sent by sendfile.
+# For 1,000 bytes: of a request, to read, check and append to the log; of a response, to write field by field; of
+# fetched records, to send by sendfile.
 _REQUEST_KB_NS: Final = 1_100
 _RESPONSE_KB_NS: Final = 5_000
 _FETCHED_KB_NS: Final = 80
 _FETCHES: Final = frozenset({ApiKey.FETCH, ApiKey.SHARE_FETCH})
 
-# What brokers ask each other, which Kafka counts as exempt-request-time.
+# Requests between brokers, which Kafka counts as exempt-request-time.
 _EXEMPT: Final = frozenset(
     {
         ApiKey.LEADER_AND_ISR,
@@ -42,25 +42,25 @@ _EXEMPT: Final = frozenset(
 
 
 def is_exempt(api_key: int, *, is_broker: bool) -> bool:
-    """Whether a request is charged to no quota for its kind: a broker's, of an API that brokers have for each other.
+    """Whether no quota is charged for a request: it is of an API between brokers, and a broker sent it.
 
-    Kafka exempts such a request where its authorizer lets the sender act for the cluster, and charges it where not. No
-    proxy sees that, for an answer may name no error: of a WriteTxnMarkers without markers it is empty either way.
+    Kafka exempts such a request if the authorizer allows its sender to act for the cluster. A proxy cannot see that:
+    the response may have no error, for example to a WriteTxnMarkers without markers.
 
     Args:
-        api_key: Of the request.
-        is_broker: Whether its sender is believed to be one.
+        api_key: The request's API key.
+        is_broker: Whether the sender is known to be a broker.
     """
     return is_broker and api_key in _EXEMPT
 
 
-# A request that a broker has begun with: when, in ns, what the clock showed then, the ticket of one that may wait (who
-# does not has 0), and the clock, for a listener may go by another one before the request is answered.
+# A request that a broker works on: the start in ns, what the clock showed then, a ticket if it may wait (otherwise 0),
+# and the clock, because a listener may change to another clock before the response.
 Service = tuple[int, int, int, "ServiceClock"]
 
 
 class ServiceTime(NamedTuple):
-    """How long a broker had a request, and which part of that its threads worked on it."""
+    """How long a broker had a request, and how much of that was work."""
 
     elapsed_ns: int
     worked_ns: int
@@ -70,15 +70,14 @@ NO_TIME: Final = ServiceTime(0, 0)
 
 
 class ServiceClock:
-    """The time of one broker, shared by all that it serves at once: it shows how long one of them was worked on.
+    """Divides the time of one broker among the requests that it serves at once.
 
-    A broker serves one request of a connection at a time: service begins when the last byte of a request has been
-    passed on and the request before it has been answered. One that may wait and has not been answered for a while is
-    taken to wait, and to have no share any more.
+    A broker serves one request of a connection at a time. Service begins when the last byte of a request was passed on
+    and the request before it was answered. A request that may wait and has no response for a while counts as waiting,
+    and has no share from then on.
 
     Args:
-        parallel: How many requests the broker serves at once without one being slower for the others: what processors
-            it has for itself.
+        parallel: How many requests the broker serves at once without slowing each other: its own processors.
     """
 
     __slots__ = ("_at_ns", "_clock_ns", "_last_ticket", "_may_wait", "_parallel", "_served", "_waits_from_ns")
@@ -88,23 +87,23 @@ class ServiceClock:
         self._at_ns = 0
         self._clock_ns = 0
         self._served = 0
-        self._may_wait: dict[int, int] = {}  # ticket -> from when on it is taken to wait, the soonest first
+        self._may_wait: dict[int, int] = {}  # ticket -> when it begins to count as waiting, the soonest first
         self._last_ticket = 0
-        self._waits_from_ns = _NEVER_NS  # nobody of these is taken to wait before
+        self._waits_from_ns = _NEVER_NS  # the first of these times
 
     @property
     def served(self) -> int:
-        """How many requests the broker is taken to work on."""
+        """How many requests count as being worked on."""
         return self._served
 
     def begin(self, *, may_wait: bool, now_ns: int) -> Service:
-        """Take it that the broker begins with a request; each is to ``end``.
+        """Start the service of a request; each must ``end``.
 
         Args:
-            may_wait: As ``proxy.fair_queue.request_kind`` says of it.
+            may_wait: Whether the request may wait at the broker (``proxy.fair_queue.request_kind``).
             now_ns: The time, which does not go backwards.
         """
-        # The clock moves on; written out here and below: each request pays for it twice.
+        # Advances the clock. Inlined here and below, because every request does it twice.
         if now_ns >= self._waits_from_ns:
             self._let_wait(now_ns)
         parallel, served = self._parallel, self._served
@@ -121,7 +120,7 @@ class ServiceClock:
         return now_ns, self._clock_ns, ticket, self
 
     def end(self, service: Service, *, now_ns: int) -> ServiceTime:
-        """Take it that the answer begins to come, or never will, and return how long it took."""
+        """End the service: the response begins to arrive, or never will. Return its time."""
         if now_ns >= self._waits_from_ns:
             self._let_wait(now_ns)
         parallel, served = self._parallel, self._served
@@ -137,7 +136,7 @@ class ServiceClock:
         return ServiceTime(now_ns - begun_ns, worked_ns)
 
     def _let_wait(self, now_ns: int) -> None:
-        """Count those no longer that have not been answered for a while, each from when on it is taken to wait."""
+        """Advance the clock past the requests that count as waiting by now, each at its own time."""
         self._waits_from_ns = _NEVER_NS
         while self._may_wait:
             ticket, waits_from_ns = next(iter(self._may_wait.items()))
@@ -152,17 +151,14 @@ class ServiceClock:
 
 
 def charged_ns(api_key: int, time: ServiceTime, *, request_bytes: int, response_bytes: int, scale: float = 1.0) -> int:
-    """Return what a request is charged.
+    """Return the charge of a request in nanoseconds of a thread.
 
     Args:
-        api_key: Of the request.
+        api_key: The request's API key.
         time: How long the broker had it.
         request_bytes: Size of the request.
         response_bytes: Size of the response.
-        scale: What this broker's own number is of the one reckoned here; machines differ.
-
-    Returns:
-        Nanoseconds of a thread.
+        scale: The broker's own number divided by this estimate; machines differ.
     """
     response_kb_ns = _FETCHED_KB_NS if api_key in _FETCHES else _RESPONSE_KB_NS
     bytes_ns = (request_bytes * _REQUEST_KB_NS + response_bytes * response_kb_ns) // 1_000

@@ -76,7 +76,7 @@ class TopicMutations:
         learned = self._learned
         if learned is None or learned.correlation_id != head.correlation_id:
             learned = _Learned(head.correlation_id, frozenset(), {})
-        missing = self._askable(mutation.to_learn(request, learned.asked))
+        missing = self._askable(mutation.uncounted_topics(request, learned.asked))
         if missing:
             return self._ask(missing, learned, head)
         self._learned = None

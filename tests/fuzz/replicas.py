@@ -167,7 +167,7 @@ class _Play:
                 way.wire.session.close(now_ms=self._now_ms, has_passed=True)
         self._check_quotas()
         for quota in self._quotas:
-            assert quota._taken == 0, "all that was set aside is given back"
+            assert quota._reserved == 0, "all that was set aside is given back"
             assert not quota._line, "and nobody waits"
         return sum(way.frames for way in (*self._ways, *self._gone)) or 1
 
@@ -320,7 +320,7 @@ class _Play:
             quotas.append(self._leader.known_quota)
         self._quotas.update(quotas)
         for quota in quotas:
-            assert quota._taken >= 0
+            assert quota._reserved >= 0
             assert len(quota._line) <= len(self._ways)
             if quota.limit is not None:
                 assert quota.room(now_ms=self._now_ms) <= 0.35 * quota.limit + 1e-9, "no more is saved up"

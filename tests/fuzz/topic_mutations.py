@@ -39,7 +39,7 @@ from kafka_quota_proxy.protocol.topic_mutations import (
 )
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
-from kafka_quota_proxy.proxy.quota.mutation import decide, record, settle, throttle_time_ms, to_learn
+from kafka_quota_proxy.proxy.quota.mutation import decide, record, settle, throttle_time_ms, uncounted_topics
 from tests.fuzz import seeds
 from tests.fuzz.source import Source, damaged
 from tests.protocol.support.codecs import KafkaPython
@@ -96,7 +96,7 @@ def _mutate(source: Source, bucket: Bucket, now_ms: int) -> None:
         return
     topics = {mutation.topic for mutation in request.topics}
     known = {topic: _COUNTS[source.below(len(_COUNTS))] for topic in topics if choice & 2}
-    assert topics - set(known) >= set(to_learn(request, known))
+    assert topics - set(known) >= set(uncounted_topics(request, known))
     is_violated = bucket.is_limited and not bucket.has_room(0, now_ms=now_ms)
     decision = decide(
         request,

@@ -308,7 +308,7 @@ class Follower:
                 rooms[charge.quota] -= expected
                 granted[charge.quota] = granted.get(charge.quota, 0) + expected
         for quota, size_bytes in granted.items():
-            quota.take(size_bytes)
+            quota.reserve(size_bytes)
         if granted:
             self._ticket = self._leader.throttle.next_ticket()
         return min((self._turn_ms(charges, turns_ms, now_ms) for charges in left_out), default=_FAR_MS)

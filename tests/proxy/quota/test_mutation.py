@@ -28,7 +28,7 @@ from kafka_quota_proxy.proxy.quota.mutation import (
     record,
     settle,
     throttle_time_ms,
-    to_learn,
+    uncounted_topics,
 )
 from kafka_quota_proxy.proxy.quota.throttle import wait_for_tokens_ms
 from tests.support import kafka_rate
@@ -260,9 +260,9 @@ def test_what_costs_nothing_is_not_refused() -> None:
 def test_only_topics_that_are_there_have_to_be_counted() -> None:
     topics: list[tuple[Topic, int]] = [(b"b", 3), (b"a", BROKER_DEFAULT), (UUID(int=7), 0), (b"b", 4)]
 
-    assert to_learn(request_of(topics), {}) == ()
-    assert to_learn(request_of(topics, api_key=DELETE), {}) == (b"b", b"a", UUID(int=7))
-    assert to_learn(request_of(topics, api_key=GROW), {b"b": 3}) == (b"a", UUID(int=7))
+    assert uncounted_topics(request_of(topics), {}) == ()
+    assert uncounted_topics(request_of(topics, api_key=DELETE), {}) == (b"b", b"a", UUID(int=7))
+    assert uncounted_topics(request_of(topics, api_key=GROW), {b"b": 3}) == (b"a", UUID(int=7))
 
 
 def test_a_decision_changes_nothing() -> None:

@@ -82,7 +82,7 @@ def test_room_is_a_tenth_of_a_second_and_a_quarter_of_one_is_saved_at_most() -> 
 
 def test_what_is_set_aside_for_one_fetch_is_not_there_for_another() -> None:
     one = quota(1_000)
-    one.take(100)
+    one.reserve(100)
     assert one.room(now_ms=NOW_MS) == 0
     assert one.room_at_ms(now_ms=NOW_MS) == NOW_MS + 100
     one.settle(100, 0)  # it brought nothing
@@ -92,7 +92,7 @@ def test_what_is_set_aside_for_one_fetch_is_not_there_for_another() -> None:
 def test_no_more_is_saved_up_by_setting_it_aside() -> None:
     one = quota(1_000)
     one.room(now_ms=NOW_MS + 1_000)
-    one.take(350)
+    one.reserve(350)
     assert one.room(now_ms=NOW_MS + 2_000) == 350
     one.settle(350, 0)
     assert one.room(now_ms=NOW_MS + 2_000) == 350
@@ -107,7 +107,7 @@ def test_a_lower_limit_leaves_no_more_saved_than_is_its_own() -> None:
 
 def test_a_large_response_is_paid_for_in_full() -> None:
     one = quota(1_000)
-    one.take(100)
+    one.reserve(100)
     one.settle(100, 60_000)  # a record larger than every limit
     one.record(60_000, now_ms=NOW_MS)
     assert one.room_at_ms(now_ms=NOW_MS) == NOW_MS + 60_000
@@ -129,7 +129,7 @@ def test_in_kafkas_measure_too_what_is_set_aside_is_not_there_for_another() -> N
     one.room(now_ms=now_ms)  # a quarter of a second is saved
     one.record(900, now_ms=now_ms)  # in sync
     assert one.room(now_ms=now_ms) == 200
-    one.take(200)
+    one.reserve(200)
     assert one.room(now_ms=now_ms) == 0
     assert one.room_at_ms(now_ms=now_ms) == now_ms + 1_100
 
@@ -203,7 +203,7 @@ def test_in_any_span_of_time_no_more_flows_than_the_rate_allows_and_one_response
                 assert one.room_at_ms(now_ms=now_ms) > now_ms
                 break
             taken = int(room * min(share, 1))
-            one.take(taken)
+            one.reserve(taken)
             brought = int(room * share)  # a batch may be larger than what was asked for
             one.settle(taken, brought)
             one.record(brought, now_ms=now_ms)

@@ -336,7 +336,7 @@ def test_whoever_fetches_and_whatever_changes(plan: Upheaval) -> None:
     for session in move.sessions:
         session.close(now_ms=move.now_ms, has_passed=True)
     for quota in (move.throttled.quota(now_ms=move.now_ms), *move.throttle.followers.values()):
-        assert (quota._taken, quota._line) == (0, {}), "what was set aside is given back"
+        assert (quota._reserved, quota._line) == (0, {}), "what was set aside is given back"
 
 
 def hold_to(deliveries: list[Delivery], rate: int) -> None:

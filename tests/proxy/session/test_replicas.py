@@ -552,7 +552,7 @@ def test_each_byte_of_an_answer_may_be_another(version: int) -> None:
             except ProtocolError as error:
                 outcomes.add(error.reason)
             front.session.close(now_ms=front.now_ms, has_passed=False)
-            assert front.quota._taken == 0
+            assert front.quota._reserved == 0
     assert {"answer", Truncated.reason} <= outcomes
 
 
@@ -571,7 +571,7 @@ def test_each_byte_of_a_fetch_may_be_another(version: int) -> None:
             else:
                 assert not front.session.state.is_blocked or front.session.wake_at_ms > front.now_ms
             front.session.close(now_ms=front.now_ms, has_passed=False)
-            assert front.quota._taken == 0
+            assert front.quota._reserved == 0
             assert not front.quota._line
 
 

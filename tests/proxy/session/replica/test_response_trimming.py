@@ -48,7 +48,7 @@ def test_what_was_granted_ends_at_a_whole_batch_and_is_charged_to_each() -> None
     leader, follower = quota(1_000), quota(1_000)
     one = One(batches(300, 200) + batches(400)[:100], Charge(leader, False, True), Charge(follower, False, False))
     for each in (leader, follower):
-        each.take(550)
+        each.reserve(550)
         one.asked.granted[each] = 550
     assert one.flows() == 500
     assert follower.total == 500
@@ -112,7 +112,7 @@ def test_an_entry_that_is_put_back_says_what_was_told_last() -> None:
 
 def test_what_is_not_brought_is_given_back_to_each() -> None:
     one, other = quota(1_000), quota(1_000)
-    one.take(100)
+    one.reserve(100)
     settle({one: 100}, {other: 60})
     assert one.room(now_ms=NOW_MS) == 100
     assert other.room_at_ms(now_ms=NOW_MS) == NOW_MS + 60
