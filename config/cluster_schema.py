@@ -7,7 +7,6 @@ from typing import Annotated, Any, Final, cast
 from pydantic import Field, PlainValidator, StrictBool, model_validator
 
 from kafka_quota_proxy.config.addresses import parse_addresses
-from kafka_quota_proxy.config.model import SaslMechanism, SecurityProtocol
 from kafka_quota_proxy.config.schema_fields import (
     FilePath,
     NodeId,
@@ -26,6 +25,7 @@ from kafka_quota_proxy.config.schema_fields import (
     valid_text,
     valid_topic,
 )
+from kafka_quota_proxy.config.security import SaslMechanism, SecurityProtocol
 from kafka_quota_proxy.config.throttled_replicas import ThrottledReplicas
 from kafka_quota_proxy.config.throttled_replicas import parse as parse_replicas
 from kafka_quota_proxy.config.units import parse_duration_ms, parse_number, parse_size, shown

@@ -8,6 +8,14 @@ from typing import Final, TypeVar
 
 from kafka_quota_proxy.config.document import Document, Location
 from kafka_quota_proxy.config.fair_call_queue import (
+    CallQueueImpl,
+    CapacityRemainder,
+    CostProvider,
+    FairCallQueueMode,
+    IdentityProvider,
+    SchedulerImpl,
+)
+from kafka_quota_proxy.config.fair_call_queue_options import (
     ADAPTIVE,
     CAPACITY,
     CAPACITY_WEIGHTS,
@@ -25,15 +33,7 @@ from kafka_quota_proxy.config.fair_call_queue import (
     parse_turns,
     parse_whole_numbers,
 )
-from kafka_quota_proxy.config.model import (
-    Address,
-    CallQueueImpl,
-    CapacityRemainder,
-    CostProvider,
-    FairCallQueueMode,
-    IdentityProvider,
-    SchedulerImpl,
-)
+from kafka_quota_proxy.config.model import Address
 from kafka_quota_proxy.config.unvalidated import Say, addresses_of, elements
 
 _KEY: Final = "fair_call_queue"

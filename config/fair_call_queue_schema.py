@@ -7,6 +7,16 @@ from typing import Annotated, Any, Final, TypeVar
 from pydantic import BeforeValidator, Field, PlainValidator, StrictBool
 
 from kafka_quota_proxy.config.fair_call_queue import (
+    CallQueueImpl,
+    CapacityRemainder,
+    CostProvider,
+    DecayPause,
+    FairCallQueueMode,
+    ResponseTimeAverage,
+    SchedulerImpl,
+    WithinLevel,
+)
+from kafka_quota_proxy.config.fair_call_queue_options import (
     INT32_MIN,
     INT64_MAX,
     MAX_LEVELS,
@@ -18,16 +28,6 @@ from kafka_quota_proxy.config.fair_call_queue import (
     parse_providers,
     parse_turns,
     parse_whole_numbers,
-)
-from kafka_quota_proxy.config.model import (
-    CallQueueImpl,
-    CapacityRemainder,
-    CostProvider,
-    DecayPause,
-    FairCallQueueMode,
-    ResponseTimeAverage,
-    SchedulerImpl,
-    WithinLevel,
 )
 from kafka_quota_proxy.config.schema_fields import Section, member_of, number_between, or_null, whole_number
 from kafka_quota_proxy.config.units import INT32_MAX

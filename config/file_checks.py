@@ -11,12 +11,13 @@ from kafka_quota_proxy.config.addresses import default_broker_ports, parse_port_
 from kafka_quota_proxy.config.document import Document, Location, key_path
 from kafka_quota_proxy.config.errors import Fault, Severity, UnitError
 from kafka_quota_proxy.config.fair_call_queue_checks import check_fair_call_queue
-from kafka_quota_proxy.config.model import BROKER_PORTS, Address, ClientAuth, Shaping
+from kafka_quota_proxy.config.model import BROKER_PORTS, Address, Shaping
 from kafka_quota_proxy.config.one_broker_checks import check_one_broker
 from kafka_quota_proxy.config.quota_checks import check_quotas, warn_of_expired
 from kafka_quota_proxy.config.quotas_from_checks import check_quotas_from
 from kafka_quota_proxy.config.replication_checks import check_replication
 from kafka_quota_proxy.config.rule_reach_checks import check_rule_reach
+from kafka_quota_proxy.config.security import ClientAuth
 from kafka_quota_proxy.config.store_checks import check_store
 from kafka_quota_proxy.config.unvalidated import ANY_HOST, Say, address_of, addresses_of, elements, leads_to, mapping_at
 from kafka_quota_proxy.config.usage_log_checks import check_usage_log

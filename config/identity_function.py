@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from importlib import import_module
 
-from kafka_quota_proxy.config.model import OwnIdentityProvider
+from kafka_quota_proxy.config.fair_call_queue import OwnIdentityProvider
 
 # User (``ANONYMOUS`` without a login), client-id and address to a name; None where they have none.
 IdentityFunction = Callable[[str, str, str], str | None]

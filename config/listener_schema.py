@@ -7,7 +7,7 @@ from pydantic import Field, PlainValidator, StrictBool
 
 from kafka_quota_proxy.config.addresses import parse_port_range
 from kafka_quota_proxy.config.fair_call_queue_schema import FairCallQueueOrFalse
-from kafka_quota_proxy.config.model import Address, ClientAuth, ProxyProtocol, TlsVersion
+from kafka_quota_proxy.config.model import Address, ProxyProtocol
 from kafka_quota_proxy.config.principal_mapping import MappingRule, parse_rules
 from kafka_quota_proxy.config.schema_fields import (
     CreationRate,
@@ -27,6 +27,7 @@ from kafka_quota_proxy.config.schema_fields import (
     valid_text,
     whole_number,
 )
+from kafka_quota_proxy.config.security import ClientAuth, TlsVersion
 from kafka_quota_proxy.config.units import INT32_MAX, parse_size
 
 

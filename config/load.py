@@ -16,39 +16,36 @@ from kafka_quota_proxy.config.addresses import default_broker_ports
 from kafka_quota_proxy.config.cluster_schema import QuotasFromSection, ReplicationSection, StoreSection, UsageLogSection
 from kafka_quota_proxy.config.document import Document, parse
 from kafka_quota_proxy.config.errors import ConfigError, Fault, InvalidConfigError, Severity, UnreadableFileError
-from kafka_quota_proxy.config.fair_call_queue import settings
+from kafka_quota_proxy.config.fair_call_queue_options import settings
 from kafka_quota_proxy.config.fair_call_queue_schema import FairCallQueueSection
 from kafka_quota_proxy.config.file_checks import check
 from kafka_quota_proxy.config.listener_schema import ListenerSection
 from kafka_quota_proxy.config.model import (
     Admin,
     AdminClient,
-    ClientTls,
     Cluster,
-    Fold,
     IpRule,
     KafkaSettings,
     Listener,
     Log,
-    Principals,
     ProxyConfig,
     QuotaRule,
     QuotasFrom,
     QuotasFromBroker,
     Replication,
     ReplicationPath,
-    Sasl,
     Store,
-    UpstreamTls,
     UsageFiles,
     UsageLog,
     UsageTopic,
 )
 from kafka_quota_proxy.config.packages import check_identity_functions, check_packages
+from kafka_quota_proxy.config.principals import Fold, Principals
 from kafka_quota_proxy.config.quota_schema import KafkaSection, PrincipalsSection
 from kafka_quota_proxy.config.schema import FileSection
 from kafka_quota_proxy.config.schema_faults import faults_of
 from kafka_quota_proxy.config.schema_fields import Section
+from kafka_quota_proxy.config.security import ClientTls, Sasl, UpstreamTls
 from kafka_quota_proxy.config.tls_files import ADMIN_CLIENT_FILE_KEYS, FILE_KEYS, check_admin_client_files, check_files
 from kafka_quota_proxy.config.token_file import check_token_file
 

@@ -11,10 +11,12 @@ from enum import Enum
 from ipaddress import IPv4Network, IPv6Network
 from typing import Final
 
-from kafka_quota_proxy.config.principal_mapping import DEFAULT_RULES, MappingRule
+from kafka_quota_proxy.config.fair_call_queue import FairCallQueue
+from kafka_quota_proxy.config.principals import Principals
 from kafka_quota_proxy.config.quota_kinds import CLIENT_LIMIT_KEYS, CONNECTION_CREATION_RATE
 from kafka_quota_proxy.config.ramp import Ramp
 from kafka_quota_proxy.config.schedule import Schedule
+from kafka_quota_proxy.config.security import ClientTls, Sasl, SaslMechanism, SecurityProtocol, UpstreamTls
 from kafka_quota_proxy.config.throttled_replicas import ThrottledReplicas
 from kafka_quota_proxy.config.units import UNLIMITED
 
@@ -24,10 +26,6 @@ MAX_NAME_BYTES: Final = 32_767
 MAX_BUCKETS: Final = 100_000
 # How many ports behind the bootstrap port are the brokers' where a file does not say.
 BROKER_PORTS: Final = 100
-# The principal of a connection that did not authenticate (KafkaPrincipal.ANONYMOUS).
-ANONYMOUS: Final = "ANONYMOUS"
-# The user of a connection that did, in a way that does not tell this proxy who it is. Unlike Kafka, which always knows.
-UNKNOWN: Final = "UNKNOWN"
 
 
 class Default(Enum):
@@ -40,7 +38,6 @@ class Default(Enum):
 
 
 DEFAULT: Final = Default.DEFAULT
-
 # A name, the default entity, or (None) not part of the rule.
 EntityName = str | Default | None
 
@@ -58,48 +55,6 @@ class Shaping(Enum):
 
     SAMPLED = "sampled"  # Kafka's Rate over windows, exact
     PACED = "paced"  # a token bucket, even to the second
-
-
-class ClientAuth(Enum):
-    """Whether a TLS client has to show a certificate (Kafka's ``ssl.client.auth``)."""
-
-    REQUIRED = "required"
-    REQUESTED = "requested"  # one that is shown has to be right; without one the user is ANONYMOUS
-    NONE = "none"
-
-
-class TlsVersion(Enum):
-    """The oldest version of TLS that is spoken."""
-
-    TLS_1_2 = "1.2"
-    TLS_1_3 = "1.3"
-
-
-class SecurityProtocol(Enum):
-    """How this program's own clients speak to brokers (Kafka's ``security.protocol``)."""
-
-    PLAINTEXT = "PLAINTEXT"
-    SSL = "SSL"
-    SASL_PLAINTEXT = "SASL_PLAINTEXT"
-    SASL_SSL = "SASL_SSL"
-
-    @property
-    def has_tls(self) -> bool:
-        """Whether the connection is encrypted."""
-        return self in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
-
-    @property
-    def has_sasl(self) -> bool:
-        """Whether the client logs in."""
-        return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
-
-
-class SaslMechanism(Enum):
-    """How this program's own clients log in (Kafka's ``sasl.mechanism``)."""
-
-    PLAIN = "PLAIN"
-    SCRAM_SHA_256 = "SCRAM-SHA-256"
-    SCRAM_SHA_512 = "SCRAM-SHA-512"
 
 
 class LogFormat(Enum):
@@ -139,169 +94,10 @@ class Cluster:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sasl:
-    """How the logins that pass a listener are read."""
-
-    oauthbearer_claim: str = "sub"  # of a web token: who it is; a broker's sasl.oauthbearer.sub.claim.name
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientTls:
-    """TLS towards clients. Files are paths of PEM files; a relative one starts where the process does."""
-
-    certificate: str  # the listener's own, then those between it and its root
-    key: str  # not encrypted
-    client_ca: str | None = None  # whoever signed the clients' certificates; given unless client_auth is NONE
-    client_auth: ClientAuth = ClientAuth.NONE
-    principal_mapping_rules: tuple[MappingRule, ...] = DEFAULT_RULES  # the first that matches counts
-    min_version: TlsVersion = TlsVersion.TLS_1_2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UpstreamTls:
-    """TLS towards brokers. Files as in ``ClientTls``; certificate and key, what this proxy shows, come together."""
-
-    ca: str | None = None  # whoever signed the brokers' certificates; None: whom the system trusts
-    certificate: str | None = None
-    key: str | None = None
-    check_hostname: bool = True
-    min_version: TlsVersion = TlsVersion.TLS_1_2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ProxyProtocol:
     """Each connection begins with a PROXY protocol header, and says there whose it is."""
 
     sources: tuple[IPv4Network | IPv6Network, ...] = ()  # who may connect; empty: anybody
-
-
-class CallQueueImpl(Enum):
-    """What requests wait in (Hadoop's ``callqueue.impl``)."""
-
-    FAIR = "fair"  # a queue for each level of priority
-    FIFO = "fifo"  # one for all
-
-
-class SchedulerImpl(Enum):
-    """Who says which level a request has (Hadoop's ``scheduler.impl``)."""
-
-    DECAY = "decay"  # by the share of the cost that its identity had of late
-    DEFAULT = "default"  # all of them level 0
-
-
-class IdentityProvider(Enum):
-    """Whose cost is added up (Hadoop's ``identity-provider.impl``)."""
-
-    USER = "user"  # the principal; the client-id and the address of who has none
-    USER_CLIENT_ID = "user-client-id"
-
-
-@dataclass(frozen=True, slots=True)
-class OwnIdentityProvider:
-    """An operator's function that names the identity a request is charged to: ``MODULE:FUNCTION`` in the file."""
-
-    module: str
-    function: str
-
-
-class CostProvider(Enum):
-    """What a request costs (Hadoop's ``cost-provider.impl``)."""
-
-    DEFAULT = "default"  # 1
-    WEIGHTED = "weighted"  # its time in each phase, times the weight of the phase
-    TRAFFIC = "traffic"  # ours: its bytes and the broker's time, the request's part of it on arrival
-
-
-class FairCallQueueMode(Enum):
-    """Whose behaviour it is where no option says otherwise."""
-
-    HADOOP = "hadoop"
-    IMPROVED = "improved"
-
-
-class ResponseTimeAverage(Enum):
-    """How the mean response time of a level goes on from one period to the next; f is the decay factor."""
-
-    HADOOP = "hadoop"  # f times the last, plus that of the period: a constant 2 s becomes 4 s with f = 0.5
-    NORMALISED = "normalised"  # f times the last, plus 1 - f times that of the period
-
-
-class DecayPause(Enum):
-    """What becomes of the periods that a process did not see, as when it was stopped."""
-
-    EVERY_PERIOD = "every-period"  # all of them decay what was counted, as in Hadoop
-    ONCE = "once"  # at most three do
-
-
-class CapacityRemainder(Enum):
-    """Which levels get the places that the weights do not divide evenly."""
-
-    FIRST = "first"  # all of them level 0, as in Hadoop
-    LARGEST_FRACTION = "largest-fraction"  # one each, whoever lost most by rounding
-
-
-class WithinLevel(Enum):
-    """In which order the requests of one level are taken."""
-
-    FIFO = "fifo"
-    ROUND_ROBIN = "round-robin"  # one of each identity in turn
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CostWeights:
-    """What a microsecond of each phase costs, with Hadoop's phases and defaults (``WeightedTimeCostProvider``)."""
-
-    lockshared: int = 10
-    lockexclusive: int = 100
-    handler: int = 1
-    lockfree: int = 1
-    response: int = 1
-    queue: int = 0
-    enqueue: int = 0
-    lockwait: int = 0
-    processing: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FairCallQueue:
-    """Which requests go to a broker first where not all can. Hadoop's defaults; all that is unlike Hadoop is an option.
-
-    Tuples have an element for each level, ``thresholds`` one less; level 0 is served first. The defaults here are those
-    of four levels and of ``mode: improved``.
-    """
-
-    mode: FairCallQueueMode = FairCallQueueMode.IMPROVED
-    callqueue_impl: CallQueueImpl = CallQueueImpl.FAIR
-    scheduler_impl: SchedulerImpl = SchedulerImpl.DECAY
-    levels: int = 4
-    capacity: int = 1_024  # requests that wait, over all levels
-    capacity_weights: tuple[int, ...] = (1, 1, 1, 1)
-    capacity_remainder: CapacityRemainder = CapacityRemainder.LARGEST_FRACTION
-    overflow_trigger_failover: bool = False
-    multiplexer_weights: tuple[int, ...] = (8, 4, 2, 1)  # turns of each level in a round
-    # Whoever is new is level 0 until the next sweep: all that he sends at once would be ahead of the others there.
-    within_level: WithinLevel = WithinLevel.ROUND_ROBIN
-    backoff_enable: bool = False
-    identity_provider: IdentityProvider | OwnIdentityProvider = IdentityProvider.USER
-    fold: tuple[Fold, ...] = ()  # those of Principals: folded ones are one identity
-    cost_provider: CostProvider = CostProvider.DEFAULT
-    cost_weights: CostWeights = field(default_factory=CostWeights)
-    period_ms: int = 5_000
-    decay_factor: float = 0.5  # above 0, below 1
-    thresholds: tuple[float, ...] = (0.125, 0.25, 0.5)  # shares of the cost of all; from the i-th on level i + 1
-    pause: DecayPause = DecayPause.ONCE
-    utilisation_floor: float = 0.5  # of the slots: below it everybody is level 0; 0: never
-    backoff_responsetime_enable: bool = False  # only with backoff_enable
-    backoff_responsetime_thresholds_ms: tuple[int, ...] = (10_000, 20_000, 30_000, 40_000)
-    backoff_responsetime_inclusive: bool = False  # True: a level that is slow itself is backed off as well
-    backoff_responsetime_min_calls: int = 10  # below it in a period, a level's mean says nothing
-    average: ResponseTimeAverage = ResponseTimeAverage.NORMALISED
-    top_user_count: int = 10
-    service_users: frozenset[str] = frozenset()  # always level 0, not part of the cost of all
-    max_identities: int | None = 10_000  # told apart at a time, the rest share one; None: any number
-    max_in_flight: int | None = None  # requests at a broker at a time; None: found from the broker's latency
-    min_in_flight: int = 4  # where it is found: the least
-    most_in_flight: int = 500  # and the most; a broker's queued.max.requests
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -414,25 +210,6 @@ class IpRule:
     def limits(self) -> Mapping[str, float]:
         """Its one limit, by key."""
         return {CONNECTION_CREATION_RATE: self.connection_creation_rate}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fold:
-    """Principals whose name matches ``match`` (searched from start to end) share the bucket of ``to``."""
-
-    match: str  # a regular expression
-    to: str  # its replacement, with \1 for groups
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Principals:
-    """Rules about user names. They act on the principal's name without ``User:``."""
-
-    fold: tuple[Fold, ...] = ()
-    exempt: frozenset[str] = frozenset()
-    brokers: frozenset[str] = frozenset()
-    admins: frozenset[str] = frozenset()  # who may ask for client quotas here, and change them
-    forward_quota_requests: bool = False  # True: who is not of these asks the broker; else he is refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,9 +6,9 @@ from typing import Final
 
 from kafka_quota_proxy.config.document import Document, Location, key_path
 from kafka_quota_proxy.config.errors import Fault, Severity
-from kafka_quota_proxy.config.fair_call_queue import parse_identity_provider
+from kafka_quota_proxy.config.fair_call_queue import OwnIdentityProvider
+from kafka_quota_proxy.config.fair_call_queue_options import parse_identity_provider
 from kafka_quota_proxy.config.identity_function import load_identity_function
-from kafka_quota_proxy.config.model import OwnIdentityProvider
 from kafka_quota_proxy.config.quotas_from_checks import asks_broker
 from kafka_quota_proxy.config.unvalidated import elements, mapping_at
 

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from kafka_quota_proxy.config.document import Document, Location
-from kafka_quota_proxy.config.model import Address, SecurityProtocol
+from kafka_quota_proxy.config.model import Address
+from kafka_quota_proxy.config.security import SecurityProtocol
 from kafka_quota_proxy.config.unvalidated import Say, addresses_of, elements, is_small, list_at, mapping_at, small
 
 _RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")

@@ -21,7 +21,8 @@ from kafka_quota_proxy.config.linear_regex import (
     read_replacement,
     replaced,
 )
-from kafka_quota_proxy.config.model import ANONYMOUS, DEFAULT, UNKNOWN
+from kafka_quota_proxy.config.model import DEFAULT
+from kafka_quota_proxy.config.principals import ANONYMOUS, UNKNOWN
 from kafka_quota_proxy.config.quota_kinds import CLIENT_LIMIT_KEYS, STATIC_DEFAULTS, parse_limit
 from kafka_quota_proxy.config.units import UNLIMITED, parse_rate
 from kafka_quota_proxy.config.unvalidated import Say, elements, list_at, mapping_at

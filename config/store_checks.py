@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kafka_quota_proxy.config.document import Document
-from kafka_quota_proxy.config.model import ANONYMOUS, UNKNOWN
+from kafka_quota_proxy.config.principals import ANONYMOUS, UNKNOWN
 from kafka_quota_proxy.config.quotas_from_checks import asks_broker
 from kafka_quota_proxy.config.unvalidated import Say, list_at, mapping_at
 

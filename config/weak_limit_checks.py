@@ -6,8 +6,10 @@ from typing import Final
 
 from kafka_quota_proxy.config.document import Document, Location
 from kafka_quota_proxy.config.errors import UnitError
-from kafka_quota_proxy.config.model import ANONYMOUS, UNKNOWN, ClientAuth, Enforcement, KafkaSettings
+from kafka_quota_proxy.config.model import Enforcement, KafkaSettings
+from kafka_quota_proxy.config.principals import ANONYMOUS, UNKNOWN
 from kafka_quota_proxy.config.quota_kinds import CLIENT_LIMIT_KEYS
+from kafka_quota_proxy.config.security import ClientAuth
 from kafka_quota_proxy.config.units import parse_duration_ms
 from kafka_quota_proxy.config.unvalidated import Say, address_of, elements, list_at, mapping_at
 

@@ -8,10 +8,10 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from kafka_quota_proxy.config.fair_call_queue import DEPRECATED, THRESHOLDS
+from kafka_quota_proxy.config.fair_call_queue import FairCallQueue
+from kafka_quota_proxy.config.fair_call_queue_options import DEPRECATED, THRESHOLDS
 from kafka_quota_proxy.config.fair_call_queue_schema import FairCallQueueSection
 from kafka_quota_proxy.config.load import load_bytes
-from kafka_quota_proxy.config.model import FairCallQueue
 
 _PAGE: Final = Path(__file__).parent.parent / "docs" / "fair-call-queue.md"
 _ROW: Final = re.compile(r"^\| `([^`]+)`(?: \+)? \| *(?:`([^`]*)`)? *\| *(?:`([^`]*)`)? *\|", re.MULTILINE)

@@ -20,7 +20,8 @@ from urllib.parse import urlencode, urlsplit
 from kafka_quota_proxy.config.addresses import parse_ip
 from kafka_quota_proxy.config.errors import ConfigError, TermsError, UnitError
 from kafka_quota_proxy.config.load import Loaded, load
-from kafka_quota_proxy.config.model import ANONYMOUS, Store
+from kafka_quota_proxy.config.model import Store
+from kafka_quota_proxy.config.principals import ANONYMOUS
 from kafka_quota_proxy.config.quota_kinds import CONNECTION_CREATION_RATE
 from kafka_quota_proxy.config.terms import parse_instant_ms
 from kafka_quota_proxy.proxy.cli.explanation import as_text as text

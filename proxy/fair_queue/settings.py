@@ -4,9 +4,7 @@ from functools import lru_cache
 from math import inf
 from typing import Final
 
-from kafka_quota_proxy.config.identity_function import load_identity_function
-from kafka_quota_proxy.config.model import (
-    ANONYMOUS,
+from kafka_quota_proxy.config.fair_call_queue import (
     CallQueueImpl,
     CapacityRemainder,
     CostProvider,
@@ -14,11 +12,12 @@ from kafka_quota_proxy.config.model import (
     FairCallQueueMode,
     IdentityProvider,
     OwnIdentityProvider,
-    Principals,
     ResponseTimeAverage,
     SchedulerImpl,
 )
-from kafka_quota_proxy.config.model import WithinLevel as Order
+from kafka_quota_proxy.config.fair_call_queue import WithinLevel as Order
+from kafka_quota_proxy.config.identity_function import load_identity_function
+from kafka_quota_proxy.config.principals import ANONYMOUS, Principals
 from kafka_quota_proxy.proxy.fair_queue.call_queue import QueueOptions, Remainder, WithinLevel
 from kafka_quota_proxy.proxy.fair_queue.concurrency import FixedLimit, Limit, VegasLimit
 from kafka_quota_proxy.proxy.fair_queue.connection_queue import Identify

@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Final
 
 from kafka_quota_proxy.config.linear_regex import compile_linear, match_whole, read_replacement, replaced
-from kafka_quota_proxy.config.model import KafkaSettings, Principals, ProxyConfig, Shaping
+from kafka_quota_proxy.config.model import KafkaSettings, ProxyConfig, Shaping
+from kafka_quota_proxy.config.principals import Principals
 from kafka_quota_proxy.config.quota_kinds import BUCKET_KINDS, QuotaKind
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager

@@ -4,7 +4,7 @@ import asyncio
 from time import monotonic_ns
 from typing import Protocol, cast
 
-from kafka_quota_proxy.config.model import FairCallQueue
+from kafka_quota_proxy.config.fair_call_queue import FairCallQueue
 from kafka_quota_proxy.proxy.background.isolation import attempt, repeated
 from kafka_quota_proxy.proxy.fair_queue.connection_queue import ListenerQueue
 from kafka_quota_proxy.proxy.fair_queue.decay import DecayScheduler

@@ -14,7 +14,8 @@ from itertools import chain
 from typing import Final
 
 from kafka_quota_proxy.config.errors import StartError
-from kafka_quota_proxy.config.model import Address, ClientTls, ProxyConfig, UpstreamTls
+from kafka_quota_proxy.config.model import Address, ProxyConfig
+from kafka_quota_proxy.config.security import ClientTls, UpstreamTls
 from kafka_quota_proxy.proxy.background.isolation import kept_up
 from kafka_quota_proxy.proxy.background.isolation import watch as watch_loop
 from kafka_quota_proxy.proxy.client_quotas.rule_timer import wall_ms

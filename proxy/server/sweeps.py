@@ -8,7 +8,8 @@ from functools import partial
 from time import monotonic_ns
 from typing import Final
 
-from kafka_quota_proxy.config.model import UNKNOWN, ProxyConfig
+from kafka_quota_proxy.config.model import ProxyConfig
+from kafka_quota_proxy.config.principals import UNKNOWN
 from kafka_quota_proxy.proxy.background.isolation import alone, attempt
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.server.connection import ClientConnection

@@ -4,7 +4,7 @@ import logging
 import ssl
 from collections.abc import Callable
 
-from kafka_quota_proxy.config.model import ClientTls
+from kafka_quota_proxy.config.security import ClientTls
 from kafka_quota_proxy.proxy.server.connection import ClientConnection
 from kafka_quota_proxy.proxy.server.listener_state import ListenerState
 from kafka_quota_proxy.proxy.server.tls.contexts import TlsContext, client_fault

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Container
 from typing import Final, NamedTuple
 
-from kafka_quota_proxy.config.model import ANONYMOUS, Enforcement
+from kafka_quota_proxy.config.model import Enforcement
+from kafka_quota_proxy.config.principals import ANONYMOUS
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.client_quotas.api import Administration
 from kafka_quota_proxy.proxy.client_quotas.sources.forwarded_alter import Authority

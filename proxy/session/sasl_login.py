@@ -19,7 +19,7 @@ Source: ``SaslServerAuthenticator`` in Apache Kafka; KIP-43, KIP-152, KIP-368 (l
 from enum import Enum
 from typing import Final
 
-from kafka_quota_proxy.config.model import UNKNOWN
+from kafka_quota_proxy.config.principals import UNKNOWN
 from kafka_quota_proxy.protocol import sasl
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.protocol.errors import PrincipalChanged, UnexpectedResponse

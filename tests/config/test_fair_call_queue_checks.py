@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from kafka_quota_proxy.config.errors import ConfigError
-from kafka_quota_proxy.config.load import load, load_bytes
-from kafka_quota_proxy.config.model import (
+from kafka_quota_proxy.config.fair_call_queue import (
     CallQueueImpl,
     CapacityRemainder,
     CostProvider,
@@ -15,11 +14,12 @@ from kafka_quota_proxy.config.model import (
     FairCallQueue,
     FairCallQueueMode,
     IdentityProvider,
-    Listener,
     ResponseTimeAverage,
     SchedulerImpl,
     WithinLevel,
 )
+from kafka_quota_proxy.config.load import load, load_bytes
+from kafka_quota_proxy.config.model import Listener
 from kafka_quota_proxy.proxy.fair_queue.concurrency import FixedLimit
 from kafka_quota_proxy.proxy.fair_queue.decay import DecayScheduler
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import Dispatcher

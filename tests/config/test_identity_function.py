@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from kafka_quota_proxy.config.errors import ConfigError
+from kafka_quota_proxy.config.fair_call_queue import OwnIdentityProvider
 from kafka_quota_proxy.config.load import load, load_bytes
-from kafka_quota_proxy.config.model import Fold, OwnIdentityProvider
+from kafka_quota_proxy.config.principals import Fold
 
 OWN = (
     "listeners: [{name: clients, bind: 127.0.0.1:9092, upstream: 127.0.0.1:19092}]\n"

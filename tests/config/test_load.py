@@ -18,24 +18,21 @@ from kafka_quota_proxy.config.model import (
     DEFAULT,
     Address,
     Admin,
-    ClientAuth,
     Cluster,
     Enforcement,
-    Fold,
     KafkaSettings,
     Listener,
     Log,
     LogFormat,
-    Principals,
     ProxyConfig,
     ProxyProtocol,
     QuotaRule,
     Shaping,
-    TlsVersion,
-    UpstreamTls,
 )
 from kafka_quota_proxy.config.principal_mapping import DEFAULT_RULES
+from kafka_quota_proxy.config.principals import Fold, Principals
 from kafka_quota_proxy.config.schema import SECTIONS, known_keys
+from kafka_quota_proxy.config.security import ClientAuth, TlsVersion, UpstreamTls
 from kafka_quota_proxy.config.units import UNLIMITED
 
 LISTENERS = "listeners: [{name: clients, bind: 0.0.0.0:9092, upstream: 127.0.0.1:19092}]\n"

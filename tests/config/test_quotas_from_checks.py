@@ -6,14 +6,8 @@ import pytest
 
 from kafka_quota_proxy.config.errors import ConfigError
 from kafka_quota_proxy.config.load import Loaded, load, load_bytes
-from kafka_quota_proxy.config.model import (
-    Address,
-    AdminClient,
-    QuotasFrom,
-    QuotasFromBroker,
-    SaslMechanism,
-    SecurityProtocol,
-)
+from kafka_quota_proxy.config.model import Address, AdminClient, QuotasFrom, QuotasFromBroker
+from kafka_quota_proxy.config.security import SaslMechanism, SecurityProtocol
 
 LISTENERS = "listeners: [{name: a, bind: 'h:1', upstream: 'k:1', node_id: 1}]\n"
 TWO = (Address(host="k1", port=9092), Address(host="k2", port=9093))

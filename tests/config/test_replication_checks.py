@@ -7,14 +7,8 @@ import pytest
 
 from kafka_quota_proxy.config.errors import ConfigError
 from kafka_quota_proxy.config.load import Loaded, load, load_bytes
-from kafka_quota_proxy.config.model import (
-    Address,
-    AdminClient,
-    Replication,
-    ReplicationPath,
-    SaslMechanism,
-    SecurityProtocol,
-)
+from kafka_quota_proxy.config.model import Address, AdminClient, Replication, ReplicationPath
+from kafka_quota_proxy.config.security import SaslMechanism, SecurityProtocol
 from kafka_quota_proxy.config.throttled_replicas import ALL_REPLICAS, parse
 
 LISTENERS = "listeners: [{name: a, bind: '127.0.0.1:1', upstream: 'k:1', inter_broker: true}]\n"

@@ -7,15 +7,8 @@ import pytest
 
 from kafka_quota_proxy.config.errors import ConfigError
 from kafka_quota_proxy.config.load import Loaded, load, load_bytes
-from kafka_quota_proxy.config.model import (
-    Address,
-    AdminClient,
-    SaslMechanism,
-    SecurityProtocol,
-    UsageFiles,
-    UsageLog,
-    UsageTopic,
-)
+from kafka_quota_proxy.config.model import Address, AdminClient, UsageFiles, UsageLog, UsageTopic
+from kafka_quota_proxy.config.security import SaslMechanism, SecurityProtocol
 
 LISTENERS = "listeners: [{name: a, bind: 'h:1', upstream: 'k:1', node_id: 1}]\n"
 

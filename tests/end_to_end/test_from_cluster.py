@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from kafka_quota_proxy.config.addresses import parse_addresses
-from kafka_quota_proxy.config.model import Address, AdminClient, Replication, SaslMechanism, SecurityProtocol
+from kafka_quota_proxy.config.model import Address, AdminClient, Replication
+from kafka_quota_proxy.config.security import SaslMechanism, SecurityProtocol
 from kafka_quota_proxy.config.throttled_replicas import ALL_REPLICAS, parse
 from kafka_quota_proxy.proxy.background.admin_client import connect
 from kafka_quota_proxy.proxy.replication.cluster_view import (

@@ -19,17 +19,9 @@ from contextlib import suppress
 from struct import pack, unpack_from
 from typing import Final
 
-from kafka_quota_proxy.config.model import (
-    DEFAULT,
-    MAX_BUCKETS,
-    Enforcement,
-    FairCallQueue,
-    IdentityProvider,
-    Principals,
-    ProxyConfig,
-    QuotaRule,
-    Shaping,
-)
+from kafka_quota_proxy.config.fair_call_queue import FairCallQueue, IdentityProvider
+from kafka_quota_proxy.config.model import DEFAULT, MAX_BUCKETS, Enforcement, ProxyConfig, QuotaRule, Shaping
+from kafka_quota_proxy.config.principals import Principals
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.protocol.header import MAX_HEAD_BYTES

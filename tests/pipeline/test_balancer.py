@@ -8,7 +8,8 @@ from typing import Final
 
 import pytest
 
-from kafka_quota_proxy.config.model import DEFAULT, MAX_NAME_BYTES, Principals, ProxyConfig, QuotaRule
+from kafka_quota_proxy.config.model import DEFAULT, MAX_NAME_BYTES, ProxyConfig, QuotaRule
+from kafka_quota_proxy.config.principals import Principals
 from kafka_quota_proxy.config.quota_record import Rule, Share
 from kafka_quota_proxy.pipeline.balancer import Balancer, Bucket, Publication, Terms, Use
 from kafka_quota_proxy.pipeline.limit_division import ProxyUsage

@@ -7,7 +7,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.testing import assertDataFrameEqual
 
-from kafka_quota_proxy.config.model import DEFAULT, Principals, ProxyConfig, QuotaRule, Shaping
+from kafka_quota_proxy.config.model import DEFAULT, ProxyConfig, QuotaRule, Shaping
+from kafka_quota_proxy.config.principals import Principals
 from kafka_quota_proxy.pipeline.proposed_quotas import ProposedQuotas
 from kafka_quota_proxy.pipeline.record import PROPOSED_BUCKET
 from kafka_quota_proxy.pipeline.whatif import forecast, outcomes, resolved, total_demand

@@ -22,29 +22,28 @@ from typing import Final, cast
 
 import pytest
 
+from kafka_quota_proxy.config.fair_call_queue import FairCallQueue
 from kafka_quota_proxy.config.load import load
 from kafka_quota_proxy.config.model import (
     DEFAULT,
     Address,
     Admin,
     AdminClient,
-    ClientTls,
-    FairCallQueue,
     IpRule,
     KafkaSettings,
     Listener,
-    Principals,
     ProxyConfig,
     ProxyProtocol,
     QuotaRule,
     QuotasFromBroker,
     Replication,
     Store,
-    UpstreamTls,
     UsageFiles,
     UsageLog,
 )
+from kafka_quota_proxy.config.principals import Principals
 from kafka_quota_proxy.config.quota_record import Rule
+from kafka_quota_proxy.config.security import ClientTls, UpstreamTls
 from kafka_quota_proxy.protocol.client_quotas import (
     Alteration,
     AlterRequest,

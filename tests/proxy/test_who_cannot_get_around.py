@@ -8,7 +8,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from kafka_quota_proxy.config.model import ANONYMOUS, DEFAULT, Enforcement, QuotaRule, Shaping
+from kafka_quota_proxy.config.model import DEFAULT, Enforcement, QuotaRule, Shaping
+from kafka_quota_proxy.config.principals import ANONYMOUS
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.shared_buckets import SHARED
 from kafka_quota_proxy.proxy.session import Session

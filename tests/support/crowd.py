@@ -12,7 +12,8 @@ from random import Random
 from struct import unpack_from
 from typing import Final
 
-from kafka_quota_proxy.config.model import Enforcement, KafkaSettings, Principals, ProxyConfig, QuotaRule, Shaping
+from kafka_quota_proxy.config.model import Enforcement, KafkaSettings, ProxyConfig, QuotaRule, Shaping
+from kafka_quota_proxy.config.principals import Principals
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.session import Session
 from kafka_quota_proxy.proxy.session.client_account import ConnectionContext, Policy

@@ -7,11 +7,11 @@ from kafka_quota_proxy.config.model import (
     Address,
     Enforcement,
     KafkaSettings,
-    Principals,
     ProxyConfig,
     QuotaRule,
     Shaping,
 )
+from kafka_quota_proxy.config.principals import Principals
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.fair_queue.connection_queue import ListenerQueue
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas

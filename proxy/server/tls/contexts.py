@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kafka_quota_proxy.config.errors import TlsFileError
-from kafka_quota_proxy.config.model import ClientAuth, ClientTls, TlsVersion, UpstreamTls
+from kafka_quota_proxy.config.security import ClientAuth, ClientTls, TlsVersion, UpstreamTls
 from kafka_quota_proxy.config.tls_files import check_expiry, expiry_of, load_ca, load_certificate
 from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.proxy.background.isolation import alone

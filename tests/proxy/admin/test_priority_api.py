@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from kafka_quota_proxy.config.model import Address, FairCallQueue, Listener, ProxyConfig, SchedulerImpl
+from kafka_quota_proxy.config.fair_call_queue import FairCallQueue, SchedulerImpl
+from kafka_quota_proxy.config.model import Address, Listener, ProxyConfig
 from kafka_quota_proxy.proxy.admin.priority_api import report
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.stub_broker import upstream_of

@@ -10,15 +10,8 @@ from pathlib import Path
 import pytest
 from kafka.errors import KafkaError
 
-from kafka_quota_proxy.config.model import (
-    Address,
-    AdminClient,
-    Cluster,
-    Listener,
-    ProxyConfig,
-    SaslMechanism,
-    SecurityProtocol,
-)
+from kafka_quota_proxy.config.model import Address, AdminClient, Cluster, Listener, ProxyConfig
+from kafka_quota_proxy.config.security import SaslMechanism, SecurityProtocol
 from kafka_quota_proxy.proxy.background.admin_client import ADMIN_ERRORS, _security, connect
 from kafka_quota_proxy.proxy.replication.cluster_view import servers_behind
 

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from kafka_quota_proxy.config.model import AdminClient, SaslMechanism, SecurityProtocol
+from kafka_quota_proxy.config.model import AdminClient
+from kafka_quota_proxy.config.security import SaslMechanism, SecurityProtocol
 from kafka_quota_proxy.proxy.background.kafka_sasl import sasl_keywords
 
 

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from kafka_quota_proxy.config.model import Address, AdminClient, SaslMechanism, SecurityProtocol
+from kafka_quota_proxy.config.model import Address, AdminClient
+from kafka_quota_proxy.config.security import SaslMechanism, SecurityProtocol
 from kafka_quota_proxy.proxy.background.topic_client import connection
 from tests.support.certificates import Authority
 

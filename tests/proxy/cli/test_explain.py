@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kafka_quota_proxy.config.model import Address, Admin, FairCallQueue, Listener, ProxyConfig
+from kafka_quota_proxy.config.fair_call_queue import FairCallQueue
+from kafka_quota_proxy.config.model import Address, Admin, Listener, ProxyConfig
 from kafka_quota_proxy.config.quota_kinds import BUCKET_KINDS
 from kafka_quota_proxy.proxy.__main__ import main
 from kafka_quota_proxy.proxy.admin.http_server import AdminServer

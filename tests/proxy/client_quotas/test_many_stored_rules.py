@@ -15,17 +15,16 @@ from typing import NamedTuple, Never
 import pytest
 
 from kafka_quota_proxy.config.model import (
-    ANONYMOUS,
     DEFAULT,
     Address,
     Cluster,
     Listener,
-    Principals,
     ProxyConfig,
     QuotaRule,
     QuotasFrom,
     Store,
 )
+from kafka_quota_proxy.config.principals import ANONYMOUS, Principals
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.config.quota_record import Setting
 from kafka_quota_proxy.protocol.client_quotas import (

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from kafka_quota_proxy.config.model import DEFAULT, IpRule, Principals, ProxyConfig, QuotaRule, Shaping, Store
+from kafka_quota_proxy.config.model import DEFAULT, IpRule, ProxyConfig, QuotaRule, Shaping, Store
+from kafka_quota_proxy.config.principals import Principals
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.protocol.client_quotas import (
     Alteration,

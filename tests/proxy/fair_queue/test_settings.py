@@ -6,7 +6,7 @@ from types import ModuleType
 
 import pytest
 
-from kafka_quota_proxy.config.model import (
+from kafka_quota_proxy.config.fair_call_queue import (
     CallQueueImpl,
     CapacityRemainder,
     CostProvider,
@@ -14,13 +14,13 @@ from kafka_quota_proxy.config.model import (
     DecayPause,
     FairCallQueue,
     FairCallQueueMode,
-    Fold,
     IdentityProvider,
     OwnIdentityProvider,
     ResponseTimeAverage,
     SchedulerImpl,
     WithinLevel,
 )
+from kafka_quota_proxy.config.principals import Fold
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.proxy.fair_queue.call_queue import Remainder
 from kafka_quota_proxy.proxy.fair_queue.call_queue import WithinLevel as Order

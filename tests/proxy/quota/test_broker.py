@@ -5,18 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from kafka_quota_proxy.config.model import (
-    ANONYMOUS,
-    DEFAULT,
-    Address,
-    Fold,
-    KafkaSettings,
-    Listener,
-    Principals,
-    ProxyConfig,
-    QuotaRule,
-    Shaping,
-)
+from kafka_quota_proxy.config.model import DEFAULT, Address, KafkaSettings, Listener, ProxyConfig, QuotaRule, Shaping
+from kafka_quota_proxy.config.principals import ANONYMOUS, Fold, Principals
 from kafka_quota_proxy.config.quota_kinds import BUCKET_KINDS, QuotaKind
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas, PrincipalRules
 from kafka_quota_proxy.proxy.quota.client_quota_manager import EXPIRES_AFTER_MS

@@ -6,7 +6,8 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafka_quota_proxy.config.model import DEFAULT, EntityName, Fold, Principals, QuotaRule
+from kafka_quota_proxy.config.model import DEFAULT, EntityName, QuotaRule
+from kafka_quota_proxy.config.principals import Fold, Principals
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.quota.broker import PrincipalRules
 from kafka_quota_proxy.proxy.quota.entity import LEVELS, RuleTable, Tags

@@ -7,17 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafka_quota_proxy.config.model import (
-    DEFAULT,
-    Default,
-    Fold,
-    IpRule,
-    KafkaSettings,
-    Principals,
-    ProxyConfig,
-    QuotaRule,
-    Shaping,
-)
+from kafka_quota_proxy.config.model import DEFAULT, Default, IpRule, KafkaSettings, ProxyConfig, QuotaRule, Shaping
+from kafka_quota_proxy.config.principals import Fold, Principals
 from kafka_quota_proxy.config.quota_kinds import BUCKET_KINDS, QuotaKind
 from kafka_quota_proxy.config.units import UNLIMITED
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas

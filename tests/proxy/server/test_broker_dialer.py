@@ -9,7 +9,8 @@ from time import monotonic, sleep
 
 import pytest
 
-from kafka_quota_proxy.config.model import Address, ProxyConfig, UpstreamTls
+from kafka_quota_proxy.config.model import Address, ProxyConfig
+from kafka_quota_proxy.config.security import UpstreamTls
 from kafka_quota_proxy.proxy.server import broker_dialer as dialler_module
 from kafka_quota_proxy.proxy.server.broker_connection import BrokerConnection
 from kafka_quota_proxy.proxy.server.server import Server

@@ -9,7 +9,8 @@ from struct import pack, unpack_from
 
 import pytest
 
-from kafka_quota_proxy.config.model import Address, Cluster, FairCallQueue, Listener, ProxyConfig, QuotaRule
+from kafka_quota_proxy.config.fair_call_queue import FairCallQueue
+from kafka_quota_proxy.config.model import Address, Cluster, Listener, ProxyConfig, QuotaRule
 from kafka_quota_proxy.proxy.server.broker import Broker, Upstream
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.frames import (

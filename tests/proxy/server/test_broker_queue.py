@@ -5,7 +5,7 @@ from time import monotonic_ns
 
 import pytest
 
-from kafka_quota_proxy.config.model import FairCallQueue, IdentityProvider
+from kafka_quota_proxy.config.fair_call_queue import FairCallQueue, IdentityProvider
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.proxy.fair_queue.connection_queue import (
     UPLOAD_GRACE_US,

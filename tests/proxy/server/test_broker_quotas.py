@@ -14,11 +14,11 @@ from kafka_quota_proxy.config.model import (
     Enforcement,
     IpRule,
     Listener,
-    Principals,
     ProxyConfig,
     QuotaRule,
     QuotasFromBroker,
 )
+from kafka_quota_proxy.config.principals import Principals
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.protocol.client_quotas import (
     Alteration,

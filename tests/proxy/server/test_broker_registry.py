@@ -1,6 +1,7 @@
 """Ways to brokers: which share a broker after each piece of news, and who keeps what was counted when they part."""
 
-from kafka_quota_proxy.config.model import Address, FairCallQueue, ProxyConfig, QuotaRule, Replication
+from kafka_quota_proxy.config.fair_call_queue import FairCallQueue
+from kafka_quota_proxy.config.model import Address, ProxyConfig, QuotaRule, Replication
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.replication.throttle import Throttle

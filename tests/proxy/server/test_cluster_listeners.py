@@ -13,19 +13,18 @@ from time import monotonic_ns
 
 import pytest
 
+from kafka_quota_proxy.config.fair_call_queue import FairCallQueue
 from kafka_quota_proxy.config.model import (
     DEFAULT,
     Address,
-    ClientTls,
     Cluster,
     Enforcement,
-    FairCallQueue,
     IpRule,
     Listener,
     ProxyConfig,
     QuotaRule,
-    UpstreamTls,
 )
+from kafka_quota_proxy.config.security import ClientTls, UpstreamTls
 from kafka_quota_proxy.proxy.server import cluster_listeners as fleet_module
 from kafka_quota_proxy.proxy.server import cluster_members as cluster_module
 from kafka_quota_proxy.proxy.server.server import Server

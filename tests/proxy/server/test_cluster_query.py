@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from kio.schema.metadata.v2.request import MetadataRequest
 from kio.serial import entity_reader
 
-from kafka_quota_proxy.config.model import Address, UpstreamTls
+from kafka_quota_proxy.config.model import Address
+from kafka_quota_proxy.config.security import UpstreamTls
 from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.proxy.server import cluster_query as discovery
 from kafka_quota_proxy.proxy.server.tls.contexts import TlsContext

@@ -14,7 +14,6 @@ from kafka_quota_proxy.config.load import Loaded, load
 from kafka_quota_proxy.config.model import (
     Address,
     Admin,
-    ClientTls,
     Enforcement,
     KafkaSettings,
     Listener,
@@ -23,8 +22,8 @@ from kafka_quota_proxy.config.model import (
     ProxyConfig,
     QuotaRule,
     Shaping,
-    UpstreamTls,
 )
+from kafka_quota_proxy.config.security import ClientTls, UpstreamTls
 from kafka_quota_proxy.proxy.server.config_reloader import Reloader, needs_restart, summary
 
 LISTENER = "listeners: [{name: clients, bind: 127.0.0.1:9092, upstream: 127.0.0.1:19092}]\n"

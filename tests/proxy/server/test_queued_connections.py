@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from kafka_quota_proxy.config.model import Address, CostProvider, FairCallQueue, Fold, IdentityProvider, ProxyConfig
+from kafka_quota_proxy.config.fair_call_queue import CostProvider, FairCallQueue, IdentityProvider
+from kafka_quota_proxy.config.model import Address, ProxyConfig
+from kafka_quota_proxy.config.principals import Fold
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.proxy.server import broker_queue as call_desk_module
 from kafka_quota_proxy.proxy.server.broker_queue import BrokerQueue, ListenerPriorities

@@ -8,7 +8,8 @@ from threading import Event
 
 import pytest
 
-from kafka_quota_proxy.config.model import Address, Cluster, IpRule, Listener, Principals, ProxyConfig, QuotaRule, Store
+from kafka_quota_proxy.config.model import Address, Cluster, IpRule, Listener, ProxyConfig, QuotaRule, Store
+from kafka_quota_proxy.config.principals import Principals
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.protocol.client_quotas import (
     Alteration,

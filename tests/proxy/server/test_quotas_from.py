@@ -6,16 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from kafka_quota_proxy.config.model import (
-    Address,
-    AdminClient,
-    Cluster,
-    Listener,
-    Principals,
-    ProxyConfig,
-    QuotaRule,
-    QuotasFrom,
-)
+from kafka_quota_proxy.config.model import Address, AdminClient, Cluster, Listener, ProxyConfig, QuotaRule, QuotasFrom
+from kafka_quota_proxy.config.principals import Principals
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.config.quota_record import Rule
 from kafka_quota_proxy.proxy.admin.http_server import Health

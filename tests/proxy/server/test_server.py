@@ -19,8 +19,8 @@ from kafka_quota_proxy.config.model import (
     ProxyConfig,
     QuotaRule,
     Replication,
-    Sasl,
 )
+from kafka_quota_proxy.config.security import Sasl
 from kafka_quota_proxy.proxy.admin.http_server import Health
 from kafka_quota_proxy.proxy.replication import config_watcher as watcher_module
 from kafka_quota_proxy.proxy.replication.cluster_view import ClusterView

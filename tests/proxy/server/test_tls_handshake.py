@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from kafka_quota_proxy.config.model import ClientAuth, ClientTls, ProxyConfig, ProxyProtocol, QuotaRule
+from kafka_quota_proxy.config.model import ProxyConfig, ProxyProtocol, QuotaRule
 from kafka_quota_proxy.config.principal_mapping import parse_rules
+from kafka_quota_proxy.config.security import ClientAuth, ClientTls
 from kafka_quota_proxy.proxy.server import broker_dialer as dialler_module
 from kafka_quota_proxy.proxy.server.server import Server
 from kafka_quota_proxy.proxy.server.tls import contexts as tls_module

@@ -6,7 +6,8 @@ cluster's own, and charge what they refuse.
 
 import pytest
 
-from kafka_quota_proxy.config.model import DEFAULT, Enforcement, Principals, QuotaRule, Shaping
+from kafka_quota_proxy.config.model import DEFAULT, Enforcement, QuotaRule, Shaping
+from kafka_quota_proxy.config.principals import Principals
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.quota.usage_totals import UsageTotals
 from tests.protocol.support import kio_messages

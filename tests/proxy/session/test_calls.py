@@ -6,7 +6,8 @@ from struct import pack, unpack_from
 
 import pytest
 
-from kafka_quota_proxy.config.model import DEFAULT, Enforcement, FairCallQueue, QuotaRule
+from kafka_quota_proxy.config.fair_call_queue import FairCallQueue
+from kafka_quota_proxy.config.model import DEFAULT, Enforcement, QuotaRule
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.protocol.client_quotas import DescribeRequest, write_describe_request
 from kafka_quota_proxy.proxy.client_quotas.api import Administration, Ticket

@@ -6,7 +6,8 @@ from math import isnan
 
 import pytest
 
-from kafka_quota_proxy.config.model import DEFAULT, Enforcement, Principals, QuotaRule, Shaping
+from kafka_quota_proxy.config.model import DEFAULT, Enforcement, QuotaRule, Shaping
+from kafka_quota_proxy.config.principals import Principals
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.protocol.errors import ProtocolError

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_quota_proxy.config.model import ANONYMOUS, DEFAULT, Enforcement, Principals, QuotaRule
+from kafka_quota_proxy.config.model import DEFAULT, Enforcement, QuotaRule
+from kafka_quota_proxy.config.principals import ANONYMOUS, Principals
 from kafka_quota_proxy.proxy.session.client_account import ClientAccount, ConnectionContext
 from tests.support.wire import Wire
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_quota_proxy.config.model import DEFAULT, Principals, QuotaRule
+from kafka_quota_proxy.config.model import DEFAULT, QuotaRule
+from kafka_quota_proxy.config.principals import Principals
 from kafka_quota_proxy.protocol.errors import (
     FrameTooLarge,
     LoginTooLarge,

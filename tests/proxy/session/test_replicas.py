@@ -8,7 +8,8 @@ from struct import pack
 
 import pytest
 
-from kafka_quota_proxy.config.model import Enforcement, KafkaSettings, Principals, QuotaRule, Replication
+from kafka_quota_proxy.config.model import Enforcement, KafkaSettings, QuotaRule, Replication
+from kafka_quota_proxy.config.principals import Principals
 from kafka_quota_proxy.config.throttled_replicas import parse
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.protocol.errors import FrameTooLarge, HeadTooLong, ProtocolError, Truncated, UnexpectedResponse

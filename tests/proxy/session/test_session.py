@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_quota_proxy.config.model import DEFAULT, Enforcement, Principals, QuotaRule, Shaping
+from kafka_quota_proxy.config.model import DEFAULT, Enforcement, QuotaRule, Shaping
+from kafka_quota_proxy.config.principals import Principals
 from kafka_quota_proxy.protocol.errors import FrameTooLarge, HeadTooLong, ProtocolError, UnexpectedResponse
 from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import EffectiveRules
 from kafka_quota_proxy.proxy.session.counters import OTHER

@@ -16,11 +16,11 @@ from kafka_quota_proxy.config.model import (
     Enforcement,
     KafkaSettings,
     Listener,
-    Principals,
     ProxyConfig,
     QuotaRule,
     UsageLog,
 )
+from kafka_quota_proxy.config.principals import Principals
 from kafka_quota_proxy.config.quota_kinds import BUCKET_KINDS, QuotaKind
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.bucket import Bucket

@@ -3,7 +3,8 @@
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from kafka_quota_proxy.config.model import Address, Cluster, FairCallQueue, Listener, ProxyConfig
+from kafka_quota_proxy.config.fair_call_queue import FairCallQueue
+from kafka_quota_proxy.config.model import Address, Cluster, Listener, ProxyConfig
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.proxy.admin.metrics.exposition import write
 from kafka_quota_proxy.proxy.admin.metrics.fair_queue import families

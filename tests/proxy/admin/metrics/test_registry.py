@@ -13,18 +13,10 @@ import pytest
 from cryptography import x509
 from prometheus_client.parser import text_string_to_metric_families
 
-from kafka_quota_proxy.config.model import (
-    DEFAULT,
-    Address,
-    ClientTls,
-    KafkaSettings,
-    Listener,
-    Principals,
-    ProxyConfig,
-    QuotaRule,
-    UpstreamTls,
-)
+from kafka_quota_proxy.config.model import DEFAULT, Address, KafkaSettings, Listener, ProxyConfig, QuotaRule
+from kafka_quota_proxy.config.principals import Principals
 from kafka_quota_proxy.config.quota_kinds import BUCKET_KINDS, QuotaKind
+from kafka_quota_proxy.config.security import ClientTls, UpstreamTls
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.proxy.admin.metrics.exposition import write
 from kafka_quota_proxy.proxy.admin.metrics.registry import Families

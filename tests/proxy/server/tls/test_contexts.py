@@ -12,7 +12,7 @@ import pytest
 from cryptography import x509
 
 from kafka_quota_proxy.config.errors import TlsFileError
-from kafka_quota_proxy.config.model import ClientAuth, ClientTls, TlsVersion, UpstreamTls
+from kafka_quota_proxy.config.security import ClientAuth, ClientTls, TlsVersion, UpstreamTls
 from kafka_quota_proxy.protocol.errors import NoMatchingRule
 from kafka_quota_proxy.proxy.server.tls import contexts as tls_module
 from kafka_quota_proxy.proxy.server.tls.contexts import (

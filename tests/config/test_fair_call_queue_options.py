@@ -7,6 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.fair_call_queue import (
+    CallQueueImpl,
+    CapacityRemainder,
+    CostProvider,
+    CostWeights,
+    DecayPause,
+    FairCallQueue,
+    FairCallQueueMode,
+    IdentityProvider,
+    ResponseTimeAverage,
+    SchedulerImpl,
+    WithinLevel,
+)
+from kafka_quota_proxy.config.fair_call_queue_options import (
     DEFAULTS,
     MAX_LEVELS,
     default_multiplexer_weights,
@@ -20,19 +33,6 @@ from kafka_quota_proxy.config.fair_call_queue import (
     parse_turns,
     parse_whole_numbers,
     settings,
-)
-from kafka_quota_proxy.config.model import (
-    CallQueueImpl,
-    CapacityRemainder,
-    CostProvider,
-    CostWeights,
-    DecayPause,
-    FairCallQueue,
-    FairCallQueueMode,
-    IdentityProvider,
-    ResponseTimeAverage,
-    SchedulerImpl,
-    WithinLevel,
 )
 
 IPC = "org.apache.hadoop.ipc"

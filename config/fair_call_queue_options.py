@@ -1,0 +1,277 @@
+"""``fair_call_queue``: the keys of Hadoop's Fair Call Queue, how values are written, and what holds without them.
+
+Hadoop writes lists as text, ``8,4,2,1``, and classes by their names; a YAML list and a short word do as well. Which
+keys are Hadoop's: ``CommonConfigurationKeys``, ``FairCallQueue``, ``DecayRpcScheduler``, ``WeightedTimeCostProvider``.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Any, Final, TypeVar
+
+from kafka_quota_proxy.config.errors import UnitError
+from kafka_quota_proxy.config.fair_call_queue import (
+    CallQueueImpl,
+    CapacityRemainder,
+    CostProvider,
+    CostWeights,
+    DecayPause,
+    FairCallQueue,
+    FairCallQueueMode,
+    IdentityProvider,
+    OwnIdentityProvider,
+    ResponseTimeAverage,
+    SchedulerImpl,
+    WithinLevel,
+)
+from kafka_quota_proxy.config.units import parse_duration_ms, shown
+
+INT32_MIN: Final = -(2**31)
+_INT32_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
+# Thresholds are whole per cents, so that more levels cannot be told apart.
+MAX_LEVELS: Final = 100
+ADAPTIVE: Final = "adaptive"
+
+LEVELS: Final = "scheduler.priority.levels"
+CAPACITY: Final = "callqueue.capacity"
+CAPACITY_WEIGHTS: Final = "callqueue.capacity.weights"
+MULTIPLEXER_WEIGHTS: Final = "faircallqueue.multiplexer.weights"
+PERIOD: Final = "decay-scheduler.period-ms"
+DECAY_FACTOR: Final = "decay-scheduler.decay-factor"
+THRESHOLDS: Final = "decay-scheduler.thresholds"
+RESPONSE_TIMES: Final = "decay-scheduler.backoff.responsetime.thresholds"
+# Hadoop's older keys, and what they are called now. They win where they are set.
+DEPRECATED: Final[Mapping[str, str]] = {
+    "faircallqueue.priority-levels": LEVELS,
+    "faircallqueue.decay-scheduler.period-ms": PERIOD,
+    "faircallqueue.decay-scheduler.decay-factor": DECAY_FACTOR,
+    "faircallqueue.decay-scheduler.thresholds": THRESHOLDS,
+}
+
+_OWN_FUNCTION: Final = re.compile(r"(?P<module>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):(?P<function>[A-Za-z_]\w*)", re.ASCII)
+_HADOOP: Final = "org.apache.hadoop.ipc."
+_CLASSES: Final[Mapping[str, Enum]] = {
+    f"{_HADOOP}FairCallQueue": CallQueueImpl.FAIR,
+    "java.util.concurrent.LinkedBlockingQueue": CallQueueImpl.FIFO,
+    "java.util.concurrent.ArrayBlockingQueue": CallQueueImpl.FIFO,
+    f"{_HADOOP}DecayRpcScheduler": SchedulerImpl.DECAY,
+    f"{_HADOOP}DefaultRpcScheduler": SchedulerImpl.DEFAULT,
+    f"{_HADOOP}UserIdentityProvider": IdentityProvider.USER,
+    f"{_HADOOP}DefaultCostProvider": CostProvider.DEFAULT,
+    f"{_HADOOP}WeightedTimeCostProvider": CostProvider.WEIGHTED,
+}
+# Hadoop's but for ``mode``.
+DEFAULTS: Final = FairCallQueue()
+# What Hadoop does where section and model say "improved".
+_AS_HADOOP: Final[Mapping[str, Any]] = {
+    "capacity_remainder": CapacityRemainder.FIRST,
+    "within_level": WithinLevel.FIFO,
+    "pause": DecayPause.EVERY_PERIOD,
+    "utilisation_floor": 0.0,
+    "backoff_responsetime_inclusive": True,
+    "backoff_responsetime_min_calls": 1,
+    "average": ResponseTimeAverage.HADOOP,
+    "max_identities": None,
+}
+
+_INT32: Final = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
+# Those that the file's other durations do not have, and a number without a unit.
+_HADOOPS_DURATION: Final = re.compile(r"([0-9]{1,19})(ns|us|d)?", re.ASCII)
+_NS_PER_UNIT: Final = {"ns": 1, "us": 1_000, "ms": 1_000_000, "d": 86_400_000_000_000}
+
+_E = TypeVar("_E", bound=Enum)
+
+
+def parse_implementation(value: object, choices: type[_E]) -> _E:
+    """Return the choice that a short word or the name of one of Hadoop's classes stands for.
+
+    Raises:
+        ValueError: neither.
+    """
+    words = {str(choice.value): choice for choice in choices}
+    classes = {name: choice for name, choice in _CLASSES.items() if isinstance(choice, choices)}
+    found = (words | classes).get(value) if isinstance(value, str) else None
+    if found is None:
+        raise ValueError(f"must be {' or '.join(words)}, or of Hadoop's classes {' or '.join(classes)}, not {value!r}")
+    return found
+
+
+def parse_identity_provider(value: object) -> IdentityProvider | OwnIdentityProvider:
+    """Return one of the providers that are here, or the function of the operator's that ``MODULE:FUNCTION`` names.
+
+    Raises:
+        ValueError: neither.
+    """
+    own = _OWN_FUNCTION.fullmatch(value) if isinstance(value, str) else None
+    if own is not None:
+        return OwnIdentityProvider(own["module"], own["function"])
+    try:
+        return parse_providers(value, IdentityProvider)
+    except ValueError as error:
+        raise ValueError(f"{error}; or, for a function of your own, MODULE:FUNCTION") from error
+
+
+def parse_providers(value: object, choices: type[_E]) -> _E:
+    """Return the first of several implementations with commas between them, as Hadoop does; all must be known.
+
+    Raises:
+        ValueError: One of them is not.
+    """
+    names = map(str.strip, value.split(",")) if isinstance(value, str) else (value,)
+    first, *_ = (parse_implementation(name, choices) for name in names)
+    return first
+
+
+def parse_whole_numbers(value: object, *, minimum: int = 1) -> tuple[int, ...]:
+    """Return the numbers of a list, of text with commas between them, or of a single one; () if the list is empty.
+
+    Raises:
+        ValueError: Something else, or one below ``minimum`` or above Java's ``int``.
+    """
+    return tuple(_whole(each, minimum) for each in _parts(value, "whole numbers such as 8,4,2,1"))
+
+
+def parse_turns(value: object) -> tuple[int, ...]:
+    """Return the weights of the multiplexer, as ``parse_whole_numbers`` does.
+
+    Raises:
+        ValueError: Something else, or one that Hadoop takes and whose level then has all turns for ever: it counts
+            down from the weight, to a 0 that never comes.
+    """
+    weights = parse_whole_numbers(value, minimum=INT32_MIN)
+    wrong = next((weight for weight in weights if weight < 1), None)
+    if wrong is not None:
+        told = "Hadoop takes it, and then serves one level for ever"
+        raise ValueError(f"each must be a whole number from 1 to {_INT32_MAX}, not {wrong}: {told}")
+    return weights
+
+
+def parse_durations_ms(value: object) -> tuple[int, ...]:
+    """Return the times of a list, of text with commas between them, or of a single one, in milliseconds, above 0.
+
+    Unlike all other durations of the file a bare number is one: Hadoop takes it for milliseconds. () if the list is
+    empty.
+
+    Raises:
+        ValueError: Something else.
+    """
+    return tuple(_duration_ms(each) for each in _parts(value, "durations such as 10s,20s,30s,40s"))
+
+
+def parse_names(value: object) -> frozenset[str]:
+    """Return the names of a list, or of text with commas between them; there may be none.
+
+    Raises:
+        ValueError: Something that is no name.
+    """
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
+        raise ValueError('must be names, such as alice,bob or [alice, "007"]')
+    return frozenset(filter(None, map(str.strip, parts)))
+
+
+def parse_max_in_flight(value: object) -> int | None:
+    """Return a fixed number; None for ``adaptive``.
+
+    Raises:
+        ValueError: neither.
+    """
+    if value == ADAPTIVE:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _INT32_MAX:
+        raise ValueError(f"must be {ADAPTIVE}, or a whole number from 1 to {_INT32_MAX}, not {shown(value)}")
+    return value
+
+
+def default_multiplexer_weights(levels: int) -> tuple[int, ...]:
+    """Return Hadoop's: each level twice as many turns as the one below it."""
+    return tuple(min(2 ** (levels - 1 - level), _INT32_MAX) for level in range(levels))
+
+
+def default_thresholds(levels: int) -> tuple[float, ...]:
+    """Return Hadoop's: the lowest level from half of all cost on, each above it from half of that."""
+    return tuple(2.0 ** (level - levels + 1) for level in range(levels - 1))
+
+
+def default_response_times_ms(levels: int) -> tuple[int, ...]:
+    """Return Hadoop's: 10 s for each level."""
+    return tuple(10_000 * (level + 1) for level in range(levels))
+
+
+def settings(given: Mapping[str, Any]) -> FairCallQueue:
+    """Return what holds.
+
+    Args:
+        given: what a section sets, by the names of its fields: those of ``FairCallQueue``, ``deprecated_…`` for the
+            older keys and ``weight_…`` for the phases of the cost. All of it is valid.
+    """
+    # An empty list is as good as none.
+    own = {
+        name: value for name, value in given.items() if not name.startswith(("deprecated_", "weight_")) and value != ()
+    }
+    for name in ("levels", "period_ms", "decay_factor", "thresholds"):
+        if given.get(f"deprecated_{name}"):
+            own[name] = given[f"deprecated_{name}"]
+    levels = own.get("levels", DEFAULTS.levels)
+    if "thresholds" in own:
+        own["thresholds"] = tuple(per_cent / 100 for per_cent in own["thresholds"])
+    unread: tuple[str, ...] = ()
+    if own.get("callqueue_impl") is CallQueueImpl.FIFO:
+        own.setdefault("scheduler_impl", SchedulerImpl.DEFAULT)
+        own.setdefault("within_level", WithinLevel.FIFO)
+        unread += ("capacity_weights", "multiplexer_weights")
+    if own.get("scheduler_impl") is SchedulerImpl.DEFAULT:
+        unread += ("thresholds", "backoff_responsetime_thresholds_ms")
+    for name in unread:  # and so of any length
+        own.pop(name, None)
+    weights = {name.removeprefix("weight_"): value for name, value in given.items() if name.startswith("weight_")}
+    as_hadoop = _AS_HADOOP if own.get("mode") is FairCallQueueMode.HADOOP else {}
+    by_level = {
+        "capacity_weights": (1,) * levels,
+        "multiplexer_weights": default_multiplexer_weights(levels),
+        "thresholds": default_thresholds(levels),
+        "backoff_responsetime_thresholds_ms": default_response_times_ms(levels),
+    }
+    return FairCallQueue(**{**by_level, **as_hadoop, **own}, cost_weights=CostWeights(**weights))
+
+
+def levels_without_places(capacity: int, weights: Sequence[int], remainder: CapacityRemainder) -> int:
+    """Return how many levels would hold nothing if the capacity were divided by these weights."""
+    total = sum(weights)
+    if remainder is CapacityRemainder.FIRST:
+        return sum(capacity // total == 0 for _ in weights[1:])
+    left = capacity - sum(capacity * weight // total for weight in weights)
+    cut_most = sorted(weights, key=lambda weight: -(capacity * weight % total))
+    return sum(capacity * weight // total == 0 for weight in cut_most[left:])
+
+
+def _parts(value: object, what: str) -> Sequence[object]:
+    if isinstance(value, str):
+        # As org.apache.hadoop.util.StringUtils.getTrimmedStrings: what is empty at the end counts for nothing.
+        text = value.strip().rstrip(", \t\r\n")
+        return re.split(r"\s*[,\n]\s*", text) if text else ()
+    if isinstance(value, list):
+        return value
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return (value,)
+    raise ValueError(f"must be {what}, or a list of them")
+
+
+def _whole(value: object, minimum: int) -> int:
+    number = int(value) if isinstance(value, str) and _INT32.fullmatch(value) else value
+    if isinstance(number, bool) or not isinstance(number, int) or not minimum <= number <= _INT32_MAX:
+        raise ValueError(f"each must be a whole number from {minimum} to {_INT32_MAX}, not {shown(value)}")
+    return number
+
+
+def _duration_ms(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise UnitError(f"must be durations such as 10s,20s,30s,40s, not {shown(value)}")
+    text = value.strip().lower() if isinstance(value, str) else f"{value}ms"
+    found = _HADOOPS_DURATION.fullmatch(text)
+    of_hadoop_ns = int(found[1]) * _NS_PER_UNIT[found[2] or "ms"] if found else 0
+    duration_ms = of_hadoop_ns // 1_000_000 if found else parse_duration_ms(text)
+    if not 0 < duration_ms <= INT64_MAX:
+        raise UnitError(f"each must be above 0ms and at most {INT64_MAX}ms")
+    return duration_ms
