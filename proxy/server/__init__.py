@@ -1,9 +1,10 @@
-"""Sockets, TLS, timers, listeners, brokers to dial and reloads: all I/O on the way of a client's bytes.
+"""Sockets, TLS, timers, listeners, brokers and reloads: all I/O on the path of a client's bytes.
 
-server             the listeners and the periodic sweeps
-acceptor           takes connections from a listening socket
-connection         two transports and one timer around a session
-broker             one broker and what its clients used of their quotas
-broker_dialer      connects to brokers
-config_reloader    reads the file again when it changes
+server, active_rules, known_brokers   the running proxy; the rules in force; the brokers that listeners lead to
+acceptor, tls_handshake               new connections, up to their first byte of Kafka's protocol
+connection, transport_pair, route     one client's connection, its two transports, and where it leads
+broker, broker_registry, broker_queue one broker: its quotas, which upstreams lead to it, and the queue before it
+broker_dialer, cluster_query          connections that the proxy opens
+sweeps, startup, shutdown             periodic work, the start and the stop
+config_reloader                       reads the file again when it changes
 """

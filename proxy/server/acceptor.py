@@ -1,11 +1,10 @@
-"""Taking connections from a bound socket: who may come in, and whose connection it is.
+"""Accepts connections from a bound socket, within limits, and finds out the client's address.
 
-The loop's own servers accept whatever comes and know no bound. Here a connection above a limit is closed before
-anything is allocated for it, and the PROXY protocol's header is taken off the socket before a transport, plain or TLS,
-reads the first byte of the connection proper.
+asyncio's own servers accept every connection. Here a connection above a limit is closed before anything is allocated
+for it, and a PROXY protocol header is read from the socket before a transport, plain or TLS, reads the first byte.
 
-Quotas on the creation of connections (``proxy.quota.connections``) come first. Where accepting pauses, the connection
-that went over the limit is held until the pause is over, and what comes after it waits in the system's backlog.
+Quotas on new connections (``proxy.quota.connections``) come first. When accepting pauses, the connection that exceeded
+the limit is held until the pause is over, and later ones wait in the system's backlog.
 """
 
 import asyncio
@@ -35,26 +34,26 @@ from kafka_quota_proxy.proxy.server.listener_state import ListenerState
 
 log = logging.getLogger(__name__)
 
-# asyncio's own default is 100: too small for clients that all come back at once.
+# asyncio's default of 100 is too small for clients that all reconnect at once.
 BACKLOG: Final = 4096
-# How many are accepted before others get their turn.
+# How many are accepted before other callbacks get their turn.
 _BATCH: Final = 64
-# Out of file descriptors there is no way to turn to a client, nor to close the connection that waits.
-_REST_S: Final = 1.0
+# Without a free file descriptor, a waiting connection can be neither accepted nor closed.
+_PAUSE_S: Final = 1.0
 _HEADER_TIMEOUT_S: Final = 10.0
 _HINTS: Final = {
-    errno.EADDRINUSE: "stop what listens there, or write another port",
-    errno.EACCES: "ports below 1024 need CAP_NET_BIND_SERVICE; write a higher one",
+    errno.EADDRINUSE: "stop what listens there, or use another port",
+    errno.EACCES: "ports below 1024 need CAP_NET_BIND_SERVICE; use a higher one",
 }
 _UNTRUSTED: Final = "proxy_source"
 _PAUSED: Final = "max_connection_creation_rate"
 
 
 def bind(address: Address) -> list[socket.socket]:
-    """Listen on all that the host of an address stands for.
+    """Listen on every address that a host resolves to.
 
     Raises:
-        OSError: Not possible; its text names the address.
+        OSError: That is not possible; the text names the address.
     """
     bound: list[socket.socket] = []
     try:
@@ -69,30 +68,30 @@ def bind(address: Address) -> list[socket.socket]:
 
 
 def cannot_listen(address: Address, error: OSError) -> str:
-    """Return what cannot be bound, why, and what to do."""
-    hint = _HINTS.get(error.errno or 0, "write an address of this machine")
-    # create_server says the address again.
+    """Return an error text: the address, the cause, and what to do."""
+    hint = _HINTS.get(error.errno or 0, "use an address of this machine")
+    # create_server repeats the address.
     return f"cannot listen on {address}: {(error.strerror or str(error)).partition(' (while ')[0]}; {hint}"
 
 
 class Arrival(NamedTuple):
-    """A connection that was accepted, and when it was recorded for its listener."""
+    """An accepted connection, and when it was counted for the listener's quota."""
 
     client: socket.socket
     source: tuple[str, int]
     quota: ListenerQuota
-    came_ms: int
+    arrived_ms: int
 
 
 class Acceptor:
-    """Lets the clients of one bound socket in, from when it is made to ``close``.
+    """Accepts the clients of one bound socket until ``close``.
 
     Args:
-        bound: Listens already.
-        listener: Its state.
-        accept: Gives the protocol of a new connection.
-        quota: Gives what limits how fast connections come; asked anew for each, for a broker's port may change hands.
-        tasks: Where clients wait until they have said whose connection it is.
+        bound: The socket, which listens already.
+        listener: The state of its listener.
+        accept: Returns the protocol of a new connection.
+        quota: Returns the quota on new connections; called for each, because a port may change to another broker.
+        tasks: Runs the reading of PROXY protocol headers.
     """
 
     def __init__(
@@ -110,18 +109,18 @@ class Acceptor:
         self._quota = quota
         self._tasks = tasks
         self._loop = asyncio.get_running_loop()
-        self._rest: asyncio.TimerHandle | None = None
-        self._held: Arrival | None = None  # until the pause is over that it brought about
+        self._resume_timer: asyncio.TimerHandle | None = None
+        self._held: Arrival | None = None  # the connection that caused the pause
         self._awaiting_header: set[asyncio.Task[None]] = set()
         self._loop.add_reader(bound, self._take)
 
     def close(self) -> None:
-        """Take no more; who has not said yet whose connection it is will not be taken either."""
+        """Accept no more, and close connections whose PROXY protocol header has not arrived."""
         for task in self._awaiting_header:
             task.cancel()
-        if self._rest is not None:
-            self._rest.cancel()
-            self._rest = None
+        if self._resume_timer is not None:
+            self._resume_timer.cancel()
+            self._resume_timer = None
         if self._held is not None:
             self._held.client.close()
         self._loop.remove_reader(self._bound)
@@ -133,30 +132,30 @@ class Acceptor:
                 client, peer = self._bound.accept()
             except (BlockingIOError, InterruptedError):
                 return
-            except ConnectionError:  # gone before its turn
+            except ConnectionError:  # the client has left
                 continue
             except OSError as error:
                 if self._listener.may_warn("accept"):
-                    log.error("listener %s takes no connections for now: %s", self._listener.name, error)  # noqa: TRY400
-                self._pause(_REST_S)
+                    log.error("listener %s accepts no connections for now: %s", self._listener.name, error)  # noqa: TRY400
+                self._pause(_PAUSE_S)
                 return
             try:
                 self._receive(client, (peer[0], peer[1]))
             except Exception as error:  # noqa: BLE001 - it ends one connection
                 client.close()
                 report(error)
-            if self._rest is not None:
+            if self._resume_timer is not None:
                 return
 
     def _receive(self, client: socket.socket, source: tuple[str, int]) -> None:
-        """Let a connection in, or hold it until the pause is over that it brings about."""
+        """Admit a connection, or hold it for as long as the quota pauses the listener."""
         client.setblocking(False)
         now_ms = monotonic_ns() // 1_000_000
         arrival = Arrival(client, source, self._quota(), now_ms)
         pause_ms = arrival.quota.record(now_ms=now_ms)
         if pause_ms:
             if self._listener.may_warn(_PAUSED):
-                log.warning("listener %s takes no connections for %d ms: it is over its rate, or its broker is",
+                log.warning("listener %s accepts no connections for %d ms: it is over its rate, or its broker is",
                             self._listener.name, pause_ms)  # fmt: skip
             self._held = arrival
             self._pause(pause_ms / 1_000)
@@ -165,13 +164,13 @@ class Acceptor:
 
     def _pause(self, time_s: float) -> None:
         self._loop.remove_reader(self._bound)
-        self._rest = self._loop.call_later(time_s, self._go_on)
+        self._resume_timer = self._loop.call_later(time_s, self._resume)
 
     @repeated
-    def _go_on(self) -> None:
-        if self._rest is None:  # closed meanwhile
+    def _resume(self) -> None:
+        if self._resume_timer is None:  # closed in the meantime
             return
-        self._rest = None
+        self._resume_timer = None
         self._loop.add_reader(self._bound, self._take)
         if self._held is not None:
             held, self._held = self._held, None
@@ -182,7 +181,7 @@ class Acceptor:
                 report(error)
 
     def _enter(self, arrival: Arrival) -> None:
-        """Find a place for a connection, unless its address is known and comes too fast."""
+        """Count a connection and admit it, unless its address connects too often or the listener is full."""
         if self._listener.settings.proxy_protocol is None and (keep_ms := _keep_ms(arrival, arrival.source[0])):
             self._listener.refused_sockets.keep(arrival.client, keep_ms)
             self._refuse(CONNECTION_CREATION_RATE, arrival.source[0])
@@ -197,7 +196,7 @@ class Acceptor:
             self._refuse(MAX_CONNECTIONS, arrival.source[0])
 
     async def _admit(self, arrival: Arrival, place: Place) -> None:
-        """See whose connection it is, and hand it over. Nothing that a client does makes this raise."""
+        """Find out the client's address, and create the transport. Nothing that a client does makes this raise."""
         listener = self._listener
         client, source = arrival.client, arrival.source
         cause: str | None = None
@@ -206,7 +205,7 @@ class Acceptor:
         try:
             expected = listener.settings.proxy_protocol
             if expected is not None:
-                source, cause = await self._said(client, expected, source)
+                source, cause = await self._source_of(client, expected, source)
                 if cause is None and (keep_ms := _keep_ms(arrival, source[0])):
                     cause = CONNECTION_CREATION_RATE
             if cause is None and not place.come_from(source, listener.settings.max_connections_per_ip):
@@ -215,7 +214,7 @@ class Acceptor:
                 protocol = listener.new_protocol(partial(self._welcome, place), place.leave)
                 await self._loop.connect_accepted_socket(lambda: protocol, client)
                 is_handed_over = True
-        except OSError:  # gone already
+        except OSError:  # the client has left
             cause = "client_lost"
         finally:
             if not is_handed_over:
@@ -229,10 +228,10 @@ class Acceptor:
         connection.place = place
         return connection
 
-    async def _said(
+    async def _source_of(
         self, client: socket.socket, expected: ProxyProtocol, source: tuple[str, int]
     ) -> tuple[tuple[str, int], str | None]:
-        """Return whose connection it is by its header, or why it is refused."""
+        """Return the client's address by the header, or why the connection is refused."""
         if expected.sources and not any(ip_address(source[0]) in network for network in expected.sources):
             return source, _UNTRUSTED
         timeout_ms = self._listener.settings.login_timeout_ms
@@ -264,19 +263,19 @@ def _abandon(client: socket.socket, place: Place) -> None:
 
 
 def _keep_ms(arrival: Arrival, host: str) -> int:
-    """Return for how long a connection is to be kept unserved, now that its address is known."""
-    return arrival.quota.record_address(host, arrived_ms=arrival.came_ms, now_ms=monotonic_ns() // 1_000_000)
+    """Return how long to keep the connection unserved under the quota of its address; 0: serve it."""
+    return arrival.quota.record_address(host, arrived_ms=arrival.arrived_ms, now_ms=monotonic_ns() // 1_000_000)
 
 
 async def _read_header(loop: asyncio.AbstractEventLoop, client: socket.socket) -> tuple[str, int] | None:
-    """Take the header off a connection, and nothing behind it.
+    """Read the header from a socket, and nothing after it.
 
     Raises:
         EOFError: The connection has ended.
         OSError: It broke.
-        MalformedProxyHeader: It begins with something else.
+        MalformedProxyHeader: The bytes are no header.
     """
-    come = b""
+    received = b""
     is_readable = asyncio.Event()
     loop.add_reader(client, is_readable.set)
     try:
@@ -289,9 +288,9 @@ async def _read_header(loop: asyncio.AbstractEventLoop, client: socket.socket) -
                 continue
             if not peeked:
                 raise EOFError
-            header = read_proxy_header(come + peeked)
-            # What is not enough for a header belongs to it.
-            come += client.recv(len(peeked) if header is None else header.size_bytes - len(come))
+            header = read_proxy_header(received + peeked)
+            # Bytes that do not complete the header belong to it.
+            received += client.recv(len(peeked) if header is None else header.size_bytes - len(received))
             if header is not None:
                 return header.source
     finally:

@@ -1,4 +1,4 @@
-"""One broker and the ways to it: what its clients have used of their quotas, where it is, and whether it answers."""
+"""One broker, with what its clients have used of their quotas, and the upstreams that lead to it."""
 
 from collections.abc import Callable
 
@@ -13,18 +13,18 @@ from kafka_quota_proxy.proxy.server.tls.contexts import TlsContext
 
 
 class Broker:
-    """What all ways to one broker share: quotas, queue, service time, and the limit of its followers."""
+    """What all upstreams of one broker share: quotas, queue, service time, and the limit of its followers."""
 
     __slots__ = ("leader", "queue", "quotas", "service")
 
     def __init__(self, quotas: BrokerQuotas, leader: Leader | None = None) -> None:
         self.quotas = quotas
         self.service = ServiceClock()
-        self.leader = leader  # as which followers see it
-        self.queue: BrokerQueue | None = None  # the queue in front of it, if there ever was one
+        self.leader = leader  # the limit on what followers fetch from it
+        self.queue: BrokerQueue | None = None  # None: no listener has or had a queue
 
     def absorb(self, other: "Broker", *, now_ms: int) -> None:
-        """Go on as both: ``other`` has turned out to be the same broker. Requests in flight there still end there."""
+        """Take over ``other``, which has turned out to be the same broker. Requests in flight there end there."""
         self.quotas.absorb(other.quotas, now_ms=now_ms)
         if self.leader is None:
             self.leader = other.leader
@@ -37,14 +37,19 @@ class Broker:
 
 
 class Upstream:
-    """A way to a broker. ``address`` changes where a broker of a cluster comes back on another one.
+    """An address that leads to a broker. A broker of a cluster may move to another address.
 
     Args:
         address: As the file, or the cluster, writes it.
-        make: Makes the broker at its end, for as long as no other way is known to lead there.
-        tls: None: plaintext.
-        shaping: Of the listener, where it has its own.
-        is_bootstrap: It stands in for brokers that are not known yet.
+        make: Creates the broker, for as long as no other upstream is known to lead to the same one.
+        tls: The context to dial with; None: plaintext.
+        shaping: The listener's own; None: the file's.
+        is_bootstrap: Whether it is a bootstrap server, which stands in for brokers that are not known yet.
+
+    Attributes:
+        identity: Which broker it leads to; None: not known.
+        peers: The numeric addresses that connections have reached.
+        failures: How many dials have failed since the last success.
     """
 
     __slots__ = (
@@ -79,25 +84,25 @@ class Upstream:
         self.identity: BrokerIdentity | None = None
         self.peers = NOWHERE
         self.is_reachable = False
-        self.failures = 0  # dials that failed since the last that did not
+        self.failures = 0
         self.last_warning_s = float("-inf")
 
     @property
     def quotas(self) -> BrokerQuotas:
-        """What the broker's clients have used of their quotas."""
+        """The quotas of the broker's clients."""
         return self.broker.quotas
 
     @property
-    def way(self) -> UpstreamLocation:
-        """What is known of where it leads."""
+    def location(self) -> UpstreamLocation:
+        """What is known about where it leads."""
         return UpstreamLocation(self.address, self.peers, self.identity)
 
 
 def local_address(source: str | None) -> tuple[str, int] | None:
-    """Return what ``create_connection`` takes as ``local_addr``; the port is the system's choice."""
+    """Return the argument ``local_addr`` of ``create_connection``; the system chooses the port."""
     return None if source is None else (source, 0)
 
 
 def numeric(name: tuple[object, ...] | None) -> Address | None:
-    """Return the address that a socket has given for one of its ends; None: it has none any more."""
+    """Return the address of one end of a socket; None: the socket is closed."""
     return None if not name else Address(host=canonical(str(name[0])), port=int(str(name[1])))

@@ -1,4 +1,4 @@
-"""Connections to brokers: dialled for clients, and probed where no client comes."""
+"""Dials brokers for clients, and probes them while no client connects."""
 
 import asyncio
 import logging
@@ -21,9 +21,9 @@ from kafka_quota_proxy.proxy.server.tls.transport import TlsTransport
 
 log = logging.getLogger(__name__)
 
-# Brokers listen with a backlog of 50 (socket.listen.backlog.size) and drop what is above; a dropped SYN costs its
-# client a second. A storm of clients must not become a storm of dials. The bound is of one broker, for one that drops
-# every SYN keeps its dials until their time is over.
+# Brokers listen with a backlog of 50 (socket.listen.backlog.size) and drop more; a dropped SYN costs its client a
+# second. A storm of clients must not become a storm of dials. The bound holds per broker, because a broker that drops
+# every SYN keeps its dials until they time out.
 _MAX_DIALS: Final = 32
 _DIAL_TIMEOUT_S: Final = 10.0
 _PROBE_EVERY_S: Final = 2.0
@@ -32,48 +32,48 @@ _REFUSAL_S: Final = 0.2
 
 
 class BrokerDialer:
-    """Dials, not too many at once to one address.
+    """Dials brokers; the number of concurrent dials to one address is bounded.
 
     Args:
-        tasks: What its tasks belong to.
+        tasks: The group of its tasks.
         source: The address of this machine to dial from; None: the system's choice.
     """
 
     def __init__(self, tasks: asyncio.TaskGroup, source: str | None) -> None:
         self._tasks = tasks
         self._local_addr = local_address(source)
-        self._lines: dict[Address, _Line] = {}  # of brokers that are being dialled
+        self._queues: dict[Address, _DialQueue] = {}  # of addresses that are being dialled
 
     def start(self, connection: ClientConnection) -> PendingDial:
-        """Begin to dial the broker of a client's connection, or wait for a turn; the connection hears the outcome."""
+        """Dial the broker of a client's connection now or in turn; then call the connection's ``broker_*`` method."""
         address = connection.route.upstream.address
-        line = self._lines.setdefault(address, _Line(address))
-        dial = _Dial(connection, line)
-        line.waiting[dial] = None
-        self._go_on(line)
+        queue = self._queues.setdefault(address, _DialQueue(address))
+        dial = _Dial(connection, queue)
+        queue.waiting[dial] = None
+        self._start_queued(queue)
         return dial
 
     def cancel(self) -> None:
-        """Dial no more."""
-        for line in self._lines.values():
-            for dial in (*line.waiting, *line.running):
+        """Cancel all dials."""
+        for queue in self._queues.values():
+            for dial in (*queue.waiting, *queue.running):
                 dial.give_up()
 
-    def _go_on(self, line: "_Line") -> None:
-        """Give turns to those that wait, as far as there are any."""
-        while line.waiting and len(line.running) < _MAX_DIALS:
-            dial, _ = line.waiting.popitem(last=False)
+    def _start_queued(self, queue: "_DialQueue") -> None:
+        """Start queued dials up to the bound."""
+        while queue.waiting and len(queue.running) < _MAX_DIALS:
+            dial, _ = queue.waiting.popitem(last=False)
             broker = BrokerConnection(dial.connection)
             dial.task = self._tasks.create_task(alone(partial(self._dial, dial.connection, broker), fail=broker.fail))
-            dial.task.add_done_callback(partial(self._end, line, dial))
-            line.running.add(dial)
+            dial.task.add_done_callback(partial(self._end, queue, dial))
+            queue.running.add(dial)
 
     @repeated
-    def _end(self, line: "_Line", dial: "_Dial", _: asyncio.Task[None]) -> None:
-        line.running.discard(dial)
-        self._go_on(line)
-        if not line.running and self._lines.get(line.address) is line:
-            del self._lines[line.address]
+    def _end(self, queue: "_DialQueue", dial: "_Dial", _: asyncio.Task[None]) -> None:
+        queue.running.discard(dial)
+        self._start_queued(queue)
+        if not queue.running and self._queues.get(queue.address) is queue:
+            del self._queues[queue.address]
 
     async def _dial(self, connection: ClientConnection, broker: BrokerConnection) -> None:
         upstream = connection.route.upstream
@@ -99,8 +99,8 @@ class BrokerDialer:
         else:
             upstream.failures = 0
             upstream.is_reachable = True
-            # Not before: uvloop closes the transport of a dial whose time-out fires as it completes, and does not tell
-            # its protocol.
+            # Only here: if the timeout fires as the dial completes, uvloop closes the transport and does not call its
+            # protocol.
             connection.broker_connected(transport)
 
     async def _dial_tls(
@@ -117,7 +117,7 @@ class BrokerDialer:
             if not done.done():
                 done.set_exception(error)
             elif isinstance(error, ssl.SSLError):
-                # In TLS 1.3 the broker sees our certificate when we are through with the handshake.
+                # In TLS 1.3 the broker checks our certificate after our side of the handshake is done.
                 _failed(upstream, broker_fault(error, upstream.tls, address.host))
 
         transport = TlsTransport(context, server_hostname=address.host, welcome=welcome, fail=fail)
@@ -133,8 +133,8 @@ class BrokerDialer:
         return transport
 
 
-class _Line:
-    """The dials to one address: those under way, and those that wait for their turn, first come, first served."""
+class _DialQueue:
+    """The dials to one address: running, and queued, first come, first served."""
 
     __slots__ = ("address", "running", "waiting")
 
@@ -147,11 +147,11 @@ class _Line:
 class _Dial:
     """See ``proxy.server.listener_state.PendingDial``."""
 
-    __slots__ = ("_line", "connection", "task")
+    __slots__ = ("_queue", "connection", "task")
 
-    def __init__(self, connection: ClientConnection, line: _Line) -> None:
+    def __init__(self, connection: ClientConnection, queue: _DialQueue) -> None:
         self.connection = connection
-        self._line = line
+        self._queue = queue
         self.task: asyncio.Task[None] | None = None
 
     @property
@@ -159,7 +159,7 @@ class _Dial:
         return self.task is None
 
     def give_up(self) -> None:
-        self._line.waiting.pop(self, None)
+        self._queue.waiting.pop(self, None)
         if self.task is not None:
             self.task.cancel()
 
@@ -167,19 +167,19 @@ class _Dial:
 async def probe(
     upstream: Upstream, source: str | None, on_reached: Callable[[Address | None, bool], None] = lambda _, __: None
 ) -> None:
-    """Keep ``is_reachable`` true to life, also when no client comes; until cancelled.
+    """Keep ``is_reachable`` up to date, until cancelled.
 
     Args:
-        upstream: What is probed.
-        source: The address of this machine to do it from; None: the system's choice.
-        on_reached: Told of the numeric address that was reached, and whether the broker was away before.
+        upstream: What to probe.
+        source: The address of this machine to dial from; None: the system's choice.
+        on_reached: Called with the numeric address that was reached, and whether the broker was unreachable before.
     """
     local_addr = local_address(source)
     was_away = True
     while True:
         try:
             async with asyncio.timeout(_DIAL_TIMEOUT_S):
-                peer = await _knock(upstream, local_addr)
+                peer = await _connect_once(upstream, local_addr)
             upstream.is_reachable = True
             on_reached(peer, was_away)
             was_away = False
@@ -189,11 +189,11 @@ async def probe(
         await asyncio.sleep(_PROBE_EVERY_S)
 
 
-async def _knock(upstream: Upstream, local_addr: tuple[str, int] | None) -> Address | None:
-    """Connect, with a handshake where there is to be one, and leave; return where that was, in numbers.
+async def _connect_once(upstream: Upstream, local_addr: tuple[str, int] | None) -> Address | None:
+    """Connect, with a TLS handshake where configured, and disconnect; return the numeric address.
 
     Raises:
-        OSError: This cannot be done; ``ssl.SSLError`` is one.
+        OSError: The broker cannot be reached; ``ssl.SSLError`` is one.
     """
     reader, writer = await asyncio.open_connection(
         upstream.address.host,
@@ -203,11 +203,11 @@ async def _knock(upstream: Upstream, local_addr: tuple[str, int] | None) -> Addr
     )
     try:
         if upstream.tls is not None:
-            # A broker that refuses our certificate says so now, in TLS 1.3, or hangs up; else it says nothing.
+            # In TLS 1.3 a broker that refuses our certificate says so now, or hangs up; else it is silent.
             with suppress(TimeoutError):
                 async with asyncio.timeout(_REFUSAL_S):
                     await reader.read(1)
-                raise ConnectionResetError("it hung up behind the TLS handshake")
+                raise ConnectionResetError("it hung up after the TLS handshake")
         return numeric(writer.get_extra_info("peername"))
     finally:
         writer.transport.abort()

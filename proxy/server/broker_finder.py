@@ -1,12 +1,12 @@
-"""Finds out which broker of which cluster an ``upstream`` is, from what the broker itself says of its cluster.
+"""Finds out which broker of which cluster an ``upstream`` is, from the broker's Metadata responses.
 
-A broker says so where the proxy asks it, once whenever it is back, and in each answer to a client's Metadata request:
-the one source where the broker wants a login, for the proxy has none. Only what comes from the broker on a connection
-of this way counts; no client can put words into it.
+The proxy asks a broker once whenever the broker becomes reachable, and reads every response to a client's Metadata
+request. The latter is the only source if the broker requires a login, because the proxy has none. Only bytes that come
+from the broker count, so a client cannot forge them.
 
-An answer lists all brokers and does not say which of them gives it. It is the one whose address is where the connection
-leads to, or where clients of the listener come to, for a broker behind a sidecar advertises the sidecar; or the one
-whose ``node_id`` the file gives.
+A response lists all brokers and does not say which of them sends it. The sender is the broker whose ``node_id`` the
+file gives; else the one whose address the connection leads to; else the one whose address the clients connect to,
+because a broker behind a sidecar advertises the sidecar.
 """
 
 import asyncio
@@ -33,17 +33,17 @@ log = logging.getLogger(__name__)
 
 _LATEST: Final = HIGHEST_VERSION[ApiKey.METADATA]
 
-# What was said of an upstream last: the cluster, its brokers, and where the connection led to.
-_Said = tuple[str | None, Mapping[int, Address], frozenset[Address]]
+# The last response of an upstream: the cluster, its brokers, and where the connection led.
+_Response = tuple[str | None, Mapping[int, Address], frozenset[Address]]
 
 
 class BrokerFinder:
-    """Hears what brokers say, and tells ``brokers``.
+    """Identifies upstreams, and passes their identities to the registry.
 
     Args:
-        brokers: What goes by it.
-        node_ids: Of upstreams, as the file gives them; None: it does not.
-        source: The address of this machine to ask from; None: the system's choice.
+        brokers: The registry.
+        node_ids: The node ids of upstreams in the file; None: the file gives none.
+        source: The address of this machine to dial from; None: the system's choice.
     """
 
     def __init__(self, brokers: BrokerRegistry, node_ids: Mapping[Address, int | None], source: str | None) -> None:
@@ -51,64 +51,64 @@ class BrokerFinder:
         self._node_ids = node_ids
         self._source = source
         self._lookups = Lookups()
-        self._binds: dict[Upstream, set[Address]] = {}  # of the listeners that lead there
-        self._said: dict[Upstream, _Said] = {}
+        self._binds: dict[Upstream, set[Address]] = {}  # where clients connect to reach it
+        self._last: dict[Upstream, _Response] = {}
         self._unknown: set[Upstream] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def listen(self, route: Route) -> None:
-        """Hear what the broker behind ``route`` answers to its clients."""
+        """Read the broker's Metadata responses to the clients of a route."""
         upstream = route.upstream
         self._binds.setdefault(upstream, set()).add(route.listener.settings.bind)
-        route.context.hear = partial(self._hear, upstream)
+        route.context.hear = partial(self._read_response, upstream)
 
     def reached(self, upstream: Upstream, peer: Address | None, *, is_back: bool) -> None:
-        """Take it that a connection has led to ``peer``; ask the broker where it was away, or was never asked."""
+        """Note that a connection has reached ``peer``; query the broker if it was unreachable, or never queried."""
         self._brokers.reached(upstream, peer, is_back=is_back)
-        # Where there is no other way, no other can lead to this broker.
+        # With one upstream in all, no other can lead to the same broker.
         if is_back and len(self._brokers.upstreams) > 1:
             self._start(partial(self._ask, upstream))
 
     def close(self) -> None:
-        """Ask and look up nothing more."""
+        """Cancel all queries and lookups."""
         for task in self._tasks:
             task.cancel()
 
-    def _hear(self, upstream: Upstream, data: bytes, position: int, api_version: int) -> None:
+    def _read_response(self, upstream: Upstream, data: bytes, position: int, api_version: int) -> None:
         if api_version > _LATEST:
             return
-        with suppress(ProtocolError):  # here the answer passes as it is, whatever it is
+        with suppress(ProtocolError):  # the response goes on to the client in any case
             found = metadata.find_brokers(data, position, api_version)
             if found is not None:
                 brokers = {one.node_id: Address(host=one.host, port=one.port) for one in found.brokers}
-                self._take(upstream, metadata.find_cluster_id(data, position, found, api_version), brokers)
+                self._apply(upstream, metadata.find_cluster_id(data, position, found, api_version), brokers)
 
     async def _ask(self, upstream: Upstream) -> None:
-        with suppress(OSError, ProtocolError):  # it wants a login: then its answers to clients tell
+        with suppress(OSError, ProtocolError):  # it requires a login: wait for a response to a client
             answer = await describe_cluster(upstream.address, self._source, upstream.tls)
-            self._take(upstream, answer.cluster_id, answer.brokers)
+            self._apply(upstream, answer.cluster_id, answer.brokers)
 
-    def _take(self, upstream: Upstream, cluster_id: str | None, brokers: Mapping[int, Address]) -> None:
-        """Take up what a broker has said of its cluster; without an id nothing is known by that."""
-        said = cluster_id, brokers, upstream.way.places
-        if cluster_id is None or self._said.get(upstream) == said:
+    def _apply(self, upstream: Upstream, cluster_id: str | None, brokers: Mapping[int, Address]) -> None:
+        """Apply a broker's response; without a cluster id it proves nothing."""
+        response = cluster_id, brokers, upstream.location.places
+        if cluster_id is None or self._last.get(upstream) == response:
             return
-        self._said[upstream] = said
+        self._last[upstream] = response
         given = self._node_ids.get(upstream.address)
         if given is not None:
             self._conclude(upstream, cluster_id, given if given in brokers else None)
-        elif (node_id := node_at(brokers, upstream.way.places, {})) is not None:
+        elif (node_id := node_at(brokers, upstream.location.places, {})) is not None:
             self._conclude(upstream, cluster_id, node_id)
         else:
-            self._start(partial(self._look_up, upstream, cluster_id, said))
+            self._start(partial(self._look_up, upstream, cluster_id, response))
 
-    async def _look_up(self, upstream: Upstream, cluster_id: str, said: _Said) -> None:
-        _, brokers, places = said
+    async def _look_up(self, upstream: Upstream, cluster_id: str, response: _Response) -> None:
+        _, brokers, places = response
         ports, binds = {place.port for place in places}, self._binds.get(upstream, set())
         hosts = await self._lookups.find(address.host for address in brokers.values() if address.port in ports)
-        come_to = {address for address in brokers.values() if await own_bind(address, binds) is not None}
-        if self._said.get(upstream) == said:
-            self._conclude(upstream, cluster_id, node_at(brokers, places | come_to, hosts))
+        advertised = {address for address in brokers.values() if await own_bind(address, binds) is not None}
+        if self._last.get(upstream) == response:
+            self._conclude(upstream, cluster_id, node_at(brokers, places | advertised, hosts))
 
     def _conclude(self, upstream: Upstream, cluster_id: str, node_id: int | None) -> None:
         known = upstream.identity
@@ -126,7 +126,7 @@ class BrokerFinder:
             )  # fmt: skip
 
     def _has_another(self, upstream: Upstream, cluster_id: str) -> bool:
-        """Whether another way leads to that cluster, and not to the same broker as far as is known."""
+        """Whether another upstream leads to that cluster, and not to the same broker as far as is known."""
         return any(
             one.broker is not upstream.broker and one.identity is not None and one.identity.cluster_id == cluster_id
             for one in self._brokers.upstreams

@@ -1,9 +1,9 @@
-"""Which ways lead to one broker, whatever it is called.
+"""Which upstreams lead to the same broker, however they are written.
 
-A broker is one cluster's id and one node id of that cluster. A way of which both are known belongs to that broker and
-to no other. A way of which they are not known belongs to the broker that answers at the same place: at the address as
-it is written, or at the numeric address that a connection has led to. Two numeric addresses behind one name may be two
-brokers, so they say nothing.
+A broker is identified by its cluster's id and its node id. Upstreams with the same identity lead to the same broker. An
+upstream without one leads to the broker that answers at the same place: at the address as it is written, or at the
+numeric address that a connection has reached. Two numeric addresses behind one name may be two brokers, so they prove
+nothing.
 
 No I/O, no clock.
 """
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from kafka_quota_proxy.config.model import Address
 from kafka_quota_proxy.proxy.quota.address_limits import canonical
 
-# What a way leads to while nothing is known of it.
+# The places of an upstream that no connection has reached.
 NOWHERE: Final[frozenset[Address]] = frozenset()
 
 
@@ -29,12 +29,12 @@ class BrokerIdentity(NamedTuple):
 
 
 class UpstreamLocation(NamedTuple):
-    """A way to a broker.
+    """What is known about where an upstream leads.
 
     Attributes:
         address: As the file, or the cluster, writes it.
-        peers: Where connections of this way have led to, in numbers.
-        identity: Of the broker at its end; None while it is not known.
+        peers: The numeric addresses that connections have reached.
+        identity: None while it is not known.
     """
 
     address: Address
@@ -43,40 +43,42 @@ class UpstreamLocation(NamedTuple):
 
     @property
     def places(self) -> frozenset[Address]:
-        """Where the way is known to lead, and to nowhere else."""
+        """The addresses that belong to this broker alone, as far as is known."""
         return self.peers | {self.address} if len(self.peers) == 1 else frozenset({self.address})
 
 
-def group_by_broker(ways: Sequence[UpstreamLocation]) -> list[list[int]]:
-    """Return the indexes of the ways to each broker: in their order, and so are the brokers by their first ways."""
+def group_by_broker(upstreams: Sequence[UpstreamLocation]) -> list[list[int]]:
+    """Return the indexes of each broker's upstreams, in order; brokers are ordered by their first upstream."""
     of_place: dict[Address, set[BrokerIdentity]] = {}
-    for way in ways:
-        if way.identity is not None:
-            for place in way.places:
-                of_place.setdefault(place, set()).add(way.identity)
+    for upstream in upstreams:
+        if upstream.identity is not None:
+            for place in upstream.places:
+                of_place.setdefault(place, set()).add(upstream.identity)
     found: dict[object, list[int]] = {}
-    unknown = [index for index, way in enumerate(ways) if way.identity is None]
-    for one in _connected({index: ways[index].places for index in unknown}):
-        identities = {identity for index in one for place in ways[index].places for identity in of_place.get(place, ())}
+    unknown = [index for index, upstream in enumerate(upstreams) if upstream.identity is None]
+    for one in _connected({index: upstreams[index].places for index in unknown}):
+        identities = {
+            identity for index in one for place in upstreams[index].places for identity in of_place.get(place, ())
+        }
         for index in one:
-            # Places that several brokers share do not tell them apart; then the address does, as it is written.
-            key = identities if len(identities) == 1 else {ways[index].address} if identities else {-one[0] - 1}
+            # If several brokers share the places, the address as it is written decides.
+            key = identities if len(identities) == 1 else {upstreams[index].address} if identities else {-one[0] - 1}
             found.setdefault(next(iter(key)), []).append(index)
-    for index, way in enumerate(ways):
-        if way.identity is not None:
-            found.setdefault(way.identity, []).append(index)
+    for index, upstream in enumerate(upstreams):
+        if upstream.identity is not None:
+            found.setdefault(upstream.identity, []).append(index)
     return sorted(sorted(indexes) for indexes in found.values())
 
 
 def node_at(
     brokers: Mapping[int, Address], places: frozenset[Address], hosts: Mapping[str, Sequence[str]]
 ) -> int | None:
-    """Return the one broker that is told to be at one of ``places``; None where there is none, or more than one.
+    """Return the one broker that advertises one of ``places``; None if there is none, or more than one.
 
     Args:
-        brokers: What a broker says of its cluster: addresses by node id.
-        places: Where a connection leads to, or where its clients come to.
-        hosts: Numeric addresses of host names.
+        brokers: The addresses that brokers advertise, by node id.
+        places: Where connections of the proxy lead, or where clients connect to.
+        hosts: The numeric addresses of host names.
     """
     nodes = {node_id for node_id, address in brokers.items() if not places.isdisjoint(_spellings(address, hosts))}
     return nodes.pop() if len(nodes) == 1 else None
@@ -88,7 +90,7 @@ def _spellings(address: Address, hosts: Mapping[str, Sequence[str]]) -> set[Addr
 
 
 def _connected(places: Mapping[int, frozenset[Address]]) -> list[list[int]]:
-    """Return indexes in group_by_broker: those in one share places, each with another."""
+    """Return the connected groups of indexes: within a group, each index shares a place with another."""
     left, found = dict(places), []
     while left:
         first = next(iter(left))

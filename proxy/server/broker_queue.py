@@ -1,4 +1,4 @@
-"""Queues in front of brokers, with the loop's clock: who may go on is woken, who keeps a slot too long loses it."""
+"""The fair call queue in front of one broker, on the event loop: wakes connections and times out slots."""
 
 import asyncio
 from time import monotonic_ns
@@ -15,20 +15,20 @@ from kafka_quota_proxy.proxy.fair_queue.slot_timeouts import SlotTimeouts
 
 
 class Waiting(Protocol):
-    """Whoever owns a ticket."""
+    """The owner of a ticket."""
 
     def take_turn(self) -> None:
-        """Go on: it has a slot now."""
+        """Continue: the ticket has a slot."""
 
 
 class ListenerPriorities:
-    """A listener's: who of its users is in which level.
+    """The priority levels of one listener's users.
 
     Attributes:
-        settings: What the file says.
-        scheduler: A reload replaces it, and what users have cost goes over.
-        identity: Whose cost a request adds to.
-        stats: What has become of its requests.
+        settings: ``fair_call_queue`` of the file.
+        scheduler: A reload replaces it; the new one takes over the users' costs.
+        identity: Returns the user whose cost a request adds to.
+        stats: Counts what happened to requests.
     """
 
     def __init__(self, settings: FairCallQueue) -> None:
@@ -38,7 +38,7 @@ class ListenerPriorities:
         self.stats = QueueStats()
 
     def update(self, settings: FairCallQueue) -> None:
-        """Go on under other settings."""
+        """Apply the settings of a reloaded file."""
         if settings != self.settings:
             before = self.scheduler
             self.identity = identities(settings)
@@ -48,7 +48,7 @@ class ListenerPriorities:
 
 
 class BrokerQueue:
-    """The queue and the slots of one broker, which all listeners in front of it share."""
+    """The queue and the slots of one broker, shared by all listeners in front of it."""
 
     def __init__(self, settings: FairCallQueue) -> None:
         self._settings = settings
@@ -60,16 +60,16 @@ class BrokerQueue:
         self._timer_us = 0  # when it fires
 
     def listener_queue(self, priorities: ListenerPriorities, before: ListenerQueue | None) -> ListenerQueue:
-        """Return what the connections of a listener share who wait here, under the listener's settings.
+        """Return what the waiting connections of a listener share.
 
         Args:
-            priorities: The listener's.
-            before: What they shared until now, which goes on; None: they passed as they came.
+            priorities: The listener's, whose settings apply from now on.
+            before: What they have shared until now, and go on sharing; None: there was no queue.
         """
         settings = priorities.settings
         if settings != self._settings:
             if _slots(settings) != _slots(self._settings):
-                self._limit = limit(settings)  # else what was found out of the broker still holds
+                self._limit = limit(settings)  # else keep what was measured of the broker
             self._settings = settings
             self.dispatcher.update(dispatcher_options(settings), self._limit, monotonic_ns() // 1_000)
             self.wake()
@@ -87,16 +87,16 @@ class BrokerQueue:
         return before
 
     def absorb(self, other: "BrokerQueue") -> None:
-        """Count what ``other`` has counted: it has turned out to be the same broker's.
+        """Add the counts of ``other``, which has turned out to be the queue of the same broker.
 
-        Who waits or runs there does so to the end, with its slots; who comes from now on comes here.
+        Requests that wait or run there finish there; new requests come here.
         """
         own, others = self.dispatcher.queue.overflowed, other.dispatcher.queue.overflowed
         for level in range(min(len(own), len(others))):
             own[level] += others[level]
 
     def wake(self) -> None:
-        """Have those woken that may go on, once whoever is at work now is done."""
+        """Wake the connections that have a slot, after the callback that runs now."""
         if not self._is_waking:
             self._is_waking = True
             asyncio.get_running_loop().call_soon(self._wake)
@@ -112,7 +112,7 @@ class BrokerQueue:
 
     @repeated
     def _look(self) -> None:
-        """Take back the slots of those who keep them too long, and look again when the next may."""
+        """Take slots back from requests that keep them too long; set the timer for the next."""
         self._timer = None
         now_us = monotonic_ns() // 1_000
         at_us = self._timeouts.park_due(now_us)
@@ -124,7 +124,7 @@ class BrokerQueue:
         if self._timer is not None:
             self._timer.cancel()
         self._timer_us = at_us
-        # Whole milliseconds, and one more: uvloop's timers have no finer ones, fire early, and would again and again.
+        # Whole milliseconds and one more: uvloop's timers are no finer, and would fire early again and again.
         wait_ms = max(0, at_us - now_us) // 1_000 + 2
         self._timer = asyncio.get_running_loop().call_later(wait_ms / 1_000, self._look)
 

@@ -1,9 +1,9 @@
-"""All ways to brokers, and which of them lead to one: that broker's quotas, queue and limits are there once.
+"""All upstreams, and which of them lead to the same broker: each broker has one set of quotas and one queue.
 
-News come one by one: a way is opened, a connection has led to an address, a broker has said of which cluster it is.
-After each, the ways are put together anew (``same_broker``). What two sets of buckets have counted is added up
-when they turn out to be one broker's, so that nobody has used less than before. A way that turns out to lead to another
-broker leaves what was counted behind; the broker that it was taken for has it.
+Facts arrive one by one: an upstream is added, a connection reaches an address, a broker names its cluster. After each,
+the upstreams are grouped again (``broker_identity``). When two brokers turn out to be one, their usage is added up, so
+that no client has used less than before. When an upstream turns out to lead to another broker, the usage stays with the
+broker that it was counted for.
 """
 
 import logging
@@ -18,16 +18,16 @@ log = logging.getLogger(__name__)
 
 
 class BrokerRegistry:
-    """Finds the broker of each way.
+    """Assigns a ``Broker`` to each upstream.
 
     Args:
-        on_moved: Told of each way whose broker is another object now.
+        on_moved: Called with each upstream whose broker has changed.
     """
 
     def __init__(self, on_moved: Callable[[Upstream], None]) -> None:
         self._on_moved = on_moved
         self._upstreams: list[Upstream] = []
-        self._said: set[str] = set()
+        self._logged: set[str] = set()
 
     def __iter__(self) -> Iterator[Broker]:
         """Iterate over the brokers, each once."""
@@ -35,50 +35,52 @@ class BrokerRegistry:
 
     @property
     def upstreams(self) -> tuple[Upstream, ...]:
-        """All ways, in the order in which they were added."""
+        """All upstreams, in the order in which they were added."""
         return tuple(self._upstreams)
 
     def first(self, broker: Broker) -> Upstream:
-        """Return the way that was there first of those to a broker."""
+        """Return the upstream of a broker that was added first."""
         return next(upstream for upstream in self._upstreams if upstream.broker is broker)
 
     def add(self, upstream: Upstream) -> Upstream:
-        """Take up a new way; return it."""
+        """Add an upstream; return it."""
         self._upstreams.append(upstream)
-        self._sort()
+        self._regroup()
         return upstream
 
     def move(self, upstream: Upstream, address: Address) -> None:
-        """Take it that the broker of this way is at another address."""
+        """Change the address of an upstream."""
         upstream.address = address
-        self._sort()
+        self._regroup()
 
     def identify(self, upstream: Upstream, identity: BrokerIdentity | None) -> None:
-        """Take it that this way leads to that broker; None: nobody knows any more."""
+        """Set which broker an upstream leads to; None: it is no longer known."""
         if upstream.identity != identity:
             upstream.identity = identity
-            self._sort()
+            self._regroup()
 
     def reached(self, upstream: Upstream, peer: Address | None, *, is_back: bool = False) -> None:
-        """Take it that a connection of this way has led to ``peer``.
+        """Note that a connection of an upstream has reached ``peer``.
 
         Args:
-            upstream: The way.
-            peer: The numeric address; None: the connection is gone already.
-            is_back: The broker was away: what was there before may be another.
+            upstream: The upstream.
+            peer: The numeric address; None: the connection is closed already.
+            is_back: Whether the broker was unreachable before: the addresses known so far may be another broker's.
         """
         if peer is None:
             return
         peers = frozenset({peer}) if is_back else upstream.peers | {peer}
         if peers != upstream.peers:
             upstream.peers = peers
-            self._sort()
+            self._regroup()
 
-    def _sort(self) -> None:
+    def _regroup(self) -> None:
         upstreams, taken = self._upstreams, set[Broker]()
         found: list[tuple[Upstream, Broker]] = []
-        together = [[upstreams[index] for index in group] for group in group_by_broker([one.way for one in upstreams])]
-        for members in sorted(together, key=_comes_late):
+        together = [
+            [upstreams[index] for index in group] for group in group_by_broker([one.location for one in upstreams])
+        ]
+        for members in sorted(together, key=_assignment_order):
             own = next((one.broker for one in members if one.broker not in taken), None)
             broker = members[0].make() if own is None else own
             taken.add(broker)
@@ -86,30 +88,30 @@ class BrokerRegistry:
         moved = [(upstream, upstream.broker, broker) for upstream, broker in found if upstream.broker is not broker]
         for upstream, before, broker in moved:
             if before not in taken:
-                taken.add(before)  # once, however many ways there were to it
+                taken.add(before)  # absorb it once, however many upstreams it had
                 broker.absorb(before, now_ms=monotonic_ns() // 1_000_000)
             broker.quotas.renew(beyond=before.quotas.generation)
-            before.quotas.lines.wake_all()  # to wait in the lines of the other
+            before.quotas.lines.wake_all()  # they wait in the lines of the other broker now
             upstream.broker = broker
-            self._say(upstream, self.first(broker))
+            self._log(upstream, self.first(broker))
         for upstream, _, _ in moved:
             self._on_moved(upstream)
 
-    def _say(self, upstream: Upstream, first: Upstream) -> None:
-        """Say once which ways are one, and when one leads to another broker than was believed."""
+    def _log(self, upstream: Upstream, first: Upstream) -> None:
+        """Log once that two upstreams are one broker, or that one leads to another broker than was assumed."""
         known = upstream.identity or first.identity
         if upstream is first:
-            news = f"{upstream.address} leads to another broker than was believed, {known or 'not known which'}"
+            news = f"{upstream.address} leads to another broker than was assumed, {known or 'not known which'}"
         elif upstream.address != first.address:
             which = f", {known}" if known else ""
             news = f"{first.address} and {upstream.address} are one broker{which}: each quota holds there once"
         else:
             return
-        if news not in self._said:
-            self._said.add(news)
+        if news not in self._logged:
+            self._logged.add(news)
             log.info("%s", news)
 
 
-def _comes_late(members: list[Upstream]) -> tuple[bool, bool]:
-    """Order those who part: who is known goes on with what was counted, and a bootstrap server does so last."""
+def _assignment_order(members: list[Upstream]) -> tuple[bool, bool]:
+    """Return the order in which groups keep their broker: identified upstreams first, bootstrap servers last."""
     return all(one.is_bootstrap for one in members), all(one.identity is None for one in members)

@@ -1,7 +1,7 @@
-"""The brokers of one cluster, as its own answers tell of them, and what clients are told instead.
+"""The brokers of one cluster, as its own responses list them.
 
-Whoever reads an answer that names brokers hands it in here (``see``), and gets what has changed: ports are opened and
-closed by it before the answer goes on to a client. No I/O, no clock.
+Every response that lists brokers is passed to ``see``, which returns what has changed. Ports are opened and closed
+accordingly before the response goes on to a client. No I/O, no clock.
 
 Source: MetadataResponse.json and DescribeClusterResponse.json of Apache Kafka, which list the brokers that are alive.
 """
@@ -11,24 +11,24 @@ from typing import Final, NamedTuple
 
 from kafka_quota_proxy.config.model import Address, Cluster
 
-# A broker that restarts is missing from its cluster's answers for some seconds, and one that answers may lag behind.
+# A broker that restarts is missing for some seconds, and the broker that responds may lag behind.
 LEAVES_AFTER_MS: Final = 30_000
 
 
 class MemberChanges(NamedTuple):
-    """What is different since the last answer: node ids, with addresses where they are needed."""
+    """What has changed since the last response, by node id."""
 
     joined: Mapping[int, Address] = {}
-    moved: Mapping[int, Address] = {}  # known under another address before
+    moved: Mapping[int, Address] = {}  # to another address
     left: tuple[int, ...] = ()
-    without_port: tuple[int, ...] = ()  # said once each: outside broker_ports
+    without_port: tuple[int, ...] = ()  # outside broker_ports; reported once each
 
 
 NO_CHANGES: Final = MemberChanges()
 
 
 class ClusterMembers:
-    """Who is in the cluster. ``brokers`` has those that have a port of ours, by node id."""
+    """The members of a cluster. ``brokers`` has those with a port of the listener, by node id."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -37,12 +37,12 @@ class ClusterMembers:
         self._without_port: set[int] = set()
 
     def see(self, brokers: Mapping[int, Address], *, is_all: bool, now_ms: int) -> MemberChanges:
-        """Take up what an answer said.
+        """Apply a response; return what has changed.
 
         Args:
-            brokers: node id and address of each broker that the answer named.
-            is_all: whether these are all brokers that are alive, as in Metadata; else some of them.
-            now_ms: when the answer came.
+            brokers: The address of each broker in the response, by node id.
+            is_all: Whether these are all brokers that are alive, as in Metadata.
+            now_ms: The time.
         """
         if brokers == self.brokers and not self._absent_since_ms:
             return NO_CHANGES
@@ -64,7 +64,7 @@ class ClusterMembers:
         return MemberChanges(joined, moved, left, tuple(without_port))
 
     def _leave(self, alive: Mapping[int, Address], now_ms: int) -> tuple[int, ...]:
-        """Forget those that have been missing for long."""
+        """Remove brokers that have been missing for long."""
         left = sorted(
             node_id
             for node_id in self.brokers.keys() - alive.keys()

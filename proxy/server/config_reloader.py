@@ -1,7 +1,7 @@
-"""The file on disk and the configuration in force: seen when it changes, taken whole or not at all.
+"""Reloads the configuration file when it changes: the whole file, or nothing of it.
 
-Polled with ``os.stat``, which sees writes in place, renames over the file and the swapped symbolic links of a
-Kubernetes ConfigMap alike; notifications of the system miss the last two when they watch a file.
+The file is polled with ``os.stat``. This detects writes in place, renames over the file, and the swapped symbolic links
+of a Kubernetes ConfigMap; a system notification for a file misses the last two.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ from kafka_quota_proxy.config.model import EntityName, KafkaSettings, ProxyConfi
 log = logging.getLogger(__name__)
 
 _POLL_S: Final = 0.5
-# A file being written in place is seen half-written, and half a list of quotas is valid YAML: it must have been left
-# alone for this long.
+# A file that is written in place may be read half-written, and half a list of quotas is valid YAML. So the file must
+# have been unchanged for this long.
 _SETTLE_S: Final = 0.2
 
-# What listeners and quotas take from a new file while they run; the rest of each is fixed at the start.
+# Keys that a reload does not change.
 _LISTENER_FIXED: Final = ("bind", "upstream", "cluster", "node_id", "client_tls", "upstream_tls")
 _KAFKA_FIXED: Final = (
     "quota_window_num",
@@ -35,8 +35,8 @@ _KAFKA_FIXED: Final = (
 )
 
 
-class _Seen(NamedTuple):
-    """What tells one state of a file from another."""
+class _FileState(NamedTuple):
+    """What differs between two states of a file."""
 
     mtime_ns: int
     inode: int
@@ -44,7 +44,7 @@ class _Seen(NamedTuple):
 
 
 class Reloader:
-    """Watches one file. ``on_loaded`` is called on the loop with every valid new content."""
+    """Watches one file, and calls ``on_loaded`` on the event loop with every valid new content."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Reloader:
         settle_s: float = _SETTLE_S,
     ) -> None:
         self.last_reload_successful = True
-        self.last_reload_timestamp_seconds = time.time()  # of the last that was successful; the start is one
+        self.last_reload_timestamp_seconds = time.time()  # of the last success; the start is one
         self._path = Path(path)
         self._in_force = loaded
         self._started_with = loaded.config
@@ -64,7 +64,7 @@ class Reloader:
         self._poll_s = poll_s
         self._settle_s = settle_s
         self._requested = asyncio.Event()
-        self._seen = self._look()
+        self._state = self._stat()
 
     @property
     def hash(self) -> str:
@@ -72,24 +72,24 @@ class Reloader:
         return self._in_force.hash
 
     def request(self) -> None:
-        """Read the file again even if it looks unchanged. For SIGHUP; call it on the loop."""
+        """Read the file again even if it looks unchanged, as after SIGHUP. Call it on the event loop."""
         self._requested.set()
 
     async def watch(self) -> None:
-        """Reload whenever the file changes or somebody asks for it, until cancelled."""
+        """Reload whenever the file changes or ``request`` is called, until cancelled."""
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._poll_s):
                     await self._requested.wait()
-            if self._requested.is_set() or self._look() != self._seen:
+            if self._requested.is_set() or self._stat() != self._state:
                 self._requested.clear()
                 await self._settle()
                 await self.reload()
 
     async def reload(self) -> bool:
-        """Read the file now. Returns whether it is valid; if not, what was in force stays in force."""
+        """Read the file now; return whether it is valid. An invalid file changes nothing."""
         try:
-            # Certificates are looked after by themselves, and may be in the middle of being replaced.
+            # Certificate files are watched separately, and may be half replaced now.
             loaded = await asyncio.to_thread(load, self._path, reads_files=False)
         except ConfigError as error:
             self.last_reload_successful = False
@@ -110,23 +110,23 @@ class Reloader:
         return True
 
     async def _settle(self) -> None:
-        """Wait until the file is there and is not being written."""
+        """Wait until the file exists and is no longer being written."""
         while True:
-            self._seen = self._look()
+            self._state = self._stat()
             await asyncio.sleep(self._settle_s)
-            if self._look() == self._seen:
+            if self._stat() == self._state:
                 return
 
-    def _look(self) -> _Seen | None:
+    def _stat(self) -> _FileState | None:
         try:
             found = os.stat(self._path)  # noqa: PTH116  # 2 us; Path.stat takes twice that
         except OSError:
             return None
-        return _Seen(found.st_mtime_ns, found.st_ino, found.st_size)
+        return _FileState(found.st_mtime_ns, found.st_ino, found.st_size)
 
 
 def needs_restart(running: ProxyConfig, new: ProxyConfig) -> tuple[str, ...]:
-    """Return the keys of ``new`` that differ from what the process was started with and cannot change while it runs."""
+    """Return the keys that differ from the start and take effect at the next start only."""
     keys: list[str] = []
     before = {listener.name: listener for listener in running.listeners}
     after = {listener.name: listener for listener in new.listeners}
@@ -150,7 +150,7 @@ def needs_restart(running: ProxyConfig, new: ProxyConfig) -> tuple[str, ...]:
 
 
 def summary(old: ProxyConfig, new: ProxyConfig) -> str:
-    """Return what differs, in one line: quotas by number, everything else by its key."""
+    """Return one line about the differences: the number of quotas, and the other keys that changed."""
     before, after = _by_entity(old), _by_entity(new)
     added, removed = len(after.keys() - before.keys()), len(before.keys() - after.keys())
     changed = sum(1 for entity, rule in after.items() if entity in before and before[entity] != rule)
@@ -160,11 +160,11 @@ def summary(old: ProxyConfig, new: ProxyConfig) -> str:
         for field in fields(ProxyConfig)
         if field.name != "quotas" and getattr(old, field.name) != getattr(new, field.name)
     ]
-    return f"{quotas}; changed besides: {', '.join(others)}" if others else quotas
+    return f"{quotas}; also changed: {', '.join(others)}" if others else quotas
 
 
 def _by_entity(config: ProxyConfig) -> Mapping[tuple[EntityName, EntityName], QuotaRule]:
-    # A rule that only moved to another line is the same rule.
+    # A rule that moved to another line is the same rule.
     return {(rule.user, rule.client_id): replace(rule, source="") for rule in config.quotas}
 
 

@@ -1,21 +1,21 @@
-"""How long requests and their responses were inside the proxy: a histogram per API, in plain integers."""
+"""How long requests and their responses spend inside the proxy: a histogram per API, in plain integers."""
 
 from typing import Final
 
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION
 
-# The bounds double, from 4 µs to a second, so that the number of a time's bits finds its place without a search. A
-# request takes some tens of µs; above 10 ms something is wrong.
+# Each bound is twice the one before, from 4 us to 1 s, so that the bit length of a time is the index of its bucket. A
+# request takes some tens of us; more than 10 ms is a fault.
 _FIRST_BITS: Final = 12
 _LAST_BITS: Final = 30
 BOUNDS_NS: Final = tuple(2**bits - 1 for bits in range(_FIRST_BITS, _LAST_BITS + 1))
-# All that are not known here: their numbers are what clients say, and the labels that those can make are bounded.
+# Stands for all API keys that are unknown here: clients choose these numbers, and the labels must stay bounded.
 OTHER: Final = -1
-_PLACES: Final = tuple(min(max(bits - _FIRST_BITS, 0), len(BOUNDS_NS)) for bits in range(65))
+_BUCKETS: Final = tuple(min(max(bits - _FIRST_BITS, 0), len(BOUNDS_NS)) for bits in range(65))
 
 
 class Latency:
-    """Histograms of one listener. ``counts[api_key]`` holds one count per bound and one above them all."""
+    """Histograms of one listener. ``counts[api_key]`` holds one count per bound, and one for longer times."""
 
     __slots__ = ("counts", "sums_ns")
 
@@ -31,5 +31,5 @@ class Latency:
                 api_key = OTHER
             counts = self.counts.setdefault(api_key, [0] * (len(BOUNDS_NS) + 1))
             self.sums_ns.setdefault(api_key, 0)
-        counts[_PLACES[elapsed_ns.bit_length()]] += 1
+        counts[_BUCKETS[elapsed_ns.bit_length()]] += 1
         self.sums_ns[api_key] += elapsed_ns

@@ -1,4 +1,4 @@
-"""How much memory this process has."""
+"""How much memory this process uses."""
 
 import resource
 from pathlib import Path
@@ -9,7 +9,7 @@ _PAGE_BYTES: Final = resource.getpagesize()
 
 
 def resident_bytes() -> int:
-    """Return what is resident now, in about 10 us; where the system does not say it, more than anybody has."""
+    """Return the resident memory, in about 10 us; a huge number where the system does not report it."""
     try:
         return int(_STATM.read_bytes().split()[1]) * _PAGE_BYTES
     except (OSError, IndexError, ValueError):

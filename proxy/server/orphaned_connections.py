@@ -1,7 +1,7 @@
-"""Broker connections whose client is gone while a fetch was unanswered: kept open until that is charged.
+"""Broker connections without a client, kept open until their unanswered fetches are charged.
 
-Without its client such a connection costs a file descriptor and nothing else: it has no place on its listener, counts
-in no limit, and of its answers no more is read than how long they are.
+An orphaned connection costs a file descriptor and nothing else. It counts in no limit of its listener, and of each
+response only the length is read.
 """
 
 import asyncio
@@ -11,24 +11,24 @@ from typing import Final
 from kafka_quota_proxy.proxy.background.isolation import isolated
 from kafka_quota_proxy.proxy.session.unanswered import Unanswered
 
-# How long one is kept: a consumer has its fetch wait half a second for records.
+# A consumer lets its fetch wait for half a second by default.
 LONGEST_S: Final = 30.0
-# Each is a file descriptor that a client might want.
+# Each holds a file descriptor that a client might need.
 MAX_KEPT: Final = 500
-# What is on its way to a broker that takes nothing is memory.
+# Unsent requests to a broker that reads nothing take memory.
 MAX_UNSENT_BYTES: Final = 64 * 1024
 
-# What became of them.
-ANSWERED: Final = "answered"  # and charged
-CUT_SHORT: Final = "cut_short"  # charged what was expected: it lasted too long, or there were too many
-LOST: Final = "lost"  # the broker left, or the proxy ended: as with Kafka, nothing is charged
+# How an orphaned connection ended.
+ANSWERED: Final = "answered"  # charged
+CUT_SHORT: Final = "cut_short"  # charged by estimate: it lasted too long, or there were too many
+LOST: Final = "lost"  # the broker left, or the proxy stopped: as in Kafka, nothing is charged
 
 
 class OrphanedConnections:
-    """Those of one listener; the oldest makes room.
+    """The orphaned connections of one listener; the oldest makes room.
 
     Attributes:
-        counts: How many have ended, by what became of them.
+        counts: How many have ended, by how they ended.
     """
 
     def __init__(self) -> None:
@@ -40,38 +40,38 @@ class OrphanedConnections:
         return len(self._kept)
 
     def keep(self, broker: asyncio.Transport, unanswered: Unanswered, *, is_paused: bool) -> None:
-        """Read ``broker`` until its answers are charged, then close it. ``is_paused``: it is not being read."""
-        late = _OrphanedConnection(self, broker, unanswered)
-        self._kept[late] = None
+        """Read ``broker`` until its responses are charged, then close it. ``is_paused``: reading is paused now."""
+        orphan = _OrphanedConnection(self, broker, unanswered)
+        self._kept[orphan] = None
         if self._is_closed or broker.is_closing():
-            late.end(LOST)
+            orphan.end(LOST)
             return
         if broker.get_write_buffer_size() > MAX_UNSENT_BYTES:
-            late.end(CUT_SHORT)
+            orphan.end(CUT_SHORT)
             return
         if len(self._kept) > MAX_KEPT:
             next(iter(self._kept)).cut_short()
-        broker.set_protocol(late)
+        broker.set_protocol(orphan)
         if is_paused:
             broker.resume_reading()
 
     def close(self) -> None:
-        """Close all of them now, and keep no more."""
+        """Close all now, and keep no more."""
         self._is_closed = True
-        for late in tuple(self._kept):
-            late.end(LOST)
+        for orphan in tuple(self._kept):
+            orphan.end(LOST)
 
-    def forget(self, late: "_OrphanedConnection", result: str) -> bool:
-        """Count the end of one; return whether it was not counted before."""
-        if late not in self._kept:
+    def remove(self, orphan: "_OrphanedConnection", result: str) -> bool:
+        """Count the end of an orphan; return False if it was counted before."""
+        if orphan not in self._kept:
             return False
-        del self._kept[late]
+        del self._kept[orphan]
         self.counts[result] += 1
         return True
 
 
 class _OrphanedConnection(asyncio.Protocol):
-    """The broker's transport of one."""
+    """The protocol of the broker's transport."""
 
     __slots__ = ("_broker", "_owner", "_timer", "_unanswered")
 
@@ -82,13 +82,13 @@ class _OrphanedConnection(asyncio.Protocol):
         self._timer = asyncio.get_running_loop().call_later(LONGEST_S, self.cut_short)
 
     def fail(self) -> None:
-        """End it at once, for a fault of this program. Harmless when repeated."""
+        """End at once after an internal error. Harmless when repeated."""
         self._broker.abort()
         self._timer.cancel()
-        self._owner.forget(self, LOST)
+        self._owner.remove(self, LOST)
 
     def data_received(self, data: bytes) -> None:
-        """Charge what is answered."""
+        """Charge the responses."""
         if not self._unanswered.receive(data, now_ms=monotonic_ns() // 1_000_000):
             self.end(LOST)
         elif self._unanswered.is_done:
@@ -96,17 +96,17 @@ class _OrphanedConnection(asyncio.Protocol):
 
     @isolated
     def connection_lost(self, exc: Exception | None) -> None:
-        """Take it that no answer comes."""
+        """Charge nothing: no response will come."""
         self.end(LOST)
 
     @isolated
     def cut_short(self) -> None:
-        """Charge what was expected: the answer takes too long, or there is no room to wait for it."""
+        """Charge an estimate: the response takes too long, or others need the room."""
         self.end(CUT_SHORT)
 
     def end(self, result: str) -> None:
-        """Close it. Harmless when repeated."""
-        if self._owner.forget(self, result):
+        """Close the transport. Harmless when repeated."""
+        if self._owner.remove(self, result):
             self._timer.cancel()
             self._broker.close()
             self._unanswered.close(now_ms=monotonic_ns() // 1_000_000, is_charged=result == CUT_SHORT)

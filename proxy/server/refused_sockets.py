@@ -1,4 +1,4 @@
-"""Sockets of clients that are not served: kept open for a while, so that who is refused does not come back at once."""
+"""Sockets of refused clients, kept open for a while so that a refused client does not reconnect at once."""
 
 import asyncio
 import socket
@@ -6,23 +6,27 @@ from typing import Final
 
 from kafka_quota_proxy.proxy.background.isolation import repeated
 
-# Each is a file descriptor that a client who is served might want.
+# Each holds a file descriptor that a served client might need.
 MAX_KEPT: Final = 500
 
 
 class RefusedSockets:
-    """The unserved sockets of one listener. In Kafka any number is kept; here the oldest makes room."""
+    """The refused sockets of one listener. Kafka keeps any number; here the oldest makes room.
+
+    Attributes:
+        hurried: How many were closed before their time to make room.
+    """
 
     def __init__(self) -> None:
         self._kept: dict[socket.socket, asyncio.TimerHandle] = {}
         self._is_closed = False
-        self.hurried = 0  # closed before their time, for others
+        self.hurried = 0
 
     def __len__(self) -> int:
         return len(self._kept)
 
     def keep(self, client: socket.socket, time_ms: int) -> None:
-        """Close ``client`` unread when ``time_ms`` have passed, 0: at once; or earlier, when too many are kept."""
+        """Close ``client`` after ``time_ms``, 0: at once; earlier if too many are kept."""
         if self._is_closed or not time_ms:
             client.close()
             return
@@ -32,7 +36,7 @@ class RefusedSockets:
         self._kept[client] = asyncio.get_running_loop().call_later(time_ms / 1_000, self._end, client)
 
     def close(self) -> None:
-        """Close all of them now, and keep no more."""
+        """Close all now, and keep no more."""
         self._is_closed = True
         for client in tuple(self._kept):
             self._end(client)

@@ -1,4 +1,4 @@
-"""Who is throttled, for the log: the first time at WARNING with the rule and the rate, then once a minute."""
+"""Log lines about throttled clients: the first at WARNING, with the rule and the rate, then one a minute at INFO."""
 
 import logging
 from collections.abc import Iterable
@@ -9,41 +9,43 @@ from kafka_quota_proxy.proxy.quota.bucket import Bucket
 log = logging.getLogger(__name__)
 
 _AGAIN_AFTER_MS: Final = 60_000
-# A flood of names must fill neither the log nor, with buckets that have made room for others, the memory.
+# A flood of client names must not fill the log, nor keep evicted buckets in memory.
 _MAX_REMEMBERED: Final = 1_000
 
 
 class ThrottleLog:
-    """Says it once for each bucket and minute."""
+    """Logs each bucket at most once a minute."""
 
     def __init__(self) -> None:
-        self._told_ms: dict[Bucket, int] = {}
+        self._logged_ms: dict[Bucket, int] = {}
 
     def write(self, throttled: Iterable[Bucket], *, now_ms: int) -> None:
-        """Log those of ``throttled`` that were not logged within the last minute."""
-        untold = 0
+        """Log the buckets that were not logged within the last minute."""
+        skipped = 0
         for bucket in throttled:
-            if now_ms - self._told_ms.get(bucket, -_AGAIN_AFTER_MS) < _AGAIN_AFTER_MS:
+            if now_ms - self._logged_ms.get(bucket, -_AGAIN_AFTER_MS) < _AGAIN_AFTER_MS:
                 continue
-            if bucket not in self._told_ms and len(self._told_ms) >= _MAX_REMEMBERED:
-                untold += 1
+            if bucket not in self._logged_ms and len(self._logged_ms) >= _MAX_REMEMBERED:
+                skipped += 1
                 continue
-            level = logging.INFO if bucket in self._told_ms else logging.WARNING
-            self._told_ms[bucket] = now_ms
+            level = logging.INFO if bucket in self._logged_ms else logging.WARNING
+            self._logged_ms[bucket] = now_ms
             log.log(level, "%s", describe(bucket, now_ms=now_ms))
-        if untold:
+        if skipped:
             log.warning(
-                "%d more are over their quotas; their names are left out, %d were told of lately",
-                untold,
+                "%d more are over their quotas; their names are left out, %d were logged lately",
+                skipped,
                 _MAX_REMEMBERED,
             )
-        # A bucket that was quiet for a while is news again when it returns.
-        for bucket in [known for known, told_ms in self._told_ms.items() if now_ms - told_ms > 2 * _AGAIN_AFTER_MS]:
-            del self._told_ms[bucket]
+        # A bucket that returns after two quiet minutes is logged at WARNING again.
+        for bucket in [
+            known for known, logged_ms in self._logged_ms.items() if now_ms - logged_ms > 2 * _AGAIN_AFTER_MS
+        ]:
+            del self._logged_ms[bucket]
 
 
 def describe(bucket: Bucket, *, now_ms: int) -> str:
-    """Return one line: who, how fast, against which rule, waited how long."""
+    """Return one line: the client, its rate, the rule, and how long it was throttled."""
     rule = bucket.rule
     where = (
         f"{rule.source or 'a rule'} (level {bucket.level.number}, {bucket.level.says})"

@@ -117,7 +117,7 @@ HURRIED: Final = {
     "kafka_quota_proxy.proxy.admin.admin_port._WAIT_TIMEOUT_S": 0.1,
     "kafka_quota_proxy.proxy.admin.admin_port._DEADLINE_S": 0.3,
     "kafka_quota_proxy.proxy.admin.admin_port._REST_S": 0.02,
-    "kafka_quota_proxy.proxy.server.acceptor._REST_S": 0.02,
+    "kafka_quota_proxy.proxy.server.acceptor._PAUSE_S": 0.02,
     "kafka_quota_proxy.proxy.fair_queue.connection_queue.UPLOAD_GRACE_US": 20_000,
     "kafka_quota_proxy.proxy.client_quotas.alter_handler._SUMMED_UP_AFTER_S": 0.02,
     "kafka_quota_proxy.proxy.replication.config_watcher._LEAST_BETWEEN_S": 0.02,
@@ -207,7 +207,7 @@ class Bed:
             and sum(port.broker_count for port in ports) == 1
             and not any(len(port.refused_sockets) or len(port.orphans) for port in ports)
             and not any(one.pending for one in self.server.handshakes)
-            and not self.server._dialer._lines
+            and not self.server._dialer._queues
             and not any(
                 desk.dispatcher.in_flight or len(desk.dispatcher.queue)
                 for _, desk in self.server.brokers.queues_by_name
@@ -227,7 +227,7 @@ class Bed:
         ]
         handshakes = [len(one.pending) for one in self.server.handshakes]
         queues = [(one.in_flight, len(one.queue)) for one in self.dispatchers()]
-        return f"{ports=} {handshakes=} {queues=} dials={self.server._dialer._lines}"
+        return f"{ports=} {handshakes=} {queues=} dials={self.server._dialer._queues}"
 
 
 def open_sockets() -> int:

@@ -1,9 +1,9 @@
-"""TLS on both sides: contexts made of the files that the configuration names, and made anew when these change.
+"""TLS contexts for clients and brokers, built from the files in the configuration and rebuilt when these change.
 
-A handshake takes the context that is in force when it begins and keeps it; a new one holds for the handshakes after it.
-Session tickets, ciphers and groups are OpenSSL's defaults, and no ALPN is offered, as in Kafka.
+A handshake keeps the context that is in force when it begins; a new context holds for later handshakes. Session
+tickets, ciphers and groups are OpenSSL's defaults, and no ALPN is offered, as in Kafka.
 
-Files are polled with ``os.stat``, as the configuration's is, for the same reasons.
+Files are polled with ``os.stat``, for the reasons that ``config_reloader`` gives.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ _CLIENT_FAULTS: Final = {
 
 
 def client_side_context(tls: ClientTls) -> ssl.SSLContext:
-    """Return the context that serves clients.
+    """Return the context for clients.
 
     Raises:
         TlsFileError: One of its files cannot be used.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _VERSIONS[tls.min_version]
-    # A client could ask for one key exchange after the other; Kafka's clients never do.
+    # A client could request one key exchange after another; Kafka's clients never do.
     context.options |= ssl.OP_NO_RENEGOTIATION
     load_certificate(context, certificate=tls.certificate, key=tls.key)
     if tls.client_ca is not None:
@@ -65,7 +65,7 @@ def client_side_context(tls: ClientTls) -> ssl.SSLContext:
 
 
 def upstream_side_context(tls: UpstreamTls) -> ssl.SSLContext:
-    """Return the context that brokers are dialled with; the dial gives the host as ``server_hostname``.
+    """Return the context for dials to brokers; the dial passes the host as ``server_hostname``.
 
     Raises:
         TlsFileError: One of its files cannot be used.
@@ -84,36 +84,35 @@ def upstream_side_context(tls: UpstreamTls) -> ssl.SSLContext:
 
 
 def _trust(context: ssl.SSLContext, *, key: str, ca: str) -> None:
-    # What an operator lists is trusted, be it a root, what a root has signed, or one broker's certificate: as in the
-    # truststores of Java that these files replace.
+    # Every certificate in the file is trusted, also an intermediate or a broker's own, as in a Java truststore.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     load_ca(context, key=key, ca=ca)
 
 
-class _Seen(NamedTuple):
-    """What tells one state of a file from another."""
+class _FileState(NamedTuple):
+    """What differs between two states of a file."""
 
     mtime_ns: int
-    ctime_ns: int  # a file that could not be read can be readable without another change
+    ctime_ns: int  # an unreadable file may become readable without any other change
     inode: int
     size_bytes: int
 
 
 class TlsContext:
-    """One side's context and the files that it was made of."""
+    """One side's context, and the files that it was built from."""
 
     def __init__(self, tls: ClientTls | UpstreamTls) -> None:
-        """Build the first one.
+        """Build the first context.
 
         Raises:
             TlsFileError: One of its files cannot be used.
         """
         self.settings = tls
         self.last_reload_successful = True
-        self.expires_at: datetime | None = None  # of the certificate that is shown; None: none is
+        self.expires_at: datetime | None = None  # of the certificate that is presented; None: there is none
         self._paths = _paths(tls)
-        # Before the files are read: what is written meanwhile is seen as a change.
-        self._tried = self._looked = self._look()
+        # Before the files are read, so that a write in between counts as a change.
+        self._used_stat = self._last_stat = self._stat_all()
         self._hash = self._content_hash()
         self._build()
 
@@ -123,24 +122,24 @@ class TlsContext:
         return self._context
 
     def have_files_changed(self) -> bool:
-        """Return whether ``rebuild`` would meet other files than it or the start did last. To be polled.
+        """Return whether the files differ from those that were last used. Call it again and again.
 
-        A change is reported once it has been left alone from one call to the next: a certificate and its key are
-        replaced one after the other, and the half of a file of CAs is valid as well. About 2 us a file.
+        A change is reported when it is unchanged from one call to the next, because a certificate and its key are
+        replaced one after the other, and half a file of CAs is valid too. Takes about 2 us per file.
         """
-        looked = self._look()
-        has_settled = looked == self._looked
-        self._looked = looked
-        return has_settled and looked != self._tried
+        stat = self._stat_all()
+        has_settled = stat == self._last_stat
+        self._last_stat = stat
+        return has_settled and stat != self._used_stat
 
     def rebuild(self, *, now: datetime) -> bool:
-        """Make a context of the files as they are; return whether it differs from the one before.
+        """Build a context from the files; return whether it differs from the one before.
 
         Raises:
-            TlsFileError: One of the files cannot be used, or the certificate has expired. The context before stays in
-                force, and the files count as unchanged until they change once more.
+            TlsFileError: A file cannot be used, or the certificate has expired. The old context stays in force, and
+                the files count as unchanged until they change again.
         """
-        self._tried = self._looked = self._look()
+        self._used_stat = self._last_stat = self._stat_all()
         content_hash = self._content_hash()
         if content_hash == self._hash:
             return False
@@ -151,17 +150,17 @@ class TlsContext:
         return True
 
     def reload(self, *, now: datetime) -> None:
-        """Rebuild, and say what came of it. Reads files: not in the event loop's thread."""
+        """Rebuild, and log the outcome. Reads files: call it outside the event loop's thread."""
         try:
             is_new = self.rebuild(now=now)
         except TlsFileError as error:
             self.last_reload_successful = False
-            log.error("%s; what was in force before stays in force, and it is tried again when a file changes", error)  # noqa: TRY400
+            log.error("%s; the old certificates stay in force until a file changes again", error)  # noqa: TRY400
             return
         self.last_reload_successful = True
         if is_new:
             until = f", until {self.expires_at:%Y-%m-%d %H:%M:%S} UTC" if self.expires_at else ""
-            log.info("%s: what has changed is in force for new connections%s", ", ".join(self._paths), until)
+            log.info("%s: the change is in force for new connections%s", ", ".join(self._paths), until)
 
     def _build(self) -> None:
         tls = self.settings
@@ -169,11 +168,11 @@ class TlsContext:
         self.expires_at = expiry_of(tls.certificate) if tls.certificate is not None else None
         self._context = context
 
-    def _look(self) -> tuple[_Seen | None, ...]:
-        return tuple(_look(path) for path in self._paths)
+    def _stat_all(self) -> tuple[_FileState | None, ...]:
+        return tuple(_stat(path) for path in self._paths)
 
     def _content_hash(self) -> bytes:
-        """Hash what the files hold; one that cannot be read is for ``_build`` to complain of."""
+        """Return a hash of all files; ``_build`` reports a file that cannot be read."""
         digest = hashlib.sha256()
         for path in self._paths:
             try:
@@ -184,12 +183,12 @@ class TlsContext:
         return digest.digest()
 
 
-def _look(path: str) -> _Seen | None:
+def _stat(path: str) -> _FileState | None:
     try:
         found = os.stat(path)  # noqa: PTH116  # half the time of Path.stat
     except OSError:
         return None
-    return _Seen(found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_size)
+    return _FileState(found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_size)
 
 
 def _paths(tls: ClientTls | UpstreamTls) -> tuple[str, ...]:
@@ -198,20 +197,20 @@ def _paths(tls: ClientTls | UpstreamTls) -> tuple[str, ...]:
 
 
 async def watch(contexts: Collection[TlsContext]) -> None:
-    """Reload each whose files change, until cancelled."""
+    """Reload each context whose files change, until cancelled."""
     while True:
         await asyncio.sleep(_POLL_S)
         for context in contexts:
-            await alone(partial(_follow, context))
+            await alone(partial(_reload_if_changed, context))
 
 
-async def _follow(context: TlsContext) -> None:
+async def _reload_if_changed(context: TlsContext) -> None:
     if context.have_files_changed():
         await asyncio.to_thread(context.reload, now=datetime.now(UTC))
 
 
 def client_fault(error: Exception) -> str:
-    """Return why a client's handshake failed, as the cause of its disconnect: one of a dozen words."""
+    """Return the disconnect cause of a client's failed handshake, one of about ten."""
     match error:
         case ProtocolError():
             return f"tls_{error.reason}"
@@ -227,9 +226,9 @@ def client_fault(error: Exception) -> str:
 
 
 def broker_fault(error: ssl.SSLError, context: TlsContext | None, host: str) -> str:
-    """Return why a handshake with a broker failed, and what would help, for the operator.
+    """Return why a handshake with a broker failed, and what would help.
 
-    In TLS 1.3 a broker's refusal of our certificate comes after the handshake, with the first bytes that are read.
+    In TLS 1.3 a broker refuses our certificate after our handshake is done, with the first bytes that are read.
     """
     tls = context.settings if context else None
     if not isinstance(tls, UpstreamTls):
@@ -238,7 +237,7 @@ def broker_fault(error: ssl.SSLError, context: TlsContext | None, host: str) -> 
         return _untrusted(error, tls, host)
     match error.reason or "":
         case "WRONG_VERSION_NUMBER" | "HTTP_REQUEST" | "RECORD_LAYER_FAILURE":
-            return f"{host} does not speak TLS there; write its TLS port, or remove upstream_tls"
+            return f"{host} does not speak TLS there; use its TLS port, or remove upstream_tls"
         case "UNSUPPORTED_PROTOCOL" | "TLSV1_ALERT_PROTOCOL_VERSION" | "NO_PROTOCOLS_AVAILABLE":
             return f"{host} speaks no version of TLS from {tls.min_version.value} on"
         case reason if "ALERT" in reason:
@@ -250,11 +249,11 @@ def _untrusted(error: ssl.SSLCertVerificationError, tls: UpstreamTls, host: str)
     trusted = tls.ca or "the system's certificates"
     if error.verify_code in _OTHER_NAME:
         return (
-            f"the broker's certificate is not for {host}: {error.verify_message}; check_hostname: false would take it"
+            f"the broker's certificate is not for {host}: {error.verify_message}; check_hostname: false would accept it"
         )
     if error.verify_code == _EXPIRED:
-        return f"the certificate of {host}, or one that it rests on, has expired"
-    return f"the certificate of {host} rests on none in {trusted} (ca): {error.verify_message}"
+        return f"the certificate of {host}, or one in its chain, has expired"
+    return f"the certificate of {host} is not signed by any in {trusted} (ca): {error.verify_message}"
 
 
 def _refused(reason: str, tls: UpstreamTls, host: str) -> str:
@@ -265,4 +264,4 @@ def _refused(reason: str, tls: UpstreamTls, host: str) -> str:
         check_expiry(tls.certificate, now=datetime.now(UTC))
     except TlsFileError as fault:
         return f"{host} refuses the handshake ({said}); {fault}"
-    return f"{host} refuses the handshake ({said}); does it trust whoever has signed {tls.certificate}?"
+    return f"{host} refuses the handshake ({said}); does it trust the CA that signed {tls.certificate}?"

@@ -1,7 +1,8 @@
-"""A certificate's subject as Java writes it, in the form of RFC 2253.
+"""A certificate's subject as Java formats it, by RFC 2253.
 
-Kafka's rules and quotas see this text, so it is Java's to the character, where it departs from the RFC as well: a value
-is read as UTF-8 whatever string type it has, and leading and trailing carriage returns are escaped as spaces are.
+Kafka's rules and quotas use this text, so it equals Java's to the character, also where Java departs from the RFC:
+every value is read as UTF-8, whatever its string type, and leading and trailing carriage returns are escaped like
+spaces.
 
 Source: ``X500Principal.getName()``, which is ``sun.security.x509.AVA.toRFC2253String``, in Java 17.
 """
@@ -17,7 +18,7 @@ _SEQUENCE: Final = 0x30
 _SET: Final = 0x31
 _OBJECT_IDENTIFIER: Final = 0x06
 
-# All types but these are written as numbers, and their values as bytes.
+# All other types are written as numbers, and their values as bytes.
 _KEYWORDS: Final = {
     "2.5.4.3": "CN",
     "2.5.4.6": "C",
@@ -29,25 +30,25 @@ _KEYWORDS: Final = {
     "0.9.2342.19200300.100.1.1": "UID",
     "0.9.2342.19200300.100.1.25": "DC",
 }
-# UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString; others are written as bytes.
+# UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString; other values are written as bytes.
 _STRING_TAGS: Final = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E})
 _ESCAPED: Final = str.maketrans({character: f"\\{character}" for character in ',=+<>#;"\\'} | {"\0": "\\00"})
-# What is no UTF-8 becomes U+FFFD, in Java and here; but half of a pair of UTF-16, two or three bytes, becomes one in
-# Java and one for each byte in Python.
+# Invalid UTF-8 becomes U+FFFD in Java and in Python. But an encoded surrogate, two or three bytes, becomes one U+FFFD
+# in Java, and one per byte in Python.
 _SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 _OUTER_SPACE: Final = " \r"
-# Above any in use. Java takes 4,096 bytes, and turning a long number into decimal takes the square of its length.
+# Longer than any in use. Java accepts 4,096 bytes, but converting a number to decimal takes the square of its length.
 _MAX_OID_BYTES: Final = 128
 
 
 def rfc2253_name(subject: Element) -> str:
-    r"""Return the name, its last part first: ``CN=Duke,OU=Java\, Software,C=US``; "" for an empty one.
+    r"""Return the name, last part first: ``CN=Duke,OU=Java\, Software,C=US``; "" for an empty one.
 
     Args:
         subject: An X.501 ``Name``: a SEQUENCE of SETs of SEQUENCEs of an OID and any value.
 
     Raises:
-        CertificateError: It has another shape.
+        CertificateError: The subject has another structure.
     """
     _expect(subject, _SEQUENCE)
     return ",".join(_relative_name(part) for part in reversed(children(subject)))
@@ -85,7 +86,7 @@ def _escaped(text: str) -> str:
 
 
 def _dotted(content: bytes) -> str:
-    """Return an OBJECT IDENTIFIER in decimals; each number is base 128, the high bit says that more follows."""
+    """Return an OBJECT IDENTIFIER in decimal; in base 128, the high bit set on all bytes but the last."""
     if not content or content[-1] & 0x80 or len(content) > _MAX_OID_BYTES:
         raise CertificateError("an attribute of the subject has a type that is no OBJECT IDENTIFIER")
     numbers: list[int] = []

@@ -1,4 +1,4 @@
-"""Who a TLS client is: the name that Kafka would give it, of its certificate's subject.
+"""The user of a TLS client: the name that Kafka derives from the subject of the client's certificate.
 
 Source: ``DefaultKafkaPrincipalBuilder`` and ``SslPrincipalMapper`` in Apache Kafka.
 """
@@ -18,16 +18,16 @@ from kafka_quota_proxy.proxy.server.tls.distinguished_name import rfc2253_name
 
 
 def user_of_certificate(der: bytes | None, rules: Iterable[MappingRule]) -> str:
-    """Return the user's name, without ``User:``, of the certificate that a client has shown.
+    """Return the user's name, without ``User:``, for a client's certificate.
 
     Args:
-        der: The client's own certificate, X.509 in DER, as ``ssl.SSLSocket.getpeercert(True)`` returns it; None if it
-            has shown none, which makes it ``ANONYMOUS`` whatever the rules say.
-        rules: The listener's, of which the first that matches the whole name counts.
+        der: The certificate, X.509 in DER, as ``ssl.SSLSocket.getpeercert(True)`` returns it. None: the client has
+            presented none, and is ``ANONYMOUS`` whatever the rules are.
+        rules: The listener's mapping rules; the first that matches the whole name counts.
 
     Raises:
-        MalformedCertificate: It is not X.509, or has a subject that Java could not read.
-        NoMatchingRule: Kafka fails the connection, and so should the caller.
+        MalformedCertificate: The certificate is not X.509, or Java could not read its subject.
+        NoMatchingRule: Kafka refuses the connection, and so should the caller.
     """
     if der is None:
         return ANONYMOUS
@@ -39,31 +39,31 @@ def user_of_certificate(der: bytes | None, rules: Iterable[MappingRule]) -> str:
 
 
 def map_name(distinguished_name: str, rules: Iterable[MappingRule]) -> str:
-    """Return what the first matching rule makes of a name.
+    """Map a name by the first matching rule.
 
     Raises:
-        NoMatchingRule: None matches.
+        NoMatchingRule: No rule matches.
     """
     for rule in rules:
         if rule.pattern is None:
             return distinguished_name
         if not _can_be_matched(distinguished_name):
-            break  # a later rule must not give it another user than Kafka does
+            break  # a later rule could map it to another user than Kafka does
         if rule.pattern.fullmatch(distinguished_name):
             return _in_case(_replaced(distinguished_name, rule.pattern, rule.replacement), rule.letter_case)
     raise NoMatchingRule(f"no rule applies to {distinguished_name[:200]!r}")
 
 
 def _can_be_matched(name: str) -> bool:
-    """Whether patterns do here what they do in Java: ``$`` is the end alone, and nothing is matched without a bound."""
+    """Whether a pattern matches the name here as in Java, where ``$`` also matches before a final line end."""
     return len(name) <= MAX_NAME_LENGTH and not name.endswith(LINE_TERMINATORS)
 
 
 def _replaced(text: str, pattern: Pattern, replacement: tuple[str | int, ...]) -> str:
-    """Replace each place where the pattern is found, as ``String.replaceAll`` does.
+    """Replace every match, as Java's ``String.replaceAll`` does.
 
-    Though the whole text matches, the first find may be shorter, and ``.*`` is found twice: once more, empty, at the
-    end. An anchored pattern is found once.
+    Although the whole text matches, the first match may be shorter, and ``.*`` matches twice: the second match is
+    empty, at the end. An anchored pattern matches once.
     """
     parts: list[str] = []
     at = 0
@@ -75,7 +75,7 @@ def _replaced(text: str, pattern: Pattern, replacement: tuple[str | int, ...]) -
 
 
 def _finds(text: str, pattern: Pattern) -> Iterator[Match]:
-    """Yield what ``Matcher.find`` finds."""
+    """Yield the matches that Java's ``Matcher.find`` returns."""
     at = 0
     while at <= len(text):
         found = pattern.search(text, at)

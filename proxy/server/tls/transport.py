@@ -1,11 +1,11 @@
-"""TLS between a plain transport below and a protocol above, which sees a transport as any other.
+"""TLS between a plain transport (below) and a protocol (above), which uses it like any other transport.
 
-The loop's own TLS would do, but for three things. It drops the alert that tells a client why its handshake failed, so
-that clients take a refusal for a broken network and come again for ever. It keeps 256 KiB a connection. And it decrypts
-at half the speed: here records are read into one buffer for all connections.
+It differs from the event loop's own TLS in three ways. It sends the alert that tells a client why the handshake failed;
+without the alert, clients take a refusal for a broken network and retry for ever. It needs less than 256 KiB per
+connection. It decrypts at twice the speed, because records are read into one buffer that all connections share.
 
-``close`` sends ``close_notify`` and does not wait for the peer's (RFC 8446, 6.1). A peer that has sent its own is owed
-its answers all the same, as one that has closed its side of a plain connection.
+``close`` sends ``close_notify`` and does not wait for the peer's (RFC 8446, 6.1). A peer that has sent its own still
+gets its responses, as after closing its side of a plain connection.
 """
 
 import asyncio
@@ -19,27 +19,27 @@ from kafka_quota_proxy.proxy.background.isolation import INTERNAL_ERROR, isolate
 
 HANDSHAKE_TIMEOUT_S: Final = 10.0
 
-# A memory BIO never gives back what it has grown to, so it is fed with so much at once.
+# A memory BIO never shrinks, so it is fed in slices.
 _SLICE_BYTES: Final = 64 * 1024
 _RECORD_BYTES: Final = 16 * 1024
-# What one read of the socket holds, and what is made of it: used within one callback, so all connections share them.
+# Encrypted and decrypted bytes of one read: used within one callback only, so all connections share the buffers.
 _WIRE: Final = memoryview(bytearray(256 * 1024))
 _PLAIN: Final = memoryview(bytearray(512 * 1024))
 
 
 class SaidNothingError(ConnectionResetError):
-    """Who has connected has left without a byte: a health check, most likely."""
+    """The peer has disconnected without sending a byte; most likely a health check."""
 
 
 class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
     """One connection: the protocol of the transport below, and the transport of the protocol above.
 
     Args:
-        context: Whose certificate is shown and who is trusted.
-        server_hostname: The peer's name or address, which its certificate has to be for; None: we are the server.
-        welcome: Gives the protocol above once the handshake is done; what it raises fails the handshake.
-        fail: Told once why the handshake failed, or later the encryption; ``is_up`` tells which. After a handshake
-            the protocol above loses its connection as well.
+        context: The certificate to present, and those to trust.
+        server_hostname: The name or address that the peer's certificate must be for; None: we are the server.
+        welcome: Returns the protocol above after the handshake; an error that it raises fails the handshake.
+        fail: Called once with the error that ended the handshake, or later the connection (``is_up``). In the latter
+            case the protocol above gets ``connection_lost`` as well.
     """
 
     __slots__ = (
@@ -47,9 +47,9 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         "_below",
         "_fail",
         "_has_ended",
-        "_has_heard",
         "_has_peer_ended",
-        "_has_told_end",
+        "_has_received",
+        "_has_reported_end",
         "_incoming",
         "_is_closing",
         "_outgoing",
@@ -83,28 +83,28 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self._reads = True
         self._is_closing = False
         self.is_up = False
-        self._has_heard = False
+        self._has_received = False
         self._has_ended = False  # our side, of both TLS and the transport below
         self._has_peer_ended = False
-        self._has_told_end = False
+        self._has_reported_end = False
         self.error: Exception | None = None
 
-    # -- what the transport below tells --
+    # -- callbacks of the transport below --
 
     @isolated
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin the handshake."""
+        """Start the handshake."""
         self._below = cast(asyncio.Transport, transport)
         timeout = TimeoutError(f"no TLS handshake in {HANDSHAKE_TIMEOUT_S:g} s")
         self._timer = asyncio.get_running_loop().call_later(HANDSHAKE_TIMEOUT_S, self._end_with, timeout)
-        self._shake_hands()
+        self._handshake()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Have the transport read into the shared buffer."""
+        """Return the shared buffer for the next read."""
         return _WIRE
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take what was read."""
+        """Process what was read."""
         self.data_received(_WIRE[:nbytes])
 
     def data_received(self, data: bytes | memoryview) -> None:
@@ -116,52 +116,52 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         else:
             self._incoming.write(data)
             if not self.is_up:
-                self._has_heard = True
-                self._shake_hands()
+                self._has_received = True
+                self._handshake()
 
     @isolated
     def eof_received(self) -> bool:
-        """Stay only where the peer has said before that it would send no more: else somebody may have cut it off."""
+        """Stay open only after the peer's ``close_notify``: else the stream may have been truncated by an attacker."""
         if not self.is_up:
             self._end_with(self._hung_up())
         return self._has_peer_ended and not self._is_closing
 
     @isolated
     def pause_writing(self) -> None:
-        """Pass it on."""
+        """Pass it to the protocol above."""
         if self.is_up:
             self._above.pause_writing()
 
     @isolated
     def resume_writing(self) -> None:
-        """Pass it on."""
+        """Pass it to the protocol above."""
         if self.is_up:
             self._above.resume_writing()
 
     @isolated
     def connection_lost(self, exc: Exception | None) -> None:
-        """Pass it on."""
+        """Pass it to the protocol above."""
         self._end_above(exc)
 
     def fail(self) -> None:
-        """Close at once, for a fault of this program, and tell whom it belongs to. Harmless when repeated."""
+        """Close at once after an internal error. Harmless when repeated."""
         self.abort()
         self._end_above(RuntimeError(INTERNAL_ERROR))
 
-    # -- what the protocol above asks --
+    # -- methods for the protocol above --
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - as the base class has it
-        """Return what is known of the connection; ``ssl_object`` is the ``ssl.SSLObject``."""
+        """Return information on the connection; ``ssl_object`` is the ``ssl.SSLObject``."""
         if name == "ssl_object":
             return self._tls
         return self._below.get_extra_info(name, default) if hasattr(self, "_below") else default
 
     def is_closing(self) -> bool:
-        """Whether the connection is closed or about to be."""
+        """Whether the connection is closed or closing."""
         return self._is_closing
 
     def get_write_buffer_size(self) -> int:
-        """Return how many encrypted bytes wait below; here none do."""
+        """Return how many encrypted bytes wait in the transport below; none wait here."""
         return self._below.get_write_buffer_size()
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
@@ -179,11 +179,11 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             self._below.write(self._outgoing.read())
 
     def can_write_eof(self) -> bool:
-        """Whether our side can be closed alone: it can."""
+        """Return True: one side can be closed alone."""
         return True
 
     def write_eof(self) -> None:
-        """Say behind what was written that no more comes, and go on reading."""
+        """Close our side after what was written, and go on reading."""
         if self._is_closing or self._has_ended:
             return
         with suppress(ssl.SSLError):  # that the peer's close_notify has not come
@@ -193,28 +193,28 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self._below.write_eof()
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """Hand over to another protocol above."""
+        """Replace the protocol above."""
         self._above = cast(asyncio.Protocol, protocol)
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
-        """Encrypt as one piece, for each piece of its own would be a record of its own."""
+        """Encrypt all pieces as one; separate pieces would become separate records."""
         self.write(b"".join(list_of_data))
 
     def pause_reading(self) -> None:
-        """Take no more from the peer."""
+        """Stop reading from the peer."""
         self._reads = False
         self._below.pause_reading()
 
     def resume_reading(self) -> None:
-        """Take more."""
+        """Read from the peer again."""
         self._reads = True
         self._below.resume_reading()
         if self._incoming.pending or self._has_peer_ended:
-            # Not within this call: its caller is in the middle of something.
+            # Not within this call: the caller is not prepared to receive data now.
             asyncio.get_running_loop().call_soon(self._catch_up)
 
     def close(self) -> None:
-        """Send what was written, then close."""
+        """Close after what was written."""
         if self._is_closing:
             return
         self._is_closing = True
@@ -234,7 +234,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
 
     # -- within --
 
-    def _shake_hands(self) -> None:
+    def _handshake(self) -> None:
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
@@ -257,12 +257,12 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
 
     @isolated
     def _catch_up(self) -> None:
-        """Read what has come while nobody was to read."""
+        """Decrypt what arrived while reading was paused."""
         if self._reads and not self._is_closing:
             self._decrypt(b"")
 
     def _decrypt(self, data: bytes | memoryview) -> None:
-        """Read the records that ``data`` completes, and hand them over as one piece."""
+        """Decrypt the records that ``data`` completes, and pass them on as one piece."""
         size = 0
         error: ssl.SSLError | None = None
         for at in range(0, len(data) or 1, _SLICE_BYTES):
@@ -276,13 +276,13 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             self._end_with(error)
             return
         self._flush()
-        if self._has_peer_ended and self._reads and not (self._is_closing or self._has_told_end):
-            self._has_told_end = True
+        if self._has_peer_ended and self._reads and not (self._is_closing or self._has_reported_end):
+            self._has_reported_end = True
             if not self._above.eof_received():
                 self.close()
 
     def _read_records(self, size: int) -> tuple[int, ssl.SSLError | None]:
-        """Read into the shared buffer, behind ``size`` bytes; return how many it holds then, and what went wrong."""
+        """Decrypt into the shared buffer after its first ``size`` bytes; return the new size, and an error if any."""
         incoming = self._incoming
         read: Callable[[int, memoryview], int] = self._tls.read  # type: ignore[assignment] # typeshed: bytes
         try:
@@ -311,18 +311,18 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
     def _flush(self) -> None:
         if self._outgoing.pending:
             data = self._outgoing.read()
-            if not self._has_ended:  # else it is an answer to a change of keys, which nobody waits for
+            if not self._has_ended:  # else it answers a key update, and the peer does not need it
                 self._below.write(data)
 
     @isolated
     def _end_with(self, error: Exception) -> None:
-        """Close; who is still in the handshake gets the alert that says why."""
+        """Close; during the handshake, send the alert that tells the peer why."""
         if self._is_closing:
             return
         self._is_closing = True
         self._note(error)
         if self.is_up:
-            self._below.abort()  # its peer may not read, and then nothing would ever end it
+            self._below.abort()  # a graceful close would never end if the peer does not read
         else:
             self._flush()
             self._below.close()
@@ -338,10 +338,10 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
     def _note(self, error: Exception) -> None:
         self._cancel_timer()
         self._fail(self, error)
-        self.error = error  # not before: who was not told is told when the transport below is lost
+        self.error = error  # not before ``_fail``: if that raises, the loss of the transport reports the error again
 
     def _hung_up(self) -> ConnectionResetError:
-        error = ConnectionResetError if self._has_heard else SaidNothingError
+        error = ConnectionResetError if self._has_received else SaidNothingError
         return error("it hung up in the TLS handshake")
 
     def _cancel_timer(self) -> None:

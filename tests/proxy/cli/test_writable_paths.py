@@ -99,7 +99,7 @@ def test_a_port_that_is_taken_is_told_at_its_line(tmp_path: Path, key: str) -> N
         status, told = said("run", file)
 
     line = {"admin.bind": 2, "admin.metrics_bind": 3}.get(key, 5)
-    reason = "Address already in use; stop what listens there, or write another port"
+    reason = "Address already in use; stop what listens there, or use another port"
     assert (status, told) == (1, f"{file}:{line}: {key}: cannot listen on {taken}: {reason}")
 
 
@@ -110,7 +110,7 @@ def test_an_address_of_no_machine_is_told_at_its_line(tmp_path: Path) -> None:
 
     assert status == 1
     assert told.startswith(f"{file}:2: listeners[0].bind: cannot listen on 192.0.2.1:9092: Cannot assign requested")
-    assert told.endswith("; write an address of this machine")
+    assert told.endswith("; use an address of this machine")
 
 
 def test_a_usage_log_without_a_place_is_a_warning_for_the_proxy_starts_without_it(

@@ -134,7 +134,7 @@ async def test_a_limit_of_a_reload_holds_from_the_next_connection() -> None:
 async def test_out_of_file_descriptors_it_rests_and_goes_on(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(acceptor_module, "_REST_S", 0.01)
+    monkeypatch.setattr(acceptor_module, "_PAUSE_S", 0.01)
     accept, failures = socket.socket.accept, [errno.EMFILE, errno.EMFILE, errno.ECONNABORTED]
 
     def failing(self: socket.socket) -> tuple[socket.socket, object]:
@@ -149,7 +149,7 @@ async def test_out_of_file_descriptors_it_rests_and_goes_on(
 
     assert failures == []
     assert [record.message for record in caplog.records if record.levelno == logging.ERROR] == [
-        "listener clients takes no connections for now: [Errno 24] no"
+        "listener clients accepts no connections for now: [Errno 24] no"
     ]
 
 
@@ -316,7 +316,7 @@ async def test_above_the_rate_of_a_listener_the_rest_waits_and_all_are_served(ca
         assert all(0 < time_s - 0.19 * turn < 0.5 for turn, time_s in enumerate(times_s[5:], 1))
         (quota,) = server.brokers.quotas_by_name[0][1].arrivals.listeners
         assert (quota.paused, quota.refused) == (4, 0)
-        assert len([record for record in caplog.records if "takes no connections for" in record.message])
+        assert len([record for record in caplog.records if "accepts no connections for" in record.message])
 
 
 @on_uvloop

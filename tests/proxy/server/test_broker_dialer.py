@@ -181,7 +181,7 @@ async def test_a_dial_that_waits_for_its_turn_is_given_up_when_its_client_leaves
         assert await clients[3].answer() == other_response()
         assert sum(_disconnects(server).values()) == 3
         assert len(broker.in_use) == 1
-        assert not server._dialer._lines
+        assert not server._dialer._queues
 
 
 @on_uvloop
@@ -363,7 +363,7 @@ async def test_a_broker_that_asks_for_a_certificate_in_vain(
 @pytest.mark.parametrize(
     ("answer", "cause", "message"),
     [
-        (bytes(8), "upstream_tls", "does not speak TLS there; write its TLS port, or remove upstream_tls"),
+        (bytes(8), "upstream_tls", "does not speak TLS there; use its TLS port, or remove upstream_tls"),
         (
             b"",
             "upstream_refused",

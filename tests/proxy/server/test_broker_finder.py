@@ -305,7 +305,7 @@ async def test_the_slots_in_front_of_a_broker_are_there_once() -> None:
                 assert await produced(first, 100) == await produced(second, 100) == 0
                 assert broker.queue is not None
                 assert [name for name, _ in server.brokers.queues_by_name] == [str(one.address)]
-                lines = [route.context.line for route in server.brokers.entrances.values()]  # type: ignore[union-attr]
+                lines = [route.context.queue for route in server.brokers.entrances.values()]  # type: ignore[union-attr]
                 assert [line is not None and line.dispatcher is broker.queue.dispatcher for line in lines] == [True] * 2
 
 

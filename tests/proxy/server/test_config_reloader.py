@@ -172,7 +172,7 @@ async def test_what_needs_a_restart_is_said_by_name(watched: Watched, caplog: py
 
     await watched.reloader.reload()
 
-    assert "1 quotas (0 added, 0 removed, 1 changed); changed besides: listeners" in caplog.text
+    assert "1 quotas (0 added, 0 removed, 1 changed); also changed: listeners" in caplog.text
     assert "listeners.clients.bind has changed, which takes effect at the next start only" in caplog.text
 
 
@@ -285,4 +285,4 @@ def test_a_summary_counts_rules_by_entity_wherever_they_stand() -> None:
     changed = replace(CONFIG, quotas=(QuotaRule(client_id="a", producer_byte_rate=2.0), *CONFIG.quotas[1:]), burst_ms=5)
 
     assert summary(CONFIG, new) == "2 quotas (1 added, 1 removed, 0 changed)"
-    assert summary(CONFIG, changed) == "2 quotas (0 added, 0 removed, 1 changed); changed besides: burst"
+    assert summary(CONFIG, changed) == "2 quotas (0 added, 0 removed, 1 changed); also changed: burst"

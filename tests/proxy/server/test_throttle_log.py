@@ -86,5 +86,5 @@ def test_a_flood_of_names_fills_neither_the_log_nor_the_memory(caplog: pytest.Lo
 
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) == 1_002
-    assert lines[1_000] == "500 more are over their quotas; their names are left out, 1000 were told of lately"
-    assert len(log._told_ms) == 1_000
+    assert lines[1_000] == "500 more are over their quotas; their names are left out, 1000 were logged lately"
+    assert len(log._logged_ms) == 1_000

@@ -165,7 +165,7 @@ def test_a_brokers_name_is_checked_unless_told_otherwise(tmp_path: Path, setting
 
     message = broker_fault(found.value, TlsContext(strict), "127.0.0.1")
     assert "the broker's certificate is not for 127.0.0.1" in message
-    assert "check_hostname: false would take it" in message
+    assert "check_hostname: false would accept it" in message
 
 
 def test_without_a_name_to_check_the_signer_still_counts(tmp_path: Path, settings: ClientTls) -> None:
@@ -175,7 +175,7 @@ def test_without_a_name_to_check_the_signer_still_counts(tmp_path: Path, setting
     with pytest.raises(ssl.SSLCertVerificationError) as found:
         shake(server, upstream_side_context(tls))
 
-    assert "rests on none in" in broker_fault(found.value, TlsContext(tls), "b")
+    assert "is not signed by any in" in broker_fault(found.value, TlsContext(tls), "b")
 
 
 # -- files that change --
@@ -362,7 +362,7 @@ def test_causes_are_a_few_words(error: Exception, cause: str) -> None:
 @pytest.mark.parametrize(
     ("reason", "message"),
     [
-        ("WRONG_VERSION_NUMBER", "b does not speak TLS there; write its TLS port, or remove upstream_tls"),
+        ("WRONG_VERSION_NUMBER", "b does not speak TLS there; use its TLS port, or remove upstream_tls"),
         ("UNSUPPORTED_PROTOCOL", "b speaks no version of TLS from 1.2 on"),
         ("TLSV13_ALERT_CERTIFICATE_REQUIRED", "b refuses the handshake (certificate required); if it asks"),
         ("SOMETHING_ELSE", "the TLS handshake with b failed: [SSL: SOMETHING_ELSE]"),
@@ -380,4 +380,4 @@ def test_a_certificate_that_a_broker_refuses_is_named(tmp_path: Path) -> None:
 
     assert f"{certificate} has expired on" in broker_fault(refusal, context, "b")
     AUTHORITY.issue("proxy").save(tmp_path, "proxy")
-    assert f"does it trust whoever has signed {certificate}?" in broker_fault(refusal, context, "b")
+    assert f"does it trust the CA that signed {certificate}?" in broker_fault(refusal, context, "b")
