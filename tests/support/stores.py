@@ -38,7 +38,7 @@ def keep_strange(path: Path, *entities: Entity, count: int = 1) -> Path:
     with closing(sqlite3.connect(path / DATABASE, isolation_level=None)) as connection:
         for number in range(count):
             entity = json.dumps({"user": f"strange-{number}"})
-            connection.execute("INSERT OR REPLACE INTO rules VALUES (?, 0, ?)", (entity, rule))
+            connection.execute("INSERT OR REPLACE INTO rules (entity, rule) VALUES (?, ?)", (entity, rule))
     return path / DATABASE
 
 
@@ -48,11 +48,20 @@ def set_version(path: Path, version: int) -> None:
         connection.execute(f"PRAGMA user_version = {version}")
 
 
-def damage(path: Path, *, page: int = -1) -> None:
-    """Overwrite a page of the database of a store, the last one if none is said."""
+def damage(path: Path) -> None:
+    """Overwrite a page of rules in the middle of the database of a store."""
     data = bytearray((path / DATABASE).read_bytes())
-    begin = 4096 * page if page >= 0 else len(data) - 4096
+    # 0x0D: a leaf of a table.
+    leaves = [begin for begin in range(0, len(data), 4096) if data[begin] == 0x0D]
+    begin = leaves[len(leaves) // 2]
     data[begin : begin + 4096] = b"?" * 4096
+    (path / DATABASE).write_bytes(data)
+
+
+def damage_header(path: Path) -> None:
+    """Overwrite the first page of the database of a store."""
+    data = bytearray((path / DATABASE).read_bytes())
+    data[:4096] = b"?" * 4096
     (path / DATABASE).write_bytes(data)
 
 

@@ -13,14 +13,11 @@ runs.
 """
 
 import errno
-import itertools
 import logging
 import os
 import sqlite3
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from operator import itemgetter
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -43,11 +40,11 @@ FILE: Final = "quotas.db"
 
 _PART: Final = f"{FILE}.part"  # being made
 _IMPORT: Final = f"{FILE}.import"  # whole; the files that it replaces are being set aside
-_TABLE: Final = "CREATE TABLE rules (entity TEXT PRIMARY KEY, number INTEGER, rule TEXT NOT NULL) WITHOUT ROWID"
-_UPSERT: Final = "INSERT INTO rules VALUES (?, ?, ?) ON CONFLICT (entity) DO UPDATE SET rule = excluded.rule"
-# Numbers rows in the order in which their entities were first set. It begins at the time, so that it goes on growing
-# after a restart.
-_numbers: Final = itertools.count(time.time_ns())
+# The number keeps rules in the order in which their entities were first set.
+_TABLE: Final = "CREATE TABLE rules (number INTEGER PRIMARY KEY, entity TEXT NOT NULL UNIQUE, rule TEXT NOT NULL)"
+_UPSERT: Final = (
+    "INSERT INTO rules (entity, rule) VALUES (?, ?) ON CONFLICT (entity) DO UPDATE SET rule = excluded.rule"
+)
 _THEN: Final = "start the version that wrote it, or move it away"
 _RESTORE: Final = "put a copy of it in its place, or move it away and begin without its quotas"
 # What SQLite says of a file that is not as it wrote it, or that another program wrote.
@@ -266,41 +263,37 @@ def _read(connection: sqlite3.Connection, path: Path, *, is_copy: bool) -> Store
     ((version,),) = connection.execute("PRAGMA user_version")
     if version != VERSION:
         raise UnusableStoreError(f"{path} has version {version}; this program knows {VERSION}; {_THEN}")
-    read: list[tuple[int, Entity, StoredRule]] = []
+    rules: dict[Entity, StoredRule] = {}
     not_understood: list[str] = []
-    damage = None
     try:
-        for entity, number, rule in _rows(connection):
+        for entity, rule in _rows(connection):
             try:
                 key = decode_entity(entity)
-                read.append((number, key, decode_rule(key, rule)))
+                rules[key] = decode_rule(key, rule)
             except JsonFormError as error:
                 not_understood.append(f"{path}, {entity.decode(errors='backslashreplace')}: {error}")
     except sqlite3.DatabaseError as error:
         if not is_copy or _primary_code(error) not in _DAMAGE:
             raise
-        damage = f"{path} is damaged: {error}"
+        return StoredRules(rules, tuple(not_understood), f"{path} is damaged: {error}")
     if not_understood and not is_copy:
         raise UnusableStoreError(f"{not_understood[0]}; {_THEN}")
-    rules = {key: rule for _, key, rule in sorted(read, key=itemgetter(0))}
-    return StoredRules(rules, tuple(not_understood), damage, is_written=damage is None and not not_understood)
+    return StoredRules(rules, tuple(not_understood), is_written=not not_understood)
 
 
-def _rows(connection: sqlite3.Connection) -> Iterator[tuple[bytes, int, bytes]]:
-    yield from connection.execute("SELECT entity, number, rule FROM rules")
+def _rows(connection: sqlite3.Connection) -> Iterator[tuple[bytes, bytes]]:
+    yield from connection.execute("SELECT entity, rule FROM rules ORDER BY number")
     # Behind the rows, so that of a copy those in front of the damage are there.
     ((found,),) = connection.execute("PRAGMA quick_check(1)")
     if found != b"ok":
-        error = sqlite3.DatabaseError(found.decode(errors="replace"))
+        error = sqlite3.DatabaseError(found.decode(errors="replace").rpartition("\n")[2])
         error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
         raise error
 
 
 def _write(connection: sqlite3.Connection, rules: Mapping[Entity, StoredRule | None]) -> None:
     """Set and remove rules in one transaction, which is written also where there are none."""
-    kept = [
-        (encode_entity(entity), next(_numbers), encode_rule(rule)) for entity, rule in rules.items() if rule is not None
-    ]
+    kept = [(encode_entity(entity), encode_rule(rule)) for entity, rule in rules.items() if rule is not None]
     removed = [(encode_entity(entity),) for entity, rule in rules.items() if rule is None]
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("BEGIN IMMEDIATE")

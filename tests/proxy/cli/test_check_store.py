@@ -53,7 +53,7 @@ def test_one_that_may_not_be_written_is_told_with_what_is_in_it(
 
 def test_damaged_store_is_an_error_and_a_damaged_copy_a_warning(tmp_path: Path) -> None:
     keep(tmp_path, *(Entity(user=f"user-{number:04}") for number in range(1_000)))
-    damage(tmp_path, page=10)
+    damage(tmp_path)
 
     own, of_topic = report(tmp_path), report(tmp_path, topic=QuotasFrom(topic="t"))
 

@@ -20,7 +20,7 @@ from kafka_quota_proxy.proxy.client_quotas.rules.entity import StoredRule
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.eight_levels import CONFIG
 from tests.support.reloads import Reloads
-from tests.support.stores import damage, keep, keep_strange, set_version, write_rules
+from tests.support.stores import damage, damage_header, keep, keep_strange, set_version, write_rules
 
 ALL_KEYS = [*(kind.key for kind in BUCKET_KINDS), "connections", "connection_creation_rate"]
 
@@ -514,7 +514,7 @@ def test_a_store_that_is_damaged_or_of_another_version_is_told(
     set_version(tmp_path / "quotas.d", 2)
     assert main(["explain", str(path), "--user", "alice"]) == 1
     assert "the store cannot be read: " in capsys.readouterr().err
-    damage(tmp_path / "quotas.d", page=0)
+    damage_header(tmp_path / "quotas.d")
     assert main(["explain", str(path), "--user", "alice"]) == 1
     assert "is damaged" in capsys.readouterr().err
 
@@ -599,7 +599,7 @@ def test_what_was_known_of_a_topic_last_is_read_as_the_proxy_reads_it(
 
     database.unlink()
     keep(known_last, StoredEntity("alice"), *(StoredEntity(f"user-{number:04}") for number in range(1_000)))
-    damage(known_last, page=10)
+    damage(known_last)
     assert main(command) == 0
     said = capsys.readouterr()
     assert json.loads(said.out)["producer_byte_rate"]["limit"] == 5

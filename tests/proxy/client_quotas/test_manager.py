@@ -40,7 +40,7 @@ from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import Addresses
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin
 from kafka_quota_proxy.proxy.client_quotas.storage.directory_store import DirectoryStore
 from kafka_quota_proxy.proxy.quota.rule_changes import Changes, IpChanges, RuleChanges
-from tests.support.stores import damage, keep, no_room_above
+from tests.support.stores import damage_header, keep, no_room_above
 from tests.support.stub_broker import eventually, on_uvloop
 
 ADMIN = Origin("admin", "adminclient-1", "10.0.0.5", "clients")
@@ -308,7 +308,7 @@ async def test_many_changes_at_once_let_others_have_a_turn(tmp_path: Path) -> No
 @on_uvloop
 async def test_damaged_store_keeps_the_proxy_from_starting(tmp_path: Path) -> None:
     keep(tmp_path, Entity("alice"))
-    damage(tmp_path, page=0)
+    damage_header(tmp_path)
 
     with pytest.raises(StartError, match=r"quotas\.db is damaged: file is not a database; put a copy of it in"):
         async with bed(tmp_path):

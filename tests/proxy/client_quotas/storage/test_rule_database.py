@@ -26,6 +26,7 @@ from kafka_quota_proxy.proxy.client_quotas.storage.rule_database import (
 from tests.support.stores import (
     DATABASE,
     damage,
+    damage_header,
     keep,
     keep_strange,
     no_room_above,
@@ -83,16 +84,13 @@ def test_written_rules_are_there_at_the_next_start(tmp_path: Path) -> None:
     assert names(path) == [DATABASE]
 
 
-def test_rules_are_read_in_the_order_in_which_they_were_first_set(tmp_path: Path) -> None:
-    with opened(tmp_path) as (database, _):
-        for name in ("zoe", "alice", "bob"):
-            database.write([Change(Entity(name), RULE)])
-        database.write([Change(Entity("zoe"), StoredRule(limits={"producer_byte_rate": 6.0}))])
-        database.write([Change(ALICE, None)])
-        database.write([Change(ALICE, RULE)])
+def test_rules_keep_the_order_in_which_their_entities_were_first_set(tmp_path: Path) -> None:
+    zoe = Entity("zoe")
+    write_rules(tmp_path, [Change(zoe, RULE), Change(BOB, RULE)], [Change(ALICE, RULE)], [Change(zoe, RULE)])
+    assert list(read_store(tmp_path).rules) == [zoe, BOB, ALICE]
 
-    with opened(tmp_path) as (_, stored):
-        assert list(stored.rules) == [Entity("zoe"), BOB, ALICE]
+    write_rules(tmp_path, [Change(zoe, None)], [Change(zoe, RULE)])
+    assert list(read_store(tmp_path).rules) == [BOB, ALICE, zoe]
 
 
 def test_each_change_is_synced_before_it_is_acknowledged(tmp_path: Path) -> None:
@@ -198,14 +196,6 @@ def test_write_while_another_program_writes_is_refused_and_succeeds_later(
 # -- what cannot be read
 
 
-def _damage_last_page(path: Path) -> None:
-    damage(path)
-
-
-def _damage_first_page(path: Path) -> None:
-    damage(path, page=0)
-
-
 def _other_version(path: Path) -> None:
     set_version(path, 2)
 
@@ -228,7 +218,7 @@ def _other_table(path: Path) -> None:
     connection.close()
 
 
-@pytest.mark.parametrize("harm", [_no_database, _cut, _other_table, _damage_last_page, _damage_first_page])
+@pytest.mark.parametrize("harm", [_no_database, _cut, _other_table, damage, damage_header])
 def test_damaged_database_is_refused_and_left_as_it_is(tmp_path: Path, harm: Callable[[Path], None]) -> None:
     keep(tmp_path, *(Entity(f"user-{number}") for number in range(1_000)))
     harm(tmp_path)
@@ -294,7 +284,7 @@ def test_log_without_its_database_is_set_aside(tmp_path: Path) -> None:
 def test_damaged_copy_is_set_aside_and_read_up_to_the_damage(tmp_path: Path) -> None:
     everyone = [Entity(f"user-{number:04}") for number in range(1_000)]
     keep(tmp_path, *everyone)
-    damage(tmp_path, page=10)
+    damage(tmp_path)
     damaged = (tmp_path / DATABASE).read_bytes()
 
     with opened(tmp_path, is_copy=True) as (_, stored):

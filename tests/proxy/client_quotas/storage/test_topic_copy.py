@@ -125,7 +125,7 @@ async def test_damaged_copy_is_read_as_far_as_possible_and_written_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     keep(tmp_path, *(Entity(user=f"u{number:04}") for number in range(1_000)))
-    damage(tmp_path, page=10)
+    damage(tmp_path)
 
     again: dict[Entity, StoredRule] = {}
     async with running(tmp_path, again):
