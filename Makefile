@@ -8,7 +8,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-long test-pipeline test-pipeline-large test-rebalance fuzz bench bench-pipeline lint format java promtool clean
+.PHONY: help demo test test-long test-pipeline test-pipeline-large test-rebalance fuzz bench bench-pipeline docs lint format java promtool clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z][a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-27s%s\n", $$1, $$2 }'
@@ -40,6 +40,9 @@ bench: java .venv/bench.installed ## measure against a direct connection and oth
 bench-pipeline: java .venv/bench.installed ## measure the pipeline on 10^6, 10^7 and 10^8 records, write bench/PIPELINE.md
 	$(BIN)/python -m bench.pipeline $(ARGS)
 
+docs: .venv/docs.installed ## build the pages into site/, and check their links (see them: python3 -m http.server -d site)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 lint: .venv/dev.installed ## check format, rules, types, import contracts and the Dockerfile
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -52,7 +55,7 @@ format: .venv/dev.installed ## rewrite the sources as lint wants them
 	$(BIN)/ruff format .
 
 clean: ## remove .venv and what the tools left behind
-	rm -rf .venv build dist .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf .venv build dist site .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 
 # Needed by the tests that start a real Kafka; says in the first second what is missing, or installs it where it may.
 java:

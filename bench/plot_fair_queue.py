@@ -1,8 +1,9 @@
-"""A greedy user comes and goes: how long polite ones wait, with a queue and without. Draws docs/fair-call-queue.svg.
+"""A greedy user comes and goes: how long polite ones wait, with a queue and without. Draws fair-call-queue.svg.
 
-``python -m bench.plot_fair_queue [--seconds 40] [--out docs/fair-call-queue.svg]``. Ten users send a write as soon as
-their last one is answered. In the middle half of the time there is another one, with a hundred connections that do the
-same. The broker has one thread, which each write keeps for 5 ms. All clients come through the proxy.
+``python -m bench.plot_fair_queue [--seconds 40] [--out docs/pictures/fair-call-queue.svg]``
+
+Ten users send a write as soon as their last one is answered. In the middle half of the time another user does the same
+with a hundred connections. The broker has one thread, and a write takes 5 ms. All clients use the proxy.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from tests.end_to_end.support.greedy import GREEDY, POLITE, meet, slow_kafka
 from tests.end_to_end.support.kafka import Kafka
 from tests.end_to_end.support.proxy import Proxy
 
-OUT: Final = Path(__file__).parents[1] / "docs" / "fair-call-queue.svg"
+OUT: Final = Path(__file__).parents[1] / "docs" / "pictures" / "fair-call-queue.svg"
 WITHOUT: Final = "no queue"
 QUEUES: Final[dict[str, dict[str, Any]]] = {
     WITHOUT: {},

@@ -1,6 +1,8 @@
-"""A flood against a quota, second by second: through the proxy (paced), and against Kafka's own. Draws docs/flood.svg.
+"""A flood against a quota, second by second: through the proxy (paced), and against Kafka's own. Draws flood.svg.
 
-``python -m bench.plot_flood [--seconds 60] [--out docs/flood.svg]``. The client sends Produce requests of 256 KiB as
+``python -m bench.plot_flood [--seconds 60] [--out docs/pictures/flood.svg]``
+
+The client sends Produce requests of 256 KiB as
 fast as the connection takes them and ignores ``throttle_time_ms``; what counts is the bytes of answered requests. Both
 floods meet the same broker, one after the other.
 """
@@ -28,7 +30,7 @@ QUOTA: Final = 10 * MIB
 REQUEST_SIZE_BYTES: Final = 256 * 1024
 THROUGH_PROXY: Final = "flood-through-proxy"
 AT_KAFKA: Final = "flood-at-kafka"
-OUT: Final = Path(__file__).parents[1] / "docs" / "flood.svg"
+OUT: Final = Path(__file__).parents[1] / "docs" / "pictures" / "flood.svg"
 
 
 def flood(*, port: int, client_id: str, topic: str, seconds: int) -> list[int]:

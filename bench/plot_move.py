@@ -1,6 +1,8 @@
-"""A replica that catches up, held by Kafka's own throttle and by the proxy's file. Draws docs/move.svg.
+"""A replica that catches up, held by Kafka's own throttle and by the proxy's file. Draws move.svg.
 
-``python -m bench.plot_move [--megabytes 300] [--out docs/move.svg]``. Four partitions move from one broker of three to
+``python -m bench.plot_move [--megabytes 300] [--out docs/pictures/move.svg]``
+
+Four partitions move from one broker of three to
 another, on clusters of their own, at the same rate; what counts is the size of the new replica's files.
 """
 
@@ -22,7 +24,7 @@ RECORD_BYTES: Final = 16_300
 STEP_S: Final = 0.5
 AT_KAFKA: Final = "Kafka's own --throttle"
 THROUGH_PROXY: Final = "the proxy's file"
-OUT: Final = Path(__file__).parents[1] / "docs" / "move.svg"
+OUT: Final = Path(__file__).parents[1] / "docs" / "pictures" / "move.svg"
 
 
 def measure(megabytes: int) -> dict[str, list[Sample]]:

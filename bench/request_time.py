@@ -1,7 +1,7 @@
 """What a broker charges for requests, and what we would: the same requests and both numbers, side by side.
 
 ``python -m bench.request_time [--part costs|replicated|rates] [--rounds 5] [--seconds 1] [--only NAME,NAME]`` starts a
-real broker (or three), sends it frames over loopback, prints the tables of ``docs/request-time.md`` and ends. Only
+real broker (or three), sends it frames over loopback, prints the tables of ``bench/REQUEST_TIME.md`` and ends. Only
 ``rates`` has a proxy in between.
 
 The broker's own number is ``request-time`` of ``kafka.server:type=Request``, a rate: each load has a client-id of its

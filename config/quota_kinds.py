@@ -1,7 +1,7 @@
 """The kinds of quota: one row each, and all that differs between them but what is charged, and when.
 
-The file, the topic and the store of rules, ``/metrics``, ``explain``, the usage log and the table in ``docs/quotas.md``
-read this table. A new kind is a row here, and a module that charges it.
+The file, the topic and the store of rules, ``/metrics``, ``explain``, the usage log and the table in
+``docs/reference/quotas.md`` read this table. A new kind is a row here, and a module that charges it.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,8 +1,8 @@
 """``quotas`` and ``principals``: names that no client has, rules that never win, and clients that no rule reaches.
 
-Kafka's eight levels are in ``docs/quotas.md``. Two facts of them decide here. A client-id alone is looked up only where
-no rule for the user exists, so ``user: <default>`` hides such rules from every client. And an empty client-id is never
-looked up.
+Kafka's eight levels are in ``docs/reference/quotas.md``. Two of their facts decide here. A client-id alone is looked up
+only where no rule for the user exists, so ``user: <default>`` hides such rules from every client. And an empty
+client-id is never looked up.
 """
 
 import re

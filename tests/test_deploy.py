@@ -1,4 +1,4 @@
-"""The examples of deploy/, the Dockerfile and docs/operations.md fit the program."""
+"""The examples of deploy/, the Dockerfile and docs/reference/metrics.md fit the program."""
 
 import asyncio
 import http.client
@@ -66,8 +66,8 @@ def exposed() -> set[str]:
     return names
 
 
-def test_operations_md_lists_exactly_the_metrics_that_are_exposed() -> None:
-    text = (REPOSITORY / "docs" / "operations.md").read_text(encoding="utf-8")
+def test_the_metrics_page_lists_exactly_the_exposed_metrics() -> None:
+    text = (REPOSITORY / "docs" / "reference" / "metrics.md").read_text(encoding="utf-8")
     tables = "".join(line for line in text.splitlines(keepends=True) if line.startswith("| `kafka_"))
 
     listed = set(re.findall(r"`(kafka_\w+)\{?", tables))

@@ -1,4 +1,4 @@
-"""The table of keys in docs/fair-call-queue.md is that of the program: each key, and what holds without it."""
+"""The table of keys in docs/reference/fair-call-queue.md has each key of the program with its true default."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from kafka_quota_proxy.config.fair_call_queue_options import DEPRECATED, THRESHO
 from kafka_quota_proxy.config.fair_call_queue_schema import FairCallQueueSection
 from kafka_quota_proxy.config.load import load_bytes
 
-_PAGE: Final = Path(__file__).parent.parent / "docs" / "fair-call-queue.md"
+_PAGE: Final = Path(__file__).parent.parent / "docs" / "reference" / "fair-call-queue.md"
 _ROW: Final = re.compile(r"^\| `([^`]+)`(?: \+)? \| *(?:`([^`]*)`)? *\| *(?:`([^`]*)`)? *\|", re.MULTILINE)
 _LISTENER: Final = "listeners: [{name: clients, bind: 127.0.0.1:9192, upstream: broker1:9092}]\n"
 
 
 class Row(NamedTuple):
-    """A line of the table; empty values are not said."""
+    """A row of the table; an empty value is not given."""
 
     key: str
     default: str
@@ -45,7 +45,7 @@ def test_the_table_has_each_key_once() -> None:
 
 
 @pytest.mark.parametrize("row", rows(), ids=lambda row: row.key)
-def test_a_key_with_the_value_that_is_said_changes_nothing(row: Row) -> None:
+def test_a_key_with_its_documented_default_changes_nothing(row: Row) -> None:
     hadoop = {"mode": "hadoop"}
     if row.key == THRESHOLDS:
         assert row.default == ",".join(f"{100 * share:g}" for share in FairCallQueue().thresholds)
@@ -57,7 +57,7 @@ def test_a_key_with_the_value_that_is_said_changes_nothing(row: Row) -> None:
 
 
 @pytest.mark.parametrize("row", [row for row in rows() if row.of_hadoop], ids=lambda row: row.key)
-def test_where_hadoop_differs_it_is_said(row: Row) -> None:
+def test_a_documented_hadoop_default_differs_from_the_default(row: Row) -> None:
     hadoop = {"mode": "hadoop"}
 
     assert loaded(**hadoop | {row.key: row.default}) != loaded(**hadoop)

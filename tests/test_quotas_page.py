@@ -1,4 +1,4 @@
-"""docs/quotas.md shows one quota that is set in several ways: each is played, and says what the page says."""
+"""The commands of docs/how-to/set-quotas.md print what the page shows."""
 
 import asyncio
 import json
@@ -12,19 +12,17 @@ from tests.support.pages import Block, block
 from tests.support.quota_page import TOKEN, page
 from tests.support.stub_broker import on_uvloop
 
-PAGE = "quotas.md"
+PAGE = "how-to/set-quotas.md"
 
 
 def play(console: Console, shown: Block) -> None:
-    """Type each line of a block, and see that what is written is what the block shows."""
+    """Type each line of a block, and compare the output with the block."""
     assert shown.steps
-    for line, told in shown.steps:
-        assert console.run(line).rstrip("\n") == told.rstrip("\n"), line
+    for line, output in shown.steps:
+        assert console.run(line).rstrip("\n") == output.rstrip("\n"), line
 
 
-def test_what_is_set_in_the_file_is_checked_and_explained_as_is_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_quotas_in_the_file_are_checked_and_explained_as_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("quotas.yaml").write_text(block(PAGE, "yaml", holding="user: alice, client-id: <default>, producer").text)
 
@@ -33,14 +31,14 @@ def test_what_is_set_in_the_file_is_checked_and_explained_as_is_shown(
 
 @pytest.fixture
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory, with the file and the token of who uses the command line."""
+    """A working directory with the configuration and the token."""
     monkeypatch.chdir(tmp_path)
     Path("proxy.yaml").write_text(block(PAGE, "yaml", holding="quotas_token_file").text)
     Path("quotas.token").write_text(f"{TOKEN}\n")
     return tmp_path
 
 
-def test_what_is_set_with_the_command_line_and_over_http_is_answered_and_written_down_as_is_shown(
+def test_commands_and_http_requests_are_answered_and_audited_as_shown(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @on_uvloop

@@ -1,4 +1,4 @@
-"""What README.md and docs/ show is real: files, commands, targets, configurations and worked examples."""
+"""Links, commands, targets, configurations and examples in README.md and docs/ work."""
 
 import re
 import shlex
@@ -32,7 +32,7 @@ def commands(program: str) -> list[str]:
 
 
 def anchors(page: Path) -> set[str]:
-    """Return what the headings of a page are called in links: as GitHub has it, which counts equal ones."""
+    """Return the anchors of a page's headings as GitHub writes them; equal ones are numbered."""
     found: list[str] = []
     for heading in _HEADING.findall(FENCE.sub("", page.read_text(encoding="utf-8"))):
         name = re.sub(r"[^\w\- ]", "", re.sub(r"\]\([^)]*\)", "", heading).lower()).replace(" ", "-")
@@ -41,7 +41,7 @@ def anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_each_relative_link_leads_to_a_file_and_to_a_heading_of_it(page: Path) -> None:
+def test_relative_links_lead_to_files_and_headings(page: Path) -> None:
     text = FENCE.sub("", page.read_text(encoding="utf-8"))
     links = [link.partition("#") for link in _LINK.findall(text) if "://" not in link]
 
@@ -51,24 +51,24 @@ def test_each_relative_link_leads_to_a_file_and_to_a_heading_of_it(page: Path) -
 
 
 @pytest.mark.parametrize("block", blocks("yaml"), ids=lambda block: block.where)
-def test_each_yaml_block_is_a_valid_configuration_without_warnings_but_those_that_are_true(block: Block) -> None:
+def test_yaml_blocks_are_valid_configurations(block: Block) -> None:
     loaded = load_bytes(block.text.encode(), file=block.where)
 
     assert loaded.config.listeners
-    # Brokers of other machines come to such a listener, and the pages say that nobody else may.
+    # The pages say that only brokers may reach such a listener, so its warning is right.
     is_between_brokers = "inter_broker: true" in block.text
     assert [warning.key for warning in loaded.warnings] == is_between_brokers * ["listeners[0].inter_broker"]
 
 
 @pytest.mark.parametrize("block", blocks("python"), ids=lambda block: block.where)
-def test_each_python_block_runs_and_its_assertions_hold(block: Block) -> None:
+def test_python_blocks_run(block: Block) -> None:
     assert "assert " in block.text
 
     exec(compile(block.text, block.where, "exec"), {"__name__": "example"})  # noqa: S102  (our own documents)
 
 
 @pytest.mark.parametrize("line", commands("make"))
-def test_each_make_target_that_is_named_exists(line: str) -> None:
+def test_named_make_targets_exist(line: str) -> None:
     targets = [word for word in shlex.split(line)[1:] if "=" not in word]
 
     plan = subprocess.run(["make", "--dry-run", *targets], cwd=REPOSITORY, capture_output=True, text=True, check=False)
@@ -77,7 +77,7 @@ def test_each_make_target_that_is_named_exists(line: str) -> None:
 
 
 @pytest.mark.parametrize("line", commands("kafka-quota-proxy"))
-def test_each_command_line_that_is_shown_is_understood(line: str) -> None:
+def test_command_lines_are_valid(line: str) -> None:
     words = shlex.split(line)[1:]
     if len(words) == 1:
         words.append("--help")  # a command that is merely named
@@ -85,18 +85,22 @@ def test_each_command_line_that_is_shown_is_understood(line: str) -> None:
     try:
         _parser(words[0]).parse_args(words)
         status = 0
-    except SystemExit as end:  # argparse has said on stderr what is wrong, or shown its help
+    except SystemExit as end:  # argparse printed an error, or its help
         status = end.code if isinstance(end.code, int) else 1
 
     assert status == 0
 
 
 @pytest.mark.parametrize("line", [part for line in commands("kafka-quota-pipeline") for part in line.split(" && ")])
-def test_each_command_line_of_the_pipeline_is_understood(line: str) -> None:
+def test_command_lines_of_the_pipeline_are_valid(line: str) -> None:
     words = shlex.split(line)[1:]
 
     if len(words) > 1:  # else it is merely named
         assert pipeline_parser(words[0]).parse_args(words).command == words[0]
+
+
+def test_the_readme_is_one_screen() -> None:
+    assert len((REPOSITORY / "README.md").read_text(encoding="utf-8").split()) < 800
 
 
 def test_the_pages_show_something_to_test() -> None:

@@ -4,7 +4,7 @@ Kafka charges the time that its threads spend on a request. A proxy sees only th
 start of its response, which is more: threads wake up, requests queue, and some wait for data or for other brokers.
 ``ServiceClock`` estimates how much of it was work. ``charged_ns`` adds the time that bytes take.
 
-``docs/request-time.md`` says how each constant was measured and how far the estimate is from the broker's own number.
+``bench/REQUEST_TIME.md`` says how each constant was measured and how far the estimate is from the broker's own number.
 
 Source: ``ClientRequestQuotaManager``, ``RequestChannel.Request`` and ``KafkaApis`` of Apache Kafka.
 """

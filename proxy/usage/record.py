@@ -1,4 +1,7 @@
-"""One record of the usage log: the use of one bucket in one interval, as JSON. ``docs/usage-log.md`` documents it."""
+"""One record of the usage log: the use of one bucket in one interval, as JSON.
+
+``docs/reference/usage-log.md`` documents the format.
+"""
 
 from collections.abc import Iterator
 from json import JSONEncoder

@@ -87,10 +87,10 @@ def test_a_new_kind_is_one_row(tmp_path: Path) -> None:
 
 
 def test_the_documentation_has_a_row_for_each_kind() -> None:
-    page = (REPOSITORY / "docs" / "quotas.md").read_text()
+    page = (REPOSITORY / "docs" / "reference" / "quotas.md").read_text()
     for kind in QuotaKind:
         spec = kind.spec
         entity = "address" if spec.limits_ips else "user, client-id"
         owner = "this proxy's own" if spec.kafka_type is None else "Kafka's"
         row = f"| `{spec.key}` | {spec.unit.expected} | {spec.charges} | {entity} | {owner} | `{spec.label}` |"
-        assert row in page.splitlines(), f"docs/quotas.md lacks the row {row}"
+        assert row in page.splitlines(), f"docs/reference/quotas.md lacks the row {row}"

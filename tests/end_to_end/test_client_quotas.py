@@ -249,7 +249,7 @@ def test_who_is_no_administrator_is_refused_or_asks_the_broker(kafka_4: Kafka, t
 def test_the_java_program_of_the_page_sets_the_quota_and_prints_what_the_page_says(
     kafka_4: Kafka, tmp_path: Path
 ) -> None:
-    program = block("quotas.md", "java", holding="alterClientQuotas").text
+    program = block("how-to/set-quotas.md", "java", holding="alterClientQuotas").text
     (printed,) = re.findall(r"^ *// (\{.*)$", program, re.MULTILINE)
     source = tmp_path / "Page.java"
     packages = ("java.util", "org.apache.kafka.clients.admin", "org.apache.kafka.common.quota")

@@ -89,7 +89,7 @@ class Client:
 
 
 def test_no_client_for_python_has_a_method_for_quotas() -> None:
-    """Once one does, docs/clients.md and docs/quotas.md are to say so, and it is to be run here."""
+    """Once one does, mention it in docs/reference/clients.md and docs/how-to/set-quotas.md, and run it here."""
     clients = (confluent_kafka.admin.AdminClient, kafka.KafkaAdminClient, aiokafka.admin.AIOKafkaAdminClient)
 
     assert [name for client in clients for name in dir(client) if "quota" in name.lower()] == []

@@ -172,7 +172,7 @@ def test_value_is_that_of_the_broker(beside: Beside, name: str, labels: dict[str
 
 
 def test_request_time_is_of_the_size_of_the_broker(beside: Beside) -> None:
-    """It is reckoned from outside, and machines differ: docs/request-time.md."""
+    """It is reckoned from outside, and machines differ: docs/explanation/request-time.md."""
     assert 0.25 < beside.ratio("request_request_time", **_STEADY_LABELS) < 4
 
 

@@ -1,4 +1,4 @@
-"""As ``docs/rebalances.md`` does it: brokers that reach each other directly get proxies between them, and lose them."""
+"""The steps of ``docs/how-to/throttle-a-rebalance.md``: brokers get proxies between them, and lose them again."""
 
 from __future__ import annotations
 

@@ -142,8 +142,8 @@ def _explained(proxy: Proxy, capsys: pytest.CaptureFixture[str]) -> list[str]:
 def test_kafkas_own_command_at_one_proxy_holds_at_all_within_two_seconds_and_after_they_are_killed(
     mortal_kafka: Kafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With the commands of docs/quotas.md, and what these say there."""
-    (alters, altered), (shows, shown) = block("quotas.md", "sh", holding="--add-config").steps
+    """With the commands of docs/how-to/set-quotas.md, and what these say there."""
+    (alters, altered), (shows, shown) = block("how-to/set-quotas.md", "sh", holding="--add-config").steps
     set_, show = ("|".join(shlex.split(command)[3:]) for command in (alters, shows))
     wanted = [["0", altered.strip()], ["0", shown.strip()], ["0", shown.strip()]]
     topic = create_topic(mortal_kafka)

@@ -1,6 +1,6 @@
 """The same requests under the same ``request_percentage``, in the broker and in the proxy, side by side.
 
-Nobody outside a broker sees its threads, so what is charged here is a guess: ``docs/request-time.md``.
+Nobody outside a broker sees its threads, so what is charged here is a guess: ``docs/explanation/request-time.md``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.end_to_end.support.request_rates import (
     measured_scale,
 )
 
-# The figures of docs/request-time.md: -o log_cli=true --log-cli-level=INFO
+# The figures of bench/REQUEST_TIME.md: -o log_cli=true --log-cli-level=INFO
 _LOG = logging.getLogger(__name__)
 
 

@@ -1,4 +1,4 @@
-"""A store in a topic of a cluster that wants a certificate, a login and rights: those of docs/quotas.md suffice."""
+"""A store in a topic of a cluster that wants a certificate, a login and rights: those of share-one-store.md."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Which answers say where a broker is, to a client that comes by ``bootstrap_servers``, and to which clients.
 
 What leads a client to a broker is rewritten, and nothing else: what describes the cluster passes as it is, to clients
-that the brokers' ACLs let read it. ``docs/security.md`` says so.
+that the brokers' ACLs let read it. ``docs/explanation/security.md`` says so.
 """
 
 from __future__ import annotations

@@ -230,7 +230,7 @@ class Compared:
 
 
 def table(shaping: str, found: Mapping[str, Compared]) -> str:
-    """Markdown, for docs/planning.md."""
+    """Markdown, for docs/how-to/plan-limits.md."""
     columns = ("client", "throttled, s", f"MB in {CUT_S} s", "asked for", "acknowledged, MB", "kB/s")
     head = f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|\n"
 

@@ -212,7 +212,7 @@ def test_a_describe_response_that_was_written_is_read(
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_ten_thousand_entities_with_two_limits_are_less_than_a_megabyte(version: int) -> None:
-    """The figure of docs/broker-quotas.md."""
+    """The figure of docs/how-to/follow-broker-quotas.md."""
     limits = (("producer_byte_rate", 1.0), ("consumer_byte_rate", 2.0))
     entries = tuple(Described((("client-id", f"client-{number}"),), limits) for number in range(10_000))
 

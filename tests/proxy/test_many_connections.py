@@ -1,6 +1,6 @@
 """A quota holds for any number of connections: sessions of one bucket that ask again at once, and an exact count.
 
-The bounds are those of ``docs/quotas.md``; Kafka's own quota gives many connections several times as much.
+The bounds are those of ``docs/explanation/throttling.md``. Kafka gives many connections several times the quota.
 """
 
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""README.md and docs/ as tests read them: pages, and the fenced blocks in them."""
+"""The pages of README.md, docs/, bench/ and tests/, and their fenced blocks."""
 
 import re
 from pathlib import Path
@@ -22,15 +22,15 @@ class Block(NamedTuple):
 
     @property
     def steps(self) -> list[tuple[str, str]]:
-        """What is typed in a block of a shell, and what is written behind it: after ``$`` in console, as # in sh."""
+        """The commands of a shell block with their output: after ``$`` in console, as ``#`` comments in sh."""
         found: list[tuple[str, str]] = []
-        typed, told = ("$ ", "") if self.language == "console" else ("", "# ")
+        prompt, output = ("$ ", "") if self.language == "console" else ("", "# ")
         for line in self.text.replace("\\\n", "").splitlines():
-            if line.startswith(typed) and not (told and line.startswith(told)):
-                found.append((line.removeprefix(typed), ""))
+            if line.startswith(prompt) and not (output and line.startswith(output)):
+                found.append((line.removeprefix(prompt), ""))
             else:
                 command, so_far = found.pop()
-                found.append((command, f"{so_far}{line.removeprefix(told)}\n"))
+                found.append((command, f"{so_far}{line.removeprefix(output)}\n"))
         return found
 
 
@@ -46,6 +46,6 @@ def blocks(language: str) -> list[Block]:
 
 
 def block(page: str, language: str, *, holding: str) -> Block:
-    """Return the one block of ``docs/PAGE`` in which a text is found."""
+    """Return the only block of ``docs/PAGE`` that contains a text."""
     (found,) = (one for one in blocks(language) if one.where.startswith(f"docs/{page}:") and holding in one.text)
     return found

@@ -260,7 +260,9 @@ def test_the_page_shows_what_is_told_to_machines(
 
     assert main(["check", "--json", "proxy.yaml"]) == 0
 
-    assert json.loads(capsys.readouterr().out) == json.loads(block("operations.md", "json", holding="findings").text)
+    assert json.loads(capsys.readouterr().out) == json.loads(
+        block("reference/commands.md", "json", holding="findings").text
+    )
 
 
 def test_a_broker_by_its_name_and_by_its_address_is_warned_of(

@@ -725,23 +725,3 @@ def test_what_is_no_instant_is_told(path: Path, capsys: pytest.CaptureFixture[st
         "kafka-quota-proxy explain: --at: 'tomorrow' is not an instant with its zone, such as 2026-12-01T00:00:00Z or "
         "2026-12-01T01:00:00+01:00\n"
     )
-
-
-def test_the_page_shows_what_is_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    page = (Path(__file__).parents[3] / "docs" / "quotas.md").read_text(encoding="utf-8")
-    section = page.partition("## One quota, set in four ways\n")[2].partition("\n## ")[0]
-    _, file, _, console, _ = section.split("```")
-    monkeypatch.chdir(tmp_path)
-    Path("quotas.yaml").write_text(file.removeprefix("yaml\n"))
-
-    assert main(["check", "quotas.yaml"]) == 0
-    checked = capsys.readouterr().out
-    assert main(["explain", "quotas.yaml", "--user", "alice", "--client-id", "etl"]) == 0
-    explained = "".join(capsys.readouterr().out.splitlines(keepends=True)[:8])
-
-    assert console == (
-        f"console\n$ kafka-quota-proxy check quotas.yaml\n{checked}"
-        f"$ kafka-quota-proxy explain quotas.yaml --user alice --client-id etl | head -8\n{explained}"
-    )

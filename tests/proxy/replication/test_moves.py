@@ -185,7 +185,7 @@ def test_sessions_are_left_while_a_limit_holds_and_taken_up_afterwards(version: 
     ("rate", "share"), [(900_000, 0.17), (1_000_000, 0.06), (1_100_000, 0.17), (3_500_000, 0.045), (5_000_000, 0.015)]
 )
 def test_little_of_what_the_leader_reads_is_thrown_away(rate: int, share: float) -> None:
-    """At most a batch for each fetch, and ten fetches a second, as ``docs/rebalances.md`` has it."""
+    """At most a batch for each fetch, and ten fetches a second, as ``docs/explanation/replication.md`` has it."""
     logs = {("moving", number): (16_000, 2_000) for number in range(4)}
     move = Move(17, logs, limited(rate))
     follower = move.add(Follower(3, 17, logs))
