@@ -1,12 +1,11 @@
-"""Delivers what a stream finds exactly once: to files, or to a Kafka topic. ``writing`` writes tables.
+"""Delivers alerts exactly once, to files or to a Kafka topic. ``writing`` writes tables.
 
-A stream gives its batches numbers, and after a crash it gives the last of them once more, with the same rows. A
-delivery writes a batch and its number in one step that happens as a whole or not at all, and leaves out a batch whose
-number it finds. Which is true at every instant, so a process may be killed at any. Decision 0018.
+A stream numbers its batches. After a crash it repeats the last one with the same rows. A delivery writes a batch and
+its number atomically, and skips a batch whose number it finds, so a process may be killed at any time. Decision 0018.
 
-* ``FileDelivery``   a file for each batch, which appears by a rename under a name that is the batch's
-* ``TopicDelivery``  a transaction for each batch, with its number as the offset of a consumer group in the transaction
-* ``PrintDelivery``  prints: for a person who looks on, and not exactly once
+* ``FileDelivery``   a file for each batch, which appears by a rename under the batch's name
+* ``TopicDelivery``  a transaction for each batch, which also commits its number as the offset of a consumer group
+* ``PrintDelivery``  prints, for people; not exactly once
 """
 
 import sys
@@ -21,38 +20,38 @@ from pyspark.sql import DataFrame, SparkSession
 from kafka_quota_proxy.pipeline.errors import PipelineError
 from kafka_quota_proxy.pipeline.files import Files
 
-# Brokers allow 15 minutes by default, and end what takes longer. What was sent is then aborted and sent again.
+# Brokers allow 15 minutes by default and abort longer transactions, whose batch is then repeated.
 _TRANSACTION_TIMEOUT_MS: Final = 600_000
-# How long a cluster may take to answer at the start, and to take what is sent.
+# How long a cluster may take to answer at the start, and to accept records.
 _TIMEOUT_MS: Final = 60_000
-# How long until it is said that nobody is there.
+# How long until an unreachable cluster is reported.
 _BOOTSTRAP_TIMEOUT_MS: Final = 15_000
 _NAME: Final = "kafka-quota-pipeline-alerts"
 
 
 class Delivery(Protocol):
-    """Where alerts go."""
+    """The destination of alerts."""
 
     def begin(self) -> None:
-        """Reach the place, and end what an earlier process has left there half done.
+        """Connect, and end the unfinished work of an earlier process.
 
         Raises:
-            PipelineError: it cannot be reached.
+            PipelineError: the destination cannot be reached.
         """
 
     def deliver(self, rows: DataFrame, batch: int) -> None:
-        """Write a batch, unless it is there already. In any case all of ``rows`` is run: the stream's state needs it.
+        """Write a batch unless it is written already. All of ``rows`` is evaluated anyway, for the stream's state.
 
         Args:
             rows: ``key``, ``value``, ``start_ms``.
-            batch: its number.
+            batch: the number of the batch.
 
         Raises:
-            PipelineError: it could not be written. To be tried again by another process.
+            PipelineError: the batch could not be written; another process has to retry it.
         """
 
     def end(self) -> None:
-        """Let go of the place."""
+        """Close the connections."""
 
 
 class FileDelivery:
@@ -61,7 +60,7 @@ class FileDelivery:
     Args:
         spark: the session.
         out: the directory.
-        job: tells this job's files from those of others in the directory.
+        job: the part of file names that identifies the job.
     """
 
     def __init__(self, spark: SparkSession, out: str, job: str) -> None:
@@ -70,14 +69,14 @@ class FileDelivery:
         self._job = job
 
     def begin(self) -> None:
-        """Make the directory."""
+        """Create the directory."""
         self._files.make_directory(self._out)
 
     def deliver(self, rows: DataFrame, batch: int) -> None:
-        """Write beside, then rename."""
+        """Write a hidden file, then rename it."""
         name = f"alerts-{self._job}-{batch:010}"
         beside, target = f"{self._out}/.{name}", f"{self._out}/{name}.jsonl"
-        # Sorted, that a person finds something; in one file, that it appears as a whole.
+        # Sorted for people; one file, so that the batch appears as a whole.
         rows.repartition(1).sortWithinPartitions("start_ms", "value").select("value").write.mode("overwrite").text(
             beside
         )
@@ -89,39 +88,39 @@ class FileDelivery:
         self._files.delete(beside)
 
     def end(self) -> None:
-        """Nothing is open."""
+        """Do nothing."""
 
 
 class PrintDelivery:
-    """Writes JSON Lines to stdout. Nothing is remembered: a stream without a checkpoint never gives a batch again."""
+    """Writes JSON Lines to stdout. A stream without a checkpoint never repeats a batch."""
 
     def begin(self) -> None:
-        """Nothing has to be reached."""
+        """Do nothing."""
 
     def deliver(self, rows: DataFrame, batch: int) -> None:
         """Print a batch, in the order of its windows."""
         del batch
-        # In one partition, which is run once: a sort of all would run the stream's state twice.
+        # One partition, which is evaluated once: a global sort would evaluate the stream's state twice.
         ordered = rows.repartition(1).sortWithinPartitions("start_ms", "value").select("value")
         for row in ordered.toLocalIterator():
             sys.stdout.write(f"{row['value']}\n")
         sys.stdout.flush()
 
     def end(self) -> None:
-        """Nothing is open."""
+        """Do nothing."""
 
 
 class TopicDelivery:
-    """Writes to a topic; who reads it with ``isolation.level=read_committed`` sees each alert once.
+    """Writes to a topic; a consumer with ``isolation.level=read_committed`` sees each alert once.
 
-    Nobody else writes under the job's transactional id: ``begin`` makes the brokers refuse what a process that was
-    thought dead still sends, and waits until each of its transactions is ended, one way or the other.
+    Only one process writes under the job's transactional id: ``begin`` fences off an earlier process and waits until
+    its transactions are committed or aborted.
 
     Args:
         servers: ``HOST:PORT``, with a comma between several.
-        topic: its name.
-        job: the transactional id's part that is this job's, and the consumer group's.
-        security: kafka-python's keyword arguments, of how to log in and by which TLS.
+        topic: the name of the topic.
+        job: the part of the transactional id and of the consumer group that identifies the job.
+        security: kafka-python's keyword arguments for SASL and TLS.
     """
 
     def __init__(self, servers: str, topic: str, job: str, security: Mapping[str, object] | None = None) -> None:
@@ -129,13 +128,13 @@ class TopicDelivery:
         self._servers = servers.split(",")
         self._topic = topic
         self._name = f"{_NAME}-{job}"
-        # Its "offset" is the number of the next batch. No consumer is ever in the group.
+        # Its "offset" is the number of the next batch. The group has no consumers.
         self._progress = TopicPartition(topic, 0)
         self._producer: KafkaProducer | None = None
         self._next = 0
 
     def begin(self) -> None:
-        """Fence off whoever wrote before, then find out how far he came."""
+        """Fence off an earlier process, then read the number of its next batch."""
         try:
             self._producer = KafkaProducer(
                 bootstrap_servers=self._servers,
@@ -146,7 +145,7 @@ class TopicDelivery:
                 **self._security,
             )
             self._producer.init_transactions()
-            # Reading committed, it waits for offsets of a transaction that is just being completed.
+            # With read_committed it waits for the offsets of a transaction that is being completed.
             consumer = KafkaConsumer(
                 bootstrap_servers=self._servers,
                 group_id=self._name,
@@ -162,10 +161,10 @@ class TopicDelivery:
             raise PipelineError(f"{self._where}: {_words(error)}") from error
 
     def deliver(self, rows: DataFrame, batch: int) -> None:
-        """Send all and commit, with the batch's number in the transaction."""
+        """Send all rows and the batch's number in one transaction."""
         kept = rows.persist()
         try:
-            # All of it is run before the transaction begins, which has to be a short one.
+            # The rows are evaluated before the transaction begins, to keep it short.
             if kept.count() and batch >= self._next:
                 self._send(kept, batch)
         except ProducerFencedError as error:
@@ -185,14 +184,14 @@ class TopicDelivery:
     def _send(self, rows: DataFrame, batch: int) -> None:
         producer = self._producer
         if producer is None:
-            raise PipelineError(f"{self._where}: was not begun")
+            raise PipelineError(f"{self._where}: begin was not called")
         producer.begin_transaction()
         for row in rows.toLocalIterator():
             producer.send(
                 self._topic, key=row["key"].encode(), value=row["value"].encode(), timestamp_ms=row["start_ms"]
             )
         producer.send_offsets_to_transaction({self._progress: OffsetAndMetadata(batch + 1, "", -1)}, self._name)
-        # Waits for all that was sent, and fails if anything of it did.
+        # Waits for all records, and fails if any of them did.
         producer.commit_transaction()
         self._next = batch + 1
 

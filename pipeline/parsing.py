@@ -1,7 +1,4 @@
-"""Lines of text become records; those that are none are told apart, each with what is wrong and where it stands.
-
-Nothing here reads: a line comes with the place it was read from.
-"""
+"""Parses lines of text into records; a bad line gets its fault and its place. No I/O: lines come with their places."""
 
 from collections.abc import Iterator
 from functools import reduce
@@ -16,13 +13,13 @@ from pyspark.sql.types import DoubleType, StringType, StructField, StructType
 
 from kafka_quota_proxy.pipeline.record import COLUMNS, COUNTED_IN_BYTES, IDENTITY, RECORD, REQUIRED
 
-# Columns of a line, as reading gives them.
+# The place of a line, as the reader returns it.
 PLACE: Final = ("source", "block", "position")
-# Columns of a line in quarantine.
+# The columns of a line in quarantine.
 QUARANTINE: Final = ("source", "line", "fault", "text")
 
 _CORRUPT: Final = "_corrupt"
-# Amounts of requests are times, and may have a fraction.
+# Amounts of the kind request are times and may have a fraction.
 _AS_WRITTEN: Final = StructType(
     [
         *(
@@ -32,8 +29,8 @@ _AS_WRITTEN: Final = StructType(
         StructField(_CORRUPT, StringType()),
     ]
 )
-# What is beyond is a fault of whoever wrote it, and would make sums overflow and pages endless: one such value would
-# stop the job, or spoil a bill.
+# A value beyond these bounds is a fault of the writer. It would make sums overflow and reports endless, and so stop the
+# job or spoil a bill.
 _MOST: Final = 10**15
 _YEAR_2100_MS: Final = 4_102_444_800_000
 _BOUNDS: Final = {
@@ -44,7 +41,7 @@ _BOUNDS: Final = {
     "throttled_requests": (0, _MOST),
     "throttle_time_ms": (0, _MOST),
 }
-# One object and nothing behind it. Possessive, so that no line makes it slow.
+# One object and nothing after it. Possessive, so that no line makes the match slow.
 _ONE_OBJECT: Final = r'^\s*+\{(?:[^"{}]++|"(?:[^"\\]++|\\.)*+")*+\}\s*+$'
 _LONGEST_SHOWN: Final = 4_000
 
@@ -56,7 +53,7 @@ def parsed(lines: DataFrame) -> DataFrame:
         lines: ``value``, and the columns of ``PLACE``.
 
     Returns:
-        ``fault`` is null on records, ``text`` and the place are null there; of a bad line all of these are given.
+        For a record ``fault``, ``text`` and the place are null; for a bad line they are set.
     """
     record = F.from_json("value", _AS_WRITTEN, {"columnNameOfCorruptRecord": _CORRUPT}).alias("record")
     faulty = lines.where(F.trim("value") != "").select(*PLACE, "value", record).withColumn("fault", _fault())
@@ -70,7 +67,7 @@ def parsed(lines: DataFrame) -> DataFrame:
 
 
 def checked(records: DataFrame) -> DataFrame:
-    """Return records that were stored with types (Parquet) in the form of ``parsed``: they may lack a value as well."""
+    """Return records with types (Parquet) in the form of ``parsed``; they may be faulty too."""
     as_struct = records.select(F.struct(*COLUMNS, F.lit(None).cast("string").alias(_CORRUPT)).alias("record"), *PLACE)
     faulty = as_struct.withColumn("fault", _missing())
     is_bad = F.col("fault").isNotNull()
@@ -84,14 +81,14 @@ def checked(records: DataFrame) -> DataFrame:
 
 def _field(name: str) -> Column:
     column = F.col(f"record.{name}")
-    # Of what is no number or too large nothing is left; its fault is told.
+    # A value that is no number or too large becomes null, and the line has a fault.
     return (F.round(column).try_cast("long") if name == "amount" else column).alias(name)
 
 
 def _fault() -> Column:
     value, amount = F.col("value"), F.col("record.amount")
     is_open = ~F.rtrim(value).endswith("}")
-    # Only a line with a brace inside can hold two records, so only there the whole of it is looked at.
+    # Only a line with an inner brace can hold two records, so only such lines are matched as a whole.
     is_more = (F.locate("}", "value") < F.length(F.rtrim(value))) & ~value.rlike(_ONE_OBJECT)
     is_part = F.col("record.kind").isin(*COUNTED_IN_BYTES) & (amount != F.floor(amount))
     return F.coalesce(
@@ -106,7 +103,7 @@ def _fault() -> Column:
 
 def _missing() -> Column:
     absent = [F.when(F.col(f"record.{name}").isNull(), F.lit(name)) for name in REQUIRED]
-    # Asked first, for to put their names together takes longer than all else.
+    # Checked first, since joining the names takes longest.
     is_any = reduce(or_, (F.col(f"record.{name}").isNull() for name in REQUIRED))
     names = F.concat_ws(", ", *absent)
     bounds = [
@@ -117,12 +114,12 @@ def _missing() -> Column:
 
 
 def quarantined(bad: DataFrame, lines: DataFrame) -> DataFrame:
-    """Return bad lines with their numbers in their files, from 1.
+    """Return bad lines with their line numbers, from 1.
 
     Args:
         bad: rows of ``parsed`` with a fault.
-        lines: all lines of the files that these come from: ``value`` and the columns of ``PLACE``. A file is read in
-            blocks, each by itself, so a line's number is its rank in its block and the lines of all blocks before.
+        lines: all lines of their files: ``value`` and the columns of ``PLACE``. Spark reads a file in blocks, so a
+            line's number is its rank in its block plus the lines of all earlier blocks.
     """
     blocks = lines.groupBy("source", "block").agg(F.count("*").alias("lines"), F.min("position").alias("first"))
     before = Window.partitionBy("source").orderBy("block").rowsBetween(Window.unboundedPreceding, -1)
@@ -132,17 +129,17 @@ def quarantined(bad: DataFrame, lines: DataFrame) -> DataFrame:
 
 
 def duplicate_keys(records: DataFrame) -> DataFrame:
-    """Return the ``key`` of what has the identity of another record.
+    """Return the ``key`` of each record that may have a duplicate.
 
-    A key is a hash of the identity: 8 bytes, so that finding that there is nothing to be found costs little. Others
-    may have the same by chance; ``without_duplicates`` looks at the identity itself. Keys are sorted and not grouped:
-    nearly all differ, and a hash table of them is ten times as large as they are.
+    A key is a hash of the identity, 8 bytes, so that a log without duplicates costs little. Different records may have
+    the same key by chance; ``without_duplicates`` compares the identity itself. Keys are sorted and not grouped: nearly
+    all differ, and a hash table would be ten times as large.
     """
     return records.select(_key()).repartition("key").sortWithinPartitions("key").mapInArrow(_repeated, "key long")
 
 
 def _repeated(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield each number that comes more than once, of numbers in order."""
+    """Yield each number that occurs more than once in sorted numbers."""
     last = np.empty(0, np.int64)
     for batch in batches:
         keys = np.concatenate((last, batch.column("key").to_numpy()))
@@ -151,7 +148,7 @@ def _repeated(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def without_duplicates(records: DataFrame, keys: DataFrame) -> DataFrame:
-    """Return each record once. Of copies that differ, which ought not to be, the greatest by its columns."""
+    """Return each record once. Of copies that differ, which should not happen, the greatest by its columns stays."""
     keyed, keys = records.withColumn("key", _key()), keys.select("key")
     rest = [name for name in COLUMNS if name not in IDENTITY]
     once = (

@@ -1,11 +1,10 @@
-"""One bucket under a limit: the log's demand, replayed by the proxy's own arithmetic. No Spark, no I/O, no clock.
+"""Replays the log's demand for one bucket with the proxy's own arithmetic. No Spark, no I/O, no clock.
 
-A part of a record (``demand``) goes out when it has come and the bucket owes nothing, one after the other, on however
-many connections they come; of a fetch as much as there is room for, and then the next piece. So a client that waits
-sends later, and what it sends later is charged then, as under real limits; what it would have given up or sent in
-larger batches is not known.
+The parts of records (``arrivals``) are sent one after the other, each when it has arrived and the bucket owes nothing,
+whatever their connections; a fetch gets as much as there is room for, then the next piece. So a throttled client sends
+later and is charged then, as under real limits. Requests that it would have given up or batched are unknown.
 
-While nothing waits parts are taken many at a time (``quiet``), the others one by one.
+While no part waits, many are charged at once (``unthrottled``), the others one by one.
 """
 
 from dataclasses import dataclass, field
@@ -19,44 +18,44 @@ from kafka_quota_proxy.pipeline.unthrottled import UnthrottledCharger, unthrottl
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 
 _HOUR_MS: Final = 3_600_000
-# How many parts are taken at once: few after a wait, for another one may be near, and then more.
+# Parts that are charged at once: few after a wait, since the next may be near, and then more.
 _LEAST_AT_ONCE: Final = 1 << 10
 _MOST_AT_ONCE: Final = 1 << 17
-# Taking none costs as much as sending so many alone.
+# An attempt that charges none costs as much as sending so many one by one.
 _LEAST_ALONE: Final = 64
 _MOST_ALONE: Final = 1 << 12
-# A broker gives one batch at least, however little a fetch may ask for. How large they are no log says.
+# A broker returns at least one batch, whatever the limit of the fetch. The log does not say how large batches are.
 _MOST_PIECES: Final = 4
 
 
 @dataclass(slots=True)
 class Hour:
-    """What happened in an hour, by when it went out."""
+    """The outcome of an hour, by the time of sending."""
 
     amount: int = 0
-    delayed_amount: int = 0  # of it, what went out later than it came
-    throttled_requests: int = 0  # behind which the bucket owed something
-    throttle_time_ms: int = 0  # how long it did
+    delayed_amount: int = 0  # the part that was sent later than it arrived
+    throttled_requests: int = 0  # after which the bucket was in debt
+    throttle_time_ms: int = 0  # the time in debt
     longest_delay_ms: int = 0
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of a bucket's demand, by hour (its start, in ms)."""
+    """The outcome of a bucket's demand, by hour (its start, in ms)."""
 
     first_ms: int = 0
     end_ms: int = 0  # of the last record
-    sent_ms: int = 0  # when the last part went out
-    active_ms: int = 0  # how long there were records
+    sent_ms: int = 0  # when the last part was sent
+    active_ms: int = 0  # the time that records cover
     demand: int = 0
     hours: dict[int, Hour] = field(default_factory=dict)
 
 
 class Replay:
-    """Takes a bucket's records by ``start_ms``, and reckons as they come.
+    """Replays a bucket's records, in the order of ``start_ms``.
 
     Args:
-        buckets: the bucket under each limit that is tried, with nothing recorded yet.
+        buckets: a new bucket for each limit.
     """
 
     def __init__(self, *buckets: Bucket) -> None:
@@ -69,7 +68,7 @@ class Replay:
             self._send(parts)
 
     def end(self) -> list[Outcome]:
-        """Send what is left, and return all that happened under each limit."""
+        """Send the remaining parts, and return the outcome under each limit."""
         self._send(self._arrivals.rest())
         line = self._arrivals
         return [
@@ -90,15 +89,15 @@ class _Sender:
         self.sent_ms = 0
         self._bucket = bucket
         self._charger = charger
-        self._is_unthrottled = True  # nothing waits, and the bucket itself is not up to date
+        self._is_unthrottled = True  # no part waits, and the bucket itself is not up to date
         self._at_once = _LEAST_AT_ONCE
         self._alone = _LEAST_ALONE
-        # Of parts that are sent alone: when the next one may go, and how many still do before it is quiet again.
+        # For parts that are sent one by one: when the next may be sent, and how many are left before the next attempt.
         self._free_ms = 0
         self._left = 0
 
     def send(self, parts: Parts) -> None:
-        """Send parts that come after all that were sent before."""
+        """Send parts that arrive after all earlier ones."""
         at, end = 0, len(parts.at_ms)
         while at < end:
             if self._is_unthrottled:
@@ -110,7 +109,7 @@ class _Sender:
         asked = min(self._at_once, len(parts.at_ms) - at)
         taken = self._charger.charged(parts, at, at + asked)
         if taken:
-            self._went_out(Parts(*(column[at : at + taken] for column in parts)))
+            self._count_sent(Parts(*(column[at : at + taken] for column in parts)))
         if taken < asked:
             self._is_unthrottled = False
             self._alone = _LEAST_ALONE if taken >= _LEAST_ALONE else min(self._alone * 2, _MOST_ALONE)
@@ -118,8 +117,8 @@ class _Sender:
         self._at_once = min(self._at_once * 4, _MOST_AT_ONCE) if taken * 2 >= asked else _LEAST_AT_ONCE
         return taken
 
-    def _went_out(self, parts: Parts) -> None:
-        """Count parts that went out as they came."""
+    def _count_sent(self, parts: Parts) -> None:
+        """Count parts that were sent on arrival."""
         first_ms, last_ms = int(parts.at_ms[0]), int(parts.at_ms[-1])
         self.sent_ms = max(self.sent_ms, last_ms)
         hours = range(first_ms - first_ms % _HOUR_MS, last_ms + 1, _HOUR_MS)
@@ -129,7 +128,7 @@ class _Sender:
                 self._hour(hour_ms).amount += int(parts.amount[begin:end].sum())
 
     def _send_alone(self, parts: Parts, at: int) -> int:
-        """Send parts one by one until nothing has waited for some time."""
+        """Send parts one by one until none has waited for some time."""
         sent = 0
         for came_ms, amount in zip(*(column[at : at + _MOST_ALONE].tolist() for column in parts), strict=True):
             if self._left <= 0 and self._free_ms <= came_ms:

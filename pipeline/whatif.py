@@ -1,9 +1,9 @@
-"""What these quotas would have done: the log replayed, bucket by bucket, by ``proxy.quota`` itself.
+"""Forecasts other quotas: the log is replayed, bucket by bucket, by ``proxy.quota`` itself.
 
-What a bucket asked for, all in all, is added up first: from it follows who cannot exceed his limit and need not be
-replayed, and a number for each of the others. Rows are sorted by that number and their time, which is one number
-again, and stream through ``replay``, one bucket at a time, so that a client with half of all rows needs no more memory
-than any other. Before a bucket's rows comes one that tells its name and limits: it need not be told with each.
+The total demand of each bucket is computed first. Buckets that cannot exceed their limit are not replayed; each of the
+others gets a number. Rows are sorted by this number and their time, combined in one key, and stream through
+``replay`` one bucket at a time, so that a client with half of all rows needs no more memory than any other. The first
+row of a bucket has its name and limits.
 """
 
 from collections.abc import Iterator
@@ -26,17 +26,17 @@ _RESOLVED: Final = (
 )
 _TYPES: Final = {pa.string(): "string", pa.int32(): "int", pa.int64(): "long", pa.float64(): "double"}
 _HOURS: Final = ", ".join(f"{field.name} {_TYPES[field.type]}" for field in HOURS)
-# What a bucket asked for: the highest rate of a record, bytes per second, and the most of one that may come at once, so
-# that it can be told whether it may exceed a limit; and all of it, from when to when.
+# The demand of a bucket: the highest rate of a record in bytes per second and the most that may arrive at once, which
+# show whether it may exceed a limit; and its total, with its first and last time.
 DEMAND: Final = ("densest", "part", "amount", "from_ms", "until_ms")
 _COUNTED: Final = ("delayed_amount", "throttled_requests", "throttle_time_ms", "longest_delay_ms")
 
 
 def resolved(records: DataFrame, quotas: ProposedQuotas) -> DataFrame:
-    """Return for each (kind, user, client_id) the bucket that it would have, the limit, and the rule in words.
+    """Return for each (kind, user, client_id) its bucket under these quotas, the limit, and the rule in words.
 
-    ``limit`` is null where nothing limits. A record whose user is "" is of a bucket that did not tell users apart:
-    rules for users cannot be tried on it. ``records`` may be what ``asked`` returns of them.
+    ``limit`` is null without a rule. A record whose user is "" belongs to a bucket of all users: rules for users cannot
+    be tried on it. ``records`` may be the result of ``total_demand``.
     """
     config = quotas.config
     exempt = config.principals.exempt
@@ -58,13 +58,13 @@ def resolved(records: DataFrame, quotas: ProposedQuotas) -> DataFrame:
 
 
 def total_demand(records: DataFrame) -> DataFrame:
-    """Return what each bucket of the log asked for: the columns of ``BUCKET`` and ``DEMAND``. No broker yet is -1."""
+    """Return the demand of each bucket of the log: columns ``BUCKET`` and ``DEMAND``; an unknown broker is -1."""
     placed = records.where(F.col("kind").isin(*BYTE_KINDS)).withColumn("broker", _broker())
     return placed.groupBy(*BUCKET).agg(*demand())
 
 
 def demand() -> list[Column]:
-    """Return the sums that are the columns of ``DEMAND``."""
+    """Return the aggregates of ``DEMAND``."""
     return [
         F.max(F.col("amount") * 1_000 / F.greatest("interval_ms", F.lit(1))).alias("densest"),
         F.max(at_once()).alias("part"),
@@ -75,24 +75,24 @@ def demand() -> list[Column]:
 
 
 def at_once() -> Column:
-    """Return the most of a record that may come at one instant (``demand``): all of it, or a part."""
+    """Return the most of a record that may arrive at one instant (see ``arrivals``): all of it, or a part."""
     most = F.greatest(F.lit(LEAST_PARTS), F.expr("interval_ms div 1000"))
     parts = F.greatest(F.lit(1), F.least("requests", most))
     return F.when(F.col("interval_ms") <= LONGEST_SHAPED_MS, F.col("amount")).otherwise(F.ceil(F.col("amount") / parts))
 
 
-def forecast(records: DataFrame, asked: DataFrame, entities: DataFrame, quotas: ProposedQuotas) -> DataFrame:
-    """Return what would have happened, by bucket, limit and hour, of the buckets that might exceed the limit.
+def forecast(records: DataFrame, demands: DataFrame, entities: DataFrame, quotas: ProposedQuotas) -> DataFrame:
+    """Return the outcome by bucket, limit and hour, for the buckets that may exceed their limit.
 
     Args:
-        records: of the log.
-        asked: of the same.
-        entities: as ``resolved`` returns them; with a row for each limit where several are to be tried at once.
-        quotas: those that ``entities`` come from.
+        records: the records of the log.
+        demands: their ``total_demand``.
+        entities: as ``resolved`` returns them, with a row for each limit to try.
+        quotas: the quotas that ``entities`` come from.
     """
-    # By number, for adaptive execution would put them together by size: the work is in Python, and not in the bytes.
+    # By partition number: adaptive execution would merge partitions by size, but the work is in Python.
     partitions = int(records.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
-    rows = _keyed(records, _named(asked, entities), quotas, partitions)
+    rows = _keyed(records, _named(demands, entities), quotas, partitions)
     ordered = rows.repartitionById(partitions, "partition").drop("partition").sortWithinPartitions("key")
 
     def replay(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -102,18 +102,18 @@ def forecast(records: DataFrame, asked: DataFrame, entities: DataFrame, quotas: 
 
 
 def _broker() -> Column:
-    # A null equals nothing in a join.
+    # A join never matches a null.
     return F.coalesce("broker", F.lit(-1)).alias("broker")
 
 
-def _named(asked: DataFrame, entities: DataFrame) -> DataFrame:
-    """Return what those asked for that would have a limit, with the bucket that it would be charged to."""
+def _named(demands: DataFrame, entities: DataFrame) -> DataFrame:
+    """Return the demand of the entities with a limit, with the bucket that is charged."""
     limited = entities.where("limit IS NOT NULL").drop("rule")
-    return asked.join(F.broadcast(limited), on=[*_ENTITY], how="inner")
+    return demands.join(F.broadcast(limited), on=[*_ENTITY], how="inner")
 
 
 def _keyed(records: DataFrame, named: DataFrame, quotas: ProposedQuotas, partitions: int) -> DataFrame:
-    """Return the rows that are replayed, each with its ``partition`` and ``key``; and a HEAD before each bucket's."""
+    """Return the rows to replay, each with its ``partition`` and ``key``, and a HEAD before each bucket's rows."""
     sums = named.groupBy(*PROPOSED_BUCKET, "limit").agg(F.sum("densest").alias("densest"), F.sum("part").alias("part"))
     buckets = (
         sums.where(_may_wait(quotas))
@@ -126,7 +126,7 @@ def _keyed(records: DataFrame, named: DataFrame, quotas: ProposedQuotas, partiti
     zero = F.lit(0).cast("long")
     head = F.to_json(F.struct(*PROPOSED_BUCKET, "limits")).alias(HEAD)
     heads = numbered.select(partition, bucket.alias("key"), *(zero.alias(name) for name in ROW), head)
-    # Those who share a bucket come in one order, whatever the order of the log.
+    # The clients that share a bucket have a fixed order, whatever the order of the log.
     who = F.row_number().over(Window.partitionBy("number").orderBy("user", "client_id")).cast("long").alias("who")
     members = (
         named.select(*PROPOSED_BUCKET, "user", "client_id")
@@ -149,12 +149,12 @@ def _keyed(records: DataFrame, named: DataFrame, quotas: ProposedQuotas, partiti
 
 
 def _may_wait(quotas: ProposedQuotas) -> Column:
-    """Whether somebody may come above ``limit`` whose records have ``densest`` and ``part``.
+    """Whether a bucket whose records have ``densest`` and ``part`` may exceed ``limit``.
 
-    In sampled windows what counts at an instant came within N + 1 of them (of N; a slot is one long), as a rate of
-    N - 1 at least. Where that is below the limit, what comes at once fits into half of what N - 1 windows allow, so
-    that the tokens by which fetches pass are not owed either. Tokens are never owed where they come at least as fast as
-    they go, but for what comes at once: it lies where it is put, so that as much may be too much at either end.
+    With N sampled windows, the amount that counts at an instant arrived within N + 1 windows and counts over at least
+    N - 1. If that rate is below the limit, a part fits into half of what N - 1 windows allow, so the tokens that admit
+    fetches are not exhausted either. A token bucket is never in debt if tokens arrive as fast as bytes, apart from
+    parts: their place is a guess, so one part at either end of an interval may be too much.
     """
     config, shapings = quotas.config, quotas.shapings()
     windows, window_s = config.kafka.quota_window_num, config.kafka.quota_window_size_seconds
@@ -167,14 +167,14 @@ def _may_wait(quotas: ProposedQuotas) -> Column:
     return may
 
 
-def outcomes(asked: DataFrame, entities: DataFrame, hours: DataFrame) -> DataFrame:
-    """Return a row for each bucket of the log and limit: what it asked for, what it would have got, and when.
+def outcomes(demands: DataFrame, entities: DataFrame, hours: DataFrame) -> DataFrame:
+    """Return a row for each bucket of the log and limit: the demand, and the outcome.
 
-    ``achieved_rate`` is of the time from its first record to the last that went out; ``late_ms`` is how long after the
-    end of its records that was. ``throttled_share`` is ``throttle_time_ms`` as a part of the time with records.
+    ``achieved_rate`` is the rate from the first record to the last part sent, and ``late_ms`` the time from the end of
+    the records to that part. ``throttled_share`` is ``throttle_time_ms`` as a part of the time with records.
     """
     whole = (
-        _named(asked, entities)
+        _named(demands, entities)
         .groupBy(*PROPOSED_BUCKET, "limit")
         .agg(F.sum("amount").alias("amount"), F.min("from_ms").alias("from_ms"), F.max("until_ms").alias("until_ms"))
     )

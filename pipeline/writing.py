@@ -1,6 +1,6 @@
-"""The one module that writes. Results appear whole or not at all, and a second run puts the same in their place.
+"""Writes results. They appear whole or not at all, and a second run replaces them.
 
-All of a command's results go to a directory beside the one that was asked for; it is renamed once all of it is there.
+A command writes its results to a staging directory next to ``--out``, which is renamed when it is complete.
 """
 
 import tempfile
@@ -14,30 +14,30 @@ from pyspark.sql import DataFrame, SparkSession
 from kafka_quota_proxy.pipeline.errors import UsageError
 from kafka_quota_proxy.pipeline.files import Files
 
-# As RFC 4180 has it. Spark's own way with a quote within quotes is a backslash, and it cuts off spaces.
+# RFC 4180. By default Spark escapes a quote with a backslash, and trims spaces.
 _CSV: Final[dict[str, Any]] = {
     "emptyValue": "", "escape": '"', "ignoreLeadingWhiteSpace": False, "ignoreTrailingWhiteSpace": False,
 }  # fmt: skip
-# A directory that has this was written by us, and may be replaced.
+# Marks a directory that this program wrote and may replace.
 _MARK: Final = "_kafka_quota_pipeline"
 _OF_LOG: Final = "a usage log, "
 _BY: Final = "written by kafka-quota-pipeline; replaced as a whole when it runs again\n"
 
 
 class Output:
-    """Where one command's results are gathered.
+    """The results of one command.
 
     Args:
         spark: the session.
         staging: the directory that becomes the result.
-        explain: shows a plan before it runs; None: nothing is shown.
+        explain: shows a plan before it runs; None: no plans.
     """
 
     def __init__(self, spark: SparkSession, staging: str, explain: Callable[[str, DataFrame], None] | None) -> None:
         self._files = Files(spark)
         self._explain = explain
         self.path = staging
-        # For what is read more than once and is no result. It goes before the result appears.
+        # For tables that are read more than once; removed before the result appears.
         self.scratch = f"{staging}/_scratch"
 
     def table(
@@ -52,27 +52,27 @@ class Output:
         """Write a table as a directory.
 
         Args:
-            name: of the directory.
-            frame: its rows; in the order that it has.
+            name: the name of the directory.
+            frame: the rows, in their order.
             partitions: columns that become directories.
             form: parquet, csv, json or json.gz.
-            files: how many; None: as many as the rows have partitions, for what grows.
+            files: the number of files; None: one for each partition of the rows, for large tables.
         """
         self._write(f"{self.path}/{name}", frame, partitions, form, files)
 
     def daily(self, name: str, frame: DataFrame, *order: str, form: str = "parquet") -> None:
-        """Write a table that grows with the log: a directory for each ``day``, and in it one file in this order."""
+        """Write a table that grows with the log: a directory for each ``day``, with one file in this order."""
         rows = frame.repartition("day").sortWithinPartitions("day", *order)
         self.table(name, rows, partitions=["day"], form=form, files=None)
 
     def keep(self, name: str, frame: DataFrame) -> DataFrame:
-        """Write rows that are needed more than once, and return them as they are read back."""
+        """Write rows that are needed more than once, and return them as read back."""
         path = f"{self.scratch}/{name}"
         self._write(path, frame, (), "parquet", None)
         return frame.sparkSession.read.schema(frame.schema).parquet(path)
 
     def text(self, name: str, text: str) -> None:
-        """Write a file of text."""
+        """Write a text file."""
         self._files.write(f"{self.path}/{name}", text)
 
     def _write(self, path: str, frame: DataFrame, partitions: Sequence[str], form: str, files: int | None) -> None:
@@ -94,7 +94,7 @@ class Output:
 
 @contextmanager
 def passing(spark: SparkSession, *, explain: Callable[[str, DataFrame], None] | None = None) -> Iterator[Output]:
-    """Give an ``Output`` of which nothing stays, for a command that only prints."""
+    """Yield an ``Output`` that is deleted at the end, for a command that only prints."""
     files = Files(spark)
     path = f"{tempfile.gettempdir()}/kafka-quota-pipeline-{uuid4().hex}"
     files.make_private_directory(path)
@@ -108,16 +108,16 @@ def passing(spark: SparkSession, *, explain: Callable[[str, DataFrame], None] | 
 def staged(
     spark: SparkSession, out: str, *, explain: Callable[[str, DataFrame], None] | None = None, is_log: bool = False
 ) -> Iterator[Output]:
-    """Give an ``Output`` that becomes ``out`` when the block ends well, and nothing if it does not.
+    """Yield an ``Output`` that becomes ``out`` if the block succeeds, and is deleted otherwise.
 
-    With ``is_log`` it is a usage log, which ``reading`` does not pass over where it lies below another.
+    With ``is_log`` it is a usage log, which ``usage_reader`` also reads as a part of a larger one.
 
-    What was there before is moved aside first, and back if the new cannot take its place. Who is killed between the two
-    leaves it aside; the next run moves it back before it begins. On file systems whose rename is not one step (object
-    stores) it is as whole as that.
+    The old results are moved aside first, and back if the new ones cannot take their place. If the process is killed
+    between the two renames, the next run moves them back. On file systems whose rename is not atomic (object stores),
+    the replacement is not atomic either.
 
     Raises:
-        UsageError: ``out`` is there, has something in it, and was not written by this program.
+        UsageError: ``out`` exists, is not empty, and was not written by this program.
     """
     files = Files(spark)
     out = out.rstrip("/") or "/"
@@ -127,7 +127,7 @@ def staged(
     if files.exists(previous) and not files.exists(out):
         files.rename(previous, out)
     if files.exists(out) and not files.exists(f"{out}/{_MARK}") and not files.is_empty(out):
-        raise UsageError(f"--out {out}: is there and was not written by this program; name a new directory")
+        raise UsageError(f"--out {out}: exists and was not written by this program; name a new directory")
     files.delete(staging)
     files.make_directory(staging)
     try:
@@ -141,7 +141,7 @@ def staged(
 
 
 def is_results(files: Files, directory: str) -> bool:
-    """Whether a directory has results of a command, and no usage log that ``simulate`` made up."""
+    """Whether a directory has results of a command other than ``simulate``."""
     mark = f"{directory}/{_MARK}"
     return files.exists(mark) and not files.read(mark).startswith(_OF_LOG)
 
