@@ -35,7 +35,7 @@ from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import (
 )
 from kafka_quota_proxy.proxy.client_quotas.formats.rule_status import shadowed, status_as_json, written_as_of
 from kafka_quota_proxy.proxy.client_quotas.rule_timer import wall_ms as unix_ms
-from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import Listed
+from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import ListedRule
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import ENTITY_TYPES, Entity, StoredRule
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import ADMIN, Origin
 from kafka_quota_proxy.proxy.quota.rule_terms import limits_of
@@ -139,11 +139,11 @@ class QuotaPage:
                 piece.clear()
         yield ("".join(piece) + "\n]}\n").encode()
 
-    def _listed(self) -> Iterable[Listed]:
+    def _listed(self) -> Iterable[ListedRule]:
         # Of rules that are followed the manager knows nothing.
         of_brokers, of_topic = self._server.broker_quotas, self._server.quota_topic
         if of_brokers is not None:
-            return (Listed(*told, can_change=False) for told in of_brokers.listed())
+            return (ListedRule(*told, can_change=False) for told in of_brokers.listed())
         return chain(self._server.quota_manager.listed(), map(_as_followed, of_topic.rules if of_topic else ()))
 
     # -- changed
@@ -296,12 +296,12 @@ def _wanted(query: str) -> Mapping[str, EntityName]:
     return wanted
 
 
-def _as_followed(rule: QuotaRule) -> Listed:
+def _as_followed(rule: QuotaRule) -> ListedRule:
     entity = Entity(rule.user, rule.client_id)
-    return Listed(entity, StoredRule(limits=limits_of(rule), terms=terms_of(rule)), rule.source, can_change=False)
+    return ListedRule(entity, StoredRule(limits=limits_of(rule), terms=terms_of(rule)), rule.source, can_change=False)
 
 
-def _written(one: Listed, *, now_ms: int) -> str:
+def _written(one: ListedRule, *, now_ms: int) -> str:
     where = {"source": one.source, "can_change": one.can_change}
     if one.shadowed_by is not None:
         now = status_as_json(shadowed(one.shadowed_by))

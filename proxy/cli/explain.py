@@ -119,7 +119,7 @@ def _look_for_hosts(both: EffectiveRules) -> None:
     async def find() -> Addresses:
         return await Lookups().find(both.unknown_hosts)
 
-    both.know(asyncio.run(find()))
+    both.update_addresses(asyncio.run(find()))
 
 
 def rules_at(loaded: Loaded, *, now_ms: int) -> Rules:

@@ -12,7 +12,14 @@ from kafka_quota_proxy.proxy.background.isolation import report
 from kafka_quota_proxy.proxy.client_quotas.api import QuotasAltered
 from kafka_quota_proxy.proxy.client_quotas.audit.log import ChangeLog
 from kafka_quota_proxy.proxy.client_quotas.rule_applier import RuleApplier
-from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change, Decision, Hidden, decide, hosts_of, refuse_alter
+from kafka_quota_proxy.proxy.client_quotas.rules.alter import (
+    Change,
+    Decision,
+    HiddenRule,
+    decide,
+    hosts_of,
+    refuse_alter,
+)
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 from kafka_quota_proxy.proxy.client_quotas.rules.errors import (
     THROTTLING_QUOTA_EXCEEDED,
@@ -81,8 +88,8 @@ class AlterHandler:
             await self._has_summaries.wait()
             self._has_summaries.clear()
             await asyncio.sleep(_SUMMED_UP_AFTER_S)
-            await self._thread.run(self._change_log.write_sums)
-            if self._change_log.owes_sums:
+            await self._thread.run(self._change_log.write_summaries)
+            if self._change_log.has_summaries:
                 self._has_summaries.set()
 
     async def alter(self, task: AlterTask) -> QuotasAltered:
@@ -132,7 +139,7 @@ class AlterHandler:
         """Return what is to be changed, and the results if that succeeds."""
         rules = self._applier.rules
 
-        def hidden(entity: Entity) -> Hidden | None:
+        def hidden(entity: Entity) -> HiddenRule | None:
             return None if entity in sources else rules.hidden(entity, sees_both=task.origin.sees_hidden)
 
         decision = decide(
@@ -185,7 +192,7 @@ class AlterHandler:
             is_refused_whole=is_refused_whole,
             unix_ms=self._wall_ms(),
         )
-        if self._change_log.owes_sums:
+        if self._change_log.has_summaries:
             self._has_summaries.set()
 
 

@@ -59,7 +59,7 @@ class QuotasAltered(NamedTuple):
     throttle_time_ms: int = 0
 
 
-class Waiting(Protocol):
+class TicketOwner(Protocol):
     """Whoever owns a ticket."""
 
     def take_turn(self) -> None:
@@ -75,7 +75,7 @@ class Ticket:
     Attributes:
         frame: The request, whole; nothing once it is dropped.
         origin: Who asks.
-        owner: Whom to wake; a ``Waiting``.
+        owner: Whom to wake; a ``TicketOwner``.
         changes: What is asked for, where that is no frame; likewise.
         answer: The whole frame, once it is there.
         altered: What became of ``changes``, once that is done.

@@ -26,7 +26,7 @@ from kafka_quota_proxy.proxy.client_quotas.api import (
     QuotaRequest,
     QuotasAltered,
     Ticket,
-    Waiting,
+    TicketOwner,
     read_request,
     refusal,
 )
@@ -37,7 +37,7 @@ from kafka_quota_proxy.proxy.client_quotas.rule_applier import RuleApplier
 from kafka_quota_proxy.proxy.client_quotas.rule_timer import OnChanges
 from kafka_quota_proxy.proxy.client_quotas.rule_timer import wall_ms as unix_ms
 from kafka_quota_proxy.proxy.client_quotas.rules.describe import describe
-from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import Listed
+from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import ListedRule
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 from kafka_quota_proxy.proxy.client_quotas.rules.errors import (
     POLICY_VIOLATION,
@@ -114,7 +114,7 @@ class QuotaManager:
         """How many hosts have limits that do not hold because no address of theirs is known."""
         return len(self._rules.unknown_hosts)
 
-    def listed(self) -> Iterator[Listed]:
+    def listed(self) -> Iterator[ListedRule]:
         """Yield every rule as it was set. For any thread."""
         store = self.store
         sources = {} if store is None else dict(store.sources)
@@ -188,7 +188,7 @@ class QuotaManager:
                 ticket.answer = await self._answer(request, ticket.origin, is_small)
         # The client may have gone meanwhile. Not called here: an error of the owner is not one of the manager.
         if not ticket.is_dropped:
-            asyncio.get_running_loop().call_soon(cast(Waiting, ticket.owner).take_turn)
+            asyncio.get_running_loop().call_soon(cast(TicketOwner, ticket.owner).take_turn)
 
     async def _answer(self, request: QuotaRequest, origin: Origin, is_small: bool) -> bytes:
         try:
@@ -220,7 +220,7 @@ class QuotaManager:
 
 def _fail(ticket: Ticket) -> None:
     if not ticket.is_dropped:
-        cast(Waiting, ticket.owner).fail()
+        cast(TicketOwner, ticket.owner).fail()
 
 
 def _described(rules: Mapping[Entity, StoredRule], request: DescribeRequest) -> bytes:

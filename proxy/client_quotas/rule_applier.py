@@ -52,7 +52,7 @@ class RuleApplier:
 
     async def begin(self) -> None:
         """Look up the hosts among the rules, and report changes from now on."""
-        self._unreported.append(self.rules.know(await self.lookups.find(self.rules.unknown_hosts)))
+        self._unreported.append(self.rules.update_addresses(await self.lookups.find(self.rules.unknown_hosts)))
         self.resolver.follow(self.rules.unknown_hosts)
         self._has_begun = True
 
@@ -93,7 +93,7 @@ class RuleApplier:
         self.resolver.follow(self.rules.unknown_hosts)
 
     def _apply_found(self, addresses: Addresses) -> None:
-        self._unreported.append(self.rules.know(addresses))
+        self._unreported.append(self.rules.update_addresses(addresses))
         self._report()
         self.resolver.follow(self.rules.unknown_hosts)
         log.info("%s: found %s, whose quotas hold from now on", self.rules.name, ", ".join(addresses))

@@ -64,7 +64,7 @@ class RuleTimer:
                 wait_s = self._wait_s()
             except Exception as error:  # noqa: BLE001 - no client hears anything of it but that a limit is late
                 report(error, "rules could not be put in force; it is tried again")
-                self._in_force.tell_again()
+                self._in_force.repeat_timed()
                 wait_s = _AGAIN_S
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):

@@ -13,8 +13,8 @@ from typing import Final
 from kafka_quota_proxy.config.model import Store
 from kafka_quota_proxy.proxy.client_quotas.audit.file import AuditFile
 from kafka_quota_proxy.proxy.client_quotas.audit.rate_limit import ChangeLimit
-from kafka_quota_proxy.proxy.client_quotas.audit.record import audit_lines, sum_lines
-from kafka_quota_proxy.proxy.client_quotas.audit.summary import Sums
+from kafka_quota_proxy.proxy.client_quotas.audit.record import audit_lines, summary_lines
+from kafka_quota_proxy.proxy.client_quotas.audit.summary import AttemptSummaries
 from kafka_quota_proxy.proxy.client_quotas.rules.errors import THROTTLING_QUOTA_EXCEEDED
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import RESULTS, Origin, Outcome
 
@@ -43,7 +43,7 @@ class ChangeLog:
         self._rate = store.changes_per_second
         self._limit = ChangeLimit(store.changes_per_second, now_ms=now_ms())
         self._audit = None if store.audit_log is None else AuditFile(Path(store.audit_log))
-        self._sums = Sums()
+        self._summaries = AttemptSummaries()
         self._told_ms = -_AGAIN_AFTER_MS
 
     @property
@@ -52,9 +52,9 @@ class ChangeLog:
         return self._audit is not None
 
     @property
-    def owes_sums(self) -> bool:
-        """Whether there is something to ``write_sums`` of. For any thread."""
-        return self._sums.has_any
+    def has_summaries(self) -> bool:
+        """Whether there is something to ``write_summaries`` of. For any thread."""
+        return self._summaries.has_any
 
     @property
     def lost(self) -> int:
@@ -102,7 +102,7 @@ class ChangeLog:
         lines = audit_lines(
             outcomes,
             origin,
-            self._sums,
+            self._summaries,
             is_dry_run=is_dry_run,
             is_refused_whole=is_refused_whole,
             now_ms=now,
@@ -110,17 +110,17 @@ class ChangeLog:
         )
         self._append(self._audit, lines, now)
 
-    def write_sums(self, *, is_end: bool = False) -> None:
+    def write_summaries(self, *, is_end: bool = False) -> None:
         """Write down what was summed up, if its second is over or this is the end; for the thread of ``write``."""
         now = now_ms()
-        told = self._sums.take(now_ms=now, is_end=is_end)
+        told = self._summaries.take(now_ms=now, is_end=is_end)
         if self._audit is not None and told:
-            self._append(self._audit, sum_lines(told), now)
+            self._append(self._audit, summary_lines(told), now)
 
     def close(self) -> None:
         """Let go of the audit log."""
         if self._audit is not None:
-            self.write_sums(is_end=True)
+            self.write_summaries(is_end=True)
             self._audit.close()
 
     def _append(self, audit: AuditFile, lines: Iterable[bytes], now: int) -> None:

@@ -23,7 +23,7 @@ from functools import partial
 from typing import Final
 
 from kafka_quota_proxy.config.terms import NO_TERMS, TermsChange, written_terms, written_terms_change
-from kafka_quota_proxy.proxy.client_quotas.audit.summary import Sum, Sums
+from kafka_quota_proxy.proxy.client_quotas.audit.summary import AttemptSummaries, AttemptSummary
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import StoredRule
 from kafka_quota_proxy.proxy.client_quotas.rules.errors import NONE, name_of
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import APPLIED, UNCHANGED, UNKNOWN, Origin, Outcome
@@ -39,7 +39,7 @@ _write: Final = json.JSONEncoder(separators=(",", ":")).encode
 def audit_lines(
     outcomes: Sequence[Outcome],
     origin: Origin,
-    sums: Sums,
+    sums: AttemptSummaries,
     *,
     is_dry_run: bool,
     is_refused_whole: bool,
@@ -57,7 +57,7 @@ def audit_lines(
         now_ms: The time of a clock that does not step back.
         unix_ms: Unix time.
     """
-    yield from sum_lines(sums.take(now_ms=now_ms))
+    yield from summary_lines(sums.take(now_ms=now_ms))
     about = {"time": _time(unix_ms), **_about(origin)}
     add = partial(sums.add, origin=origin, now_ms=now_ms, unix_ms=unix_ms)
     if is_refused_whole and outcomes:
@@ -78,7 +78,7 @@ def audit_lines(
         yield _line({**about, **whose, "result": UNCHANGED})
 
 
-def sum_lines(sums: Iterable[Sum]) -> Iterator[bytes]:
+def summary_lines(sums: Iterable[AttemptSummary]) -> Iterator[bytes]:
     """Yield the lines of attempts that were summed up, each with its newline."""
     for one in sums:
         times = {"time": _time(one.until_ms), "since": _time(one.since_ms)}

@@ -20,7 +20,7 @@ class _Key(NamedTuple):
     error_code: int
 
 
-class Sum(NamedTuple):
+class AttemptSummary(NamedTuple):
     """Attempts of one principal that ended for one reason.
 
     Attributes:
@@ -40,7 +40,7 @@ class Sum(NamedTuple):
     until_ms: int
 
 
-class Sums:
+class AttemptSummaries:
     """Of one audit log. ``now_ms`` is of a clock that does not step back, ``unix_ms`` of the one on the wall.
 
     Attributes:
@@ -50,7 +50,7 @@ class Sums:
     def __init__(self) -> None:
         self._until_ms: int | None = None  # when the second ends; None: nothing was told in the last one
         # Whoever had his line in this second, and what he is owed another one for.
-        self._sums: dict[_Key, Sum | None] = {}
+        self._summaries: dict[_Key, AttemptSummary | None] = {}
         self.has_any = False
 
     def add(self, outcome: Outcome, origin: Origin, *, result: str, entities: int, now_ms: int, unix_ms: int) -> bool:
@@ -61,13 +61,13 @@ class Sums:
         if self._until_ms is None:
             self._until_ms = now_ms + _WINDOW_MS
         key = _Key(origin.principal, result, outcome.error_code)
-        if key not in self._sums:
-            if len(self._sums) < MOST_KEYS:
-                self._sums[key] = None
+        if key not in self._summaries:
+            if len(self._summaries) < MOST_KEYS:
+                self._summaries[key] = None
                 return True
             key = key._replace(principal=None)
-        known = self._sums.get(key)
-        self._sums[key] = Sum(
+        known = self._summaries.get(key)
+        self._summaries[key] = AttemptSummary(
             origin=None if key.principal is None else origin,
             last=outcome,
             result=result,
@@ -78,13 +78,13 @@ class Sums:
         self.has_any = True
         return False
 
-    def take(self, *, now_ms: int, is_end: bool = False) -> list[Sum]:
+    def take(self, *, now_ms: int, is_end: bool = False) -> list[AttemptSummary]:
         """Return what has been summed up, if the second is over or this is the end."""
         if self._until_ms is None or (now_ms < self._until_ms and not is_end):
             return []
-        told = {key: one for key, one in self._sums.items() if one is not None}
+        told = {key: one for key, one in self._summaries.items() if one is not None}
         # These had their line just now.
-        self._sums = dict.fromkeys(told)
+        self._summaries = dict.fromkeys(told)
         self._until_ms = now_ms + _WINDOW_MS if told else None
         self.has_any = False
         return list(told.values())

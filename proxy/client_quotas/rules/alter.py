@@ -63,7 +63,7 @@ class Decision(NamedTuple):
     changes: tuple[Change, ...]
 
 
-class Hidden(NamedTuple):
+class HiddenRule(NamedTuple):
     """What is kept of an entity that is set elsewhere: it does not hold, and can be removed.
 
     Attributes:
@@ -99,7 +99,7 @@ def decide(
     sources: Mapping[Entity, str],
     now_ms: int,
     terms: Mapping[Entity, TermsChange] | None = None,
-    hidden: Callable[[Entity], Hidden | None] | None = None,
+    hidden: Callable[[Entity], HiddenRule | None] | None = None,
 ) -> Decision:
     """Decide on a request as Kafka's controller does; an entity is changed as a whole or not at all.
 
@@ -154,7 +154,7 @@ def _change(
     sources: Mapping[Entity, str],
     terms: Mapping[Entity, TermsChange],
     now_ms: int,
-    hidden: Callable[[Entity], Hidden | None] | None,
+    hidden: Callable[[Entity], HiddenRule | None] | None,
 ) -> Iterable[Change]:
     """Return what changes for one entity; nothing where its rule is what it was.
 
@@ -232,7 +232,7 @@ def in_usual_form(entity: Entity) -> Entity:
 
 
 def _check_removal(
-    entity: Entity, source: str, ops: Mapping[str, float | None], hidden: Hidden | None, has_terms: bool
+    entity: Entity, source: str, ops: Mapping[str, float | None], hidden: HiddenRule | None, has_terms: bool
 ) -> None:
     """Tell whether what is asked of an entity that is set elsewhere is to remove what is hidden, and no more.
 

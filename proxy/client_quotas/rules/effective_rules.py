@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from kafka_quota_proxy.config.model import IpRule, ProxyConfig, QuotaRule
 from kafka_quota_proxy.config.terms import Terms, terms_of
-from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change, Hidden, apply, in_usual_form
+from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change, HiddenRule, apply, in_usual_form
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import Addresses, EffectiveIpRules
 from kafka_quota_proxy.proxy.quota.entity import Entity as RuleEntity
@@ -27,7 +27,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Listed(NamedTuple):
+class ListedRule(NamedTuple):
     """A rule as it was set.
 
     Attributes:
@@ -106,17 +106,17 @@ class EffectiveRules:
             if entity in self.stored
         )
 
-    def listed(self) -> Iterator[Listed]:
+    def listed(self) -> Iterator[ListedRule]:
         """Yield every rule as it was set; those of the store can be changed. For any thread."""
         # The file's are made anew when they change; a copy of the store's is one step, in which nobody changes them.
         of_file, sources, stored = self._told, self.sources, self.stored.copy()
         for entity, rule in of_file.items():
-            yield Listed(entity, rule, sources.get(entity, ""), can_change=False)
+            yield ListedRule(entity, rule, sources.get(entity, ""), can_change=False)
         for entity, rule in stored.items():
             shadowed_by = sources.get(in_usual_form(entity))
-            yield Listed(entity, rule, self.name, shadowed_by is None, shadowed_by)
+            yield ListedRule(entity, rule, self.name, shadowed_by is None, shadowed_by)
 
-    def hidden(self, entity: Entity, *, sees_both: bool) -> Hidden | None:
+    def hidden(self, entity: Entity, *, sees_both: bool) -> HiddenRule | None:
         """Return what the store has of an entity that the file has a rule for; None: nothing.
 
         ``sees_both``: who asks is told both rules, and not, as by Kafka's API, the file's alone.
@@ -125,11 +125,11 @@ class EffectiveRules:
         if rule is None or in_usual_form(entity) not in self.sources:
             return None
         shown = self._told.get(entity)
-        return Hidden(rule.limits.keys(), () if sees_both or shown is None else shown.limits.keys())
+        return HiddenRule(rule.limits.keys(), () if sees_both or shown is None else shown.limits.keys())
 
-    def know(self, addresses: Addresses) -> Changes:
+    def update_addresses(self, addresses: Addresses) -> Changes:
         """Take it that these hosts have these addresses; return what changes by that."""
-        return Changes({}, self._addresses.know(addresses))
+        return Changes({}, self._addresses.update_addresses(addresses))
 
     @property
     def unknown_hosts(self) -> Set[str]:
@@ -198,7 +198,7 @@ class EffectiveRules:
         rules = {_key(entity): self._rule(entity) for entity in due if entity.ip is None}
         return Changes(rules, ips) if due else None
 
-    def tell_again(self) -> None:
+    def repeat_timed(self) -> None:
         """Have ``advance`` return all rules that are not the same at all times."""
         self._timetable.repeat_all()
 

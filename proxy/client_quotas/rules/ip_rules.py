@@ -67,7 +67,7 @@ class EffectiveIpRules:
             self._rates[name] = rate
         return self._move(name, before, self._found(name, known, before) if rate is not None else ())
 
-    def know(self, known: Addresses) -> IpChanges:
+    def update_addresses(self, known: Addresses) -> IpChanges:
         """Take it that hosts are there now; return which rules that changes. Those without a limit do not matter."""
         changes: dict[Ip, IpRule | None] = {}
         for host in self._hosts.keys() & known.keys():

@@ -16,7 +16,7 @@ from kafka_quota_proxy.config.model import Address, AdminClient, IpRule, ProxyCo
 from kafka_quota_proxy.protocol.client_quotas import Alteration
 from kafka_quota_proxy.proxy.background.in_thread import in_thread
 from kafka_quota_proxy.proxy.background.isolation import attempt, kept_up, repeated, report
-from kafka_quota_proxy.proxy.client_quotas.api import Ticket, Waiting
+from kafka_quota_proxy.proxy.client_quotas.api import Ticket, TicketOwner
 from kafka_quota_proxy.proxy.client_quotas.host_resolver import HostResolver, Lookups
 from kafka_quota_proxy.proxy.client_quotas.rule_timer import OnChanges, RuleTimer
 from kafka_quota_proxy.proxy.client_quotas.rule_timer import wall_ms as unix_ms
@@ -284,7 +284,7 @@ class BrokerFollower:
     def _know(self, addresses: Addresses) -> None:
         """Put the limits of hosts in force that have been found, now or before."""
         self._found.update(addresses)
-        self._on_changes(*self._in_force.know(self._found))
+        self._on_changes(*self._in_force.update_addresses(self._found))
         self._found = {}
 
     def _take_found(self, addresses: Addresses) -> None:
@@ -317,7 +317,7 @@ class BrokerFollower:
         if self._awaited.pop(ticket, None) is None or ticket.is_dropped:
             return False
         ticket.answer = ticket.frame
-        asyncio.get_running_loop().call_soon(cast(Waiting, ticket.owner).take_turn)
+        asyncio.get_running_loop().call_soon(cast(TicketOwner, ticket.owner).take_turn)
         return True
 
     def _succeed(self, reading: _Reading) -> None:

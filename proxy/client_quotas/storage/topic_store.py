@@ -20,7 +20,7 @@ from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRul
 from kafka_quota_proxy.proxy.client_quotas.rules.errors import KAFKA_STORAGE_ERROR, POLICY_VIOLATION, REQUEST_TIMED_OUT
 from kafka_quota_proxy.proxy.client_quotas.storage.store import ApplyChanges, NotKeptError
 from kafka_quota_proxy.proxy.client_quotas.storage.topic_copy import TopicCopy
-from kafka_quota_proxy.proxy.client_quotas.storage.topic_store_state import StoreTopicState, Told, settings_of
+from kafka_quota_proxy.proxy.client_quotas.storage.topic_store_state import StoreTopicState, TopicChange, settings_of
 from kafka_quota_proxy.proxy.client_quotas.storage.write_request import NotWrittenError, Record, TopicWriter
 from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import AtEnd, Began, Failed, Read
 from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import Told as ToldByReader
@@ -103,7 +103,7 @@ class TopicStore:
     async def open(self) -> None:
         """See ``QuotaStore``: read the topic to its end, or, where it is away, take what was known last."""
         if self.copy is not None:
-            self.state.know(await self.copy.open())
+            self.state.restore(await self.copy.open())
         known = self.state.entities
         self._hearing.start()
         began_s = monotonic()
@@ -300,7 +300,7 @@ class TopicStore:
             await asyncio.sleep(0)
         self._say()
 
-    async def _put_in_force(self, told: Sequence[Told]) -> None:
+    async def _put_in_force(self, told: Sequence[TopicChange]) -> None:
         changes = [one.change for one in told]
         try:
             await self._apply(changes)
@@ -337,7 +337,7 @@ class TopicStore:
             log.warning("store %s: %s", self.name, notice.text)
 
 
-def _tell_of(name: str, told: Told) -> None:
+def _tell_of(name: str, told: TopicChange) -> None:
     entity, rule = told.change
     said: dict[str, object] = {**rule.limits, **written_terms(rule.terms)} if rule else {}
     words = ", ".join(starmap("{}={}".format, said.items())) or "none"

@@ -40,7 +40,7 @@ _MOST_FAULTS: Final = 10_000
 _NONE_HOLD: Final = "; none of the limits that were set for this entity hold here"
 
 
-class Told(NamedTuple):
+class TopicChange(NamedTuple):
     """A change, and the offset of the record that says so."""
 
     change: Change
@@ -79,7 +79,7 @@ class StoreTopicState:
 
     # -- what comes in --
 
-    def know(self, rules: Mapping[Entity, StoredRule]) -> None:
+    def restore(self, rules: Mapping[Entity, StoredRule]) -> None:
         """Take it that the topic had these when it was last read, by an earlier process."""
         for entity, rule in rules.items():
             for setting in _settings(entity, None, rule):
@@ -139,7 +139,7 @@ class StoreTopicState:
         """Whether there may be changes to be told."""
         return bool(self._touched)
 
-    def changes(self, most: int | None = None) -> list[Told]:
+    def changes(self, most: int | None = None) -> list[TopicChange]:
         """Return what has changed since this was last asked; so many entities are looked at."""
         found = []
         # Listed at once: to find the first of a dict takes the longer the more was deleted in front of it.
@@ -156,10 +156,10 @@ class StoreTopicState:
                 self.in_force[entity] = rule
             if offset is None:
                 offset = self.next_offset - 1 if limits is None else limits.offset
-            found.append(Told(Change(entity, rule), offset))
+            found.append(TopicChange(Change(entity, rule), offset))
         return found
 
-    def take_back(self, changes: Iterable[Told]) -> None:
+    def take_back(self, changes: Iterable[TopicChange]) -> None:
         """Take it that what ``changes`` has told is not in force: it is told again."""
         for told in changes:
             self._touched[told.change.entity] = told.offset

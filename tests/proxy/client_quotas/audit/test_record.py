@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.terms import Terms, TermsChange
 from kafka_quota_proxy.protocol.client_quotas import Op
-from kafka_quota_proxy.proxy.client_quotas.audit.record import MAX_ASKED, MAX_TEXT, audit_lines, sum_lines
-from kafka_quota_proxy.proxy.client_quotas.audit.summary import MOST_KEYS, Sums
+from kafka_quota_proxy.proxy.client_quotas.audit.record import MAX_ASKED, MAX_TEXT, audit_lines, summary_lines
+from kafka_quota_proxy.proxy.client_quotas.audit.summary import MOST_KEYS, AttemptSummaries
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import StoredRule
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin, Outcome
 
@@ -28,7 +28,7 @@ REFUSED = Outcome(ALICE, (Op(P, float("inf")),), None, OLD, OLD, 42, "Quota must
 def lines(
     some: Sequence[Outcome],
     origin: Origin = ADMIN,
-    sums: Sums | None = None,
+    sums: AttemptSummaries | None = None,
     *,
     is_dry_run: bool = False,
     is_refused_whole: bool = False,
@@ -38,7 +38,7 @@ def lines(
         audit_lines(
             some,
             origin,
-            sums or Sums(),
+            sums or AttemptSummaries(),
             is_dry_run=is_dry_run,
             is_refused_whole=is_refused_whole,
             now_ms=now_ms,
@@ -117,7 +117,7 @@ def test_an_entity_that_comes_twice_has_an_error_and_is_changed_as_in_kafka() ->
 
 
 def test_a_flood_that_changes_nothing_is_a_line_a_second_and_changes_have_their_own_all_the_same() -> None:
-    sums = Sums()
+    sums = AttemptSummaries()
     flood = [REFUSED] * 5_000
 
     first = lines([*flood, APPLIED], sums=sums)
@@ -150,11 +150,11 @@ def test_a_flood_that_changes_nothing_is_a_line_a_second_and_changes_have_their_
 
 
 def test_of_more_principals_than_can_be_told_apart_nobody_is_named() -> None:
-    sums = Sums()
+    sums = AttemptSummaries()
     for number in range(MOST_KEYS + 5):
         lines([REFUSED], Origin(f"token@10.0.0.{number}"), sums)
 
-    (line,) = sum_lines(sums.take(now_ms=1_000))
+    (line,) = summary_lines(sums.take(now_ms=1_000))
 
     assert (json.loads(line)["principal"], json.loads(line)["entities"]) == (None, 5)
 

@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_quota_proxy.proxy.client_quotas.audit.summary import MOST_KEYS, Sum, Sums
+from kafka_quota_proxy.proxy.client_quotas.audit.summary import MOST_KEYS, AttemptSummaries, AttemptSummary
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin, Outcome
 
 ADMIN = Origin("admin", "adminclient-1", "10.0.0.5", "clients")
@@ -16,23 +16,23 @@ def refused(code: int = 42) -> Outcome:
     return Outcome((("user", "alice"),), (), None, None, None, code, "no")
 
 
-def add(sums: Sums, now_ms: int, *, origin: Origin = ADMIN, code: int = 42, entities: int = 1) -> bool:
+def add(sums: AttemptSummaries, now_ms: int, *, origin: Origin = ADMIN, code: int = 42, entities: int = 1) -> bool:
     return sums.add(refused(code), origin, result="refused", entities=entities, now_ms=now_ms, unix_ms=UNIX_MS + now_ms)
 
 
 def test_the_first_is_told_at_once_and_the_rest_of_the_second_in_one_sum() -> None:
-    sums = Sums()
+    sums = AttemptSummaries()
 
     told = [add(sums, now_ms, entities=10) for now_ms in (0, 1, 999)]
 
     assert told == [True, False, False]
     assert (sums.take(now_ms=999), sums.has_any) == ([], True)
-    of_second = Sum(ADMIN, refused(), "refused", 20, UNIX_MS + 1, UNIX_MS + 999)
+    of_second = AttemptSummary(ADMIN, refused(), "refused", 20, UNIX_MS + 1, UNIX_MS + 999)
     assert (sums.take(now_ms=1_000), sums.has_any) == ([of_second], False)
 
 
 def test_who_goes_on_has_no_line_but_the_sums() -> None:
-    sums = Sums()
+    sums = AttemptSummaries()
     add(sums, 0)
     add(sums, 1)
     sums.take(now_ms=1_000)
@@ -42,7 +42,7 @@ def test_who_goes_on_has_no_line_but_the_sums() -> None:
 
 
 def test_after_a_second_in_which_nothing_was_summed_up_the_next_is_a_first_one() -> None:
-    sums = Sums()
+    sums = AttemptSummaries()
     add(sums, 0)
 
     assert sums.take(now_ms=1_000) == []
@@ -50,7 +50,7 @@ def test_after_a_second_in_which_nothing_was_summed_up_the_next_is_a_first_one()
 
 
 def test_each_reason_and_each_principal_has_its_line() -> None:
-    sums = Sums()
+    sums = AttemptSummaries()
 
     assert [add(sums, 0, code=code, origin=Origin(who)) for who in "ab" for code in (42, 89, 42)] == [
         *[True, True, False],
@@ -59,7 +59,7 @@ def test_each_reason_and_each_principal_has_its_line() -> None:
 
 
 def test_the_end_does_not_wait_for_the_second() -> None:
-    sums = Sums()
+    sums = AttemptSummaries()
     add(sums, 0)
     add(sums, 1)
 
@@ -67,7 +67,7 @@ def test_the_end_does_not_wait_for_the_second() -> None:
 
 
 def test_of_more_principals_than_can_be_told_apart_there_is_one_sum() -> None:
-    sums = Sums()
+    sums = AttemptSummaries()
 
     told = [add(sums, 0, origin=Origin(f"token@10.0.{n // 250}.{n % 250}")) for n in range(3 * MOST_KEYS)]
 
@@ -85,7 +85,7 @@ def test_none_is_left_out_and_no_second_has_more_than_two_lines_of_one_reason(
     attempts: list[tuple[int, str, int, int]],
 ) -> None:
     """Two: a second that is looked at may have the first's line and, at its end, the sum of what followed."""
-    sums, lines = Sums(), []
+    sums, lines = AttemptSummaries(), []
     asked: Counter[tuple[str, int]] = Counter()
     now_ms = 0
     for step_ms, who, code, entities in attempts:

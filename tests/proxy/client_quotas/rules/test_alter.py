@@ -14,7 +14,14 @@ from kafka_quota_proxy.config.ramp import Ramp
 from kafka_quota_proxy.config.terms import NO_TERMS, Terms, TermsChange, replacement
 from kafka_quota_proxy.protocol.client_quotas import Alteration, Altered, AlterRequest, EntityParts, Op
 from kafka_quota_proxy.proxy.client_quotas.rules import alter
-from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change, Decision, Hidden, decide, hosts_of, refuse_alter
+from kafka_quota_proxy.proxy.client_quotas.rules.alter import (
+    Change,
+    Decision,
+    HiddenRule,
+    decide,
+    hosts_of,
+    refuse_alter,
+)
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule, keys_of
 from tests.support.quota_requests import CLIENT_KEYS, NOT_FINITE, some_alter
 
@@ -33,7 +40,7 @@ def ask(
     sources: Mapping[Entity, str] | None = None,
     terms: Mapping[Entity, TermsChange] | None = None,
     now_ms: int = 0,
-    hidden: Hidden | None = None,
+    hidden: HiddenRule | None = None,
 ) -> Decision:
     wanted = tuple(Alteration(entity, tuple(Op(*op) for op in ops.items())) for entity, ops in alterations)
     request = AlterRequest(1, 7, wanted, validate_only)
@@ -308,10 +315,10 @@ def test_what_the_file_says_is_changed_there() -> None:
 def test_what_the_file_hides_is_removed_and_not_set() -> None:
     alice, sources = Entity("alice"), {Entity("alice"): "f.yaml:7"}
     rules = {alice: StoredRule(limits={P: 5.0, C: 6.0})}
-    one_is_shown, none_is = Hidden({P, C}, {P, R}), Hidden({P, C}, ())
+    one_is_shown, none_is = HiddenRule({P, C}, {P, R}), HiddenRule({P, C}, ())
     everything: dict[str, float | None] = dict.fromkeys(CLIENT_KEYS)
 
-    def changes(ops: Mapping[str, float | None], hidden: Hidden, terms: TermsChange | None = None) -> object:
+    def changes(ops: Mapping[str, float | None], hidden: HiddenRule, terms: TermsChange | None = None) -> object:
         decision = ask(rules, (ALICE, ops), sources=sources, hidden=hidden, terms={alice: terms} if terms else None)
         return [change.rule for change in decision.changes] or told(decision)
 

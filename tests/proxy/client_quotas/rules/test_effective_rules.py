@@ -10,7 +10,7 @@ from kafka_quota_proxy.config.schedule import Schedule
 from kafka_quota_proxy.config.terms import Terms
 from kafka_quota_proxy.proxy.client_quotas.rules import effective_rules as module
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
-from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import EffectiveRules, Listed
+from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import EffectiveRules, ListedRule
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 from kafka_quota_proxy.proxy.quota.entity import bounded
 from kafka_quota_proxy.proxy.quota.rule_changes import Changes
@@ -93,9 +93,9 @@ def test_what_the_file_hides_is_listed_behind_what_holds() -> None:
         (Entity(ip="::1"), "f.yaml:4", False),
     ]
     assert behind == [
-        Listed(Entity("filed"), rule(2.0), "quotas.d", False, "f.yaml:3"),
-        Listed(spelled, ip_rule(5.0), "quotas.d", False, "f.yaml:4"),
-        Listed(other, ip_rule(6.0), "quotas.d", True),
+        ListedRule(Entity("filed"), rule(2.0), "quotas.d", False, "f.yaml:3"),
+        ListedRule(spelled, ip_rule(5.0), "quotas.d", False, "f.yaml:4"),
+        ListedRule(other, ip_rule(6.0), "quotas.d", True),
     ]
     hidden = [in_force.hidden(entity, sees_both=False) for entity in (*stored, Entity("nobody"))]
     assert [one and (set(one.keys), set(one.shown)) for one in hidden] == [

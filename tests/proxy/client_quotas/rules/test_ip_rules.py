@@ -28,7 +28,7 @@ def test_hosts_are_limited_where_they_are() -> None:
 
     assert rates(in_force) == {"::1": 2.0, A: 3.0, B: 3.0}
     assert in_force.unknown_hosts == {"gone.example"}
-    assert in_force.know({"gone.example": ("192.0.2.9",), "stranger.example": (A,)}) == {
+    assert in_force.update_addresses({"gone.example": ("192.0.2.9",), "stranger.example": (A,)}) == {
         "192.0.2.9": IpRule(ip="192.0.2.9", connection_creation_rate=4.0, source="d")
     }
     assert in_force.unknown_hosts == set()
@@ -38,7 +38,7 @@ def test_of_a_host_that_moves_the_old_address_is_free_and_what_was_known_last_st
     in_force = EffectiveIpRules(name="d")
     in_force.change("host.example", 3.0, {"host.example": (A,)})
 
-    assert in_force.know({"host.example": (B,)})[A] is None
+    assert in_force.update_addresses({"host.example": (B,)})[A] is None
     in_force.change("host.example", 5.0, {})
 
     assert rates(in_force) == {B: 5.0}
@@ -93,7 +93,7 @@ def changed(draw: st.DrawFn) -> tuple[Mapping[Ip, float], Mapping[str, tuple[str
                 known.pop(str(name), None)
                 followed |= in_force.change(name, None, {})
             case "know":
-                followed |= in_force.know({str(name): tuple(there)})
+                followed |= in_force.update_addresses({str(name): tuple(there)})
                 if name in limits:
                     known[str(name)] = tuple(there)
             case _:

@@ -22,7 +22,7 @@ from kafka_quota_proxy.proxy.client_quotas.storage.rule_database import read_sto
 from kafka_quota_proxy.proxy.client_quotas.storage.store import NotKeptError
 from kafka_quota_proxy.proxy.client_quotas.storage.topic_copy import TopicCopy
 from kafka_quota_proxy.proxy.client_quotas.storage.topic_store import TopicStore
-from kafka_quota_proxy.proxy.client_quotas.storage.topic_store_state import Told
+from kafka_quota_proxy.proxy.client_quotas.storage.topic_store_state import TopicChange
 from kafka_quota_proxy.proxy.client_quotas.storage.write_request import NotWrittenError, Record
 from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import AtEnd, Began, Failed, Read
 from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import Told as ToldByReader
@@ -237,7 +237,7 @@ async def test_others_have_turns_while_it_is_read_anew_and_nothing_has_changed()
         await eventually(lambda: not one.store.is_connected)
         ticking, changes = asyncio.ensure_future(tick()), one.store.state.changes
 
-        def counted(most: int | None = None) -> list[Told]:
+        def counted(most: int | None = None) -> list[TopicChange]:
             looked_at.append(turns)
             return changes(most)
 

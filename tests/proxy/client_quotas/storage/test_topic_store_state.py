@@ -152,7 +152,7 @@ def test_shares_are_passed_over_and_that_is_said_once() -> None:
 
 def test_what_was_known_last_holds_until_the_topic_is_read() -> None:
     reader = Reader()
-    reader.state.know({ALICE: rule(**{P: 1.0, C: 2.0}), Entity("bob"): rule(**{P: 3.0})})
+    reader.state.restore({ALICE: rule(**{P: 1.0, C: 2.0}), Entity("bob"): rule(**{P: 3.0})})
     assert len(reader.settles()) == 2
 
     reader.starts(setting(P, 9.0), garbage(b'{"user":"alice","key":"consumer_byte_rate"}'))
@@ -398,7 +398,7 @@ def test_terms_are_a_record_of_their_own_and_go_with_the_rule() -> None:
     reader.settles()
     assert reader.told == {ALICE: after}
     again = Reader()
-    again.state.know(reader.told)
+    again.state.restore(reader.told)
     again.settles()
     assert again.told == reader.told
 
