@@ -4,29 +4,22 @@ Works on the raw values, so that these faults are found together with those of s
 the wrong type is passed over here: the schema complains of it.
 """
 
-from collections.abc import Iterator
 from typing import Final
 
-from kafka_quota_proxy.config.addresses import default_broker_ports, parse_port_range
 from kafka_quota_proxy.config.document import Document, Location, key_path
-from kafka_quota_proxy.config.errors import Fault, Severity, UnitError
+from kafka_quota_proxy.config.errors import Fault, Severity
 from kafka_quota_proxy.config.fair_call_queue_checks import check_fair_call_queue
-from kafka_quota_proxy.config.model import BROKER_PORTS, Address, Shaping
+from kafka_quota_proxy.config.listener_checks import check_listeners
 from kafka_quota_proxy.config.one_broker_checks import check_one_broker
 from kafka_quota_proxy.config.quota_checks import check_quotas, warn_of_expired
 from kafka_quota_proxy.config.quotas_from_checks import check_quotas_from
 from kafka_quota_proxy.config.replication_checks import check_replication
 from kafka_quota_proxy.config.rule_reach_checks import check_rule_reach
-from kafka_quota_proxy.config.security import ClientAuth
 from kafka_quota_proxy.config.store_checks import check_store
-from kafka_quota_proxy.config.unvalidated import ANY_HOST, Say, address_of, addresses_of, elements, leads_to, mapping_at
+from kafka_quota_proxy.config.unvalidated import Say, elements, mapping_at
 from kafka_quota_proxy.config.usage_log_checks import check_usage_log
 from kafka_quota_proxy.config.weak_limit_checks import check_weak_limits
 
-_DEFAULT_SHAPING: Final = Shaping.SAMPLED.value
-_LAST_PORT: Final = 65_535
-_ADMIN_BINDS: Final = ("bind", "metrics_bind")
-_ASKING: Final = (ClientAuth.REQUIRED.value, ClientAuth.REQUESTED.value)
 _NULLABLE: Final = {
     "max_connections": "a number such as 10000",
     "max_connections_per_ip": "a number such as 100",
@@ -52,10 +45,7 @@ def check(document: Document, *, now_ms: int | None = None) -> list[Fault]:
     def warn(location: Location, message: str) -> None:
         say(location, message, Severity.WARNING)
 
-    _check_listeners(document, say)
-    _check_broker_ports(document, say)
-    _check_tls(document, say)
-    _check_shared_upstreams(document, say)
+    check_listeners(document, say)
     check_one_broker(document, warn)
     check_quotas(document, say, warn)
     if now_ms is not None:
@@ -69,157 +59,6 @@ def check(document: Document, *, now_ms: int | None = None) -> list[Fault]:
     check_rule_reach(document, warn)
     check_weak_limits(document, warn)
     return faults
-
-
-def _check_listeners(document: Document, say: Say) -> None:
-    names: dict[object, int] = {}
-    bound: list[tuple[Address, int]] = []
-    for index, listener in elements(document, "listeners"):
-        name = listener.get("name")
-        if isinstance(name, str) and name in names:
-            message = f"{name!r} is also the name of the listener in line {names[name]}; give each its own"
-            say(("listeners", index, "name"), message)
-        elif isinstance(name, str):
-            names[name] = document.line(("listeners", index, "name"))
-        _check_bind(address_of(listener.get("bind")), ("listeners", index, "bind"), bound, document, say)
-        _check_upstream(listener, index, say)
-    admin = document.data.get("admin") if isinstance(document.data, dict) else None
-    if isinstance(admin, dict):
-        for key in _ADMIN_BINDS:
-            _check_bind(address_of(admin.get(key)), ("admin", key), bound, document, say)
-    for index, listener in elements(document, "listeners"):
-        for key in ("upstream", "bootstrap_servers"):
-            for upstream in addresses_of(listener.get(key)):
-                line = next((line for bind, line in bound if leads_to(upstream, bind)), None)
-                if line is not None:
-                    message = f"{upstream} is bound by this proxy in line {line}; write the address of the broker"
-                    say(("listeners", index, key), message)
-
-
-def _check_upstream(listener: dict[str, object], index: int, say: Say) -> None:
-    """A listener leads to one broker or to a cluster."""
-    has_upstream, has_cluster = "upstream" in listener, "bootstrap_servers" in listener
-    if has_upstream and has_cluster:
-        message = "stands beside upstream; give one of them: a broker that advertises this proxy, or a whole cluster"
-        say(("listeners", index, "bootstrap_servers"), message)
-    if not has_upstream and not has_cluster:
-        message = "is missing; write the address of the broker, such as 127.0.0.1:19092, or give bootstrap_servers"
-        say(("listeners", index, "upstream"), message)
-    if has_cluster:
-        bind = address_of(listener.get("bind"))
-        if bind and bind.host in ANY_HOST and "advertised_host" not in listener:
-            message = f"is missing; clients cannot be told to come to {bind.host}: write the host that they reach"
-            say(("listeners", index, "advertised_host"), message)
-        if bind and bind.port == 0 and "broker_ports" not in listener:
-            say(("listeners", index, "broker_ports"), "is missing; with bind to port 0 there is none to count from")
-        return
-    for key in ("advertised_host", "broker_ports"):
-        if key in listener:
-            say(("listeners", index, key), "belongs to bootstrap_servers; behind upstream no address is rewritten")
-
-
-def _check_broker_ports(document: Document, say: Say) -> None:
-    """No port of a broker is another listener's, another range's or the admin's."""
-    taken = [(bind.host, bind.port, bind.port, document.line(location)) for location, bind in _binds(document)]
-    for index, listener in elements(document, "listeners"):
-        bind, location = address_of(listener.get("bind")), ("listeners", index, "broker_ports")
-        ports = _port_range(listener, bind)
-        if bind is None or ports is None:
-            continue
-        first, last = ports
-        if last > _LAST_PORT:
-            message = f"is missing; behind port {bind.port} there is no room for {BROKER_PORTS}: write FIRST-LAST"
-            say(location, message)
-        for host, low, high, line in taken:
-            if first <= high and low <= last and (host == bind.host or not ANY_HOST.isdisjoint((host, bind.host))):
-                shared = f"{max(first, low)}" if low == high else f"{max(first, low)}-{min(last, high)}"
-                say(location, f"{shared} is already bound in line {line}; give each its own ports")
-        taken.append((bind.host, first, last, document.line(location)))
-
-
-def _binds(document: Document) -> Iterator[tuple[Location, Address]]:
-    for index, listener in elements(document, "listeners"):
-        bind = address_of(listener.get("bind"))
-        if bind:
-            yield ("listeners", index, "bind"), bind
-    admin = document.data.get("admin") if isinstance(document.data, dict) else None
-    for key in _ADMIN_BINDS:
-        bind = address_of(admin.get(key)) if isinstance(admin, dict) else None
-        if bind:
-            yield ("admin", key), bind
-
-
-def _port_range(listener: dict[str, object], bind: Address | None) -> tuple[int, int] | None:
-    """Return the ports of a listener's brokers, as the file or the default has them."""
-    given = listener.get("broker_ports")
-    if given is None:
-        return default_broker_ports(bind) if bind and bind.port and "bootstrap_servers" in listener else None
-    try:
-        return parse_port_range(given) if isinstance(given, str) else None
-    except UnitError:
-        return None
-
-
-def _check_tls(document: Document, say: Say) -> None:
-    for index, listener in elements(document, "listeners"):
-        client, upstream = listener.get("client_tls"), listener.get("upstream_tls")
-        if isinstance(client, dict):
-            _check_client_auth(client, ("listeners", index, "client_tls"), say)
-        if isinstance(upstream, dict) and ("certificate" in upstream) != ("key" in upstream):
-            missing, given = ("key", "certificate") if "certificate" in upstream else ("certificate", "key")
-            message = (
-                f"is missing; {given} is of no use without it: give both, or neither for brokers that ask for none"
-            )
-            say(("listeners", index, "upstream_tls", missing), message)
-
-
-def _check_client_auth(client_tls: dict[str, object], location: Location, say: Say) -> None:
-    client_auth = client_tls.get("client_auth", ClientAuth.NONE.value)
-    if client_auth in _ASKING and "client_ca" not in client_tls:
-        message = "is missing; without it no client's certificate can be right: write the path of a PEM file with "
-        say((*location, "client_ca"), f"{message}the certificates of those who sign them")
-    if client_auth == ClientAuth.NONE.value:
-        # Who writes these means clients to be asked, and would not be told otherwise.
-        for key in ("client_ca", "principal_mapping_rules"):
-            if key in client_tls:
-                message = "has no effect, since clients are not asked for certificates"
-                say((*location, key), f"{message}; add client_auth: required (or requested), or remove this")
-
-
-def _check_shared_upstreams(document: Document, say: Say) -> None:
-    """Listeners in front of one broker share its buckets and its probe: a bucket has one arithmetic, a port one TLS."""
-    file_wide = document.data.get("shaping", _DEFAULT_SHAPING) if isinstance(document.data, dict) else None
-    first: dict[frozenset[Address], tuple[object, object, int]] = {}
-    for index, listener in elements(document, "listeners"):
-        upstream = frozenset(addresses_of(listener.get("upstream")) + addresses_of(listener.get("bootstrap_servers")))
-        shaping, tls = listener.get("shaping", file_wide), listener.get("upstream_tls")
-        if not upstream:
-            continue
-        line = document.line(("listeners", index))
-        other_shaping, other_tls, line = first.setdefault(upstream, (shaping, tls, line))
-        if other_shaping != shaping:
-            message = f"the listener in line {line} has shaping {other_shaping} and the same upstream, whose buckets"
-            say(("listeners", index, "shaping"), f"{message} they share; give both the same")
-        if other_tls != tls:
-            message = f"the listener in line {line} has another upstream_tls and the same upstream"
-            say(("listeners", index, "upstream_tls"), f"{message}; give both the same")
-
-
-def _check_bind(
-    bind: Address | None, location: Location, bound: list[tuple[Address, int]], document: Document, say: Say
-) -> None:
-    if bind is None:
-        return
-    line = next((line for other, line in bound if _collide(bind, other)), None)
-    if line is not None:
-        say(location, f"{bind} is already bound in line {line}; give each its own address or port")
-    bound.append((bind, document.line(location)))
-
-
-def _collide(one: Address, other: Address) -> bool:
-    # Port 0 is a free one each time.
-    same_port = one.port == other.port != 0
-    return same_port and (one.host == other.host or not ANY_HOST.isdisjoint((one.host, other.host)))
 
 
 def _check_nulls(document: Document, say: Say) -> None:

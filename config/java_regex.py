@@ -19,39 +19,14 @@ import re
 from dataclasses import dataclass, replace
 from typing import Final, NoReturn
 
+from kafka_quota_proxy.config.java_characters import CONTROLS, POSIX, SETS, Flags, cased, character_range, complement
 from kafka_quota_proxy.config.linear_regex import LinearRegexError, Pattern, compile_linear
 
 _MAX_DEPTH: Final = 50  # groups within groups; bounds the recursion here and in re
 _MAX_REPEAT: Final = 1_000  # RE2's own bound
-
 LINE_TERMINATORS: Final = ("\n", "\r", "\x85", "\u2028", "\u2029")
 _ANY: Final = r"[^\n\r\x85\x{2028}\x{2029}]"
 _END: Final = r"\z"
-
-# Members of a class, without its brackets.
-_SETS: Final = {
-    "d": "0-9",
-    "w": "a-zA-Z0-9_",
-    "s": r"\t-\r\x20",
-    "h": r"\t\x20\xa0\x{1680}\x{180e}\x{2000}-\x{200a}\x{202f}\x{205f}\x{3000}",
-    "v": r"\n-\r\x85\x{2028}\x{2029}",
-}
-_POSIX: Final = {
-    "Lower": "a-z",
-    "Upper": "A-Z",
-    "ASCII": r"\x00-\x7f",
-    "Alpha": "a-zA-Z",
-    "Digit": "0-9",
-    "Alnum": "a-zA-Z0-9",
-    "Punct": r"!-/:-@\[-`{-~",
-    "Graph": "!-~",
-    "Print": r"\x20-~",
-    "Blank": r"\t\x20",
-    "Cntrl": r"\x00-\x1f\x7f",
-    "XDigit": "0-9a-fA-F",
-    "Space": r"\t-\r\x20",
-}
-_CONTROLS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "a": "\a", "e": "\x1b"}
 _ANCHORS: Final = {"A": r"\A", "z": _END, "Z": _END}
 _BACKTRACKS: Final = "which cannot be matched in time linear in a client's name; write the rule without it"
 _REFUSED_ESCAPES: Final = {
@@ -72,12 +47,6 @@ _BACKTRACKING_GROUPS: Final = ("?=", "?!", "?<=", "?<!", "?>")
 
 class JavaRegexError(ValueError):
     """Not a regular expression of Java's, or one that RE2 has no equal for. ``str`` says what to write."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Flags:
-    ignore_case: bool = False
-    dot_all: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +78,12 @@ class _Translator:
         self._names: set[str] = set()
 
     def translate(self) -> str:
-        text = self._alternatives(_Flags(), depth=0).text
+        text = self._alternatives(Flags(), depth=0).text
         if self._at < len(self._pattern):
             self._refuse(r"a ) closes no group; write \) for the character")
         return text
 
-    def _alternatives(self, flags: _Flags, depth: int) -> _Atom:
+    def _alternatives(self, flags: Flags, depth: int) -> _Atom:
         """Read to the ``)`` that ends this group, or to the end."""
         if depth > _MAX_DEPTH:
             self._refuse(f"more than {_MAX_DEPTH} groups within groups")
@@ -132,7 +101,7 @@ class _Translator:
                 is_empty &= atom.can_be_empty or quantifier.startswith(("?", "*", "{0"))
         return _Atom(text, can_be_empty=can_be_empty or is_empty)
 
-    def _leading_flags(self, flags: _Flags) -> _Flags:
+    def _leading_flags(self, flags: Flags) -> Flags:
         """``(?i)`` at the start of a group holds to its end."""
         while self._pattern.startswith("(?", self._at):
             found = _INLINE_FLAGS.match(self._pattern, self._at + 1)
@@ -142,17 +111,17 @@ class _Translator:
             self._at = found.end()
         return flags
 
-    def _changed(self, flags: _Flags, found: re.Match[str]) -> _Flags:
+    def _changed(self, flags: Flags, found: re.Match[str]) -> Flags:
         on, off = found[1], found[2] or ""
         for flag in on + off:
             if flag not in "is":
                 self._refuse(f"the flag {flag} has no counterpart here; only i and s can be used")
-        return _Flags(
+        return Flags(
             ignore_case=("i" in on or flags.ignore_case) and "i" not in off,
             dot_all=("s" in on or flags.dot_all) and "s" not in off,
         )
 
-    def _atom(self, flags: _Flags, depth: int) -> _Atom:
+    def _atom(self, flags: Flags, depth: int) -> _Atom:
         character = self._next()
         match character:
             case "(":
@@ -169,7 +138,7 @@ class _Translator:
                 return _Atom(_END, can_repeat=False, can_be_empty=True)
             case "*" | "+" | "?" | "{":
                 return self._refuse(f"{character} repeats nothing; write \\{character} for the character")
-        return _Atom(_cased(character, flags))
+        return _Atom(cased(character, flags))
 
     def _quantifier(self, atom: _Atom) -> str:
         counted = _REPEAT.match(self._pattern, self._at)
@@ -201,7 +170,7 @@ class _Translator:
             self._refuse(f"{found[0]} asks for at most {most} and at least {least}")
         return f"{{{least}{found[2] or ''}{'' if found[3] is None else most}}}"
 
-    def _group(self, flags: _Flags, depth: int) -> _Atom:
+    def _group(self, flags: Flags, depth: int) -> _Atom:
         if self._peek() != "?":
             return self._inner("(", flags, depth)
         named = _GROUP_NAME.match(self._pattern, self._at)
@@ -224,7 +193,7 @@ class _Translator:
         self._at = found.end()
         return self._inner("(?:", self._changed(flags, found), depth)
 
-    def _inner(self, opening: str, flags: _Flags, depth: int) -> _Atom:
+    def _inner(self, opening: str, flags: Flags, depth: int) -> _Atom:
         inner = self._alternatives(flags, depth + 1)
         self._close()
         return replace(inner, text=f"{opening}{inner.text})")
@@ -233,7 +202,7 @@ class _Translator:
         if not self._take(")"):
             self._refuse(r"a ( is not closed; write \( for the character")
 
-    def _escape(self, flags: _Flags) -> _Atom:
+    def _escape(self, flags: Flags) -> _Atom:
         character = self._next("a backslash at the end escapes nothing")
         if character in _ANCHORS:
             return _Atom(_ANCHORS[character], can_repeat=False, can_be_empty=True)
@@ -242,36 +211,36 @@ class _Translator:
         members = self._set(character, flags)
         if members is not None:
             return _Atom(f"[{members}]")
-        return _Atom(_cased(self._escaped_character(character), flags))
+        return _Atom(cased(self._escaped_character(character), flags))
 
-    def _quoted(self, flags: _Flags) -> _Atom:
+    def _quoted(self, flags: Flags) -> _Atom:
         r"""``\Q`` to ``\E``, or to the end: each character is itself. A repetition behind it holds for the last."""
         end = self._pattern.find(r"\E", self._at)
         text = self._pattern[self._at : end if end >= 0 else len(self._pattern)]
         self._at += len(text) + (2 if end >= 0 else 0)
-        literals = "".join(_cased(character, flags) for character in text)
+        literals = "".join(cased(character, flags) for character in text)
         return _Atom(literals, can_repeat=bool(text), can_be_empty=not text)
 
-    def _set(self, character: str, flags: _Flags | None) -> str | None:
+    def _set(self, character: str, flags: Flags | None) -> str | None:
         r"""Return the members of a class such as ``\d``; None if the character names none."""
-        if character in _SETS:
-            return _SETS[character]
-        if character.lower() in _SETS and character.isupper():
-            return _complement(_SETS[character.lower()])
+        if character in SETS:
+            return SETS[character]
+        if character.lower() in SETS and character.isupper():
+            return complement(SETS[character.lower()])
         if character not in ("p", "P"):
             return None
         found = re.compile(r"\{(?:\^)?(\w+)\}", re.ASCII).match(self._pattern, self._at)
         name = found[1] if found else ""
-        if found is None or name not in _POSIX or "^" in found[0]:
+        if found is None or name not in POSIX or "^" in found[0]:
             self._refuse(f"\\{character}{found[0] if found else ''} has no counterpart here; list the characters")
         if name in ("Lower", "Upper") and (flags is None or flags.ignore_case):
             self._refuse(f"\\{character}{{{name}}} means other characters in later Javas under (?i); write [a-zA-Z]")
         self._at = found.end()
-        return _complement(_POSIX[name]) if character == "P" else _POSIX[name]
+        return complement(POSIX[name]) if character == "P" else POSIX[name]
 
     def _escaped_character(self, character: str) -> str:
-        if character in _CONTROLS:
-            return _CONTROLS[character]
+        if character in CONTROLS:
+            return CONTROLS[character]
         match character:
             case "0":
                 return self._numbered(r"[0-3][0-7]{1,2}|[0-7]{1,2}", 8, r"\0 is followed by an octal number")
@@ -297,7 +266,7 @@ class _Translator:
             self._refuse(f"{found[0]} is no character by itself; write the character")
         return chr(number)
 
-    def _class(self, flags: _Flags) -> str:
+    def _class(self, flags: Flags) -> str:
         negation = "^" if self._take("^") else ""
         members = ""
         is_first = True
@@ -307,20 +276,20 @@ class _Translator:
         self._at += 1
         return f"[{negation}{members}]"
 
-    def _member(self, flags: _Flags) -> str:
+    def _member(self, flags: Flags) -> str:
         """Read one character, range or set within brackets."""
         start, members = self._class_character()
         if members is not None:
             return members
         if self._peek() != "-" or self._pattern[self._at + 1 : self._at + 2] in ("]", ""):
-            return _range(start, start, flags)
+            return character_range(start, start, flags)
         self._at += 1
         end, members = self._class_character()
         if members is not None:
             self._refuse(r"a range ends with a set; write \- for the character -")
         if end < start:
             self._refuse(f"the range {start}-{end} runs backwards")
-        return _range(start, end, flags)
+        return character_range(start, end, flags)
 
     def _class_character(self) -> tuple[str, str | None]:
         r"""Return a character, or what a set such as ``\d`` holds."""
@@ -354,53 +323,3 @@ class _Translator:
 
     def _refuse(self, message: str) -> NoReturn:
         raise JavaRegexError(message)
-
-
-def _cased(character: str, flags: _Flags) -> str:
-    """Return what matches a character; under ``(?i)`` in both cases, where it is an ASCII letter."""
-    members = _range(character, character, flags)
-    return _literal(character) if members == _literal(character) else f"[{members}]"
-
-
-def _range(first: str, last: str, flags: _Flags) -> str:
-    """Return the members of a class that has a range; under ``(?i)`` with the other cases of its ASCII letters."""
-    members = _literal(first) if first == last else f"{_literal(first)}-{_literal(last)}"
-    for letters in ("az", "AZ") if flags.ignore_case else ():
-        low, high = max(first, letters[0]), min(last, letters[1])
-        if low <= high:
-            members += f"{low.swapcase()}-{high.swapcase()}"
-    return members
-
-
-def _literal(character: str) -> str:
-    # Fit to stand within brackets and without, behind whatever digits.
-    if not character.isascii() or character.isalnum():
-        return character
-    return f"\\x{ord(character):02x}"
-
-
-def _complement(members: str) -> str:
-    """Return the members of the complement, for brackets that may hold more."""
-    ranges = sorted(_ranges(members))
-    text, start = "", 0
-    for first, last in ranges:
-        if first > start:
-            text += f"{_code(start)}-{_code(first - 1)}"
-        start = max(start, last + 1)
-    return f"{text}{_code(start)}-{_code(0x10FFFF)}"
-
-
-def _ranges(members: str) -> list[tuple[int, int]]:
-    one = r"(\\x\{[0-9a-f]+\}|\\x..|\\.|.)"
-    found = re.findall(rf"{one}(?:-{one})?", members)
-    return [(_code_point(first), _code_point(last or first)) for first, last in found]
-
-
-def _code_point(member: str) -> int:
-    if len(member) == 1:
-        return ord(member)
-    return int(member[2:].strip("{}"), 16) if member[1] == "x" else ord(_CONTROLS.get(member[1], member[1]))
-
-
-def _code(code_point: int) -> str:
-    return f"\\x{{{code_point:x}}}"

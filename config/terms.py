@@ -15,27 +15,30 @@ Instants have a zone, ``Z`` or ``+01:00``, and are written with ``Z``. A reader 
 gives the same value. What holds when is for ``proxy.quota.rule_terms``.
 """
 
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
-from datetime import UTC, datetime, timedelta
-from enum import Enum
-from typing import Any, Final, TypeVar
+from datetime import UTC, datetime
+from typing import Any, Final
 
-from kafka_quota_proxy.config.errors import TermsError, UnitError
+from kafka_quota_proxy.config.errors import TermsError
 from kafka_quota_proxy.config.model import Enforcement, IpRule, QuotaRule, Shaping
-from kafka_quota_proxy.config.quota_kinds import CONNECTION_CREATION_RATE, KIND_OF_KEY, parse_limit
+from kafka_quota_proxy.config.quota_kinds import CONNECTION_CREATION_RATE
 from kafka_quota_proxy.config.ramp import Ramp
-from kafka_quota_proxy.config.schedule import (
-    DAY_MINUTES,
-    EVERY_DAY,
-    Schedule,
-    days_of,
-    written_days,
-    written_minute,
-    zone,
+from kafka_quota_proxy.config.schedule import DAY_MINUTES, EVERY_DAY, Schedule, written_days, written_minute
+from kafka_quota_proxy.config.term_values import (
+    INSTANT_HELP,
+    MS_BY_UNIT,
+    ZONE_HELP,
+    day_numbers,
+    enum_member,
+    instant_ms,
+    known_mapping,
+    limit_pairs,
+    minutes_of_hours,
+    ramp_duration_ms,
+    zone_name,
 )
-from kafka_quota_proxy.config.units import parse_duration_ms, shown
+from kafka_quota_proxy.config.units import shown
 
 # The keys beside a rule's limits.
 TERMS: Final = ("enforcement", "shaping", "expires", "schedule", "ramp")
@@ -43,30 +46,8 @@ TERMS: Final = ("enforcement", "shaping", "expires", "schedule", "ramp")
 _FIELDS: Final[Mapping[str, str]] = {"expires": "expires_ms"}
 DEFAULT_STEPS: Final = 10
 MAX_STEPS: Final = 1_000
-MAX_RAMP_MS: Final = 366 * 86_400_000
-
-_INSTANT: Final = re.compile(
-    r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?) ?([Zz]|[+-]\d\d:\d\d)", re.ASCII
-)
-_INSTANT_HELP: Final = "an instant with its zone, such as 2026-12-01T00:00:00Z or 2026-12-01T01:00:00+01:00"
-_EPOCH: Final = datetime.fromtimestamp(0, tz=UTC)
-_MS: Final = timedelta(milliseconds=1)
-# So that a day more or less, in any zone, is an instant, too.
-_FIRST_YEAR: Final = 1971
-_LAST_YEAR: Final = 9998
-_BEGIN_MS: Final = (datetime(_FIRST_YEAR, 1, 1, tzinfo=UTC) - _EPOCH) // _MS
-_END_MS: Final = (datetime(_LAST_YEAR + 1, 1, 1, tzinfo=UTC) - _EPOCH) // _MS
-_HOURS: Final = re.compile(r"([01]\d|2[0-3]):([0-5]\d)\s*-\s*(?:([01]\d|2[0-3]):([0-5]\d)|(24):(00))", re.ASCII)
-_HOURS_HELP: Final = '"08:00-18:00", or "22:00-06:00" over midnight'
-_DAYS_HELP: Final = "days such as [mon-fri] or [mon, sat-sun]"
-_ZONE_HELP: Final = "the zone whose clocks count, such as Europe/Berlin or UTC"
 _OF_SCHEDULE: Final = ("days", "hours", "time_zone", "otherwise")
 _OF_RAMP: Final = ("from", "begins", "over", "steps")
-_MS_BY_UNIT: Final[Mapping[str, int]] = {"h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
-_E = TypeVar("_E", bound=Enum)
-
-# Keys and limits that are to be set together.
-Limits = tuple[tuple[str, float], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,19 +101,18 @@ def terms_of(rule: QuotaRule | IpRule) -> Terms:
     )
 
 
-# -- read
-
-
 def read_terms(given: object) -> Terms:
     """Return the terms that a mapping of ``TERMS`` says.
 
     Raises:
         TermsError: It is none. That they fit a rule, ``check_terms`` says.
     """
-    values = _mapping((), given, TERMS)
+    values = known_mapping((), given, TERMS)
     return Terms(
-        enforcement=_choice(("enforcement",), values["enforcement"], Enforcement) if "enforcement" in values else None,
-        shaping=_choice(("shaping",), values["shaping"], Shaping) if "shaping" in values else None,
+        enforcement=enum_member(("enforcement",), values["enforcement"], Enforcement)
+        if "enforcement" in values
+        else None,
+        shaping=enum_member(("shaping",), values["shaping"], Shaping) if "shaping" in values else None,
         expires_ms=parse_expires_ms(values["expires"]) if "expires" in values else None,
         schedule=parse_schedule(values["schedule"]) if "schedule" in values else None,
         ramp=parse_ramp(values["ramp"]) if "ramp" in values else None,
@@ -147,7 +127,7 @@ def read_terms_change(given: object) -> TermsChange:
     """
     if given is None:
         return replacement(NO_TERMS)
-    values = _mapping((), given, TERMS)
+    values = known_mapping((), given, TERMS)
     terms = read_terms({key: value for key, value in values.items() if value is not None})
     return TermsChange(given=terms, removed=frozenset(key for key, value in values.items() if value is None))
 
@@ -200,7 +180,7 @@ def parse_expires_ms(value: object) -> int:
     Raises:
         TermsError: Not an instant.
     """
-    return _instant_ms(("expires",), value)
+    return instant_ms(("expires",), value)
 
 
 def parse_instant_ms(text: str) -> int:
@@ -209,7 +189,7 @@ def parse_instant_ms(text: str) -> int:
     Raises:
         TermsError: Not an instant.
     """
-    return _instant_ms((), text)
+    return instant_ms((), text)
 
 
 def parse_schedule(value: object) -> Schedule:
@@ -219,18 +199,18 @@ def parse_schedule(value: object) -> Schedule:
         TermsError: Not one.
     """
     at = ("schedule",)
-    given = _mapping(at, value, _OF_SCHEDULE)
+    given = known_mapping(at, value, _OF_SCHEDULE)
     if "time_zone" not in given:
-        raise TermsError((*at, "time_zone"), f"is missing; write {_ZONE_HELP}")
+        raise TermsError((*at, "time_zone"), f"is missing; write {ZONE_HELP}")
     if "days" not in given and "hours" not in given:
         raise TermsError(at, "says no time; give days, hours or both")
-    begin, end = _hours((*at, "hours"), given["hours"]) if "hours" in given else (0, DAY_MINUTES)
+    begin, end = minutes_of_hours((*at, "hours"), given["hours"]) if "hours" in given else (0, DAY_MINUTES)
     return Schedule(
-        time_zone=_zone((*at, "time_zone"), given["time_zone"]),
-        days=_days((*at, "days"), given["days"]) if "days" in given else EVERY_DAY,
+        time_zone=zone_name((*at, "time_zone"), given["time_zone"]),
+        days=day_numbers((*at, "days"), given["days"]) if "days" in given else EVERY_DAY,
         begin_minute=begin,
         end_minute=end,
-        otherwise=_limits((*at, "otherwise"), given["otherwise"]) if "otherwise" in given else None,
+        otherwise=limit_pairs((*at, "otherwise"), given["otherwise"]) if "otherwise" in given else None,
     )
 
 
@@ -241,10 +221,10 @@ def parse_ramp(value: object) -> Ramp:
         TermsError: Not one.
     """
     at = ("ramp",)
-    given = _mapping(at, value, _OF_RAMP)
+    given = known_mapping(at, value, _OF_RAMP)
     for key, example in (
         ("from", "the limits that it begins with, such as {producer_byte_rate: 50MiB}"),
-        ("begins", _INSTANT_HELP),
+        ("begins", INSTANT_HELP),
         ("over", "how long it takes, such as 2h"),
     ):
         if key not in given:
@@ -252,115 +232,15 @@ def parse_ramp(value: object) -> Ramp:
     steps = given.get("steps", DEFAULT_STEPS)
     if isinstance(steps, bool) or not isinstance(steps, int) or not 1 <= steps <= MAX_STEPS:
         raise TermsError((*at, "steps"), f"must be a whole number from 1 to {MAX_STEPS}")
-    over_ms = _duration_ms((*at, "over"), given["over"])
+    over_ms = ramp_duration_ms((*at, "over"), given["over"])
     if over_ms < steps:
         raise TermsError((*at, "over"), "must be above 0, a millisecond for each step at least; write one such as 2h")
     return Ramp(
-        start=_limits((*at, "from"), given["from"]),
-        begins_ms=_instant_ms((*at, "begins"), given["begins"]),
+        start=limit_pairs((*at, "from"), given["from"]),
+        begins_ms=instant_ms((*at, "begins"), given["begins"]),
         over_ms=over_ms,
         steps=steps,
     )
-
-
-def _mapping(at: tuple[str, ...], value: object, known: Collection[str]) -> Mapping[str, object]:
-    if not isinstance(value, dict):
-        raise TermsError(at, f"must be a mapping of {', '.join(known)}, not {shown(value)}")
-    unknown = next((key for key in value if key not in known), None)
-    if unknown is not None:
-        raise TermsError((*at, str(unknown)), f"unknown key; known here: {', '.join(known)}")
-    return value
-
-
-def _choice(at: tuple[str, ...], value: object, choices: type[_E]) -> _E:
-    names = [str(choice.value) for choice in choices]
-    if not isinstance(value, str) or value not in names:
-        raise TermsError(at, f"must be {', '.join(names[:-1])} or {names[-1]}, not {shown(value)}")
-    return choices(value)
-
-
-def _text(at: tuple[str, ...], value: object, help_text: str) -> str:
-    if not isinstance(value, str):
-        raise TermsError(at, "has no value; write " + help_text if value is None else f"must be {help_text}")
-    return value
-
-
-def _instant_ms(at: tuple[str, ...], value: object) -> int:
-    text = _text(at, value, _INSTANT_HELP)
-    match = _INSTANT.fullmatch(text)
-    try:
-        instant = datetime.fromisoformat("{}T{}{}".format(*match.groups())) if match else None
-    except ValueError:
-        instant = None
-    if instant is None:
-        raise TermsError(at, f"{shown(text)} is not {_INSTANT_HELP}")
-    # In UTC, as it is written.
-    unix_ms = (instant - _EPOCH) // _MS
-    if not _BEGIN_MS <= unix_ms < _END_MS:
-        raise TermsError(at, f"must be of a year from {_FIRST_YEAR} to {_LAST_YEAR}, in UTC")
-    return unix_ms
-
-
-def _zone(at: tuple[str, ...], value: object) -> str:
-    name = _text(at, value, _ZONE_HELP)
-    try:
-        zone(name)
-    except ValueError:
-        raise TermsError(at, f"{shown(name)} is no time zone that is known here; write {_ZONE_HELP}") from None
-    return name
-
-
-def _hours(at: tuple[str, ...], value: object) -> tuple[int, int]:
-    match = _HOURS.fullmatch(_text(at, value, _HOURS_HELP).strip())
-    if match is None:
-        raise TermsError(at, f"{shown(value)} are no hours; write {_HOURS_HELP}")
-    begin = int(match[1]) * 60 + int(match[2])
-    end = int(match[3] or match[5]) * 60 + int(match[4] or match[6])
-    if begin == end:
-        raise TermsError(at, "end when they begin; leave hours out for whole days")
-    return begin, end
-
-
-def _days(at: tuple[str, ...], value: object) -> frozenset[int]:
-    elements = [value] if isinstance(value, str) else value
-    if not isinstance(elements, list) or not elements:
-        raise TermsError(at, f"must be {_DAYS_HELP}")
-    found: frozenset[int] = frozenset()
-    for element in elements:
-        try:
-            found |= days_of(_text(at, element, _DAYS_HELP))
-        except TermsError:
-            raise
-        except ValueError:
-            raise TermsError(at, f"{shown(element)} names no days; write {_DAYS_HELP}") from None
-    return found
-
-
-def _limits(at: tuple[str, ...], value: object) -> Limits:
-    given = _mapping(at, value, KIND_OF_KEY)
-    if not given:
-        raise TermsError(at, "limits nothing; give a limit such as producer_byte_rate, or leave this out")
-    return tuple((key, _limit((*at, key), key, given[key])) for key in KIND_OF_KEY if key in given)
-
-
-def _limit(at: tuple[str, ...], key: str, value: object) -> float:
-    try:
-        return parse_limit(key, value)
-    except UnitError as error:
-        raise TermsError(at, str(error)) from None
-
-
-def _duration_ms(at: tuple[str, ...], value: object) -> int:
-    try:
-        duration_ms = parse_duration_ms(_text(at, value, "a duration such as 2h"))
-    except UnitError as error:
-        raise TermsError(at, str(error)) from None
-    if duration_ms > MAX_RAMP_MS:
-        raise TermsError(at, f"must be {MAX_RAMP_MS // 3_600_000}h, a year, at the most")
-    return duration_ms
-
-
-# -- written
 
 
 def written_terms(terms: Terms) -> dict[str, object]:
@@ -415,5 +295,5 @@ def _written_ramp(ramp: Ramp) -> dict[str, object]:
 
 def written_duration(duration_ms: int) -> str:
     """Return a duration above 0 as a file has it, in the largest unit that leaves it whole."""
-    unit, factor = next((unit, factor) for unit, factor in _MS_BY_UNIT.items() if duration_ms % factor == 0)
+    unit, factor = next((unit, factor) for unit, factor in MS_BY_UNIT.items() if duration_ms % factor == 0)
     return f"{duration_ms // factor}{unit}"

@@ -14,8 +14,8 @@ from kafka_quota_proxy.config.model import DEFAULT, Enforcement, IpRule, QuotaRu
 from kafka_quota_proxy.config.quota_kinds import CLIENT_LIMIT_KEYS, KIND_OF_KEY
 from kafka_quota_proxy.config.ramp import Ramp
 from kafka_quota_proxy.config.schedule import DAY_MINUTES, Schedule
+from kafka_quota_proxy.config.term_values import MAX_RAMP_MS
 from kafka_quota_proxy.config.terms import (
-    MAX_RAMP_MS,
     NO_TERMS,
     TERMS,
     Terms,
