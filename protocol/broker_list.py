@@ -61,7 +61,7 @@ class BrokerList(NamedTuple):
 
 
 def read_from_front(data: bytes, start: int, read: Callable[[memoryview, int], _Read]) -> _Read | None:
-    """Read fields from the front of a response of which more may follow.
+    """Read fields from the front of a response that may be incomplete.
 
     Args:
         data: The bytes of the connection so far.

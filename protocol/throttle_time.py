@@ -239,7 +239,7 @@ def _next_int32(reader: FieldReader) -> int:
 
 
 def _offset_delete(frame: Buffer, api_version: int) -> int | None:
-    """After int16 error_code."""
+    """The field follows int16 error_code."""
     if reader := _reader(frame, ApiKey.OFFSET_DELETE, api_version):
         reader.skip(2)
         return _next_int32(reader)
@@ -247,7 +247,7 @@ def _offset_delete(frame: Buffer, api_version: int) -> int | None:
 
 
 def _create_delegation_token(frame: Buffer, api_version: int) -> int | None:
-    """After int16 error_code, the owner, [v3+ the requester], three int64 times, string token_id, bytes hmac."""
+    """The field follows int16 error_code, the owner, [v3+ the requester], three int64, string token_id, bytes hmac."""
     if reader := _reader(frame, ApiKey.CREATE_DELEGATION_TOKEN, api_version):
         reader.skip(2)
         _skip_token(reader, api_version)
@@ -256,7 +256,7 @@ def _create_delegation_token(frame: Buffer, api_version: int) -> int | None:
 
 
 def _renew_delegation_token(frame: Buffer, api_version: int) -> int | None:
-    """After int16 error_code, int64 expiry_timestamp_ms; ExpireDelegationToken is the same."""
+    """The field follows int16 error_code, int64 expiry_timestamp_ms; ExpireDelegationToken is the same."""
     if reader := _reader(frame, ApiKey.RENEW_DELEGATION_TOKEN, api_version):
         reader.skip(2 + 8)
         return _next_int32(reader)
@@ -264,7 +264,7 @@ def _renew_delegation_token(frame: Buffer, api_version: int) -> int | None:
 
 
 def _describe_delegation_token(frame: Buffer, api_version: int) -> int | None:
-    """After int16 error_code and an array of tokens, each with an array of its renewers."""
+    """The field follows int16 error_code and an array of tokens, each with an array of its renewers."""
     if reader := _reader(frame, ApiKey.DESCRIBE_DELEGATION_TOKEN, api_version):
         reader.skip(2)
         for _ in range(reader.count()):

@@ -16,12 +16,12 @@ from tests.protocol.support import kafka_python_messages, kio_messages
 from tests.protocol.support.kio_messages import Untyped
 from tests.support.cases import each_case
 
-# Gone in Kafka 4.0, so no codec here has them: LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown.
+# Removed in Kafka 4.0, so that no codec here has them: LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown.
 GONE = {4, 5, 6, 7}
 
 
 def header_version(schema: type) -> int:
-    """Read the version out of a header class's module: ``kio.schema.request_header.v2.header``."""
+    """Read the version from the name of a header class's module: ``kio.schema.request_header.v2.header``."""
     return int(schema.__module__.split(".")[-2].removeprefix("v"))
 
 

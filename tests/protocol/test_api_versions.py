@@ -1,4 +1,4 @@
-"""Narrowing what a broker announces, checked by reading the result with kio and aiokafka."""
+"""Limiting the versions that a broker advertises; the result is read with kio and aiokafka."""
 
 import struct
 from collections.abc import Mapping
@@ -24,9 +24,9 @@ from tests.support.cases import each_case
 
 API_VERSIONS = 18
 VERSIONS = range(5)
-# Key, lowest and highest version, as a broker newer than us may announce them.
+# Key, lowest and highest version, as a newer broker may advertise them.
 BROKER = [(0, 0, 14), (1, 4, 19), (3, 0, 13), (18, 0, 4), (0x7FFF, 0, 0x7FFF)]
-NARROWED = [(0, 0, 13), (1, 4, 18), (3, 0, 13), (18, 0, 4), (0x7FFF, 0, 0x7FFF)]
+LIMITED = [(0, 0, 13), (1, 4, 18), (3, 0, 13), (18, 0, 4), (0x7FFF, 0, 0x7FFF)]
 
 
 def kio_response(version: int, announced: list[tuple[int, int, int]], *, tagged: bool = True) -> bytes:
@@ -42,7 +42,7 @@ def decode(frame: bytes, version: int) -> Untyped:
     return message
 
 
-def announced(frame: bytes, version: int) -> list[tuple[int, int, int]]:
+def advertised(frame: bytes, version: int) -> list[tuple[int, int, int]]:
     return [(entry.api_key, entry.min_version, entry.max_version) for entry in decode(frame, version).api_keys]
 
 
@@ -56,10 +56,10 @@ def changed_bytes(before: bytes, after: bytes) -> int:
 def test_only_highest_versions_above_the_ceilings_change(version: int, tagged: bool) -> None:
     frame = kio_response(version, BROKER, tagged=tagged)
 
-    narrowed = limit_versions(frame, version)
+    limited = limit_versions(frame, version)
 
-    assert announced(narrowed, version) == NARROWED
-    assert changed_bytes(frame, narrowed) == 2
+    assert advertised(limited, version) == LIMITED
+    assert changed_bytes(frame, limited) == 2
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -69,10 +69,10 @@ def test_versions_of_a_kafka_python_response_are_limited(version: int) -> None:
     entries = [entry(version=version, api_key=key, min_version=low, max_version=high) for key, low, high in BROKER]
     message = kafka_python_messages.example(cls, version, {"error_code": 0, "api_keys": entries})
 
-    narrowed = limit_versions(kafka_python_messages.response_frame(message), version)
+    limited = limit_versions(kafka_python_messages.response_frame(message), version)
 
-    read = cls.decode(narrowed, version=version, header=True, framed=True)
-    assert [(e.api_key, e.min_version, e.max_version) for e in read.api_keys] == NARROWED
+    read = cls.decode(limited, version=version, header=True, framed=True)
+    assert [(e.api_key, e.min_version, e.max_version) for e in read.api_keys] == LIMITED
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -84,10 +84,10 @@ def test_response_with_readable_versions_stays_the_same_object(version: int) -> 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_api_with_a_lowest_version_above_the_ceiling_is_unchanged(version: int) -> None:
-    """To announce 14 to 13 would be an API without versions; what a client does then is its own guess."""
+    """Versions 14 to 13 would be an API without versions, which clients handle differently."""
     frame = kio_response(version, [(0, 14, 15), (1, 18, 19)])
 
-    assert announced(limit_versions(frame, version), version) == [(0, 14, 15), (1, 18, 18)]
+    assert advertised(limit_versions(frame, version), version) == [(0, 14, 15), (1, 18, 18)]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -98,9 +98,9 @@ def test_highest_version_is_at_most_that_of_broker_and_ceiling(version: int, dat
     ceilings: Mapping[int, int] = data.draw(st.dictionaries(st.integers(0, 5), versions))
     frame = kio_response(version, entries)
 
-    narrowed = announced(limit_versions(frame, version, ceilings), version)
+    limited = advertised(limit_versions(frame, version, ceilings), version)
 
-    for (key, low, high), after in zip(entries, narrowed, strict=True):
+    for (key, low, high), after in zip(entries, limited, strict=True):
         ceiling = ceilings.get(key, 0x7FFF)
         assert after == (key, low, high if ceiling < low else min(high, ceiling))
 
@@ -109,7 +109,7 @@ OWN = {48: VersionRange(0, 1), 49: VersionRange(0, 1)}
 
 
 @each_case(
-    "entries, told",
+    "entries, expected",
     [
         ([(0, 0, 8), (18, 0, 3)], [(0, 0, 8), (18, 0, 3), (48, 0, 1), (49, 0, 1)]),
         ([(48, 0, 0), (0, 3, 8), (49, 0, 0)], [(48, 0, 1), (0, 3, 8), (49, 0, 1)]),
@@ -121,13 +121,13 @@ OWN = {48: VersionRange(0, 1), 49: VersionRange(0, 1)}
 @each_case("version", VERSIONS)
 @each_case("tagged", [True, False])
 def test_own_versions_are_advertised_whatever_the_broker_has(
-    version: int, tagged: bool, entries: list[tuple[int, int, int]], told: list[tuple[int, int, int]]
+    version: int, tagged: bool, entries: list[tuple[int, int, int]], expected: list[tuple[int, int, int]]
 ) -> None:
     frame = kio_response(version, entries, tagged=tagged)
 
     more = advertise_versions(frame, version, OWN)
 
-    assert announced(more, version) == told
+    assert advertised(more, version) == expected
     assert all(
         getattr(decode(more, version), name) == getattr(decode(frame, version), name)
         for name in decode(frame, version).__dataclass_fields__
@@ -140,7 +140,7 @@ def test_own_versions_are_advertised_whatever_the_broker_has(
 
 
 @pytest.mark.parametrize(
-    ("version", "frame", "told"),
+    ("version", "frame", "expected"),
     [
         (0, "00000010 00000007 0000 00000001 000000000008", "0000001c 00000007 0000 00000003 000000000008"
             "003000000001 003100000001"),
@@ -150,14 +150,14 @@ def test_own_versions_are_advertised_whatever_the_broker_has(
             "003000000001 00 003100000001 00 00000005 00"),
     ],
 )  # fmt: skip
-def test_own_versions_are_added_in_each_layout(version: int, frame: str, told: str) -> None:
-    assert advertise_versions(bytes.fromhex(frame), version, OWN) == bytes.fromhex(told)
+def test_own_versions_are_added_in_each_layout(version: int, frame: str, expected: str) -> None:
+    assert advertise_versions(bytes.fromhex(frame), version, OWN) == bytes.fromhex(expected)
 
 
 def test_count_of_a_longer_array_may_take_another_byte() -> None:
     frame = kio_response(3, [(key, 0, 0) for key in range(100, 226)])
 
-    assert len(announced(advertise_versions(frame, 3, OWN), 3)) == 128
+    assert len(advertised(advertise_versions(frame, 3, OWN), 3)) == 128
 
 
 @pytest.mark.parametrize("version", [0, 3, 99])
@@ -181,13 +181,13 @@ def test_any_bytes_get_own_versions_or_an_error(version: int, frame: bytes) -> N
 @each_case("version", [0, 1, 3, 4, 5, 99])
 @each_case("entries", [[], [(18, 0, 4)], BROKER])
 def test_unsupported_version_is_read_in_v0_layout(version: int, entries: list[tuple[int, int, int]]) -> None:
-    """Source: KIP-511: UNSUPPORTED_VERSION (35) comes in v0, since 2.4 with the versions of ApiVersions."""
+    """Source: KIP-511: UNSUPPORTED_VERSION (35) is sent in v0, since 2.4 with the versions of ApiVersions."""
     payload = struct.pack(">ihi", 7, 35, len(entries)) + b"".join(struct.pack(">hhh", *entry) for entry in entries)
     frame = kio_messages.framed(payload)
 
-    narrowed = limit_versions(frame, version)
+    limited = limit_versions(frame, version)
 
-    assert announced(narrowed, 0) == (NARROWED if entries == BROKER else entries)
+    assert advertised(limited, 0) == (LIMITED if entries == BROKER else entries)
     assert throttle_time_offset(frame, version) is None
 
 
@@ -198,9 +198,9 @@ def test_unknown_tags_survive_byte_for_byte(version: int) -> None:
     front = struct.pack(">ih", 7, 0) + b"\x02"
     frame = kio_messages.framed(front + entry + struct.pack(">i", 3) + tags)
 
-    narrowed = limit_versions(frame, version)
+    limited = limit_versions(frame, version)
 
-    assert narrowed == frame.replace(struct.pack(">hhh", 1, 0, 19), struct.pack(">hhh", 1, 0, 18))
+    assert limited == frame.replace(struct.pack(">hhh", 1, 0, 19), struct.pack(">hhh", 1, 0, 18))
     assert throttle_time_offset(frame, version) == len(frame) - len(tags) - 4
 
 
@@ -234,10 +234,10 @@ def test_a_response_cut_anywhere_is_refused(version: int) -> None:
 @given(frame=st.binary(max_size=60))
 def test_any_bytes_give_as_many_bytes_or_an_error(version: int, frame: bytes) -> None:
     try:
-        narrowed = limit_versions(frame, version)
+        limited = limit_versions(frame, version)
     except ProtocolError:
         return
-    assert len(narrowed) == len(frame)
+    assert len(limited) == len(frame)
 
 
 def test_ceilings_are_the_readable_versions() -> None:

@@ -1,4 +1,4 @@
-"""What all responses that list brokers have in common."""
+"""The common behaviour of all responses that list brokers."""
 
 import pytest
 from hypothesis import given
@@ -22,7 +22,7 @@ from tests.support.cases import each_case
     "api_key, version", [(key, v) for key in (METADATA, DESCRIBE_CLUSTER, FIND_COORDINATOR) for v in versions(key)]
 )
 def test_unknown_tags_are_kept(api_key: int, version: int) -> None:
-    """Each struct's empty tag section gets a tag, and the front of the response has as many of them afterwards."""
+    """Each empty tag section gets a tag; the rewritten front has as many tags."""
     message = kio_messages.example(kio_messages.response_class(api_key, version), array_length=1)
     frame = kio_messages.response_frame(message)
     tagged = frame[:-1] + b"\x01\x63\x03new"

@@ -1,4 +1,4 @@
-"""Both APIs of client quotas, read and written, against the frames that two codecs write of what was meant."""
+"""Both client quota APIs, read and written, against the frames of two codecs."""
 
 from contextlib import suppress
 from random import Random
@@ -89,7 +89,7 @@ def test_a_describe_request_is_what_a_codec_writes(codec: Codec, seed: int) -> N
 def test_an_alter_request_is_what_a_codec_writes(codec: Codec, seed: int) -> None:
     random = Random(seed)  # noqa: S311
     message, client_id = codec.generated(random), some_client_id(random)
-    # What Kafka's own clients write beside a removal, and so do we.
+    # Kafka's own clients write 0 with a removal.
     for entry in message.entries:
         ops = [codec.changed(op, value=0.0) if op.remove else op for op in entry.ops]
         message = replaced(codec, message, entry, codec.changed(entry, ops=as_list(codec, ops)))
@@ -245,19 +245,19 @@ def test_too_long_message_is_cut_between_characters(version: int, filling: str) 
 
     frame = write_alter_response(response, correlation_id=7, api_version=version)
 
-    told = read_alter_response(frame, version).results[0].error_message
-    assert told
-    assert message.startswith(told)
-    assert 32_767 - 3 <= len(told.encode()) <= 32_767
+    cut = read_alter_response(frame, version).results[0].error_message
+    assert cut
+    assert message.startswith(cut)
+    assert 32_767 - 3 <= len(cut.encode()) <= 32_767
 
 
 def whole_frames() -> list[tuple[int, int, bytes]]:
-    """Return a request and a response of each, in each version."""
+    """Return a request and a response of each API and version."""
     entity = (("user", "alice"), ("client-id", None))
     frames = []
     for version in VERSIONS:
-        asked = DescribeRequest(version, 7, (Component("user", 0, "alice"), Component("client-id", 2, None)), True)
-        frames.append((DESCRIBE, version, write_describe_request(asked, client_id="etl")))
+        query = DescribeRequest(version, 7, (Component("user", 0, "alice"), Component("client-id", 2, None)), True)
+        frames.append((DESCRIBE, version, write_describe_request(query, client_id="etl")))
         changed = AlterRequest(version, 7, (Alteration(entity, (Op("a", 1.5), Op("b", None))),), False)
         frames.append((ALTER, version, write_alter_request(changed, client_id="etl")))
     return frames

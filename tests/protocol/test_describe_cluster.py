@@ -8,10 +8,10 @@ from hypothesis import given
 from kafka_quota_proxy.protocol import describe_cluster
 from tests.protocol.support import kio_messages
 from tests.protocol.support.broker_lists import (
+    ADVERTISED,
     DESCRIBE_CLUSTER,
     NODES,
-    TOLD,
-    as_told,
+    as_advertised,
     broker,
     decoded,
     rewritten,
@@ -34,7 +34,7 @@ def test_brokers_get_advertised_addresses_and_controllers_are_left_out(
     after = decoded(rewritten(kio_messages.response_frame(message), DESCRIBE_CLUSTER, version), kind)
 
     listed = brokers if endpoint_type == 1 or version == 0 else ()
-    expected = tuple(as_told(broker, "broker_id") for broker in listed if broker.broker_id in TOLD)
+    expected = tuple(as_advertised(broker, "broker_id") for broker in listed if broker.broker_id in ADVERTISED)
     assert after == replace(message, brokers=expected)
 
 

@@ -1,4 +1,4 @@
-"""The tree of what can be wrong with a peer's bytes."""
+"""The tree of protocol errors."""
 
 import inspect
 import re

@@ -26,7 +26,7 @@ KAFKA_PYTHON = {
 
 
 def kio_request(version: int, *, replica_id: int = -1, array_length: int = 1, tagged: bool = False) -> Untyped:
-    """Make a request; a follower's has its id where its version wants it."""
+    """Make a request; the replica_id is in the field of its version."""
     cls = kio_messages.request_class(FETCH, version)
     values: dict[str, Any] = {"min_bytes": MIN_BYTES, "max_bytes": MAX_BYTES}
     if version < 15:
@@ -38,7 +38,7 @@ def kio_request(version: int, *, replica_id: int = -1, array_length: int = 1, ta
 
 
 def assert_limits_read_once_complete(body: bytes, version: int) -> None:
-    """Assert that the right fields are found, and None given for each shorter prefix."""
+    """Assert that the limits are found, and that each shorter prefix gives None."""
     limits = read_limits(body, 0, version)
     assert limits is not None
     assert limits.max_wait_ms == int.from_bytes(body[limits.min_bytes_offset - 4 :][:4], signed=True)
@@ -111,7 +111,7 @@ def test_the_replica_id_of_kio_is_read(version: int, replica_id: int, tagged: bo
 
 @each_case("cls, version", KAFKA_PYTHON["request"])
 def test_the_replica_id_of_kafka_python_is_read(cls: Untyped, version: int) -> None:
-    # Its example has 3 in each integer, and so in replica_id, wherever it is.
+    # Each integer of an example is 3, so the replica_id, too.
     body = kafka_python_messages.example(cls, version).encode()
 
     assert read_replica_id(body, 0, len(body), version) == 3
@@ -151,7 +151,7 @@ def test_a_replica_state_is_found_among_unknown_tags(version: int, tags: bytes, 
 @pytest.mark.parametrize("version", [15, 17, 18])
 @pytest.mark.parametrize("replica_id", [-1, 2])
 def test_replica_id_of_a_truncated_request_is_refused(version: int, replica_id: int) -> None:
-    """Were one read from a cut request, a follower might pass for a consumer."""
+    """Otherwise a follower could be taken for a consumer."""
     body = kio_messages.encode(kio_request(version, replica_id=replica_id, array_length=2, tagged=True))
 
     for size in range(len(body)):
@@ -282,7 +282,7 @@ def test_any_response_gives_an_offset_or_none_or_an_error(version: int, data: by
 @each_case("version", KIO_VERSIONS)
 @each_case("array_length", [0, 1, 3])
 def test_response_is_charged_its_size_field_and_its_body(version: int, array_length: int) -> None:
-    """Source: ``FetchResponse.sizeOf`` in Apache Kafka; the header is not charged, the size in front is."""
+    """Source: ``FetchResponse.sizeOf`` in Apache Kafka; the size field is charged, the header is not."""
     message = kio_messages.example(kio_messages.response_class(FETCH, version), array_length=array_length, tagged=False)
     frame = kio_messages.response_frame(message)
 

@@ -8,10 +8,10 @@ from kio.schema.errors import ErrorCode
 
 from tests.protocol.support import kio_messages
 from tests.protocol.support.broker_lists import (
+    ADVERTISED,
     FIND_COORDINATOR,
     NODES,
-    TOLD,
-    as_told,
+    as_advertised,
     broker,
     decoded,
     rewritten,
@@ -30,12 +30,12 @@ def test_coordinator_gets_its_advertised_address_or_is_not_available(version: in
 
     after = decoded(rewritten(kio_messages.response_frame(message), FIND_COORDINATOR, version), kind)
 
-    if node_id in TOLD:
-        assert after == as_told(message, "node_id")
+    if node_id in ADVERTISED:
+        assert after == as_advertised(message, "node_id")
     else:
         error_code = ErrorCode(COORDINATOR_NOT_AVAILABLE) if host else message.error_code
-        nobody = {"node_id": -1, "host": "", "port": -1, "error_code": error_code}
-        assert after == replace(message, **nobody)
+        none = {"node_id": -1, "host": "", "port": -1, "error_code": error_code}
+        assert after == replace(message, **none)
 
 
 @pytest.mark.parametrize("version", [version for version in versions(FIND_COORDINATOR) if version >= 4])
@@ -51,9 +51,9 @@ def test_each_coordinator_gets_its_advertised_address_or_is_not_available(
     after = decoded(rewritten(kio_messages.response_frame(message), FIND_COORDINATOR, version), kind)
 
     for before, now in zip(coordinators, after.coordinators, strict=True):
-        if before.node_id in TOLD:
-            assert now == as_told(before, "node_id")
+        if before.node_id in ADVERTISED:
+            assert now == as_advertised(before, "node_id")
         else:
             error_code = before.error_code if before.node_id == -1 else ErrorCode(COORDINATOR_NOT_AVAILABLE)
-            nobody = {"node_id": -1, "host": "", "port": -1, "error_code": error_code}
-            assert now == replace(before, **nobody)
+            none = {"node_id": -1, "host": "", "port": -1, "error_code": error_code}
+            assert now == replace(before, **none)

@@ -1,6 +1,6 @@
-"""Every reader against kio and kafka-python: messages of each API and version, and any contents that types allow.
+"""Every reader against kio and kafka-python: random messages of each API and version.
 
-The tests of each module have the cases that somebody thought of; these have the others.
+The tests of each module have chosen cases; these have random ones.
 """
 
 from collections.abc import Iterator
@@ -20,11 +20,11 @@ from kafka_quota_proxy.protocol.primitives import write_uvarint
 from kafka_quota_proxy.protocol.throttle_time import front_throttle_time_offset, is_in_front, throttle_time_offset
 from tests.protocol.support import kafka_python_messages, kio_messages
 from tests.protocol.support.broker_lists import (
+    ADVERTISED,
     DESCRIBE_CLUSTER,
     FIND,
     FIND_COORDINATOR,
     METADATA,
-    TOLD,
     decoded,
     rewritten,
 )
@@ -33,20 +33,20 @@ from tests.support.cases import each_case
 
 LIMIT = 100 * 1024 * 1024
 NODE_IDS = (-1, 0, 3, 4, 7, 2**31 - 1)
-# More of them where more of everything is asked for: see conftest.
+# More with a larger hypothesis profile: see conftest.
 SEEDS = range(settings().max_examples // 12)
 LISTING = {METADATA: "brokers", DESCRIBE_CLUSTER: "brokers", FIND_COORDINATOR: "coordinators"}
 NOT_AVAILABLE = 15
 
 
 def randoms(*names: object) -> Iterator[Random]:
-    """Return sources of chance, the same ones in each run."""
+    """Return random generators, the same in each run."""
     for seed in SEEDS:
         yield Random(f"{names} {seed}")  # noqa: S311
 
 
 def milliseconds(message: Untyped) -> int | None:
-    """Return what a response of kio's says of its throttle time; None: nothing."""
+    """Return the throttle time of a kio response; None if it lacks the field."""
     duration = getattr(message, "throttle_time", None)
     return None if duration is None else round(duration.total_seconds() * 1_000)
 
@@ -88,7 +88,7 @@ def test_requests_of_kafka_python_are_read(cls: Untyped, version: int) -> None:
 
 
 def _tags(random: Random) -> bytes:
-    """Return a header's tag section with tags that nobody knows."""
+    """Return a header's tag section with unknown tags."""
     out = write_uvarint(count := random.randrange(4))
     for _ in range(count):
         value = random.randbytes(random.choice([0, 3, 200]))
@@ -99,7 +99,7 @@ def _tags(random: Random) -> bytes:
 def _read_head(
     frame: bytes, api_key: int, version: int, body_bytes: int, client_id: str | None, random: Random
 ) -> RequestHead:
-    """Read the head of a frame with others around it, and of the first bytes of it; it is what it should be."""
+    """Check the head of a frame, alone, among other frames, and truncated."""
     body = len(frame) - body_bytes
     head = RequestHead(len(frame) - 4, api_key, version, -7, (client_id or "").encode(), body)
     assert read_request_head(frame, 0, LIMIT) == head
@@ -110,7 +110,7 @@ def _read_head(
 
 
 def _check_body(frame: bytes, head: RequestHead, fields: dict[str, Any]) -> None:
-    """What is read of a body is what its fields say."""
+    """Compare the fields that are read from a body."""
     end = len(frame)
     match head.api_key:
         case ApiKey.PRODUCE:
@@ -167,7 +167,7 @@ def test_responses_of_kafka_python_are_read(cls: Untyped, version: int) -> None:
 
 
 def _no_error(api_key: int) -> dict[str, Any]:
-    """An ApiVersions response with error 35 is written as v0 by brokers; codecs do not know."""
+    """Avoid error 35 in ApiVersions: brokers write it in v0, which codecs do not."""
     return {"error_code": ErrorCode.none} if api_key == ApiKey.API_VERSIONS else {}
 
 
@@ -218,13 +218,15 @@ def test_only_the_brokers_of_kio_are_replaced(api_key: int, version: int) -> Non
         elif api_key == FIND_COORDINATOR:
             assert after == replace(message, coordinators=tuple(map(_as_coordinator, listed)))
         else:
-            is_told = getattr(message, "endpoint_type", 1) == 1
-            told = [one for one in listed if is_told and getattr(one, id_name) in TOLD]
-            assert after == replace(message, brokers=tuple(_as_told(one, getattr(one, id_name)) for one in told))
+            is_advertised = getattr(message, "endpoint_type", 1) == 1
+            advertised = [one for one in listed if is_advertised and getattr(one, id_name) in ADVERTISED]
+            assert after == replace(
+                message, brokers=tuple(_as_advertised(one, getattr(one, id_name)) for one in advertised)
+            )
 
 
 def _with_known_brokers(message: Untyped, api_key: int, version: int, random: Random) -> Untyped:
-    """Give brokers node ids of which some are told."""
+    """Give brokers node ids, some with an advertised address."""
     if api_key == FIND_COORDINATOR and version < 4:
         return replace(message, node_id=random.choice(NODE_IDS))
     name = LISTING[api_key]
@@ -236,14 +238,14 @@ def _with_known_brokers(message: Untyped, api_key: int, version: int, random: Ra
     return replace(message, **values)
 
 
-def _as_told(one: Untyped, node_id: int) -> Untyped:
-    host, port = TOLD[node_id]
+def _as_advertised(one: Untyped, node_id: int) -> Untyped:
+    host, port = ADVERTISED[node_id]
     return replace(one, host=host.decode(), port=port)
 
 
 def _as_coordinator(one: Untyped) -> Untyped:
-    if one.node_id in TOLD:
-        return _as_told(one, one.node_id)
+    if one.node_id in ADVERTISED:
+        return _as_advertised(one, one.node_id)
     error_code = one.error_code if one.node_id == -1 else ErrorCode(NOT_AVAILABLE)
     return replace(one, node_id=-1, host="", port=-1, error_code=error_code)
 
@@ -277,18 +279,18 @@ def test_only_the_brokers_of_kafka_python_are_replaced(cls: Untyped, version: in
             rewritten(kafka_python_messages.response_frame(message), api_key, version), cls, version
         )
 
-        told = [_told_of(one, id_name, api_key) for one in ([message] if is_one else values[name])]
+        advertised = [_advertised_address(one, id_name, api_key) for one in ([message] if is_one else values[name])]
         listed = [after] if is_one else getattr(after, name)
-        assert [(getattr(one, id_name), one.host, one.port) for one in listed] == [one for one in told if one]
+        assert [(getattr(one, id_name), one.host, one.port) for one in listed] == [one for one in advertised if one]
         for field in cls.fields:
             if not is_one and field != name and cls.fields[field].for_version_q(version):
                 assert getattr(after, field) == getattr(message, field), field
 
 
-def _told_of(one: Untyped, id_name: str, api_key: int) -> tuple[int, str, int] | None:
+def _advertised_address(one: Untyped, id_name: str, api_key: int) -> tuple[int, str, int] | None:
     node_id = getattr(one, id_name)
-    if node_id in TOLD:
-        host, port = TOLD[node_id]
+    if node_id in ADVERTISED:
+        host, port = ADVERTISED[node_id]
         return node_id, host.decode(), port
     return (-1, "", -1) if api_key == FIND_COORDINATOR else None
 

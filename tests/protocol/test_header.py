@@ -1,4 +1,4 @@
-"""The front of a frame, as three other codecs write it."""
+"""The size and the header of a frame, as three other codecs write them."""
 
 import struct
 from typing import Any
@@ -217,7 +217,7 @@ def test_header_with_too_many_tags_is_refused_at_once() -> None:
 
 @given(frame=st.binary(max_size=80), offset=st.integers(0, 4), small=st.booleans())
 def test_any_bytes_give_a_head_within_the_frame_or_none_or_an_error(frame: bytes, offset: int, small: bool) -> None:
-    # Most random sizes are absurd; with a small one in front the rest of the head is met, too.
+    # Most random sizes are impossible; a small one lets the rest of the head be read.
     data = bytes(offset) + (len(frame).to_bytes(4, "big") if small else b"") + frame
     try:
         head = read_request_head(data, offset, LIMIT)

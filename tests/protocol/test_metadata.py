@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from kafka_quota_proxy.protocol import metadata
 from tests.protocol.support import kio_messages
 from tests.protocol.support.broker_lists import (
+    ADVERTISED,
     METADATA,
     NODES,
-    TOLD,
-    as_told,
+    as_advertised,
     broker,
     decoded,
     rewritten,
@@ -33,7 +33,7 @@ def test_brokers_get_advertised_addresses_and_all_else_is_unchanged(
 
     after = decoded(rewritten(kio_messages.response_frame(message), METADATA, version), kind)
 
-    expected = tuple(as_told(broker, "node_id") for broker in brokers if broker.node_id in TOLD)
+    expected = tuple(as_advertised(broker, "node_id") for broker in brokers if broker.node_id in ADVERTISED)
     assert after == replace(message, brokers=expected)
 
 
@@ -59,5 +59,5 @@ def test_cluster_id_is_read_if_present(version: int, cluster_id: str | None) -> 
 
     known = cluster_id if version >= 2 and cluster_id and len(cluster_id) <= 256 else None
     assert metadata.find_cluster_id(data, start, brokers, version) == known
-    # It is not waited for, and what lies behind the frame is not read.
+    # It is not waited for, and bytes after the frame are not read.
     assert metadata.find_cluster_id(data[: brokers.end], start, brokers, version) is None

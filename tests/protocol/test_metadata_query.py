@@ -1,4 +1,4 @@
-"""Our own Metadata request and the counts in its answer, against two codecs."""
+"""The Metadata query and the counts in its response, against two codecs."""
 
 from random import Random
 from struct import pack
@@ -58,8 +58,8 @@ def test_request_is_what_a_codec_writes_and_creates_no_topic(version: int, clien
     kio = Kio("request", METADATA, version)
     if client_id is not None:
         message = kio.decoded(written)
-        asked = None if message.topics is None else list(message.topics)
-        assert (asked is None) == (version < 4)
+        listed = None if message.topics is None else list(message.topics)
+        assert (listed is None) == (version < 4)
         assert not kio.get(message, "allow_auto_topic_creation", default=False)
 
 
@@ -102,7 +102,7 @@ def test_first_topics_of_too_large_a_cluster_are_counted() -> None:
         for name, partitions in (("few", [partition_of(codec)] * 3), ("many", []))
     )
     frame = codec.frame(codec.made(brokers=[], controller_id=0, topics=[few, many]))
-    # The count of the last topic's partitions stands at the end.
+    # The frame ends with the count of the last topic's partitions.
     count = MAX_RESPONSE_ELEMENTS + 1
     frame = framed(frame[4:-4], pack(">i", count), bytes(2 + 4 + 4 + 4 + 4) * count)
 

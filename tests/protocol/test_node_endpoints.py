@@ -1,4 +1,4 @@
-"""The brokers that a response names where a leader has moved: replaced in a whole frame, hidden in one that streams."""
+"""The node_endpoints of a response: replaced in a whole frame, hidden in one that streams."""
 
 import uuid
 from contextlib import suppress
@@ -28,7 +28,7 @@ from tests.protocol.support.kio_messages import Untyped
 from tests.support.cases import each_case
 
 PRODUCE, FETCH, METADATA, SHARE_FETCH, SHARE_ACKNOWLEDGE = 0, 1, 3, 78, 79
-TOLD: Final[AdvertisedAddresses] = {0: (b"proxy", 9193), 3: (b"2001:db8::1", 9216)}
+ADVERTISED: Final[AdvertisedAddresses] = {0: (b"proxy", 9193), 3: (b"2001:db8::1", 9216)}
 VERSIONS = [(key, version) for key, version in kio_messages.api_versions() if version >= FIRST_VERSION.get(key, 0x8000)]
 
 _NODES = st.lists(
@@ -43,7 +43,7 @@ _NODES = st.lists(
 
 
 def _decoded(frame: bytes, kind: Untyped) -> Untyped:
-    """Read a whole frame with kio; nothing may be left of it."""
+    """Read a whole frame with kio, to its last byte."""
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
     _, header_bytes = entity_reader(kind.__header_schema__)(frame, 4)
     message, body_bytes = entity_reader(kind)(frame, 4 + header_bytes)
@@ -53,13 +53,13 @@ def _decoded(frame: bytes, kind: Untyped) -> Untyped:
 
 def _replaced(frame: bytes, api_key: int, version: int) -> bytes:
     found = find_endpoints(frame, api_key, version)
-    return replace_endpoints(frame, found, TOLD) if found else frame
+    return replace_endpoints(frame, found, ADVERTISED) if found else frame
 
 
 def _response(
     api_key: int, version: int, nodes: list[tuple[int, str, int, str | None]], *, topics: int = 1, records: bytes = b""
 ) -> Untyped:
-    """A response with these endpoints, and no other tags."""
+    """Return a response with these endpoints and no other tags."""
     kind = kio_messages.response_class(api_key, version)
     endpoint = kind.__annotations__["node_endpoints"].__args__[0]
     endpoints = tuple(endpoint(node_id=node_id, host=host, port=port, rack=rack) for node_id, host, port, rack in nodes)
@@ -83,9 +83,9 @@ def test_endpoints_of_a_whole_frame_are_replaced_and_all_else_is_unchanged(
     after = _replaced(frame, api_key, version)
 
     expected = tuple(
-        replace(endpoint, host=TOLD[endpoint.node_id][0].decode(), port=TOLD[endpoint.node_id][1])
+        replace(endpoint, host=ADVERTISED[endpoint.node_id][0].decode(), port=ADVERTISED[endpoint.node_id][1])
         for endpoint in message.node_endpoints
-        if endpoint.node_id in TOLD
+        if endpoint.node_id in ADVERTISED
     )
     assert _decoded(after, type(message)) == replace(message, node_endpoints=expected)
     assert nodes or after == frame
@@ -112,7 +112,7 @@ def test_plain_frames_are_recognised_as_without_endpoints(api_key: int, version:
 
 
 def _fetched(version: int, nodes: list[tuple[int, str, int, str | None]], records: bytes) -> bytes:
-    """A Fetch response with the records of one partition and without aborted transactions."""
+    """Return a Fetch response with the records of one partition, without aborted transactions."""
     message = _response(FETCH, version, nodes, records=records)
     (topic,) = message.responses
     (partition,) = topic.partitions
@@ -126,12 +126,12 @@ def test_front_of_a_frame_with_endpoints_is_never_taken_as_one_without(
     version: int, nodes: list[tuple[int, str, int, str | None]], topics: int, records: bytes, at: int
 ) -> None:
     frame = _fetched(version, nodes, records or b"r")
-    whatever = kio_messages.response_frame(_response(FETCH, version, nodes, topics=topics))
+    any_frame = kio_messages.response_frame(_response(FETCH, version, nodes, topics=topics))
 
     leaves_none = has_no_endpoints(b"before" + frame[: min(at, len(frame) - 1)], 6, len(frame), FETCH, version)
 
     assert leaves_none is (not nodes and min(at, len(frame) - 1) >= 77)
-    assert not (nodes and has_no_endpoints(whatever[:-1], 0, len(whatever), FETCH, version))
+    assert not (nodes and has_no_endpoints(any_frame[:-1], 0, len(any_frame), FETCH, version))
 
 
 @each_case("size_bytes", [12, 126, 127, 128, 16_382, 16_383, 16_384, 2_097_150, 2_097_151, 2_097_152])
@@ -142,7 +142,7 @@ def test_frame_with_bytes_after_its_records_is_parsed(size_bytes: int) -> None:
     assert has_no_endpoints(front, 0, len(frame), FETCH, 17)
     for more_bytes in (-3, -1, 1, 7):
         assert not has_no_endpoints(front, 0, len(frame) + more_bytes, FETCH, 17)
-    for at in (8, 19, 36, 67):  # tags of the header, topics, partitions, aborted transactions
+    for at in (8, 19, 36, 67):  # header tags, topics, partitions, aborted transactions
         assert not has_no_endpoints(front[:at] + b"\3" + front[at + 1 :], 0, len(frame), FETCH, 17)
     for api_key, version in ((FETCH, 19), (PRODUCE, 13), (SHARE_FETCH, 1), (METADATA, 13)):
         assert not has_no_endpoints(front, 0, len(frame), api_key, version)
@@ -179,7 +179,7 @@ def test_frame_that_arrives_byte_by_byte_has_no_endpoints(api_key: int, version:
 
 
 def _assert_hidden(frame: bytes, message: Untyped) -> None:
-    """The frame is that of the message without endpoints, and ends in a tag that nobody knows (at which kio balks)."""
+    """Assert that the frame is the message without endpoints, with an unknown tag at its end (which kio rejects)."""
     bare = kio_messages.response_frame(replace(message, node_endpoints=()))
     tags_at = len(bare) - 1
     assert frame[4:tags_at] == bare[4:tags_at]
@@ -285,14 +285,14 @@ def test_unknown_tags_are_kept_next_to_endpoints() -> None:
 @pytest.mark.parametrize(
     "tags",
     [
-        b"\x01\x00\x0a\x02\x00\x00\x00\x03\x01\x00\x00\x23\x84\x00\x00",  # a size of less than the array
-        b"\x01\x00\x0f\x02\x00\x00\x00\x03\x01\x00\x00\x23\x84\x00\x00host",  # of more
+        b"\x01\x00\x0a\x02\x00\x00\x00\x03\x01\x00\x00\x23\x84\x00\x00",  # a tag size below the size of the array
+        b"\x01\x00\x0f\x02\x00\x00\x00\x03\x01\x00\x00\x23\x84\x00\x00host",  # above it
         b"\x01\x00\x05\x00host",
-        b"\x02\x00\x0c\x02\x00\x00\x00\x03\x01\x00\x00\x23\x84\x00\x00\x00\x01\x01",  # twice
+        b"\x02\x00\x0c\x02\x00\x00\x00\x03\x01\x00\x00\x23\x84\x00\x00\x00\x01\x01",  # two tags 0
     ],
 )
 def test_endpoints_that_do_not_fill_one_tag_are_refused(tags: bytes) -> None:
-    """Found by fuzzing: what lay behind the array, or in the first of two, would have been told as it was."""
+    """Found by fuzzing: bytes after the array, or the first of two arrays, would have passed unchanged."""
     body = bytes(4) + b"\x00" + bytes(4 + 2 + 4) + b"\x01" + tags
     frame = len(body).to_bytes(4, "big") + body
 

@@ -1,4 +1,4 @@
-"""A frame that comes in pieces, and when it is looked at."""
+"""A frame that arrives in pieces, and when it is parsed again."""
 
 import tracemalloc
 from struct import pack
@@ -11,30 +11,30 @@ FRAME = pack(">i", 99_996) + bytes(99_996)
 
 def test_pieces_are_joined_when_no_bytes_are_missing() -> None:
     large = bytes(5_000)
-    pieces = PartialFrame(b"ab", 5_003)
+    partial = PartialFrame(b"ab", 5_003)
 
-    assert pieces.add(b"c") == b""
-    assert pieces.add(b"d") == b""
-    assert pieces.add(large) == b""
-    assert (pieces.missing_bytes, len(pieces)) == (1, 5_004)
-    assert pieces.add(b"e and the next") == b"abcd" + large + b"e and the next"
+    assert partial.add(b"c") == b""
+    assert partial.add(b"d") == b""
+    assert partial.add(large) == b""
+    assert (partial.missing_bytes, len(partial)) == (1, 5_004)
+    assert partial.add(b"e and the next") == b"abcd" + large + b"e and the next"
 
 
 def test_tiny_pieces_take_little_more_memory_than_their_bytes() -> None:
-    pieces = PartialFrame(b"", 65_536)
+    partial = PartialFrame(b"", 65_536)
     tracemalloc.start()
 
     for _ in range(32_000):
-        pieces.add(bytes(bytearray(2)))
+        partial.add(bytes(bytearray(2)))
     taken_bytes, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
 
-    assert len(pieces) == 64_000
+    assert len(partial) == 64_000
     assert taken_bytes < 2 * 64_000
 
 
 @each_case(
-    "come_bytes, missing_bytes",
+    "arrived_bytes, missing_bytes",
     [
         (0, 1),
         (3, 1),
@@ -47,8 +47,8 @@ def test_tiny_pieces_take_little_more_memory_than_their_bytes() -> None:
         (100_000, 1),
     ],
 )
-def test_next_try_waits_for_as_many_bytes_again_or_the_end(come_bytes: int, missing_bytes: int) -> None:
-    assert bytes_to_wait_for(FRAME[:come_bytes], most_bytes=200_000) == missing_bytes
+def test_next_try_waits_for_as_many_bytes_again_or_the_end(arrived_bytes: int, missing_bytes: int) -> None:
+    assert bytes_to_wait_for(FRAME[:arrived_bytes], most_bytes=200_000) == missing_bytes
 
 
 def test_next_try_comes_once_the_limit_is_exceeded() -> None:

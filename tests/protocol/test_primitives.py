@@ -108,7 +108,7 @@ def test_tags_cut_anywhere_are_truncated(tags: dict[int, bytes], data: st.DataOb
     ],
 )
 def test_length_that_kafka_refuses_is_malformed(skip: Callable[[bytes, int], int], data: bytes) -> None:
-    """Source: the readers that ``MessageDataGenerator`` of Apache Kafka makes."""
+    """Source: the code that ``MessageDataGenerator`` of Apache Kafka generates."""
     with pytest.raises(MalformedLength):
         skip(data, 0)
 

@@ -17,7 +17,7 @@ from tests.support.cases import each_case
 
 PRODUCE = 0
 KIO_VERSIONS = range(3, 14)
-# Of 255 and 32,766 bytes: their lengths have bytes 0xFF, as null has.
+# The lengths 255 and 32,766 have a byte 0xFF, like null.
 TRANSACTIONAL_IDS = [None, "", "t", "transfer-orders", "x" * 200, "x" * 255, "ż" * 16_383]
 THROTTLE_TIME_MS = 0x5EAF00D
 
@@ -31,7 +31,7 @@ def kio_request(version: int, *, acks: int, transactional_id: str | None, array_
 
 
 def assert_read_once_complete(body: bytes, version: int, acks: int, transactional_id: str | None) -> None:
-    """Assert that ``acks`` is given as soon as its two bytes are there, and None before."""
+    """Assert that ``acks`` is read as soon as its two bytes arrive, and is None before."""
     name = (transactional_id or "").encode()
     length = b"" if version < 3 else bytes(2) if version < 9 else write_uvarint(len(name) + 1)
     needed = 2 if version < 3 else len(length) + len(name) + 2
@@ -111,7 +111,7 @@ def test_any_request_gives_acks_or_none_or_an_error(version: int, data: bytes, o
 
 @st.composite
 def kio_responses(draw: st.DrawFn, version: int) -> Untyped:
-    """Make responses of any shape: errors, messages and leaders there or not."""
+    """Make responses with and without errors, messages and leaders."""
     response = kio_messages.response_class(PRODUCE, version)
     topic = _element(response, "responses")
     partition = _element(topic, "partition_responses")

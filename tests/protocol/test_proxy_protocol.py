@@ -1,4 +1,4 @@
-"""Headers of both versions of the PROXY protocol, in any pieces, and what only looks like one."""
+"""Headers of both versions of the PROXY protocol, cut anywhere, and malformed ones."""
 
 import socket
 import struct
@@ -14,7 +14,7 @@ from tests.support.cases import each_case
 
 SIGNATURE = bytes.fromhex("0D 0A 0D 0A 00 0D 0A 51 55 49 54 0A")
 BEHIND = b"\x00\x00\x00\x10 the first request"
-LONGEST_LINE = b"PROXY UNKNOWN " + 2 * (b"ffff:" * 7 + b"ffff ") + b"65535 65535\r\n"  # the specification's own
+LONGEST_LINE = b"PROXY UNKNOWN " + 2 * (b"ffff:" * 7 + b"ffff ") + b"65535 65535\r\n"  # from the specification
 
 ports = st.integers(0, 65_535)
 ipv4s = st.ip_addresses(v=4)
@@ -28,7 +28,7 @@ def binary(rest: bytes, *, command: int = 0x21, family: int = 0x11, size_bytes: 
 
 
 def read_in_pieces(data: bytes, header_bytes: int) -> ProxyHeader | None:
-    """Read each prefix; none but the last of the header's gives it."""
+    """Read each prefix; only the whole header gives a result."""
     for size in range(header_bytes):
         assert read_proxy_header(data[:size]) is None, size
     return read_proxy_header(data)
@@ -124,12 +124,12 @@ def test_ipv4_mapped_address_becomes_ipv4() -> None:
     ("command", "family", "rest"),
     [
         (0x20, 0x00, b""),
-        (0x20, 0x11, bytes(12)),  # LOCAL: whatever follows means nothing
+        (0x20, 0x11, bytes(12)),  # LOCAL: the rest has no meaning
         (0x20, 0x11, b""),
         (0x21, 0x00, b"some TLVs"),
-        (0x21, 0x31, bytes(216)),  # a UNIX socket in front of the balancer
+        (0x21, 0x31, bytes(216)),  # a UNIX socket at the balancer
         (0x21, 0x32, bytes(216)),
-        (0x21, 0x12, bytes(12)),  # a datagram: not this connection
+        (0x21, 0x12, bytes(12)),  # a datagram, so not this connection
     ],
 )
 def test_header_without_a_client_address_has_no_source(command: int, family: int, rest: bytes) -> None:

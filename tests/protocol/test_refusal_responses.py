@@ -1,4 +1,4 @@
-"""Refusals, against what two codecs write of the same answer; and what must not be refused."""
+"""Refusals, against the frames of two codecs; and requests that must not be refused."""
 
 from collections.abc import Callable
 from random import Random
@@ -29,24 +29,24 @@ NOT_ENOUGH_REPLICAS, COORDINATOR_LOAD_IN_PROGRESS = 19, 14
 
 
 def check(codec: Codec, written: bytes | None, correlation_id: int, **values: object) -> None:
-    """Check an answer: it is what kafka-python writes of these values, and kio reads it to its end."""
-    told = KafkaPython("response", codec.api_key, codec.version)
-    assert written == told.frame(told.made(**values), correlation_id=correlation_id)
+    """Assert that a response is what kafka-python writes with these values, and that kio reads it to its end."""
+    responses = KafkaPython("response", codec.api_key, codec.version)
+    assert written == responses.frame(responses.made(**values), correlation_id=correlation_id)
     if isinstance(codec, Kio):
         Kio("response", codec.api_key, codec.version).decoded(written)
 
 
 def same_topics(codec: Codec, topics: Untyped, path: str, element: Callable[[Any], dict[str, object]]) -> list[Untyped]:
-    """Return the topics of a response: those of a request, with an element for each of their partitions."""
-    told = KafkaPython("response", codec.api_key, codec.version)
+    """Return the topics of a request as those of its response, with an element per partition."""
+    responses = KafkaPython("response", codec.api_key, codec.version)
     array, inner = path.split(".")
-    inner_asked = "partition_data" if codec.api_key == PRODUCE else inner
+    inner_of_request = "partition_data" if codec.api_key == PRODUCE else inner
     return [
-        told.element(
+        responses.element(
             array,
             name=getattr(topic, "name", None),
             topic_id=getattr(topic, "topic_id", None),
-            **{inner: [told.element(path, **element(one)) for one in getattr(topic, inner_asked)]},
+            **{inner: [responses.element(path, **element(one)) for one in getattr(topic, inner_of_request)]},
         )
         for topic in topics
     ]
@@ -64,10 +64,10 @@ def made(codec: Codec, random: Random, **values: object) -> tuple[Untyped, bytes
 def test_produce_gets_not_enough_replicas_for_each_partition(codec: Codec, seed: int, acks: int) -> None:
     message, frame = made(codec, Random(seed), acks=acks)  # noqa: S311
 
-    def partition(asked: Untyped) -> dict[str, object]:
+    def partition(sent: Untyped) -> dict[str, object]:
         nothing = {"base_offset": -1, "log_append_time_ms": -1, "log_start_offset": -1}
         return {
-            "index": asked.index,
+            "index": sent.index,
             "error_code": NOT_ENOUGH_REPLICAS,
             **nothing,
             "record_errors": [],
@@ -147,8 +147,8 @@ def test_join_group_gets_coordinator_loading_and_keeps_its_member_id(codec: Code
 def test_offset_commit_gets_coordinator_loading(codec: Codec, seed: int) -> None:
     message, frame = made(codec, Random(seed))  # noqa: S311
 
-    def partition(asked: Untyped) -> dict[str, object]:
-        return {"partition_index": asked.partition_index, "error_code": COORDINATOR_LOAD_IN_PROGRESS}
+    def partition(sent: Untyped) -> dict[str, object]:
+        return {"partition_index": sent.partition_index, "error_code": COORDINATOR_LOAD_IN_PROGRESS}
 
     check(
         codec,

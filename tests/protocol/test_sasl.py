@@ -307,7 +307,7 @@ def test_unreadable_web_token_has_no_user(token: str) -> None:
 @each_case(
     "message, user",
     [
-        # RFC 7628, section 4.1, with a token that names somebody
+        # RFC 7628, section 4.1, with a token that names a user
         ("n,a=alice,\x01host=server.example.com\x01port=143\x01auth=Bearer {}\x01\x01", "alice"),
         ("n,,\x01auth=bearer   {}\x01traceId=7\x01\x01", "alice"),
         ("n,,\x01auth=Bearer x.y.z\x01auth=Bearer {}\x01\x01", "alice"),
@@ -371,7 +371,7 @@ def test_any_token_gives_an_encodable_user_or_none(token: bytes) -> None:
 
 @pytest.mark.parametrize("filler", [b"=2C", b",", b"a=", b"\0", b"\x01", b"n,,n=a"])
 def test_longest_token_is_read_quickly(filler: bytes) -> None:
-    """Half a megabyte costs milliseconds, whatever it repeats: pytest's timeout is what fails here."""
+    """Half a megabyte of anything takes milliseconds; otherwise pytest times out."""
     token = filler * (sasl.MAX_LOGIN_BYTES // len(filler))
 
     for whole in (

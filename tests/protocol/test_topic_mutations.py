@@ -1,4 +1,4 @@
-"""Mutations, read and written anew, against the frames that two codecs write of what was meant."""
+"""Topic mutations, read and changed, against the frames of two codecs."""
 
 from collections.abc import Iterable
 from random import Random
@@ -48,7 +48,7 @@ def array_name(codec: Codec) -> str:
 
 
 def topic_of(codec: Codec, element: Untyped) -> Topic:
-    """Return which topic an element of a request, or of a response, is about."""
+    """Return the topic of an element of a request or response."""
     if isinstance(element, str):
         return element.encode()
     if element.name is None:
@@ -113,7 +113,7 @@ def test_unknown_tags_stay_with_their_entry() -> None:
 
 
 def with_tag(frame: bytes) -> bytes:
-    """Put tag 5, two bytes long, to the last topic of a DeleteTopics request v6: before int32 and no tags."""
+    """Add tag 5, two bytes long, to the last topic of a DeleteTopics request v6."""
     return framed(frame[4:-6], b"\x01\x05\x02hi", frame[-5:])
 
 
@@ -167,7 +167,7 @@ def test_response_of_a_codec_is_read(codec: Codec, seed: int) -> None:
 
 
 def request_of(codec: Codec, topics: Iterable[Topic]) -> bytes:
-    """Return a request of the response's version, about these topics."""
+    """Return a request of the response's version with these topics."""
     of = KafkaPython("request", codec.api_key, codec.version)
     if codec.api_key == DELETE and codec.version < 6:
         names = [topic.decode() for topic in topics if isinstance(topic, bytes)]
@@ -231,7 +231,7 @@ def test_topic_listed_by_name_and_by_id_keeps_each_result_once() -> None:
 
 
 def named(codec: Codec, random: Random, topic: Topic) -> Untyped:
-    """Return a result of a topic; of an id with the name or without, of a name with an id or without."""
+    """Return a random result of a topic; it may have the name, the id, or both."""
     while not (elements := results_of(codec, codec.generated(random))):
         pass
     if isinstance(topic, bytes):
@@ -257,19 +257,19 @@ def test_own_response_refuses_each_topic_once(codec: Codec) -> None:
         assert codec.get(message, "throttle_time_ms") == 1_500
 
 
-@each_case("broker_ms, own_ms, told_ms", [(0, 1_500, 1_500), (1_500, 0, 1_500), (3_000, 1_000, 3_000)])
-@each_case("api_key, first_strict", FIRST_REFUSABLE_VERSION.items())
+@each_case("broker_ms, own_ms, written_ms", [(0, 1_500, 1_500), (1_500, 0, 1_500), (3_000, 1_000, 3_000)])
+@each_case("api_key, first_version", FIRST_REFUSABLE_VERSION.items())
 def test_v36_larger_throttle_time_is_written(
-    api_key: int, first_strict: int, broker_ms: int, own_ms: int, told_ms: int
+    api_key: int, first_version: int, broker_ms: int, own_ms: int, written_ms: int
 ) -> None:
     """V36, KafkaApisTest.testKRaftControllerThrottleTimeEnforced."""
-    codec = KafkaPython("response", api_key, first_strict)
+    codec = KafkaPython("response", api_key, first_version)
     request = read_request(request_of(codec, [b"a"]))
     frame = codec.frame(codec.made(**{RESULTS[api_key]: [], "throttle_time_ms": broker_ms}))
 
     written = with_refused_topics(frame, request, set(), throttle_time_ms=own_ms)
 
-    assert read_response(written, api_key, first_strict).throttle_time_ms == told_ms
+    assert read_response(written, api_key, first_version).throttle_time_ms == written_ms
 
 
 # -- bytes that are not what they should be
@@ -277,25 +277,25 @@ def test_v36_larger_throttle_time_is_written(
 
 @each_case("api_key, version", VERSIONS)
 def test_frame_with_missing_or_extra_bytes_is_refused(api_key: int, version: int) -> None:
-    asked = request_of(KafkaPython("response", api_key, version), [b"a", b"b"])
-    told = refuse_all_topics(read_request(asked), throttle_time_ms=3)
+    sent = request_of(KafkaPython("response", api_key, version), [b"a", b"b"])
+    written = refuse_all_topics(read_request(sent), throttle_time_ms=3)
 
-    for size in range(4, len(asked)):
+    for size in range(4, len(sent)):
         with pytest.raises(ProtocolError):
-            read_request(pack(">i", size - 4) + asked[4:size])
-    for size in range(4, len(told)):
+            read_request(pack(">i", size - 4) + sent[4:size])
+    for size in range(4, len(written)):
         with pytest.raises(ProtocolError):
-            read_response(pack(">i", size - 4) + told[4:size], api_key, version)
-    for frame in (asked + b"\0", asked[:-1], b""):
+            read_response(pack(">i", size - 4) + written[4:size], api_key, version)
+    for frame in (sent + b"\0", sent[:-1], b""):
         with pytest.raises((Truncated, TrailingBytes)):
             read_request(frame)
-    for frame in (told + b"\0", told[:-1], b""):
+    for frame in (written + b"\0", written[:-1], b""):
         with pytest.raises((Truncated, TrailingBytes)):
             read_response(frame, api_key, version)
     with pytest.raises(TrailingBytes):
-        read_request(pack(">i", len(asked) - 3) + asked[4:] + b"\0")
+        read_request(pack(">i", len(sent) - 3) + sent[4:] + b"\0")
     with pytest.raises(TrailingBytes):
-        read_response(pack(">i", len(told) - 3) + told[4:] + b"\0", api_key, version)
+        read_response(pack(">i", len(written) - 3) + written[4:] + b"\0", api_key, version)
 
 
 @pytest.mark.parametrize(("api_key", "version"), VERSIONS)
@@ -303,10 +303,10 @@ def test_frame_with_missing_or_extra_bytes_is_refused(api_key: int, version: int
 @SOME
 def test_any_bytes_are_read_or_refused(api_key: int, version: int, data: bytes, at: int, insert: bytes) -> None:
     response = KafkaPython("response", api_key, version)
-    asked = request_of(response, [b"a", b"b"])
-    told = refuse_all_topics(read_request(asked), throttle_time_ms=3)
-    header = asked[4:17]
-    damaged = asked[: 17 + at] + insert + asked[17 + at + 1 :]
+    sent = request_of(response, [b"a", b"b"])
+    written = refuse_all_topics(read_request(sent), throttle_time_ms=3)
+    header = sent[4:17]
+    damaged = sent[: 17 + at] + insert + sent[17 + at + 1 :]
     for body in (header + data, damaged[4:]):
         try:
             frame = pack(">i", len(body)) + body
@@ -316,11 +316,11 @@ def test_any_bytes_are_read_or_refused(api_key: int, version: int, data: bytes, 
         if is_mutation(request.api_key, request.api_version):
             assert len(without_topics(frame, request, {b"a"})) <= len(frame) + 4
             refuse_all_topics(request, throttle_time_ms=3)
-    for body in (told[4:8] + data, told[4 : 8 + at] + insert + told[8 + at + 1 :]):
+    for body in (written[4:8] + data, written[4 : 8 + at] + insert + written[8 + at + 1 :]):
         frame = pack(">i", len(body)) + body
         try:
             read_response(frame, api_key, version)
-            with_refused_topics(frame, read_request(asked), {b"a"}, throttle_time_ms=3)
+            with_refused_topics(frame, read_request(sent), {b"a"}, throttle_time_ms=3)
         except ProtocolError:
             continue
 

@@ -28,7 +28,7 @@ from tests.support.cases import each_case
 
 
 def check_request(codec: Codec, message: Untyped, request: ReplicaFetch) -> None:
-    """Check each value that was read against the message's own."""
+    """Compare the request with the message."""
     state = codec.get(message, "replica_state", None)
     expected_id = codec.get(message, "replica_id", None) if state is None else state.replica_id
     assert request[:6] == (
@@ -136,7 +136,7 @@ def test_truncated_request_is_refused(codec: Codec) -> None:
 @each_case("wrong_by", [1, 2**31 - 1, -1, None])
 def test_request_with_a_wrong_size_field_is_refused(codec: Codec, wrong_by: int | None) -> None:
     frame = codec.frame(codec.example(2))
-    # None: two bytes from the end of the data, if they were counted from there.
+    # None: a negative size, which would be two bytes before the end if it were used as a Python index.
     size_bytes = -4 - 2 if wrong_by is None else min(len(frame) - 4 + wrong_by, 2**31 - 1)
 
     data = pack(">i", size_bytes) + frame[4:] + (b"??" if wrong_by is None else b"")

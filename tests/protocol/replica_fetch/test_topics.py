@@ -30,4 +30,4 @@ def test_tags_of_a_repeated_topic_are_written_once(version: int) -> None:
 
     _, again = read_whole_request(written, version)
     assert [partition.topic[-1:] for partition in again.partitions] == [b"a", b"b"] * 3
-    assert written.count(UNKNOWN_TAGS) == 1 + 6 + 1  # of the header, of each entry, of the first group
+    assert written.count(UNKNOWN_TAGS) == 1 + 6 + 1  # the header, six entries, the first topic

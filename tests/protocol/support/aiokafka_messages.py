@@ -1,4 +1,4 @@
-"""Messages of aiokafka, whose structures are written by hand: an oracle that is not derived from Kafka's JSON files."""
+"""Messages of aiokafka, whose structures are written by hand: an oracle that is independent of Kafka's JSON files."""
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
@@ -11,23 +11,23 @@ from aiokafka.protocol.api import RequestStruct, Response
 for _name in ("admin", "commit", "coordination", "fetch", "group", "metadata", "offset", "produce", "transaction"):
     import_module(f"aiokafka.protocol.{_name}")
 
-# Classes and messages made at run time, or without a common base.
+# Classes and messages that are made at run time, or that have no common base.
 Untyped = Any
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 def requests() -> list[Untyped]:
-    """Return each request class; each is of one version.
+    """Return the request classes, one per version.
 
-    DescribeAcls v2 is left out: aiokafka writes it without the tags that a broker expects of it.
+    DescribeAcls v2 is left out: aiokafka writes it without its tags.
     """
     found = [cls for cls in _leaves(RequestStruct) if cls.__name__ != "DescribeAclsRequest_v2"]
     return sorted(found, key=lambda cls: (cls.API_KEY, cls.API_VERSION))
 
 
 def responses(api_key: int) -> list[Untyped]:
-    """Return each response class of an API; each is of one version."""
+    """Return the response classes of an API, one per version."""
     found = [cls for cls in _leaves(Response) if api_key == cls.API_KEY]
     return sorted(found, key=lambda cls: cls.API_VERSION)
 

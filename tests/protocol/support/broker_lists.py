@@ -1,4 +1,4 @@
-"""Responses that list brokers, as kio writes and reads them, and as we rewrite them."""
+"""Responses that list brokers: written and read by kio, and rewritten with advertised addresses."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,7 +13,7 @@ from tests.protocol.support import kio_messages
 from tests.protocol.support.kio_messages import Untyped
 
 METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER = 3, 10, 60
-TOLD: Final[AdvertisedAddresses] = {
+ADVERTISED: Final[AdvertisedAddresses] = {
     0: (b"proxy", 9193),
     3: (b"2001:db8::1", 9196),
     7: ("prüf.example".encode(), 65_535),
@@ -36,7 +36,7 @@ def versions(api_key: int) -> list[int]:
 
 
 def decoded(frame: bytes, kind: Untyped) -> Untyped:
-    """Read a whole frame with kio; nothing may be left of it."""
+    """Read a whole frame with kio, to its last byte."""
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
     _, header_bytes = entity_reader(kind.__header_schema__)(frame, 4)
     message, body_bytes = entity_reader(kind)(frame, 4 + header_bytes)
@@ -44,30 +44,30 @@ def decoded(frame: bytes, kind: Untyped) -> Untyped:
     return message
 
 
-def rewritten(frame: bytes, api_key: int, version: int, told: AdvertisedAddresses = TOLD) -> bytes:
-    """Rewrite a whole frame, with bytes of others before and behind."""
+def rewritten(frame: bytes, api_key: int, version: int, addresses: AdvertisedAddresses = ADVERTISED) -> bytes:
+    """Rewrite a whole frame that has other bytes around it."""
     data, start = b"before" + frame + b"behind", 6
     if api_key == METADATA:
         brokers = metadata.find_brokers(data, start, version)
         assert brokers
-        return metadata.replace_brokers(data, start, brokers, told) + data[brokers.end : -6]
+        return metadata.replace_brokers(data, start, brokers, addresses) + data[brokers.end : -6]
     if api_key == DESCRIBE_CLUSTER:
         endpoints = describe_cluster.find_endpoints(data, start, version)
         assert endpoints
-        return describe_cluster.replace_endpoints(data, start, endpoints, told) + data[endpoints.brokers.end : -6]
+        return describe_cluster.replace_endpoints(data, start, endpoints, addresses) + data[endpoints.brokers.end : -6]
     coordinators = find_coordinator.find_coordinators(data, start, version)
     assert coordinators is not None
-    return find_coordinator.replace_coordinators(data, start, version, coordinators, told)
+    return find_coordinator.replace_coordinators(data, start, version, coordinators, addresses)
 
 
 def broker(kind: Untyped, node_id: int, host: str, port: int) -> Untyped:
-    """Return a broker of kio's for that kind of response."""
+    """Return a broker of kio for this kind of response."""
     names = kind.__annotations__
     values = {"broker_id" if "broker_id" in names else "node_id": node_id, "host": host, "port": port}
     return kio_messages.example(kind, values)
 
 
-def as_told(entity: Untyped, name: str) -> Untyped:
-    """Return kio's broker, or coordinator, as clients are to see it; ``name`` is that of its node id."""
-    host, port = TOLD[getattr(entity, name)]
+def as_advertised(entity: Untyped, name: str) -> Untyped:
+    """Return a broker or coordinator of kio with its advertised address; ``name`` is the field of its node id."""
+    host, port = ADVERTISED[getattr(entity, name)]
     return replace(entity, host=host.decode(), port=port)

@@ -1,6 +1,6 @@
-"""Messages of any API of two codecs under one roof: made by chance, made of given values, and written as frames.
+"""Messages of any API from two codecs: random ones, ones with given values, and their frames.
 
-A codec's messages have the fields' names of Kafka's own files; ids are UUIDs, the null one is None or all zeros.
+Fields have the names of Kafka's own files. Ids are UUIDs; a null id is None or all zeros.
 """
 
 from collections.abc import Mapping
@@ -57,7 +57,7 @@ class Kio:
         return replace(entity, **self._known(type(entity), values))
 
     def element(self, path: str, **values: object) -> Untyped:
-        """Make an element of an array; ``path`` is the array's, from the message on: "topics.partitions"."""
+        """Make an element of the array at ``path``: "topics.partitions"."""
         cls = self._class(path.split("."))
         return cls(**self._known(cls, values))
 
@@ -106,7 +106,7 @@ class KafkaPython:
         return kafka_python_messages.request_frame(message, correlation_id=correlation_id, client_id=client_id)
 
     def made(self, **values: object) -> Untyped:
-        """Make a message of these values, as far as this version has them."""
+        """Make a message with the given values; values that this version lacks are ignored."""
         known = {name: value for name, value in values.items() if self.has(name)}
         return self.cls(version=self.version, **known)
 
@@ -154,5 +154,5 @@ def codecs(kind: str, api_key: int, first_version: int = 0) -> list[Codec]:
 
 
 def uuid_of(value: UUID | None) -> UUID:
-    """Return an id, the null one as UUID."""
+    """Return an id as UUID; a null id is all zeros."""
     return value or NULL_UUID

@@ -1,4 +1,4 @@
-"""Fetch requests and responses of two codecs under one roof: made by chance, changed, and written as frames."""
+"""Fetch requests and responses from two codecs: random ones, changed ones, and their frames."""
 
 from collections.abc import Iterable
 from copy import copy
@@ -18,7 +18,7 @@ FETCH: Final = 1
 NEWEST: Final = 18
 _FIRST_TOPIC_ID: Final = 13
 _TOPICS: Final = {"request": "topics", "response": "responses"}
-_DURATIONS: Final = {"max_wait_ms": "max_wait", "throttle_time_ms": "throttle_time"}  # as kio names them
+_DURATIONS: Final = {"max_wait_ms": "max_wait", "throttle_time_ms": "throttle_time"}  # names in kio
 
 
 class Element(NamedTuple):
@@ -79,7 +79,7 @@ class Kio:
             if name in _DURATIONS:
                 named[_DURATIONS[name]] = kio_messages.milliseconds(value)
             elif name in cls.__dataclass_fields__:
-                # Its arrays are tuples.
+                # Arrays of kio are tuples.
                 as_array = tuple(value) if isinstance(value, list) else value
                 named[name] = ErrorCode(value) if name == "error_code" else as_array
         return named
@@ -146,7 +146,7 @@ def codecs(kind: str) -> list[Codec]:
 
 
 def elements(codec: Codec, message: Untyped) -> list[Element]:
-    """Return the partitions of a message in its order."""
+    """Return the partitions of a message in order."""
     return [
         Element(_topic_bytes(topic, codec.version), partition)
         for topic in getattr(message, _TOPICS[codec.kind])
@@ -155,7 +155,7 @@ def elements(codec: Codec, message: Untyped) -> list[Element]:
 
 
 def regrouped(codec: Codec, message: Untyped, chosen: Iterable[Element], **values: object) -> Untyped:
-    """Return a message with these partitions instead, neighbours of one topic under it, and these values."""
+    """Return a message with other partitions and values; adjacent partitions of one topic share its header."""
     topics = [
         codec.topic(topic, [element.partition for element in neighbours])
         for topic, neighbours in groupby(chosen, itemgetter(0))

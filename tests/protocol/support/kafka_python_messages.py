@@ -11,14 +11,14 @@ from typing import Any
 from tests.protocol.support.kio_messages import generated_scalar
 
 with warnings.catch_warnings():
-    # It reads its JSON files with a deprecated function of importlib.resources.
+    # kafka-python reads its JSON files with a deprecated function of importlib.resources.
     warnings.simplefilter("ignore", DeprecationWarning)
-    import_module("kafka")  # as a whole and first: its packages import each other in a circle
+    import_module("kafka")  # the whole package first: its modules import each other in a circle
     for _name in ("admin", "consumer", "metadata", "producer", "sasl"):
         import_module(f"kafka.protocol.{_name}")
     from kafka.protocol.api_message import ApiMessage
 
-# Classes and messages made at run time, or without a common base.
+# Classes and messages that are made at run time, or that have no common base.
 Untyped = Any
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -38,7 +38,7 @@ _SCALARS: Mapping[str, Any] = MappingProxyType(
 
 def messages(kind: str) -> list[tuple[Untyped, int]]:
     """Return each message class and version; ``kind`` is "request" or "response"."""
-    # A class indexed by a version is a subclass, too; its None-th version is the class itself.
+    # A class indexed by a version is a subclass; the class itself has version None.
     found = {cls.API_KEY: cls[None] for cls in ApiMessage.__subclasses__() if cls.type == kind}
     return [(cls, version) for _, cls in sorted(found.items()) for version in range(cls.max_version + 1)]
 
@@ -49,7 +49,7 @@ def example(cls: Untyped, version: int, values: Mapping[str, Any] = NOTHING, *, 
 
 
 def generated(cls: Untyped, version: int, random: Random, values: Mapping[str, Any] = NOTHING) -> Untyped:
-    """Make a message of any contents that its types allow; ``values`` replace top fields."""
+    """Make a random message; ``values`` replace top fields."""
     return cls(version=version, **{**_generated_fields(cls.fields, version, random), **values})
 
 

@@ -14,14 +14,14 @@ from kio.schema.errors import ErrorCode
 from kio.schema.index import api_key_map, schema_name_map
 from kio.serial import entity_writer
 
-# Classes and messages made at run time, or without a common base.
+# Classes and messages that are made at run time, or that have no common base.
 Untyped = Any
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 def api_versions() -> list[tuple[int, int]]:
-    """Return each (api_key, version) that kio has a request and a response of."""
+    """Return each (api_key, version) of which kio has both request and response."""
     return [(key, version) for key, name in sorted(api_key_map.items()) for version in sorted(schema_name_map[name])]
 
 
@@ -40,9 +40,9 @@ def example(
 
     Args:
         entity: A class of kio.
-        values: Fields of the message itself to have these values instead.
-        array_length: How many elements each array has.
-        tagged: Whether tagged fields are set, too.
+        values: Values for top fields.
+        array_length: The number of elements of each array.
+        tagged: Whether tagged fields are set.
     """
     filled = {}
     for field in fields(entity):
@@ -54,12 +54,12 @@ def example(
 
 
 def generated(entity: Untyped, random: Random, values: Mapping[str, Any] = NOTHING) -> Untyped:
-    """Make a message of any contents that its types allow.
+    """Make a random message.
 
     Args:
         entity: A class of kio.
-        random: Decides.
-        values: Fields of the message itself to have these values instead.
+        random: The source of randomness.
+        values: Values for top fields.
     """
     filled = {}
     for field in fields(entity):
@@ -75,7 +75,7 @@ def _may_be_left_out(field: Field[Any]) -> bool:
 
 
 def milliseconds(value: int) -> timedelta:
-    """Make what kio has for a duration."""
+    """Return a duration of kio."""
     return timedelta(milliseconds=value)
 
 
@@ -111,7 +111,7 @@ def response_frame(message: Untyped, *, correlation_id: int = 7) -> bytes:
 
 
 def framed(payload: bytes) -> bytes:
-    """Put the size in front."""
+    """Return a payload with its size in front."""
     return len(payload).to_bytes(4, "big") + payload
 
 
@@ -150,7 +150,7 @@ def _generated(kind: Untyped, kafka_type: str | None, random: Random) -> Untyped
 
 
 def generated_scalar(kafka_type: str, random: Random) -> Any:  # noqa: ANN401 - as many types as Kafka has
-    """Return any value of one of Kafka's types, by its name in Kafka's message files."""
+    """Return a random value of one of Kafka's types, by the type's name in Kafka's message files."""
     if kafka_type.startswith("int"):
         bits = int(kafka_type.removeprefix("int"))
         return random.choice([0, -1, random.randrange(-(2 ** (bits - 1)), 2 ** (bits - 1))])
