@@ -1,10 +1,10 @@
-"""One connection's topics made, grown and deleted, while ``controller_mutation_rate`` limits them (KIP-599).
+"""One connection's requests that create, grow and delete topics, under ``controller_mutation_rate`` (KIP-599).
 
-A request is read whole. How many partitions a topic has that is to grow or to go only the cluster knows: it is asked
-first, by a Metadata request on the client's own connection and in its name. (By ids brokers know topics in Metadata
-since 3.1 only; before, each one counts as one partition.) What the quota has no room for is left out
-of the request and put into the answer, with THROTTLING_QUOTA_EXCEEDED; versions whose clients do not know that error
-pass, and wait afterwards (``proxy.quota.mutation``).
+A request is read whole. Only the cluster knows how many partitions a topic has that is to grow or to be deleted: a
+Metadata request asks it first, on the client's own connection and in its name. Before 3.1 Metadata does not know topics
+by id; each such topic counts as one partition. Topics that the quota has no room for are left out of the request, and
+put into the response with THROTTLING_QUOTA_EXCEEDED. In versions whose clients do not know that error they pass, and
+the client is throttled afterwards (``quota.mutation``).
 """
 
 from typing import Final, NamedTuple
@@ -21,7 +21,7 @@ from kafka_quota_proxy.proxy.session.whole_request import Answered, Ask, Decisio
 
 # Of a request: some 50,000 topics. Kafka itself takes up to socket.request.max.bytes.
 MAX_REQUEST_BYTES: Final = 4 * 1024 * 1024
-# DeleteTopics v0 is older than the first Metadata request that can say that it makes no topic.
+# DeleteTopics v0 is older than the first Metadata request that can forbid to create topics.
 _OLDEST_DELETE: Final = 0
 _FIRST_NAMED: Final = 4
 
@@ -32,7 +32,7 @@ class _Query(NamedTuple):
 
 
 class _Learned(NamedTuple):
-    """What the cluster was asked for the request that waits for it."""
+    """What the cluster was asked, and has answered, for the request that waits."""
 
     correlation_id: int
     asked: frozenset[Topic]
@@ -49,7 +49,7 @@ class _Passed(NamedTuple):
 
 
 class TopicMutations:
-    """What one connection's request about topics waits for; there is one at a time."""
+    """One connection's request about topics; there is one at a time."""
 
     __slots__ = ("_account", "_learned", "_passed", "_query", "api_key")
 
@@ -61,13 +61,13 @@ class TopicMutations:
         self.api_key = int(ApiKey.METADATA)
 
     def take(self, frame: bytes, head: RequestHead, bucket: Bucket, *, now_ms: int) -> Decision:
-        """Decide on a request, which is whole, behind whose predecessors nothing is unanswered.
+        """Decide on a whole request; no other request of the connection is in flight.
 
         Args:
-            frame: All of it.
+            frame: The request.
             head: Its head, read from ``frame``.
-            bucket: Who pays; limited.
-            now_ms: When it is decided.
+            bucket: The bucket that it charges; it has a limit.
+            now_ms: The time.
 
         Raises:
             ProtocolError: It is no such request.
@@ -90,7 +90,7 @@ class TopicMutations:
         )
         throttle = mutation.record(decision, bucket, now_ms=now_ms)
         if decision.refused and not decision.permits:
-            wait_ms = self._slow_down(bucket, throttle.throttle_time_ms, now_ms)
+            wait_ms = self._throttle(bucket, throttle.throttle_time_ms, now_ms)
             return Answered(topic_mutations.refuse_all_topics(request, throttle_time_ms=wait_ms))
         self._passed = _Passed(request, bucket, decision, throttle)
         self.api_key = head.api_key
@@ -100,7 +100,7 @@ class TopicMutations:
         )
 
     def answer(self, data: bytes, position: int, frame_bytes: int, *, now_ms: int) -> bytes:
-        """Return what goes to the client for an answer; of one to our own question nothing. See ``Exchange``."""
+        """See ``Exchange``. The response to this proxy's own question does not go to the client."""
         frame = data[position : position + frame_bytes]
         if self._query is not None and self._learned is not None:
             topics, api_version = self._query
@@ -114,16 +114,16 @@ class TopicMutations:
         response = topic_mutations.read_response(frame, request.api_key, request.api_version)
         mutation.settle(decision, response.results, bucket, now_ms=now_ms)
         left_ms = mutation.throttle_time_ms(throttle, now_ms=now_ms)
-        wait_ms = self._slow_down(bucket, left_ms, now_ms)
+        wait_ms = self._throttle(bucket, left_ms, now_ms)
         return topic_mutations.with_refused_topics(frame, request, decision.refused, throttle_time_ms=wait_ms)
 
     @property
     def charged(self) -> Bucket | None:
-        """Whose charge is still to be settled."""
+        """The bucket whose charge is still to be settled."""
         return None if self._passed is None else self._passed.bucket
 
     def _askable(self, topics: tuple[Topic, ...]) -> tuple[Topic, ...]:
-        """Return of which to ask next: of a question with an id in it a broker answers the ids and no name."""
+        """Return the topics to ask about next: if a question has an id, a broker answers no names."""
         names = tuple(topic for topic in topics if isinstance(topic, bytes))
         return names or (topics if self._account.context.finds_ids else ())
 
@@ -141,6 +141,6 @@ class TopicMutations:
         )
         return Ask(frame)
 
-    def _slow_down(self, bucket: Bucket, wait_ms: int, now_ms: int) -> int:
-        """Return what the client is told. Its answer is never held back: it is muted where others are delayed, too."""
+    def _throttle(self, bucket: Bucket, wait_ms: int, now_ms: int) -> int:
+        """Return the throttle time that the client is told. The response is never delayed: the client is muted."""
         return self._account.throttle(bucket, wait_ms, now_ms=now_ms, has_answer=False) if wait_ms > 0 else 0

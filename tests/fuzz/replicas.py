@@ -140,7 +140,7 @@ class _Way:
             assert incomplete or now_ms < session.wake_at_ms <= now_ms + 500, "it is woken, and within half a second"
         follower = session.follower
         if follower is not None:
-            assert follower._asked is None or session.state.in_flight or session._responses._data
+            assert follower._passed is None or session.state.in_flight or session._responses._data
 
 
 class _Play:

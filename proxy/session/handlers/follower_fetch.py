@@ -41,7 +41,7 @@ class FollowerFetchHandler(WholeRequestHandler):
         follower, leader = self.follower, state.context.leader
         if follower is None and leader is not None and leader.throttle.replication is not None:
             follower = self.follower = Follower(leader)
-        if follower is not None and follower.is_asking:
+        if follower is not None and follower.is_waiting:
             state.is_blocked = True
             return None
         if follower is None or not follower.is_throttled(replica_id, api_version, now_ms=now_ms):

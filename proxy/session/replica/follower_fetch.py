@@ -1,18 +1,17 @@
-"""One follower's fetches over one connection: which of them passes with what, waits, or is answered at once.
+"""One follower's fetches over one connection: each passes in full or in part, waits, or is answered here.
 
-The rules (KIP-73, but for a proxy):
+The rules of KIP-73, for a proxy:
 
 * A replica is in sync when its ``fetch_offset`` is not below the partition's high watermark, which never passes a
-  member of the ISR. What is in sync is never held back.
-* A throttled partition that lags is asked for only while its quotas have room, and for no more than that. It is left
-  out otherwise, so that the leader's own long poll works for the others, and its empty entry is put back into the
-  answer: a full fetch must be answered with exactly what was asked for.
-* Where nothing else is left, the fetch waits for room, for ``max_wait_ms`` at most, and is then answered without
-  records.
-* Records that lag end at a whole batch: a follower throws away the rest, which nobody should have to pay for.
-* Incremental fetches (KIP-227) do not say what they fetch. When a throttle becomes active they are refused, and the
-  full ones that follow are passed on without a session. Once nothing has lagged for a while, the follower may have a
-  session again: with thousands of partitions in sync, full fetches cost all three of us too much to go on for ever.
+  member of the ISR. Partitions in sync are never held back.
+* A throttled partition that lags is fetched only while its quotas have room, and no more than that. Otherwise it is
+  left out, so that the leader's own long poll works for the others, and its empty entry is put back into the response:
+  the response to a full fetch must have exactly its partitions.
+* If no partition is left, the fetch waits for room, at most for ``max_wait_ms``, and is then answered without records.
+* The records of a lagging partition end at a whole batch: a follower throws away the rest, and would pay for it.
+* Incremental fetches (KIP-227) do not name what they fetch. When a throttle becomes active they are refused, and the
+  full ones that follow are passed on without a session. Once no partition has lagged for a while, the follower may have
+  a session again: full fetches of thousands of partitions in sync cost follower, proxy and leader too much.
 
 Source: ``ReplicaManager.readFromLog`` and ``shouldLeaderThrottle``, ``FetchSessionHandler``,
 ``AbstractFetcherThread`` in Apache Kafka.
@@ -28,42 +27,42 @@ from kafka_quota_proxy.protocol.replica_fetch import Entry, ReplicaFetch, Replic
 from kafka_quota_proxy.proxy.quota.replication import ReplicationQuota
 from kafka_quota_proxy.proxy.replication.throttle import Charge, Leader, Limits
 from kafka_quota_proxy.proxy.session.replica.fetch_session import FetchSession
+from kafka_quota_proxy.proxy.session.replica.partition_state import Key, PartitionState
 from kafka_quota_proxy.proxy.session.replica.response_trimming import (
     FIRST_LOOK_BYTES,
-    Asked,
+    PassedFetch,
     Trimming,
     empty_entry,
     settle,
 )
-from kafka_quota_proxy.proxy.session.replica.seen import Key, Seen
 from kafka_quota_proxy.proxy.session.whole_request import Answered, Decision, Forward, Hold
 
 FETCH_SESSION_ID_NOT_FOUND: Final = 70
 _NEWEST: Final = HIGHEST_VERSION[ApiKey.FETCH]
-# How long a fetch is held here at the most, whatever its max_wait_ms: a limit that is lifted takes effect within it.
+# The longest time that a fetch is held, whatever its max_wait_ms: a limit that is lifted takes effect within it.
 _MAX_HELD_MS: Final = 500
-# And at the least, where there is no room: max_wait_ms of 0 must not make anybody spin.
+# The shortest, while there is no room: with a max_wait_ms of 0 a follower would spin.
 _MIN_HELD_MS: Final = 50
-# What the leader is to answer with at the most, for its answer is held whole. Followers ask for 10 MiB by default.
+# The largest response that is requested, for it is held whole. Followers request 10 MiB by default.
 _MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
-# Of one fetch: each is decided on by itself, 100,000 take about a second and 100 MB. No broker has as many of another.
+# Of one fetch. Each is decided on by itself: 100,000 take about a second and 100 MB. No broker has as many.
 _MAX_PARTITIONS: Final = 100_000
-# How long nothing must have lagged for a follower to have a session again.
+# A follower may have a session again after no partition has lagged for this long.
 _QUIET_MS: Final = 3_000
 _FAR_MS: Final = 1 << 62
 
 
 class Follower:
-    """What one connection's fetches have seen, and the one that is under way. Nothing is kept while no limit holds."""
+    """The fetches of one connection. While no limit holds, nothing is kept."""
 
     api_key = int(ApiKey.FETCH)
     __slots__ = (
-        "_asked",
         "_held_since_ms",
         "_is_released",
         "_leader",
         "_left_session",
         "_limits",
+        "_passed",
         "_quiet_since_ms",
         "_session",
         "_ticket",
@@ -75,29 +74,29 @@ class Follower:
     def __init__(self, leader: Leader) -> None:
         self._leader = leader
         self._limits: Limits | None = None
-        self._asked: Asked | None = None
-        self._held_since_ms = 0  # of the fetch that waits here; 0: none does
-        self._left_session = 0  # the leader still has it, its follower does not
-        self._session: FetchSession | None = None  # both have it, for nothing lags
-        self._quiet_since_ms: int | None = None  # None: something lagged just now, or nobody knows
+        self._passed: PassedFetch | None = None
+        self._held_since_ms = 0  # the fetch that waits here; 0: none does
+        self._left_session = 0  # a session that the leader still has and the follower has not
+        self._session: FetchSession | None = None  # that both have, for no partition lags
+        self._quiet_since_ms: int | None = None  # None: a partition lagged just now, or it is unknown
         self._turn = 0
         self._ticket = leader.throttle.next_ticket()
         self._is_released = False
-        self.has_ids = False  # its fetches name topics by id
-        self.seen: dict[Key, Seen] = {}  # of throttled partitions only
+        self.has_ids = False  # fetches name topics by id
+        self.seen: dict[Key, PartitionState] = {}  # of throttled partitions
 
     @property
     def limits(self) -> Limits | None:
-        """What held for the last fetch."""
+        """The limits of the last fetch."""
         return self._limits
 
     @property
-    def is_asking(self) -> bool:
-        """Whether a fetch that was passed on awaits its answer; until it is there no other may be decided on."""
-        return self._asked is not None
+    def is_waiting(self) -> bool:
+        """Whether a fetch was passed on and has no response yet; no other may be decided on until then."""
+        return self._passed is not None
 
     def is_throttled(self, replica_id: int, api_version: int, *, now_ms: int) -> bool:
-        """Whether a fetch is to be handed to ``take``; else it passes as it came, and so does its answer."""
+        """Return whether ``take`` has to decide on a fetch; otherwise the fetch and its response pass as they come."""
         limits = self._limits
         if limits is None or limits.follower != replica_id or limits.generation != self._leader.throttle.generation:
             if limits is not None and limits.follower != replica_id:
@@ -112,18 +111,18 @@ class Follower:
     def take(
         self, data: bytes, position: int, body: int, api_version: int, correlation_id: int, *, now_ms: int
     ) -> Decision:
-        """Decide on a fetch, which is whole, behind whose predecessors nothing is unanswered.
+        """Decide on a whole fetch; no other request of the connection is in flight.
 
         Args:
-            data: bytes of the connection.
-            position: where the request's size prefix is.
-            body: where its body begins.
-            api_version: of the request.
-            correlation_id: of the request.
-            now_ms: when it is decided.
+            data: Bytes from the follower.
+            position: Where the request's size prefix is.
+            body: Where its body begins.
+            api_version: Of the request.
+            correlation_id: Of the request.
+            now_ms: The time.
 
         Raises:
-            ProtocolError: it is no Fetch request.
+            ProtocolError: It is no Fetch request.
         """
         self.has_ids = api_version >= FIRST_TOPIC_ID
         fetch = replica_fetch.read_request(data, position, body, api_version)
@@ -137,21 +136,21 @@ class Follower:
             return Answered(
                 replica_fetch.make_response(correlation_id, (), api_version, error_code=FETCH_SESSION_ID_NOT_FOUND)
             )
-        # Of a partition that is named twice the last counts, in the place of the first, as to the leader.
-        asked = Asked(correlation_id, api_version, {(one.topic, one.partition): one for one in fetch.partitions})
-        chosen, most_bytes, room_at_ms = self._choose(asked, now_ms)
-        if not chosen and asked.partitions:
+        # If a partition is named twice, its last entry counts in the place of the first, as for the leader.
+        passed = PassedFetch(correlation_id, api_version, {(one.topic, one.partition): one for one in fetch.partitions})
+        chosen, most_bytes, room_at_ms = self._choose(passed, now_ms)
+        if not chosen and passed.partitions:
             since_ms = self._held_since_ms or now_ms
             until_ms = since_ms + min(max(fetch.max_wait_ms, _MIN_HELD_MS), _MAX_HELD_MS)
             if now_ms < until_ms:
                 self._held_since_ms = since_ms
                 return Hold(min(until_ms, max(room_at_ms, now_ms + 1)))
             self._held_since_ms = 0
-            return Answered(replica_fetch.make_response(correlation_id, self._put_back(asked), api_version))
+            return Answered(replica_fetch.make_response(correlation_id, self._put_back(passed), api_version))
         self._held_since_ms = 0
-        is_trimmed = bool(asked.charges)
+        is_trimmed = bool(passed.charges)
         if is_trimmed:
-            self._asked = asked
+            self._passed = passed
         else:
             self._note(now_ms, has_lagging=False)
         wait_ms = min(fetch.max_wait_ms, max(room_at_ms - now_ms, _MIN_HELD_MS))
@@ -163,44 +162,44 @@ class Follower:
         return Forward(frame, is_answer_read=is_trimmed)
 
     def answer(self, data: bytes, position: int, frame_bytes: int, *, now_ms: int) -> bytes:
-        """Return the answer to the fetch that was passed on: what may flow of the leader's, and what was left out.
+        """Return the response that the follower gets: the leader's, trimmed, with the entries that were left out.
 
         Args:
-            data: bytes of the connection.
-            position: where the response's size prefix is; it is whole.
-            frame_bytes: its length, with the prefix.
-            now_ms: when it was there.
+            data: Bytes from the leader.
+            position: Where the response's size prefix is; it is whole.
+            frame_bytes: Its length, with the prefix.
+            now_ms: The time.
 
         Raises:
-            ProtocolError: it is no answer to that.
+            ProtocolError: It is no response to the fetch.
         """
-        asked = self._asked
-        if asked is None or self._limits is None:
+        passed = self._passed
+        if passed is None or self._limits is None:
             raise UnexpectedResponse("a Fetch response answers no fetch of a follower")
-        version = asked.api_version
+        version = passed.api_version
         response = replica_fetch.read_response(data, position, frame_bytes, version)
-        self._asked = None  # not before: where this is no answer, ``close`` gives back what was set aside for it
+        self._passed = None  # not before: after an error ``close`` gives back what was set aside
         if response.error_code:
-            settle(asked.granted, {})
+            settle(passed.granted, {})
             return data[position : position + frame_bytes]
         self._turn += 1
-        trimming = Trimming(asked, self.seen, data, turn=self._turn, now_ms=now_ms)
-        if asked.is_of_session:
+        trimming = Trimming(passed, self.seen, data, turn=self._turn, now_ms=now_ms)
+        if passed.is_of_session:
             if self._session is not None:
-                self._session.look_at(response.partitions, trimming)
+                self._session.count(response.partitions, trimming)
             frame = data[position : position + frame_bytes]
         else:
-            entries = self._entries(asked, response, trimming)
+            entries = self._entries(passed, response, trimming)
             frame = replica_fetch.write_response(data, position, response, entries, version)
         trimming.charge()
         self._note(now_ms, has_lagging=trimming.has_lagging)
         return frame
 
-    def _entries(self, asked: Asked, response: ReplicaResponse, trimming: Trimming) -> list[Entry]:
-        """Return what the follower gets: the entries that were asked for, in that order, and whatever else came."""
+    def _entries(self, passed: PassedFetch, response: ReplicaResponse, trimming: Trimming) -> list[Entry]:
+        """Return the entries that the follower gets: those of its fetch in their order, then any others that came."""
         found = {(one.topic, one.partition): one for one in response.partitions}
         entries: list[Entry] = []
-        for key, request in asked.partitions.items():
+        for key, request in passed.partitions.items():
             one = found.pop(key, None)
             if one is not None:
                 entries.append(trimming.entry(key, request, one))
@@ -210,7 +209,7 @@ class Follower:
         return entries
 
     def _may_have_session(self, fetch: ReplicaFetch, now_ms: int) -> bool:
-        """Whether a fetch passes as it is: it is of a session in which nothing lags, or may begin one."""
+        """Return whether a fetch passes as it is: its session has no lagging partition, or it may begin one."""
         session = self._session
         if session is not None and fetch.session_epoch > 0:
             if session.knows(fetch):
@@ -225,36 +224,36 @@ class Follower:
         session = self._session = self._session or FetchSession()
         self.seen.clear()
         if self._limits is not None:
-            session.ask(fetch, self._limits, is_id=self.has_ids)
+            session.update(fetch, self._limits, is_id=self.has_ids)
         if session.is_throttled:
-            self._asked = Asked(correlation_id, api_version, {}, is_of_session=True)
+            self._passed = PassedFetch(correlation_id, api_version, {}, is_of_session=True)
         return Forward(b"", is_answer_read=session.is_throttled)
 
     def _note(self, now_ms: int, *, has_lagging: bool) -> None:
-        """See whether the follower may have a session, still or again."""
+        """Note whether the follower may keep its session, or have one again."""
         if has_lagging:
             self._quiet_since_ms = self._session = None
         elif self._quiet_since_ms is None:
             self._quiet_since_ms = now_ms
 
     def release(self) -> None:
-        """Throttle nothing any more."""
+        """Throttle nothing from now on."""
         self._is_released = True
 
     def close(self) -> None:
-        """Give back what was set aside for an answer that does not come; the last that is called."""
-        if self._asked is not None:
-            settle(self._asked.granted, {})
-            self._asked = None
+        """Give back what was set aside for a response that does not come. The last call."""
+        if self._passed is not None:
+            settle(self._passed.granted, {})
+            self._passed = None
         self._leave()
 
-    def _choose(self, asked: Asked, now_ms: int) -> "_Choice":
-        """Return what to ask the leader for."""
-        shares: dict[Key, int | None] = {}  # of what is not asked for as it came; None: not at all
+    def _choose(self, passed: PassedFetch, now_ms: int) -> "_Choice":
+        """Return the partitions to fetch from the leader, and how much of each."""
+        shares: dict[Key, int | None] = {}  # of partitions that are not fetched as requested; None: not at all
         lagging: list[_Candidate] = []
-        self._find_charges(asked)
-        for key, charges in asked.charges.items():
-            one = asked.partitions[key]
+        self._find_charges(passed)
+        for key, charges in passed.charges.items():
+            one = passed.partitions[key]
             seen = self.seen.get(key)
             if seen is None or seen.leader_epoch != one.leader_epoch:
                 shares[key] = min(one.max_bytes, FIRST_LOOK_BYTES)
@@ -264,13 +263,13 @@ class Follower:
                 if one.fetch_offset < seen.high_watermark:
                     shares[key] = None
                     lagging.append(_Candidate(seen.turn, key, one, seen, charges))
-        room_at_ms = self._grant(lagging, shares, asked.granted, now_ms) if lagging else _FAR_MS
+        room_at_ms = self._grant(lagging, shares, passed.granted, now_ms) if lagging else _FAR_MS
         chosen = [
             (one, share)
-            for key, one in asked.partitions.items()
+            for key, one in passed.partitions.items()
             if (share := shares.get(key, one.max_bytes)) is not None
         ]
-        is_all_narrowed = len(shares) == len(asked.partitions)
+        is_all_narrowed = len(shares) == len(passed.partitions)
         most_bytes = max(sum(share for _, share in chosen), 1) if is_all_narrowed else _MAX_ANSWER_BYTES
         return _Choice(chosen, min(most_bytes, _MAX_ANSWER_BYTES), room_at_ms)
 
@@ -281,10 +280,10 @@ class Follower:
         granted: dict[ReplicationQuota, int],
         now_ms: int,
     ) -> int:
-        """Divide the room among those that lag, who had none for longest first; return when the others have some."""
+        """Divide the room among lagging partitions, the longest without first; return when the others have room."""
         lagging.sort(key=_turn_of)
         rooms = {charge.quota: 0.0 for each in lagging for charge in each.charges}
-        turns_ms: dict[ReplicationQuota, int] = {}  # of those that have no room for us now
+        turns_ms: dict[ReplicationQuota, int] = {}  # of quotas that have no room for this follower now
         for quota in rooms:
             if not quota.ahead(self, self._ticket, now_ms=now_ms):
                 rooms[quota] = quota.room(now_ms=now_ms)
@@ -295,12 +294,12 @@ class Follower:
         left_out: set[tuple[Charge, ...]] = set()
         for each in lagging:
             room = min(rooms[charge.quota] for charge in each.charges)
-            # A share in which no batch fits is wasted; but whoever has waited longest gets his batch, however large.
+            # A share into which no batch fits is wasted. But the first partition gets its batch, however large.
             if room <= 0 or (granted and room < each.seen.least_bytes):
                 left_out.add(each.charges)
                 continue
-            # There is no end of room where quotas only measure. What is below 0 is the leader's to refuse.
-            most = shares[each.key] = each.seen.asked_bytes = int(
+            # A quota that only measures has room without end. A max_bytes below 0 is the leader's to refuse.
+            most = shares[each.key] = each.seen.requested_bytes = int(
                 min(each.partition.max_bytes, max(room, each.seen.least_bytes, 1))
             )
             expected = max(each.seen.lag_bytes(most), 0)
@@ -318,29 +317,29 @@ class Follower:
         return max(turns_ms[one] if one in turns_ms else one.room_at_ms(now_ms=now_ms) for one in quotas)
 
     def _leave(self) -> None:
-        """Wait in no line any more."""
+        """Leave the lines of all quotas."""
         for quota in self._limits.quotas if self._limits else ():
             quota.leave(self)
 
     def _forget(self) -> None:
-        """Forget what was seen, and wait for nothing."""
+        """Forget all partitions, and leave all lines."""
         self._leave()
         self.seen.clear()
         self._quiet_since_ms = self._session = None
 
-    def _put_back(self, asked: Asked) -> list[Entry]:
-        return [empty_entry(key, self.seen[key], asked.api_version) for key in asked.partitions]
+    def _put_back(self, passed: PassedFetch) -> list[Entry]:
+        return [empty_entry(key, self.seen[key], passed.api_version) for key in passed.partitions]
 
-    def _find_charges(self, asked: Asked) -> None:
-        """Find out what is throttled; of what is not, or no longer fetched, forget what was seen: it may be wrong."""
+    def _find_charges(self, passed: PassedFetch) -> None:
+        """Find the throttled partitions; forget the others, and those that are no longer fetched."""
         if self._limits is not None:
-            self._limits.find(asked.partitions, asked.charges, is_id=self.has_ids)
-        for key in self.seen.keys() - asked.charges.keys():
+            self._limits.find(passed.partitions, passed.charges, is_id=self.has_ids)
+        for key in self.seen.keys() - passed.charges.keys():
             del self.seen[key]
 
 
 class _Choice(NamedTuple):
-    partitions: list[tuple[RequestPartition, int]]  # each with its most bytes
+    partitions: list[tuple[RequestPartition, int]]  # each with its max_bytes
     most_bytes: int  # of all together
     room_at_ms: int  # when there is room for what is left out
 
@@ -349,7 +348,7 @@ class _Candidate(NamedTuple):
     turn: int
     key: Key
     partition: RequestPartition
-    seen: Seen
+    seen: PartitionState
     charges: tuple[Charge, ...]
 
 

@@ -1,4 +1,4 @@
-"""The leader's answer to a follower's fetch: what of it may flow, and what that costs."""
+"""Trims the leader's response to a follower's fetch to what its quotas have room for, and charges the rest."""
 
 from math import inf
 from typing import Final
@@ -8,16 +8,23 @@ from kafka_quota_proxy.protocol.fetch import FIRST_MAX_BYTES, UNLIMITED_BYTES
 from kafka_quota_proxy.protocol.replica_fetch import Entry, RequestPartition, ResponsePartition
 from kafka_quota_proxy.proxy.quota.replication import ReplicationQuota
 from kafka_quota_proxy.proxy.replication.throttle import Charge
-from kafka_quota_proxy.proxy.session.replica.seen import Key, Seen
+from kafka_quota_proxy.proxy.session.replica.partition_state import Key, PartitionState
 
-# A batch of less than that is not worth another fetch.
+# A smaller batch is not worth another fetch.
 _LEAST_MORE_BYTES: Final = 1024
-# What is asked for of a partition of which nothing is known yet: it may be in sync, and then must not wait.
+# Requested of a partition whose state is unknown: it may be in sync, and must not wait then.
 FIRST_LOOK_BYTES: Final = 64 * 1024
 
 
-class Asked:
-    """A fetch that was passed on, until its answer is there."""
+class PassedFetch:
+    """A fetch that was passed on and has no response yet.
+
+    Attributes:
+        partitions: As the follower passed for them, left out or not.
+        charges: Of the throttled ones.
+        granted: Bytes that were set aside in each quota.
+        is_of_session: The ``FetchSession`` has the partitions; the response passes as it comes and is counted.
+    """
 
     __slots__ = ("api_version", "charges", "correlation_id", "granted", "is_of_session", "partitions")
 
@@ -31,63 +38,65 @@ class Asked:
     ) -> None:
         self.correlation_id = correlation_id
         self.api_version = api_version
-        self.partitions = partitions  # as they were asked for, left out or not
-        self.charges: dict[Key, tuple[Charge, ...]] = {}  # of those that are throttled
+        self.partitions = partitions
+        self.charges: dict[Key, tuple[Charge, ...]] = {}
         self.granted: dict[ReplicationQuota, int] = {}
-        self.is_of_session = is_of_session  # which knows the partitions; its answer is looked at only
+        self.is_of_session = is_of_session
 
 
 class Trimming:
-    """One answer on its way through: what of it may flow, and what that costs."""
+    """One response: its entries as the follower gets them, and their charges."""
 
-    def __init__(self, asked: Asked, seen: dict[Key, Seen], data: bytes, *, turn: int, now_ms: int) -> None:
+    def __init__(
+        self, fetch: PassedFetch, states: dict[Key, PartitionState], data: bytes, *, turn: int, now_ms: int
+    ) -> None:
         self.has_lagging = False
-        self._asked = asked
-        self._seen = seen
+        self._fetch = fetch
+        self._states = states
         self._data = data
         self._turn = turn
         self._view = memoryview(data)
         self._now_ms = now_ms
-        self._brought: dict[ReplicationQuota, int] = {}  # of what lagged, records
-        self._leaders: dict[ReplicationQuota, list[Entry]] = {}  # to be charged as the leader does it
-        self._followers: dict[ReplicationQuota, int] = {}  # records, likewise as the follower does it
+        self._brought: dict[ReplicationQuota, int] = {}  # records of lagging partitions
+        self._leaders: dict[ReplicationQuota, list[Entry]] = {}  # charged as a leader charges
+        self._followers: dict[ReplicationQuota, int] = {}  # records, charged as a follower charges
 
     def entry(self, key: Key, request: RequestPartition, one: ResponsePartition) -> Entry:
         """Return the entry of a partition as the follower gets it."""
-        charges = self._asked.charges.get(key, ())
+        charges = self._fetch.charges.get(key, ())
         if one.error_code or not charges:
-            self._seen.pop(key, None)
+            self._states.pop(key, None)
             return self.whole(one)
-        seen = self._seen.get(key)
-        if seen is None:
-            seen = self._seen[key] = Seen(one, request.leader_epoch, self._now_ms)
-            seen.asked_bytes = FIRST_LOOK_BYTES
-            seen.arrive_at(request.fetch_offset)
+        state = self._states.get(key)
+        if state is None:
+            state = self._states[key] = PartitionState(one, request.leader_epoch, self._now_ms)
+            state.requested_bytes = FIRST_LOOK_BYTES
+            state.arrive_at(request.fetch_offset)
         else:
-            seen.see(one, request.leader_epoch, self._now_ms)
+            state.see(one, request.leader_epoch, self._now_ms)
         is_lagging = request.fetch_offset < one.high_watermark
         self.has_lagging |= is_lagging
         if one.records == one.records_end:
-            if is_lagging:  # not a batch fitted in, perhaps: the leader lets only the first go over its share
-                seen.least_bytes = min(max(2 * seen.asked_bytes, _LEAST_MORE_BYTES), UNLIMITED_BYTES)
+            if is_lagging:  # perhaps no batch fitted: a leader exceeds max_bytes for the first partition only
+                state.least_bytes = min(max(2 * state.requested_bytes, _LEAST_MORE_BYTES), UNLIMITED_BYTES)
             return self.whole(one)
         end = self._end(one, charges) if is_lagging else one.records_end
-        entry = Entry(one.topic, replica_fetch.truncate_partition(self._data, one, end, self._asked.api_version))
+        entry = Entry(one.topic, replica_fetch.truncate_partition(self._data, one, end, self._fetch.api_version))
         size_bytes = end - one.records
         if size_bytes:
-            seen.brought_bytes = size_bytes
+            state.brought_bytes = size_bytes
             self._count(entry, size_bytes, charges, is_lagging=is_lagging)
         if is_lagging and size_bytes:
-            seen.least_bytes = record_batches.first_batch_size(self._data, one.records, one.records_end)
-            seen.turn = self._turn
+            state.least_bytes = record_batches.first_batch_size(self._data, one.records, one.records_end)
+            state.turn = self._turn
         return entry
 
     def left_out(self, key: Key) -> Entry:
-        """Return the entry of a partition that was not asked for."""
+        """Return the entry of a partition that was not passed for."""
         self.has_lagging = True
-        return empty_entry(key, self._seen[key], self._asked.api_version)
+        return empty_entry(key, self._states[key], self._fetch.api_version)
 
-    def look_at(self, one: ResponsePartition, fetch_offset: int, charges: tuple[Charge, ...]) -> None:
+    def count(self, one: ResponsePartition, fetch_offset: int, charges: tuple[Charge, ...]) -> None:
         """Count an entry that passes as it came."""
         is_lagging = fetch_offset < one.high_watermark
         self.has_lagging |= is_lagging
@@ -99,31 +108,31 @@ class Trimming:
         return Entry(one.topic, (self._view[one.begin : one.end],))
 
     def charge(self) -> None:
-        """Charge what flows."""
+        """Charge the records that flow."""
         for quota, entries in self._leaders.items():
-            quota.record(replica_fetch.charged_bytes(entries, self._asked.api_version), now_ms=self._now_ms)
+            quota.record(replica_fetch.charged_bytes(entries, self._fetch.api_version), now_ms=self._now_ms)
         for quota, size_bytes in self._followers.items():
             quota.record(size_bytes, now_ms=self._now_ms)
-        settle(self._asked.granted, self._brought)
+        settle(self._fetch.granted, self._brought)
 
     def _end(self, one: ResponsePartition, charges: tuple[Charge, ...]) -> int:
-        """Return where the records end that may flow of what lags: behind a whole batch, if there is one."""
+        """Return where the records of a lagging partition end that may flow: behind a whole batch, if there is one."""
         room = min(self._room(charge.quota) for charge in charges)
         if room <= 0:
             return one.records
-        if self._asked.api_version < FIRST_MAX_BYTES:
-            return one.records_end  # a batch that is cut short tells the follower to ask for more
+        if self._fetch.api_version < FIRST_MAX_BYTES:
+            return one.records_end  # a batch that is cut makes the follower ask for more
         end = one.records_end if room >= one.records_end - one.records else one.records + int(room)
-        # Whoever is let through at all gets a batch, as from the leader.
+        # A partition that gets any records gets a batch, as from the leader.
         first_end = one.records + record_batches.first_batch_size(self._data, one.records, one.records_end)
         whole = record_batches.end_of_whole_batches(self._data, one.records, max(end, min(first_end, one.records_end)))
-        # Where not even the first is whole, as from no leader of Kafka's: blanked it would be asked for again at once.
+        # If not even the first batch is whole, which no leader of Kafka sends, an empty entry would be fetched at once.
         return whole if whole > one.records else one.records_end
 
     def _room(self, quota: ReplicationQuota) -> float:
-        """Return how much may still come. A fetch that was granted something is not counted byte by byte again."""
+        """Return the room that is left. What was granted to the fetch is not counted byte by byte again."""
         brought = self._brought.get(quota, 0)
-        if brought < self._asked.granted.get(quota, 0):
+        if brought < self._fetch.granted.get(quota, 0):
             return inf
         return quota.room(now_ms=self._now_ms) - brought
 
@@ -140,22 +149,22 @@ class Trimming:
 
 
 def settle(granted: dict[ReplicationQuota, int], brought: dict[ReplicationQuota, int]) -> None:
-    """Give back what was set aside for an answer, and pay for what came."""
+    """Give back what was set aside for a response, and charge what came."""
     for quota in granted.keys() | brought.keys():
         quota.settle(granted.get(quota, 0), brought.get(quota, 0))
 
 
-def empty_entry(key: Key, seen: Seen, api_version: int) -> Entry:
-    """Return the entry of a partition without records, which says what its follower was told last."""
+def empty_entry(key: Key, state: PartitionState, api_version: int) -> Entry:
+    """Return an entry without records that repeats what the follower got last."""
     topic, partition = key
     return Entry(
         topic,
         (
             replica_fetch.empty_partition(
                 partition,
-                high_watermark=seen.high_watermark,
-                last_stable_offset=seen.last_stable_offset,
-                log_start_offset=seen.log_start_offset,
+                high_watermark=state.high_watermark,
+                last_stable_offset=state.last_stable_offset,
+                log_start_offset=state.log_start_offset,
                 api_version=api_version,
             ),
         ),

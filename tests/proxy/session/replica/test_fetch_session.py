@@ -7,7 +7,7 @@ from kafka_quota_proxy.config.throttled_replicas import parse
 from kafka_quota_proxy.protocol.replica_fetch import ReplicaFetch, RequestPartition, ResponsePartition
 from kafka_quota_proxy.proxy.replication.throttle import Limits, Throttle
 from kafka_quota_proxy.proxy.session.replica.fetch_session import FetchSession
-from kafka_quota_proxy.proxy.session.replica.response_trimming import Asked, Trimming
+from kafka_quota_proxy.proxy.session.replica.response_trimming import PassedFetch, Trimming
 from tests.support.move import Move
 from tests.support.replicas import SESSION_NOT_FOUND, Follower
 
@@ -83,15 +83,15 @@ def test_in_a_session_what_is_listed_and_in_sync_is_charged_as_ever() -> None:
 
 def test_it_is_throttled_if_one_of_its_partitions_is_by_the_rules_in_force() -> None:
     session = FetchSession()
-    session.ask(fetch(0, b"calm"), limits_of(listed(1.0)), is_id=False)
+    session.update(fetch(0, b"calm"), limits_of(listed(1.0)), is_id=False)
     assert not session.is_throttled
-    session.ask(fetch(1, b"moving"), limits := limits_of(listed(1.0)), is_id=False)
+    session.update(fetch(1, b"moving"), limits := limits_of(listed(1.0)), is_id=False)
     assert session.is_throttled
-    session.ask(fetch(2), limits, is_id=False)
+    session.update(fetch(2), limits, is_id=False)
     assert session.is_throttled, "an incremental fetch says what is different only"
-    session.ask(fetch(3), limits_of(Replication()), is_id=False)
+    session.update(fetch(3), limits_of(Replication()), is_id=False)
     assert session.is_throttled, "without a limit, but measured"
-    session.ask(fetch(4), limits_of(Replication(leader_replicas={}, follower_replicas={})), is_id=False)
+    session.update(fetch(4), limits_of(Replication(leader_replicas={}, follower_replicas={})), is_id=False)
     assert not session.is_throttled
 
 
@@ -115,14 +115,14 @@ def test_a_partition_that_is_added_ends_it_before_a_byte_of_it_comes(version: in
 @pytest.mark.parametrize(("error_code", "ends_it"), [(0, True), (1, False)])
 def test_an_error_of_a_partition_does_not_end_it(error_code: int, *, ends_it: bool) -> None:
     session = FetchSession()
-    session.ask(fetch(0, b"moving"), limits_of(listed(1.0)), is_id=False)
-    trimming = Trimming(Asked(1, 11, {}, is_of_session=True), {}, b"", turn=1, now_ms=NOW_MS)
-    session.look_at([ResponsePartition(b"moving", 0, error_code, 5_000, -1, -1, 0, 0, 0, 0, 0)], trimming)
+    session.update(fetch(0, b"moving"), limits_of(listed(1.0)), is_id=False)
+    trimming = Trimming(PassedFetch(1, 11, {}, is_of_session=True), {}, b"", turn=1, now_ms=NOW_MS)
+    session.count([ResponsePartition(b"moving", 0, error_code, 5_000, -1, -1, 0, 0, 0, 0, 0)], trimming)
     assert trimming.has_lagging is ends_it
 
 
 def test_a_full_fetch_begins_it_anew() -> None:
     session, limits = FetchSession(), limits_of(listed(1.0))
-    session.ask(fetch(0, b"moving"), limits, is_id=False)
-    session.ask(fetch(0, b"calm"), limits, is_id=False)
+    session.update(fetch(0, b"moving"), limits, is_id=False)
+    session.update(fetch(0, b"calm"), limits, is_id=False)
     assert not session.is_throttled

@@ -8,8 +8,8 @@ from kafka_quota_proxy.protocol import replica_fetch
 from kafka_quota_proxy.protocol.replica_fetch import RequestPartition, ResponsePartition
 from kafka_quota_proxy.proxy.quota.replication import ReplicationQuota
 from kafka_quota_proxy.proxy.replication.throttle import Charge
-from kafka_quota_proxy.proxy.session.replica.response_trimming import Asked, Trimming, empty_entry, settle
-from kafka_quota_proxy.proxy.session.replica.seen import Key, Seen
+from kafka_quota_proxy.proxy.session.replica.partition_state import Key, PartitionState
+from kafka_quota_proxy.proxy.session.replica.response_trimming import PassedFetch, Trimming, empty_entry, settle
 
 NOW_MS = 86_400_000
 VERSION = 11
@@ -32,9 +32,9 @@ class One:
         end = 10 + len(records)
         self.partition = ResponsePartition(KEY[0], KEY[1], 0, high_watermark, -1, 0, 0, 6, 10, end, end)
         request = RequestPartition(KEY[0], KEY[1], 4, 50, 1_000_000, 0, 0)
-        self.asked = Asked(1, version, {KEY: request})
+        self.asked = PassedFetch(1, version, {KEY: request})
         self.asked.charges[KEY] = charges
-        self.seen: dict[Key, Seen] = {}
+        self.seen: dict[Key, PartitionState] = {}
         self.trimming = Trimming(self.asked, self.seen, self.data, turn=7, now_ms=NOW_MS)
 
     def flows(self) -> int:
@@ -99,13 +99,13 @@ def test_a_partition_that_lags_and_gets_nothing_wants_more_the_next_time() -> No
     seen = one.seen[KEY]
     assert seen.least_bytes == 131_072, "not a batch fitted into the first look"
     for asked, wanted in ((1, 1_024), (700, 1_400), (1_400, 2_800), (2**31 - 1, 2**31 - 1)):
-        seen.asked_bytes = asked
+        seen.requested_bytes = asked
         assert one.flows() == 0
         assert seen.least_bytes == wanted
 
 
 def test_an_entry_that_is_put_back_says_what_was_told_last() -> None:
-    seen = Seen(ResponsePartition(b"moving", 3, 0, 90, 80, 7, 0, 0, 0, 0, 0), 4, NOW_MS)
+    seen = PartitionState(ResponsePartition(b"moving", 3, 0, 90, 80, 7, 0, 0, 0, 0, 0), 4, NOW_MS)
     entry = empty_entry((b"moving", 3), seen, VERSION)
     assert struct.unpack_from(">ihqqq", b"".join(entry.parts)) == (3, 0, 90, 80, 7)
 

@@ -1,7 +1,7 @@
 """What is remembered of a partition: how far it lags, in offsets and about how many bytes, and what is written."""
 
 from kafka_quota_proxy.protocol.replica_fetch import ResponsePartition
-from kafka_quota_proxy.proxy.session.replica.seen import Seen
+from kafka_quota_proxy.proxy.session.replica.partition_state import PartitionState
 
 NOW_MS = 86_400_000
 
@@ -11,7 +11,7 @@ def told(high_watermark: int) -> ResponsePartition:
 
 
 def test_the_lag_is_what_the_last_fetch_lacks_of_the_last_high_watermark() -> None:
-    seen = Seen(told(100), 4, NOW_MS)
+    seen = PartitionState(told(100), 4, NOW_MS)
     seen.arrive_at(60)
     assert seen.lag == 40
     seen.see(told(150), 4, NOW_MS)
@@ -21,7 +21,7 @@ def test_the_lag_is_what_the_last_fetch_lacks_of_the_last_high_watermark() -> No
 
 
 def test_it_knows_about_how_many_bytes_are_missing_once_some_have_come() -> None:
-    seen = Seen(told(1_000), 4, NOW_MS)
+    seen = PartitionState(told(1_000), 4, NOW_MS)
     seen.arrive_at(100)
     assert seen.lag_bytes(70_000) == 70_000, "nobody knows"
     seen.brought_bytes = 5_000
@@ -33,7 +33,7 @@ def test_it_knows_about_how_many_bytes_are_missing_once_some_have_come() -> None
 
 
 def test_what_is_written_is_measured_over_five_seconds() -> None:
-    seen = Seen(told(1_000), 4, NOW_MS)
+    seen = PartitionState(told(1_000), 4, NOW_MS)
     seen.brought_bytes = 1_000
     seen.arrive_at(10)
     seen.see(told(1_400), 4, NOW_MS + 4_999)
@@ -45,6 +45,6 @@ def test_what_is_written_is_measured_over_five_seconds() -> None:
 
 
 def test_what_is_put_back_is_what_was_told_last() -> None:
-    seen = Seen(told(100), 4, NOW_MS)
+    seen = PartitionState(told(100), 4, NOW_MS)
     seen.see(told(70), 5, NOW_MS)
     assert (seen.leader_epoch, seen.high_watermark, seen.last_stable_offset, seen.log_start_offset) == (5, 70, 69, 5)
