@@ -13,7 +13,7 @@ import yaml
 from kafka_quota_proxy.config.load import load_bytes
 from kafka_quota_proxy.config.model import Address
 from kafka_quota_proxy.proxy.admin.http_server import AdminServer
-from kafka_quota_proxy.proxy.admin.metrics.registry import Families
+from kafka_quota_proxy.proxy.admin.metrics.registry import MetricRegistry
 from kafka_quota_proxy.proxy.client_quotas.audit.log import COUNTED
 from kafka_quota_proxy.proxy.replication.config_watcher import ReplicationWatcher
 from kafka_quota_proxy.proxy.server.server import Server
@@ -58,10 +58,10 @@ def exposed() -> set[str]:
         assert config.replication is not None
         server = Server(config)
         server.replication.watcher = ReplicationWatcher(config.replication, {}, fallback=(), on_view=lambda _: None)
-        families = Families(server, FirstStart())
+        families = MetricRegistry(server, FirstStart())
         names |= {
             f"{family.name}_bucket" if family.type == "histogram" else family.name
-            for family in families.at(1_000, rest=lambda: None)
+            for family in families.collect(1_000, rest=lambda: None)
         }
     return names
 

@@ -98,6 +98,11 @@ EXCEPTIONS = {
     "proxy/client_quotas/storage/database_thread.py": "tests/proxy/client_quotas/test_manager.py",
     # A record that the dialer keeps.
     "proxy/server/broker.py": "tests/proxy/server/test_broker_dialer.py",
+    # The admin port shows both: tested as a whole scrape.
+    "proxy/admin/metrics/client_quotas.py": "tests/proxy/admin/metrics/test_registry.py",
+    "proxy/admin/metrics/listeners.py": "tests/proxy/admin/metrics/test_registry.py",
+    # One test module for each source.
+    "proxy/admin/metrics/quota_sources.py": "tests/proxy/admin/metrics/test_quota_store.py",
     # The parts of a connection are tested together, over real sockets.
     **{
         f"proxy/server/{name}.py": "tests/proxy/server/test_connection.py"

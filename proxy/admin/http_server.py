@@ -20,7 +20,8 @@ from wsgiref.types import StartResponse, WSGIEnvironment
 from kafka_quota_proxy.config.model import Admin
 from kafka_quota_proxy.proxy.admin.admin_port import AdminPort
 from kafka_quota_proxy.proxy.admin.metrics.exposition import CONTENT_TYPE, write
-from kafka_quota_proxy.proxy.admin.metrics.registry import Families, Reloads
+from kafka_quota_proxy.proxy.admin.metrics.listeners import Reloads
+from kafka_quota_proxy.proxy.admin.metrics.registry import MetricRegistry
 from kafka_quota_proxy.proxy.admin.priority_api import report
 from kafka_quota_proxy.proxy.admin.quotas_api import QuotaPage, Reply
 from kafka_quota_proxy.proxy.background.isolation import report as report_error
@@ -51,15 +52,15 @@ class AdminServer:
     """
 
     def __init__(self, admin: Admin, server: Server, reloader: Reloads) -> None:
-        families, health = Families(server, reloader), Health(server, reloader)
+        registry, health = MetricRegistry(server, reloader), Health(server, reloader)
         hosts = frozenset({admin.bind.host.lower(), *map(str.lower, admin.hosts)})
         page = QuotaPage(asyncio.get_running_loop(), server, admin.quotas_token_file)
-        whole = _Application(server, families, health, page, hosts=hosts)
+        whole = _Application(server, registry, health, page, hosts=hosts)
         self._ports = [AdminPort(admin.bind, ("admin", "bind"), whole, _PROBES)]
         self.port = self._ports[0].address.port
         self.metrics_port: int | None = None
         if admin.metrics_bind is not None:
-            part = _Application(server, families, health, None, hosts=None)
+            part = _Application(server, registry, health, None, hosts=None)
             try:
                 self._ports.append(AdminPort(admin.metrics_bind, ("admin", "metrics_bind"), part, _PROBES))
             except OSError:
@@ -120,7 +121,7 @@ class _Application:
 
     Args:
         server: Of whom it tells.
-        families: Its metrics.
+        registry: Its metrics.
         health: Its health.
         quota_page: ``/quotas``; None: metrics and probes are all that there is.
         hosts: Names that a Host header may have, in lower case; None: any. A page of another site that has its own name
@@ -130,7 +131,7 @@ class _Application:
     def __init__(
         self,
         server: Server,
-        families: Families,
+        registry: MetricRegistry,
         health: Health,
         quota_page: QuotaPage | None,
         *,
@@ -138,7 +139,7 @@ class _Application:
     ) -> None:
         self._quota_page = quota_page
         self._server = server
-        self._families = families
+        self._registry = registry
         self._health = health
         self._hosts = hosts
 
@@ -198,7 +199,7 @@ class _Application:
             headers.append(("Content-Encoding", "gzip"))
         start_response("200 OK", headers)
         try:
-            pieces = write(self._families.at(monotonic_ns() // 1_000_000))
+            pieces = write(self._registry.collect(monotonic_ns() // 1_000_000))
             yield from _zipped(pieces) if is_zipped else pieces
         except Exception as error:
             # The status has gone out already; a scrape that breaks off is one that failed.

@@ -16,7 +16,7 @@ from kafka_quota_proxy.config.load import load
 from kafka_quota_proxy.config.quota_kinds import KIND_OF_KEY
 from kafka_quota_proxy.proxy.__main__ import main
 from kafka_quota_proxy.proxy.admin.metrics.exposition import write
-from kafka_quota_proxy.proxy.admin.metrics.registry import Families
+from kafka_quota_proxy.proxy.admin.metrics.registry import MetricRegistry
 from kafka_quota_proxy.proxy.server.server import Server
 from kafka_quota_proxy.proxy.usage.meter import Meter, MeteredBroker
 from kafka_quota_proxy.proxy.usage.timeline import Timeline
@@ -42,7 +42,7 @@ def shown(directory: Path) -> dict[str, Any]:
     quotas = server.brokers.quotas[0]
     bucket = quotas.bucket(KIND_OF_KEY[KEY], principal="alice", client_id="etl", now_ms=0)
     bucket.charge(70, now_ms=0)
-    metrics = b"".join(write(Families(server, Reloads()).at(1, lambda: None), lambda: None)).decode()
+    metrics = b"".join(write(MetricRegistry(server, Reloads()).collect(1, lambda: None), lambda: None)).decode()
     meter = Meter("p1", Timeline(wall_ms=0, now_ms=0))
     batches = meter.read([MeteredBroker(1, quotas, enforces=True)], [], wall_ms=1_000, now_ms=1_000)
     records = [json.loads(line) for batch in batches if batch is not None for line in batch.lines()]

@@ -1,15 +1,11 @@
-"""Metrics: the plain integers that the loop counts in, put into words when somebody asks.
+"""Metrics: plain integers that the event loop counts, written as text when a scrape asks for them.
 
-* ``text``      Prometheus' text format, line by line
-* ``usage``     what each bucket has used; which of them have series of their own, under a cap
-* ``singles``     families of one value each, as a table
-* ``connections``, ``replication``, ``call_queue``, ``usage_log``  those of quotas on connections, of replication, of
-  queues in front of brokers, and of the usage log
-* ``quota_topics``, ``quota_store``, ``quota_changes``, ``broker_quotas``  those of quotas that are not the file's: in
-  topics, set through this proxy, how often they are changed, and the brokers' own
-* ``families``  every metric of the proxy
+exposition      Prometheus' text format, line by line
+registry        every metric of the proxy, in order
+listeners, connections, fair_queue, replication, quota_sources, usage_log, client_quotas    the metrics of each subject
+buckets         what each bucket has used, and which buckets have their own series, up to a maximum
 
-All of it runs in the thread of a scrape while the loop goes on changing what it reads. So nothing of the proxy's is
-locked or changed, and a container is copied in one step of the interpreter before it is walked. Two numbers of one
-scrape may be some milliseconds apart.
+A scrape runs in a thread while the event loop changes what it reads. So nothing is locked or changed here, and a
+container is copied in one step of the interpreter before it is walked. Two numbers of one scrape may be some
+milliseconds apart.
 """

@@ -1,29 +1,28 @@
-"""The metrics of throttled replication: KIP-73's, Kafka's own two, and what is needed to read them."""
+"""Metrics of throttled replication: those of KIP-73, Kafka's own two, and their limits and paths."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from kafka_quota_proxy.proxy.admin.metrics.exposition import Family, labels
+from kafka_quota_proxy.proxy.admin.metrics.exposition import PROXY, Family, labels
 from kafka_quota_proxy.proxy.quota.replication import ReplicationQuota
 from kafka_quota_proxy.proxy.replication.config_watcher import ReplicationWatcher
 from kafka_quota_proxy.proxy.replication.throttle import Path, Throttle
 from kafka_quota_proxy.proxy.server.listener_state import ListenerState
 
-_PREFIX: Final = "kafka_quota_proxy"
 _RATE: Final = "bytes per second, over the windows of Kafka's measure"
 
 
 class _Row(NamedTuple):
-    """One quota, and the labels of the broker or the path that it is of."""
+    """One quota, and the labels of its broker or path."""
 
     text: str
     quota: ReplicationQuota
 
 
-def families(
-    throttle: Throttle, watcher: ReplicationWatcher | None, ports: Iterable[ListenerState], now_ms: int
+def replication_metrics(
+    throttle: Throttle, watcher: ReplicationWatcher | None, listeners: Iterable[ListenerState], now_ms: int
 ) -> Iterator[Family]:
-    """Return them; nothing where no limit has ever been set."""
+    """Yield the metrics; nothing if no limit has ever been set."""
     leaders = [
         _Row(labels(broker=one.name), one.known_quota) for one in tuple(throttle.leaders) if one.known_quota is not None
     ]
@@ -33,43 +32,43 @@ def families(
         return
     yield from _of_quotas("leader_replication", "leaderreplication", "sent as a leader", leaders, now_ms)
     yield from _of_quotas("follower_replication", "followerreplication", "fetched as a follower", followers, now_ms)
-    yield _gauge(
+    yield PROXY.gauge(
         "replication_path_rate", f"Records that lagging replicas fetched on a path, {_RATE}.", _rates(paths, now_ms)
     )
-    yield _gauge("replication_path_limit", "The limit in force of each path, bytes per second.", _limits(paths))
-    yield from _of_partitions(ports)
+    yield PROXY.gauge("replication_path_limit", "The limit in force of each path, bytes per second.", _limits(paths))
+    yield from _of_partitions(listeners)
     if watcher is not None:
-        yield _gauge(
+        yield PROXY.gauge(
             "replication_throttle_orphaned",
             "Whether the cluster's configs throttle replication while nothing is being reassigned.",
             [("", int(watcher.is_orphaned))],
         )
-        yield _gauge(
+        yield PROXY.gauge(
             "cluster_poll_successful",
-            "Whether the cluster answered when it was asked last.",
+            "Whether the cluster answered the last query.",
             [("", int(watcher.is_successful))],
         )
-        help_ = "When the cluster answered last, Unix time; 0: it has not yet."
-        yield _gauge("cluster_poll_timestamp_seconds", help_, [("", watcher.last_success_s)])
+        help_ = "When the cluster last answered, Unix time; 0: never."
+        yield PROXY.gauge("cluster_poll_timestamp_seconds", help_, [("", watcher.last_success_s)])
 
 
 def _of_quotas(name: str, kafka_name: str, what: str, rows: Sequence[_Row], now_ms: int) -> Iterator[Family]:
     rates = list(_rates(rows, now_ms))
-    yield _gauge(f"{name}_throttled_rate", f"Throttled replicas' bytes {what}, {_RATE}.", rates)
-    yield _gauge(f"{name}_throttled_limit", "The limit in force, bytes per second.", _limits(rows))
+    yield PROXY.gauge(f"{name}_throttled_rate", f"Throttled replicas' bytes {what}, {_RATE}.", rates)
+    yield PROXY.gauge(f"{name}_throttled_limit", "The limit in force, bytes per second.", _limits(rows))
     totals = [(row.text, float(row.quota.total)) for row in rows]
-    yield Family(f"{_PREFIX}_{name}_throttled_bytes_total", "counter", f"Throttled replicas' bytes {what}.", totals)
+    yield PROXY.counter(f"{name}_throttled_bytes", f"Throttled replicas' bytes {what}.", totals)
     yield Family(
-        f"kafka_server_{kafka_name}_byte_rate", "gauge", f"The same as {_PREFIX}_{name}_throttled_rate.", rates
+        f"kafka_server_{kafka_name}_byte_rate", "gauge", f"The same as {PROXY.prefix}_{name}_throttled_rate.", rates
     )
 
 
-def _of_partitions(ports: Iterable[ListenerState]) -> Iterator[Family]:
-    """Sum over the connections of followers; of one partition several may tell, and all tell the same."""
+def _of_partitions(listeners: Iterable[ListenerState]) -> Iterator[Family]:
+    """Add up lags by broker; several connections may report the rate of one partition, and all report the same."""
     lags: dict[str, int] = {}
     rates: dict[tuple[str, str], float] = {}
-    for port in ports:
-        for connection in tuple(port.connections):
+    for listener in listeners:
+        for connection in tuple(listener.connections):
             follower = connection.session.follower
             limits = follower.limits if follower is not None else None
             if follower is None or limits is None:
@@ -79,12 +78,12 @@ def _of_partitions(ports: Iterable[ListenerState]) -> Iterator[Family]:
                 lags[broker] = lags.get(broker, 0) + seen.lag
                 name = limits.name_of(topic, is_id=follower.has_ids) or topic.hex()
                 rates[name, str(partition)] = max(rates.get((name, str(partition)), 0.0), seen.bytes_in_rate)
-    yield _gauge(
+    yield PROXY.gauge(
         "sum_replica_lag",
         "Offsets that throttled replicas of a follower lack, by their last fetches.",
         [(labels(broker=broker), lag) for broker, lag in lags.items()],
     )
-    yield _gauge(
+    yield PROXY.gauge(
         "partition_bytes_in_rate",
         "What is written to a throttled partition, bytes per second: how fast its high watermark moves, in the bytes "
         "that an offset had when it was last fetched.",
@@ -102,7 +101,3 @@ def _limits(rows: Iterable[_Row]) -> Iterator[tuple[str, float]]:
 
 def _path_labels(path: Path) -> str:
     return labels(**{name: "" if value is None else str(value) for name, value in path._asdict().items()})
-
-
-def _gauge(name: str, help_: str, samples: Iterable[tuple[str, float]]) -> Family:
-    return Family(f"{_PREFIX}_{name}", "gauge", help_, samples)

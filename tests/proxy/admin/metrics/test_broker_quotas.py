@@ -3,7 +3,7 @@
 from math import isnan
 
 from kafka_quota_proxy.config.model import Address, Listener, ProxyConfig, QuotaRule, QuotasFromBroker
-from kafka_quota_proxy.proxy.admin.metrics.broker_quotas import families
+from kafka_quota_proxy.proxy.admin.metrics.quota_sources import broker_quota_metrics
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 from kafka_quota_proxy.proxy.client_quotas.sources.broker_source import BrokerFollower
@@ -12,13 +12,16 @@ LISTENER = Listener(name="a", bind=Address(host="h", port=9), upstream=Address(h
 
 
 def test_without_them_there_are_none() -> None:
-    assert list(families(None)) == []
+    assert list(broker_quota_metrics(None)) == []
 
 
 def test_they_say_what_is_known() -> None:
     config = ProxyConfig(listeners=(LISTENER,), quotas=(QuotaRule(user="a", producer_byte_rate=1.0),))
     follower = BrokerFollower(QuotasFromBroker(), config, (), on_changes=lambda changes, has_addresses: None)
-    told = {family.name.removeprefix("kafka_quota_proxy_broker_quotas_"): family for family in families(follower)}
+    told = {
+        family.name.removeprefix("kafka_quota_proxy_broker_quotas_"): family
+        for family in broker_quota_metrics(follower)
+    }
     assert isnan(dict(told["last_read_timestamp_seconds"].samples)[""])
 
     follower._rules = {Entity(user=name): StoredRule(limits={"producer_byte_rate": 1.0}) for name in ("a", "b")}
@@ -26,7 +29,7 @@ def test_they_say_what_is_known() -> None:
     follower.unconfirmed = 1
     lost = Change(Entity(ip="nobody.example"), StoredRule(limits={"connection_creation_rate": 1.0}))
     follower._in_force.change([lost], now_ms=0)
-    values = {family.name: [value for _, value in family.samples] for family in families(follower)}
+    values = {family.name: [value for _, value in family.samples] for family in broker_quota_metrics(follower)}
 
     assert values == {
         "kafka_quota_proxy_broker_quotas_connected": [1.0],

@@ -15,7 +15,7 @@ from kafka_quota_proxy.config.model import (
     ProxyConfig,
     QuotaRule,
 )
-from kafka_quota_proxy.proxy.admin.metrics.connections import families
+from kafka_quota_proxy.proxy.admin.metrics.connections import connection_metrics
 from kafka_quota_proxy.proxy.admin.metrics.exposition import write
 from kafka_quota_proxy.proxy.quota.open_connections import Identity
 from kafka_quota_proxy.proxy.server.server import Server
@@ -33,7 +33,9 @@ Scrape = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
 def scraped(server: Server) -> Scrape:
-    text = b"".join(write(families(server.brokers.quotas_by_name, server.listeners, NOW_MS), lambda: None)).decode()
+    text = b"".join(
+        write(connection_metrics(server.brokers.quotas_by_name, server.listeners, NOW_MS), lambda: None)
+    ).decode()
     samples = [
         (sample.name, tuple(sample.labels.items()), sample.value)
         for family in text_string_to_metric_families(text)
@@ -128,7 +130,9 @@ def test_one_broker_behind_an_upstream_and_in_a_cluster_is_added_up() -> None:
     quotas.arrivals.listener("clients").record(now_ms=NOW_MS)
     named = [("127.0.0.1:19092", quotas), ("127.0.0.1:19092", quotas)]
 
-    rates = [one for one in families(named, [], NOW_MS) if one.name == PREFIX + "broker_connection_creation_rate"]
+    rates = [
+        one for one in connection_metrics(named, [], NOW_MS) if one.name == PREFIX + "broker_connection_creation_rate"
+    ]
 
     ((text, rate),) = rates[0].samples
     assert (text, round(rate, 6)) == ('{upstream="127.0.0.1:19092"}', 0.2)

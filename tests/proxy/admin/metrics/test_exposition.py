@@ -6,7 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from kafka_quota_proxy.proxy.admin.metrics.exposition import LINES_BETWEEN_RESTS, Family, labels, paced, summed, write
+from kafka_quota_proxy.proxy.admin.metrics.exposition import (
+    LINES_BETWEEN_RESTS,
+    Family,
+    Namespace,
+    SingleValue,
+    labels,
+    paced,
+    summed,
+    write,
+)
 
 
 def no_rest() -> None: ...
@@ -67,3 +76,20 @@ def test_pacing_changes_nothing_but_the_time() -> None:
 
     assert list(paced(range(100), lambda: rests.append(1), every=20)) == list(range(100))
     assert len(rests) == 5
+
+
+TABLE: tuple[SingleValue[str], ...] = (
+    ("letters", "gauge", "How long it is.", len),
+    ("empty_total", "counter", "Whether it is empty.", lambda text: not text),
+)
+
+
+def test_each_row_of_a_table_is_a_family_of_one_value() -> None:
+    assert list(Namespace("kafka_text").single_values(TABLE, "abc")) == [
+        Family("kafka_text_letters", "gauge", "How long it is.", [("", 3.0)]),
+        Family("kafka_text_empty_total", "counter", "Whether it is empty.", [("", 0.0)]),
+    ]
+
+
+def test_a_missing_source_has_no_families() -> None:
+    assert list(Namespace("kafka_text").single_values(TABLE, None)) == []

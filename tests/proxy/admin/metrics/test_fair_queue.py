@@ -7,7 +7,7 @@ from kafka_quota_proxy.config.fair_call_queue import FairCallQueue
 from kafka_quota_proxy.config.model import Address, Cluster, Listener, ProxyConfig
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.proxy.admin.metrics.exposition import write
-from kafka_quota_proxy.proxy.admin.metrics.fair_queue import families
+from kafka_quota_proxy.proxy.admin.metrics.fair_queue import fair_queue_metrics
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import Answer, Ticket
 from kafka_quota_proxy.proxy.fair_queue.queue_stats import CONTROL_LEVEL
 from kafka_quota_proxy.proxy.server.broker_queue import ListenerPriorities
@@ -22,7 +22,7 @@ Scrape = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
 def scraped(server: Server) -> Scrape:
-    text = b"".join(write(families(server.brokers.queues_by_name, server.listeners), lambda: None)).decode()
+    text = b"".join(write(fair_queue_metrics(server.brokers.queues_by_name, server.listeners), lambda: None)).decode()
     samples = [
         (sample.name.removeprefix(PREFIX), tuple(sample.labels.items()), sample.value)
         for family in text_string_to_metric_families(text)

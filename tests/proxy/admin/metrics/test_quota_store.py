@@ -8,7 +8,7 @@ import pytest
 
 from kafka_quota_proxy.config.model import Address, Listener, ProxyConfig, Store
 from kafka_quota_proxy.proxy.admin.http_server import Health
-from kafka_quota_proxy.proxy.admin.metrics.quota_store import families
+from kafka_quota_proxy.proxy.admin.metrics.quota_sources import quota_store_metrics
 from kafka_quota_proxy.proxy.client_quotas.manager import QuotaManager
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
@@ -24,7 +24,7 @@ RULE = StoredRule(limits={"producer_byte_rate": 1.0})
 
 
 def values(manager: QuotaManager) -> dict[str, float]:
-    return {family.name.removeprefix(PREFIX): dict(family.samples)[""] for family in families(manager)}
+    return {family.name.removeprefix(PREFIX): dict(family.samples)[""] for family in quota_store_metrics(manager)}
 
 
 def sizes(directory: Path) -> dict[str, int]:
@@ -84,5 +84,5 @@ async def test_they_count_entities_and_failed_writes(tmp_path: Path) -> None:
 async def test_without_a_store_there_are_none() -> None:
     server = Server(ProxyConfig(listeners=(LISTENER,)))
 
-    assert list(families(server.quota_manager)) == []
+    assert list(quota_store_metrics(server.quota_manager)) == []
     assert "store" not in Health(server, Reloads()).readiness()

@@ -5,7 +5,7 @@ from time import monotonic_ns
 
 from kafka_quota_proxy.config.model import QuotaRule, QuotasFrom
 from kafka_quota_proxy.config.quota_record import News, QuotaRecord, RecordFault, Rule, Setting, Share, decode
-from kafka_quota_proxy.proxy.admin.metrics.quota_topics import families
+from kafka_quota_proxy.proxy.admin.metrics.quota_sources import quota_topic_metrics
 from kafka_quota_proxy.proxy.client_quotas.sources.topic_source import QuotaTopic
 from kafka_quota_proxy.proxy.client_quotas.storage.topic_store import TopicStore
 from kafka_quota_proxy.proxy.client_quotas.topic.topic_rules import Seen
@@ -17,7 +17,7 @@ OF_STORE = "kafka_quota_proxy_store_topic_"
 
 
 def values(prefix: str, rules: QuotaTopic | None, store: TopicStore | None) -> dict[str, float]:
-    return {family.name.removeprefix(prefix): dict(family.samples)[""] for family in families(rules, store)}
+    return {family.name.removeprefix(prefix): dict(family.samples)[""] for family in quota_topic_metrics(rules, store)}
 
 
 def test_of_rules_they_tell_what_the_topic_has_and_how_it_stands() -> None:
@@ -79,7 +79,7 @@ def test_of_a_store_they_tell_how_far_the_topic_is_read_and_what_it_has() -> Non
 
 
 def test_without_topics_there_are_none() -> None:
-    assert list(families(None, None)) == []
+    assert list(quota_topic_metrics(None, None)) == []
 
 
 async def _nothing(_: object) -> None:

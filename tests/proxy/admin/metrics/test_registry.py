@@ -19,7 +19,7 @@ from kafka_quota_proxy.config.quota_kinds import BUCKET_KINDS, QuotaKind
 from kafka_quota_proxy.config.security import ClientTls, UpstreamTls
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.proxy.admin.metrics.exposition import write
-from kafka_quota_proxy.proxy.admin.metrics.registry import Families
+from kafka_quota_proxy.proxy.admin.metrics.registry import MetricRegistry
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.server.latency import BOUNDS_NS
 from kafka_quota_proxy.proxy.server.server import Server
@@ -47,9 +47,9 @@ def config(*quotas: QuotaRule, upstreams: Sequence[Address] = (BROKER,), value_e
 Scrape = dict[str, list[tuple[dict[str, str], float]]]
 
 
-def scrape(families: Families) -> Scrape:
+def scrape(families: MetricRegistry) -> Scrape:
     """Return samples by name, as prometheus_client reads them."""
-    text = b"".join(write(families.at(NOW_MS, lambda: None), lambda: None)).decode()
+    text = b"".join(write(families.collect(NOW_MS, lambda: None), lambda: None)).decode()
     samples: Scrape = {}
     for family in text_string_to_metric_families(text):
         samples.setdefault(family.name, [])
@@ -59,7 +59,7 @@ def scrape(families: Families) -> Scrape:
 
 
 def scrape_of(server: Server, reloads: Reloads | None = None) -> Scrape:
-    return scrape(Families(server, reloads or Reloads()))
+    return scrape(MetricRegistry(server, reloads or Reloads()))
 
 
 def value(samples: Scrape, name: str, **labels: str) -> float:
@@ -119,7 +119,7 @@ def test_each_rule_has_its_limit_whether_somebody_uses_it_or_not() -> None:
 
 def test_limits_follow_a_reload() -> None:
     server = Server(config(LIMIT))
-    families = Families(server, Reloads())
+    families = MetricRegistry(server, Reloads())
 
     server.apply(config(replace(LIMIT, limits={**LIMIT.limits, "producer_byte_rate": 5_000.0})))
 
@@ -261,7 +261,7 @@ def test_bytes_are_those_of_produce_and_fetch_alone() -> None:
 
 def test_a_kind_without_a_rule_and_a_charge_is_not_read_and_not_shown() -> None:
     server = Server(config(LIMIT))
-    families = Families(server, Reloads())
+    families = MetricRegistry(server, Reloads())
 
     before = scrape(families)
     server.apply(config(LIMIT, replace(KINDS, client_id="other")))
@@ -304,7 +304,7 @@ def test_above_the_cap_the_rest_is_other() -> None:
     for client_id, amount in (("a", 10), ("b", 30), ("c", 20)):
         bucket_of(server, QuotaKind.PRODUCE, client_id).charge(amount, now_ms=NOW_MS)
 
-    samples = scrape(Families(server, Reloads(), most_buckets=1))
+    samples = scrape(MetricRegistry(server, Reloads(), most_buckets=1))
 
     assert {labels["client_id"]: value for labels, value in samples["kafka_quota_proxy_bytes_total"]} == {
         "b": 30,
@@ -430,7 +430,7 @@ def test_a_scrape_of_10_000_buckets_leaves_the_interpreter_after_some_ms_of_work
     for number in range(5_000):
         for kind in (QuotaKind.PRODUCE, QuotaKind.FETCH):
             bucket_of(server, kind, f"client-{number}").charge(1_000, now_ms=NOW_MS)
-    families = Families(server, Reloads())
+    families = MetricRegistry(server, Reloads())
     longest_s: list[float] = []
 
     gc.collect()
@@ -438,7 +438,7 @@ def test_a_scrape_of_10_000_buckets_leaves_the_interpreter_after_some_ms_of_work
     for _ in range(3):
         rested_s = [thread_time()]  # of this thread alone: what else the machine does is not ours
         rest = partial(rest_in, rested_s)
-        text = b"".join(write(families.at(NOW_MS, rest), rest))
+        text = b"".join(write(families.collect(NOW_MS, rest), rest))
         rest()
         longest_s.append(max(later - earlier for earlier, later in pairwise(rested_s)))
     gc.unfreeze()
@@ -452,7 +452,9 @@ def rest_in(rested_s: list[float]) -> None:
 
 
 def test_no_family_is_written_twice() -> None:
-    families = [family.name for family in Families(Server(config(LIMIT)), Reloads()).at(NOW_MS, lambda: None)]
+    families = [
+        family.name for family in MetricRegistry(Server(config(LIMIT)), Reloads()).collect(NOW_MS, lambda: None)
+    ]
 
     assert len(families) == len(set(families))
 

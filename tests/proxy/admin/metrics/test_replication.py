@@ -7,7 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kafka_quota_proxy.config.model import Address, Listener, ProxyConfig, Replication, ReplicationPath
 from kafka_quota_proxy.proxy.admin.metrics.exposition import write
-from kafka_quota_proxy.proxy.admin.metrics.replication import families
+from kafka_quota_proxy.proxy.admin.metrics.replication import replication_metrics
 from kafka_quota_proxy.proxy.server.connection import ClientConnection
 from kafka_quota_proxy.proxy.server.server import Server
 from kafka_quota_proxy.proxy.session import Session
@@ -24,7 +24,10 @@ PATHS = (ReplicationPath(leader=1, follower=3, rate=300_000.0), ReplicationPath(
 
 def scraped(server: Server, now_ms: int) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     text = b"".join(
-        write(families(server.replication.throttle, server.replication.watcher, server.listeners, now_ms), lambda: None)
+        write(
+            replication_metrics(server.replication.throttle, server.replication.watcher, server.listeners, now_ms),
+            lambda: None,
+        )
     ).decode()
     return {
         (sample.name, tuple(sample.labels.items())): sample.value

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from kafka_quota_proxy.config.model import Address, Listener, ProxyConfig, UsageFiles, UsageLog
-from kafka_quota_proxy.proxy.admin.metrics.usage_log import families
+from kafka_quota_proxy.proxy.admin.metrics.usage_log import usage_log_metrics
 from kafka_quota_proxy.proxy.usage.log import usage_log
 
 PREFIX = "kafka_quota_proxy_usage_log"
@@ -20,7 +20,7 @@ def test_a_sink_says_what_it_has_written_and_what_it_is_behind(tmp_path: Path) -
     sink.written, sink.dropped, sink.failures, sink.is_failing, sink.last_write_s = 5, 2, 3, True, 1e9
     usage.postponed = 4
 
-    found = {family.name: list(family.samples) for family in families(usage)}
+    found = {family.name: list(family.samples) for family in usage_log_metrics(usage)}
 
     of_files = '{sink="files"}'
     assert found == {
@@ -35,4 +35,4 @@ def test_a_sink_says_what_it_has_written_and_what_it_is_behind(tmp_path: Path) -
 
 
 def test_without_a_usage_log_there_are_none() -> None:
-    assert list(families(None)) == []
+    assert list(usage_log_metrics(None)) == []

@@ -1,0 +1,154 @@
+"""Metrics of listeners and of the process: connections, requests by API, logins, added latency, TLS certificates."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Final, Protocol
+
+from kafka_quota_proxy.protocol.api import API_NAMES
+from kafka_quota_proxy.proxy.admin.metrics.exposition import PROXY, Family, labels
+from kafka_quota_proxy.proxy.background.isolation import internal_errors
+from kafka_quota_proxy.proxy.server.latency import BOUNDS_NS
+from kafka_quota_proxy.proxy.server.listener_state import ListenerState
+from kafka_quota_proxy.proxy.server.server import Server
+from kafka_quota_proxy.proxy.session.counters import OTHER as OTHER_API
+
+_BOUNDS: Final = (*(repr(bound / 1e9) for bound in BOUNDS_NS), "+Inf")
+
+
+class Reloads(Protocol):
+    """The interface of ``proxy.server.config_reloader.Reloader`` that metrics use."""
+
+    last_reload_successful: bool
+    last_reload_timestamp_seconds: float
+
+    @property
+    def hash(self) -> str:
+        """The hash of the content in force."""
+
+
+def process_metrics(reloads: Reloads) -> Iterator[Family]:
+    """Yield the metrics of the configuration, the program and its internal errors."""
+    yield PROXY.gauge(
+        "config_last_reload_successful",
+        "Whether the last change of the configuration file was accepted.",
+        [("", int(reloads.last_reload_successful))],
+    )
+    yield PROXY.gauge(
+        "config_last_reload_timestamp_seconds",
+        "When a configuration was last accepted, Unix time.",
+        [("", reloads.last_reload_timestamp_seconds)],
+    )
+    yield PROXY.gauge("config_info", "Which configuration is in force.", [(labels(hash=reloads.hash), 1)])
+    yield PROXY.gauge("build_info", "Which program this is.", [(labels(version=VERSION), 1)])
+    help_ = "Unexpected exceptions, by the module that the event loop, or a thread, had called. Each ended one thing."
+    yield PROXY.counter("internal_errors", help_, [(labels(where=where), n) for where, n in [*internal_errors.items()]])
+
+
+def listener_metrics(listeners: Sequence[ListenerState], now_ms: int) -> Iterator[Family]:
+    """Yield the metrics of connections, requests and logins; ``now_ms`` is on the clock of the connections."""
+    open_connections: list[tuple[str, float]] = []
+    muted: list[tuple[str, float]] = []
+    disconnects: list[tuple[str, float]] = []
+    logins: list[tuple[str, float]] = []
+    frames: dict[str, int] = {}
+    unknown: dict[str, int] = {}
+    errors: dict[str, int] = {}
+    for listener in listeners:
+        open_now = tuple(listener.connections)
+        open_connections.append((labels(listener=listener.name), len(open_now)))
+        muted.append((labels(listener=listener.name), sum(one.session.muted_until_ms > now_ms for one in open_now)))
+        counters = listener.counters
+        for cause, count in counters.disconnects.copy().items():
+            disconnects.append((labels(listener=listener.name, cause=cause), count))
+        for (mechanism, result), count in counters.logins.copy().items():
+            logins.append((labels(listener=listener.name, mechanism=mechanism, result=result), count))
+        _add(frames, ((labels(api=_api(key)), count) for key, count in enumerate(counters.frames) if count))
+        _add(unknown, ((labels(api_key=_api_key(key)), n) for key, n in counters.unknown_apis.copy().items()))
+        _add(errors, ((labels(reason=reason), n) for reason, n in counters.protocol_errors.copy().items()))
+    yield PROXY.gauge("connections", "Open client connections.", open_connections)
+    yield PROXY.gauge("muted_connections", "Client connections that wait out a throttle time.", muted)
+    yield PROXY.counter("frames", "Requests by API.", frames.items())
+    yield PROXY.counter("unknown_api", "Forwarded requests whose API or version is unknown here.", unknown.items())
+    yield PROXY.counter("protocol_errors", "Bytes that were not Kafka's protocol.", errors.items())
+    yield PROXY.counter("disconnects", "Ends of client connections.", disconnects)
+    yield PROXY.gauge(
+        "awaited_answers",
+        "Connections to brokers that wait for the response to a fetch whose client is gone.",
+        [(labels(listener=listener.name), len(listener.orphans)) for listener in listeners],
+    )
+    yield PROXY.counter(
+        "late_answers",
+        "Connections to brokers that waited for the response to a fetch whose client is gone, by how they ended.",
+        [
+            (labels(listener=listener.name, result=result), count)
+            for listener in listeners
+            for result, count in listener.orphans.counts.items()
+        ],
+    )
+    yield PROXY.counter(
+        "logins", "SASL logins, by result; unknown: accepted, but the mechanism does not show the user.", logins
+    )
+
+
+def certificate_metrics(server: Server) -> Iterator[Family]:
+    """Yield the metrics of TLS files."""
+    contexts = [
+        (labels(listener=listener.name, side=side), server.tls[settings])
+        for listener in server.started_with.listeners
+        for side, settings in (("client", listener.client_tls), ("upstream", listener.upstream_tls))
+        if settings is not None
+    ]
+    yield PROXY.gauge(
+        "tls_last_reload_successful",
+        "Whether the last change of certificate, key and CA files was accepted.",
+        [(text, int(context.last_reload_successful)) for text, context in contexts],
+    )
+    yield PROXY.gauge(
+        "tls_certificate_expiry_timestamp_seconds",
+        "When the presented certificate expires, Unix time.",
+        [(text, context.expires_at.timestamp()) for text, context in contexts if context.expires_at is not None],
+    )
+
+
+def latency_metric(listeners: Iterable[ListenerState]) -> Family:
+    """Return the histogram of the time that the proxy adds to a request and its response."""
+    counts: dict[int, list[int]] = {}
+    sums_ns: dict[int, int] = {}
+    for listener in listeners:
+        for api_key, per_bound in listener.latency.counts.copy().items():
+            known = counts.get(api_key) or [0] * len(per_bound)
+            counts[api_key] = [mine + its for mine, its in zip(known, per_bound, strict=True)]
+            sums_ns[api_key] = sums_ns.get(api_key, 0) + listener.latency.sums_ns.get(api_key, 0)
+    samples: list[tuple[str, float]] = []
+    for api_key, per_bound in counts.items():
+        up_to_here = 0
+        for bound, count in zip(_BOUNDS, per_bound, strict=True):
+            up_to_here += count
+            samples.append(("_bucket" + labels(api=_api(api_key), le=bound), up_to_here))
+        samples.append(("_count" + labels(api=_api(api_key)), up_to_here))
+        samples.append(("_sum" + labels(api=_api(api_key)), sums_ns[api_key] / 1e9))
+    help_ = "Time that a request and its response spent inside the proxy, throttling excluded."
+    return Family(f"{PROXY.prefix}_added_latency_seconds", "histogram", help_, samples)
+
+
+def _api(key: int) -> str:
+    return "other" if key == OTHER_API else API_NAMES.get(key, str(key))
+
+
+def _api_key(key: int) -> str:
+    return "other" if key == OTHER_API else str(key)
+
+
+def _add(counts: dict[str, int], more: Iterable[tuple[str, int]]) -> None:
+    for text, count in more:
+        counts[text] = counts.get(text, 0) + count
+
+
+def _version() -> str:
+    try:
+        return version("kafka-quota-proxy")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+VERSION: Final = _version()

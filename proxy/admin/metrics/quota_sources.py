@@ -1,0 +1,134 @@
+"""Metrics of the places that quotas come from: topics, brokers, and the store of quotas set through the proxy."""
+
+from collections.abc import Iterator
+from math import nan
+from time import time
+from typing import Final, Protocol
+
+from kafka_quota_proxy.proxy.admin.metrics.exposition import PROXY, Family, Namespace, SingleValue, labels
+from kafka_quota_proxy.proxy.client_quotas.audit.log import COUNTED, ChangeLog
+from kafka_quota_proxy.proxy.client_quotas.manager import QuotaManager
+from kafka_quota_proxy.proxy.client_quotas.sources.broker_source import BrokerFollower
+from kafka_quota_proxy.proxy.client_quotas.sources.topic_source import QuotaTopic
+from kafka_quota_proxy.proxy.client_quotas.storage.directory_store import DirectoryStore
+from kafka_quota_proxy.proxy.client_quotas.storage.topic_store import TopicStore
+
+
+class _Records(Protocol):
+    records: int
+    not_understood: int
+
+
+class _Topic(Protocol):
+    failures: int
+    is_connected: bool
+
+    @property
+    def state(self) -> _Records: ...
+
+
+_OF_BOTH: Final[tuple[SingleValue[_Topic], ...]] = (
+    ("records_total", "counter", "Records that were read, again after each failure.",
+     lambda topic: topic.state.records),
+    ("not_understood_records_total", "counter", "Records that could not be parsed.",
+     lambda topic: topic.state.not_understood),
+    ("failures_total", "counter", "Times that the topic could not be read; it is tried again.",
+     lambda topic: topic.failures),
+    ("connected", "gauge", "Whether the topic is being read, and was read to its end.",
+     lambda topic: topic.is_connected),
+)  # fmt: skip
+_OF_RULES: Final[tuple[SingleValue[QuotaTopic], ...]] = (
+    *_OF_BOTH,
+    ("rules", "gauge", "Entities that the topic has a rule for.", lambda topic: topic.state.rules),
+    ("shares", "gauge", "Entities that the topic has a share of this proxy for, in force or not.",
+     lambda topic: topic.state.shares),
+    ("rules_in_force", "gauge", "Entities whose limits the topic sets here: the file has no rule for them.",
+     lambda topic: len(topic.state.in_force)),
+    ("lease_in_force", "gauge", "Whether shares hold: the topic has recent news.",
+     lambda topic: topic.state.has_lease),
+    ("lease_ends_total", "counter", "Times that shares expired because the topic had no news.",
+     lambda topic: topic.state.lease_ends),
+    ("news_age_seconds", "gauge", "Time since the last news; NaN before the first.",
+     lambda topic: topic.news_age_s()),
+)  # fmt: skip
+_OF_STORE: Final[tuple[SingleValue[TopicStore], ...]] = (
+    *_OF_BOTH,
+    ("refused_changes_total", "counter", "Requests to change quotas that were not stored, or perhaps not.",
+     lambda topic: topic.refused),
+    ("entities", "gauge", "Entities that the topic has quotas for.", lambda topic: topic.state.entities),
+    ("offset", "gauge", "The offset up to which records are in force here.", lambda topic: topic.offset),
+    ("disk_failures_total", "counter",
+     "Times that the copy of the topic could not be written to the store's directory.",
+     lambda topic: topic.copy.failures if topic.copy else 0),
+)  # fmt: skip
+
+_OF_BROKERS: Final[tuple[SingleValue[BrokerFollower], ...]] = (
+    ("connected", "gauge", "Whether the last reading of the brokers' quotas worked.",
+     lambda broker: broker.is_connected),
+    ("readings_total", "counter", "Readings that worked.", lambda broker: broker.readings),
+    ("failures_total", "counter", "Readings that failed; each is repeated.", lambda broker: broker.failures),
+    ("last_read_timestamp_seconds", "gauge", "When a reading last worked, Unix time; NaN before the first.",
+     lambda broker: broker.last_read_s),
+    ("entities", "gauge", "Entities that the brokers have quotas for.", lambda broker: broker.entities),
+    ("overruled_entities", "gauge", "Entities among them whose rule in the file holds here.",
+     lambda broker: broker.overruled),
+    ("unknown_hosts", "gauge", "Host names among them without a known address, whose quotas do not hold.",
+     lambda broker: broker.unknown_hosts),
+    ("unconfirmed_changes_total", "counter",
+     "Changes through the proxy that were acknowledged although the broker did not show them in time.",
+     lambda broker: broker.unconfirmed),
+)  # fmt: skip
+_OF_ALL: Final[tuple[SingleValue[QuotaManager], ...]] = (
+    ("entities", "gauge", "Entities whose quotas were set through a proxy.", lambda manager: manager.entities),
+    ("unknown_hosts", "gauge", "Host names among them without a known address, whose quotas do not hold.",
+     lambda manager: manager.unknown_hosts),
+)  # fmt: skip
+_OF_DIRECTORIES: Final[tuple[SingleValue[DirectoryStore], ...]] = (
+    ("writable", "gauge", "Whether the last change could be written.", lambda store: store.is_writable),
+    ("write_failures_total", "counter", "Changes that could not be written, and were refused.",
+     lambda store: store.failures),
+    ("last_write_failure_timestamp_seconds", "gauge", "When a write last failed, Unix time; NaN: never.",
+     lambda store: _or_nan(store.last_failure_s)),
+    ("journal_bytes", "gauge", "Changes that are not in the database yet.", lambda store: store.database.log_bytes),
+    ("snapshot_bytes", "gauge", "The database without the log.",
+     lambda store: store.database.file_bytes),
+    ("snapshot_age_seconds", "gauge", "Since the database was written, the log apart.",
+     lambda store: time() - _or_nan(store.database.file_at_s)),
+    ("damaged_files", "gauge", "Files that were found damaged when a change was written.",
+     lambda store: store.database.damaged_files),
+)  # fmt: skip
+
+
+def quota_topic_metrics(rules: QuotaTopic | None, store: TopicStore | None) -> Iterator[Family]:
+    """Yield the metrics of a topic of rules, and of a topic that is the store; None: there is no such topic."""
+    yield from Namespace("kafka_quota_proxy_quotas_topic").single_values(_OF_RULES, rules)
+    yield from Namespace("kafka_quota_proxy_store_topic").single_values(_OF_STORE, store)
+
+
+def broker_quota_metrics(broker: BrokerFollower | None) -> Iterator[Family]:
+    """Yield the metrics of the brokers' own quotas; None: they are not the rules."""
+    return Namespace("kafka_quota_proxy_broker_quotas").single_values(_OF_BROKERS, broker)
+
+
+def quota_store_metrics(manager: QuotaManager) -> Iterator[Family]:
+    """Yield the metrics of quotas that are set through the proxy; nothing without a store."""
+    if manager.store is not None:
+        store = Namespace("kafka_quota_proxy_quota_store")
+        yield from store.single_values(_OF_ALL, manager)
+        if isinstance(manager.store, DirectoryStore):
+            yield from store.single_values(_OF_DIRECTORIES, manager.store)
+
+
+def quota_change_metrics(change_log: ChangeLog | None) -> Iterator[Family]:
+    """Yield the metrics of changes of quotas; None: there is no store."""
+    if change_log is None:
+        return
+    samples = [(labels(result=result), float(change_log.counts[result])) for result in COUNTED]
+    yield PROXY.counter("quota_changes", "Changes of an entity's quotas that were requested, by their result.", samples)
+    if change_log.is_audited:
+        help_ = "Lines of the audit log that could not be written, and are lost."
+        yield PROXY.counter("quota_audit_lost_lines", help_, [("", float(change_log.lost))])
+
+
+def _or_nan(time_s: float | None) -> float:
+    return nan if time_s is None else time_s
