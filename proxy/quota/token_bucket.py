@@ -60,4 +60,5 @@ class TokenBucket:
     def peek(self, *, byte_rate_limit: float, now_ms: int) -> float:
         """Return the tokens at ``now_ms``. Changes nothing."""
         burst = self.burst_ms / 1000 * byte_rate_limit
-        return min(burst, self._tokens + byte_rate_limit * ((now_ms - self._last_ms) / 1000))
+        tokens = self._tokens + byte_rate_limit * ((now_ms - self._last_ms) / 1000)
+        return tokens if tokens < burst else burst

@@ -57,9 +57,7 @@ def test_ten_thousand_connections_have_one_quota(role: str, shaping: Shaping) ->
 
 @pytest.mark.parametrize(("role", "shaping"), CASES)
 @pytest.mark.parametrize("enforcement", [Enforcement.RESPOND, Enforcement.DELAY])
-def test_clients_that_ignore_what_they_are_told_get_no_more(
-    role: str, shaping: Shaping, enforcement: Enforcement
-) -> None:
+def test_clients_that_ignore_throttle_time_get_no_more(role: str, shaping: Shaping, enforcement: Enforcement) -> None:
     crowd = Crowd(30, role, shaping, limit=LIMIT, enforcement=enforcement, heeds=lambda number: number % 2 == 0)
     crowd.run(150)
 
@@ -80,7 +78,7 @@ def test_requests_of_mixed_sizes_have_one_quota(role: str, shaping: Shaping) -> 
 
 
 @pytest.mark.parametrize(("role", "shaping"), CASES)
-def test_requests_that_are_seconds_of_the_quota_are_paid_to_the_end(role: str, shaping: Shaping) -> None:
+def test_huge_requests_are_paid_in_full(role: str, shaping: Shaping) -> None:
     """Over a long time: in one minute a request more or less is much."""
     crowd = Crowd(30, role, shaping, limit=LIMIT, request_bytes=lambda random: 1 << 20)
     crowd.run(600)
@@ -97,7 +95,7 @@ def test_a_slow_broker_changes_no_quota(role: str, shaping: Shaping) -> None:
 
 
 @pytest.mark.parametrize("shaping", Shaping)
-def test_consumers_that_poll_for_news_take_nothing_from_one_that_reads(shaping: Shaping) -> None:
+def test_idle_consumers_take_nothing_from_a_busy_one(shaping: Shaping) -> None:
     crowd = Crowd(30, "consumer", shaping, limit=LIMIT, is_idle=lambda number: number > 0)
     crowd.run(150)
 
@@ -105,7 +103,7 @@ def test_consumers_that_poll_for_news_take_nothing_from_one_that_reads(shaping: 
 
 
 @pytest.mark.parametrize(("role", "shaping"), CASES)
-def test_a_reload_forgives_no_debt_and_gives_a_new_limit_to_those_that_wait(role: str, shaping: Shaping) -> None:
+def test_reload_keeps_debt_and_applies_the_new_limit_to_waiting_requests(role: str, shaping: Shaping) -> None:
     crowd = Crowd(120, role, shaping, limit=LIMIT)
     for _ in range(60):
         crowd.run(1)
@@ -122,7 +120,7 @@ def test_a_reload_forgives_no_debt_and_gives_a_new_limit_to_those_that_wait(role
 
 
 @pytest.mark.parametrize("shaping", Shaping)
-def test_a_connection_that_stops_in_mid_request_holds_up_the_others_no_longer_than_it_is_worth(
+def test_stalled_request_blocks_others_no_longer_than_its_charge(
     shaping: Shaping,
 ) -> None:
     crowd = Crowd(30, "producer", shaping, limit=LIMIT, answer_ms=lambda random: 2)
@@ -134,7 +132,7 @@ def test_a_connection_that_stops_in_mid_request_holds_up_the_others_no_longer_th
     assert sum(crowd.passed) - before_bytes >= LEAST * 110 * LIMIT
 
 
-def test_connections_that_leave_give_their_places_back() -> None:
+def test_closed_connections_leave_the_line() -> None:
     crowd = Crowd(200, "consumer", Shaping.PACED, limit=LIMIT)
     crowd.run(20)
     (bucket,) = crowd.listening.quotas.fetch
@@ -154,9 +152,7 @@ def test_connections_that_leave_give_their_places_back() -> None:
 
 @pytest.mark.parametrize(("role", "shaping"), CASES)
 @pytest.mark.parametrize("number", [1, 30])
-def test_observed_throttle_time_is_what_enforcement_gives_the_same_load(
-    role: str, shaping: Shaping, number: int
-) -> None:
+def test_observed_throttle_time_matches_enforcement(role: str, shaping: Shaping, number: int) -> None:
     """Time counts once for a bucket, however many of its requests wait."""
     times_ms = []
     for enforcement in (Enforcement.RESPOND, Enforcement.OBSERVE):

@@ -42,7 +42,7 @@ def produce(quotas: BrokerQuotas, client_id: str = "etl", *, user: str = "bob", 
 
 
 @pytest.mark.parametrize("shaping", list(Shaping))
-def test_a_client_that_used_both_waits_for_the_sum(shaping: Shaping) -> None:
+def test_client_waits_for_usage_of_both_brokers_quotas(shaping: Shaping) -> None:
     one, other = two(replace(CONFIG, shaping=shaping))
     alone = produce(BrokerQuotas(replace(CONFIG, shaping=shaping)))
     for quotas in (one, other):
@@ -58,7 +58,7 @@ def test_a_client_that_used_both_waits_for_the_sum(shaping: Shaping) -> None:
     charges=st.lists(st.tuples(st.integers(0, 1), st.integers(0, 4_000), st.integers(0, 3_000)), max_size=30),
     after=st.lists(st.tuples(st.integers(0, 4_000), st.integers(0, 3_000)), min_size=1, max_size=10),
 )
-def test_what_still_counts_is_what_one_rate_would_have(
+def test_merged_rate_counts_as_one_rate_within_two_windows(
     charges: list[tuple[int, int, int]], after: list[tuple[int, int]]
 ) -> None:
     """Slots of two rates begin at other times than those of one: what is there may be gone a slot sooner or later."""
@@ -83,7 +83,7 @@ def test_what_still_counts_is_what_one_rate_would_have(
         assert len(one.slots()) <= 12
 
 
-def test_names_and_rules_stay_each_with_its_own_bucket() -> None:
+def test_merge_moves_buckets_that_exist_once() -> None:
     one, other = two()
     theirs = produce(other, "only there")
     theirs.charge(500, now_ms=NOW_MS)
@@ -101,7 +101,7 @@ def test_names_and_rules_stay_each_with_its_own_bucket() -> None:
     }
 
 
-def test_what_was_in_flight_is_charged_where_the_sum_is() -> None:
+def test_request_in_flight_charges_the_merged_bucket() -> None:
     one, other = two()
     own, theirs = produce(one), produce(other)
     other.hold(theirs)
@@ -125,7 +125,7 @@ def counted(manager: ClientQuotaManager) -> int:
     return sum(bucket.amount for bucket in manager) + manager.departed_usage.amount
 
 
-def test_nothing_that_was_counted_is_lost_and_the_usage_log_has_it_once() -> None:
+def test_usage_log_has_merged_usage_once() -> None:
     one, other = two()
     meter = Meter("one", Timeline(wall_ms=0, now_ms=NOW_MS))
     produce(one).charge(100, now_ms=NOW_MS)
@@ -148,7 +148,7 @@ def test_nothing_that_was_counted_is_lost_and_the_usage_log_has_it_once() -> Non
     assert logged(one) == 0
 
 
-def test_names_that_find_no_place_share_what_they_used() -> None:
+def test_merged_buckets_without_a_place_share_one() -> None:
     one, other = two(replace(CONFIG, max_buckets=2))
     for quotas in (one, other):
         for name in ("a", "b"):
@@ -162,7 +162,7 @@ def test_names_that_find_no_place_share_what_they_used() -> None:
     assert len(one.produce) == 3
 
 
-def test_open_connections_count_together_and_leave_together() -> None:
+def test_open_connections_of_both_count_together() -> None:
     one, other = two()
     etl = Identity("bob", "etl")
     for quotas in (one, one, other):
@@ -178,7 +178,7 @@ def test_open_connections_count_together_and_leave_together() -> None:
     assert one.connections.open_now() == {}
 
 
-def test_arrivals_count_together_for_the_broker_and_for_an_address() -> None:
+def test_connection_rates_of_both_count_together() -> None:
     one, other = two()
     here, there = one.arrivals.listener("here"), other.arrivals.listener("there")
     for listener in (here, there):
@@ -195,7 +195,7 @@ def test_arrivals_count_together_for_the_broker_and_for_an_address() -> None:
     assert one.arrivals.rate.total == 12  # the last was taken back
 
 
-def test_who_keeps_a_bucket_asks_again_wherever_it_has_come_from() -> None:
+def test_merge_surpasses_the_generation_of_both() -> None:
     one, other = two()
     other.renew()
     before = {one.generation, other.generation}

@@ -16,11 +16,11 @@ from kafka_quota_proxy.proxy.quota.address_limits import UNLIMITED_RATE, Address
         ("not an address", "not an address"),
     ],
 )
-def test_an_address_has_one_name(host: str, name: str) -> None:
+def test_each_spelling_of_an_address_is_canonical(host: str, name: str) -> None:
     assert canonical(host) == name
 
 
-def test_a_change_tells_which_addresses_rules_name_now_and_which_no_longer() -> None:
+def test_change_returns_addresses_that_gain_or_lose_a_rule() -> None:
     limits = AddressLimits([IpRule(ip="10.0.0.1", connection_creation_rate=1.0)])
 
     named = limits.change(
@@ -38,7 +38,7 @@ def test_a_change_tells_which_addresses_rules_name_now_and_which_no_longer() -> 
     assert [limits.of(host) for host in ("10.0.0.1", "10.0.0.2")] == [9.0, 3.0]
 
 
-def test_without_a_rule_any_address_may_create_any_number() -> None:
+def test_address_without_a_rule_is_unlimited() -> None:
     limits = AddressLimits([IpRule(ip=DEFAULT, connection_creation_rate=1.0)])
     assert limits.has_any
 

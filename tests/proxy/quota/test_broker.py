@@ -40,7 +40,7 @@ def test_produce_and_fetch_are_charged_apart() -> None:
     assert [manager.kind for manager in quotas.managers] == list(BUCKET_KINDS)
 
 
-def test_a_quota_of_requests_is_in_units_and_recorded_in_nanoseconds() -> None:
+def test_request_percentage_is_recorded_in_nanoseconds() -> None:
     rule = QuotaRule(user="alice", request_percentage=50.0, request_rate=20.0, controller_mutation_rate=0.5)
     quotas = BrokerQuotas(replace(CONFIG, quotas=(rule,)))
 
@@ -56,7 +56,7 @@ def test_a_quota_of_requests_is_in_units_and_recorded_in_nanoseconds() -> None:
     assert buckets[QuotaKind.REQUEST].charge(600_000_000, now_ms=0) == 1_000
 
 
-def test_mutations_have_a_token_bucket_of_all_windows_whatever_the_file_says_of_shaping() -> None:
+def test_mutations_are_always_paced_over_all_windows() -> None:
     rule = QuotaRule(user="alice", controller_mutation_rate=10.0, shaping=Shaping.SAMPLED)
     kafka = KafkaSettings(controller_quota_window_num=10, controller_quota_window_size_seconds=2)
     quotas = BrokerQuotas(replace(CONFIG, quotas=(rule,), kafka=kafka, burst_ms=1), shaping=Shaping.SAMPLED)
@@ -72,7 +72,7 @@ def test_mutations_have_a_token_bucket_of_all_windows_whatever_the_file_says_of_
     assert bucket.charge(110, now_ms=60_000) == 1_000
 
 
-def test_a_rule_for_one_kind_leaves_the_other_alone() -> None:
+def test_rule_of_one_kind_does_not_limit_another() -> None:
     config = replace(CONFIG, quotas=(QuotaRule(user=ANONYMOUS, consumer_byte_rate=500.0),))
 
     produce, fetch, *_ = BrokerQuotas(config).buckets(principal=ANONYMOUS, client_id="etl", now_ms=0)
@@ -81,7 +81,7 @@ def test_a_rule_for_one_kind_leaves_the_other_alone() -> None:
     assert fetch.limit == 500.0
 
 
-def test_the_settings_of_the_file_reach_the_buckets() -> None:
+def test_settings_apply_to_buckets() -> None:
     config = replace(
         CONFIG,
         kafka=KafkaSettings(quota_window_num=3, quota_window_size_seconds=2),
@@ -98,7 +98,7 @@ def test_the_settings_of_the_file_reach_the_buckets() -> None:
     assert produce.max_throttle_time_ms == 4_000
 
 
-def test_a_listener_may_have_a_shape_of_its_own() -> None:
+def test_listener_shaping_overrides_the_global_one() -> None:
     quotas = BrokerQuotas(CONFIG, shaping=Shaping.PACED)
     before = [bucket.shaping for bucket in quotas.buckets(principal="alice", client_id="etl", now_ms=0)][:2]
 
@@ -129,7 +129,7 @@ def test_a_static_default_is_a_rule_of_level_8(kind: QuotaKind) -> None:
     assert bucket.tags == ("", "etl")
 
 
-def test_a_static_default_of_one_kind_limits_that_kind_only() -> None:
+def test_static_default_limits_its_own_kind_only() -> None:
     config = replace(CONFIG, kafka=KafkaSettings(quota_consumer_default=700))
 
     produce, fetch, *_ = BrokerQuotas(config).buckets(principal="bob", client_id="etl", now_ms=0)
@@ -140,7 +140,7 @@ def test_a_static_default_of_one_kind_limits_that_kind_only() -> None:
 # -- principals --
 
 
-def test_the_first_fold_that_matches_from_start_to_end_names_the_user() -> None:
+def test_first_fold_that_matches_the_whole_name_wins() -> None:
     rules = PrincipalRules(
         Principals(
             fold=(
@@ -157,7 +157,7 @@ def test_the_first_fold_that_matches_from_start_to_end_names_the_user() -> None:
     assert rules.charged_user("xy") == ("xy", False)
 
 
-def test_no_name_takes_a_fold_long() -> None:
+def test_fold_of_a_long_name_is_fast() -> None:
     rules = PrincipalRules(Principals(fold=(Fold(match=r"(a+)+", to="a"), Fold(match=r"a.*!", to="other"))))
     begun_s = time.thread_time()
 
@@ -167,7 +167,7 @@ def test_no_name_takes_a_fold_long() -> None:
     assert time.thread_time() - begun_s < 0.5  # with re, 4 s for the first and for ever for the second
 
 
-def test_principals_that_are_folded_share_a_bucket() -> None:
+def test_folded_principals_share_a_bucket() -> None:
     quotas = BrokerQuotas(with_principals(fold=(Fold(match="alice-[0-9]+", to="alice"),)))
 
     one, *_ = quotas.buckets(principal="alice-1", client_id="etl", now_ms=0)
@@ -178,7 +178,7 @@ def test_principals_that_are_folded_share_a_bucket() -> None:
 
 
 @pytest.mark.parametrize("exempt", ["admin-7", "admin"], ids=["by its own name", "by the name it is folded to"])
-def test_an_exempt_principal_is_measured_and_never_limited(exempt: str) -> None:
+def test_exempt_principal_is_measured_but_not_limited(exempt: str) -> None:
     everyone = QuotaRule(client_id=DEFAULT, producer_byte_rate=1.0, consumer_byte_rate=1.0)
     config = with_principals(exempt=frozenset({exempt}), fold=(Fold(match="admin-.*", to="admin"),))
     quotas = BrokerQuotas(replace(config, quotas=(everyone,)))
@@ -191,7 +191,7 @@ def test_an_exempt_principal_is_measured_and_never_limited(exempt: str) -> None:
     assert quotas.buckets(principal="bob", client_id="etl", now_ms=0)[0].is_limited
 
 
-def test_brokers_are_known_by_their_principals() -> None:
+def test_listed_principals_are_brokers() -> None:
     quotas = BrokerQuotas(with_principals(brokers=frozenset({"broker1"})))
 
     assert quotas.is_broker("broker1")
@@ -202,7 +202,7 @@ def test_brokers_are_known_by_their_principals() -> None:
 # -- reloads and expiry --
 
 
-def test_an_update_says_that_buckets_may_be_out_of_date_and_keeps_what_was_used() -> None:
+def test_update_starts_a_generation_and_keeps_usage() -> None:
     quotas = BrokerQuotas(CONFIG)
     before = quotas.buckets(principal="alice", client_id="etl", now_ms=0)
     for bucket in before:
@@ -218,7 +218,7 @@ def test_an_update_says_that_buckets_may_be_out_of_date_and_keeps_what_was_used(
     assert [bucket.charge(0, now_ms=0) for bucket in after] == [10_000, 10_000, 0, 0, 0]
 
 
-def test_an_update_takes_burst_and_longest_wait_too() -> None:
+def test_update_applies_burst_and_max_throttle_time() -> None:
     quotas = BrokerQuotas(replace(CONFIG, shaping=Shaping.PACED))
     bucket, *_ = quotas.buckets(principal="alice", client_id="etl", now_ms=0)
 
@@ -229,7 +229,7 @@ def test_an_update_takes_burst_and_longest_wait_too() -> None:
     assert bucket.max_throttle_time_ms == 3_000
 
 
-def test_an_update_replaces_the_rules_about_principals() -> None:
+def test_update_replaces_principal_rules() -> None:
     quotas = BrokerQuotas(with_principals(exempt=frozenset({"alice"}), brokers=frozenset({"broker1"})))
     exempt, *_ = quotas.buckets(principal="alice", client_id="etl", now_ms=0)
 
@@ -241,7 +241,7 @@ def test_an_update_replaces_the_rules_about_principals() -> None:
     assert (quotas.is_broker("broker1"), quotas.is_broker("broker2")) == (False, True)
 
 
-def test_a_principal_that_is_no_longer_exempt_is_limited() -> None:
+def test_principal_is_limited_after_its_exemption_ends() -> None:
     quotas = BrokerQuotas(with_principals(exempt=frozenset({"alice"})))
     quotas.buckets(principal="alice", client_id="etl", now_ms=0)
 
@@ -250,7 +250,7 @@ def test_a_principal_that_is_no_longer_exempt_is_limited() -> None:
     assert quotas.buckets(principal="alice", client_id="etl", now_ms=0)[0].limit == 1_000.0
 
 
-def test_expiry_says_that_buckets_are_gone_only_where_some_are() -> None:
+def test_expiry_starts_a_generation_only_if_a_bucket_expired() -> None:
     quotas = BrokerQuotas(CONFIG)
     produce, fetch, *_ = quotas.buckets(principal="alice", client_id="etl", now_ms=0)
     fetch.charge(1, now_ms=1)
@@ -269,7 +269,7 @@ def test_expiry_says_that_buckets_are_gone_only_where_some_are() -> None:
     assert kept is fetch
 
 
-def test_expiry_in_slices_says_so_in_the_slice_where_buckets_went() -> None:
+def test_expiry_starts_a_generation_in_the_slice_that_removed_buckets() -> None:
     quotas = BrokerQuotas(replace(CONFIG, quotas=(QuotaRule(user=DEFAULT, producer_byte_rate=1.0),)))
     for number in range(1_001):
         for bucket in quotas.buckets(principal=f"user-{number}", client_id="etl", now_ms=0):

@@ -67,7 +67,7 @@ class House:
         return "".join(sorted(tenant.tags.client_id for tenant in self.places))
 
 
-def test_who_let_go_first_makes_room_first() -> None:
+def test_bucket_released_first_is_evicted_first() -> None:
     house = House(3)
     for name in "abcab":
         house.visit(name)
@@ -80,7 +80,7 @@ def test_who_let_go_first_makes_room_first() -> None:
     assert house.places.evicted == 2
 
 
-def test_who_is_held_never_goes() -> None:
+def test_held_bucket_is_never_evicted() -> None:
     house = House(2)
     held = house.visit("a")
     assert held is not None
@@ -96,7 +96,7 @@ def test_who_is_held_never_goes() -> None:
     assert house.names == "gh"
 
 
-def test_who_is_held_twice_may_go_when_both_have_let_go() -> None:
+def test_bucket_held_twice_is_evicted_after_two_releases() -> None:
     house = House(1)
     held = house.visit("a")
     assert held is not None
@@ -108,7 +108,7 @@ def test_who_is_held_twice_may_go_when_both_have_let_go() -> None:
     assert house.visit("b") is not None
 
 
-def test_who_owes_goes_when_it_is_over_and_before_those_that_may_still_be_counting() -> None:
+def test_bucket_is_evicted_first_when_its_debt_ends() -> None:
     house = House(2)
     house.visit("a", owes_until_ms=1_000)
     house.visit("b", now_ms=1)
@@ -119,7 +119,7 @@ def test_who_owes_goes_when_it_is_over_and_before_those_that_may_still_be_counti
     assert house.names == "cd"
 
 
-def test_when_all_owe_there_is_no_room() -> None:
+def test_no_bucket_is_evicted_while_all_owe() -> None:
     house = House(2)
     house.visit("a", owes_until_ms=1_000)
     house.visit("b", owes_until_ms=2_000)
@@ -130,7 +130,7 @@ def test_when_all_owe_there_is_no_room() -> None:
     assert house.names == "bc"
 
 
-def test_who_came_to_owe_while_in_line_is_found_out_in_his_turn() -> None:
+def test_bucket_that_came_to_owe_without_a_holder_is_not_evicted() -> None:
     """Whoever charges without holding must not make a debt vanish either."""
     house = House(1)
     tenant = house.visit("a")
@@ -141,7 +141,7 @@ def test_who_came_to_owe_while_in_line_is_found_out_in_his_turn() -> None:
     assert house.visit("b", now_ms=1_000) is not None
 
 
-def test_what_is_in_flight_stays() -> None:
+def test_bucket_with_requests_in_flight_is_not_evicted() -> None:
     house = House(1)
     tenant = house.visit("a")
     assert tenant is not None
@@ -153,7 +153,7 @@ def test_what_is_in_flight_stays() -> None:
     assert house.visit("b", now_ms=1_000) is not None
 
 
-def test_what_a_rule_names_comes_on_top_and_stays() -> None:
+def test_named_buckets_do_not_count_and_are_never_evicted() -> None:
     house = House(2, named={Tags("", "x"), Tags("", "y")})
     for name in "axbycde":
         assert house.visit(name) is not None
@@ -162,7 +162,7 @@ def test_what_a_rule_names_comes_on_top_and_stays() -> None:
     assert house.names == "dexy"
 
 
-def test_a_name_that_is_in_no_rule_any_more_makes_room_like_others() -> None:
+def test_bucket_is_evicted_after_its_rule_is_removed() -> None:
     house = House(1, named={Tags("", "x")})
     house.visit("x")
     house.visit("a")
@@ -175,7 +175,7 @@ def test_a_name_that_is_in_no_rule_any_more_makes_room_like_others() -> None:
     assert house.names == "c"
 
 
-def test_where_there_are_fewer_places_than_before_two_go_for_one_that_comes() -> None:
+def test_lower_bound_evicts_two_buckets_for_each_new_one() -> None:
     house = House(6)
     for name in "abcdef":
         house.visit(name)
@@ -189,7 +189,7 @@ def test_where_there_are_fewer_places_than_before_two_go_for_one_that_comes() ->
     assert sizes == [5, 4, 3, 3, 3]
 
 
-def test_who_was_removed_is_not_met_again() -> None:
+def test_removed_bucket_is_not_evicted_later() -> None:
     house = House(2)
     tenants = [house.visit(name, owes_until_ms=owes) for name, owes in (("a", 0), ("b", 1_000))]
     for tenant in tenants:
@@ -205,7 +205,7 @@ def test_who_was_removed_is_not_met_again() -> None:
     assert house.gone == tenants
 
 
-def test_a_debt_without_end_is_looked_at_again_after_an_hour() -> None:
+def test_bucket_that_owes_for_ever_is_rechecked_after_an_hour() -> None:
     """Buckets are forgotten after an hour of silence; what lies apart must not keep them alive for longer."""
     house = House(2)
     tenant = house.visit("a", owes_until_ms=float("inf"))
@@ -220,7 +220,7 @@ def test_a_debt_without_end_is_looked_at_again_after_an_hour() -> None:
 
 
 @pytest.mark.parametrize("most", [100, 10_000])
-def test_a_newcomer_costs_as_much_where_all_others_owe(most: int) -> None:
+def test_adding_a_bucket_costs_the_same_while_all_others_owe(most: int) -> None:
     """Were those who owe looked at for each newcomer, flooding would cost more the larger the table is."""
     house = House(most)
     for number in range(most - 1):
@@ -233,7 +233,7 @@ def test_a_newcomer_costs_as_much_where_all_others_owe(most: int) -> None:
     assert house.looks <= 3_000
 
 
-def test_no_step_is_long_when_all_debts_end_at_once() -> None:
+def test_few_buckets_are_rechecked_when_all_debts_end_at_once() -> None:
     house = House(10_000)
     for number in range(10_000):
         house.visit(str(number), owes_until_ms=1_000)

@@ -59,7 +59,7 @@ def alices(manager: ClientQuotaManager, now_ms: int = 0) -> Bucket:
 # -- charging --
 
 
-def test_a_charge_is_counted_whether_it_waits_or_not() -> None:
+def test_every_charge_is_counted() -> None:
     bucket = alices(manager_of(rule("alice")))
 
     assert bucket.charge(10_000, now_ms=0) == 0
@@ -83,7 +83,7 @@ def test_an_unlimited_bucket_is_measured_and_never_waits() -> None:
 
 @pytest.mark.parametrize(("max_ms", "wait_ms"), [(None, 90_000), (25_000, 25_000), (90_000, 90_000), (90_001, 90_000)])
 @pytest.mark.parametrize("shaping", Shaping)
-def test_no_wait_is_longer_than_the_longest_allowed(shaping: Shaping, max_ms: int | None, wait_ms: int) -> None:
+def test_max_throttle_time_bounds_the_wait_but_not_the_debt(shaping: Shaping, max_ms: int | None, wait_ms: int) -> None:
     bucket = alices(manager_of(rule("alice"), shaping=shaping, burst_ms=10_000, max_throttle_time_ms=max_ms))
 
     owed_ms = bucket.charge(100_000, now_ms=0)
@@ -101,7 +101,7 @@ def test_a_wait_without_bound_saturates(shaping: Shaping) -> None:
 
 @pytest.mark.parametrize("start_ms", STARTS_MS)
 @pytest.mark.parametrize("shaping", Shaping)
-def test_what_was_over_the_limit_is_waited_for_once(shaping: Shaping, start_ms: int) -> None:
+def test_usage_over_the_limit_is_waited_for_once(shaping: Shaping, start_ms: int) -> None:
     bucket = alices(manager_of(rule("alice"), shaping=shaping, burst_ms=10_000), start_ms)
 
     waits_ms = [bucket.charge(12_000, now_ms=start_ms), bucket.charge(0, now_ms=start_ms + 11_000)]
@@ -115,9 +115,7 @@ def test_what_was_over_the_limit_is_waited_for_once(shaping: Shaping, start_ms: 
     wait_ms=st.integers(1, 900),
     start_ms=st.sampled_from(STARTS_MS),
 )
-def test_after_the_wait_and_silence_the_rate_is_at_the_limit(
-    limit: float, elapsed_ms: int, wait_ms: int, start_ms: int
-) -> None:
+def test_rate_is_at_the_limit_after_the_wait(limit: float, elapsed_ms: int, wait_ms: int, start_ms: int) -> None:
     """To a rounded millisecond, in a full window from which nothing leaves meanwhile: the formula assumes no less."""
     bucket = alices(manager_of(rule("alice", limit=limit)), start_ms)
     bucket.charge(1, now_ms=start_ms)
@@ -142,9 +140,7 @@ def test_after_the_wait_and_silence_the_rate_is_at_the_limit(
     charges=st.lists(st.tuples(st.integers(0, 3_000), st.integers(0, 5_000)), max_size=20),
     amount=st.integers(1, 10**6),
 )
-def test_what_is_taken_back_leaves_no_trace(
-    shaping: Shaping, start_ms: int, charges: list[tuple[int, int]], amount: int
-) -> None:
+def test_uncharge_undoes_a_charge(shaping: Shaping, start_ms: int, charges: list[tuple[int, int]], amount: int) -> None:
     bucket, other = (alices(manager_of(rule("alice"), shaping=shaping), start_ms) for _ in range(2))
     now_ms = start_ms
     for pause_ms, size_bytes in charges:
@@ -161,7 +157,7 @@ def test_what_is_taken_back_leaves_no_trace(
 
 
 @pytest.mark.parametrize("shaping", Shaping)
-def test_taking_back_is_an_event_of_its_own_time(shaping: Shaping) -> None:
+def test_uncharge_counts_at_its_own_time(shaping: Shaping) -> None:
     """Source: ``ClientQuotaManager.unrecordQuotaSensor``, which records at the current time."""
     manager = manager_of(rule("alice"), shaping=shaping)
     bucket = alices(manager)
@@ -174,7 +170,7 @@ def test_taking_back_is_an_event_of_its_own_time(shaping: Shaping) -> None:
     assert manager.expire(now_ms=EXPIRES_AFTER_MS + 1) == 0
 
 
-def test_what_was_taken_back_counts_no_longer_than_what_was_charged() -> None:
+def test_uncharged_amount_expires_like_a_charge() -> None:
     bucket = alices(manager_of(rule("alice")))
     bucket.uncharge(5_000, now_ms=0)
     bucket.charge(10_000, now_ms=5_000)
@@ -185,7 +181,7 @@ def test_what_was_taken_back_counts_no_longer_than_what_was_charged() -> None:
     assert wait_ms == 500
 
 
-def test_taking_back_gives_tokens_back() -> None:
+def test_uncharge_gives_tokens_back() -> None:
     bucket = alices(manager_of(rule("alice"), shaping=Shaping.PACED))
     bucket.charge(1_500, now_ms=0)
 
@@ -228,7 +224,7 @@ RoomStep = tuple[int, str, int]
     ],
     amount=500,
 )
-def test_where_there_is_room_nobody_waits_and_where_there_is_none_the_limit_is_passed(
+def test_has_room_predicts_whether_a_charge_waits(
     shaping: Shaping, limit: float, start_ms: int, steps: list[RoomStep], amount: int
 ) -> None:
     bucket = alices(manager_of(rule("alice", limit=limit), shaping=shaping), start_ms)
@@ -253,7 +249,7 @@ def test_where_there_is_room_nobody_waits_and_where_there_is_none_the_limit_is_p
 
 
 @pytest.mark.parametrize("shaping", Shaping)
-def test_what_is_in_flight_takes_room(shaping: Shaping) -> None:
+def test_requests_in_flight_take_room(shaping: Shaping) -> None:
     bucket = alices(manager_of(rule("alice"), shaping=shaping, burst_ms=10_000))
 
     bucket.in_flight = 9_000
@@ -262,7 +258,7 @@ def test_what_is_in_flight_takes_room(shaping: Shaping) -> None:
     assert not bucket.has_room(1_001, now_ms=0)
 
 
-def test_asking_for_room_changes_nothing() -> None:
+def test_has_room_changes_nothing() -> None:
     for shaping in Shaping:
         asked, silent = (alices(manager_of(rule("alice"), shaping=shaping)) for _ in range(2))
         for bucket in (asked, silent):
@@ -285,7 +281,7 @@ def test_asking_for_room_changes_nothing() -> None:
     start_ms=st.sampled_from(STARTS_MS),
     requests=st.lists(st.tuples(st.integers(1, 2_000_000), st.sampled_from([0, 0, 7, 3_000])), min_size=1, max_size=30),
 )
-def test_a_paced_client_that_obeys_its_waits_keeps_to_its_quota_in_any_interval(
+def test_paced_client_keeps_its_quota_in_any_interval(
     limit: float, burst_ms: int, start_ms: int, requests: list[tuple[int, int]]
 ) -> None:
     bucket = alices(manager_of(rule("alice", limit=limit), shaping=Shaping.PACED, burst_ms=burst_ms), start_ms)
@@ -304,7 +300,7 @@ def test_a_paced_client_that_obeys_its_waits_keeps_to_its_quota_in_any_interval(
             assert passed <= burst + limit * (end_ms - begin_ms) / 1_000 + size_bytes + one_millisecond
 
 
-def test_a_paced_client_is_even_to_the_second_where_a_sampled_one_waits_for_ten() -> None:
+def test_paced_client_is_even_to_the_second() -> None:
     """A client that sends 256 KiB requests as fast as it may, at 1 MiB a second, for a minute."""
     request_bytes, limit, minute_ms = 262_144, 1_048_576.0, 60_000
     most_in_a_second = {}
@@ -377,7 +373,7 @@ def test_without_a_limit_each_user_and_client_id_has_a_bucket() -> None:
     assert len(manager) == 2
 
 
-def test_users_without_a_limit_are_told_apart_from_one_with_an_empty_client_id() -> None:
+def test_empty_client_id_has_its_own_unlimited_bucket() -> None:
     """Kafka's bucket of both is (alice, "") where only users have rules."""
     manager = manager_of(rule("bob"))
 
@@ -387,7 +383,7 @@ def test_users_without_a_limit_are_told_apart_from_one_with_an_empty_client_id()
     assert (nameless.tags, named.tags) == (("alice", ""), ("alice", "etl"))
 
 
-def test_an_exempt_principal_has_a_bucket_of_its_own_without_a_limit() -> None:
+def test_exempt_principal_has_an_unlimited_bucket() -> None:
     manager = manager_of(rule(client_id="etl", limit=1.0))
 
     exempt = manager.bucket(user="admin", client_id="etl", now_ms=0, is_exempt=True)
@@ -399,7 +395,7 @@ def test_an_exempt_principal_has_a_bucket_of_its_own_without_a_limit() -> None:
     assert charged.rate.total == 0
 
 
-def test_a_limit_as_high_as_kafkas_unlimited_is_none() -> None:
+def test_limit_of_kafkas_unlimited_is_no_limit() -> None:
     bucket = alices(manager_of(rule("alice", limit=float(UNLIMITED))))
 
     assert not bucket.is_limited
@@ -407,7 +403,7 @@ def test_a_limit_as_high_as_kafkas_unlimited_is_none() -> None:
     assert alices(manager_of(rule("alice", limit=float(UNLIMITED))), 5) is not bucket
 
 
-def test_a_manager_lists_its_buckets_as_they_were_when_asked() -> None:
+def test_iteration_lists_a_snapshot_of_the_buckets() -> None:
     manager = manager_of(rule("alice"), rule("bob"))
     alices(manager)
 
@@ -418,7 +414,7 @@ def test_a_manager_lists_its_buckets_as_they_were_when_asked() -> None:
     assert len(manager) == 2
 
 
-def test_windows_are_as_many_and_as_long_as_kafkas_settings_say() -> None:
+def test_windows_follow_kafkas_settings() -> None:
     settings = KafkaSettings(quota_window_num=4, quota_window_size_seconds=30)
     manager = ClientQuotaManager(QuotaKind.PRODUCE, [rule("alice")], kafka=settings)
 
@@ -452,7 +448,7 @@ def test_a_fetch_is_capped_at_a_window_or_a_burst(limit: float, shaping: Shaping
 # -- changes --
 
 
-def test_a_bucket_takes_its_new_limit_when_it_is_next_asked_for() -> None:
+def test_new_limit_applies_at_the_next_look_up() -> None:
     manager = manager_of(rule("alice", limit=1_000.0))
     bucket = alices(manager)
     bucket.charge(9_000, now_ms=0)
@@ -467,7 +463,7 @@ def test_a_bucket_takes_its_new_limit_when_it_is_next_asked_for() -> None:
     assert bucket.charge(0, now_ms=0) == 8_000
 
 
-def test_first_limit_counts_what_was_sent_under_rules_of_that_kind() -> None:
+def test_first_limit_counts_usage_under_rules_of_that_kind() -> None:
     """Kafka 4.3, with its own defaults: bob has a rule, alice sends 25,000 B, and gets 1,000 B/s a second later."""
     manager = manager_of(rule("bob"))
     assert manager.record_and_get_throttle_time_ms(20_000, user="alice", client_id="etl", now_ms=0) == 0
@@ -478,7 +474,7 @@ def test_first_limit_counts_what_was_sent_under_rules_of_that_kind() -> None:
     assert manager.record_and_get_throttle_time_ms(0, user="alice", client_id="etl", now_ms=1_000) == 15_000
 
 
-def test_first_limit_does_not_count_what_was_taken_back() -> None:
+def test_first_limit_does_not_count_uncharged_usage() -> None:
     manager = manager_of(rule("bob"))
     alices(manager).charge(25_000, now_ms=0)
     alices(manager).uncharge(14_000, now_ms=0)
@@ -496,9 +492,7 @@ def test_first_limit_does_not_count_what_was_taken_back() -> None:
         pytest.param([rule(client_id="web")], rule("alice"), id="rules of client-ids"),
     ],
 )
-def test_first_limit_starts_a_window_where_kafka_names_another_bucket(
-    before: list[QuotaRule], first: QuotaRule
-) -> None:
+def test_first_limit_starts_empty_if_kafka_names_another_bucket(before: list[QuotaRule], first: QuotaRule) -> None:
     manager = manager_of(*before)
     alices(manager).charge(25_000, now_ms=0)
 
@@ -507,7 +501,7 @@ def test_first_limit_starts_a_window_where_kafka_names_another_bucket(
     assert alices(manager, 1_000).charge(0, now_ms=1_000) == 0
 
 
-def test_first_limit_counts_what_was_sent_although_the_kinds_of_rules_changed_meanwhile() -> None:
+def test_first_limit_counts_usage_from_before_other_rules_came() -> None:
     manager = manager_of(rule("bob"))
     alices(manager).charge(25_000, now_ms=0)
 
@@ -518,7 +512,7 @@ def test_first_limit_counts_what_was_sent_although_the_kinds_of_rules_changed_me
     assert alices(manager, 1_000).charge(0, now_ms=1_000) == 15_000
 
 
-def test_first_limit_does_not_count_what_was_sent_before_any_rule() -> None:
+def test_first_limit_does_not_count_usage_from_before_any_rule() -> None:
     manager = manager_of()
     manager.bucket(user="alice", client_id="", now_ms=0).charge(25_000, now_ms=0)
 
@@ -530,7 +524,7 @@ def test_first_limit_does_not_count_what_was_sent_before_any_rule() -> None:
 
 
 @pytest.mark.parametrize("limited", [rule("alice"), rule("alice", "etl")])
-def test_limit_that_comes_back_counts_what_was_sent_before_it_went(limited: QuotaRule) -> None:
+def test_restored_limit_counts_earlier_usage(limited: QuotaRule) -> None:
     manager = manager_of(rule("bob"), limited)
     alices(manager).charge(10_000, now_ms=0)
 
@@ -542,7 +536,7 @@ def test_limit_that_comes_back_counts_what_was_sent_before_it_went(limited: Quot
     assert alices(manager, 1_000).charge(1_000, now_ms=1_000) == (16_000 if limited.client_id is None else 1_000)
 
 
-def test_samples_without_a_limit_go_with_the_buckets_that_recorded_them() -> None:
+def test_unlimited_samples_expire_with_their_buckets() -> None:
     manager = manager_of(rule("bob"))
     alices(manager).charge(25_000, now_ms=0)
     assert len(manager._kafka_rates) == 1
@@ -552,7 +546,7 @@ def test_samples_without_a_limit_go_with_the_buckets_that_recorded_them() -> Non
     assert len(manager) == len(manager._kafka_rates) == 0
 
 
-def test_a_bucket_without_a_limit_shows_its_own_rate_alone() -> None:
+def test_unlimited_bucket_shows_its_own_rate() -> None:
     manager = manager_of(rule("bob"))
 
     alices(manager).charge(10_000, now_ms=0)
@@ -561,7 +555,7 @@ def test_a_bucket_without_a_limit_shows_its_own_rate_alone() -> None:
     assert alices(manager).rate.peek(now_ms=0) == 1_000
 
 
-def test_the_limit_of_a_bucket_is_none_where_it_has_none() -> None:
+def test_limit_of_an_unlimited_bucket_is_none() -> None:
     manager = manager_of(rule("alice"))
     bucket = alices(manager)
 
@@ -571,7 +565,7 @@ def test_the_limit_of_a_bucket_is_none_where_it_has_none() -> None:
     assert manager.limit_of(alices(manager)) is None
 
 
-def test_a_bucket_takes_a_new_shape_and_what_was_recorded_stays() -> None:
+def test_change_of_shaping_keeps_the_usage() -> None:
     manager = manager_of(rule("alice"))
     bucket = alices(manager)
     bucket.charge(20_000, now_ms=0)
@@ -590,7 +584,7 @@ def test_a_bucket_takes_a_new_shape_and_what_was_recorded_stays() -> None:
     assert sampled == [Shaping.SAMPLED, 13_000]
 
 
-def test_a_paced_bucket_keeps_what_it_owes_when_its_limit_changes() -> None:
+def test_paced_bucket_keeps_its_debt_when_its_limit_changes() -> None:
     manager = manager_of(rule("alice"), shaping=Shaping.PACED)
     alices(manager).charge(3_000, now_ms=0)
 
@@ -599,7 +593,7 @@ def test_a_paced_bucket_keeps_what_it_owes_when_its_limit_changes() -> None:
     assert alices(manager).charge(0, now_ms=0) == 500
 
 
-def test_a_rule_may_have_a_shape_of_its_own() -> None:
+def test_rule_shaping_overrides_the_managers() -> None:
     manager = manager_of(rule("alice", shaping=Shaping.PACED), rule("bob"), rule("carol", shaping=Shaping.SAMPLED))
 
     shapes = [manager.bucket(user=user, client_id="", now_ms=0).shaping for user in ("alice", "bob", "carol")]
@@ -607,14 +601,14 @@ def test_a_rule_may_have_a_shape_of_its_own() -> None:
     assert shapes == [Shaping.PACED, Shaping.SAMPLED, Shaping.SAMPLED]
 
 
-def test_what_has_no_limit_is_not_paced() -> None:
+def test_unlimited_bucket_is_not_paced() -> None:
     bucket = alices(manager_of(rule("bob"), shaping=Shaping.PACED))
 
     assert bucket.shaping is Shaping.SAMPLED
     assert bucket.charge(10**12, now_ms=0) == 0
 
 
-def test_the_longest_wait_changes_with_the_rules() -> None:
+def test_max_throttle_time_can_change() -> None:
     manager = manager_of(rule("alice"), max_throttle_time_ms=1_000)
     first = manager.record_and_get_throttle_time_ms(100_000, user="alice", client_id="etl", now_ms=0)
 
@@ -629,7 +623,7 @@ def test_the_longest_wait_changes_with_the_rules() -> None:
 # -- expiry --
 
 
-def test_a_bucket_with_requests_in_flight_is_not_forgotten() -> None:
+def test_bucket_with_requests_in_flight_does_not_expire() -> None:
     manager = manager_of(rule("alice"))
     bucket = alices(manager)
     bucket.in_flight = 100
@@ -640,7 +634,7 @@ def test_a_bucket_with_requests_in_flight_is_not_forgotten() -> None:
     assert manager.expire(now_ms=2 * EXPIRES_AFTER_MS) == 1
 
 
-def test_an_hour_is_counted_from_the_last_charge() -> None:
+def test_bucket_expires_an_hour_after_its_last_charge() -> None:
     manager = manager_of(rule("alice"))
     alices(manager).charge(1, now_ms=5_000)
 
@@ -649,7 +643,7 @@ def test_an_hour_is_counted_from_the_last_charge() -> None:
     assert len(manager) == 0
 
 
-def test_expiry_goes_in_slices_and_others_have_a_turn_in_between() -> None:
+def test_look_ups_between_slices_of_expiry_are_safe() -> None:
     manager = manager_of(rule(DEFAULT))
     users = [f"user-{number}" for number in range(2_500)]
     old = {user: manager.bucket(user=user, client_id="etl", now_ms=0) for user in users}
@@ -670,7 +664,7 @@ def test_expiry_goes_in_slices_and_others_have_a_turn_in_between() -> None:
     assert manager.bucket(user="newcomer", client_id="etl", now_ms=now_ms) is newcomer
 
 
-def test_expiry_in_two_rounds_at_once_forgets_a_bucket_once() -> None:
+def test_overlapping_expiries_remove_each_bucket_once() -> None:
     manager = manager_of(rule(DEFAULT))
     for number in range(1_500):
         manager.bucket(user=f"user-{number}", client_id="etl", now_ms=0)
@@ -682,7 +676,7 @@ def test_expiry_in_two_rounds_at_once_forgets_a_bucket_once() -> None:
     assert [first, rest, sum(slices)] == [1_000, 500, 0]
 
 
-def test_a_bucket_that_was_forgotten_is_not_handed_out_again() -> None:
+def test_expired_bucket_is_not_returned_again() -> None:
     manager = manager_of(rule("alice"))
     old = alices(manager)
     other = manager.bucket(user="alice", client_id="web", now_ms=0)
@@ -694,7 +688,7 @@ def test_a_bucket_that_was_forgotten_is_not_handed_out_again() -> None:
     assert manager.bucket(user="alice", client_id="web", now_ms=EXPIRES_AFTER_MS + 1) is alices(manager)
 
 
-def test_what_is_remembered_of_client_ids_is_bounded() -> None:
+def test_cache_of_look_ups_is_bounded() -> None:
     """All of these charge one bucket: their number must not show in memory."""
     manager = manager_of(rule("alice"))
 
@@ -793,9 +787,7 @@ STEPS = st.one_of(
     now_ms=st.sampled_from(STARTS_MS),
     steps=st.lists(st.tuples(st.one_of(st.just(0), st.integers(0, 3_000), st.integers(0, 15_000)), STEPS), max_size=40),
 )
-def test_any_sequence_of_charges_and_changes_waits_as_long_as_in_kafka(
-    now_ms: int, steps: list[tuple[int, ManagerStep]]
-) -> None:
+def test_any_charges_and_changes_wait_as_in_kafka(now_ms: int, steps: list[tuple[int, ManagerStep]]) -> None:
     manager, kafkas = manager_of(), KafkasManager()
 
     for pause_ms, step in steps:
@@ -803,7 +795,7 @@ def test_any_sequence_of_charges_and_changes_waits_as_long_as_in_kafka(
         step(manager, kafkas, now_ms)
 
 
-def test_a_decision_is_a_bucket_and_a_charge() -> None:
+def test_record_and_get_throttle_time_looks_up_and_charges() -> None:
     manager, other = (manager_of(rule("alice")) for _ in range(2))
     decide = partial(manager.record_and_get_throttle_time_ms, user="alice", client_id="etl")
 

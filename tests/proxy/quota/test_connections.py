@@ -65,7 +65,7 @@ def come(listener: ListenerQuota, hosts: Iterable[str], *, at_ms: int = T, every
 # -- Kafka's own numbers --
 
 
-def test_v54_the_most_specific_rule_of_an_address_counts() -> None:
+def test_v54_most_specific_rule_of_an_address_wins() -> None:
     """V54, ClientQuotasRequestTest.testAlterIpQuotasRequest, as far as it is about what holds."""
     quotas = ConnectionQuotas(config_of({"1.2.3.4": 100.0}))
     assert (quotas.limit_of("1.2.3.4"), quotas.limit_of("5.6.7.8")) == (100.0, UNLIMITED_RATE)
@@ -78,7 +78,7 @@ def test_v54_the_most_specific_rule_of_an_address_counts() -> None:
     assert (quotas.limit_of("1.2.3.4"), quotas.limits.rules()) == (UNLIMITED_RATE, [])
 
 
-def test_v55_a_limit_that_changes_holds_on_what_has_come() -> None:
+def test_v55_changed_limit_counts_earlier_connections() -> None:
     """V55, testEnforcedIpConnectionRateQuotaUpdate."""
     quotas = ConnectionQuotas(config_of({ONE: 20.0}))
     clients = quotas.listener("clients")
@@ -94,7 +94,7 @@ def test_v55_a_limit_that_changes_holds_on_what_has_come() -> None:
     assert come(clients, [OTHER] * 40).count(0) == 20
 
 
-def test_v55_below_the_limit_all_are_let_in() -> None:
+def test_v55_all_connections_pass_below_the_limit() -> None:
     """V55, testIpConnectionRateWhenActualRateBelowLimit."""
     quotas = ConnectionQuotas(config_of({ONE: 30.0}))
 
@@ -102,7 +102,7 @@ def test_v55_below_the_limit_all_are_let_in() -> None:
     assert quotas.rate_of(ONE, now_ms=T + 200 * 40) == 25.0
 
 
-def test_v55_above_the_limit_as_many_as_the_limit_says() -> None:
+def test_v55_as_many_connections_pass_as_the_limit_says() -> None:
     """V55, testIpConnectionRateWhenActualRateAboveLimit."""
     kept = come(ConnectionQuotas(config_of({ONE: 20.0})).listener("clients"), [ONE] * 80, every_ms=25)
 
@@ -111,7 +111,7 @@ def test_v55_above_the_limit_as_many_as_the_limit_says() -> None:
 
 
 @pytest.mark.parametrize("name", ["clients", "brokers"])
-def test_v55_who_is_refused_is_taken_back_everywhere(name: str) -> None:
+def test_v55_refused_connection_is_taken_back_everywhere(name: str) -> None:
     """V55, testRejectedIpConnectionUnrecordedFromConnectionRateQuotas."""
     quotas = ConnectionQuotas(config_of({ONE: 0.0}))
     listener = quotas.listener(name)
@@ -122,7 +122,7 @@ def test_v55_who_is_refused_is_taken_back_everywhere(name: str) -> None:
     assert listener.address_throttle_time.peek(now_ms=T) == 1_000
 
 
-def test_v55_the_limit_of_an_address_follows_the_rules() -> None:
+def test_v55_address_limit_follows_rule_changes() -> None:
     """V55, testIpConnectionRateMetricUpdate."""
     quotas = ConnectionQuotas(config_of({DEFAULT: 50.0}))
     come(quotas.listener("clients"), [ONE, OTHER])
@@ -137,7 +137,7 @@ def test_v55_the_limit_of_an_address_follows_the_rules() -> None:
     assert limits({}) == (2_147_483_647, 2_147_483_647)
 
 
-def test_20_a_second_against_a_limit_of_5_are_5_a_second_in_the_long_run() -> None:
+def test_limit_of_5_passes_5_of_20_connections_a_second() -> None:
     """With Kafka's eleven windows: all of ten seconds at once, then as many as leave the windows."""
     kept = come(
         ConnectionQuotas(config_of({ONE: 5.0}, kafka=KafkaSettings())).listener("clients"), [ONE] * 1_200, every_ms=50
@@ -152,7 +152,7 @@ def test_20_a_second_against_a_limit_of_5_are_5_a_second_in_the_long_run() -> No
 
 
 @pytest.mark.parametrize("limits", [{"listener": 5}, {"broker": 5}, {"listener": 5, "broker": 7}])
-def test_over_a_rate_accepting_pauses_until_it_is_back_at_the_limit(limits: dict[str, int]) -> None:
+def test_accepting_pauses_until_the_rate_is_at_the_limit(limits: dict[str, int]) -> None:
     listener = ConnectionQuotas(config_of(**limits, kafka=KafkaSettings())).listener("clients")  # type: ignore[arg-type]
 
     assert [listener.record(now_ms=T) for _ in range(52)] == [0] * 50 + [200, 400]
@@ -167,7 +167,7 @@ def test_a_pause_is_never_longer_than_a_window() -> None:
     assert ConnectionQuotas(config_of(listener=0)).listener("clients").record(now_ms=T) == 1_000
 
 
-def test_who_waits_for_each_pause_comes_as_fast_as_the_limit_says() -> None:
+def test_connections_that_wait_for_pauses_reach_the_limit() -> None:
     """20 a second want in, and a pause holds all of them up: what an acceptor does."""
     listener = ConnectionQuotas(config_of(listener=5, kafka=KafkaSettings())).listener("clients")
     let_in, now_ms = 0, T
@@ -178,7 +178,7 @@ def test_who_waits_for_each_pause_comes_as_fast_as_the_limit_says() -> None:
     assert let_in / 60 == pytest.approx(5, rel=0.1)
 
 
-def test_listeners_share_the_brokers_rate_but_for_those_of_brokers() -> None:
+def test_inter_broker_listener_is_exempt_from_the_brokers_limit() -> None:
     quotas = ConnectionQuotas(config_of(broker=3, kafka=V55))
     clients, brokers = quotas.listener("clients"), quotas.listener("brokers")
 
@@ -187,7 +187,7 @@ def test_listeners_share_the_brokers_rate_but_for_those_of_brokers() -> None:
     assert brokers.record(now_ms=T) == 0
 
 
-def test_a_listener_that_the_file_no_longer_has_keeps_no_limit() -> None:
+def test_removed_listener_has_no_limit() -> None:
     quotas = ConnectionQuotas(config_of(listener=0))
     clients = quotas.listener("clients")
 
@@ -196,7 +196,7 @@ def test_a_listener_that_the_file_no_longer_has_keeps_no_limit() -> None:
     assert clients.record(now_ms=T) == 0
 
 
-def test_where_nothing_is_enforced_it_is_counted_and_nobody_is_taken_back() -> None:
+def test_observed_listener_counts_but_refuses_no_connection() -> None:
     quotas = ConnectionQuotas(config_of({ONE: 2.0}, broker=3, enforcement=Enforcement.OBSERVE))
     clients = quotas.listener("clients")
 
@@ -205,7 +205,7 @@ def test_where_nothing_is_enforced_it_is_counted_and_nobody_is_taken_back() -> N
     assert (clients.observed, clients.paused, clients.refused) == (3, 0, 0)
 
 
-def test_who_says_late_whose_connection_it_is_gives_no_credit() -> None:
+def test_late_refusal_gives_no_credit() -> None:
     """What is taken back a long time after it came would be taken back for longer than it counted."""
     quotas = ConnectionQuotas(config_of({ONE: 0.0}, listener=5))
     clients = quotas.listener("clients")
@@ -223,7 +223,7 @@ def test_who_says_late_whose_connection_it_is_gives_no_credit() -> None:
 # -- addresses --
 
 
-def test_a_rule_is_found_however_the_address_is_written() -> None:
+def test_rule_applies_to_every_spelling_of_an_address() -> None:
     quotas = ConnectionQuotas(config_of({"2001:0DB8::0001": 1.0, "10.0.0.7": 1.0}))
 
     kept = come(quotas.listener("clients"), ["2001:db8::1", "2001:db8:0::1", "::ffff:10.0.0.7", "10.0.0.7"])
@@ -231,13 +231,13 @@ def test_a_rule_is_found_however_the_address_is_written() -> None:
     assert [kept_ms > 0 for kept_ms in kept] == [False, True, False, True]
 
 
-def test_each_ipv6_address_is_one_of_its_own_as_in_kafka() -> None:
+def test_each_ipv6_address_counts_by_itself() -> None:
     quotas = ConnectionQuotas(config_of({DEFAULT: 1.0}))
 
     assert come(quotas.listener("clients"), ["2001:db8::1", "2001:db8::2", "2001:db8::1"]) == [0, 0, 1_000]
 
 
-def test_without_a_limit_no_address_is_remembered() -> None:
+def test_unlimited_addresses_are_not_stored() -> None:
     quotas = ConnectionQuotas(config_of({ONE: 5.0}))
 
     come(quotas.listener("clients"), [f"10.0.{n // 256}.{n % 256}" for n in range(1_000)])
@@ -245,7 +245,7 @@ def test_without_a_limit_no_address_is_remembered() -> None:
     assert quotas.addresses == 0
 
 
-def test_an_address_that_was_silent_for_an_hour_is_forgotten() -> None:
+def test_address_expires_after_an_hour_of_silence() -> None:
     quotas = ConnectionQuotas(config_of({DEFAULT: 5.0, ONE: 5.0}))
     come(quotas.listener("clients"), [ONE, OTHER])
 
@@ -259,7 +259,7 @@ def test_an_address_that_was_silent_for_an_hour_is_forgotten() -> None:
     assert left(T + EXPIRES_AFTER_MS + 1) == 1
 
 
-def test_a_flood_of_addresses_takes_no_more_places_than_there_are() -> None:
+def test_flood_of_addresses_stays_within_the_bound() -> None:
     quotas = ConnectionQuotas(config_of({DEFAULT: 5.0}, max_buckets=100))
     flood = [f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}" for n in range(10_000)]
 
@@ -267,7 +267,7 @@ def test_a_flood_of_addresses_takes_no_more_places_than_there_are() -> None:
     assert (quotas.addresses, quotas.evicted, quotas.overflows) == (100, 9_900, 0)
 
 
-def test_a_flood_does_not_free_who_is_at_his_limit_nor_who_has_a_rule() -> None:
+def test_flood_evicts_no_address_at_its_limit_or_with_a_rule() -> None:
     quotas = ConnectionQuotas(config_of({DEFAULT: 5.0, OTHER: 2.0}, kafka=KafkaSettings(), max_buckets=100))
     clients = quotas.listener("clients")
     come(clients, [ONE] * 50 + [OTHER])
@@ -282,7 +282,7 @@ def test_a_flood_does_not_free_who_is_at_his_limit_nor_who_has_a_rule() -> None:
     assert quotas.rate_of(ONE, now_ms=T + 12_000) == 0
 
 
-def test_the_address_that_was_silent_for_longest_makes_room() -> None:
+def test_address_silent_for_longest_is_evicted() -> None:
     quotas = ConnectionQuotas(config_of({DEFAULT: 5.0}, max_buckets=3))
     clients = quotas.listener("clients")
     come(clients, ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.1"])
@@ -292,7 +292,7 @@ def test_the_address_that_was_silent_for_longest_makes_room() -> None:
     assert [quotas.rate_of(f"10.0.0.{n}", now_ms=T) for n in range(1, 5)] == [2, 0, 1, 1]
 
 
-def test_a_reload_changes_how_many_places_there_are() -> None:
+def test_reload_changes_the_bound_on_addresses() -> None:
     quotas = ConnectionQuotas(config_of({DEFAULT: 5.0}, max_buckets=3))
     flood = [f"10.0.{n // 256}.{n % 256}" for n in range(300)]
     come(quotas.listener("clients"), flood)
@@ -306,7 +306,7 @@ def test_a_reload_changes_how_many_places_there_are() -> None:
     assert quotas.addresses == 10
 
 
-def test_where_all_places_are_taken_by_who_owes_the_others_share_a_rate() -> None:
+def test_addresses_without_a_place_share_a_rate() -> None:
     quotas = ConnectionQuotas(config_of({DEFAULT: 1.0, OTHER: 1.0}, max_buckets=3))
     clients = quotas.listener("clients")
     come(clients, ["10.0.0.1", "10.0.0.2", "10.0.0.3"])
@@ -326,7 +326,7 @@ _HISTORY = st.lists(
 
 @given(_HISTORY, st.sampled_from([0.5, 1.0, 3.0, 20.0]), st.sampled_from([2, 3, 11]))
 @settings(max_examples=200)
-def test_all_is_decided_as_by_kafkas_arithmetic_written_down_step_by_step(
+def test_any_connections_are_decided_as_by_the_oracle(
     history: list[tuple[int, str]], limit: float, samples: int
 ) -> None:
     listener_limit, broker_limit = ceil(2 * limit), 3
@@ -358,9 +358,7 @@ def test_all_is_decided_as_by_kafkas_arithmetic_written_down_step_by_step(
     st.lists(st.integers(0, 700), min_size=1, max_size=150), st.sampled_from([0.5, 2.0, 5.0]), st.sampled_from([2, 5])
 )
 @settings(max_examples=200)
-def test_in_no_window_are_more_let_in_than_the_limit_allows_for_the_longest_one(
-    gaps_ms: list[int], limit: float, samples: int
-) -> None:
+def test_no_window_passes_more_than_the_limit_of_the_longest(gaps_ms: list[int], limit: float, samples: int) -> None:
     """Whatever came in the last N samples counts, and a window is never longer than N + 1 of them."""
     quotas = ConnectionQuotas(config_of({DEFAULT: limit}, kafka=KafkaSettings(quota_window_num=samples)))
     let_in: list[int] = []
@@ -375,7 +373,7 @@ def test_in_no_window_are_more_let_in_than_the_limit_allows_for_the_longest_one(
 
 @given(st.lists(st.integers(0, 1_000), min_size=1, max_size=50))
 @settings(max_examples=100)
-def test_who_is_never_let_in_leaves_nothing_behind(gaps_ms: list[int]) -> None:
+def test_refused_connections_leave_no_trace(gaps_ms: list[int]) -> None:
     quotas = ConnectionQuotas(config_of({ONE: 0.0}, listener=5, broker=5))
     clients = quotas.listener("clients")
     now_ms = T

@@ -70,7 +70,7 @@ def test_any_set_of_rules_resolves_as_in_kafka(entities: set[Entity]) -> None:
 
 
 @given(entities=st.sets(st.sampled_from(MANY)), removed=st.sampled_from(MANY))
-def test_tags_alone_lead_to_the_limit_of_their_bucket(entities: set[Entity], removed: Entity) -> None:
+def test_limit_is_found_by_tags_alone(entities: set[Entity], removed: Entity) -> None:
     """Also of a bucket that a rule made which has gone."""
     limits = {entity: 1_000.0 + number for number, entity in enumerate(entities)}
     before = {**limits, removed: 1.0}
@@ -83,7 +83,7 @@ def test_tags_alone_lead_to_the_limit_of_their_bucket(entities: set[Entity], rem
         assert table.limit_of_tags(user=tags[0], client_id=tags[1]) == (found[0] if found else None)
 
 
-def test_a_default_lends_its_limit_and_never_its_bucket() -> None:
+def test_each_entity_under_a_default_has_its_own_bucket() -> None:
     table = table_of(rule(DEFAULT, DEFAULT))
 
     assert table.resolve(user="alice", client_id="etl").tags == ("alice", "etl")
@@ -104,7 +104,7 @@ def test_all_users_of_a_client_id_share_the_bucket_of_a_client_id_rule() -> None
     assert table.resolve(user="bob", client_id="etl").tags == ("", "etl")
 
 
-def test_a_default_pair_hides_every_rule_below_it() -> None:
+def test_default_pair_beats_every_rule_below_it() -> None:
     table = table_of(rule(DEFAULT, DEFAULT, 5.0), rule(DEFAULT, None, 6.0), rule(None, "etl", 7.0))
 
     assert table.resolve(user="alice", client_id="etl").limit == 5.0
@@ -130,7 +130,7 @@ def test_a_user_named_default_is_not_the_default_user() -> None:
     assert table.resolve(user="alice", client_id="etl").limit == 6.0
 
 
-def test_a_rule_of_the_other_kind_counts_for_nothing() -> None:
+def test_rule_of_another_kind_is_ignored() -> None:
     producer = rule("alice", None, 1.0)
     consumer = QuotaRule(user="alice", client_id="etl", consumer_byte_rate=2.0)
     produce, fetch = (RuleTable(kind, [producer, consumer]) for kind in (QuotaKind.PRODUCE, QuotaKind.FETCH))
@@ -142,7 +142,7 @@ def test_a_rule_of_the_other_kind_counts_for_nothing() -> None:
     assert fetch.resolve(user="alice", client_id="web").limit is None
 
 
-def test_a_kind_is_named_as_the_metrics_name_it() -> None:
+def test_labels_of_kinds() -> None:
     assert [kind.label for kind in BUCKET_KINDS] == ["produce", "fetch", "request", "request_rate", "mutation"]
 
 
@@ -200,7 +200,7 @@ def test_an_explanation_says_that_an_empty_client_id_is_not_looked_up() -> None:
     assert candidate.reason == "the client-id is empty, and Kafka looks up no client-id rule for an empty one"
 
 
-def test_an_explanation_says_so_too_of_a_pair_that_named_the_bucket() -> None:
+def test_explanation_mentions_an_empty_client_id_of_a_pair() -> None:
     """The default pair names the bucket (alice, ""), and for that one only users are looked up."""
     candidates = table_of(rule(DEFAULT, DEFAULT), rule(DEFAULT, None)).explain(user="alice", client_id="")
 
@@ -209,9 +209,7 @@ def test_an_explanation_says_so_too_of_a_pair_that_named_the_bucket() -> None:
 
 
 @given(entities=st.sets(st.sampled_from(MANY)), connection=st.sampled_from(CONNECTIONS))
-def test_an_explanation_blames_an_empty_client_id_only_where_it_is_empty(
-    entities: set[Entity], connection: tuple[str, str]
-) -> None:
+def test_explanation_mentions_only_an_empty_client_id(entities: set[Entity], connection: tuple[str, str]) -> None:
     user, client_id = connection
 
     candidates = table_of(*(rule(*entity) for entity in entities)).explain(user=user, client_id=client_id)
@@ -235,20 +233,20 @@ def test_an_explanation_blames_an_empty_client_id_only_where_it_is_empty(
         (Tags("<default>", "x"), False),
     ],
 )
-def test_a_rule_names_one_bucket_unless_it_is_for_all_others(tags: Tags, is_named: bool) -> None:
+def test_rule_names_one_bucket_unless_it_has_a_default(tags: Tags, is_named: bool) -> None:
     table = table_of(rule("alice", "etl"), rule("bob"), rule(None, "web"), rule(DEFAULT, "x"), rule("carol", DEFAULT))
 
     assert table.names(tags) is is_named
     assert (tags in table.named()) is is_named
 
 
-def test_a_name_of_usual_length_stays_as_it_is() -> None:
+def test_short_name_is_unchanged() -> None:
     assert bounded("x" * MAX_NAME_LENGTH) == "x" * MAX_NAME_LENGTH
     assert bounded("") == ""
 
 
 @given(st.text(min_size=MAX_NAME_LENGTH + 1, max_size=400), st.text(min_size=MAX_NAME_LENGTH + 1, max_size=400))
-def test_a_long_name_is_shortened_to_one_that_tells_it_apart(one: str, other: str) -> None:
+def test_long_names_are_shortened_to_different_ones(one: str, other: str) -> None:
     assert len(bounded(one)) < MAX_NAME_LENGTH
     assert bounded(one) == bounded(bounded(one))
     assert (bounded(one) == bounded(other)) is (one == other)

@@ -10,28 +10,28 @@ class Waiting:
         self.name = name
 
     def take_turn(self) -> None:
-        raise AssertionError("a line wakes connections through its turns only")
+        raise AssertionError("a line wakes connections through its lines only")
 
 
 def line_of(*names: str) -> tuple[Line, BrokerLines, list[Place]]:
     """Return a line in which connections of these names wait, in this order."""
-    turns = BrokerLines()
-    line = Line(turns)
+    lines = BrokerLines()
+    line = Line(lines)
     places = []
     for name in names:
         places.append(line.take(Waiting(name)))
         line.wait(places[-1])
-    return line, turns, places
+    return line, lines, places
 
 
-def names_of(turns: BrokerLines) -> list[str]:
+def names_of(lines: BrokerLines) -> list[str]:
     """Return which connections have been woken since, and forget them."""
-    names = [waiter.name for waiter in turns.woken if isinstance(waiter, Waiting)]
-    turns.woken.clear()
+    names = [waiter.name for waiter in lines.woken if isinstance(waiter, Waiting)]
+    lines.woken.clear()
     return names
 
 
-def test_first_come_is_first_served() -> None:
+def test_requests_pass_first_come_first_served() -> None:
     line, _, (one, two, three) = line_of("one", "two", "three")
 
     assert line.first() is one
@@ -43,40 +43,40 @@ def test_first_come_is_first_served() -> None:
     assert len(line) == 0
 
 
-def test_a_place_that_is_given_back_wakes_the_next() -> None:
-    line, turns, (one, _, three) = line_of("one", "two", "three")
+def test_leaving_wakes_the_next_request() -> None:
+    line, lines, (one, _, three) = line_of("one", "two", "three")
 
     line.leave(three)
     line.leave(one)
 
-    assert names_of(turns) == ["one", "two"]
+    assert names_of(lines) == ["one", "two"]
 
 
-def test_a_connection_is_woken_once_until_it_has_looked() -> None:
-    line, turns, (one, _) = line_of("one", "two")
+def test_connection_is_woken_once_until_it_looks() -> None:
+    line, lines, (one, _) = line_of("one", "two")
 
     line.wake_first()
     line.wake_first()
-    assert names_of(turns) == ["one"]
+    assert names_of(lines) == ["one"]
 
     line.wait(one)
     line.wake_first()
-    assert names_of(turns) == ["one"]
+    assert names_of(lines) == ["one"]
 
 
-def test_a_connection_that_was_away_finds_its_place() -> None:
-    line, turns, (one, two, _) = line_of("one", "two", "three")
+def test_connection_keeps_its_place_while_away() -> None:
+    line, lines, (one, two, _) = line_of("one", "two", "three")
 
     line.step_aside(one, back_ms=1_000)
     assert line.first() is two
-    assert names_of(turns) == ["two"]
+    assert names_of(lines) == ["two"]
     assert len(line) == 3
 
     line.wait(one)
     assert line.first() is one
 
 
-def test_the_number_in_front_falls_with_every_request_that_passes() -> None:
+def test_number_ahead_falls_with_each_passing_request() -> None:
     line, _, (one, two, three) = line_of("one", "two", "three")
     assert [line.ahead(place) for place in (one, two, three, None)] == [0, 1, 2, 3]
 
@@ -85,7 +85,7 @@ def test_the_number_in_front_falls_with_every_request_that_passes() -> None:
     assert [line.ahead(place) for place in (two, three, None)] == [0, 1, 2]
 
 
-def test_a_connection_that_does_not_come_back_is_counted_no_longer() -> None:
+def test_late_connection_stops_counting() -> None:
     line, _, (one, two) = line_of("one", "two")
     line.step_aside(one, back_ms=1_000)
 
@@ -97,25 +97,25 @@ def test_a_connection_that_does_not_come_back_is_counted_no_longer() -> None:
     assert len(line) == 1
 
 
-def test_a_change_of_rules_wakes_all_that_wait_in_their_order() -> None:
-    line, turns, (_, two, _) = line_of("one", "two", "three")
+def test_wake_all_wakes_waiting_requests_in_order() -> None:
+    line, lines, (_, two, _) = line_of("one", "two", "three")
     line.step_aside(two, back_ms=1_000)
 
-    turns.wake_all()
-    assert names_of(turns) == ["one", "three"]
+    lines.wake_all()
+    assert names_of(lines) == ["one", "three"]
 
 
-def test_an_empty_line_is_not_asked_when_rules_change() -> None:
-    line, turns, (one,) = line_of("one")
+def test_wake_all_skips_empty_lines() -> None:
+    line, lines, (one,) = line_of("one")
     line.leave(one)
-    names_of(turns)
+    names_of(lines)
 
-    turns.wake_all()
+    lines.wake_all()
 
-    assert names_of(turns) == []
+    assert names_of(lines) == []
 
 
-def test_the_size_of_a_request_is_learnt_from_those_before() -> None:
+def test_mean_amount_follows_the_last_requests() -> None:
     line, _, _ = line_of()
 
     line.note(800)

@@ -60,7 +60,7 @@ STEPS = st.lists(
 
 
 @given(most=st.integers(1, 5), steps=STEPS, is_known=st.booleans())
-def test_while_no_more_names_count_than_there_are_places_all_waits_are_those_of_an_unbounded_table(
+def test_waits_match_kafka_while_active_names_fit_the_table(
     most: int, steps: list[tuple[str, int, int]], is_known: bool
 ) -> None:
     visitor = Visitor(quotas_of(most=most))
@@ -83,7 +83,7 @@ def test_while_no_more_names_count_than_there_are_places_all_waits_are_those_of_
 
 
 @given(most=st.integers(2, 5), steps=STEPS, shaping=st.sampled_from(Shaping))
-def test_while_fewer_names_owe_than_there_are_places_no_debt_is_forgotten_and_nobody_shares(
+def test_no_debt_is_lost_while_indebted_names_fit_the_table(
     most: int, steps: list[tuple[str, int, int]], shaping: Shaping
 ) -> None:
     """Beside an unbounded table, which forgets somebody only where the bounded one did."""
@@ -112,7 +112,7 @@ def test_while_fewer_names_owe_than_there_are_places_no_debt_is_forgotten_and_no
 
 
 @pytest.mark.parametrize("shaping", Shaping)
-def test_a_flood_of_names_makes_no_debt_vanish(shaping: Shaping) -> None:
+def test_flood_of_names_evicts_no_debt(shaping: Shaping) -> None:
     visitor = Visitor(quotas_of(most=100, shaping=shaping))
     alone = ClientQuotaManager(QuotaKind.PRODUCE, [A_DEFAULT], shaping=shaping)
     charge_alone = alone.record_and_get_throttle_time_ms
@@ -134,7 +134,7 @@ def fill(visitor: Visitor, most: int, *, now_ms: int = 0) -> None:
         assert visitor.charge(f"debtor-{number}", FULL + 1, now_ms) > 0
 
 
-def test_when_all_owe_newcomers_have_one_quota_together() -> None:
+def test_new_names_share_one_quota_while_all_owe() -> None:
     visitor = Visitor(quotas_of(most=10))
     fill(visitor, 10)
 
@@ -157,9 +157,7 @@ def test_when_all_owe_newcomers_have_one_quota_together() -> None:
         (DEFAULT, "etl", (SHARED, "etl")),
     ],
 )
-def test_each_rule_has_a_shared_bucket_that_says_whose_it_is(
-    user: EntityName, client_id: EntityName, tags: tuple[str, str]
-) -> None:
+def test_each_rule_has_its_own_shared_bucket(user: EntityName, client_id: EntityName, tags: tuple[str, str]) -> None:
     rule = QuotaRule(user=user, client_id=client_id, producer_byte_rate=5.0)
     visitor = Visitor(quotas_of(rule, QuotaRule(user="bob", client_id=DEFAULT, producer_byte_rate=LIMIT), most=3))
     for number in range(3):
@@ -173,7 +171,7 @@ def test_each_rule_has_a_shared_bucket_that_says_whose_it_is(
     assert bucket in list(visitor.quotas.produce)
 
 
-def test_who_has_no_limit_shares_a_bucket_without_one() -> None:
+def test_unlimited_names_share_an_unlimited_bucket() -> None:
     pairs = QuotaRule(user=DEFAULT, client_id=DEFAULT, producer_byte_rate=LIMIT)
     config = ProxyConfig(listeners=(), quotas=(pairs,), max_buckets=2)
     quotas = BrokerQuotas(replace(config, principals=replace(config.principals, exempt=frozenset({"admin"}))))
@@ -188,7 +186,7 @@ def test_who_has_no_limit_shares_a_bucket_without_one() -> None:
     assert visitor.buckets["limited"].is_limited
 
 
-def test_whom_a_rule_names_never_shares_and_is_never_forgotten() -> None:
+def test_named_bucket_never_shares_and_is_never_evicted() -> None:
     etl = QuotaRule(client_id="etl", producer_byte_rate=LIMIT)
     visitor = Visitor(quotas_of(A_DEFAULT, etl, most=10))
     assert visitor.charge("etl", 9_000, 0) == 0  # within its quota: nothing is owed
@@ -201,7 +199,7 @@ def test_whom_a_rule_names_never_shares_and_is_never_forgotten() -> None:
     assert len(visitor.quotas.produce) == 11
 
 
-def test_sharing_ends_when_there_is_room_and_whoever_shares_is_to_ask_again() -> None:
+def test_sharing_ends_with_a_new_generation_when_there_is_room() -> None:
     visitor = Visitor(quotas_of(most=2))
     fill(visitor, 2)
     visitor.charge("new", 1, 0)
@@ -215,7 +213,7 @@ def test_sharing_ends_when_there_is_room_and_whoever_shares_is_to_ask_again() ->
     assert visitor.quotas.generation == generation + 1
 
 
-def test_sharing_does_not_end_and_begin_again_with_each_request() -> None:
+def test_sharing_lasts_for_a_second_at_least() -> None:
     """Each time all connections look up once more."""
     visitor = Visitor(quotas_of(most=1))
     held = visitor.quotas.bucket(QuotaKind.PRODUCE, principal="u", client_id="held", now_ms=0)
@@ -231,7 +229,7 @@ def test_sharing_does_not_end_and_begin_again_with_each_request() -> None:
     assert visitor.quotas.generation == generation + 1
 
 
-def test_sharing_ends_without_newcomers_too() -> None:
+def test_expiry_ends_sharing() -> None:
     visitor = Visitor(quotas_of(most=2))
     fill(visitor, 2)
     visitor.charge("new", 1, 0)
@@ -243,7 +241,7 @@ def test_sharing_ends_without_newcomers_too() -> None:
     assert visitor.quotas.generation == generation + 1
 
 
-def test_what_is_shared_is_kept_while_it_is_used_and_then_forgotten() -> None:
+def test_shared_bucket_expires_when_it_is_unused() -> None:
     visitor = Visitor(quotas_of(most=2))
     fill(visitor, 2)
     visitor.charge("new", FULL + 1, 0)
@@ -259,7 +257,7 @@ def test_what_is_shared_is_kept_while_it_is_used_and_then_forgotten() -> None:
 # -- reloads --
 
 
-def test_a_lower_limit_finds_debts_that_the_one_before_did_not_know() -> None:
+def test_lower_limit_protects_new_debts_from_eviction() -> None:
     """A bucket takes its new limit when it is next asked for; until then nothing that counts is forgotten."""
     visitor = Visitor(quotas_of(most=2))
     visitor.charge("a", 5_000, 0)
@@ -273,7 +271,7 @@ def test_a_lower_limit_finds_debts_that_the_one_before_did_not_know() -> None:
     assert visitor.charge("a", 1, 1) == 40_009
 
 
-def test_the_number_of_places_follows_the_file() -> None:
+def test_bound_follows_a_reload() -> None:
     visitor = Visitor(quotas_of(most=5))
     for number in range(5):
         visitor.charge(f"client-{number}", 1, 0)
@@ -285,7 +283,7 @@ def test_the_number_of_places_follows_the_file() -> None:
     assert len(visitor.quotas.produce) == 2
 
 
-def test_a_bucket_that_a_rule_comes_to_name_and_then_does_not() -> None:
+def test_bucket_gains_and_loses_its_rule() -> None:
     visitor = Visitor(quotas_of(most=2))
     visitor.charge("etl", 1, 0)
     config = ProxyConfig(listeners=(), quotas=(A_DEFAULT,), max_buckets=2)
@@ -306,7 +304,7 @@ def test_a_bucket_that_a_rule_comes_to_name_and_then_does_not() -> None:
 # -- long names --
 
 
-def test_a_long_name_is_not_kept_and_has_a_bucket_of_its_own() -> None:
+def test_long_name_has_its_own_bucket_under_a_short_name() -> None:
     quotas = quotas_of(most=10)
     visitor = Visitor(quotas)
     one, other = "x" * 32_766 + "1", "x" * 32_766 + "2"
@@ -346,7 +344,7 @@ def _flood(names: int, most: int) -> tuple[float, float]:
     return cost_us, get_traced_memory()[0] / 1e6
 
 
-def test_memory_follows_the_places_and_not_the_names() -> None:
+def test_memory_depends_on_the_bound_not_on_the_names() -> None:
     start()
     try:
         _, few_mb = _flood(4_000, most=1_000)

@@ -91,12 +91,12 @@ def rec(bucket: Bucket, partitions: int, now_ms: int, *, version: int = 6) -> in
 
 
 @pytest.mark.parametrize(("tokens", "wait_ms"), [(0, 0), (-5, 500), (-10, 1_000)])
-def test_v38_a_wait_is_what_is_owed_over_the_quota(tokens: int, wait_ms: int) -> None:
+def test_v38_wait_is_the_debt_over_the_quota(tokens: int, wait_ms: int) -> None:
     """V38, ControllerMutationQuotaManagerTest.testThrottleTime."""
     assert wait_for_tokens_ms(tokens=tokens, byte_rate_limit=10.0) == wait_ms
 
 
-def test_v38_a_quota_is_strict_and_takes_any_number_while_there_are_tokens() -> None:
+def test_v38_strict_quota_accepts_any_number_while_tokens_last() -> None:
     """V38, ControllerMutationQuotaManagerTest.testControllerMutationQuotaViolation."""
     bucket = bucket_of(10.0)
     now_ms = T
@@ -112,7 +112,7 @@ def test_v38_a_quota_is_strict_and_takes_any_number_while_there_are_tokens() -> 
 
 
 @pytest.mark.parametrize(("api_key", "first"), FIRST_REFUSABLE_VERSION.items())
-def test_v38_versions_that_know_the_error_are_strict_and_older_ones_permissive(api_key: int, first: int) -> None:
+def test_v38_only_versions_with_the_error_are_strict(api_key: int, first: int) -> None:
     """V38, testNewStrictQuotaForStrictController and its neighbours: the versions are those of KIP-599."""
     assert first == STRICT[ApiKey(api_key)]
     topics: list[tuple[Topic, int]] = [(b"a", 150), (b"b", 1)]
@@ -184,7 +184,7 @@ def round_half_up(value: float) -> int:
         max_size=20,
     ),
 )
-def test_any_requests_are_accepted_refused_and_throttled_as_by_kafka(
+def test_any_requests_are_decided_as_in_kafka(
     limit: float, burst_s: int, requests: list[tuple[int, int, list[int]]]
 ) -> None:
     bucket = bucket_of(limit, samples=burst_s)
@@ -208,7 +208,7 @@ def test_any_requests_are_accepted_refused_and_throttled_as_by_kafka(
 # -- what topics cost
 
 
-def test_a_topic_costs_what_is_made_added_or_deleted() -> None:
+def test_permits_are_partitions_created_added_or_deleted() -> None:
     bucket = bucket_of(1_000.0)
     known: dict[Topic, int] = {b"ten": 10, UUID(int=7): 7, b"gone": 0}
 
@@ -226,13 +226,13 @@ def test_a_topic_costs_what_is_made_added_or_deleted() -> None:
 
 
 @pytest.mark.parametrize("api_key", [CREATE, GROW, DELETE])
-def test_what_nobody_knows_is_assumed(api_key: ApiKey) -> None:
+def test_unknown_topic_has_assumed_permits(api_key: ApiKey) -> None:
     decision = decided(bucket_of(), request_of([(b"t", BROKER_DEFAULT)], api_key=api_key))
 
     assert decision.permits == {b"t": ASSUMED_PERMITS}
 
 
-def test_a_topic_that_comes_twice_costs_once_and_shares_its_fate() -> None:
+def test_repeated_topic_is_charged_and_decided_once() -> None:
     """Else one could be refused, and the other, now alone, would be done for nothing."""
     bucket = bucket_of(10.0)
     request = request_of([(b"a", 150), (b"b", 2), (b"a", 10), (b"b", 5), (b"none", 0)])
@@ -245,7 +245,7 @@ def test_a_topic_that_comes_twice_costs_once_and_shares_its_fate() -> None:
     assert dearest.permits == {b"a": 150, b"b": 5, b"none": 0}
 
 
-def test_what_costs_nothing_is_not_refused() -> None:
+def test_topic_without_permits_is_not_refused() -> None:
     bucket = bucket_of(10.0)
     rec(bucket, 1_000, T)
 
@@ -257,7 +257,7 @@ def test_what_costs_nothing_is_not_refused() -> None:
     assert decision.refused == {b"there"}
 
 
-def test_only_topics_that_are_there_have_to_be_counted() -> None:
+def test_created_topics_need_no_count() -> None:
     topics: list[tuple[Topic, int]] = [(b"b", 3), (b"a", BROKER_DEFAULT), (UUID(int=7), 0), (b"b", 4)]
 
     assert uncounted_topics(request_of(topics), {}) == ()
@@ -265,7 +265,7 @@ def test_only_topics_that_are_there_have_to_be_counted() -> None:
     assert uncounted_topics(request_of(topics, api_key=GROW), {b"b": 3}) == (b"a", UUID(int=7))
 
 
-def test_a_decision_changes_nothing() -> None:
+def test_decide_changes_nothing() -> None:
     bucket = bucket_of(10.0)
 
     decisions = [decided(bucket, request_of([(b"a", 150), (b"b", 1)])) for _ in range(3)]
@@ -274,7 +274,7 @@ def test_a_decision_changes_nothing() -> None:
     assert (bucket.amount, bucket.requests) == (0, 0)
 
 
-def test_where_nothing_may_be_refused_it_is_recorded() -> None:
+def test_quota_that_may_not_refuse_records_everything() -> None:
     bucket = bucket_of(10.0)
 
     decision = decided(bucket, request_of([(b"a", 150), (b"b", 1)]), may_refuse=False)
@@ -286,7 +286,7 @@ def test_where_nothing_may_be_refused_it_is_recorded() -> None:
 # -- the wait
 
 
-def test_a_wait_is_bounded_by_what_the_operator_says() -> None:
+def test_max_throttle_time_bounds_a_mutation_wait() -> None:
     bucket = bucket_of(10.0, max_throttle_time_ms=1_000)
 
     assert rec(bucket, 1_000, T, version=5) == 1_000
@@ -294,7 +294,7 @@ def test_a_wait_is_bounded_by_what_the_operator_says() -> None:
 
 
 @pytest.mark.parametrize(("after_ms", "left_ms"), [(0, 500), (200, 300), (500, 0), (10_000, 0)])
-def test_a_client_is_told_what_is_left_of_its_wait(after_ms: int, left_ms: int) -> None:
+def test_response_says_what_is_left_of_the_wait(after_ms: int, left_ms: int) -> None:
     """Source: ControllerMutationQuotaTest, AbstractControllerMutationQuota.throttleTime."""
     throttle = MutationThrottle(throttle_time_ms=500, recorded_ms=T)
 
@@ -314,7 +314,7 @@ def tokens(bucket: Bucket) -> int:
 
 
 @pytest.mark.parametrize("error_code", ERRORS)
-def test_what_was_not_done_is_taken_back(error_code: int) -> None:
+def test_failed_change_is_uncharged(error_code: int) -> None:
     """A request that timed out, or failed nobody knows how, may have been done."""
     bucket = bucket_of(10.0)
     decision = decided(bucket, request_of([(b"a", 20), (b"b", 30)]))
@@ -329,7 +329,7 @@ def test_what_was_not_done_is_taken_back(error_code: int) -> None:
     assert bucket.requests == 1
 
 
-def test_the_brokers_default_is_learned_from_its_answer() -> None:
+def test_response_corrects_the_default_partitions() -> None:
     bucket = bucket_of(10.0)
     decision = decided(bucket, request_of([(b"a", BROKER_DEFAULT), (b"b", 5), (b"c", BROKER_DEFAULT)]))
     record(decision, bucket, now_ms=T)
@@ -341,7 +341,7 @@ def test_the_brokers_default_is_learned_from_its_answer() -> None:
     assert tokens(bucket) == 100 - 12 - 5 - 1
 
 
-def test_what_the_broker_says_counts_more_than_what_was_known() -> None:
+def test_response_corrects_known_partitions() -> None:
     bucket = bucket_of(10.0)
     decision = decided(bucket, request_of([(b"a", BROKER_DEFAULT)]), default_partitions=4)
     record(decision, bucket, now_ms=T)
@@ -350,7 +350,7 @@ def test_what_the_broker_says_counts_more_than_what_was_known() -> None:
     assert tokens(bucket) == 100 - 12
 
 
-def test_a_topic_is_known_by_its_id_too() -> None:
+def test_result_matches_a_topic_by_id() -> None:
     bucket = bucket_of(10.0)
     known: dict[Topic, int] = {UUID(int=7): 7, b"a": 5}
     decision = decided(bucket, request_of([(UUID(int=7), 0), (b"a", 0)], api_key=DELETE), known=known)
@@ -363,7 +363,7 @@ def test_a_topic_is_known_by_its_id_too() -> None:
     assert tokens(bucket) == 100
 
 
-def test_a_topic_that_the_answer_leaves_out_costs_what_it_did() -> None:
+def test_topic_without_a_result_stays_charged() -> None:
     bucket = bucket_of(10.0)
     decision = decided(bucket, request_of([(b"a", 20)]))
     record(decision, bucket, now_ms=T)
@@ -372,7 +372,7 @@ def test_a_topic_that_the_answer_leaves_out_costs_what_it_did() -> None:
     assert tokens(bucket) == 80
 
 
-def test_no_more_is_taken_back_than_a_bucket_holds() -> None:
+def test_uncharge_stops_at_the_burst() -> None:
     bucket = bucket_of(10.0)
     decision = decided(bucket, request_of([(b"a", 20)]))
     record(decision, bucket, now_ms=T)

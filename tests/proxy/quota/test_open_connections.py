@@ -34,7 +34,7 @@ def enter(connections: OpenConnections, *identities: Identity) -> list[bool]:
     return came
 
 
-def test_as_many_as_the_rule_says_and_one_more_when_one_has_left() -> None:
+def test_limit_frees_a_connection_when_one_leaves() -> None:
     connections = open_connections(QuotaRule(user="alice", connections=2))
 
     assert enter(connections, ALICE_ETL, Identity("alice", ""), ALICE_ETL, BOB_ETL) == [True, True, False, True]
@@ -42,13 +42,13 @@ def test_as_many_as_the_rule_says_and_one_more_when_one_has_left() -> None:
     assert enter(connections, ALICE_ETL, ALICE_ETL) == [True, False]
 
 
-def test_a_default_lends_its_limit_and_each_has_connections_of_his_own() -> None:
+def test_each_client_under_a_default_has_its_own_count() -> None:
     connections = open_connections(QuotaRule(user=DEFAULT, connections=1))
 
     assert enter(connections, ALICE_ETL, BOB_ETL, ALICE_ETL) == [True, True, False]
 
 
-def test_a_rule_without_connections_is_none_here() -> None:
+def test_rule_without_connections_is_ignored() -> None:
     connections = open_connections(
         QuotaRule(user="alice", producer_byte_rate=1.0), QuotaRule(client_id="etl", connections=1)
     )
@@ -56,11 +56,11 @@ def test_a_rule_without_connections_is_none_here() -> None:
     assert enter(connections, ALICE_ETL, BOB_ETL) == [True, False]
 
 
-def test_none_may_come_where_the_limit_is_none() -> None:
+def test_limit_of_zero_refuses_every_connection() -> None:
     assert enter(open_connections(QuotaRule(user="alice", connections=0)), ALICE_ETL) == [False]
 
 
-def test_the_exempt_have_any_number_and_the_folded_share() -> None:
+def test_exempt_principals_are_unlimited_and_folded_ones_share() -> None:
     principals = Principals(fold=(Fold(match="svc-.*", to="svc"),), exempt=frozenset({"alice"}))
     connections = open_connections(QuotaRule(user=DEFAULT, connections=2), principals=principals)
     services = [Identity(f"svc-{n}", "") for n in range(3)]
@@ -69,7 +69,7 @@ def test_the_exempt_have_any_number_and_the_folded_share() -> None:
     assert connections.open_now() == {Tags("svc", ""): 2}
 
 
-def test_new_rules_count_those_who_are_there_and_send_nobody_away() -> None:
+def test_new_rules_count_open_connections_and_close_none() -> None:
     connections = open_connections(QuotaRule(client_id="etl", connections=10))
     enter(connections, *[ALICE_ETL] * 3, BOB_ETL)
 
@@ -83,7 +83,7 @@ def test_new_rules_count_those_who_are_there_and_send_nobody_away() -> None:
     assert enter(connections, ALICE_ETL, ALICE_ETL) == [True, False]
 
 
-def test_who_has_no_connection_takes_no_memory() -> None:
+def test_closed_connections_take_no_memory() -> None:
     connections = open_connections(QuotaRule(user=DEFAULT, connections=5))
     names = [Identity(f"user-{n}", f"client-{n}") for n in range(1_000)]
     enter(connections, *names)
@@ -119,7 +119,7 @@ _RULES = st.lists(
 
 @given(_RULES, _RULES, st.lists(st.tuples(st.sampled_from(["a", "b"]), _NAMES), max_size=40), st.randoms())
 @settings(max_examples=200)
-def test_never_more_than_the_limit_and_the_counts_are_those_of_who_is_there(
+def test_counts_match_open_connections_and_stay_within_limits(
     first: list[QuotaRule], then: list[QuotaRule], come: list[tuple[str, str]], chance: random.Random
 ) -> None:
     connections = open_connections(*first)

@@ -80,7 +80,7 @@ def test_any_interleaving_of_records_and_readings_gives_kafkas_rate(
     ),
     more=1,
 )
-def test_a_peek_at_more_tells_the_rate_before_it_is_recorded(
+def test_peek_with_more_predicts_the_rate_after_a_record(
     history: tuple[MetricConfig, int, list[Step]], more: int
 ) -> None:
     config, now_ms, steps = history
@@ -100,9 +100,7 @@ def test_a_peek_at_more_tells_the_rate_before_it_is_recorded(
 
 
 @given(history=histories(), amount=st.integers(1, 10**9))
-def test_what_is_taken_back_at_once_leaves_no_trace_in_the_total(
-    history: tuple[MetricConfig, int, list[Step]], amount: int
-) -> None:
+def test_negative_record_at_once_restores_the_total(history: tuple[MetricConfig, int, list[Step]], amount: int) -> None:
     config, now_ms, steps = history
     rate = rate_of(config)
     for pause_ms, _, value in steps:
@@ -153,7 +151,7 @@ def test_a_peek_at_nothing_is_zero_and_starts_no_clock() -> None:
     assert rate.window_ms(now_ms=7_600) == 2_100
 
 
-def test_the_window_snaps_back_at_each_full_window_while_it_is_young() -> None:
+def test_young_window_snaps_back_at_each_full_window() -> None:
     rate = Rate(samples=11, window_ms=1_000)
     rate.record(12_000, now_ms=0)
 
@@ -213,7 +211,7 @@ def test_the_average_of_nothing_is_not_a_number() -> None:
 
 
 @given(histories(), st.sampled_from([0, 1, 100, 1_000, 100_000]), st.integers(0, 40_000))
-def test_what_is_over_a_total_is_so_until_the_last_record_leaves_the_windows(
+def test_over_until_ms_is_the_end_of_the_last_record(
     history: tuple[MetricConfig, int, list[Step]], total: int, later_ms: int
 ) -> None:
     config, now_ms, steps = history
@@ -236,9 +234,7 @@ def test_what_is_over_a_total_is_so_until_the_last_record_leaves_the_windows(
 
 
 @given(history=histories(), moved=st.integers(0, 60))
-def test_a_rate_that_is_given_the_slots_of_another_goes_on_as_that_one_does(
-    history: tuple[MetricConfig, int, list[Step]], moved: int
-) -> None:
+def test_restored_rate_continues_as_the_original(history: tuple[MetricConfig, int, list[Step]], moved: int) -> None:
     config, now_ms, steps = history
     rate = rate_of(config)
     going_on = rate

@@ -30,7 +30,7 @@ def quota(limit: float | None) -> ReplicationQuota:
         (1_000, 11_000, 11_000, False),
     ],
 )
-def test_v22_a_fresh_quota_is_exceeded_until_its_bytes_are_paid_for(
+def test_v22_fresh_quota_is_exceeded_until_its_bytes_are_paid(
     limit: int, size_bytes: int, after_ms: int, is_exceeded: bool
 ) -> None:
     one = quota(limit)
@@ -43,21 +43,21 @@ def test_v22_a_fresh_quota_is_exceeded_until_its_bytes_are_paid_for(
     ("size_bytes", "after_ms", "rate"),
     [(101, 0, 101), (101, 1_010, 100), (10_000, 1_000, 10_000), (10_000, 5_000, 2_000), (11_000, 11_000, 0)],
 )
-def test_v22_a_fresh_rate_assumes_one_window_only(size_bytes: int, after_ms: int, rate: float) -> None:
+def test_v22_fresh_simple_rate_counts_one_window(size_bytes: int, after_ms: int, rate: float) -> None:
     one = SimpleRate(samples=11, window_ms=1_000)
     one.record(size_bytes, now_ms=NOW_MS)
     assert one.peek(now_ms=NOW_MS + after_ms) == pytest.approx(rate)
     assert one.measure(now_ms=NOW_MS + after_ms) == pytest.approx(rate)
 
 
-def test_a_rate_of_clients_assumes_ten() -> None:
+def test_fresh_rate_counts_ten_windows() -> None:
     simple, clients = SimpleRate(samples=11, window_ms=1_000), Rate(samples=11, window_ms=1_000)
     for each in (simple, clients):
         each.record(10_000, now_ms=NOW_MS)
     assert simple.measure(now_ms=NOW_MS) == 10 * clients.measure(now_ms=NOW_MS)
 
 
-def test_without_a_limit_there_is_room_for_anything_and_it_is_measured() -> None:
+def test_unlimited_quota_has_room_and_measures() -> None:
     one = quota(None)
     one.record(10**12, now_ms=NOW_MS)
     assert one.room(now_ms=NOW_MS) == inf
@@ -65,7 +65,7 @@ def test_without_a_limit_there_is_room_for_anything_and_it_is_measured() -> None
     assert one.rate.measure(now_ms=NOW_MS) == 10**12
 
 
-def test_at_zero_there_is_never_room() -> None:
+def test_limit_of_zero_never_has_room() -> None:
     one = quota(0)
     assert one.room(now_ms=NOW_MS) == 0
     assert one.room_at_ms(now_ms=NOW_MS) >= NOW_MS
@@ -73,14 +73,14 @@ def test_at_zero_there_is_never_room() -> None:
     assert one.room(now_ms=NOW_MS + 3_600_000) == 0
 
 
-def test_room_is_a_tenth_of_a_second_and_a_quarter_of_one_is_saved_at_most() -> None:
+def test_room_is_a_step_and_up_to_a_quarter_second_saved() -> None:
     one = quota(1_000)
     assert one.room(now_ms=NOW_MS) == 100
     assert one.room(now_ms=NOW_MS + 200) == 300
     assert one.room(now_ms=NOW_MS + 3_600_000) == 350
 
 
-def test_what_is_set_aside_for_one_fetch_is_not_there_for_another() -> None:
+def test_reserved_bytes_are_not_room_for_another_fetch() -> None:
     one = quota(1_000)
     one.reserve(100)
     assert one.room(now_ms=NOW_MS) == 0
@@ -89,7 +89,7 @@ def test_what_is_set_aside_for_one_fetch_is_not_there_for_another() -> None:
     assert one.room(now_ms=NOW_MS) == 100
 
 
-def test_no_more_is_saved_up_by_setting_it_aside() -> None:
+def test_unused_reservation_saves_no_extra_tokens() -> None:
     one = quota(1_000)
     one.room(now_ms=NOW_MS + 1_000)
     one.reserve(350)
@@ -98,14 +98,14 @@ def test_no_more_is_saved_up_by_setting_it_aside() -> None:
     assert one.room(now_ms=NOW_MS + 2_000) == 350
 
 
-def test_a_lower_limit_leaves_no_more_saved_than_is_its_own() -> None:
+def test_lower_limit_cuts_saved_tokens() -> None:
     one = quota(1_000_000)
     one.room(now_ms=NOW_MS + 1_000)
     one.change(1_000, now_ms=NOW_MS + 1_000)
     assert one.room(now_ms=NOW_MS + 1_000) == 350
 
 
-def test_a_large_response_is_paid_for_in_full() -> None:
+def test_large_response_is_paid_in_full() -> None:
     one = quota(1_000)
     one.reserve(100)
     one.settle(100, 60_000)  # a record larger than every limit
@@ -115,7 +115,7 @@ def test_a_large_response_is_paid_for_in_full() -> None:
     assert one.room(now_ms=NOW_MS + 60_000) == 100
 
 
-def test_replicas_in_sync_use_the_limit_up() -> None:
+def test_replicas_in_sync_use_up_the_limit() -> None:
     one = quota(1_000)
     one.record(5_000, now_ms=NOW_MS)  # in sync: charged, not held back
     assert one.room(now_ms=NOW_MS + 4_999) == 0
@@ -123,7 +123,7 @@ def test_replicas_in_sync_use_the_limit_up() -> None:
     assert one.room(now_ms=NOW_MS + 5_000) == 100
 
 
-def test_in_kafkas_measure_too_what_is_set_aside_is_not_there_for_another() -> None:
+def test_reserved_bytes_count_in_kafkas_measure() -> None:
     one = quota(1_000)
     now_ms = NOW_MS + 1_000
     one.room(now_ms=now_ms)  # a quarter of a second is saved
@@ -134,7 +134,7 @@ def test_in_kafkas_measure_too_what_is_set_aside_is_not_there_for_another() -> N
     assert one.room_at_ms(now_ms=now_ms) == now_ms + 1_100
 
 
-def test_what_is_paid_for_in_many_steps_is_paid_for_in_time() -> None:
+def test_many_small_refills_lose_no_time() -> None:
     one = quota(8)
     one.settle(0, 100)
     at_ms = one.room_at_ms(now_ms=NOW_MS)
@@ -143,7 +143,7 @@ def test_what_is_paid_for_in_many_steps_is_paid_for_in_time() -> None:
     assert one.room(now_ms=at_ms), "though the sum of the steps lacks a 10,000,000,000,000th of a byte"
 
 
-def test_another_limit_counts_at_once_for_what_is_not_paid_yet() -> None:
+def test_debt_is_paid_at_the_new_limit() -> None:
     one = quota(1_000)
     one.settle(0, 1_000_000)
     assert one.room_at_ms(now_ms=NOW_MS) == NOW_MS + 1_000_000
@@ -155,7 +155,7 @@ def test_another_limit_counts_at_once_for_what_is_not_paid_yet() -> None:
     assert one.room(now_ms=NOW_MS + 1) == 100, "what passed without a limit is not owed"
 
 
-def test_a_place_in_the_line_is_ones_own_until_it_is_given_up_or_lost() -> None:
+def test_place_in_line_lasts_until_it_is_left_or_late() -> None:
     one = quota(1_000)
     one.settle(0, 1_000)
     assert one.wait("a", 1, now_ms=NOW_MS) == NOW_MS + 1_000
@@ -168,7 +168,7 @@ def test_a_place_in_the_line_is_ones_own_until_it_is_given_up_or_lost() -> None:
     assert one.ahead("c", 9, now_ms=NOW_MS + 1_201) == 0, "b did not come"
 
 
-def test_another_limit_begins_another_line() -> None:
+def test_change_of_limit_clears_the_line() -> None:
     one = quota(0)
     one.wait("a", 1, now_ms=NOW_MS)
     assert one.ahead("b", 2, now_ms=NOW_MS + 86_400_000) == 1
@@ -177,7 +177,7 @@ def test_another_limit_begins_another_line() -> None:
 
 
 @pytest.mark.parametrize("limit", [5e-324, 1e-9, 1e-3])
-def test_next_to_nothing_is_a_rate_as_well(limit: float) -> None:
+def test_tiny_limit_has_finite_times(limit: float) -> None:
     one = quota(limit)
     one.settle(0, 10**9)
     one.record(10**9, now_ms=NOW_MS)
@@ -189,9 +189,7 @@ def test_next_to_nothing_is_a_rate_as_well(limit: float) -> None:
     limit=st.integers(1, 10**8),
     steps=st.lists(st.tuples(st.integers(0, 3_000), st.integers(0, 4), st.floats(0, 3)), max_size=60),
 )
-def test_in_any_span_of_time_no_more_flows_than_the_rate_allows_and_one_response(
-    limit: int, steps: list[tuple[int, int, float]]
-) -> None:
+def test_flow_stays_below_the_rate_plus_one_response(limit: int, steps: list[tuple[int, int, float]]) -> None:
     one = quota(limit)
     now_ms = NOW_MS
     flows: list[tuple[int, int]] = []
@@ -217,7 +215,7 @@ def test_in_any_span_of_time_no_more_flows_than_the_rate_allows_and_one_response
 
 
 @given(limit=st.integers(1, 10**8), sizes=st.lists(st.integers(0, 10**7), min_size=1, max_size=30))
-def test_there_is_room_when_it_was_said_to_be(limit: int, sizes: list[int]) -> None:
+def test_there_is_room_at_room_at_ms(limit: int, sizes: list[int]) -> None:
     one = quota(limit)
     now_ms = NOW_MS
     for size_bytes in sizes:

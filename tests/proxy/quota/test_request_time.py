@@ -16,12 +16,12 @@ def alone(elapsed_ns: int, *, waits: bool = False, parallel: int = 1) -> int:
     return clock.end(service, now_ns=7 * MS + elapsed_ns).worked_ns
 
 
-def test_of_a_request_alone_one_part_in_five_is_work() -> None:
+def test_one_fifth_of_a_single_request_is_work() -> None:
     assert alone(100 * US) == 20 * US
     assert alone(100 * US, parallel=8) == 20 * US
 
 
-def test_four_at_once_share_the_threads_and_not_the_hand_over() -> None:
+def test_concurrent_requests_share_work_but_not_hand_over() -> None:
     clock = ServiceClock()
     services = [clock.begin(may_wait=False, now_ns=0) for _ in range(4)]
 
@@ -34,14 +34,14 @@ def test_four_at_once_share_the_threads_and_not_the_hand_over() -> None:
     assert clock.served == 0
 
 
-def test_four_at_once_are_not_slower_for_each_other_on_four_processors() -> None:
+def test_four_requests_on_four_processors_do_not_share() -> None:
     clock = ServiceClock(parallel=4)
     services = [clock.begin(may_wait=False, now_ns=0) for _ in range(4)]
 
     assert [clock.end(service, now_ns=500 * US).worked_ns for service in services] == [100 * US] * 4
 
 
-def test_time_in_which_nothing_is_served_is_nobody_s() -> None:
+def test_idle_time_is_not_charged() -> None:
     clock = ServiceClock()
     clock.end(clock.begin(may_wait=False, now_ns=0), now_ns=50 * US)
 
@@ -50,17 +50,17 @@ def test_time_in_which_nothing_is_served_is_nobody_s() -> None:
     assert clock.end(later, now_ns=60_000 * MS + 50 * US) == ServiceTime(50 * US, 10 * US)
 
 
-def test_a_fetch_that_waits_is_charged_for_a_look_only() -> None:
+def test_waiting_fetch_is_charged_for_one_look() -> None:
     assert alone(1_400 * US, waits=True) == 280 * US
     assert alone(500 * MS, waits=True) == 300 * US
     assert alone(30_000 * MS, waits=True) == 300 * US
 
 
-def test_a_long_answer_that_cannot_wait_is_work() -> None:
+def test_long_request_that_cannot_wait_is_work() -> None:
     assert alone(500 * MS) == 100 * MS
 
 
-def test_fetches_that_wait_take_nothing_off_the_others_charges() -> None:
+def test_waiting_fetches_do_not_lower_other_charges() -> None:
     clock = ServiceClock()
     waiting = [clock.begin(may_wait=True, now_ns=0) for _ in range(1_000)]
 
@@ -73,7 +73,7 @@ def test_fetches_that_wait_take_nothing_off_the_others_charges() -> None:
     assert clock.served == 0
 
 
-def test_a_fetch_has_its_share_up_to_the_instant_from_which_it_is_taken_to_wait() -> None:
+def test_fetch_has_a_share_until_it_counts_as_waiting() -> None:
     clock = ServiceClock()
     waiting = clock.begin(may_wait=True, now_ns=0)
     asked = clock.begin(may_wait=False, now_ns=0)
@@ -83,7 +83,7 @@ def test_a_fetch_has_its_share_up_to_the_instant_from_which_it_is_taken_to_wait(
     assert clock.end(waiting, now_ns=2_000 * US).worked_ns == 300 * US
 
 
-def test_a_fetch_that_was_slow_among_many_is_charged_its_share_of_it() -> None:
+def test_slow_fetch_among_many_is_charged_its_share() -> None:
     clock = ServiceClock()
     others = [clock.begin(may_wait=False, now_ns=0) for _ in range(15)]
 
@@ -93,7 +93,7 @@ def test_a_fetch_that_was_slow_among_many_is_charged_its_share_of_it() -> None:
     assert len(others) == clock.served
 
 
-def test_bytes_are_charged_on_top() -> None:
+def test_bytes_are_charged_in_addition_to_work() -> None:
     time = ServiceTime(elapsed_ns=100 * US, worked_ns=20 * US)
 
     assert charged_ns(ApiKey.PRODUCE, time, request_bytes=0, response_bytes=0) == 20 * US
@@ -102,13 +102,13 @@ def test_bytes_are_charged_on_top() -> None:
     assert charged_ns(ApiKey.METADATA, time, request_bytes=0, response_bytes=10_000) == 70 * US
 
 
-def test_a_share_fetch_is_charged_for_its_bytes_as_a_fetch_is() -> None:
+def test_share_fetch_bytes_cost_as_fetch_bytes() -> None:
     time = ServiceTime(elapsed_ns=100 * US, worked_ns=20 * US)
 
     assert charged_ns(ApiKey.SHARE_FETCH, time, request_bytes=0, response_bytes=1_000_000) == 100 * US
 
 
-def test_the_scale_of_a_broker_holds_for_time_and_bytes() -> None:
+def test_scale_applies_to_work_and_bytes() -> None:
     time = ServiceTime(elapsed_ns=100 * US, worked_ns=20 * US)
 
     one, more = (
@@ -119,7 +119,7 @@ def test_the_scale_of_a_broker_holds_for_time_and_bytes() -> None:
     assert more == one * 1.5
 
 
-def test_what_kafka_exempts_is_exempt_for_brokers() -> None:
+def test_apis_between_brokers_are_exempt_for_brokers() -> None:
     """Source: KafkaApis and RequestHandlerHelper in Apache Kafka."""
     exempt = {key for key in ApiKey if is_exempt(key, is_broker=True)}
 
@@ -129,7 +129,7 @@ def test_what_kafka_exempts_is_exempt_for_brokers() -> None:
     }  # fmt: skip
 
 
-def test_a_client_is_exempt_for_no_api() -> None:
+def test_no_api_is_exempt_for_clients() -> None:
     assert not [key for key in ApiKey if is_exempt(key, is_broker=False)]
 
 
@@ -137,9 +137,7 @@ steps = st.lists(st.tuples(st.integers(0, 5 * MS), st.booleans(), st.integers(0,
 
 
 @given(steps=steps, parallel=st.integers(1, 4))
-def test_nobody_is_charged_more_than_alone_and_all_together_no_more_than_the_threads_have(
-    steps: list[tuple[int, bool, int]], parallel: int
-) -> None:
+def test_charges_stay_within_single_cost_and_thread_time(steps: list[tuple[int, bool, int]], parallel: int) -> None:
     """Each step passes some time and begins or ends a request of one of eight connections."""
     clock = ServiceClock(parallel=parallel)
     now_ns = worked_ns = 0

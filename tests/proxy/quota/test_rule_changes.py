@@ -61,7 +61,7 @@ def seen_by(quotas: BrokerQuotas, now_ms: int) -> object:
 
 @settings(max_examples=60)
 @given(st.lists(CHANGES, max_size=6))
-def test_changes_are_as_good_as_an_update(all_changes: list[dict[Entity, Mapping[str, int] | None]]) -> None:
+def test_changes_equal_an_update(all_changes: list[dict[Entity, Mapping[str, int] | None]]) -> None:
     config = CONFIG
     changed, updated = BrokerQuotas(config), BrokerQuotas(config)
     for quotas in (changed, updated):
@@ -94,7 +94,7 @@ FILES = st.builds(
 
 @settings(max_examples=60)
 @given(st.lists(st.tuples(FILES, CHANGES), max_size=6))
-def test_a_file_whose_changes_are_known_is_as_good_as_one_that_is_looked_at_whole(
+def test_update_with_known_changes_equals_a_full_update(
     files: list[tuple[ProxyConfig, dict[Entity, Mapping[str, int] | None]]],
 ) -> None:
     config = CONFIG
@@ -117,7 +117,7 @@ def test_a_file_whose_changes_are_known_is_as_good_as_one_that_is_looked_at_whol
             assert one._buckets._named == other._buckets._named
 
 
-def test_a_file_whose_changes_are_known_makes_no_table_anew() -> None:
+def test_update_with_known_changes_keeps_the_tables() -> None:
     quotas = BrokerQuotas(CONFIG)
     tables = [*quotas.rules.tables.values(), quotas.rules.connections]
     before = [table._rules for table in tables]
@@ -128,7 +128,7 @@ def test_a_file_whose_changes_are_known_makes_no_table_anew() -> None:
 
 
 @given(st.lists(st.dictionaries(st.sampled_from([DEFAULT, "10.0.0.1", "10.0.0.2"]), st.none() | st.integers(1, 3))))
-def test_addresses_that_change_are_as_good_as_all_of_them(all_changes: list[dict[str | Default, int | None]]) -> None:
+def test_changed_addresses_equal_an_update(all_changes: list[dict[str | Default, int | None]]) -> None:
     changed, updated = ConnectionQuotas(CONFIG), ConnectionQuotas(CONFIG)
     rules: dict[str | Default, IpRule | None] = {}
     for now_ms, limits in enumerate(all_changes):
@@ -150,7 +150,7 @@ def test_addresses_that_change_are_as_good_as_all_of_them(all_changes: list[dict
 
 @pytest.mark.parametrize("kind", [QuotaKind.PRODUCE, QuotaKind.CONNECTIONS])
 @given(changes=st.lists(CHANGES, max_size=6))
-def test_a_table_resolves_as_one_made_at_once(
+def test_changed_table_resolves_as_a_new_one(
     kind: QuotaKind, changes: list[dict[Entity, Mapping[str, int] | None]]
 ) -> None:
     table = RuleTable(kind, ())
@@ -166,7 +166,7 @@ def test_a_table_resolves_as_one_made_at_once(
             assert table.resolve(user=user, client_id=client_id) == fresh.resolve(user=user, client_id=client_id)
 
 
-def test_a_rule_of_another_kind_disturbs_nobody() -> None:
+def test_change_of_another_kind_keeps_the_generation() -> None:
     quotas = BrokerQuotas(CONFIG)
     before = quotas.generation
     rule = QuotaRule(user="a", connections=5)
@@ -177,7 +177,7 @@ def test_a_rule_of_another_kind_disturbs_nobody() -> None:
     assert quotas.connections.table.rules() == (rule,)
 
 
-def test_a_long_name_is_found() -> None:
+def test_change_applies_to_a_long_name() -> None:
     name = "n" * 300
     quotas = BrokerQuotas(CONFIG)
     rule = QuotaRule(user=bounded(name), producer_byte_rate=5.0)
@@ -194,7 +194,7 @@ def test_a_long_name_is_found() -> None:
         lambda rules: {("a", None): replace(rules[0], limits={**rules[0].limits, "producer_byte_rate": 9.0})},
     ],
 )
-def test_what_was_used_stays(changed: Callable[[tuple[QuotaRule, ...]], dict[Entity, QuotaRule | None]]) -> None:
+def test_change_keeps_the_usage(changed: Callable[[tuple[QuotaRule, ...]], dict[Entity, QuotaRule | None]]) -> None:
     config = replace(CONFIG, quotas=(QuotaRule(user="a", producer_byte_rate=1_000.0),))
     quotas = BrokerQuotas(config)
     quotas.bucket(QuotaKind.PRODUCE, principal="a", client_id="", now_ms=0).charge(5_000, now_ms=0)

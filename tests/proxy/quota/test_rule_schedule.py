@@ -49,7 +49,9 @@ steps = st.lists(
 
 @settings(max_examples=150, deadline=None)
 @given(steps, st.integers(1, 3))
-def test_it_knows_what_holds_after_each_step(steps: list[tuple[str, QuotaRule | None] | int | str], most: int) -> None:
+def test_schedule_equals_in_force_after_each_step(
+    steps: list[tuple[str, QuotaRule | None] | int | str], most: int
+) -> None:
     table, now_ms = RuleSchedule[str](now_ms=START_MS), START_MS
     rules: dict[str, Rule] = {}
     told: dict[str, Rule | None] = {}
@@ -76,7 +78,7 @@ def test_it_knows_what_holds_after_each_step(steps: list[tuple[str, QuotaRule | 
                 assert told[key] == in_force(timed_rule, now_ms=now_ms)
 
 
-def test_rules_that_are_the_same_at_all_times_cost_nothing() -> None:
+def test_untimed_rules_are_not_kept() -> None:
     table = RuleSchedule[int](now_ms=START_MS)
 
     for key in range(1_000):
@@ -87,7 +89,7 @@ def test_rules_that_are_the_same_at_all_times_cost_nothing() -> None:
     assert table.due(10, now_ms=START_MS + 1) == {}
 
 
-def test_no_more_are_looked_at_than_were_asked_for() -> None:
+def test_due_looks_at_most_at_the_given_number() -> None:
     table = RuleSchedule[int](now_ms=START_MS)
     for key in range(10):
         table.put(key, rule(expires_ms=START_MS + 5), now_ms=START_MS)
@@ -97,7 +99,7 @@ def test_no_more_are_looked_at_than_were_asked_for() -> None:
     assert portions == [4, 4, 2, 0]
 
 
-def test_a_rule_that_is_set_again_and_again_leaves_nothing_behind() -> None:
+def test_replaced_rules_do_not_accumulate() -> None:
     table = RuleSchedule[str](now_ms=START_MS)
 
     for number in range(10_000):
@@ -107,7 +109,7 @@ def test_a_rule_that_is_set_again_and_again_leaves_nothing_behind() -> None:
     assert table.next_ms == START_MS + 1_000_000 + 9_999
 
 
-def test_a_clock_that_is_set_back_brings_back_what_had_expired() -> None:
+def test_clock_set_back_restores_expired_rules() -> None:
     table = RuleSchedule[str](now_ms=START_MS)
     one = rule(expires_ms=START_MS + 10)
     assert table.put("a", one, now_ms=START_MS) is one
@@ -117,7 +119,7 @@ def test_a_clock_that_is_set_back_brings_back_what_had_expired() -> None:
     assert table.next_ms == START_MS + 10
 
 
-def test_of_many_only_those_that_are_due_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_due_looks_only_at_due_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     looked = count()
     table = RuleSchedule[int](now_ms=START_MS)
     for key in range(1_000):

@@ -20,7 +20,7 @@ def limit(quotas: BrokerQuotas, user: str) -> float:
     return quotas.bucket(QuotaKind.PRODUCE, principal=user, client_id="etl", now_ms=0).limit
 
 
-def test_what_is_changed_once_holds_at_each_broker_and_is_used_at_each_for_itself() -> None:
+def test_change_applies_at_each_broker_with_separate_usage() -> None:
     rules = RuleTables(CONFIG)
     first, second = BrokerQuotas(CONFIG, rules=rules), BrokerQuotas(CONFIG, rules=rules)
     bobs = QuotaRule(user="bob", producer_byte_rate=7.0, connections=2)
@@ -48,7 +48,7 @@ def test_what_is_changed_once_holds_at_each_broker_and_is_used_at_each_for_itsel
     assert [quotas.produce.bucket(user="bob", client_id="etl", now_ms=0).amount for quotas in (first, second)] == [5, 0]
 
 
-def test_a_broker_that_joins_has_what_was_changed_before() -> None:
+def test_new_broker_has_earlier_changes() -> None:
     rules = RuleTables(CONFIG)
     rules.change(CONFIG, Changes({("bob", None): QuotaRule(user="bob", producer_byte_rate=7.0)}, {}))
 
@@ -57,7 +57,7 @@ def test_a_broker_that_joins_has_what_was_changed_before() -> None:
     assert limit(late, "bob") == 7.0
 
 
-def test_each_broker_has_places_of_their_own_for_those_whom_a_rule_names_since() -> None:
+def test_each_broker_makes_room_for_newly_named_buckets() -> None:
     rules = RuleTables(CONFIG)
     brokers = [BrokerQuotas(CONFIG, rules=rules) for _ in range(2)]
     for quotas in brokers:
@@ -75,7 +75,7 @@ def test_each_broker_has_places_of_their_own_for_those_whom_a_rule_names_since()
         assert quotas.produce.overflows == 0
 
 
-def test_a_rule_of_no_kind_that_is_charged_changes_no_table() -> None:
+def test_rule_without_charged_kinds_changes_no_table() -> None:
     rules = RuleTables(CONFIG)
 
     changed = rules.change(CONFIG, Changes({("alice", "x"): QuotaRule(user="alice", client_id="x", connections=1)}, {}))
@@ -84,7 +84,7 @@ def test_a_rule_of_no_kind_that_is_charged_changes_no_table() -> None:
 
 
 @pytest.mark.parametrize("kind", BYTE_RATES)
-def test_a_rule_for_the_default_client_id_takes_the_place_of_the_static_default(kind: QuotaKind) -> None:
+def test_rule_for_the_default_client_id_replaces_the_static_default(kind: QuotaKind) -> None:
     written = QuotaRule(client_id=DEFAULT, producer_byte_rate=50.0, consumer_byte_rate=60.0)
     settings = KafkaSettings(quota_producer_default=700, quota_consumer_default=700)
 
@@ -101,7 +101,7 @@ def test_a_rule_for_the_default_client_id_takes_the_place_of_the_static_default(
         QuotaRule(client_id="etl", producer_byte_rate=50.0),
     ],
 )
-def test_no_other_rule_takes_the_place_of_the_static_default(written: QuotaRule) -> None:
+def test_other_rules_keep_the_static_default(written: QuotaRule) -> None:
     settings = KafkaSettings(quota_producer_default=700)
 
     rules = rules_of_kind(replace(CONFIG, quotas=(written,), kafka=settings), QuotaKind.PRODUCE)
@@ -109,7 +109,7 @@ def test_no_other_rule_takes_the_place_of_the_static_default(written: QuotaRule)
     assert [rule.limits.get("producer_byte_rate") for rule in rules] == [50.0, 700.0]
 
 
-def test_a_rule_of_the_other_kind_for_the_default_client_id_leaves_the_static_default() -> None:
+def test_rule_of_another_kind_keeps_the_static_default() -> None:
     written = QuotaRule(client_id=DEFAULT, consumer_byte_rate=60.0)
     settings = KafkaSettings(quota_producer_default=700)
 
@@ -118,7 +118,7 @@ def test_a_rule_of_the_other_kind_for_the_default_client_id_leaves_the_static_de
     assert [rule.limits.get("producer_byte_rate") for rule in rules] == [700.0]
 
 
-def test_without_a_static_default_only_rules_of_the_kind_are_left() -> None:
+def test_rules_of_kind_without_a_static_default() -> None:
     other = QuotaRule(user="bob", consumer_byte_rate=1.0)
 
     assert rules_of_kind(replace(CONFIG, quotas=(other, ALICE)), QuotaKind.PRODUCE) == (ALICE,)

@@ -23,13 +23,13 @@ def at(hour: float) -> int:
     return MONDAY_MS + int(hour * HOUR_MS)
 
 
-def test_a_rule_that_says_nothing_of_time_is_itself() -> None:
+def test_untimed_rule_is_unchanged() -> None:
     assert not is_timed(RULE)
     assert in_force(RULE, now_ms=0) is RULE
     assert next_change_ms(RULE, now_ms=0) is None
 
 
-def test_the_first_instant_that_an_expired_rule_does_not_hold_is_that_of_its_expiry() -> None:
+def test_rule_ends_at_the_instant_of_its_expiry() -> None:
     rule = replace(RULE, expires_ms=MONDAY_MS)
 
     assert in_force(rule, now_ms=MONDAY_MS - 1) is rule
@@ -38,7 +38,7 @@ def test_the_first_instant_that_an_expired_rule_does_not_hold_is_that_of_its_exp
     assert next_change_ms(rule, now_ms=MONDAY_MS) is None
 
 
-def test_outside_its_schedule_a_rule_is_not_there() -> None:
+def test_rule_does_not_exist_outside_its_schedule() -> None:
     rule = replace(RULE, schedule=OFFICE_HOURS)
 
     assert in_force(rule, now_ms=at(8) - 1) is None
@@ -47,7 +47,7 @@ def test_outside_its_schedule_a_rule_is_not_there() -> None:
     assert next_change_ms(rule, now_ms=at(18)) == at(32)
 
 
-def test_unless_it_says_what_holds_then() -> None:
+def test_otherwise_applies_outside_the_schedule() -> None:
     schedule = replace(OFFICE_HOURS, otherwise=(("consumer_byte_rate", 7.0), ("connections", 2)))
     rule = replace(RULE, schedule=schedule, expires_ms=at(40), source="f.yaml:3")
 
@@ -59,7 +59,7 @@ def test_unless_it_says_what_holds_then() -> None:
     assert in_force(rule, now_ms=at(41)) is None
 
 
-def test_a_ramp_leads_in_equal_steps_from_the_old_limit_to_the_new_one() -> None:
+def test_ramp_has_equal_steps_to_the_new_limit() -> None:
     ramp = Ramp(
         start=(("producer_byte_rate", 5_000.0), ("connections", 13)), begins_ms=at(0), over_ms=4 * HOUR_MS, steps=4
     )
@@ -84,7 +84,7 @@ def test_a_ramp_leads_in_equal_steps_from_the_old_limit_to_the_new_one() -> None
     assert held[-1] is rule
 
 
-def test_a_ramp_ignores_a_key_whose_limit_was_removed_since() -> None:
+def test_ramp_ignores_a_removed_limit() -> None:
     ramp = Ramp(start=(("producer_byte_rate", 5.0), ("consumer_byte_rate", 5.0)), begins_ms=at(0), over_ms=10, steps=2)
     rule = QuotaRule(user="u", producer_byte_rate=1.0, ramp=ramp)
 
@@ -94,7 +94,7 @@ def test_a_ramp_ignores_a_key_whose_limit_was_removed_since() -> None:
     assert limits_of(held) == {"producer_byte_rate": 5.0}
 
 
-def test_rules_of_addresses_have_times_as_well() -> None:
+def test_address_rules_have_times() -> None:
     rule = IpRule(ip="10.0.0.7", connection_creation_rate=0.0, source="f.yaml:3")
     ramp = Ramp(start=(("connection_creation_rate", 8.0),), begins_ms=at(0), over_ms=HOUR_MS, steps=2)
     otherwise = replace(OFFICE_HOURS, otherwise=(("connection_creation_rate", 3.0),))
@@ -105,7 +105,7 @@ def test_rules_of_addresses_have_times_as_well() -> None:
 
 
 @given(st.integers(1, 50), st.integers(1, 300), st.integers(-50, 400))
-def test_a_step_holds_from_its_own_instant_on(steps: int, over_ms: int, since_ms: int) -> None:
+def test_ramp_step_begins_at_its_instant(steps: int, over_ms: int, since_ms: int) -> None:
     ramp = Ramp(start=(), begins_ms=1_000, over_ms=over_ms, steps=steps)
 
     begun = [step for step in range(1, steps + 1) if Fraction(step * over_ms, steps) <= since_ms]
@@ -147,7 +147,7 @@ def test_nothing_changes_before_the_next_change(
 
 
 @pytest.mark.parametrize("hour", [0, 9, 20])
-def test_what_holds_at_an_instant_says_nothing_of_others(hour: int) -> None:
+def test_form_of_a_rule_has_no_times(hour: int) -> None:
     ramp = Ramp(start=(("producer_byte_rate", 5.0),), begins_ms=at(0), over_ms=HOUR_MS * 24, steps=24)
     schedule = replace(OFFICE_HOURS, otherwise=(("producer_byte_rate", 2.0),))
     rule = replace(RULE, ramp=ramp, schedule=schedule)

@@ -23,11 +23,11 @@ from kafka_quota_proxy.proxy.quota.sanitize import sanitize
         ("", ""),
     ],
 )
-def test_names_are_encoded_as_in_kafka(name: str, sanitized: str) -> None:
+def test_names_are_escaped_as_in_kafka(name: str, sanitized: str) -> None:
     assert sanitize(name) == sanitized
 
 
 @given(st.text())
-def test_any_name_keeps_to_the_plain_set_and_decodes_back(name: str) -> None:
+def test_any_escaped_name_is_plain_and_decodes_back(name: str) -> None:
     assert re.fullmatch(r"[A-Za-z0-9._%-]*", sanitize(name))
     assert unquote(sanitize(name), errors="surrogatepass") == name

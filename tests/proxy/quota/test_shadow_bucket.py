@@ -20,7 +20,7 @@ def send(bucket: Bucket, amount: int, *, now_ms: int, took_ms: int = 0) -> None:
         bucket.observe(wait_ms, took_ms=took_ms, now_ms=now_ms)
 
 
-def test_one_request_over_the_limit_would_have_waited_once() -> None:
+def test_request_over_the_limit_waits_once() -> None:
     bucket = bucket_of()
     send(bucket, 6_000, now_ms=0)
 
@@ -28,7 +28,7 @@ def test_one_request_over_the_limit_would_have_waited_once() -> None:
     assert bucket.throttling.observed_time_ms == 2_000
 
 
-def test_requests_that_come_while_the_client_would_wait_count_no_time() -> None:
+def test_requests_during_a_wait_add_no_time() -> None:
     bucket = bucket_of()
     send(bucket, 6_000, now_ms=0)
     for now_ms in range(10, 2_000, 10):
@@ -38,7 +38,7 @@ def test_requests_that_come_while_the_client_would_wait_count_no_time() -> None:
     assert bucket.throttling.observed_time_ms == 2_000
 
 
-def test_one_request_goes_out_when_the_wait_would_have_ended() -> None:
+def test_one_held_request_passes_when_the_wait_ends() -> None:
     bucket = bucket_of()
     send(bucket, 6_000, now_ms=0)
     send(bucket, 500, now_ms=1_000)
@@ -49,7 +49,7 @@ def test_one_request_goes_out_when_the_wait_would_have_ended() -> None:
     assert bucket.throttling.observed_time_ms == 2_000 + 3_000
 
 
-def test_a_broker_that_takes_long_makes_the_next_charge_later() -> None:
+def test_slow_broker_delays_the_held_charge() -> None:
     bucket = bucket_of(Shaping.PACED)
     send(bucket, 1_000, now_ms=0)
     send(bucket, 250, now_ms=500, took_ms=400)
@@ -59,14 +59,14 @@ def test_a_broker_that_takes_long_makes_the_next_charge_later() -> None:
     assert bucket.throttling.observed_time_ms == 1_000 + 100
 
 
-def test_no_wait_counts_for_more_than_a_response_may_say() -> None:
+def test_observed_wait_is_bounded_by_max_throttle_time() -> None:
     bucket = bucket_of(max_throttle_time_ms=25_000)
     send(bucket, 100_000, now_ms=0)
 
     assert bucket.throttling.observed_time_ms == 25_000
 
 
-def test_after_a_request_for_which_there_was_room_the_count_begins_with_what_was_used() -> None:
+def test_shadow_restarts_after_a_request_with_room() -> None:
     bucket = bucket_of(Shaping.PACED)
     send(bucket, 1_000, now_ms=0)
     send(bucket, 100, now_ms=60_000)

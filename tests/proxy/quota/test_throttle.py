@@ -21,7 +21,7 @@ WINDOWS_MS = st.integers(1, 400_000)
     samples=st.integers(2, 20),
     window_ms=st.sampled_from([1, 1_000, 30_000]),
 )
-def test_the_wait_is_kafkas(amount: int, limit: float, samples: int, window_ms: int) -> None:
+def test_wait_is_kafkas(amount: int, limit: float, samples: int, window_ms: int) -> None:
     config = MetricConfig(samples=samples, window_ms=window_ms, bound=limit)
     kafkas = kafka_rate.Rate()
     kafkas.record(config, amount, 5_000)
@@ -50,13 +50,13 @@ def test_a_rate_spread_over_window_and_wait_is_the_limit(byte_rate: float, limit
 
 
 @given(byte_rate=st.floats(0, 1e12), limit=LIMITS, window_ms=WINDOWS_MS)
-def test_nobody_waits_within_the_limit(byte_rate: float, limit: float, window_ms: int) -> None:
+def test_rate_within_the_limit_does_not_wait(byte_rate: float, limit: float, window_ms: int) -> None:
     wait_ms = throttle_time_ms(byte_rate=byte_rate, byte_rate_limit=limit, window_ms=window_ms)
 
     assert wait_ms <= 0 or byte_rate > limit
 
 
-def test_a_rate_at_the_limit_waits_for_nothing() -> None:
+def test_rate_at_the_limit_does_not_wait() -> None:
     assert throttle_time_ms(byte_rate=1_000.0, byte_rate_limit=1_000.0, window_ms=10_000) == 0
 
 
@@ -66,7 +66,7 @@ def test_half_a_millisecond_is_rounded_up(exact_ms: float, wait_ms: int) -> None
     assert throttle_time_ms(byte_rate=1_000.0 + exact_ms, byte_rate_limit=1_000.0, window_ms=1_000) == wait_ms
 
 
-def test_the_longest_wait_is_what_an_int32_can_say() -> None:
+def test_wait_saturates_at_int32() -> None:
     longest_ms = 2**31 - 1
 
     assert throttle_time_ms(byte_rate=longest_ms - 0.4 + 1, byte_rate_limit=1.0, window_ms=1) == longest_ms
@@ -79,12 +79,12 @@ def test_the_longest_wait_is_what_an_int32_can_say() -> None:
 
 
 @given(tokens=st.floats(0, 1e15), limit=LIMITS)
-def test_nobody_waits_for_tokens_that_are_there(tokens: float, limit: float) -> None:
+def test_positive_tokens_do_not_wait(tokens: float, limit: float) -> None:
     assert wait_for_tokens_ms(tokens=tokens, byte_rate_limit=limit) == 0
 
 
 @given(owed=st.floats(0.001, 1e12), limit=LIMITS)
-def test_what_is_owed_has_flowed_in_after_the_wait(owed: float, limit: float) -> None:
+def test_debt_has_flowed_in_after_the_wait(owed: float, limit: float) -> None:
     wait_ms = wait_for_tokens_ms(tokens=-owed, byte_rate_limit=limit)
 
     expected_ms = owed / limit * 1_000

@@ -49,7 +49,7 @@ def test_any_interleaving_gives_kafkas_tokens(
 
 
 @pytest.mark.parametrize("start_ms", STARTS_MS)
-def test_a_bucket_starts_full_whatever_its_clock_says(start_ms: int) -> None:
+def test_bucket_starts_full_at_any_time(start_ms: int) -> None:
     """Unlike Kafka's, which starts empty and full only because epoch times are large."""
     bucket = TokenBucket(burst_ms=2_000, byte_rate_limit=50.0, now_ms=start_ms)
 
@@ -68,7 +68,7 @@ def test_tokens_stay_when_the_limit_changes_and_flow_in_at_the_new_one() -> None
     assert bucket.peek(byte_rate_limit=10.0, now_ms=100_000) == 10
 
 
-def test_a_shorter_burst_cuts_what_was_saved() -> None:
+def test_shorter_burst_cuts_saved_tokens() -> None:
     bucket = TokenBucket(burst_ms=1_000, byte_rate_limit=100.0, now_ms=0)
 
     bucket.burst_ms = 200
@@ -77,7 +77,7 @@ def test_a_shorter_burst_cuts_what_was_saved() -> None:
     assert bucket.record(50, byte_rate_limit=100.0, now_ms=0) == -30
 
 
-def test_a_longer_burst_is_not_there_before_it_was_saved() -> None:
+def test_longer_burst_fills_with_time() -> None:
     bucket = TokenBucket(burst_ms=1_000, byte_rate_limit=100.0, now_ms=0)
 
     bucket.burst_ms = 5_000
@@ -93,7 +93,7 @@ def test_a_longer_burst_is_not_there_before_it_was_saved() -> None:
         st.tuples(st.integers(1, 2_000_000), st.one_of(st.just(0), st.integers(0, 8_000))), min_size=1, max_size=40
     ),
 )
-def test_in_no_interval_does_more_pass_than_the_burst_the_limit_and_one_request(
+def test_no_interval_passes_more_than_burst_limit_and_one_request(
     limit: float, burst_ms: int, requests: list[tuple[int, int]]
 ) -> None:
     """A client that sends as soon as it may, and sometimes rests."""
@@ -117,7 +117,7 @@ def test_in_no_interval_does_more_pass_than_the_burst_the_limit_and_one_request(
 
 
 @pytest.mark.parametrize(("taken", "full_at_ms"), [(0, 5_000), (100, 6_000), (300, 8_000), (-50, 5_000)])
-def test_a_bucket_says_when_it_will_be_full(taken: int, full_at_ms: int) -> None:
+def test_full_at_ms_is_when_the_bucket_is_full(taken: int, full_at_ms: int) -> None:
     bucket = TokenBucket(burst_ms=2_000, byte_rate_limit=100.0, now_ms=0)
     bucket.record(taken, byte_rate_limit=100.0, now_ms=5_000)
 

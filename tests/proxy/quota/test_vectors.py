@@ -198,7 +198,7 @@ def test_v08_a_token_bucket_pays_out_and_fills_up() -> None:
     assert record(60, now_ms=T + 4_000) == -5
 
 
-def test_v09_what_is_put_back_into_a_token_bucket_stops_at_the_burst() -> None:
+def test_v09_tokens_put_back_stop_at_the_burst() -> None:
     """V09, TokenBucketTest.testUnrecord."""
     bucket = TokenBucket(burst_ms=20_000, byte_rate_limit=5.0, now_ms=T)
     record = partial(bucket.record, byte_rate_limit=5.0)
@@ -220,7 +220,7 @@ def test_v10_a_rate_over_its_bound_has_no_room_while_it_lasts() -> None:
     assert not bucket.has_room(1, now_ms=T + 5_000)
 
 
-def test_v12_a_new_bound_holds_from_the_next_check_and_resets_nothing() -> None:
+def test_v12_new_bound_applies_at_once_and_resets_nothing() -> None:
     """V12, SensorTest.testUpdatingMetricConfigIsReflectedInTheSensor."""
     manager = manager_of({("alice", None): 5.0})
     charge = partial(manager.record_and_get_throttle_time_ms, user="alice", client_id="etl")
@@ -264,7 +264,7 @@ def test_v14_the_formula_of_the_throttle_time(
         assert charged_ms == max(expected_ms, 0)
 
 
-def test_v57_a_bucket_is_forgotten_strictly_after_its_time() -> None:
+def test_v57_bucket_expires_strictly_after_its_time() -> None:
     """V57, MetricsTest.testRemoveInactiveMetrics, with the one expiry that client quotas have: an hour."""
     manager = manager_of({(None, DEFAULT): 500.0})
     silent = manager.bucket(user="alice", client_id="silent", now_ms=T)
@@ -532,7 +532,7 @@ def test_v30_a_quota_that_changes_keeps_what_was_used() -> None:
     assert charge(0) == 2_500
 
 
-def test_v31_fetches_that_are_taken_back_get_half_of_the_quota() -> None:
+def test_v31_uncharged_fetches_get_half_of_the_quota() -> None:
     """V31, how a broker serves 6,000-byte fetches under 1,000 B/s: refused for 12 s. Why ours are delivered."""
     manager = manager_of({("alice", None): 1_000}, kind=QuotaKind.FETCH)
     bucket = manager.bucket(user="alice", client_id="etl", now_ms=T)
@@ -545,7 +545,7 @@ def test_v31_fetches_that_are_taken_back_get_half_of_the_quota() -> None:
     assert bucket.charge(6_000, now_ms=T + 12_000) == 0
 
 
-def test_v32_a_batch_above_the_longest_window_starves_if_it_is_taken_back() -> None:
+def test_v32_uncharged_batch_above_a_window_starves() -> None:
     """V32: 5,000 bytes under 100 B/s. Delivered, they cost one wait and the client goes on."""
     manager = manager_of({("alice", None): 100}, kind=QuotaKind.FETCH)
     bucket = manager.bucket(user="alice", client_id="etl", now_ms=T)
@@ -568,7 +568,7 @@ def test_v33_a_response_filled_to_the_cap_exceeds_it_by_its_overhead() -> None:
     assert bucket.charge(bucket.max_fetch_bytes + 60, now_ms=T) == 60
 
 
-def test_v34_what_is_taken_back_without_a_record_is_owed_to_the_client() -> None:
+def test_v34_uncharge_without_a_charge_is_a_credit() -> None:
     """V34."""
     bucket = manager_of({}, kind=QuotaKind.FETCH).bucket(user="alice", client_id="etl", now_ms=T)
 
