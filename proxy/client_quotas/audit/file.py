@@ -1,8 +1,7 @@
 """The file of the audit log. Blocks; not for the loop.
 
-Lines are added to it and nothing else: what becomes of old ones is the operator's choice, not ours. It is looked for by
-its name with each write, so that who renames it (logrotate) finds the next line in a new file. A line is not synced to
-the disk: what a quota is, the store knows.
+Lines are only appended. The file is looked up by its name for each write, so that after a rename (logrotate) the next
+line goes to a new file. Lines are not synced to the disk: the store has the quotas.
 """
 
 import logging
@@ -23,24 +22,24 @@ _FLAGS: Final = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
 
 
 class AuditFile:
-    """For one thread.
+    """The open file, for one thread.
 
     Attributes:
-        lost: Lines that could not be written.
+        lost: The number of lines that could not be written.
     """
 
     def __init__(self, path: Path) -> None:
         self.lost = 0
         self._path = path
         self._file = -1
-        self._is_torn = False  # the file ends in the middle of a line
+        self._is_torn = False  # whether the file ends in the middle of a line
         self._told_ms = -_AGAIN_AFTER_MS
 
     def open(self) -> None:
-        """Open the file, and make it where there is none.
+        """Open the file, or create it.
 
         Raises:
-            StartError: It cannot be.
+            StartError: It cannot be opened.
         """
         try:
             self._open()
@@ -49,9 +48,9 @@ class AuditFile:
             raise StartError(("store", "audit_log"), told) from error
 
     def append(self, lines: Iterable[bytes], *, now_ms: int) -> None:
-        """Write lines, each with its newline. What cannot be written is counted, said, and lost.
+        """Write lines, each with its newline. Lines that cannot be written are logged, counted and dropped.
 
-        ``now_ms`` is of a clock that does not step back.
+        ``now_ms`` is of a monotonic clock.
         """
         written = list(lines)
         try:
@@ -68,10 +67,10 @@ class AuditFile:
                 )  # fmt: skip
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         file, self._file = self._file, -1
         if file >= 0:
-            # It is closed whatever is said (see close(2)), and lines are not promised to be on the disk.
+            # The file is closed even if close fails (see close(2)).
             with suppress(OSError):
                 os.close(file)
 
@@ -81,7 +80,7 @@ class AuditFile:
         self._is_torn = size_bytes > 0 and os.pread(self._file, 1, size_bytes - 1) != b"\n"
 
     def _follow_name(self) -> None:
-        """Open the file that has the name now."""
+        """Open the file again if another one has its name."""
         if self._file >= 0:
             ours = os.fstat(self._file)
             with suppress(FileNotFoundError):
@@ -92,7 +91,7 @@ class AuditFile:
         self._open()
 
     def _write(self, data: bytes) -> None:
-        # A part of a line that a full disk has left stays what it is; the next one is a line of its own.
+        # A full disk may have left a part of a line; the next line starts behind a newline.
         view = memoryview(b"\n" + data if self._is_torn else data)
         written = 0
         while written < len(view):

@@ -1,6 +1,6 @@
-"""What a manager keeps book of: how many changes there may still be, what became of those asked for, and by whom.
+"""Counts changes of quotas, limits their rate, and writes them to the audit log.
 
-Blocks where it writes; ``write`` is for a thread, the rest for the loop.
+``open``, ``write``, ``write_summaries`` and ``close`` block and are for a thread; the rest is for the loop.
 """
 
 import logging
@@ -20,22 +20,22 @@ from kafka_quota_proxy.proxy.client_quotas.rules.outcome import RESULTS, Origin,
 
 log = logging.getLogger(__name__)
 
-# What was refused because there were too many.
+# The outcome of changes above the rate limit.
 THROTTLED: Final = "throttled"
 COUNTED: Final = (*RESULTS, THROTTLED)
 _AGAIN_AFTER_MS: Final = 60_000
 
 
 def now_ms() -> int:
-    """Return the time of a clock that does not step back."""
+    """Return the time of a monotonic clock."""
     return time.monotonic_ns() // 1_000_000
 
 
 class ChangeLog:
-    """Of one proxy.
+    """The changes at one proxy.
 
     Attributes:
-        counts: Of entities, by what became of them: one of ``COUNTED``.
+        counts: The number of entities by outcome, one of ``COUNTED``.
     """
 
     def __init__(self, store: Store) -> None:
@@ -53,25 +53,25 @@ class ChangeLog:
 
     @property
     def has_summaries(self) -> bool:
-        """Whether there is something to ``write_summaries`` of. For any thread."""
+        """Whether ``write_summaries`` has something to write. For any thread."""
         return self._summaries.has_any
 
     @property
     def lost(self) -> int:
-        """How many lines of the audit log could not be written."""
+        """The number of lines of the audit log that could not be written."""
         return 0 if self._audit is None else self._audit.lost
 
     def open(self) -> None:
-        """Open the audit log, before anybody is served.
+        """Open the audit log, before any client is served.
 
         Raises:
-            OSError: It cannot be written.
+            StartError: It cannot be written.
         """
         if self._audit is not None:
             self._audit.open()
 
     def wait_ms(self, origin: Origin) -> int:
-        """Return how long who asks has to wait before he may ask for something; 0: he may now."""
+        """Return how long a client must wait before its next change; 0: it need not."""
         wait_ms = self._limit.wait_ms(now_ms=now_ms())
         if wait_ms and now_ms() - self._told_ms >= _AGAIN_AFTER_MS:
             self._told_ms = now_ms()
@@ -83,11 +83,11 @@ class ChangeLog:
         return wait_ms
 
     def charge(self, changes: int) -> None:
-        """Take it that so many entities are changed; a request that changes nothing counts as one."""
+        """Count changed entities against the limit; a request that changes nothing counts as one."""
         self._limit.record(changes, now_ms=now_ms())
 
     def count(self, outcomes: Sequence[Outcome], *, is_dry_run: bool) -> None:
-        """Count what became of a request."""
+        """Count the outcomes of a request."""
         for outcome in outcomes:
             is_throttled = outcome.error_code == THROTTLING_QUOTA_EXCEEDED
             self.counts[THROTTLED if is_throttled else outcome.result(is_dry_run=is_dry_run)] += 1
@@ -95,7 +95,7 @@ class ChangeLog:
     def write(
         self, outcomes: Sequence[Outcome], origin: Origin, *, is_dry_run: bool, is_refused_whole: bool, unix_ms: int
     ) -> None:
-        """Write down what became of a request, where it is audited. What cannot be written is lost, and said."""
+        """Write the outcomes of a request to the audit log, if there is one. See ``AuditFile.append``."""
         if self._audit is None:
             return
         now = now_ms()
@@ -111,20 +111,20 @@ class ChangeLog:
         self._append(self._audit, lines, now)
 
     def write_summaries(self, *, is_end: bool = False) -> None:
-        """Write down what was summed up, if its second is over or this is the end; for the thread of ``write``."""
+        """Write the summaries whose second is over, or all at the end. For the thread of ``write``."""
         now = now_ms()
         told = self._summaries.take(now_ms=now, is_end=is_end)
         if self._audit is not None and told:
             self._append(self._audit, summary_lines(told), now)
 
     def close(self) -> None:
-        """Let go of the audit log."""
+        """Write what is left, and close the audit log."""
         if self._audit is not None:
             self.write_summaries(is_end=True)
             self._audit.close()
 
     def _append(self, audit: AuditFile, lines: Iterable[bytes], now: int) -> None:
         written = list(lines)
-        # Most of a flood has none, and the file need not be looked for.
+        # Most requests of a flood have no lines; the file is not looked up then.
         if written:
             audit.append(written, now_ms=now)

@@ -1,7 +1,7 @@
-"""How many entities may be changed in a second, so that a program that has gone wild floods neither disk nor fleet.
+"""The limit of changed entities per second, so that a client in a loop floods neither the disk nor other proxies.
 
-A token bucket as that of KIP-599: a request passes, whole, while the bucket is not below zero, and what is taken may go
-below it once; ten seconds' worth may be saved up.
+A token bucket like that of KIP-599: a request passes as a whole while the bucket is not below zero, and may take it
+below once. At most ten seconds' worth of changes is saved up.
 """
 
 from math import ceil
@@ -13,11 +13,11 @@ _SAVED_MS: Final = 10_000
 
 
 class ChangeLimit:
-    """Of one proxy.
+    """The limit of one proxy.
 
     Args:
         changes_per_second: Entities; None: no limit.
-        now_ms: The time of any clock that does not step back.
+        now_ms: The time of a monotonic clock.
     """
 
     def __init__(self, changes_per_second: float | None, *, now_ms: int) -> None:
@@ -29,14 +29,14 @@ class ChangeLimit:
         )
 
     def wait_ms(self, *, now_ms: int) -> int:
-        """Return how long it is until a request may pass; 0: it may now. Changes nothing."""
+        """Return how long it is until a request may pass; 0: it may now. The bucket does not change."""
         if self._bucket is None or self._rate is None:
             return 0
         tokens = self._bucket.peek(byte_rate_limit=self._rate, now_ms=now_ms)
-        # A float's last digits are no millisecond.
+        # Rounded: the last digits of a float must not become a millisecond.
         return max(0, ceil(round(-tokens / self._rate * 1_000, 6)))
 
     def record(self, changes: int, *, now_ms: int) -> None:
-        """Take it that so many entities are changed."""
+        """Take so many changed entities from the bucket."""
         if self._bucket is not None and self._rate is not None:
             self._bucket.record(changes, byte_rate_limit=self._rate, now_ms=now_ms)

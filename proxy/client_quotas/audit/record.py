@@ -1,19 +1,22 @@
-"""A line of the audit log: who asked for which change, from where, and what became of it. JSON, ASCII alone.
+"""A line of the audit log: the client, the change that it asked for, and the outcome. JSON in ASCII.
 
     {"time":"2026-01-01T12:00:00.000Z","principal":"admin","client_id":"adminclient-1","address":"10.0.0.5",
      "listener":"clients","entity":{"user":"alice","client-id":null},"asked":{"producer_byte_rate":5242880.0},
      "old":null,"new":{"producer_byte_rate":5242880.0},"result":"applied"}
 
-``null`` as a name is the default entity, as a limit or a term that is asked for its removal, as ``old`` and ``new`` no
+A null name is the default entity. A null limit or term in ``asked`` is to be removed. A null ``old`` or ``new`` is no
 rule.
-``result`` is ``applied``, ``validated`` (nothing was to be changed), ``unchanged`` (it was so already), ``refused`` or,
-where nobody knows whether ``new`` holds or will, ``unknown``; the last two with
+
+``result`` is ``applied``, ``validated`` (a dry run), ``unchanged`` (the rule was so before), ``refused`` or ``unknown``
+(``new`` may hold, or may hold later). The last two have an error:
 ``"error":{"code":44,"name":"POLICY_VIOLATION","message":"…"}``.
-Where a request was refused as a whole, one line has ``"entities":5000`` in the place of ``entity``, ``asked``, ``old``
-and ``new``, and so has the one line of those of a request that are unchanged.
-What was changed, or may have been, has a line of its own. Of all else (``validated``, ``unchanged``, ``refused``) there
-is one line a second for each principal, result and code: of the first, and then of how many ``entities`` came from
-``since`` to ``time``, with what the last of them says of the rest (``proxy.client_quotas.audit.summary``).
+
+A request that was refused as a whole has one line, with ``"entities":5000`` in place of ``entity``, ``asked``, ``old``
+and ``new``. So have the unchanged entities of a request.
+
+Each change that is made, or may be, has its line. For the other results there is one line a second for each principal,
+result and code: the first attempt, and then the number of ``entities`` from ``since`` to ``time``, with the fields of
+the last one (``proxy.client_quotas.audit.summary``).
 """
 
 import json
@@ -28,9 +31,9 @@ from kafka_quota_proxy.proxy.client_quotas.rules.entity import StoredRule
 from kafka_quota_proxy.proxy.client_quotas.rules.errors import NONE, name_of
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import APPLIED, UNCHANGED, UNKNOWN, Origin, Outcome
 
-# Of a name, a key or a message.
+# Characters of a name, a key or a message.
 MAX_TEXT: Final = 256
-# Of what is asked for in one entity; there are not so many keys, but clients may make some up.
+# Keys of one entity. There are fewer, but a client may send any.
 MAX_ASKED: Final = 16
 
 _write: Final = json.JSONEncoder(separators=(",", ":")).encode
@@ -46,15 +49,15 @@ def audit_lines(
     now_ms: int,
     unix_ms: int,
 ) -> Iterator[bytes]:
-    """Yield the lines of one request, each with its newline; before them, those that are due of earlier ones.
+    """Yield the lines of one request, each with its newline, behind the summaries that are due.
 
     Args:
-        outcomes: Of its entities.
-        origin: Who asked.
-        sums: Those of this log.
+        outcomes: Those of its entities.
+        origin: The client.
+        sums: The summaries of this log.
         is_dry_run: Whether nothing was to be changed.
-        is_refused_whole: Whether all have the one error, for no reason of their own.
-        now_ms: The time of a clock that does not step back.
+        is_refused_whole: Whether all entities have the same error.
+        now_ms: The time of a monotonic clock.
         unix_ms: Unix time.
     """
     yield from summary_lines(sums.take(now_ms=now_ms))
@@ -79,7 +82,7 @@ def audit_lines(
 
 
 def summary_lines(sums: Iterable[AttemptSummary]) -> Iterator[bytes]:
-    """Yield the lines of attempts that were summed up, each with its newline."""
+    """Yield the lines of summaries, each with its newline."""
     for one in sums:
         times = {"time": _time(one.until_ms), "since": _time(one.since_ms)}
         yield _line({**times, **_about(one.origin), "entities": one.entities, **_result(one.last, one.result)})
@@ -135,7 +138,7 @@ def _result(outcome: Outcome, result: str) -> Mapping[str, object]:
 
 
 def _number(value: float | None) -> object:
-    # What a client asked for may be no number that JSON knows.
+    # A client may ask for NaN or infinity, which JSON does not have.
     return value if value is None or value - value == 0 else str(value)
 
 

@@ -1,8 +1,7 @@
-"""Attempts that changed nothing: which has a line of its own in the audit log, and which are summed up.
+"""Sums up attempts that changed nothing, so that they do not flood the audit log.
 
-Who is refused may ask again as often as he likes, with ten thousand entities at a time. So of each principal and reason
-there is one line in a second: of the first attempt, and then of all that came since. What was changed is never summed
-up, and does not come here.
+A refused client may ask again without end, with ten thousand entities at a time. So there is one line a second for each
+principal and reason: the first attempt, and then the sum of those behind it. Changes are never summed up.
 """
 
 from typing import Final, NamedTuple
@@ -10,26 +9,26 @@ from typing import Final, NamedTuple
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin, Outcome
 
 _WINDOW_MS: Final = 1_000
-# Addresses are part of some principals (token@ADDRESS), so there may be any number of these.
+# Some principals have an address (token@ADDRESS), so there may be any number of them.
 MOST_KEYS: Final = 100
 
 
 class _Key(NamedTuple):
-    principal: str | None  # None: of all that are too many to be told apart
+    principal: str | None  # None: all those above MOST_KEYS
     result: str
     error_code: int
 
 
 class AttemptSummary(NamedTuple):
-    """Attempts of one principal that ended for one reason.
+    """Attempts of one principal with the same result and error.
 
     Attributes:
-        origin: Of the last one; None: of more principals than can be told apart.
-        last: It.
-        result: What became of each, in a word of ``RESULTS``.
-        entities: How many there were.
-        since_ms: When the first came, Unix time.
-        until_ms: When the last did.
+        origin: The last attempt's; None: of several principals.
+        last: The last outcome.
+        result: One of ``RESULTS``.
+        entities: The number of entities.
+        since_ms: The Unix time of the first attempt.
+        until_ms: The Unix time of the last attempt.
     """
 
     origin: Origin | None
@@ -41,22 +40,22 @@ class AttemptSummary(NamedTuple):
 
 
 class AttemptSummaries:
-    """Of one audit log. ``now_ms`` is of a clock that does not step back, ``unix_ms`` of the one on the wall.
+    """The summaries of one audit log. ``now_ms`` is of a monotonic clock, ``unix_ms`` is Unix time.
 
     Attributes:
-        has_any: Whether something is yet to be told.
+        has_any: Whether there are summaries to be written.
     """
 
     def __init__(self) -> None:
-        self._until_ms: int | None = None  # when the second ends; None: nothing was told in the last one
-        # Whoever had his line in this second, and what he is owed another one for.
+        self._until_ms: int | None = None  # the end of the second; None: it had no attempt
+        # The keys that had a line in this second, and their attempts since.
         self._summaries: dict[_Key, AttemptSummary | None] = {}
         self.has_any = False
 
     def add(self, outcome: Outcome, origin: Origin, *, result: str, entities: int, now_ms: int, unix_ms: int) -> bool:
-        """Take up an attempt that changed nothing; return whether it is to have a line of its own, now.
+        """Add an attempt that changed nothing; return whether it has a line of its own.
 
-        ``take`` what is due first. ``entities`` is how many ended like ``outcome``.
+        Call ``take`` first. ``entities`` is the number of entities with this outcome.
         """
         if self._until_ms is None:
             self._until_ms = now_ms + _WINDOW_MS
@@ -79,7 +78,7 @@ class AttemptSummaries:
         return False
 
     def take(self, *, now_ms: int, is_end: bool = False) -> list[AttemptSummary]:
-        """Return what has been summed up, if the second is over or this is the end."""
+        """Return the summaries, if the second is over or this is the end."""
         if self._until_ms is None or (now_ms < self._until_ms and not is_end):
             return []
         told = {key: one for key, one in self._summaries.items() if one is not None}

@@ -1,6 +1,7 @@
-"""Entities, limits and terms as a person reads them, in a line.
+"""Entities, limits and terms as a line of text for people.
 
-Names are anybody's choice and go to a terminal: what is not plain is quoted, and no control character is written.
+Clients choose names, and the text goes to a terminal: names are quoted unless they are plain, control characters
+escaped.
 """
 
 import json
@@ -18,7 +19,7 @@ _PLAIN: Final = re.compile(r"[^\s\"',:<>{}\[\]\\\x00-\x1f\x7f-\x9f]+")
 
 
 def shown_entity(entity: Entity) -> str:
-    """Return ``user alice, client-id <default>``; a name that could be taken for something else in quotes."""
+    """Return ``user alice, client-id <default>``; names that are not plain are in quotes."""
     parts = zip(ENTITY_TYPES, entity, strict=True)
     return ", ".join(f"{kind} {shown_name(name)}" for kind, name in parts if name is not None)
 
@@ -31,19 +32,19 @@ def shown_name(name: str | Default) -> str:
 
 
 def shown_limit(key: str, value: float) -> str:
-    """Return a limit as a file takes it, with a unit where that is as exact; never rounded."""
+    """Return a limit as a file has it, with a unit if it is exact; never rounded."""
     kind = KIND_OF_KEY.get(key)
     return written_number(value) if kind is None else kind.spec.unit.written(value)
 
 
 def shown_limits(rule: StoredRule) -> str:
-    """Return all that a rule says, ``KEY=VALUE`` with a space between."""
+    """Return limits and terms as ``KEY=VALUE``, separated by spaces."""
     limits = [f"{key}={shown_limit(key, value)}" for key, value in in_order(rule.limits)]
     return " ".join((*limits, *(f"{key}={shown_term(value)}" for key, value in written_terms(rule.terms).items())))
 
 
 def in_order(limits: Mapping[str, float]) -> list[tuple[str, float]]:
-    """Return limits in the order in which they are documented, whatever the one is in which they were set."""
+    """Return limits in the order of the documentation."""
     known = list(KIND_OF_KEY)
     return sorted(limits.items(), key=lambda limit: known.index(limit[0]) if limit[0] in known else len(known))
 

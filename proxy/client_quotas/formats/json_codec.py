@@ -1,4 +1,4 @@
-"""Rules, changes of them and what became of these, as JSON: what the admin port takes and tells.
+"""Rules, changes and their results as JSON, for the admin port and the command line.
 
     rule        {"entity":{"user":"alice","client-id":null},"limits":{"producer_byte_rate":5242880.0},
                  "terms":{"expires":"2026-12-01T00:00:00Z"},"source":"proxy.yaml:7","can_change":false}
@@ -6,12 +6,12 @@
                  "dry_run":false}
     results     {"dry_run":false,"results":[{"entity":{…},"old":null,"new":{"limits":{…}},"error":null}]}
 
-A null name is the default entity, a null limit is removed, null in the place of limits removes all of them; so it is of
-``terms`` (``config.terms``). Limits and terms that a change does not name stay as they are.
-A rule is told with where it is set, too; with ``"shadowed_by":"proxy.yaml:7"`` it does not hold, for that one does.
-``old`` and ``new`` are rules, null for none; ``error`` has Kafka's code and name, and a message, and
-``"may_hold":true`` where nobody knows whether ``new`` holds or will. Only the form is seen to here: which keys there
-are, and how large a limit may be, is Kafka's matter (``proxy.client_quotas.rules.alter``).
+A null name is the default entity. In a change, a null limit is removed, and null in place of limits removes all of
+them; ``terms`` alike (``config.terms``). Limits and terms that a change does not name stay as they are.
+
+A rule has its source, and ``"shadowed_by":"proxy.yaml:7"`` if that rule holds in its place. ``old`` and ``new`` are
+rules, null for none. ``error`` has Kafka's code, its name and a message, and ``"may_hold":true`` if it is unknown
+whether ``new`` holds. Only the form is checked here; ``proxy.client_quotas.rules.alter`` checks keys and limits.
 """
 
 import json
@@ -42,14 +42,14 @@ from kafka_quota_proxy.proxy.client_quotas.rules.entity import (
 from kafka_quota_proxy.proxy.client_quotas.rules.errors import NONE, name_of
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Outcome
 
-# A record of Kafka's is one key of one entity: more entities than that cannot be changed at once.
+# A record of Kafka's is one key of one entity, so a request cannot change more entities than records.
 MAX_CHANGES: Final = MAX_CHANGED_KEYS
-# JSON is read in one step, in which nothing else of the process runs: for so many bytes some tens of milliseconds.
+# Parsing JSON holds up the whole process, for so many bytes some tens of milliseconds.
 MAX_BODY_BYTES: Final = 1024 * 1024
-# There are four keys; who makes some up is told of the first.
+# There are four keys; the first unknown one is an error.
 _MAX_LIMITS: Final = 16
 _SHOWN: Final = 60
-# What is told of a rule; a file that a proxy has told may have all of it.
+# The fields of a rule that a proxy shows. A file of rules may have all of them.
 _OF_RULE: Final = ("entity", "limits", "terms", "source", "can_change", "now", "shadowed_by")
 T = TypeVar("T")
 
@@ -57,11 +57,11 @@ encode: Final = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class JsonFormError(ValueError):
-    """Bytes that are not of the form. The text says where, what, and what would be right."""
+    """JSON of another form. The text says where, what is wrong, and what is right."""
 
 
 class Changes(NamedTuple):
-    """What is to be changed, each entity once, and of its terms; ``is_dry_run``: or only looked at."""
+    """Changes to be made, each entity once, and of terms; ``is_dry_run``: to be checked only."""
 
     alterations: tuple[Alteration, ...]
     terms: Mapping[Entity, TermsChange]
@@ -69,9 +69,9 @@ class Changes(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What became of one entity, as it is told; rules are what ``rule`` of this module writes.
+    """The result of a change, as a proxy reports it.
 
-    ``may_hold``: of one with an error, that nobody knows whether ``new`` holds or will.
+    ``may_hold``: despite the error, ``new`` may hold, or may hold later.
     """
 
     entity: Entity
@@ -85,12 +85,12 @@ class Result(NamedTuple):
 
 
 def written_rule(entity: Entity, rule: StoredRule, **more: object) -> str:
-    """Return a rule, with what else is told of it."""
+    """Return a rule as JSON, with more fields."""
     return encode({"entity": names_of(entity), **rule_as_json(rule), **more})
 
 
 def written_changes(changes: Changes) -> bytes:
-    """Return changes as they are asked for."""
+    """Return a request for changes as JSON."""
     written = [
         {
             "entity": dict(one.entity),
@@ -104,7 +104,7 @@ def written_changes(changes: Changes) -> bytes:
 
 
 def written_results(outcomes: Iterable[Outcome], *, is_dry_run: bool) -> Iterator[str]:
-    """Yield what became of changes, a piece for each."""
+    """Yield the results of changes as JSON, in pieces."""
     separator = f'{{"dry_run":{encode(is_dry_run)},"results":['
     for outcome in outcomes:
         yield separator + encode(_result(outcome))
@@ -136,10 +136,10 @@ def rule_as_json(rule: StoredRule) -> dict[str, object]:
 
 
 def read_changes(data: bytes) -> Changes:
-    """Read what is asked for. Each entity names types that there are, and comes once.
+    """Read a request for changes, with each entity once.
 
     Raises:
-        JsonFormError: It is something else.
+        JsonFormError: It has another form.
     """
     body = _object(_json(data), "(body)")
     _known(body, ("changes", "dry_run"), "(body)")
@@ -164,17 +164,17 @@ def read_changes(data: bytes) -> Changes:
 
 
 def read_rules(data: bytes, *, is_file: bool) -> list[tuple[Entity, StoredRule, Mapping[str, Any]]]:
-    """Read ``{"rules":[…]}``; return each rule with all that was told of it.
+    """Read ``{"rules":[…]}``; return each rule with all its fields.
 
-    An entity has one, and may have others that another one hides; these are told, and no part of a file.
+    An entity has one rule that holds, and may have others that it hides; the hidden ones of a file are skipped.
 
     Args:
         data: The bytes.
-        is_file: Whether rules are to become what it says: then it says nothing that would be passed over. What a proxy
-            tells may have more than is known here, for it may be of a later version.
+        is_file: Whether they are a file of rules, which must not have unknown fields. A proxy of a later version may
+            send such fields.
 
     Raises:
-        JsonFormError: It is something else.
+        JsonFormError: It has another form.
     """
     body = _object(_json(data), "(body)")
     if is_file:
@@ -192,10 +192,10 @@ def read_rules(data: bytes, *, is_file: bool) -> list[tuple[Entity, StoredRule, 
 
 
 def read_results(data: bytes) -> list[Result]:
-    """Read what became of changes.
+    """Read the results of changes.
 
     Raises:
-        JsonFormError: It is something else.
+        JsonFormError: It has another form.
     """
     given = _list(_object(_json(data), "(body)").get("results"), "results")
     return [_told_result(one, f"results[{index}]") for index, one in enumerate(given)]
@@ -225,7 +225,7 @@ def _entity(given: object, at: str) -> EntityParts:
             raise JsonFormError(f"{at}: {_cut(kind)} is no type of an entity; there are {', '.join(ENTITY_TYPES)}")
         if name is not None and not isinstance(name, str):
             raise JsonFormError(f"{at}.{kind}: must be text, or null for the default")
-        # Else Kafka's own answers could not tell of it.
+        # Longer names do not fit into Kafka's responses.
         if name is not None and len(name.encode("utf-8", "surrogatepass")) > MAX_NAME_BYTES:
             raise JsonFormError(f"{at}.{kind}: names have {MAX_NAME_BYTES} bytes at the most in Kafka's protocol")
     return tuple(names.items())

@@ -1,9 +1,9 @@
-"""What holds of a rule that has terms at an instant, and why: as JSON, and as a person reads it.
+"""The status of a rule with terms at an instant, as JSON and as text.
 
     now         {"limits":{"producer_byte_rate":5242880.0},"why":"expires at 2026-12-01T00:00:00Z"}
 
-``limits`` is null where the rule is as if it was not there; ``why`` says from when on it holds, or until when, and is
-empty where that is at all times. Of a rule that another one hides it says which.
+``limits`` is null while the rule does not hold. ``why`` says from when or until when it holds, or which rule hides it;
+it is empty if the limits always hold.
 """
 
 from collections.abc import Mapping
@@ -19,14 +19,14 @@ from kafka_quota_proxy.proxy.quota.rule_terms import in_force, limits_of
 
 
 class RuleStatus(NamedTuple):
-    """The limits that hold, None for no rule; and why, "" for at all times."""
+    """The limits that hold, None for none; and why, "" if they always hold."""
 
     limits: Mapping[str, float] | None
     why: str
 
 
 def status_of(entity: Entity, stored: StoredRule, *, now_ms: int) -> RuleStatus | None:
-    """Return what holds of a rule at an instant of Unix time; None: it has no terms, and is as it was set."""
+    """Return the status of a rule at a Unix time; None: it has no terms, and always holds."""
     if stored.terms == NO_TERMS:
         return None
     rule = as_rule(entity, stored, source="")
@@ -38,26 +38,26 @@ def status_of(entity: Entity, stored: StoredRule, *, now_ms: int) -> RuleStatus 
 
 
 def shadowed(by: str) -> RuleStatus:
-    """Return what holds of a rule in whose place another one does; ``by``: where that is set."""
+    """Return the status of a rule that another one hides; ``by``: the source of that one."""
     return RuleStatus(None, f"for {by} sets quotas of the same")
 
 
 def status_as_json(now: RuleStatus) -> Mapping[str, object]:
-    """Return it as JSON has it."""
+    """Return a status as JSON."""
     return {"limits": None if now.limits is None else dict(now.limits), "why": now.why}
 
 
 def written_as_of(entity: Entity, stored: StoredRule, *, now_ms: int) -> Mapping[str, object]:
-    """Return what is told of a rule beside what was set."""
+    """Return the field ``now`` of a rule with terms; nothing for a rule without."""
     now = status_of(entity, stored, now_ms=now_ms)
     return {} if now is None else {"now": status_as_json(now)}
 
 
 def read_status(given: object) -> RuleStatus | None:
-    """Read what ``status_as_json`` has written; None of null.
+    """Read a status as JSON; None for null.
 
     Raises:
-        JsonFormError: It is something else.
+        JsonFormError: It is not a status.
     """
     if given is None:
         return None
@@ -74,7 +74,7 @@ def _is_number(value: object) -> bool:
 
 
 def format_status(now: RuleStatus | None) -> str:
-    """Return what is to be read behind a rule; "" where it is at all times what was set."""
+    """Return a status as text behind its rule; "" if the rule always holds."""
     if now is None or not now.why:
         return ""
     why = now.why if now.why.isprintable() else repr(now.why)

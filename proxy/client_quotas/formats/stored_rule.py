@@ -11,7 +11,7 @@ import math
 from typing import Final
 
 from kafka_quota_proxy.config.errors import TermsError
-from kafka_quota_proxy.config.quota_kinds import CLIENT_LIMIT_KEYS, IP_LIMIT_KEYS
+from kafka_quota_proxy.config.quota_kinds import CLIENT_LIMIT_KEYS, IP_LIMIT_KEYS, KIND_OF_KEY
 from kafka_quota_proxy.config.terms import read_terms
 from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import JsonFormError, encode, rule_as_json
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import (
@@ -72,7 +72,7 @@ def read_rule(entity: Entity, limits: object, terms: object) -> StoredRule:
     """Read a rule whose JSON is parsed. Errors as of ``decode_rule``."""
     if not isinstance(limits, dict) or not limits:
         raise JsonFormError("a rule has no limits")
-    # Kafka's API sets fewer keys of a client than a rule that was published to a topic may have.
+    # A rule that was published to a topic may have more keys than Kafka's API sets.
     unknown = limits.keys() - set(CLIENT_LIMIT_KEYS if entity.ip is None else IP_LIMIT_KEYS)
     if unknown:
         raise JsonFormError(f"{min(unknown)!r} is no key of {entity}")
@@ -85,7 +85,7 @@ def read_rule(entity: Entity, limits: object, terms: object) -> StoredRule:
 def _limit(key: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
         raise JsonFormError(f"{key} is not a number above 0")
-    return int(value) if key == "connections" else float(value)
+    return int(value) if KIND_OF_KEY[key].spec.unit.is_whole else float(value)
 
 
 def _json(data: bytes) -> object:

@@ -1,4 +1,4 @@
-"""What becomes of a request to change quotas: what Kafka answers, and what is to be kept from then on.
+"""Decides on a request to change quotas: what Kafka answers, and which rules change.
 
 Source: ``ClientQuotaControlManager``, ``AlterClientQuotasRequest`` and ``QuorumController`` in Apache Kafka 4.3.
 """
@@ -32,7 +32,7 @@ from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import literal
 
 # QuorumController.MAX_RECORDS_PER_USER_OP; a record of Kafka's is one key of one entity.
 MAX_CHANGED_KEYS: Final = 10_000
-# Unlike Kafka, which keeps as many as its memory holds.
+# Unlike Kafka, which has no bound but its memory.
 MAX_RULES: Final = 200_000
 
 _MOST: Final = {KafkaType.LONG: float(2**63 - 1), KafkaType.INT: float(2**31 - 1)}
@@ -41,7 +41,7 @@ _NO_CHANGE: Final = TermsChange()
 
 
 class Change(NamedTuple):
-    """What an entity's rule is from now on; None: it has none."""
+    """The new rule of an entity; None: it has none."""
 
     entity: Entity
     rule: StoredRule | None
@@ -57,18 +57,18 @@ def apply(rules: dict[Entity, StoredRule], changes: Iterable[Change]) -> None:
 
 
 class Decision(NamedTuple):
-    """What is to be told of each entity, and all that is to be changed: at once, or not at all."""
+    """The result for each entity, and the changes, to be made all or none."""
 
     results: tuple[Altered, ...]
     changes: tuple[Change, ...]
 
 
 class HiddenRule(NamedTuple):
-    """What is kept of an entity that is set elsewhere: it does not hold, and can be removed.
+    """A stored rule that another source's rule hides: it does not hold, and can be removed.
 
     Attributes:
-        keys: Its limits.
-        shown: Those of which who asks is told what is set elsewhere: were they removed here, he would see no change.
+        keys: The keys of its limits.
+        shown: The keys for which the client sees the other source's limit; it would see no effect of removing them.
     """
 
     keys: Collection[str]
@@ -82,7 +82,7 @@ class _RefusalError(Exception):
 
 
 def hosts_of(request: AlterRequest) -> frozenset[str]:
-    """Return the addresses in a request that are no literals, to be looked up before it is decided."""
+    """Return the host names in a request, to be looked up before ``decide``."""
     return frozenset(
         name
         for alteration in request.alterations
@@ -101,21 +101,20 @@ def decide(
     terms: Mapping[Entity, TermsChange] | None = None,
     hidden: Callable[[Entity], HiddenRule | None] | None = None,
 ) -> Decision:
-    """Decide on a request as Kafka's controller does; an entity is changed as a whole or not at all.
+    """Decide on a request as Kafka's controller does. An entity is changed as a whole or not at all.
 
     Args:
-        rules: What there is.
-        request: What is asked for; with ``validate_only`` nothing changes.
-        is_host: Whether a name of ``hosts_of`` has an address.
-        sources: Entities that are set elsewhere, and where: FILE:LINE. These cannot be changed here, but for
-            what is ``hidden``.
-        now_ms: Unix time. Of a rule that has expired by then a limit is set anew, see ``_begins_anew``.
-        terms: Of entities of the request whose terms are to change, which Kafka's request cannot say.
-        hidden: Returns what ``rules`` has of an entity of ``sources``; None: nothing that could be removed.
+        rules: The stored rules.
+        request: The request; with ``validate_only`` nothing changes.
+        is_host: Returns whether a name of ``hosts_of`` has an address.
+        sources: Entities whose rules come from elsewhere, with FILE:LINE. Only what is ``hidden`` can be changed.
+        now_ms: Unix time; see ``_resets_terms``.
+        terms: Changes of terms, by entity of the request. Kafka's request has none.
+        hidden: Returns the stored rule of an entity of ``sources``; None: nothing can be removed.
 
     Returns:
-        One result for each entity, in the order of the request; for one that comes twice an error, though what came
-        first of it is changed, as in Kafka.
+        One result for each entity, in the order of the request. An entity that comes twice has an error, although its
+        first change is made, as in Kafka.
     """
     results: dict[frozenset[tuple[str, str | None]], Altered] = {}
     changes: list[Change] = []
@@ -139,7 +138,7 @@ def decide(
 
 
 def refuse_alter(request: AlterRequest, error_code: int, message: str) -> tuple[Altered, ...]:
-    """Return the results where nothing of a request is done: one for each entity, as it came."""
+    """Return the results of a request that is refused as a whole, one for each entity."""
     return tuple(Altered(error_code, message, alteration.entity) for alteration in request.alterations)
 
 
@@ -156,10 +155,10 @@ def _change(
     now_ms: int,
     hidden: Callable[[Entity], HiddenRule | None] | None,
 ) -> Iterable[Change]:
-    """Return what changes for one entity; nothing where its rule is what it was.
+    """Return the change of one entity; nothing if its rule stays the same.
 
     Raises:
-        _RefusalError: It is refused as a whole.
+        _RefusalError: The entity is refused as a whole.
     """
     values = dict(ops)
     if len(values) < len(ops):
@@ -175,7 +174,7 @@ def _change(
         _check_removal(entity, source, values, None if hidden is None else hidden(entity), entity in terms)
     change = terms.get(entity, _NO_CHANGE)
     changed = _with_limits(rule, after)
-    if changed is not None and _begins_anew(changed, values, change, now_ms):
+    if changed is not None and _resets_terms(changed, values, change, now_ms):
         changed = replace(changed, terms=NO_TERMS)
     if entity in terms:
         changed = _with_terms(entity, changed, change)
@@ -183,16 +182,16 @@ def _change(
 
 
 def _duplicate(names: Mapping[str, str | None]) -> str:
-    """Return what Kafka says of an entity that comes twice, and of one in which a key does."""
+    """Return Kafka's message for an entity, or a key of one, that comes twice."""
     entries = ", ".join(f"{kind}={'null' if name is None else name}" for kind, name in names.items())
     return f"Ignoring duplicate entity ClientQuotaEntity(entries={{{entries}}})"
 
 
 def _checked(names: Mapping[str, str | None], is_host: Callable[[str], bool]) -> Entity:
-    """Return the entity of these names, which are in Kafka's order.
+    """Return the entity with these names, checked in Kafka's order.
 
     Raises:
-        _RefusalError: They are of none.
+        _RefusalError: They do not name an entity.
     """
     if not names:
         raise _RefusalError("Invalid empty client quota entity")
@@ -202,13 +201,13 @@ def _checked(names: Mapping[str, str | None], is_host: Callable[[str], bool]) ->
         if name == "":
             raise _RefusalError(f"Empty {entity_type} not supported")
     if IP in names and len(names) > 1:
-        # Two words of it stick together in Kafka.
+        # Kafka's message lacks this space, too.
         raise _RefusalError("Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId")
     ip = names.get(IP)
     if ip is not None and literal(ip) is None and not is_host(ip):
         raise _RefusalError(f"{ip} is not a valid IP or resolvable host.")
     for entity_type, name in names.items():
-        # Unlike Kafka, which keeps another name in its place.
+        # Unlike Kafka, which stores a different name.
         if name is not None and not _is_text(name):
             raise _RefusalError(f"The name of {entity_type} is not UTF-8")
     return entity_of(names)
@@ -227,17 +226,17 @@ def _source(entity: Entity, sources: Mapping[Entity, str]) -> str | None:
 
 
 def in_usual_form(entity: Entity) -> Entity:
-    """Return the entity as a file has it: an address may be written in several ways."""
+    """Return the entity with its address in canonical form."""
     return Entity(ip=literal(entity.ip) or entity.ip) if isinstance(entity.ip, str) else entity
 
 
 def _check_removal(
     entity: Entity, source: str, ops: Mapping[str, float | None], hidden: HiddenRule | None, has_terms: bool
 ) -> None:
-    """Tell whether what is asked of an entity that is set elsewhere is to remove what is hidden, and no more.
+    """Check that a change of an entity whose rule comes from elsewhere only removes its hidden rule.
 
     Raises:
-        _RefusalError: It is not.
+        _RefusalError: It does more.
     """
     told = f"The quotas of {entity} are set in {source}; change them there"
     if hidden is None:
@@ -255,7 +254,7 @@ def _altered(entity: Entity, limits: Mapping[str, float], ops: Mapping[str, floa
     """Return the limits after ``ops``.
 
     Raises:
-        _RefusalError: One of the ops is not right. To remove what is not there is, whatever its key.
+        _RefusalError: An op is invalid. Removing a limit that is not there is valid, whatever its key.
     """
     keys = keys_of(entity)
     after = dict(limits)
@@ -280,7 +279,7 @@ def _check_value(keys: Mapping[str, KafkaType], key: str, value: float) -> None:
             raise _RefusalError(f"Proposed value for {key} is too large for {value_type.value}.")
         if math.isfinite(value) and value % 1.0 > _FRACTION:
             raise _RefusalError(f"{key} cannot be a fractional value.")
-    # Unlike Kafka, which keeps such a limit: what is held against it is neither over nor under.
+    # Unlike Kafka, which stores NaN: no rate is above or below it.
     if not math.isfinite(value):
         raise _RefusalError(f"Quota {key} must be a finite number")
 
@@ -294,17 +293,17 @@ def _with_limits(rule: StoredRule | None, limits: Mapping[str, float]) -> Stored
 
 
 def _fitting(terms: Terms, limits: Mapping[str, float]) -> Terms:
-    """Return the terms without what a ramp says of keys that are not limited any more."""
+    """Return the terms with a ramp of the limited keys only."""
     if terms.ramp is None:
         return terms
     start = tuple(old for old in terms.ramp.start if old[0] in limits)
     return replace(terms, ramp=replace(terms.ramp, start=start) if start else None)
 
 
-def _begins_anew(rule: StoredRule, ops: Mapping[str, float | None], change: TermsChange, now_ms: int) -> bool:
-    """Return whether a limit is set of a rule that has expired, and nothing said of that.
+def _resets_terms(rule: StoredRule, ops: Mapping[str, float | None], change: TermsChange, now_ms: int) -> bool:
+    """Return whether a request sets a limit of an expired rule without a new ``expires``.
 
-    It would be kept and shown, and never hold; and with Kafka's tools nobody could tell why, or mend it.
+    Such a limit would be stored and shown but never hold, and Kafka's tools can neither show why nor change that.
     """
     expires_ms = rule.terms.expires_ms
     has_expired = expires_ms is not None and now_ms >= expires_ms
@@ -316,7 +315,7 @@ def _with_terms(entity: Entity, rule: StoredRule | None, change: TermsChange) ->
     """Return the rule with its terms changed.
 
     Raises:
-        _RefusalError: They do not fit it.
+        _RefusalError: The terms do not fit the rule.
     """
     if rule is None:
         if change.given == NO_TERMS:
@@ -325,7 +324,7 @@ def _with_terms(entity: Entity, rule: StoredRule | None, change: TermsChange) ->
     terms = changed_terms(rule.terms, change)
     try:
         check_terms(terms, limits=rule.limits, allowed=keys_of(entity))
-        # What was kept and cannot be read would keep the proxy from starting again.
+        # A stored rule that cannot be read would keep the proxy from starting.
         check_kept(terms)
     except TermsError as error:
         raise _RefusalError(f"Invalid terms: {error}") from None
@@ -336,7 +335,7 @@ def _with_terms(entity: Entity, rule: StoredRule | None, change: TermsChange) ->
 
 
 def _refusal_of_all(rules: Mapping[Entity, StoredRule], changes: Sequence[Change]) -> str | None:
-    """Return why nothing of a request is done though each of its changes is right; None where it is done."""
+    """Return why a request of valid changes is refused as a whole; None: it is not."""
     if sum(_changed_keys(rules.get(entity), rule) for entity, rule in changes) > MAX_CHANGED_KEYS:
         return POLICY_VIOLATION_MESSAGE
     more = sum((rule is not None) - (entity in rules) for entity, rule in changes)

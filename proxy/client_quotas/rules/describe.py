@@ -1,4 +1,4 @@
-"""Which rules a filter matches, and what Kafka says of a filter that is none.
+"""Finds the rules that a filter matches, and the faults of a filter, as Kafka does.
 
 Source: ``ClientQuotasImage.describe`` and ``KafkaApis.handleDescribeClientQuotasRequest`` in Apache Kafka.
 """
@@ -42,29 +42,29 @@ class _FilterError(Exception):
 def describe(rules: Mapping[Entity, StoredRule], request: DescribeRequest) -> DescribeResponse:
     """Return Kafka's answer.
 
-    Without ``strict`` an entity may have types that no component names; a filter without components then matches all,
-    and with it none. The order of entries is that of ``rules``, Kafka's is undefined. Within an entry parts and limits
-    are in the order in which a broker tells them that has read them at its start.
+    Unless the filter is strict, an entity may have types that no component names: a filter without components matches
+    all entities, and a strict one none. Entries are in the order of ``rules``; Kafka's order is undefined. Within an
+    entry, parts and limits have the order of a broker that read them at its start.
     """
     try:
         wanted = _wanted(request.components)
     except _FilterError as error:
         return DescribeResponse(0, error.error_code, str(error), None)
     found = _found(rules, wanted, request.is_strict)
-    # Kafka says "" where there is no error.
+    # Kafka's message is "" if there is no error.
     return DescribeResponse(0, NONE, "", tuple(_described(entity, rules[entity]) for entity in found))
 
 
 def refuse_describe(error_code: int, message: str) -> DescribeResponse:
-    """Return the answer to who may not ask."""
+    """Return the answer to a client that is not authorized."""
     return DescribeResponse(0, error_code, message, None)
 
 
 def _wanted(components: Sequence[Component]) -> dict[str, object]:
-    """Return of each type that is asked for its name, DEFAULT or ``_ANY``; faults in the order that Kafka finds them.
+    """Return the wanted name of each type, DEFAULT or ``_ANY``.
 
     Raises:
-        _FilterError: There is a fault.
+        _FilterError: A component is invalid; the first fault in Kafka's order of checking.
     """
     wanted: dict[str, object] = {}
     for entity_type, match_type, match in components:
@@ -102,13 +102,13 @@ def _match(match_type: int, match: str | None) -> object:
 
 
 def _found(rules: Mapping[Entity, StoredRule], wanted: Mapping[str, object], is_strict: bool) -> Iterable[Entity]:
-    """Return the entities that match; one that is named in full is looked up, however many there are."""
+    """Return the entities that match. A filter that names one entity in full costs a single lookup."""
     parts = tuple(wanted.get(entity_type, None if is_strict else _NOT_ASKED) for entity_type in ENTITY_TYPES)
     if _ANY not in parts and _NOT_ASKED not in parts:
         entity = Entity(*(part if isinstance(part, str) or part is DEFAULT else None for part in parts))
         return (entity,) if entity in rules else ()
     (asks_user, user), (asks_client_id, client_id), (asks_ip, ip) = ((part is not _NOT_ASKED, part) for part in parts)
-    # In one expression: of a hundred thousand entities each call would be felt.
+    # One expression: with a hundred thousand entities each call costs.
     return [
         entity
         for entity in rules
@@ -120,17 +120,17 @@ def _found(rules: Mapping[Entity, StoredRule], wanted: Mapping[str, object], is_
 
 def _described(entity: Entity, rule: StoredRule) -> Described:
     limits = rule.limits
-    # The client-id goes before the user: so does a HashMap of the two.
+    # The client-id precedes the user, as in a HashMap of the two.
     parts = tuple(reversed(names_of(entity).items()))
     return Described(parts, tuple([(key, limits[key]) for key in _in_order(tuple(limits))]))
 
 
 @lru_cache(maxsize=256)
 def _in_order(keys: tuple[str, ...]) -> tuple[str, ...]:
-    """Return keys of an entity as ``ClientQuotaDelta.apply`` has them when it begins with an entity without any.
+    """Return keys in the order of ``ClientQuotaDelta.apply`` for an entity that had none.
 
-    It takes them out of a HashMap of 16 places and puts them into one that grows from the smallest. There
-    producer_byte_rate and request_percentage meet, where there are two or three keys: a broker that was told of one
-    after the other has them in that order, until its next start.
+    It moves them from a HashMap of 16 places into one that grows from the smallest. With two or three keys,
+    producer_byte_rate and request_percentage collide there: a broker that received them one by one keeps that order
+    until its next start.
     """
     return tuple(hash_order(hash_order(keys, 16), 1))

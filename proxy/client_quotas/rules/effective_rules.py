@@ -1,6 +1,6 @@
-"""Which rules hold: those of the file, and of the store those that are about other entities; each at its times.
+"""Which rules hold: the file's, and the store's for all other entities, each at its times.
 
-Of an entity that the file has a rule for the file decides, also at times at which that rule does not hold.
+The file's rule of an entity hides the store's, also while the file's rule does not hold.
 """
 
 from collections import ChainMap
@@ -31,11 +31,9 @@ class ListedRule(NamedTuple):
     """A rule as it was set.
 
     Attributes:
-        entity: Whom it is for.
-        rule: What it says.
-        source: FILE:LINE, or where else.
+        source: FILE:LINE, or the store's name.
         can_change: Whether it can be changed at this proxy.
-        shadowed_by: FILE:LINE of the rule that holds in its place, whatever the time; None: there is none.
+        shadowed_by: FILE:LINE of the rule that hides it; None: no rule does.
     """
 
     entity: Entity
@@ -46,26 +44,26 @@ class ListedRule(NamedTuple):
 
 
 class EffectiveRules:
-    """The rules of both. What a change costs depends on what it changes, not on how much there is in the store.
+    """The rules of the file and of the store. The cost of a change does not depend on the number of rules.
 
     Every ``now_ms`` is Unix time.
 
     Attributes:
-        name: Of the store, where a rule's source is told.
-        stored: What the store has.
-        sources: The entities of the file, and FILE:LINE.
-        rules: Of every entity, as they were set, whatever the time is; of one that both have, the file's.
+        name: The store's name, the source of its rules.
+        stored: The store's rules.
+        sources: The entities of the file, with FILE:LINE.
+        rules: All rules as they were set, whatever the time; the file's where both have one.
     """
 
     def __init__(self, config: ProxyConfig, *, name: str, now_ms: int) -> None:
         self.stored: dict[Entity, StoredRule] = {}
         self.name = name
         self.sources: dict[Entity, str] = {}
-        # Addresses of the store that are written in another way than the file's would be, by how those are.
+        # Addresses of the store that are not in canonical form, by that form.
         self._spellings: dict[Entity, dict[Entity, None]] = {}
         self._file: dict[Entity, Rule] = {}  # as they were set
         self._told: dict[Entity, StoredRule] = {}
-        # As they hold.
+        # The rules that hold.
         self._of_file: dict[Entity, QuotaRule] = {}
         self._ips_of_file: dict[Ip, IpRule] = {}
         self._of_store: dict[Entity, QuotaRule] = {}
@@ -74,13 +72,13 @@ class EffectiveRules:
         self.follow_file(config, now_ms=now_ms)
 
     def follow_file(self, config: ProxyConfig, *, now_ms: int) -> Changes:
-        """Take the file's rules from now on; return what changes by that."""
+        """Replace the file's rules; return the changes."""
         rules: dict[Entity, Rule] = {Entity(rule.user, rule.client_id): rule for rule in config.quotas}
         rules |= {Entity(ip=rule.ip): rule for rule in config.ip_quotas}
         changed = _difference(self._file, rules)
         self._file = rules
         self.sources = {entity: rule.source for entity, rule in rules.items()}
-        # Another one: a thread may be reading the one before.
+        # A new dict: a thread may be reading the old one.
         self._told = {
             entity: _as_stored(rule) if entity in changed else self._told[entity] for entity, rule in rules.items()
         }
@@ -98,7 +96,7 @@ class EffectiveRules:
 
     @property
     def doubles(self) -> tuple[str, ...]:
-        """Return what is to be said of the file: which entities of the store it has, too."""
+        """Return a message for each entity that has rules in both the file and the store."""
         return tuple(
             f"{source}: {entity} has quotas in {self.name}, too; those of the file hold"
             for usual, source in self.sources.items()
@@ -107,8 +105,8 @@ class EffectiveRules:
         )
 
     def listed(self) -> Iterator[ListedRule]:
-        """Yield every rule as it was set; those of the store can be changed. For any thread."""
-        # The file's are made anew when they change; a copy of the store's is one step, in which nobody changes them.
+        """Yield every rule as it was set. For any thread."""
+        # The file's dict is replaced, never changed; copying the store's is atomic.
         of_file, sources, stored = self._told, self.sources, self.stored.copy()
         for entity, rule in of_file.items():
             yield ListedRule(entity, rule, sources.get(entity, ""), can_change=False)
@@ -117,9 +115,9 @@ class EffectiveRules:
             yield ListedRule(entity, rule, self.name, shadowed_by is None, shadowed_by)
 
     def hidden(self, entity: Entity, *, sees_both: bool) -> HiddenRule | None:
-        """Return what the store has of an entity that the file has a rule for; None: nothing.
+        """Return the store's rule of an entity that has one in the file, too; None: there is none.
 
-        ``sees_both``: who asks is told both rules, and not, as by Kafka's API, the file's alone.
+        ``sees_both``: the client sees both rules; Kafka's API shows the file's alone.
         """
         rule = self.stored.get(entity)
         if rule is None or in_usual_form(entity) not in self.sources:
@@ -128,28 +126,28 @@ class EffectiveRules:
         return HiddenRule(rule.limits.keys(), () if sees_both or shown is None else shown.limits.keys())
 
     def update_addresses(self, addresses: Addresses) -> Changes:
-        """Take it that these hosts have these addresses; return what changes by that."""
+        """Set the addresses of hosts; return the changes."""
         return Changes({}, self._addresses.update_addresses(addresses))
 
     @property
     def unknown_hosts(self) -> Set[str]:
-        """Return the hosts whose limits do not hold, for nobody knows their addresses."""
+        """The hosts whose limits do not hold because no address of theirs is known."""
         return self._addresses.unknown_hosts
 
     @property
     def quotas(self) -> tuple[QuotaRule, ...]:
-        """Return the rules of users and client-ids that hold."""
-        # In the order of the file, whichever began to hold last.
+        """The rules of users and client-ids that hold."""
+        # In the order of the file.
         of_file = (self._of_file.get(entity) for entity in self._file)
         return (*(rule for rule in of_file if rule is not None), *self._of_store.values())
 
     @property
     def ip_quotas(self) -> tuple[IpRule, ...]:
-        """Return the rules of addresses that hold, each address once."""
+        """The rules of addresses that hold, each address once."""
         return (*self._ips_of_file.values(), *self._addresses.rules.values())
 
     def change(self, changes: Iterable[Change], addresses: Addresses | None = None, *, now_ms: int) -> Changes:
-        """Take what has changed in the store, and where the hosts in it are; return which rules that changes."""
+        """Change the store's rules; return the effective changes. ``addresses`` are those of hosts among them."""
         changes = tuple(changes)
         apply(self.stored, changes)
         ips: dict[Ip, IpRule | None] = {}
@@ -168,23 +166,23 @@ class EffectiveRules:
 
     @property
     def next_change_ms(self) -> int | None:
-        """Return when to ``advance``; None: never."""
+        """When to ``advance``; None: never."""
         return self._timetable.next_ms
 
     @property
     def has_timed(self) -> bool:
-        """Return whether there are any that are not the same at all times."""
+        """Whether any rule changes with time."""
         return len(self._timetable) > 0
 
     @property
     def timed(self) -> Mapping[Entity, Rule]:
-        """Return the rules that are not the same at all times, as they were set."""
+        """The rules that change with time, as they were set."""
         return self._timetable.rules()
 
     def advance(self, most: int, *, now_ms: int) -> Changes | None:
-        """Take it that it is now; return what changes by that, None where nothing does.
+        """Advance to ``now_ms``; return the changes, None: there are none. ``unknown_hosts`` may change, too.
 
-        So many rules are looked at: see ``RuleSchedule.due``. Hosts among ``unknown_hosts`` may have come.
+        At most ``most`` rules are looked at: see ``RuleSchedule.due``.
         """
         due = self._timetable.due(most, now_ms=now_ms)
         ips: dict[Ip, IpRule | None] = {}
@@ -199,7 +197,7 @@ class EffectiveRules:
         return Changes(rules, ips) if due else None
 
     def repeat_timed(self) -> None:
-        """Have ``advance`` return all rules that are not the same at all times."""
+        """Make ``advance`` return all rules that change with time."""
         self._timetable.repeat_all()
 
     # -- within --
@@ -223,7 +221,7 @@ class EffectiveRules:
         return self._ips_of_file.get(ip) or self._addresses.rules.get(ip)
 
     def _take(self, entity: Entity, stored: StoredRule | None, addresses: Addresses, now_ms: int) -> IpChanges:
-        """Keep what holds of a rule of the store, or, with None, of none."""
+        """Update what holds of the store's rule of an entity; None: it has none."""
         rule = None if stored is None else as_rule(entity, stored, source=self.name)
         return self._keep_of_store(entity, self._timetable.put(entity, rule, now_ms=now_ms), addresses)
 
@@ -247,13 +245,13 @@ class EffectiveRules:
             self._of_file[entity] = rule
 
     def _forget(self, entity: Entity) -> IpChanges:
-        """Have nothing hold of an entity, whoever it was set by."""
+        """Remove the rules of an entity that hold."""
         self._keep_of_file(entity, None)
         return self._keep_of_store(entity, self._timetable.put(entity, None, now_ms=0), {})
 
 
 def as_rule(entity: Entity, stored: StoredRule, *, source: str) -> Rule:
-    """Return a rule as what holds is reckoned from it."""
+    """Return a stored rule as a configuration has it."""
     names = _TERMS if entity.ip is None else _TIMES
     terms: dict[str, Any] = {name: getattr(stored.terms, name) for name in names}
     if entity.ip is not None:
@@ -263,7 +261,7 @@ def as_rule(entity: Entity, stored: StoredRule, *, source: str) -> Rule:
 
 
 def _difference(before: Mapping[K, V], after: Mapping[K, V]) -> dict[K, None]:
-    """Return of which keys the values differ, or are not there, in their order."""
+    """Return the keys whose values differ or are missing in one of the two, in their order."""
     changed = {key: None for key, value in after.items() if before.get(key) != value}
     return changed | {key: None for key in before if key not in after}
 

@@ -1,4 +1,4 @@
-"""Whom a rule is for, and what it says: as Kafka's APIs have it, and as values."""
+"""Entities and stored rules, and the names that Kafka's APIs give them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ ENTITY_TYPES: Final = (USER, CLIENT_ID, IP)
 
 
 class Entity(NamedTuple):
-    """One or two of these, an address alone; None is not part of it. Their order is that of ``ENTITY_TYPES``."""
+    """A user, a client-id, both, or an address; None: not part of the entity. In the order of ``ENTITY_TYPES``."""
 
     user: EntityName = None
     client_id: EntityName = None
@@ -29,7 +29,7 @@ class Entity(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRule:
-    """What an entity may use: Kafka's keys, at least one, each above 0; and the terms, of which Kafka knows none."""
+    """The limits of an entity by Kafka's keys, at least one, each above 0; and their terms, which Kafka has not."""
 
     limits: Mapping[str, float]
     terms: Terms = NO_TERMS
@@ -42,18 +42,18 @@ IP_KEYS: Final = {kind.key: of for kind, of in _KAFKA_TYPES.items() if of and ki
 
 
 def keys_of(entity: Entity) -> Mapping[str, KafkaType]:
-    """Return the keys that a rule of this entity may have."""
+    """Return the keys that the API may set for this entity."""
     return CLIENT_KEYS if entity.ip is None else IP_KEYS
 
 
 def names_in_order(parts: EntityParts) -> dict[str, str | None]:
-    """Return the name of each type, the last where it comes twice, in the order that Kafka looks at them."""
+    """Return the name of each type, the last one of a type that comes twice, in Kafka's order of checking."""
     names = dict(parts)
     return {entity_type: names[entity_type] for entity_type in hash_order(names, len(parts))}
 
 
 def entity_of(names: Mapping[str, str | None]) -> Entity:
-    """Return the entity of these names; null is the default. Types are of ``ENTITY_TYPES``."""
+    """Return the entity with these names by type; null is the default."""
     user, client_id, ip = (
         (DEFAULT if names[entity_type] is None else names[entity_type]) if entity_type in names else None
         for entity_type in ENTITY_TYPES
@@ -62,7 +62,7 @@ def entity_of(names: Mapping[str, str | None]) -> Entity:
 
 
 def names_of(entity: Entity) -> dict[str, str | None]:
-    """Return the name of each type that the entity has; null is the default."""
+    """Return the entity's names by type; null is the default."""
     return {
         entity_type: name if isinstance(name, str) else None
         for entity_type, name in zip(ENTITY_TYPES, entity, strict=True)

@@ -1,4 +1,4 @@
-"""Kafka's error codes, as far as both APIs of client quotas answer with them.
+"""Kafka's error codes and messages in answers about client quotas.
 
 Source: ``Errors`` in Apache Kafka.
 """
@@ -27,12 +27,12 @@ _NAMES: Final = {
     THROTTLING_QUOTA_EXCEEDED: "THROTTLING_QUOTA_EXCEEDED",
 }
 
-# What Kafka says where a request as a whole is refused.
+# Kafka's messages for a request that is refused as a whole.
 CLUSTER_AUTHORIZATION_FAILED_MESSAGE: Final = "Cluster authorization failed."
 UNKNOWN_SERVER_ERROR_MESSAGE: Final = "The server experienced an unexpected error when processing the request."
 POLICY_VIOLATION_MESSAGE: Final = "Request parameters do not satisfy the configured policy."
 
 
 def name_of(error_code: int) -> str:
-    """Return what Kafka calls an error; the code itself where it is none of these."""
+    """Return Kafka's name of an error; its code if it is not one of these."""
     return _NAMES.get(error_code, str(error_code))

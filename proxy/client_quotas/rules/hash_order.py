@@ -1,24 +1,24 @@
-"""The order of a Java ``HashMap``, in which Kafka goes through the types of an entity and the keys of an alteration.
+"""The order of a Java ``HashMap``, in which Kafka goes through the types of an entity and the keys of a change.
 
-Where two of them are wrong, it is the first in this order that its message names; and entities are told and quoted so.
+Clients see it: Kafka's message names the first fault in this order, and ``kafka-configs --describe`` prints limits so.
 """
 
 from collections.abc import Iterable
 from typing import Final
 
-# Which of two such strings comes first is nobody's concern, and each of their characters would cost time.
+# The order of longer strings does not matter, and each of their characters would cost time.
 _MAX_HASHED: Final = 256
 
 
 def hash_order(keys: Iterable[str], capacity: int) -> list[str]:
-    """Return the distinct keys as ``new HashMap(capacity)`` has them once they were put into it in this order.
+    """Return the distinct keys in the order of a ``new HashMap(capacity)`` into which they were put in this order.
 
     Exact while no more than eight keys share a bucket, and for keys of up to 256 characters.
     """
     distinct = list(dict.fromkeys(keys))
     if len(distinct) < 2:
         return distinct
-    # Doubled whenever more than three quarters are full.
+    # The table doubles when more than three quarters of it are full.
     size = 1
     while size < capacity or len(distinct) > size * 3 // 4:
         size *= 2

@@ -1,28 +1,28 @@
-"""Hosts whose addresses are not known, and when to look for them: at once, and then ever more seldom."""
+"""When to look for the address of a host: at once, and then less and less often."""
 
 from collections.abc import Set
 from heapq import heappop, heappush
 from typing import Final
 
 FIRST_DELAY_MS: Final = 1_000
-# A name that nobody enters into the DNS costs it a question in five minutes.
+# So a name that is never entered into the DNS costs it one query in five minutes.
 LONGEST_DELAY_MS: Final = 300_000
 
 
 class MissingHosts:
-    """Which of them to look for now. No step but ``follow`` looks at all of them."""
+    """Hosts without a known address. Only ``follow`` looks at all of them."""
 
     def __init__(self) -> None:
-        # When each is looked for, and how long it waits if it is not found then; ms.
+        # When to look for each, and its next delay; ms.
         self._waits: dict[str, tuple[int, int]] = {}
-        # An entry that is not of such a time any more is found out in its turn.
+        # Entries of earlier times stay in the heap until they come to its top.
         self._due: list[tuple[int, str]] = []
 
     def __len__(self) -> int:
         return len(self._waits)
 
     def follow(self, missing: Set[str], *, now_ms: int) -> None:
-        """Take it that these are missing, and no others."""
+        """Set which hosts are missing."""
         for host in self._waits.keys() - missing:
             del self._waits[host]
         for host in missing - self._waits.keys():
@@ -30,13 +30,13 @@ class MissingHosts:
 
     @property
     def next_ms(self) -> int | None:
-        """When to look for some; None: none is missing."""
+        """When to look for a host; None: no host is missing."""
         while self._due and not self._is_of_now(*self._due[0]):
             heappop(self._due)
         return self._due[0][0] if self._due else None
 
     def take(self, most: int, *, now_ms: int) -> tuple[str, ...]:
-        """Return hosts to look for now; each waits longer from time to time."""
+        """Return hosts to look for now; each one's next delay doubles."""
         taken: list[str] = []
         while len(taken) < most and (next_ms := self.next_ms) is not None and next_ms <= now_ms:
             _, host = heappop(self._due)

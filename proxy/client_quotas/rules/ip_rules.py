@@ -1,6 +1,6 @@
-"""Addresses that have a limit in a store, whatever they are called there, and which of these limits hold.
+"""Which limits of addresses hold, when a store may name an address or a host.
 
-A host may have many addresses, and an address many names. A change costs what it changes, whatever else there is.
+A host may have many addresses, and an address many names. The cost of a change does not depend on the number of rules.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -12,14 +12,14 @@ from kafka_quota_proxy.config.errors import UnitError
 from kafka_quota_proxy.config.model import IpRule
 from kafka_quota_proxy.proxy.quota.rule_changes import Ip, IpChanges
 
-# What hosts are called, and their addresses.
+# The addresses of hosts, by name.
 Addresses: TypeAlias = Mapping[str, tuple[str, ...]]
 
 
-# A change asks for the same one several times on end, and IPv6 takes long to parse.
+# One change looks the same address up several times, and IPv6 is slow to parse.
 @lru_cache(maxsize=16)
 def literal(name: str) -> str | None:
-    """Return an address as rules name it; None: it is none, but the name of a host."""
+    """Return an address in its canonical form; None: it is the name of a host."""
     try:
         return parse_ip(name)
     except UnitError:
@@ -30,11 +30,11 @@ class EffectiveIpRules:
     """The limits of a store's addresses.
 
     Args:
-        name: Of the store, where a rule's source is told.
+        name: The store's name, the source of its rules.
 
     Attributes:
-        rules: Those that hold, by address.
-        unknown_hosts: Those that have a limit which does not hold, for none of their addresses is known.
+        rules: The rules that hold, by address.
+        unknown_hosts: The hosts whose limits do not hold because no address of theirs is known.
     """
 
     def __init__(self, *, name: str) -> None:
@@ -43,22 +43,22 @@ class EffectiveIpRules:
         self._name = name
         self._of_file: Collection[Ip] = frozenset()
         self._rates: dict[Ip, float] = {}  # by name
-        self._hosts: dict[str, tuple[str, ...]] = {}  # where those are that have a limit
-        self._names: dict[Ip, set[Ip]] = {}  # of an address, those that have a limit
+        self._hosts: dict[str, tuple[str, ...]] = {}  # the addresses of those with a limit
+        self._names: dict[Ip, set[Ip]] = {}  # of an address, with a limit
 
     def follow_file(self, addresses: Collection[Ip]) -> None:
-        """Take it that these have rules in the operator's file, which go before."""
+        """Set which addresses have rules in the operator's file; those take precedence."""
         touched = {*self._of_file} ^ {*addresses}
         self._of_file = addresses
         self._settle(touched)
 
     def change(self, name: Ip, rate: float | None, known: Addresses) -> IpChanges:
-        """Limit what is called ``name``; return the rules of all addresses that concerns, said again where it is again.
+        """Set the limit of an address or host; return the rules of all its addresses, changed or not.
 
         Args:
             name: An address in any spelling, a host, or the default.
-            rate: Connections per second; None: it has no limit any more.
-            known: Where hosts are. Of one that is not among them, what was known last.
+            rate: Connections per second; None: the limit is removed.
+            known: The addresses of hosts. A host that is not among them keeps its last ones.
         """
         before = self._addresses_of(name)
         if rate is None:
@@ -68,14 +68,14 @@ class EffectiveIpRules:
         return self._move(name, before, self._found(name, known, before) if rate is not None else ())
 
     def update_addresses(self, known: Addresses) -> IpChanges:
-        """Take it that hosts are there now; return which rules that changes. Those without a limit do not matter."""
+        """Set the addresses of hosts; return the rules that changes. Hosts without a limit are ignored."""
         changes: dict[Ip, IpRule | None] = {}
         for host in self._hosts.keys() & known.keys():
             changes |= self._move(host, self._hosts[host], known[host])
         return changes
 
     def _addresses_of(self, name: Ip) -> tuple[Ip, ...]:
-        """Return the addresses that the limit of ``name`` is for by now."""
+        """Return the addresses to which the limit of ``name`` applies."""
         if name not in self._rates:
             return ()
         return self._hosts[name] if isinstance(name, str) and name in self._hosts else _spelled(name)
@@ -84,7 +84,7 @@ class EffectiveIpRules:
         return _spelled(name) or (known.get(name) if isinstance(name, str) else None) or before
 
     def _move(self, name: Ip, before: Iterable[Ip], addresses: tuple[Ip, ...]) -> IpChanges:
-        """Take it that a name is for other addresses than before, or for the same in another way."""
+        """Move the limit of a name to other addresses, or set it again for the same ones."""
         if isinstance(name, str) and not _spelled(name):
             self._hosts.pop(name, None)
             self.unknown_hosts.discard(name)
@@ -99,7 +99,7 @@ class EffectiveIpRules:
         return self._settle({*before, *addresses})
 
     def _settle(self, touched: Iterable[Ip]) -> IpChanges:
-        """Return the rules of these addresses, also where they are what they were, but for those of the file."""
+        """Update the rules of these addresses; return them, changed or not, without those of the file."""
         changes: dict[Ip, IpRule | None] = {}
         for address in touched:
             rule = self._rule(address)
@@ -118,12 +118,12 @@ class EffectiveIpRules:
             return None
         if address in self._of_file:
             return None
-        # Unlike Kafka, where of several names of one address the one counts that was set last, until the next start.
+        # Unlike Kafka: there the name that was set last counts, until the next start.
         rate = min(self._rates[name] for name in names)
         return IpRule(ip=address, connection_creation_rate=rate, source=self._name)
 
 
 def _spelled(name: Ip) -> tuple[Ip, ...]:
-    """Return what the name itself says: an address, or the default; nothing of a host."""
+    """Return the address that the name is, or the default; nothing for a host."""
     address = literal(name) if isinstance(name, str) else name
     return () if address is None else (address,)

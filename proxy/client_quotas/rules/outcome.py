@@ -1,4 +1,4 @@
-"""What became of one change, and by whom it was asked for."""
+"""The outcome of one change, and its origin."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
@@ -9,7 +9,7 @@ from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import ENTITY_TYPES, Entity, StoredRule, entity_of
 from kafka_quota_proxy.proxy.client_quotas.rules.errors import NONE
 
-# Where a change came in that did not come through a listener.
+# The listener of a change that came through the admin port.
 ADMIN: Final = "admin"
 
 APPLIED: Final = "applied"
@@ -21,11 +21,12 @@ RESULTS: Final = (APPLIED, VALIDATED, UNCHANGED, REFUSED, UNKNOWN)
 
 
 class Origin(NamedTuple):
-    """Who asks: a user, or ``token@ADDRESS``.
+    """The client that asks.
 
     Attributes:
-        listener: ``ADMIN`` for the admin port, though a listener may be called so, too.
-        sees_hidden: Whether he is told of rules that the file's hide, as by the admin port and not by Kafka's API.
+        principal: A user, or ``token@ADDRESS``.
+        listener: ``ADMIN`` for the admin port; a listener may have that name, too.
+        sees_hidden: Whether the client sees rules that the file's hide, as on the admin port but not in Kafka's API.
     """
 
     principal: str
@@ -35,22 +36,22 @@ class Origin(NamedTuple):
     sees_hidden: bool = False
 
 
-# Of a request that is not answered here.
+# The origin of a request that is not answered here.
 NOBODY: Final = Origin("")
 
 
 class Outcome(NamedTuple):
-    """What became of one entity.
+    """The outcome for one entity.
 
     Attributes:
-        entity: As it was named.
-        asked: The limits that were to be set, or with None removed.
-        asked_terms: The terms that were to be set or removed; None: none were.
+        entity: Its names, as the request has them.
+        asked: The limits to set, or with None to remove.
+        asked_terms: The terms to set or remove; None: the request has none.
         old: Its rule before.
-        new: Its rule afterwards; where nothing was to be changed, as it would be. Of one that is refused, ``old``.
-        error_code: Kafka's; 0 is none.
-        error_message: Why.
-        is_unknown: Nobody knows whether it is ``old`` or ``new``, or when it will be ``new``.
+        new: Its rule afterwards; of a dry run, the rule it would have; of a refused change, ``old``.
+        error_code: Kafka's; 0: no error.
+        error_message: Kafka's, or ours.
+        is_unknown: Outcome unknown: the rule is ``old`` or ``new``, or becomes ``new`` later.
     """
 
     entity: EntityParts
@@ -63,10 +64,10 @@ class Outcome(NamedTuple):
     is_unknown: bool = False
 
     def result(self, *, is_dry_run: bool) -> str:
-        """Return what became of it, in a word of ``RESULTS``."""
+        """Return the outcome as one of ``RESULTS``."""
         if self.is_unknown:
             return UNKNOWN
-        # An entity that comes twice has an error, and the first of its changes is made: Kafka's way.
+        # As in Kafka, an entity that comes twice has an error although its first change is made.
         if self.new == self.old:
             return UNCHANGED if self.error_code == NONE else REFUSED
         return VALIDATED if is_dry_run else APPLIED
@@ -79,14 +80,14 @@ def outcomes(
     rules: Mapping[Entity, StoredRule],
     terms: Mapping[Entity, TermsChange],
 ) -> tuple[Outcome, ...]:
-    """Return what became of each entity, in the order of the request; of one that comes twice, of both at once.
+    """Return the outcome for each entity, in the order of the request; one for an entity that comes twice.
 
     Args:
-        alterations: Of the request.
-        results: On it, as ``decide`` or ``refuse_alter`` returns them.
-        changes: What is changed, or would be.
-        rules: Before that.
-        terms: Of the request.
+        alterations: The request's.
+        results: Those of ``decide`` or ``refuse_alter``.
+        changes: The changes that are made, or would be.
+        rules: The rules before.
+        terms: The request's changes of terms.
     """
     told = {_same(result.entity): result for result in results}
     changed = dict(changes)
@@ -108,7 +109,7 @@ def _outcome(
     names = dict(alteration.entity)
     entity = entity_of(names) if names and names.keys() <= set(ENTITY_TYPES) else None
     old = None if entity is None else rules.get(entity)
-    # What comes twice has an error, and is changed all the same.
+    # An entity that comes twice has an error, and a change.
     new = old if entity is None else changed.get(entity, old)
     return Outcome(
         entity=alteration.entity,
