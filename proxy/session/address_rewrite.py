@@ -1,6 +1,6 @@
-"""Where clients are told that the brokers are: which responses say so, and what they say instead.
+"""Replaces the addresses of brokers in responses by addresses of this proxy.
 
-A client must never be led to a broker's own address, so whatever cannot be read here raises, and closes the connection.
+A client must never get a broker's own address: a response that cannot be read raises, and closes the connection.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,20 +13,20 @@ from kafka_quota_proxy.protocol.api_versions import CEILINGS
 from kafka_quota_proxy.protocol.broker_list import Broker
 from kafka_quota_proxy.proxy.session.frame_edits import MAX_HELD_RESPONSE_BYTES, Edit
 
-# What is told of brokers, whether these are all that are alive, and the id of their cluster, where it is told. Called
-# before the response goes on.
+# Called before a response passes: with the brokers that it names, whether these are all live ones, and the id of their
+# cluster, if it has one.
 See = Callable[[Mapping[int, Address], bool, str | None], None]
 
 _FRONTS: Final = (ApiKey.METADATA, ApiKey.DESCRIBE_CLUSTER, ApiKey.FIND_COORDINATOR)
 MOVED: Final = frozenset(map(int, node_endpoints.FIRST_VERSION))
 ADDRESSED: Final = MOVED | frozenset(map(int, _FRONTS))
 
-# Clients are told of no version of these that we cannot read.
+# Clients are offered no version of these that cannot be read here.
 READABLE: Final[Mapping[int, int]] = {**CEILINGS, **{key: HIGHEST_VERSION[key] for key in ADDRESSED}}
 
 
 class Addresses:
-    """What the clients of one listener are told. The shell keeps ``told``: host and port by node id."""
+    """The addresses that the clients of one listener get. The shell keeps ``told``: host and port by node id."""
 
     __slots__ = ("_see", "told")
 
@@ -35,7 +35,7 @@ class Addresses:
         self.told: dict[int, tuple[bytes, int]] = {}
 
     def change(self, data: bytes, position: int, api_key: int, api_version: int) -> Edit | None:
-        """Return what to change in a response that lists brokers; None if more bytes are needed.
+        """Return the edit of a response that lists brokers; None: more bytes are needed.
 
         Raises:
             ProtocolError: It is no such response.
@@ -52,7 +52,7 @@ class Addresses:
             if endpoints is None:
                 return None
             if endpoints.endpoint_type == describe_cluster.BROKERS:
-                # Not all that are alive: from v2 on fenced ones are listed too, and they may be dead.
+                # Not only live ones: from v2 on fenced brokers are listed, and may be dead.
                 self._meet(endpoints.brokers.brokers, is_all=False, cluster_id=endpoints.cluster_id)
             replacement = describe_cluster.replace_endpoints(data, position, endpoints, self.told)
             return position, endpoints.brokers.end, replacement
@@ -64,7 +64,7 @@ class Addresses:
         return position, position + 4 + int.from_bytes(data[position : position + 4]), replacement
 
     def moved(self, data: bytes, position: int, frame_bytes: int, api_key: int, api_version: int, change: Edit) -> Edit:
-        """Return what to change in a Produce, Fetch or share group's response that is whole: moved leaders, too.
+        """Return the edit of a whole response to Produce, Fetch or a share group, with the leaders that have moved.
 
         Args:
             data: Bytes from the broker.
@@ -72,7 +72,7 @@ class Addresses:
             frame_bytes: Its length, with the size.
             api_key: Of the request.
             api_version: Of the request.
-            change: What is to be changed in it besides.
+            change: The edit of its throttle time.
 
         Raises:
             ProtocolError: It is no such response.
@@ -99,16 +99,16 @@ class Addresses:
 
 
 def may_name_leaders(api_key: int, api_version: int) -> bool:
-    """Whether a response may name, at its end, leaders that have moved."""
+    """Return whether a response may name, at its end, leaders that have moved."""
     return api_version >= node_endpoints.FIRST_VERSION.get(api_key, NEVER)
 
 
 def streams(api_key: int, frame_bytes: int, come_bytes: int) -> bool:
-    """Whether a response that may name moved leaders passes piece by piece, so that it must be without them.
+    """Return whether a response passes piece by piece, so that the leaders that it may name must be hidden.
 
     Args:
         api_key: Of the request.
         frame_bytes: The response's length.
-        come_bytes: How much of it is there. A Produce response is waited for where it is not too long.
+        come_bytes: How much of it has come. A Produce response is collected if it is not too long.
     """
     return come_bytes < frame_bytes and (api_key != ApiKey.PRODUCE or frame_bytes > MAX_HELD_RESPONSE_BYTES)

@@ -1,17 +1,17 @@
-"""Who a client is, read from its login as that passes: requests and responses in; out, what the broker made of them.
+"""The principal of a client, read from its login as that passes. Requests and responses in, verdicts out.
 
 A client asks for a mechanism (SaslHandshake) and then sends its tokens, in SaslAuthenticate requests or, behind a
-handshake v0, bare. All of them go to the broker, which answers; nothing is answered or changed here, and of a token
-nothing is kept but the name in it.
+handshake v0, bare. All of them go to the broker, which answers. Nothing is answered or changed here, and nothing of a
+token is kept but the name in it.
 
-A name counts when the broker has said yes to it, and not before:
+A name counts only when the broker has accepted it:
 
     PLAIN            no error (bare: an empty token)
     SCRAM            no error, and a token that begins with v=: the verifier
-    OAUTHBEARER      no error, and an empty token: what is not empty tells why not, and is answered once more (RFC 7628)
+    OAUTHBEARER      no error, and an empty token: another says why not, and is answered once more (RFC 7628)
     any other        no error; the name is UNKNOWN
 
-So is the owner of a delegation token and of a web token that is opaque. A login that fails leaves things as they were.
+The owner of a delegation token and of an opaque web token is UNKNOWN, too. A failed login changes nothing.
 
 Source: ``SaslServerAuthenticator`` in Apache Kafka; KIP-43, KIP-152, KIP-368 (logging in again).
 """
@@ -28,7 +28,7 @@ from kafka_quota_proxy.proxy.session.counters import ACCEPTED, FAILED, UNKNOWN_U
 # The APIs of a login.
 LOGIN_APIS: Final = frozenset({int(ApiKey.SASL_HANDSHAKE), int(ApiKey.SASL_AUTHENTICATE)})
 
-# Clients choose the name of a mechanism: as a label it is one of these, or OTHER.
+# Clients choose the name of a mechanism. As a label it is one of these, or OTHER.
 _SCRAM: Final = frozenset({sasl.SCRAM_SHA_256, sasl.SCRAM_SHA_512})
 _READABLE: Final = _SCRAM | {sasl.PLAIN, sasl.OAUTHBEARER}
 _KNOWN: Final = _READABLE | {sasl.GSSAPI}
@@ -36,7 +36,7 @@ OTHER: Final = "other"
 
 
 class Verdict(Enum):
-    """What a broker's answer means for a login; the values of all but the first are results in ``Counters.logins``."""
+    """The meaning of a broker's response for a login; all values but the first are results in ``Counters.logins``."""
 
     GOING_ON = "going_on"
     ACCEPTED = ACCEPTED
@@ -45,16 +45,16 @@ class Verdict(Enum):
 
 
 class Login:
-    """The logins of one connection, one after the other.
+    """The logins of one connection, one after another.
 
     Attributes:
-        principal: Whom the broker has accepted; None before that.
-        mechanism: Of the login that is going on or was last; fit to be a metric's label.
+        principal: The user that the broker has accepted; None before that.
+        mechanism: Of the current or last login, as a metric's label.
         is_raw: Whether both sides send bare tokens now.
-        expires_ms: Until when the broker believes him to be who he is (KIP-368); None: it has not said. It closes a
-            connection that asks it something later.
-        is_refused: Whether the broker has refused to take bare tokens; some clients send theirs all the same.
-        is_out_of_place: Whether the broker's last answer was that it wants no login now.
+        expires_ms: When the broker's session ends (KIP-368); it closes a connection that sends a request later. None:
+            the broker has not said.
+        is_refused: Whether the broker has refused bare tokens; some clients send theirs all the same.
+        is_out_of_place: Whether the broker's last response was that it expects no login now.
     """
 
     __slots__ = (
@@ -79,7 +79,7 @@ class Login:
         self.is_raw = False
         self.is_refused = False
         self.is_out_of_place = False
-        self._lifetime_ms = 0  # that the last answer gave
+        self._lifetime_ms = 0  # of the last response
         self._is_raw_wanted = False
         self._has_begun = False  # a token was sent
         self._is_awaited = False
@@ -88,12 +88,12 @@ class Login:
 
     @property
     def is_readable(self) -> bool:
-        """Whether the mechanism's tokens are understood here. Else nobody knows which of them is the last."""
+        """Whether the mechanism's tokens can be read. Otherwise it is unknown which of them is the last."""
         return self.mechanism in _READABLE
 
     @property
     def is_awaited(self) -> bool:
-        """Whether the broker has not yet answered a client's token."""
+        """Whether a token of the client has no response yet."""
         return self._is_awaited
 
     # -- the client's side --
@@ -126,7 +126,7 @@ class Login:
             self._user = self._user_of(token, claim)
 
     def leave_raw(self) -> Verdict:
-        """Take it that a client sends requests, so that its bare tokens, which nobody here understands, were enough."""
+        """Note that the client sends requests: its bare tokens, which cannot be read, were accepted."""
         self.is_raw = False
         return self._accept()
 
@@ -141,7 +141,7 @@ class Login:
             body: Behind the response's correlation_id.
 
         Raises:
-            PrincipalChanged: The client is somebody else now; not to be told that it may go on.
+            PrincipalChanged: The client is another user now; this response must not reach it.
             ProtocolError: It is no such response.
         """
         if api_key == ApiKey.SASL_AUTHENTICATE:
@@ -160,7 +160,7 @@ class Login:
         return Verdict.GOING_ON
 
     def renew(self, verdict: Verdict, *, now_ms: int) -> None:
-        """Take it that ``answer`` gave this verdict just now; what is no answer to a login changes nothing."""
+        """Note when the session of a verdict ends, which ``answer`` gave just now."""
         lifetime_ms, self._lifetime_ms = self._lifetime_ms, 0
         if lifetime_ms > 0 and verdict is not Verdict.FAILED:
             self.expires_ms = now_ms + lifetime_ms
@@ -168,14 +168,14 @@ class Login:
             self.expires_ms = None
 
     def has_expired(self, *, now_ms: int) -> bool:
-        """Whether the broker would not believe any more who he is."""
+        """Return whether the broker's session has ended."""
         return self.expires_ms is not None and now_ms >= self.expires_ms
 
     def answer_raw(self, token: bytes) -> Verdict:
         """Take the broker's bare token.
 
         Raises:
-            UnexpectedResponse: Nobody asked for it.
+            UnexpectedResponse: It answers no token of the client.
             PrincipalChanged: As for ``answer``.
         """
         if not self.is_readable:
@@ -204,7 +204,7 @@ class Login:
         self._restart(self.mechanism)
         self._is_done = self._has_begun = True
         if user is None:
-            # Who logs in again is who he was: the broker sees to that, where a name cannot be read, too.
+            # A second login is the same user: the broker sees to that even if the name cannot be read.
             self.principal = before or UNKNOWN
             return Verdict.UNKNOWN
         if before not in (None, UNKNOWN, user):
