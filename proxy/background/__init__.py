@@ -1,10 +1,12 @@
-"""Work that runs beside the clients' connections: isolated tasks, threads, and this program's own Kafka clients.
+"""Work apart from the clients' connections: isolated tasks, threads, and this program's own Kafka clients.
 
-isolation     a task or callback whose failure ends it alone: logged, counted, and the process serves on
-in_thread     calls that block, each in a thread of its own
-admin_client  kafka-python's admin client, as the file says
-topic_client  aiokafka's settings for this program's own producers and consumers
-kafka_sasl    how both log in
-file_lock     one process at a time in a directory
-disk_access   what a user may do with a path
+isolation        a task or callback that fails alone: its error is logged and counted, and the process goes on
+in_thread        a blocking call in a thread of its own
+loop_thread      an event loop in a thread of its own
+admin_client     asks a cluster about itself, over aiokafka's connections
+admin_requests   its requests and answers
+topic_client     the settings of aiokafka's producers and consumers
+client_security  how all of them log in, and by which TLS
+file_lock        lets one process at a time write in a directory
+disk_access      what the process may do with a path
 """

@@ -1,267 +1,293 @@
-"""kafka-python's clients, as the file says: its admin client for a cluster, and a connection to one broker.
+"""aiokafka's connections, as a client that asks a cluster about itself. It reads and never writes.
 
-Both are synchronous, with a thread of their own for the network: call them in a thread, never on the event loop.
-Importing kafka-python takes a tenth of a second, so this module is imported only where the file has ``replication`` or
-``quotas_from: broker``.
+aiokafka's own admin client has no topic ids, no sizes of logs, no configs of several brokers at once, and reads all
+topics again after each failure. So requests are sent here, over its connections: ``admin_requests`` has them.
+
+Blocks: call it in a thread, never on the loop that serves clients. Importing aiokafka takes time, so this module is
+imported only where the file has ``replication`` or ``quotas_from: broker``.
 """
 
+import asyncio
 import logging
-from io import BytesIO
-from socket import socket
-from struct import Struct
-from typing import Any, Final, NamedTuple, Protocol
+from collections import defaultdict
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
 
-from kafka.admin import KafkaAdminClient
-from kafka.errors import KafkaError, KafkaTimeoutError
-from kafka.net.compat import KafkaNetClient
-from kafka.net.connection import KafkaConnection
-from kafka.net.inet import KafkaNetSocket
-from kafka.protocol.metadata import MetadataRequest
+from aiokafka.conn import AIOKafkaConnection, create_conn
+from aiokafka.errors import KafkaConnectionError, KafkaError, NoError, for_code
+from aiokafka.protocol.admin import DescribeConfigsRequest, ListPartitionReassignmentsRequest
+from aiokafka.protocol.api import Request
 
 from kafka_quota_proxy.config.model import Address, AdminClient
-from kafka_quota_proxy.proxy.background.kafka_sasl import sasl_keywords
+from kafka_quota_proxy.proxy.background.admin_requests import (
+    ConfigQuery,
+    Configs,
+    DescribeLogDirsRequest,
+    Metadata,
+    MetadataRequest,
+    read_configs,
+    read_metadata,
+)
+from kafka_quota_proxy.proxy.background.client_security import security
+from kafka_quota_proxy.proxy.background.loop_thread import LoopThread
 
 CLIENT_ID: Final = "kafka-quota-proxy"
-# A poll that waits longer than this says less than the one after it.
 _REQUEST_TIMEOUT_MS: Final = 10_000
-_BOOTSTRAP_TIMEOUT_MS: Final = 10_000
+_CLOSE_S: Final = 1.0
 
-# 200,000 entities with names of a hundred bytes.
-_MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
-_CORRELATION_ID: Final = Struct(">i")
-_SIZE: Final = Struct(">i")
-
-# What is a reason to try again later: all that kafka-python raises about brokers, and what sockets, TLS and the files
-# of passwords and certificates raise. It means AssertionError and ValueError for answers that it does not understand.
+# Reasons to try again later: what aiokafka raises about brokers, and what sockets, TLS and the files of passwords and
+# certificates raise. Where it does not understand an answer, aiokafka raises AssertionError and ValueError.
 ADMIN_ERRORS: Final = (KafkaError, OSError, ValueError, AssertionError, RuntimeError)
 
-
-class _ClosedWhenRefused(KafkaNetSocket):  # type: ignore[misc]  # it ships no types
-    """Unlike its own, a socket whose connect fails is closed, where a broker that is away would cost one each second.
-
-    They hang in cycles of exceptions and their frames until a garbage collection, which a proxy that is busy with bytes
-    alone comes to rarely.
-    """
-
-    SCHEMES = ("closing",)  # what kafka-python finds the class by
-
-    async def sock_connect(
-        self, net: object, sock: socket, sockaddr: object, timeout_at: float | None = None
-    ) -> socket:
-        try:
-            connected: socket = await super().sock_connect(net, sock, sockaddr, timeout_at=timeout_at)
-        except BaseException:
-            sock.close()
-            raise
-        return connected
-
-
-def connect(
-    settings: AdminClient, fallback: tuple[Address, ...], *, timeout_ms: int = _BOOTSTRAP_TIMEOUT_MS
-) -> KafkaAdminClient:
-    """Return a client that has reached a broker. Blocks; ``close`` it, for it holds a thread and sockets.
-
-    Args:
-        settings: The file's ``replication.admin_client``.
-        fallback: Whom to ask where it has no ``bootstrap_servers``: ``proxy.replication.cluster_view.servers_behind``.
-        timeout_ms: How long it may take to reach the first broker.
-
-    Raises:
-        OSError: A file that the settings name cannot be read.
-        KafkaError: No broker was reached in time, or the login failed.
-    """
-    # It logs its whole configuration on level debug, password included, and each attempt to connect as an error. What
-    # matters of it comes as an exception.
-    logging.getLogger("kafka").setLevel(logging.CRITICAL)
-    clients: list[KafkaNetClient] = []
-
-    def network(**configs: object) -> KafkaNetClient:
-        clients.append(KafkaNetClient(**configs))
-        return clients[-1]
-
-    servers = [str(address) for address in settings.bootstrap_servers or fallback]
-    try:
-        return KafkaAdminClient(
-            bootstrap_servers=servers,
-            client_id=CLIENT_ID,
-            request_timeout_ms=_REQUEST_TIMEOUT_MS,
-            bootstrap_timeout_ms=timeout_ms,
-            reconnect_backoff_max_ms=1_000,
-            kafka_client=network,
-            proxy_url=f"{_ClosedWhenRefused.SCHEMES[0]}://",
-            **_security(settings),
-        )
-    except KafkaTimeoutError as error:
-        _end(clients)
-        # Brokers hang up on a login that fails, so that it looks no different.
-        message = (
-            f"no answer of {','.join(servers)} as {settings.security_protocol.value}: they are away, or want another"
-        )
-        raise KafkaTimeoutError(f"{message} security_protocol, certificate or login") from error
-    except BaseException:
-        _end(clients)
-        raise
-
-
-class RequestFrame(Protocol):
-    """Returns the whole frame of a request, of the version and the correlation id that it is given."""
-
-    def __call__(self, api_version: int, correlation_id: int) -> bytes:
-        """Return it."""
-
-
-class Answer(NamedTuple):
-    """A response as it came, whole, and the version that it was asked in."""
-
-    frame: bytes
-    api_version: int
+T = TypeVar("T")
 
 
 class BrokerClient:
-    """A connection to the broker at an address, and never to those that brokers advertise: these may be proxies'.
+    """A connection to the first broker of some addresses that answers. It never follows the addresses of Metadata.
 
-    Blocks, as does ``ask``; ``close`` it, for it holds a thread and sockets. After an error, take another.
+    Those that brokers advertise may be a proxy's. The connection is kept; one that the broker has closed is opened
+    again. ``close`` ends it: it holds a thread and sockets.
 
     Args:
-        settings: How it is spoken to; its ``bootstrap_servers`` count for nothing.
-        server: Where.
-        timeout_ms: How long connecting may take, login included, and how long each answer.
+        settings: How to reach the broker; its ``bootstrap_servers`` are not used.
+        servers: Where.
+        timeout_ms: How long connecting may take for each server, login included, and how long each answer.
+
+    Attributes:
+        server: The one that answered.
 
     Raises:
-        OSError: A file that the settings name cannot be read.
-        KafkaError: It was not reached in time, or the login failed.
+        OSError: A file that the settings name cannot be read, or used.
+        ConnectionError: No broker was reached in time, or the login failed.
     """
 
-    def __init__(self, settings: AdminClient, server: Address, *, timeout_ms: int) -> None:
-        logging.getLogger("kafka").setLevel(logging.CRITICAL)
-        security = _security(settings)
+    def __init__(
+        self, settings: AdminClient, servers: Sequence[Address], *, timeout_ms: int = _REQUEST_TIMEOUT_MS
+    ) -> None:
+        # aiokafka logs each attempt to connect as an error, and requests with their passwords on level debug. Failures
+        # arrive here as exceptions.
+        logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+        self.server = servers[0]
+        self._settings = settings
+        self._security = security(settings)
         self._timeout_ms = timeout_ms
-        self._client = KafkaNetClient(
-            bootstrap_servers=[str(server)],
-            client_id=CLIENT_ID,
-            request_timeout_ms=timeout_ms,
-            receive_message_max_bytes=_MAX_ANSWER_BYTES,
-            proxy_url=f"{_ClosedWhenRefused.SCHEMES[0]}://",
-            **security,
-        )
-        self._manager = self._client._manager  # noqa: SLF001 - its public face asks for metadata first, and follows it
-        self._manager._net.start()  # noqa: SLF001
+        self._connections: dict[Address, AIOKafkaConnection] = {}
+        self._connecting: defaultdict[Address, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._thread = LoopThread("kafka-admin", on_close=self._end)
         try:
-            self._connection: KafkaConnection = self._manager.run(self._connect)
-        except KafkaTimeoutError as error:
-            self.close()
-            message = f"no answer of {server} as {settings.security_protocol.value}: it is away, or wants another"
-            raise KafkaTimeoutError(f"{message} security_protocol, certificate or login") from error
+            self.server = self.run(self._first(servers))
         except BaseException:
             self.close()
             raise
 
-    def version_of(self, api_key: int, most: int) -> int | None:
-        """Return the highest version of an API that the broker knows, up to ``most``; None where it has none."""
-        least, highest = self._connection.broker_version_data.api_versions.get(api_key, (0, -1))
-        return None if highest < 0 or least > most else min(highest, most)
+    def __enter__(self) -> Self:
+        return self
 
-    def ask(self, api_key: int, api_version: int, request: RequestFrame) -> Answer:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return what a coroutine returns that uses the connections.
+
+        Raises:
+            Exception: One of ``ADMIN_ERRORS``.
+        """
+        return self._thread.run(work)
+
+    def ask(self, request: Request) -> Any:  # noqa: ANN401 - aiokafka has no types
         """Send a request and return the answer.
 
         Raises:
-            KafkaError: There is none in time.
+            Exception: One of ``ADMIN_ERRORS``: there is none in time.
         """
-        return Answer(self._manager.run(self._send, _Raw(api_key, api_version, request)), api_version)
+        return self.run(self.send(request, self.server))
+
+    def describe_configs(self, query: ConfigQuery) -> list[Configs]:
+        """Return configs, as this one broker says them.
+
+        Raises:
+            Exception: One of ``ADMIN_ERRORS``.
+        """
+        return read_configs(self.ask(_describe(query)))
 
     def close(self) -> None:
-        """End the connection and the thread; what another thread waits for fails."""
-        self._client.close()
+        """End the connections and the thread. Calls that other threads wait for fail."""
+        self._thread.close()
 
-    async def _connect(self) -> KafkaConnection:
-        connection = self._manager.get_connection(
-            "bootstrap-0", timeout_ms=self._timeout_ms, refresh_metadata_on_err=False
+    async def send(self, request: Request, server: Address) -> Any:  # noqa: ANN401
+        """Send a request to a server and return the answer; where its connection turns out to be closed, once more."""
+        is_kept = server in self._connections
+        connection = await self._connection(server)
+        try:
+            return await self._answer(connection, request)
+        except KafkaConnectionError:
+            if not is_kept:
+                raise
+        return await self._answer(await self._connection(server), request)
+
+    async def _answer(self, connection: AIOKafkaConnection, request: Request) -> Any:  # noqa: ANN401
+        try:
+            return await connection.send(request)
+        except TimeoutError:
+            connection.close()  # its answers no longer match its requests
+            raise TimeoutError(f"no answer within {self._timeout_ms} ms") from None
+
+    async def _connection(self, server: Address) -> AIOKafkaConnection:
+        async with self._connecting[server]:
+            found = self._connections.get(server)
+            if found is None or not found.connected():
+                async with asyncio.timeout(self._timeout_ms / 1_000):
+                    found = self._connections[server] = await create_conn(
+                        server.host,
+                        server.port,
+                        client_id=CLIENT_ID,
+                        request_timeout_ms=self._timeout_ms,
+                        **self._security,
+                    )
+            return found
+
+    async def _first(self, servers: Sequence[Address]) -> Address:
+        failures: list[str] = []
+        for server in servers:
+            try:
+                await self._connection(server)
+            except ADMIN_ERRORS as error:
+                failures.append(f"{server}: {_words(error)}")
+            else:
+                return server
+        raise ConnectionError(
+            f"no answer as {self._settings.security_protocol.value}: {', '.join(failures)}; the brokers are away, or "
+            "want another security_protocol, certificate or login"
         )
-        return await connection
 
-    async def _send(self, request: "_Raw") -> bytes:
-        frame: bytes = await self._connection.send_request(request)
-        return frame
+    async def _end(self) -> None:
+        closing = [connection.close() for connection in self._connections.values()]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_S):
+                await asyncio.gather(*(one for one in closing if one is not None))
 
 
-class _Raw:
-    """A request and its answer as bytes, in the place of kafka-python's own messages."""
+class ClusterClient(BrokerClient):
+    """Asks the brokers of a cluster, each at the address that the cluster advertises.
 
-    def __init__(self, api_key: int, api_version: int, request: RequestFrame) -> None:
-        self.API_KEY = api_key
-        self.API_VERSION = api_version
-        self.correlation_id = 0
-        self._request = request
+    Args:
+        settings: How to reach them: the file's ``replication.admin_client``.
+        fallback: Where to begin if the settings have no ``bootstrap_servers``.
+        timeout_ms: As of ``BrokerClient``.
+    """
 
-    def __str__(self) -> str:
-        return f"request of API {self.API_KEY}"
+    def __init__(
+        self, settings: AdminClient, fallback: Sequence[Address], *, timeout_ms: int = _REQUEST_TIMEOUT_MS
+    ) -> None:
+        self._addresses: Mapping[int, Address] = {}
+        self._controller_id = -1
+        super().__init__(settings, settings.bootstrap_servers or fallback, timeout_ms=timeout_ms)
 
-    # -- what is asked of a request --
+    def metadata(self, topics: Sequence[str] | None = ()) -> Metadata:
+        """Return the brokers, and some topics; None: all topics.
 
-    def with_header(self, correlation_id: int = 0, client_id: str = "") -> None:
-        self.correlation_id = correlation_id
+        Raises:
+            Exception: One of ``ADMIN_ERRORS``.
+        """
+        return self.run(self._metadata(topics))
 
-    def encode(self, **_: object) -> bytes:
-        return self._request(self.API_VERSION, self.correlation_id)
+    def configs(self, queries: Sequence[ConfigQuery]) -> list[list[Configs] | Exception]:
+        """Send all queries at once, and return the answer to each, or its failure."""
+        return self.run(self._configs(queries))
 
-    def expect_response(self) -> bool:
-        return True
+    def reassignments(self) -> dict[tuple[str, int], tuple[int, ...]]:
+        """Return the replicas that are being added, by topic and partition, of all partitions that are reassigned.
 
-    # -- of its header, and of the response's class --
+        Raises:
+            Exception: One of ``ADMIN_ERRORS``.
+        """
+        return self.run(self._reassignments())
 
-    @property
-    def header(self) -> "_Raw":
-        return self
+    def log_sizes(
+        self, partitions: Mapping[str, Sequence[int]], node_ids: Iterable[int]
+    ) -> dict[tuple[int, str, int], int]:
+        """Return the sizes of logs in bytes, by broker, topic and partition.
 
-    def get_response_class(self) -> "_Raw":
-        return self
+        A replica that moves between directories of a broker counts once. A broker leaves out what it may not tell.
 
-    def parse_header(self, buffer: BytesIO) -> "_RawHeader":
-        """Return the header of a response, and leave the buffer where it was."""
-        found = _RawHeader(*_CORRELATION_ID.unpack(buffer.read(_CORRELATION_ID.size)))
-        buffer.seek(0)
+        Raises:
+            Exception: One of ``ADMIN_ERRORS``: a broker does not answer.
+        """
+        return self.run(self._log_sizes(partitions, tuple(node_ids)))
+
+    async def _metadata(self, topics: Sequence[str] | None) -> Metadata:
+        found = read_metadata(await self._from_any(MetadataRequest(topics)))
+        self._addresses = {broker.node_id: Address(host=broker.host, port=broker.port) for broker in found.brokers}
+        self._controller_id = found.controller_id
         return found
 
-    def decode(self, buffer: BytesIO) -> bytes:
-        body = buffer.read()
-        return _SIZE.pack(len(body)) + body
+    async def _configs(self, queries: Sequence[ConfigQuery]) -> list[list[Configs] | Exception]:
+        answers = await asyncio.gather(*(self._config(query) for query in queries), return_exceptions=True)
+        return [_not_cancelled(one) for one in answers]
 
+    async def _config(self, query: ConfigQuery) -> list[Configs]:
+        request = _describe(query)
+        answer = self._from_any(request) if query.node_id is None else self._from_broker(request, query.node_id)
+        return read_configs(await answer)
 
-class _RawHeader(NamedTuple):
-    correlation_id: int
-
-
-def _end(clients: list[KafkaNetClient]) -> None:
-    """Close what a constructor that failed has left behind: a thread, a further one with each attempt."""
-    for client in clients:
-        client.close()
-
-
-def metadata_of(client: KafkaAdminClient, *, has_topics: bool) -> Any:  # noqa: ANN401 - kafka-python has no types
-    """Ask for the brokers, and all topics. Its own ``describe_cluster`` fails with brokers before 3.7.
-
-    Returns:
-        A Metadata response as kafka-python has it.
-
-    Raises:
-        Exception: One of ``ADMIN_ERRORS``.
-    """
-    request = MetadataRequest(topics=None if has_topics else [], allow_auto_topic_creation=False)
-    return client._manager.run(client._manager.send, request)  # noqa: SLF001
-
-
-def racks_in(metadata: Any) -> dict[int, str | None]:  # noqa: ANN401
-    """Return the rack of each broker, by node id."""
-    return {broker.node_id: broker.rack for broker in metadata.brokers}
-
-
-def _security(settings: AdminClient) -> dict[str, object]:
-    keywords: dict[str, object] = {"security_protocol": settings.security_protocol.value}
-    if settings.security_protocol.has_tls:
-        keywords |= {
-            "ssl_cafile": settings.ssl_cafile,
-            "ssl_certfile": settings.ssl_certfile,
-            "ssl_keyfile": settings.ssl_keyfile,
-            "ssl_check_hostname": settings.ssl_check_hostname,
+    async def _reassignments(self) -> dict[tuple[str, int], tuple[int, ...]]:
+        await self._metadata(())  # the controller may be another broker by now
+        request = ListPartitionReassignmentsRequest(self._timeout_ms, None, {})
+        answer = await self._from_broker(request, self._controller_id)
+        error = for_code(answer.error_code)
+        if error is not NoError:
+            raise error(f"ListPartitionReassignments: {answer.error_message or error.__name__}")
+        return {
+            (topic, index): tuple(adding)
+            for topic, partitions, _ in answer.topics or ()
+            for index, _, adding, *_ in partitions
         }
-    return keywords | sasl_keywords(settings)
+
+    async def _log_sizes(
+        self, partitions: Mapping[str, Sequence[int]], node_ids: Sequence[int]
+    ) -> dict[tuple[int, str, int], int]:
+        request = DescribeLogDirsRequest(partitions)
+        answers = await asyncio.gather(*(self._from_broker(request, node_id) for node_id in node_ids))
+        return {
+            (node_id, topic, index): size_bytes
+            for node_id, answer in zip(node_ids, answers, strict=True)
+            for _, _, topics in answer.log_dirs
+            for topic, logs in topics
+            for index, size_bytes, _, is_future in logs
+            if not is_future
+        }
+
+    async def _from_any(self, request: Request) -> Any:  # noqa: ANN401
+        """Ask the broker that answered last; if it is away, another one that is known."""
+        try:
+            return await self.send(request, self.server)
+        except ADMIN_ERRORS:
+            others = [address for address in self._addresses.values() if address != self.server]
+            if not others:
+                raise
+            self.server = await self._first(others)
+        return await self.send(request, self.server)
+
+    async def _from_broker(self, request: Request, node_id: int) -> Any:  # noqa: ANN401
+        address = self._addresses.get(node_id)
+        if address is None:
+            raise ConnectionError(f"broker {node_id} is not among those of the cluster")
+        return await self.send(request, address)
+
+
+def _describe(query: ConfigQuery) -> DescribeConfigsRequest:
+    return DescribeConfigsRequest([(int(query.kind), name, list(query.keys)) for name in query.names])
+
+
+def _not_cancelled(answer: list[Configs] | BaseException) -> list[Configs] | Exception:
+    if isinstance(answer, Exception | list):
+        return answer
+    raise answer
+
+
+def _words(error: BaseException) -> str:
+    return str(error) or ("no answer in time" if isinstance(error, TimeoutError) else repr(error))

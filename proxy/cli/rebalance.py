@@ -7,7 +7,6 @@ import argparse
 import re
 import sys
 import time
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from datetime import time as time_of_day
 from pathlib import Path
@@ -17,7 +16,7 @@ from kafka_quota_proxy.config.errors import ConfigError, UnitError
 from kafka_quota_proxy.config.load import load
 from kafka_quota_proxy.config.model import AdminClient, ProxyConfig
 from kafka_quota_proxy.config.units import parse_duration_ms, parse_rate
-from kafka_quota_proxy.proxy.background.admin_client import ADMIN_ERRORS, connect, metadata_of, racks_in
+from kafka_quota_proxy.proxy.background.admin_client import ADMIN_ERRORS, ClusterClient
 from kafka_quota_proxy.proxy.cli.reassignment.cluster_snapshot import Reader, ReadingError
 from kafka_quota_proxy.proxy.cli.reassignment.display import JsonDisplay, LiveDisplay, PlainDisplay
 from kafka_quota_proxy.proxy.cli.reassignment.progress import LEAST_SPAN_MS
@@ -93,10 +92,8 @@ def execute(args: argparse.Namespace) -> int:
 
 def _follow(config: ProxyConfig, *, clock: "SystemClock", display: Display, plan: Plan) -> int:
     settings = config.replication.admin_client if config.replication else AdminClient()
-    with closing(connect(settings, servers_of(config.listeners))) as admin:
-        reader = Reader(
-            admin, config, clock_ms=clock.now_ms, racks=lambda: racks_in(metadata_of(admin, has_topics=False))
-        )
+    with ClusterClient(settings, servers_of(config.listeners)) as admin:
+        reader = Reader(admin, config, clock_ms=clock.now_ms)
         follower = Follower(reader.read, failures=ADMIN_ERRORS, clock=clock, display=display, plan=plan)
         try:
             return follower.run()

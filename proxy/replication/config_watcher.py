@@ -228,7 +228,7 @@ class ReplicationWatcher:
 
 
 def _connect(settings: AdminClient, fallback: tuple[Address, ...]) -> Reader:
-    # Here, for it loads kafka-python, which a proxy that asks no cluster has no need of.
+    # Imported here: it loads aiokafka, which costs time and memory where no cluster is asked.
     from kafka_quota_proxy.proxy.replication.cluster_reader import ClusterReader
 
     return ClusterReader(settings, fallback)

@@ -1,7 +1,7 @@
 """Writes the usage log to a Kafka topic: aiokafka's idempotent producer, on an event loop in the sink's thread.
 
 A record takes some 45 microseconds, which clients would wait for on the proxy's event loop. The thread's loop runs only
-while there are records to send. Imported only if a topic is configured: aiokafka comes with the extra ``usage-topic``.
+while there are records to send. Imported only if a topic is configured, for it loads aiokafka.
 
 A record may be in the topic twice, if a response of the broker was lost: both have the same key and start.
 """

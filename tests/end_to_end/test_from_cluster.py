@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import threading
 import uuid
-import warnings
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from kafka.admin import KafkaAdminClient
 
 from kafka_quota_proxy.config.addresses import parse_addresses
 from kafka_quota_proxy.config.model import Address, AdminClient, Replication
 from kafka_quota_proxy.config.security import SaslMechanism, SecurityProtocol
 from kafka_quota_proxy.config.throttled_replicas import ALL_REPLICAS, parse
-from kafka_quota_proxy.proxy.background.admin_client import connect
 from kafka_quota_proxy.proxy.replication.cluster_view import (
     FOLLOWER_RATE,
     FOLLOWER_REPLICAS,
@@ -76,17 +74,14 @@ async def watched(kafka: Kafka, replication: Replication) -> AsyncIterator[Watch
         task = tasks.create_task(found.watcher.run())
         yield found
         task.cancel()
-    await asyncio.to_thread(_let_go)
+    await asyncio.to_thread(_join_threads)
 
 
-def _let_go() -> None:
-    """Wait for the threads that nobody waits for; take away what kafka-python leaves of logins that failed."""
+def _join_threads() -> None:
+    """Wait for the threads that the watcher does not wait for."""
     for thread in threading.enumerate():
         if thread.name.startswith("cluster"):
             thread.join()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
 
 
 async def configure(kafka: Kafka, entity: str, *change: str) -> None:
@@ -115,7 +110,7 @@ def _topic_of_one_replica_each(kafka: Kafka, *, partitions: int) -> str:
     """Make a topic whose partition p is on broker p % nodes + 1, and return its name."""
     name = f"moving-{uuid.uuid4().hex[:12]}"
     assignments = {p: [kafka.brokers[p % len(kafka.brokers)].node_id] for p in range(partitions)}
-    with connect(AdminClient(), parse_addresses(kafka.bootstrap_servers)) as admin:
+    with KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers) as admin:
         admin.create_topics({name: {"assignments": assignments}})
     return name
 
@@ -228,8 +223,6 @@ async def test_a_cluster_that_is_away_changes_nothing(caplog: pytest.LogCaptureF
 
 
 @pytest.mark.end_to_end
-# kafka-python leaves the sockets of logins that fail to the garbage collector.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 async def test_a_cluster_that_wants_certificates_and_a_login_is_asked_so(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -61,8 +61,8 @@ class QuotaBroker:
         if self.highest is not None:
             known |= {ApiKey.DESCRIBE_CLIENT_QUOTAS: self.highest, ApiKey.ALTER_CLIENT_QUOTAS: self.highest}
         keys = b"".join(pack(">hhhB", key, 0, highest, 0) for key, highest in known.items())
-        head = frame[8:12] + pack(">hB", 0, len(known) + 1)
-        return framed(head + keys + pack(">iB", 0, 0))
+        keys = b"".join(pack(">hhh", key, 0, highest) for key, highest in known.items())
+        return framed(frame[8:12] + pack(">hi", 0, len(known)) + keys)  # version 0, which clients ask for first
 
     def told_now(self) -> dict[Entity, StoredRule]:
         """Return what it tells when it is asked now."""

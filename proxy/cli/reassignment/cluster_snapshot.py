@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
-from kafka.admin import ConfigResource
+from aiokafka.errors import UnknownTopicOrPartitionError
 
 from kafka_quota_proxy.config.model import ProxyConfig, Replication
 from kafka_quota_proxy.config.throttled_replicas import ThrottledReplicas
 from kafka_quota_proxy.config.throttled_replicas import read as read_replicas
 from kafka_quota_proxy.config.units import UNLIMITED
+from kafka_quota_proxy.proxy.background.admin_requests import ConfigKind, ConfigQuery, Configs, Metadata, Partition
 from kafka_quota_proxy.proxy.cli.reassignment.model import Limit, Move, Sample, Sizes
 from kafka_quota_proxy.proxy.cli.reassignment.throttles import (
     BrokerConfigs,
@@ -44,29 +45,26 @@ _WINDOWS: Final = "replication.quota.window.num"
 _WINDOW_S: Final = "replication.quota.window.size.seconds"
 _OF_BROKERS: Final = (LEADER_RATE, FOLLOWER_RATE, _RESPONSE_BYTES, _FETCH_BYTES, _WINDOWS, _WINDOW_S)
 _OF_TOPICS: Final = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
-_UNKNOWN_TOPIC: Final = 3  # UNKNOWN_TOPIC_OR_PARTITION: it was deleted meanwhile
 
-# As kafka-python gives them: the fields of Kafka's messages.
-_Fields: TypeAlias = Mapping[str, Any]
-_Partition: TypeAlias = tuple[str, int]
+_TopicPartition: TypeAlias = tuple[str, int]
 
 
 class Admin(Protocol):
-    """What is used of kafka-python's ``KafkaAdminClient``."""
+    """The part of ``proxy.background.admin_client.ClusterClient`` that is used here. Each call may raise its errors."""
 
-    def list_partition_reassignments(self) -> Mapping[Any, _Fields]:
-        """Return replicas, adding_replicas and removing_replicas of each (topic, partition) that moves."""
+    def metadata(self, topics: Sequence[str]) -> Metadata:
+        """Return the brokers and some topics."""
 
-    def describe_topics(self, topics: Sequence[str]) -> Sequence[_Fields]:
-        """Return the topics of a Metadata response."""
+    def reassignments(self) -> Mapping[tuple[str, int], Sequence[int]]:
+        """Return the replicas that are being added, by topic and partition."""
 
-    def describe_log_dirs(
-        self, topic_partitions: Mapping[str, Sequence[int]], brokers: Sequence[int]
-    ) -> Sequence[_Fields]:
-        """Return the log directories of each broker."""
+    def log_sizes(
+        self, partitions: Mapping[str, Sequence[int]], node_ids: Sequence[int]
+    ) -> Mapping[tuple[int, str, int], int]:
+        """Return the bytes of logs by broker, topic and partition."""
 
-    def describe_configs(self, config_resources: Sequence[Any], *, config_filter: str) -> Mapping[str, Any]:
-        """Return configs by kind of resource, its name and key."""
+    def configs(self, queries: Sequence[ConfigQuery]) -> Sequence[Sequence[Configs] | Exception]:
+        """Return configs, or why there are none, for each query."""
 
 
 class ReadingError(Exception):
@@ -92,23 +90,14 @@ class Reader:
         admin: Connected; calls block.
         config: The operator's file, for the throttles that stand in it.
         clock_ms: A clock that only goes forward, in milliseconds.
-        racks: Asks for the rack of each broker, by node id.
     """
 
-    def __init__(
-        self,
-        admin: Admin,
-        config: ProxyConfig,
-        *,
-        clock_ms: Callable[[], int],
-        racks: Callable[[], Mapping[int, str | None]],
-    ) -> None:
+    def __init__(self, admin: Admin, config: ProxyConfig, *, clock_ms: Callable[[], int]) -> None:
         self._admin = admin
         self._replication = config.replication
         self._leaders = _leaders_behind(config)
         self._proxied = len({listener.upstream for listener in config.listeners if listener.inter_broker})
         self._clock_ms = clock_ms
-        self._ask_racks = racks
         self._moves: Mapping[Move, Sizes] = {}
         self._gone_since_ms: Mapping[Move, int] = {}  # of those that are unsure
         self._throttles = ClusterThrottles()
@@ -124,9 +113,9 @@ class Reader:
             Exception: One of ``proxy.background.admin_client.ADMIN_ERRORS``: no answer.
         """
         moving = {
-            Move(partition.topic, partition.partition, follower)
-            for partition, change in self._admin.list_partition_reassignments().items()
-            for follower in change["adding_replicas"]
+            Move(topic, partition, follower)
+            for (topic, partition), adding in self._admin.reassignments().items()
+            for follower in adding
         }
         gone = (self._moves.keys() | self._gone_since_ms.keys()) - moving
         partitions = self._partitions({move.topic for move in moving | gone})
@@ -164,30 +153,30 @@ class Reader:
             return ()
         return split_throttles(moves, self._replication, leaders=self._leaders, proxied=self._proxied)
 
-    def _partitions(self, topics: Iterable[str]) -> dict[_Partition, _Fields]:
+    def _partitions(self, topics: Iterable[str]) -> dict[_TopicPartition, Partition]:
         names = sorted(topics)
         if not names:
             return {}
-        found: dict[_Partition, _Fields] = {}
-        for topic in self._admin.describe_topics(names):
-            if topic["error_code"] not in (0, _UNKNOWN_TOPIC):
-                raise ReadingError(f"topic {topic['name']} cannot be described: Kafka's error {topic['error_code']}")
-            for partition in topic["partitions"]:
-                found[topic["name"], partition["partition_index"]] = partition
+        found: dict[_TopicPartition, Partition] = {}
+        for topic in self._admin.metadata(names).topics:
+            if topic.error_code not in (0, UnknownTopicOrPartitionError.errno):  # unknown: it was deleted meanwhile
+                raise ReadingError(f"topic {topic.name} cannot be described: Kafka's error {topic.error_code}")
+            for partition in topic.partitions:
+                found[topic.name, partition.number] = partition
         return found
 
-    def _sizes(self, moving: Iterable[Move], partitions: Mapping[_Partition, _Fields]) -> dict[Move, Sizes]:
+    def _sizes(self, moving: Iterable[Move], partitions: Mapping[_TopicPartition, Partition]) -> dict[Move, Sizes]:
         moves = sorted(moving)
         wanted: dict[str, list[int]] = {}
         brokers: set[int] = set()
         for move in moves:
-            partition = partitions[move.topic, move.partition]
-            if partition["leader_id"] < 0:
+            leader = partitions[move.topic, move.partition].leader
+            if leader < 0:
                 raise ReadingError(f"{move.topic}-{move.partition} has no leader")
-            brokers |= {partition["leader_id"], move.follower}
+            brokers |= {leader, move.follower}
             if move.partition not in wanted.setdefault(move.topic, []):
                 wanted[move.topic].append(move.partition)
-        sizes = _log_sizes(self._admin.describe_log_dirs(wanted, sorted(brokers))) if moves else {}
+        sizes = self._admin.log_sizes(wanted, sorted(brokers)) if moves else {}
         return {move: _sizes_of(move, partitions[move.topic, move.partition], moves, sizes) for move in moves}
 
     def _read_throttles(self, moves: Mapping[Move, Sizes], now_ms: int) -> None:
@@ -198,15 +187,12 @@ class Reader:
         self._throttles_at_ms, self._throttles_for = now_ms, frozenset(moves)
         brokers = sorted({sizes.leader for sizes in moves.values()} | {move.follower for move in moves})
         topics = sorted({move.topic for move in moves})
-        found = self._admin.describe_configs(
-            [
-                *(ConfigResource("BROKER", str(broker), list(_OF_BROKERS)) for broker in brokers),
-                *(ConfigResource("TOPIC", topic, list(_OF_TOPICS)) for topic in topics),
-            ],
-            config_filter="all",
+        queries = [ConfigQuery(ConfigKind.BROKER, (str(broker),), _OF_BROKERS, broker) for broker in brokers]
+        *answers, of_all_topics = self._admin.configs(
+            [*queries, ConfigQuery(ConfigKind.TOPIC, tuple(topics), _OF_TOPICS)]
         )
-        of_topics = {topic: _values(found["topic"].get(topic, {})) for topic in topics}
-        of_brokers = {broker: _values(found["broker"].get(str(broker), {})) for broker in brokers}
+        of_brokers = {broker: _values(answer)[str(broker)] for broker, answer in zip(brokers, answers, strict=True)}
+        of_topics = _values(of_all_topics)
         self._throttles = ClusterThrottles(
             brokers={broker: _broker_configs(values) for broker, values in of_brokers.items()},
             # A broker that tells has values for some of them, if only defaults.
@@ -215,7 +201,7 @@ class Reader:
             follower_replicas=_lists(of_topics, FOLLOWER_REPLICAS),
         )
         if self._replication is not None and _names_racks(self._replication):
-            self._racks = self._ask_racks()
+            self._racks = self._admin.metadata(()).racks
 
 
 def _leaders_behind(config: ProxyConfig) -> frozenset[int] | None:
@@ -229,15 +215,15 @@ def _names_racks(replication: Replication) -> bool:
     return any(path.leader_rack is not None or path.follower_rack is not None for path in replication.paths)
 
 
-def _has_arrived(move: Move, partitions: Mapping[_Partition, _Fields]) -> bool:
+def _has_arrived(move: Move, partitions: Mapping[_TopicPartition, Partition]) -> bool:
     partition = partitions.get((move.topic, move.partition))
-    return partition is not None and move.follower in partition["isr_nodes"]
+    return partition is not None and move.follower in partition.in_sync
 
 
 def _sizes_of(
-    move: Move, partition: _Fields, moves: Iterable[Move], sizes: Mapping[tuple[int, str, int], int]
+    move: Move, partition: Partition, moves: Iterable[Move], sizes: Mapping[tuple[int, str, int], int]
 ) -> Sizes:
-    leader = partition["leader_id"]
+    leader = partition.leader
     of_leader = sizes.get((leader, move.topic, move.partition))
     if of_leader is None:
         raise ReadingError(
@@ -249,24 +235,17 @@ def _sizes_of(
         leader=leader,
         leader_bytes=of_leader,
         follower_bytes=sizes.get((move.follower, move.topic, move.partition), 0),  # it may not be there yet
-        in_sync_followers=len(set(partition["isr_nodes"]) - on_their_way - {leader}),
+        in_sync_followers=len(set(partition.in_sync) - on_their_way - {leader}),
     )
 
 
-def _log_sizes(brokers: Iterable[_Fields]) -> dict[tuple[int, str, int], int]:
-    """Return bytes by broker, topic and partition. A replica that moves between directories of a broker counts once."""
+def _values(answer: Sequence[Configs] | Exception) -> dict[str, dict[str, str]]:
+    """Return the values that are set, by the name of the topic or broker."""
+    if isinstance(answer, Exception):
+        raise answer
     return {
-        (broker["broker"], topic["name"], partition["partition_index"]): partition["partition_size"]
-        for broker in brokers
-        for directory in broker["log_dirs"]
-        for topic in directory["topics"]
-        for partition in topic["partitions"]
-        if not partition["is_future_key"]
+        configs.name: {key: value for key, value in configs.values.items() if value is not None} for configs in answer
     }
-
-
-def _values(configs: Mapping[str, _Fields]) -> dict[str, str]:
-    return {key: config["value"] for key, config in configs.items() if config["value"] is not None}
 
 
 def _lists(of_topics: Mapping[str, Mapping[str, str]], key: str) -> dict[str, ThrottledReplicas]:

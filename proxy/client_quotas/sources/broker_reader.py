@@ -1,25 +1,22 @@
-"""Asks a broker for all quotas: blocking, for one thread at a time. It changes nothing there.
+"""Reads all quotas of a cluster from one of its brokers. Blocks, for one thread at a time; never writes.
 
-Any broker tells those of its whole cluster, so the first that answers is asked, and asked on. It is asked at the
-address that is given here: where brokers advertise proxies, whoever goes by their Metadata ends up at one.
+Any broker knows the quotas of its whole cluster. It is asked at the address that is given here: the addresses of its
+Metadata may be a proxy's.
 """
 
 from collections.abc import Sequence
 from typing import Final
 
+from aiokafka.errors import IncompatibleBrokerVersion
+
 from kafka_quota_proxy.config.model import Address, AdminClient
-from kafka_quota_proxy.protocol.api import HIGHEST_VERSION
-from kafka_quota_proxy.protocol.client_quotas import (
-    DESCRIBE,
-    DescribeRequest,
-    read_describe_response,
-    write_describe_request,
-)
+from kafka_quota_proxy.protocol.client_quotas import read_describe_response
 from kafka_quota_proxy.protocol.errors import ProtocolError
-from kafka_quota_proxy.proxy.background.admin_client import ADMIN_ERRORS, CLIENT_ID, Answer, BrokerClient
+from kafka_quota_proxy.proxy.background.admin_client import BrokerClient
+from kafka_quota_proxy.proxy.background.admin_requests import AllClientQuotasRequest
 from kafka_quota_proxy.proxy.client_quotas.sources.broker_rules import RefusedError, Told, rules_of
 
-# Of connecting, login included, and of each answer. All of the servers are tried before the first client is served.
+# Of connecting, login included, and of each answer. All servers are tried before the first client is served.
 _TIMEOUT_MS: Final = 4_000
 _SIZE_AND_ID_BYTES: Final = 8
 
@@ -29,58 +26,46 @@ class BrokerReader:
 
     Args:
         settings: The file's ``quotas_from.broker``.
-        servers: Whom to ask, the first that answers.
+        servers: The brokers; the first that answers is used.
 
-    Raises, as does ``read``:
-        RefusedError: It does not tell.
-        Exception: Whatever kafka-python raises, and OSError; ``proxy.background.admin_client.ADMIN_ERRORS`` are known.
+    Raises:
+        Exception: Most often one of ``proxy.background.admin_client.ADMIN_ERRORS``.
     """
 
     def __init__(self, settings: AdminClient, servers: Sequence[Address]) -> None:
-        self._client, self.server = _first(settings, servers)
+        self._client = BrokerClient(settings, servers, timeout_ms=_TIMEOUT_MS)
         self._last = b""
-        version = self._client.version_of(DESCRIBE, HIGHEST_VERSION[DESCRIBE])
-        if version is None:
-            self._client.close()
+
+    @property
+    def server(self) -> Address:
+        """The broker that is asked."""
+        return self._client.server
+
+    def close(self) -> None:
+        """Close the connection. A call that another thread waits for fails."""
+        self._client.close()
+
+    def read(self) -> Told | None:
+        """Return the quotas; None if the answer is the last one, byte by byte.
+
+        Raises:
+            RefusedError: The broker has no quotas to tell, or does not tell them.
+            Exception: As of the class.
+        """
+        try:
+            frame = self._client.ask(AllClientQuotasRequest())
+        except IncompatibleBrokerVersion:
             raise RefusedError(
                 f"{self.server} does not know DescribeClientQuotas, as brokers do from Kafka 2.6 on; write the rules "
                 "under quotas, and leave out quotas_from",
                 is_lasting=True,
-            )
-        self._version = version
-
-    def close(self) -> None:
-        """End it; what another thread waits for fails."""
-        self._client.close()
-
-    def read(self) -> Told | None:
-        """Return what the broker tells now; None where it is what it told last, byte by byte."""
-        answer = self._client.ask(DESCRIBE, self._version, _everything)
-        told = answer.frame[_SIZE_AND_ID_BYTES:]
-        if told == self._last:
+            ) from None
+        body = frame[_SIZE_AND_ID_BYTES:]
+        if body == self._last:
             return None
-        rules = _read(answer)
-        self._last = told
-        return rules
-
-
-def _first(settings: AdminClient, servers: Sequence[Address]) -> tuple[BrokerClient, Address]:
-    failures: list[Exception] = []
-    for server in servers:
         try:
-            return BrokerClient(settings, server, timeout_ms=_TIMEOUT_MS), server
-        except ADMIN_ERRORS as error:
-            failures.append(error)
-    raise failures[0]
-
-
-def _everything(api_version: int, correlation_id: int) -> bytes:
-    # Without components and not strict: every entity matches.
-    return write_describe_request(DescribeRequest(api_version, correlation_id, (), False), client_id=CLIENT_ID)
-
-
-def _read(answer: Answer) -> Told:
-    try:
-        return rules_of(read_describe_response(answer.frame, answer.api_version))
-    except ProtocolError as error:
-        raise RefusedError(f"the answer is none: {error}") from error
+            rules = rules_of(read_describe_response(frame, AllClientQuotasRequest.API_VERSION))
+        except ProtocolError as error:
+            raise RefusedError(f"the answer cannot be read: {error}") from error
+        self._last = body
+        return rules

@@ -53,7 +53,9 @@ _MOST_SAID: Final = 100
 class Reader(Protocol):
     """Who asks a broker, from one thread at a time. Each may raise anything, which is what a failed reading is."""
 
-    server: Address
+    @property
+    def server(self) -> Address:
+        """Return the broker that is asked."""
 
     def read(self) -> Told | None:
         """Return what it tells now; None where that is what it told last."""
@@ -407,7 +409,7 @@ def broker_follower(
 
 
 def _connect(settings: AdminClient, servers: Sequence[Address]) -> Reader:
-    # Here, for it loads kafka-python, which a proxy that asks no cluster has no need of.
+    # Imported here: it loads aiokafka, which costs time and memory where no cluster is asked.
     from kafka_quota_proxy.proxy.client_quotas.sources.broker_reader import BrokerReader
 
     return BrokerReader(settings, servers)

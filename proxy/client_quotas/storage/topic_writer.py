@@ -3,7 +3,7 @@
 By hand, on aiokafka's client: its own producer would make the topic where brokers do so for whoever asks, goes on
 trying for ever with what nobody waits for any more, and does not tell what may be there from what is not.
 
-Imported only where a topic is configured: aiokafka comes with the extra ``usage-topic``.
+Imported only where a topic is configured, for it loads aiokafka.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """The record batches of an answer to a fetch, as records of a quota topic: bytes in, no I/O, no clock.
 
-Imported only where a topic is configured: aiokafka comes with the extra ``usage-topic``.
+Imported only where a topic is configured, for it loads aiokafka.
 """
 
 import struct

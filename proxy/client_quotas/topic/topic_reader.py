@@ -6,7 +6,7 @@ when a fetch was sent that came to the end of the topic, which is what a lease c
 away. Nor may a reader make the topic, where brokers do so for whoever asks: it would not be compacted.
 
 A failure, of whatever kind, ends the connection, and the topic is read anew: what was deleted in it meanwhile may have
-been compacted away. Imported only where a topic is configured: aiokafka comes with the extra ``usage-topic``.
+been compacted away. Imported only where a topic is configured, for it loads aiokafka.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """What the clients of a quota topic ask a cluster, by hand: where the topic is, and how far it goes.
 
 Nobody may make the topic by asking for it, as brokers do for clients of the usual kind: it would not be compacted.
-Imported only where a topic is configured: aiokafka comes with the extra ``usage-topic``.
+Imported only where a topic is configured, for it loads aiokafka.
 """
 
 import asyncio

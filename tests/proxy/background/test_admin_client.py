@@ -1,4 +1,4 @@
-"""The client that asks the cluster: reaching nobody leaves nothing behind, and a password stays in its file."""
+"""The client that asks a cluster: a failed connect leaves nothing behind, and no password is logged."""
 
 import logging
 import socket
@@ -8,18 +8,17 @@ import threading
 from pathlib import Path
 
 import pytest
-from kafka.errors import KafkaError
 
 from kafka_quota_proxy.config.model import Address, AdminClient, Cluster, Listener, ProxyConfig
 from kafka_quota_proxy.config.security import SaslMechanism, SecurityProtocol
-from kafka_quota_proxy.proxy.background.admin_client import ADMIN_ERRORS, _security, connect
+from kafka_quota_proxy.proxy.background.admin_client import ADMIN_ERRORS, ClusterClient
 from kafka_quota_proxy.proxy.replication.cluster_view import servers_behind
 
 BIND = Address(host="127.0.0.1", port=0)
 
 
-def nobody() -> Address:
-    """Return an address that nobody listens on."""
+def closed_address() -> Address:
+    """Return an address without a listener."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         return Address(host="127.0.0.1", port=free.getsockname()[1])
 
@@ -36,14 +35,14 @@ def is_socket(entry: Path) -> bool:
         return False
 
 
-def test_reaching_nobody_is_an_error_and_leaves_no_thread_behind() -> None:
+def test_failed_connect_is_an_error_and_leaves_no_thread_or_socket() -> None:
     threads, sockets = threading.active_count(), open_sockets()
 
-    with pytest.raises(KafkaError) as caught:
-        connect(AdminClient(), (nobody(),), timeout_ms=200)
+    with pytest.raises(ConnectionError) as caught:
+        ClusterClient(AdminClient(), (closed_address(),), timeout_ms=200)
 
     assert isinstance(caught.value, ADMIN_ERRORS)
-    assert "as PLAINTEXT: they are away, or want another security_protocol, certificate or login" in str(caught.value)
+    assert "the brokers are away, or want another security_protocol, certificate or login" in str(caught.value)
     assert threading.active_count() == threads
     assert open_sockets() == sockets  # at once, not when garbage is collected
 
@@ -52,35 +51,21 @@ def test_a_password_is_not_logged(tmp_path: Path, caplog: pytest.LogCaptureFixtu
     password = tmp_path / "password"
     password.write_text("hunter2\nsecond line\n", encoding="utf-8")
     settings = AdminClient(
-        bootstrap_servers=(nobody(),),
+        bootstrap_servers=(closed_address(),),
         security_protocol=SecurityProtocol.SASL_PLAINTEXT,
         sasl_mechanism=SaslMechanism.PLAIN,
         sasl_username="proxy",
         sasl_password_file=str(password),
     )
 
-    with caplog.at_level(logging.DEBUG), pytest.raises(KafkaError) as caught:
-        connect(settings, (), timeout_ms=200)
+    with caplog.at_level(logging.DEBUG), pytest.raises(ConnectionError) as caught:
+        ClusterClient(settings, (), timeout_ms=200)
 
     assert "hunter2" not in caplog.text + str(caught.value)
     assert "hunter2" not in repr(settings)
 
 
-@pytest.mark.parametrize(("text", "password"), [("hunter2\nsecond line\n", "hunter2"), ("", "")])
-def test_a_password_is_the_first_line_of_its_file(tmp_path: Path, text: str, password: str) -> None:
-    file = tmp_path / "password"
-    file.write_text(text, encoding="utf-8")
-    settings = AdminClient(
-        security_protocol=SecurityProtocol.SASL_PLAINTEXT,
-        sasl_mechanism=SaslMechanism.PLAIN,
-        sasl_username="proxy",
-        sasl_password_file=str(file),
-    )
-
-    assert _security(settings)["sasl_plain_password"] == password
-
-
-def test_a_missing_password_file_is_an_error_that_names_it(tmp_path: Path) -> None:
+def test_error_of_a_missing_password_file_names_it(tmp_path: Path) -> None:
     settings = AdminClient(
         security_protocol=SecurityProtocol.SASL_PLAINTEXT,
         sasl_mechanism=SaslMechanism.PLAIN,
@@ -89,12 +74,12 @@ def test_a_missing_password_file_is_an_error_that_names_it(tmp_path: Path) -> No
     )
 
     with pytest.raises(OSError, match="password") as caught:
-        connect(settings, (nobody(),), timeout_ms=200)
+        ClusterClient(settings, (closed_address(),), timeout_ms=200)
 
     assert isinstance(caught.value, ADMIN_ERRORS)
 
 
-def test_brokers_behind_trusted_listeners_are_asked_each_once() -> None:
+def test_servers_behind_inter_broker_listeners_are_each_named_once() -> None:
     one, other, third = (Address(host="k", port=port) for port in (1, 2, 3))
     config = ProxyConfig(
         listeners=(
@@ -113,7 +98,9 @@ def test_brokers_behind_trusted_listeners_are_asked_each_once() -> None:
     assert servers_behind(config) == (one, third)
 
 
-def test_a_proxy_that_asks_no_cluster_does_not_load_it() -> None:
-    program = "import sys, proxy.__main__, proxy.cli.run, proxy.server.server; sys.exit('kafka' in sys.modules)"
+def test_a_proxy_that_asks_no_cluster_does_not_load_the_kafka_client() -> None:
+    package = "kafka_quota_proxy.proxy"
+    modules = f"{package}.__main__, {package}.cli.run, {package}.server.server"
+    program = f"import sys, {modules}; sys.exit(bool({{'kafka', 'aiokafka'}} & sys.modules.keys()))"
 
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

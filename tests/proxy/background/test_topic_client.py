@@ -8,7 +8,7 @@ from kafka_quota_proxy.proxy.background.topic_client import connection
 from tests.support.certificates import Authority
 
 
-def test_a_login_and_its_certificates_are_the_file_s(tmp_path: Path) -> None:
+def test_login_and_certificates_are_those_of_the_file(tmp_path: Path) -> None:
     ca = Authority("brokers").save(tmp_path, "ca")
     password = tmp_path / "password"
     password.write_text("secret\n")
@@ -39,7 +39,7 @@ def test_a_login_and_its_certificates_are_the_file_s(tmp_path: Path) -> None:
     }
 
 
-def test_in_plaintext_there_is_nothing_more_to_say() -> None:
+def test_plaintext_needs_no_further_settings() -> None:
     found = connection(AdminClient(bootstrap_servers=(Address(host="k1", port=9092),)), "me")
 
     assert found == {"bootstrap_servers": ["k1:9092"], "client_id": "me", "security_protocol": "PLAINTEXT"}

@@ -1,15 +1,23 @@
-"""What is made of a cluster's answers, in the shape in which kafka-python gives them."""
+"""Snapshots of a cluster's reassignments, from answers as ``admin_client.ClusterClient`` gives them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
 
 import pytest
 
 from kafka_quota_proxy.config.load import load_bytes
 from kafka_quota_proxy.config.model import ProxyConfig
+from kafka_quota_proxy.proxy.background.admin_requests import (
+    Broker,
+    ConfigKind,
+    ConfigQuery,
+    Configs,
+    Metadata,
+    Partition,
+    Topic,
+)
 from kafka_quota_proxy.proxy.cli.reassignment.cluster_snapshot import Reader, ReadingError
 from kafka_quota_proxy.proxy.cli.reassignment.model import Move, Side, Sizes, Source
 
@@ -17,11 +25,6 @@ MB = 1_000_000
 _A = Move("orders", 0, 4)
 _B = Move("orders", 1, 4)
 _UNLIMITED = "9223372036854775807"
-
-
-class _Partition(NamedTuple):
-    topic: str
-    partition: int
 
 
 @dataclass
@@ -38,66 +41,51 @@ class Cluster:
     configs_read: int = 0
     asked_brokers: list[int] = field(default_factory=list)
 
-    def list_partition_reassignments(self) -> Mapping[Any, Mapping[str, Any]]:
+    def reassignments(self) -> Mapping[tuple[str, int], Sequence[int]]:
+        return self.moving
+
+    def metadata(self, topics: Sequence[str]) -> Metadata:
+        return Metadata(
+            brokers=tuple(Broker(node_id, "k", 9092, rack) for node_id, rack in self.racks.items()),
+            controller_id=1,
+            topics=tuple(
+                Topic(
+                    self.error_code,
+                    topic,
+                    None,
+                    tuple(
+                        Partition(number, leader, tuple(in_sync))
+                        for (name, number), (leader, in_sync) in self.partitions.items()
+                        if name == topic
+                    ),
+                )
+                for topic in topics
+            ),
+        )
+
+    def log_sizes(
+        self, partitions: Mapping[str, Sequence[int]], node_ids: Sequence[int]
+    ) -> Mapping[tuple[int, str, int], int]:
+        self.asked_brokers = list(node_ids)
         return {
-            _Partition(*partition): {"replicas": [*adding, 1], "adding_replicas": adding, "removing_replicas": [1]}
-            for partition, adding in self.moving.items()
+            (node_id, topic, number): size
+            for (node_id, topic, number), size in self.sizes.items()
+            if node_id in node_ids and number in partitions.get(topic, ())
         }
 
-    def describe_topics(self, topics: Sequence[str]) -> Sequence[Mapping[str, Any]]:
-        return [
-            {
-                "error_code": self.error_code,
-                "name": topic,
-                "partitions": [
-                    {"error_code": 0, "partition_index": index, "leader_id": leader, "isr_nodes": in_sync}
-                    for (name, index), (leader, in_sync) in self.partitions.items()
-                    if name == topic
-                ],
-            }
-            for topic in topics
-        ]
-
-    def describe_log_dirs(
-        self, topic_partitions: Mapping[str, Sequence[int]], brokers: Sequence[int]
-    ) -> Sequence[Mapping[str, Any]]:
-        self.asked_brokers = list(brokers)
-        return [
-            {
-                "broker": broker,
-                "log_dirs": [
-                    {
-                        "topics": [
-                            {
-                                "name": topic,
-                                "partitions": [
-                                    {
-                                        "partition_index": index,
-                                        "partition_size": 2 * size if is_future else size,
-                                        "is_future_key": is_future,
-                                    }
-                                    for is_future in (False, True)
-                                ],
-                            }
-                        ]
-                    }
-                    for (node, topic, index), size in self.sizes.items()
-                    if node == broker and index in topic_partitions.get(topic, ())
-                ],
-            }
-            for broker in brokers
-        ]
-
-    def describe_configs(self, config_resources: Sequence[Any], *, config_filter: str) -> Mapping[str, Any]:
-        assert config_filter == "all"
+    def configs(self, queries: Sequence[ConfigQuery]) -> Sequence[Sequence[Configs]]:
         self.configs_read += 1
-        given = {"broker": {str(node): values for node, values in self.brokers.items()}, "topic": self.topics}
-        found: dict[str, Any] = {"broker": {}, "topic": {}}
-        for resource in config_resources:
-            kind = resource.resource_type.name.lower()
-            values = given[kind].get(resource.name, {})
-            found[kind][resource.name] = {key: {"value": values.get(key)} for key in resource.configs}
-        return found
+        given: dict[ConfigKind, Mapping[str, Mapping[str, str]]] = {
+            ConfigKind.BROKER: {str(node_id): values for node_id, values in self.brokers.items()},
+            ConfigKind.TOPIC: self.topics,
+        }
+        return [
+            [
+                Configs(name, 0, None, {key: given[query.kind].get(name, {}).get(key) for key in query.keys})
+                for name in query.names
+            ]
+            for query in queries
+        ]
 
 
 class Time:
@@ -130,7 +118,7 @@ def _cluster() -> Cluster:
 
 
 def _reader(cluster: Cluster, config: ProxyConfig, *, clock_ms: Callable[[], int] = lambda: 0) -> Reader:
-    return Reader(cluster, config, clock_ms=clock_ms, racks=lambda: cluster.racks)
+    return Reader(cluster, config, clock_ms=clock_ms)
 
 
 def _config(replication: str = "", listener: str = "upstream: 127.0.0.1:19092") -> ProxyConfig:
@@ -138,7 +126,7 @@ def _config(replication: str = "", listener: str = "upstream: 127.0.0.1:19092") 
     return load_bytes(text.encode(), file="c.yaml").config
 
 
-def test_moves_have_the_sizes_of_both_ends_and_those_in_sync_beside_the_leader() -> None:
+def test_a_move_has_the_log_sizes_of_leader_and_follower_and_the_count_of_other_in_sync_followers() -> None:
     cluster = _cluster()
 
     seen = _reader(cluster, _config(), clock_ms=lambda: 7).read()
@@ -151,7 +139,7 @@ def test_moves_have_the_sizes_of_both_ends_and_those_in_sync_beside_the_leader()
     assert cluster.asked_brokers == [1, 2, 4]
 
 
-def test_a_new_replica_that_is_in_sync_already_is_not_one_of_those_beside_the_leader() -> None:
+def test_a_new_replica_in_sync_is_not_counted_among_the_old_followers() -> None:
     """Of two that are added, one has arrived: the partition is still on its way to both."""
     cluster = _cluster()
     cluster.moving = {("orders", 1): [4, 5]}
@@ -162,7 +150,7 @@ def test_a_new_replica_that_is_in_sync_already_is_not_one_of_those_beside_the_le
     assert {move.follower: sizes.in_sync_followers for move, sizes in moves.items()} == {4: 1, 5: 1}
 
 
-def test_the_throttles_of_the_cluster_are_those_below_kafkas_no_limit() -> None:
+def test_a_rate_of_long_max_value_is_no_throttle() -> None:
     seen = _reader(_cluster(), _config()).read()
 
     assert {(*limit.holder[:3], limit.rate, limit.moves) for limit in seen.limits} == {
@@ -172,7 +160,7 @@ def test_the_throttles_of_the_cluster_are_those_below_kafkas_no_limit() -> None:
     assert seen.notes == ()
 
 
-def test_the_throttles_of_the_file_count_beside_those_of_the_cluster() -> None:
+def test_throttles_of_the_file_are_added_to_those_of_the_cluster() -> None:
     config = _config(
         "replication: {leader.replication.throttled.rate: 3MB, paths: [{follower_rack: b, rate: 1MB}]}",
         "upstream: 127.0.0.1:19092, inter_broker: true, node_id: 1",
@@ -188,7 +176,7 @@ def test_the_throttles_of_the_file_count_beside_those_of_the_cluster() -> None:
     }
 
 
-def test_a_move_that_is_gone_has_arrived_where_its_replica_is_in_sync_and_else_was_given_up_after_a_while() -> None:
+def test_an_ended_move_has_arrived_if_its_replica_is_in_sync_and_else_was_cancelled_after_five_seconds() -> None:
     cluster, time = _cluster(), Time()
     reader = _reader(cluster, _config(), clock_ms=time)
     first = reader.read()
@@ -208,7 +196,7 @@ def test_a_move_that_is_gone_has_arrived_where_its_replica_is_in_sync_and_else_w
     assert (then.arrived, then.given_up, then.unsure) == ((), (), ())
 
 
-def test_a_broker_that_hears_later_of_the_end_makes_no_move_given_up() -> None:
+def test_a_broker_with_late_metadata_does_not_make_a_move_cancelled() -> None:
     cluster, time = _cluster(), Time()
     reader = _reader(cluster, _config(), clock_ms=time)
     reader.read()
@@ -224,14 +212,14 @@ def test_a_broker_that_hears_later_of_the_end_makes_no_move_given_up() -> None:
     assert (then.arrived, then.given_up, then.unsure) == ((_A, _B), (), ())
 
 
-def test_a_topic_that_was_deleted_moves_no_more() -> None:
+def test_a_deleted_topic_has_no_moves() -> None:
     cluster = _cluster()
     del cluster.partitions["orders", 1]
 
     assert set(_reader(cluster, _config()).read().sample.moves) == {_A}
 
 
-def test_configs_are_read_every_two_seconds_and_when_there_are_moves_that_were_not_there() -> None:
+def test_configs_are_read_every_two_seconds_and_when_a_move_is_new() -> None:
     cluster, time = _cluster(), Time()
     later = cluster.moving.pop(("orders", 1))
     reader = _reader(cluster, _config(), clock_ms=time)
@@ -248,7 +236,7 @@ def test_configs_are_read_every_two_seconds_and_when_there_are_moves_that_were_n
     assert 9 * MB in {limit.rate for limit in reader.read().limits}
 
 
-def test_where_nothing_moves_nothing_more_is_asked() -> None:
+def test_without_reassignments_no_sizes_and_configs_are_read() -> None:
     cluster = _cluster()
     cluster.moving = {}
 
@@ -257,7 +245,7 @@ def test_where_nothing_moves_nothing_more_is_asked() -> None:
     assert (dict(seen.sample.moves), seen.limits, cluster.configs_read, cluster.asked_brokers) == ({}, (), 0, [])
 
 
-def test_a_rate_whose_list_was_lost_is_told() -> None:
+def test_a_rate_without_a_list_of_replicas_is_reported() -> None:
     cluster = _cluster()
     cluster.topics = {}
 
@@ -270,7 +258,7 @@ def test_a_rate_whose_list_was_lost_is_told() -> None:
     ]
 
 
-def test_a_broker_that_does_not_tell_its_configs_is_told_of() -> None:
+def test_a_broker_that_refuses_its_configs_is_reported() -> None:
     cluster = _cluster()
     del cluster.brokers[2]
 
@@ -279,7 +267,7 @@ def test_a_broker_that_does_not_tell_its_configs_is_told_of() -> None:
     )
 
 
-def test_what_would_make_a_wrong_number_is_an_error() -> None:
+def test_a_missing_size_leader_or_topic_is_an_error() -> None:
     no_size, no_leader, no_topic = _cluster(), _cluster(), _cluster()
     del no_size.sizes[1, "orders", 0]
     no_leader.partitions["orders", 0] = (-1, [])

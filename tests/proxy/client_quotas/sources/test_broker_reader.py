@@ -6,14 +6,13 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import pytest
-from kafka.errors import KafkaError
 
 from kafka_quota_proxy.config.model import Address, AdminClient
 from kafka_quota_proxy.proxy.background.admin_client import ADMIN_ERRORS
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 from kafka_quota_proxy.proxy.client_quotas.sources.broker_reader import BrokerReader
 from kafka_quota_proxy.proxy.client_quotas.sources.broker_rules import RefusedError, Told
-from tests.proxy.background.test_admin_client import nobody, open_sockets
+from tests.proxy.background.test_admin_client import closed_address, open_sockets
 from tests.support.quota_broker import QuotaBroker
 from tests.support.stub_broker import stub_broker
 
@@ -29,12 +28,12 @@ async def reading(broker: QuotaBroker, work: Callable[[Address], T]) -> T:
 
 
 @pytest.mark.parametrize("highest", [0, 1, 2])
-async def test_all_quotas_are_read_and_again_where_they_have_changed(highest: int) -> None:
+async def test_quotas_are_read_and_none_if_unchanged(highest: int) -> None:
     broker = QuotaBroker({ETL: RULE})
     broker.highest = highest
 
     def work(server: Address) -> list[Told | None]:
-        reader = BrokerReader(AdminClient(), [nobody(), server])
+        reader = BrokerReader(AdminClient(), [closed_address(), server])
         try:
             found = [reader.read(), reader.read()]
             broker.set(Entity(user="alice"), consumer_byte_rate=7.0)
@@ -51,15 +50,17 @@ async def test_all_quotas_are_read_and_again_where_they_have_changed(highest: in
     assert changed == Told({ETL: RULE, Entity(user="alice"): alice}, ())
 
 
-async def test_a_broker_without_the_api_is_told_as_such_and_nothing_stays_behind() -> None:
+async def test_a_broker_without_the_api_is_an_error_and_leaves_no_thread_or_socket() -> None:
     broker = QuotaBroker()
     broker.highest = None
     threads, sockets = threading.active_count(), open_sockets()
 
     def work(server: Address) -> None:
         before = threading.active_count()
+        reader = BrokerReader(AdminClient(), [server])
         with pytest.raises(RefusedError, match="does not know DescribeClientQuotas"):
-            BrokerReader(AdminClient(), [server])
+            reader.read()
+        reader.close()
         assert threading.active_count() == before
 
     await reading(broker, work)
@@ -67,7 +68,7 @@ async def test_a_broker_without_the_api_is_told_as_such_and_nothing_stays_behind
     assert threading.active_count() <= threads + 1  # to_thread's own
 
 
-async def test_who_may_not_ask_is_told_and_may_ask_again() -> None:
+async def test_a_reader_without_the_right_gets_an_error_and_can_read_later() -> None:
     broker = QuotaBroker({ETL: RULE})
     broker.error_code = 31
 
@@ -84,15 +85,15 @@ async def test_who_may_not_ask_is_told_and_may_ask_again() -> None:
     assert await reading(broker, work) == Told({ETL: RULE}, ())
 
 
-async def test_garbage_is_a_refusal() -> None:
+async def test_a_malformed_answer_is_refused() -> None:
     broker = QuotaBroker({ETL: RULE})
     whole = broker._describe
-    broker._describe = lambda frame: whole(frame)[:-4] + b"\xff" * 4  # type: ignore[method-assign]
+    broker._describe = lambda frame: whole(frame)[:16] + b"\x7f" * (len(whole(frame)) - 16)  # type: ignore[method-assign]
 
     def work(server: Address) -> None:
         reader = BrokerReader(AdminClient(), [server])
         try:
-            with pytest.raises(RefusedError, match="the answer is none: "):
+            with pytest.raises(RefusedError, match="the answer cannot be read: "):
                 reader.read()
         finally:
             reader.close()
@@ -100,12 +101,12 @@ async def test_garbage_is_a_refusal() -> None:
     await reading(broker, work)
 
 
-def test_where_nobody_answers_the_first_failure_is_told_and_nothing_stays_behind() -> None:
+def test_no_answering_broker_is_an_error_and_leaves_no_thread_or_socket() -> None:
     threads, sockets = threading.active_count(), open_sockets()
 
     with pytest.raises(ADMIN_ERRORS) as caught:
-        BrokerReader(AdminClient(), [nobody(), nobody()])
+        BrokerReader(AdminClient(), [closed_address(), closed_address()])
 
-    assert isinstance(caught.value, KafkaError)
+    assert isinstance(caught.value, ConnectionError)
     assert threading.active_count() == threads
     assert open_sockets() == sockets

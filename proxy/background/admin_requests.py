@@ -1,0 +1,328 @@
+"""The requests with which this program asks a cluster about itself, as aiokafka's protocol types, and their answers.
+
+aiokafka has DescribeConfigs and ListPartitionReassignments. Metadata is here because its own stops below topic ids, and
+DescribeLogDirs because it has none. DescribeClientQuotas is here because its answer stays bytes: ``protocol`` reads it,
+and only where it differs from the one before.
+
+Source: MetadataRequest.json, DescribeLogDirsRequest.json, DescribeClientQuotasRequest.json and their responses in
+Apache Kafka. Kafka 4 still knows one of these versions of each.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from io import BytesIO
+from struct import Struct
+from typing import Any, Final, NamedTuple
+
+from aiokafka.errors import NoError, for_code
+from aiokafka.protocol import metadata
+from aiokafka.protocol.admin import DescribeClientQuotasRequest_v0
+from aiokafka.protocol.api import Request, RequestStruct, Response
+from aiokafka.protocol.types import (
+    Array,
+    Boolean,
+    CompactArray,
+    CompactString,
+    Int16,
+    Int32,
+    Int64,
+    Schema,
+    String,
+    TaggedFields,
+)
+
+from kafka_quota_proxy.protocol.api import ApiKey
+
+_SIZE: Final = Struct(">i")
+_ID_BYTES: Final = 16
+_NO_ID: Final = bytes(_ID_BYTES)
+
+
+class Partition(NamedTuple):
+    """A partition of a Metadata response; ``leader`` is -1 where there is none."""
+
+    number: int
+    leader: int
+    in_sync: tuple[int, ...]
+
+
+class Topic(NamedTuple):
+    """A topic of a Metadata response; ``topic_id`` is None where brokers have no ids (below Kafka 2.8)."""
+
+    error_code: int
+    name: str
+    topic_id: bytes | None
+    partitions: tuple[Partition, ...]
+
+
+class Broker(NamedTuple):
+    """A broker of a Metadata response."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+class Metadata(NamedTuple):
+    """What a broker says of its cluster."""
+
+    brokers: tuple[Broker, ...]
+    controller_id: int
+    topics: tuple[Topic, ...]
+
+    @property
+    def racks(self) -> dict[int, str | None]:
+        """The rack of each broker, by node id."""
+        return {broker.node_id: broker.rack for broker in self.brokers}
+
+
+class ConfigKind(IntEnum):
+    """What a config belongs to, as Kafka numbers it."""
+
+    TOPIC = 2
+    BROKER = 4
+
+
+class ConfigQuery(NamedTuple):
+    """Which configs are asked for, and of which broker; ``node_id`` None: of any."""
+
+    kind: ConfigKind
+    names: tuple[str, ...]
+    keys: tuple[str, ...]
+    node_id: int | None = None
+
+
+class Configs(NamedTuple):
+    """The configs of one topic or broker."""
+
+    name: str
+    error_code: int
+    error_message: str | None
+    values: Mapping[str, str | None]
+
+    def checked(self) -> Mapping[str, str | None]:
+        """Return the values.
+
+        Raises:
+            KafkaError: There are none.
+        """
+        error = for_code(self.error_code)
+        if error is not NoError:
+            raise error(f"DescribeConfigs of {self.name}: {self.error_message or error.__name__}")
+        return self.values
+
+
+class _Uuid:
+    """A topic id: 16 bytes."""
+
+    @classmethod
+    def decode(cls, data: BytesIO) -> bytes:
+        return data.read(_ID_BYTES)
+
+    @classmethod
+    def encode(cls, value: bytes) -> bytes:
+        return value
+
+    @classmethod
+    def repr(cls, value: bytes) -> str:
+        return value.hex()
+
+
+def _structs(*fields: tuple[str, Any]) -> CompactArray:
+    return CompactArray(*fields, ("tags", TaggedFields))
+
+
+class _MetadataResponse(Response):  # type: ignore[misc]  # of a library without types, here and below
+    API_KEY = int(ApiKey.METADATA)
+    API_VERSION = 10
+    SCHEMA = Schema(
+        ("throttle_time_ms", Int32),
+        (
+            "brokers",
+            _structs(("node_id", Int32), ("host", CompactString()), ("port", Int32), ("rack", CompactString())),
+        ),
+        ("cluster_id", CompactString()),
+        ("controller_id", Int32),
+        (
+            "topics",
+            _structs(
+                ("error_code", Int16),
+                ("topic", CompactString()),
+                ("topic_id", _Uuid),
+                ("is_internal", Boolean),
+                (
+                    "partitions",
+                    _structs(
+                        ("error_code", Int16),
+                        ("partition", Int32),
+                        ("leader", Int32),
+                        ("leader_epoch", Int32),
+                        ("replicas", CompactArray(Int32)),
+                        ("isr", CompactArray(Int32)),
+                        ("offline_replicas", CompactArray(Int32)),
+                    ),
+                ),
+                ("topic_authorized_operations", Int32),
+            ),
+        ),
+        ("cluster_authorized_operations", Int32),
+        ("tags", TaggedFields),
+    )
+
+
+class _MetadataWithIds(RequestStruct):  # type: ignore[misc]
+    FLEXIBLE_VERSION = True
+    API_KEY = int(ApiKey.METADATA)
+    API_VERSION = 10
+    RESPONSE_TYPE = _MetadataResponse
+    SCHEMA = Schema(
+        ("topics", _structs(("topic_id", _Uuid), ("name", CompactString()))),
+        ("allow_auto_topic_creation", Boolean),
+        ("include_cluster_authorized_operations", Boolean),
+        ("include_topic_authorized_operations", Boolean),
+        ("tags", TaggedFields),
+    )
+
+
+_Metadata = (
+    metadata.MetadataRequest_v1
+    | metadata.MetadataRequest_v2
+    | metadata.MetadataRequest_v3
+    | metadata.MetadataRequest_v4
+    | metadata.MetadataRequest_v5
+    | _MetadataWithIds
+)
+
+
+class MetadataRequest(Request[_Metadata]):  # type: ignore[misc]
+    """Asks for the brokers and some topics; ``topics`` None: for all. It never makes a topic, from Kafka 0.11 on."""
+
+    API_KEY = int(ApiKey.METADATA)
+
+    def __init__(self, topics: Sequence[str] | None) -> None:
+        self._topics = topics
+
+    def build(self, request_struct_class: type[RequestStruct]) -> RequestStruct:
+        """Return the request of a version."""
+        if request_struct_class is _MetadataWithIds:
+            no_tags: dict[int, bytes] = {}
+            with_ids = None if self._topics is None else [(_NO_ID, name, no_tags) for name in self._topics]
+            return _MetadataWithIds(with_ids, False, False, False, {})
+        topics = None if self._topics is None else list(self._topics)
+        return (
+            request_struct_class(topics)
+            if request_struct_class.API_VERSION < 4
+            else request_struct_class(topics, False)
+        )
+
+
+class _DescribeLogDirsResponse(Response):  # type: ignore[misc]
+    API_KEY = int(ApiKey.DESCRIBE_LOG_DIRS)
+    API_VERSION = 1
+    SCHEMA = Schema(
+        ("throttle_time_ms", Int32),
+        (
+            "log_dirs",
+            Array(
+                ("error_code", Int16),
+                ("log_dir", String()),
+                (
+                    "topics",
+                    Array(
+                        ("name", String()),
+                        (
+                            "partitions",
+                            Array(
+                                ("partition_index", Int32),
+                                ("partition_size", Int64),
+                                ("offset_lag", Int64),
+                                ("is_future_key", Boolean),
+                            ),
+                        ),
+                    ),
+                ),
+            ),
+        ),
+    )
+
+
+class _DescribeLogDirsV0(RequestStruct):  # type: ignore[misc]
+    API_KEY = int(ApiKey.DESCRIBE_LOG_DIRS)
+    API_VERSION = 0
+    RESPONSE_TYPE = _DescribeLogDirsResponse
+    SCHEMA = Schema(("topics", Array(("topic", String()), ("partitions", Array(Int32)))))
+
+
+class _DescribeLogDirsV1(_DescribeLogDirsV0):
+    API_VERSION = 1
+
+
+class DescribeLogDirsRequest(Request[_DescribeLogDirsV0 | _DescribeLogDirsV1]):  # type: ignore[misc]
+    """Asks a broker for the sizes of its logs of some partitions."""
+
+    API_KEY = int(ApiKey.DESCRIBE_LOG_DIRS)
+
+    def __init__(self, partitions: Mapping[str, Sequence[int]]) -> None:
+        self._partitions = partitions
+
+    def build(self, request_struct_class: type[RequestStruct]) -> RequestStruct:
+        """Return the request of a version."""
+        return request_struct_class([(topic, list(indexes)) for topic, indexes in self._partitions.items()])
+
+
+class _Frame(Response):  # type: ignore[misc]
+    """A response as it came."""
+
+    API_KEY = int(ApiKey.DESCRIBE_CLIENT_QUOTAS)
+    API_VERSION = 0
+    SCHEMA = Schema()
+
+    @classmethod
+    def decode(cls, data: BytesIO) -> bytes:
+        frame = data.getvalue()
+        return _SIZE.pack(len(frame)) + frame
+
+
+class _DescribeClientQuotas(DescribeClientQuotasRequest_v0):  # type: ignore[misc]
+    RESPONSE_TYPE = _Frame
+
+
+class AllClientQuotasRequest(Request[_DescribeClientQuotas]):  # type: ignore[misc]
+    """Asks for the quotas of every entity, in version 0. Its answer is the whole frame, with its size."""
+
+    API_KEY = int(ApiKey.DESCRIBE_CLIENT_QUOTAS)
+    API_VERSION = _DescribeClientQuotas.API_VERSION
+
+    def build(self, request_struct_class: type[RequestStruct]) -> RequestStruct:
+        """Return the request: without components and not strict, so that every entity matches."""
+        return request_struct_class([], False)
+
+
+def read_metadata(response: Any) -> Metadata:  # noqa: ANN401
+    """Return what a response to ``MetadataRequest`` says."""
+    has_ids = response.API_VERSION == _MetadataResponse.API_VERSION
+    return Metadata(
+        brokers=tuple(Broker(*broker[:4]) for broker in response.brokers),
+        controller_id=response.controller_id,
+        topics=tuple(_topic(topic, has_ids=has_ids) for topic in response.topics),
+    )
+
+
+def read_configs(response: Any) -> list[Configs]:  # noqa: ANN401
+    """Return what a response to aiokafka's ``DescribeConfigsRequest`` says."""
+    return [
+        Configs(name, error_code, message, {key: value for key, value, *_ in entries})
+        for error_code, message, _, name, entries in response.resources
+    ]
+
+
+def _topic(topic: Any, *, has_ids: bool) -> Topic:  # noqa: ANN401
+    error_code, name, topic_id, _, partitions = topic[:5] if has_ids else (*topic[:2], _NO_ID, *topic[2:])
+    in_sync_at = 5 if has_ids else 4  # a leader epoch stands in front of it
+    return Topic(
+        error_code,
+        name,
+        topic_id if topic_id != _NO_ID else None,
+        tuple(Partition(one[1], one[2], tuple(one[in_sync_at])) for one in partitions),
+    )

@@ -1,0 +1,65 @@
+"""An event loop in a thread of its own, for asyncio clients that decode large answers in Python.
+
+On the loop that serves clients such an answer would hold up every connection for as long as its decoding takes.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class LoopThread:
+    """Runs coroutines for other threads, which block until they have the result.
+
+    Args:
+        name: The thread's.
+        on_close: Runs last, on the loop.
+    """
+
+    def __init__(self, name: str, *, on_close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._on_close = on_close
+        # A factory keeps the Runner from setting the event loop of the thread that is here.
+        self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+        self._loop = self._runner.get_loop()
+        self._closing = asyncio.Event()
+        self._lock = threading.Lock()
+        self._is_closed = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return what ``work`` returns.
+
+        Raises:
+            ConnectionAbortedError: ``close`` was called, before or meanwhile.
+            Exception: Whatever ``work`` raises.
+        """
+        with self._lock:
+            if self._is_closed:
+                work.close()
+                raise ConnectionAbortedError("the client is closed")
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except CancelledError:
+            raise ConnectionAbortedError("the client was closed meanwhile") from None
+
+    def close(self) -> None:
+        """End the thread, and wait for its end. Calls of ``run`` that other threads wait for fail."""
+        with self._lock:
+            if not self._is_closed:
+                self._is_closed = True
+                self._loop.call_soon_threadsafe(self._closing.set)
+        self._thread.join()
+
+    def _run(self) -> None:
+        with self._runner as runner:
+            runner.run(self._until_closed())
+
+    async def _until_closed(self) -> None:
+        await self._closing.wait()
+        await self._on_close()
