@@ -69,7 +69,7 @@ def _decoded(frame: bytes, kind: Untyped) -> Untyped:
 
 
 @pytest.mark.parametrize(("api_key", "version"), APIS)
-def test_no_response_says_where_a_broker_is(api_key: int, version: int) -> None:
+def test_responses_name_no_broker_address(api_key: int, version: int) -> None:
     told = Told()
     wire = Wire(addresses=told.addresses)
     _asked(wire, api_key, version)
@@ -86,7 +86,7 @@ def test_no_response_says_where_a_broker_is(api_key: int, version: int) -> None:
 
 
 @pytest.mark.parametrize(("api_key", "version"), APIS)
-def test_a_broker_without_a_port_is_not_told_of(api_key: int, version: int) -> None:
+def test_broker_without_a_port_is_left_out(api_key: int, version: int) -> None:
     wire = Wire(addresses=Told(nodes=range(3)).addresses)
     _asked(wire, api_key, version)
 
@@ -98,7 +98,7 @@ def test_a_broker_without_a_port_is_not_told_of(api_key: int, version: int) -> N
 
 @pytest.mark.parametrize(("api_key", "version"), APIS)
 @given(cuts=st.lists(st.integers(0, 400)))
-def test_nor_where_it_comes_in_pieces(api_key: int, version: int, cuts: list[int]) -> None:
+def test_responses_in_pieces_name_no_broker(api_key: int, version: int, cuts: list[int]) -> None:
     wire = Wire(addresses=Told().addresses)
     _asked(wire, api_key, version)
     _asked(wire, METADATA, 8, correlation_id=2)
@@ -192,7 +192,7 @@ def test_a_metadata_response_passes_piece_by_piece_behind_its_brokers() -> None:
 
 
 @pytest.mark.parametrize("api_key", [METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER])
-def test_what_cannot_be_read_does_not_pass(api_key: int) -> None:
+def test_unreadable_response_does_not_pass(api_key: int) -> None:
     wire = Wire(addresses=Told().addresses)
     _asked(wire, api_key, 2)
 
@@ -202,7 +202,7 @@ def test_what_cannot_be_read_does_not_pass(api_key: int) -> None:
     assert wire.to_client() == b""
 
 
-def test_a_fetch_of_old_passes_as_it_comes() -> None:
+def test_old_fetch_version_passes_unchanged() -> None:
     wire = Wire(addresses=Told().addresses)
     _asked(wire, FETCH, 11)
     response = fetch_response(version=11, size_bytes=100_000)
@@ -211,7 +211,7 @@ def test_a_fetch_of_old_passes_as_it_comes() -> None:
     assert wire.broker(response[50_000:]) == response[50_000:]
 
 
-def test_only_versions_that_can_be_read_are_announced() -> None:
+def test_only_readable_versions_are_offered() -> None:
     wire = Wire(addresses=Told().addresses)
     _asked(wire, 18, 0)
 

@@ -99,7 +99,7 @@ class Crowd:
         self.timeouts.park_due(self.wires[0].now_ms * 1_000)
 
 
-def test_who_comes_first_passes_and_the_others_wait_for_the_slot() -> None:
+def test_first_request_passes_and_others_wait_for_the_slot() -> None:
     crowd = Crowd()
     first, second, third = crowd.wires
 
@@ -123,7 +123,7 @@ def test_who_comes_first_passes_and_the_others_wait_for_the_slot() -> None:
     assert all(wire.session.is_idle for wire in crowd.wires)
 
 
-def test_what_is_sent_ahead_shares_the_slot_while_nobody_waits_and_then_goes_to_the_back() -> None:
+def test_pipelined_requests_share_the_slot_until_another_client_waits() -> None:
     crowd = Crowd()
     first, second, _ = crowd.wires
 
@@ -167,7 +167,7 @@ def test_heartbeats_do_not_wait_behind_others() -> None:
 
 
 @pytest.mark.parametrize("api_key", [ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP])
-def test_a_group_that_gathers_holds_no_slot(api_key: ApiKey) -> None:
+def test_join_group_holds_no_slot(api_key: ApiKey) -> None:
     crowd = Crowd()
     request = framed(request_header(api_key, 0, 1, "etl", is_flexible=False) + bytes(20))
 
@@ -176,7 +176,7 @@ def test_a_group_that_gathers_holds_no_slot(api_key: ApiKey) -> None:
     assert crowd.dispatcher.control_in_flight == 0
 
 
-def test_a_fetch_that_waits_for_data_gives_its_slot_back_and_its_client_passes_by_the_next_time() -> None:
+def test_idle_fetch_gives_its_slot_back_and_bypasses_the_queue_next_time() -> None:
     crowd = Crowd()
     first, second, _ = crowd.wires
     first.client(fetch_request(1))
@@ -197,7 +197,7 @@ def test_a_fetch_that_waits_for_data_gives_its_slot_back_and_its_client_passes_b
 
 
 @pytest.mark.parametrize("size_bytes", [100_000, 1_500])
-def test_a_fetch_that_a_busy_broker_was_late_with_is_no_poll_that_waits(size_bytes: int) -> None:
+def test_late_fetch_of_a_busy_broker_is_not_an_idle_poll(size_bytes: int) -> None:
     crowd = Crowd()
     first, second, _ = crowd.wires
     first.client(fetch_request(1))
@@ -208,7 +208,7 @@ def test_a_fetch_that_a_busy_broker_was_late_with_is_no_poll_that_waits(size_byt
     assert first.client(fetch_request(3)) == b""
 
 
-def test_a_fetch_of_many_partitions_that_waited_for_data_in_any_of_them_passes_by() -> None:
+def test_idle_fetch_of_many_partitions_bypasses_the_queue() -> None:
     crowd = Crowd()
     first, second, _ = crowd.wires
     request = fetch_request(1)
@@ -221,7 +221,7 @@ def test_a_fetch_of_many_partitions_that_waited_for_data_in_any_of_them_passes_b
     assert first.client(many) == many
 
 
-def test_a_fetch_that_must_be_answered_at_once_waits_like_others() -> None:
+def test_fetch_without_max_wait_queues_like_other_requests() -> None:
     crowd = Crowd()
     first, second, _ = crowd.wires
     at_once = fetch_request(1).replace((500).to_bytes(4), bytes(4))
@@ -235,7 +235,7 @@ def test_a_fetch_that_must_be_answered_at_once_waits_like_others() -> None:
     assert second.client(at_once) == b""
 
 
-def test_a_request_of_which_the_rest_does_not_come_gives_its_slot_back() -> None:
+def test_stalled_upload_gives_its_slot_back() -> None:
     crowd = Crowd()
     first, second, _ = crowd.wires
     request = produce_request(1, size_bytes=10_000)
@@ -250,7 +250,7 @@ def test_a_request_of_which_the_rest_does_not_come_gives_its_slot_back() -> None
     assert first.session.is_idle
 
 
-def test_who_leaves_while_he_waits_does_not_use_a_turn() -> None:
+def test_client_that_leaves_the_queue_uses_no_turn() -> None:
     crowd = Crowd()
     first, second, third = crowd.wires
     first.client(produce_request(1))
@@ -263,7 +263,7 @@ def test_who_leaves_while_he_waits_does_not_use_a_turn() -> None:
     assert crowd.granted() == [third]
 
 
-def test_who_leaves_while_he_is_served_gives_the_slot_to_the_next() -> None:
+def test_client_that_leaves_while_served_gives_the_slot_to_the_next() -> None:
     crowd = Crowd()
     first, second, _ = crowd.wires
     first.client(produce_request(1))
@@ -274,7 +274,7 @@ def test_who_leaves_while_he_is_served_gives_the_slot_to_the_next() -> None:
     assert crowd.granted() == [second]
 
 
-def test_who_is_to_end_does_not_keep_the_slot_that_he_is_given() -> None:
+def test_draining_connection_does_not_keep_a_slot() -> None:
     crowd = Crowd()
     first, second, third = crowd.wires
     first.client(produce_request(1))
@@ -300,7 +300,7 @@ def test_handshakes_do_not_wait() -> None:
     assert crowd.dispatcher.in_flight == 1
 
 
-def test_users_are_told_apart_by_name_and_strangers_by_their_address() -> None:
+def test_identity_is_the_user_or_for_anonymous_the_address() -> None:
     crowd = Crowd(slots=10)
     first, second, third = crowd.wires
     first.session.state.peer_host, second.session.state.peer_host = "10.0.0.1", "10.0.0.2"
@@ -312,7 +312,7 @@ def test_users_are_told_apart_by_name_and_strangers_by_their_address() -> None:
     assert {one.identity for one in crowd.scheduler.top(10)} == {"etl@10.0.0.1", "etl@10.0.0.2", "alice"}
 
 
-def test_what_a_request_took_is_told_to_who_reckons_its_cost() -> None:
+def test_cost_provider_gets_the_times_of_a_request() -> None:
     crowd = Crowd()
     first, second, _ = crowd.wires
     first.client(produce_request(1))
@@ -340,7 +340,7 @@ class NoHurry:
         return self.tickets[-1]
 
 
-def test_who_may_not_administer_waits_to_hear_it_and_who_may_does_not_wait_for_the_broker() -> None:
+def test_administrators_do_not_queue_and_others_queue_for_their_refusal() -> None:
     crowd, handler = Crowd(), NoHurry()
     first, second, admin = crowd.wires
     for wire in crowd.wires:
@@ -367,7 +367,7 @@ def test_who_may_not_administer_waits_to_hear_it_and_who_may_does_not_wait_for_t
     assert crowd.dispatcher.in_flight == 0
 
 
-def test_what_becomes_of_requests_is_counted() -> None:
+def test_outcomes_of_requests_are_counted() -> None:
     crowd = Crowd()
     first, second, third = crowd.wires
     first.client(produce_request(1))
@@ -390,7 +390,7 @@ def test_what_becomes_of_requests_is_counted() -> None:
 
 @pytest.mark.parametrize("jump_ms", [-3_600_000, 3_600_000, 10**12])
 @pytest.mark.parametrize("is_adaptive", [False, True])
-def test_a_clock_that_jumps_costs_nobody_his_slot_or_his_turn(jump_ms: int, is_adaptive: bool) -> None:
+def test_clock_jump_takes_no_slot_or_turn(jump_ms: int, is_adaptive: bool) -> None:
     crowd = Crowd()
     if is_adaptive:
         crowd.dispatcher.update(crowd.dispatcher.options, VegasLimit(minimum=1, maximum=2), START_MS * 1_000)
@@ -458,7 +458,7 @@ def test_a_login_behind_the_last_request_gives_the_slot_back(ahead: bytes) -> No
     assert first.session.is_idle
 
 
-def test_a_login_behind_a_group_that_gathers_lets_nothing_pass_without_a_slot() -> None:
+def test_login_behind_join_group_lets_no_request_pass_without_a_slot() -> None:
     crowd = Crowd()
     first, second, _ = crowd.wires
     first.client(grouped(ApiKey.JOIN_GROUP, 1) + handshake(2))
@@ -471,7 +471,7 @@ def test_a_login_behind_a_group_that_gathers_lets_nothing_pass_without_a_slot() 
     assert crowd.granted() == [first]
 
 
-def test_a_question_of_ours_that_is_answered_gives_the_slot_back() -> None:
+def test_answered_question_of_the_proxy_gives_the_slot_back() -> None:
     crowd = Crowd(QuotaRule(user=DEFAULT, controller_mutation_rate=10.0))
     first, second, _ = crowd.wires
     controller = Controller(one=30)
@@ -489,7 +489,7 @@ def test_a_question_of_ours_that_is_answered_gives_the_slot_back() -> None:
     assert crowd.dispatcher.in_flight == 0
 
 
-def test_behind_a_control_request_nothing_else_passes_on_its_lane() -> None:
+def test_control_slot_carries_control_requests_only() -> None:
     crowd = Crowd()
     first, second, third = crowd.wires
     first.client(produce_request(1))
@@ -503,7 +503,7 @@ def test_behind_a_control_request_nothing_else_passes_on_its_lane() -> None:
     assert crowd.granted() == [second]
 
 
-def test_a_control_request_behind_another_waits_until_it_is_alone() -> None:
+def test_control_request_behind_another_request_waits() -> None:
     crowd = Crowd()
     first, _, _ = crowd.wires
 
@@ -520,7 +520,7 @@ def test_a_control_request_behind_another_waits_until_it_is_alone() -> None:
         pytest.param(produce_request(2, size_bytes=10_000)[:5_000], id="half"),
     ],
 )
-def test_what_is_sent_behind_a_poll_does_not_make_it_keep_its_slot(behind: bytes) -> None:
+def test_poll_gives_its_slot_back_with_requests_behind_it(behind: bytes) -> None:
     crowd = Crowd()
     first, second, _ = crowd.wires
     first.client(fetch_request(1), behind)
@@ -531,7 +531,7 @@ def test_what_is_sent_behind_a_poll_does_not_make_it_keep_its_slot(behind: bytes
     assert crowd.granted() == [second]
 
 
-def test_a_group_that_gathers_behind_another_request_gives_the_slot_back_when_it_is_its_turn() -> None:
+def test_join_group_behind_another_request_gives_the_slot_back_at_its_turn() -> None:
     crowd = Crowd()
     first, _, _ = crowd.wires
 
@@ -545,7 +545,7 @@ def test_a_group_that_gathers_behind_another_request_gives_the_slot_back_when_it
 
 
 @pytest.mark.parametrize("acks", [0, 1])
-def test_a_request_behind_another_of_which_the_rest_does_not_come_gives_the_slot_back(acks: int) -> None:
+def test_stalled_upload_behind_another_request_gives_the_slot_back(acks: int) -> None:
     crowd = Crowd()
     first, second, _ = crowd.wires
     half = produce_request(2, acks=acks, size_bytes=10_000)
@@ -578,9 +578,7 @@ def test_a_request_behind_another_of_which_the_rest_does_not_come_gives_the_slot
         pytest.param((produce_request(1, acks=0),), False, id="no answer"),
     ],
 )
-def test_only_a_request_that_is_alone_and_whole_says_how_fast_the_broker_is(
-    sent: tuple[bytes, ...], is_sample: bool
-) -> None:
+def test_only_single_whole_requests_are_latency_samples(sent: tuple[bytes, ...], is_sample: bool) -> None:
     crowd = Crowd()
     limit = CountingLimit(1)
     crowd.dispatcher.update(crowd.dispatcher.options, limit, START_MS * 1_000)
@@ -624,7 +622,7 @@ def test_a_produce_without_an_answer_costs_what_it_is_when_it_has_passed() -> No
 
 
 @pytest.mark.parametrize("has_passed", [True, False])
-def test_who_closes_before_his_answer_has_cost_what_he_asked_if_the_broker_had_it(has_passed: bool) -> None:
+def test_client_that_closes_early_is_charged_if_the_broker_had_the_request(has_passed: bool) -> None:
     crowd = Crowd()
     first, second, _ = crowd.wires
     first.client(produce_request(1), other_request(2), handshake(3))
@@ -643,7 +641,7 @@ def test_who_closes_before_his_answer_has_cost_what_he_asked_if_the_broker_had_i
 
 @pytest.mark.parametrize("acks", [0, 1])
 @pytest.mark.parametrize("end", ["rest", "end", "close", "broker"])
-def test_an_upload_that_gave_its_slot_back_costs_what_it_is_when_it_ends(acks: int, end: str) -> None:
+def test_parked_upload_is_charged_at_its_end(acks: int, end: str) -> None:
     crowd = Crowd()
     first, _, _ = crowd.wires
     request = produce_request(1, acks=acks, size_bytes=10_000)
@@ -666,7 +664,7 @@ def test_an_upload_that_gave_its_slot_back_costs_what_it_is_when_it_ends(acks: i
 # -- while the broker is not read
 
 
-def test_what_is_behind_an_answer_that_is_delayed_holds_no_slot_and_costs_nothing_for_it() -> None:
+def test_requests_behind_a_delayed_response_hold_no_slot() -> None:
     crowd = Crowd(
         QuotaRule(client_id=DEFAULT, producer_byte_rate=500.0),
         QuotaRule(user=DEFAULT, request_percentage=1.0, enforcement=Enforcement.OBSERVE),
@@ -696,7 +694,7 @@ def test_what_is_behind_an_answer_that_is_delayed_holds_no_slot_and_costs_nothin
     assert first.session.is_idle
 
 
-def test_who_does_not_take_his_answers_holds_no_slot_and_asks_for_nothing_more() -> None:
+def test_client_that_does_not_read_holds_no_slot_and_sends_no_more() -> None:
     crowd = Crowd()
     first, second, _ = crowd.wires
     first.client(other_request(1), other_request(2))
@@ -725,7 +723,7 @@ def test_who_does_not_take_his_answers_holds_no_slot_and_asks_for_nothing_more()
     assert crowd.dispatcher.in_flight == 0
 
 
-def test_who_gets_his_turn_while_he_does_not_take_his_answers_leaves_it_to_the_next() -> None:
+def test_turn_of_a_client_that_does_not_read_goes_to_the_next() -> None:
     crowd = Crowd()
     first, second, third = crowd.wires
     for number, wire in enumerate(crowd.wires):
@@ -742,7 +740,7 @@ def test_who_gets_his_turn_while_he_does_not_take_his_answers_leaves_it_to_the_n
     assert second.resume() == other_request(1)
 
 
-def test_a_turn_that_was_not_taken_before_answers_were_is_the_next_ones() -> None:
+def test_unused_turn_goes_to_the_next_client() -> None:
     crowd = Crowd()
     first, second, third = crowd.wires
     for number, wire in enumerate(crowd.wires):
@@ -756,7 +754,7 @@ def test_a_turn_that_was_not_taken_before_answers_were_is_the_next_ones() -> Non
     assert crowd.dispatcher.in_flight == 1
 
 
-def test_under_a_limit_on_time_who_does_not_take_his_answers_asks_for_nothing_more() -> None:
+def test_client_that_does_not_read_sends_no_more_under_request_percentage() -> None:
     wire = Wire(QuotaRule(client_id="etl", request_percentage=10.0))
     wire.session.pause_answers()
 
@@ -803,7 +801,7 @@ def refused() -> tuple[Crowd, Wire]:
     return crowd, last
 
 
-def test_a_produce_that_finds_the_queue_full_is_told_to_come_again() -> None:
+def test_produce_into_a_full_queue_is_refused() -> None:
     _, last = refused()
 
     assert last.muted_for_ms == 500
@@ -816,7 +814,7 @@ def test_a_produce_that_finds_the_queue_full_is_told_to_come_again() -> None:
     assert last.to_broker() == b""
 
 
-def test_each_produce_behind_a_refused_one_is_refused_as_well_even_where_there_is_room_by_then() -> None:
+def test_produces_behind_a_refused_one_are_refused_even_if_there_is_room() -> None:
     crowd, last = refused()
     crowd.dispatcher.update(DispatcherOptions(), FixedLimit(2_000), last.now_ms * 1_000)
 
@@ -830,7 +828,7 @@ def test_each_produce_behind_a_refused_one_is_refused_as_well_even_where_there_i
     assert last.client(whole_produce(5)) == whole_produce(5)
 
 
-def test_all_that_came_at_once_is_refused_in_its_order() -> None:
+def test_pipelined_produces_are_refused_in_order() -> None:
     crowd = Crowd(clients=1_100, is_backoff_enabled=True)
     full(crowd)
     last = crowd.wires[-1]
@@ -840,7 +838,7 @@ def test_all_that_came_at_once_is_refused_in_its_order() -> None:
     assert answered(last.to_client()) == [(1, 19, 500), (2, 19, 500), (3, 19, 500)]
 
 
-def test_the_rest_of_a_produce_behind_a_refused_one_is_awaited() -> None:
+def test_produce_behind_a_refused_one_is_refused_once_whole() -> None:
     _, last = refused()
     large = whole_produce(2, size_bytes=900_000)
 
@@ -851,7 +849,7 @@ def test_the_rest_of_a_produce_behind_a_refused_one_is_awaited() -> None:
     assert answered(last.to_client()) == [(2, 19, 480)]
 
 
-def test_the_rest_of_a_produce_behind_a_refused_one_that_comes_late_waits() -> None:
+def test_late_rest_of_a_produce_behind_a_refused_one_queues() -> None:
     crowd, last = refused()
     large = whole_produce(2, size_bytes=900_000)
     crowd.dispatcher.update(DispatcherOptions(), FixedLimit(2_000), last.now_ms * 1_000)
@@ -875,7 +873,7 @@ def test_the_rest_of_a_produce_behind_a_refused_one_that_comes_late_waits() -> N
         pytest.param(fetch_request(2), id="is a Fetch"),
     ],
 )
-def test_what_cannot_be_refused_behind_a_refused_produce_waits(request_: bytes) -> None:
+def test_unrefusable_request_behind_a_refused_produce_waits(request_: bytes) -> None:
     crowd, last = refused()
     crowd.dispatcher.update(DispatcherOptions(), FixedLimit(2_000), last.now_ms * 1_000)
 
@@ -888,7 +886,7 @@ def test_what_cannot_be_refused_behind_a_refused_produce_waits(request_: bytes) 
     assert last.to_broker().startswith(request_)
 
 
-def test_behind_a_refused_fetch_everything_waits() -> None:
+def test_requests_behind_a_refused_fetch_wait() -> None:
     crowd = Crowd(clients=1_100, is_backoff_enabled=True)
     full(crowd)
     last = crowd.wires[-1]
@@ -900,7 +898,7 @@ def test_behind_a_refused_fetch_everything_waits() -> None:
     assert last.to_client() == b""
 
 
-def test_who_is_to_take_up_no_more_refuses_no_more() -> None:
+def test_draining_connection_refuses_nothing() -> None:
     _, last = refused()
 
     last.session.take_no_more()
@@ -916,7 +914,7 @@ def whole_fetch(correlation_id: int) -> bytes:
 
 
 @pytest.mark.parametrize("cut", [4, 10, -1])
-def test_a_refusal_is_never_put_into_another_answer_nor_before_it(cut: int) -> None:
+def test_refusal_never_overtakes_or_splits_a_response(cut: int) -> None:
     crowd, _ = refused()
     first = crowd.wires[0]
     assert first.client(whole_produce(1)) == b""  # the queue is full, and it was sent ahead
@@ -928,7 +926,7 @@ def test_a_refusal_is_never_put_into_another_answer_nor_before_it(cut: int) -> N
     assert answered(told[len(answer) :]) in ([], [(1, 19, 500)])
 
 
-def test_what_has_no_answer_waits_where_others_are_refused() -> None:
+def test_request_without_a_refusal_waits() -> None:
     """CreateTopics before v6, whose clients do not know the error."""
     crowd, last = refused()
     crowd.wait(600)
@@ -942,7 +940,7 @@ def test_what_has_no_answer_waits_where_others_are_refused() -> None:
     assert len(crowd.dispatcher.queue) == 1_099  # he is one of them
 
 
-def test_a_fetch_that_claims_to_be_a_replicas_waits_where_others_are_refused() -> None:
+def test_fetch_with_a_replica_id_waits_instead_of_being_refused() -> None:
     crowd, last = refused()
     crowd.wait(600)
     before = crowd.stats.refused.copy()
@@ -956,7 +954,7 @@ def test_a_fetch_that_claims_to_be_a_replicas_waits_where_others_are_refused() -
     assert len(crowd.dispatcher.queue) == 1_099
 
 
-def test_nobody_waits_behind_a_refusal_once_nothing_is_slowed_any_more() -> None:
+def test_release_ends_the_wait_behind_a_refusal() -> None:
     crowd, last = refused()
     crowd.dispatcher.update(DispatcherOptions(), FixedLimit(2_000), last.now_ms * 1_000)
 
@@ -965,7 +963,7 @@ def test_nobody_waits_behind_a_refusal_once_nothing_is_slowed_any_more() -> None
     assert last.client(other_request(2)) == other_request(2)
 
 
-def test_nor_behind_one_that_comes_then() -> None:
+def test_refusal_after_release_mutes_no_client() -> None:
     crowd, last = refused()
     last.session.release(now_ms=last.now_ms)
     last.client(whole_produce(2))
@@ -988,7 +986,7 @@ def test_a_request_before_half_a_produce_without_an_answer_is_timed() -> None:
     assert crowd.cost.done[-1].elapsed_us == 5_000_000
 
 
-def test_who_gives_his_slot_back_is_counted_by_what_he_waits_for() -> None:
+def test_parked_requests_are_counted_by_api() -> None:
     crowd = Crowd()
     first = crowd.wires[0]
     apis = ApiKey.OFFSET_COMMIT, ApiKey.JOIN_GROUP, ApiKey.HEARTBEAT

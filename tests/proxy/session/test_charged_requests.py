@@ -44,7 +44,7 @@ def ask(wire: Wire, number: int = 1, *, takes_ms: int = 0) -> bytes:
 @pytest.mark.parametrize(
     "request_", [produce_request(), fetch_request(), other_request()], ids=["Produce", "Fetch", "other"]
 )
-def test_who_comes_anew_sits_out_what_is_left_of_the_wait(request_: bytes) -> None:
+def test_new_connection_waits_for_the_rest_of_the_throttle_time(request_: bytes) -> None:
     wire = Wire(FIVE_A_SECOND)
     for number in range(51):
         ask(wire, number)
@@ -71,7 +71,7 @@ def test_more_requests_than_the_rate_allows_wait_like_bytes() -> None:
 
 
 @pytest.mark.parametrize("shaping", list(Shaping))
-def test_what_is_sent_ahead_is_counted_before_it_passes(shaping: Shaping) -> None:
+def test_pipelined_requests_are_reserved_before_they_pass(shaping: Shaping) -> None:
     wire = Wire(replace(FIVE_A_SECOND, shaping=shaping))
     allowed = 50 if shaping is Shaping.SAMPLED else 5
 
@@ -143,7 +143,7 @@ def worked_ms(wire: Wire) -> float:
     return amount_ns // 1_000_000
 
 
-def test_more_time_than_the_percentage_allows_is_waited_for() -> None:
+def test_time_above_request_percentage_throttles() -> None:
     """100 % is one thread: 10 % are 100 ms in a second, a second in ten."""
     wire = Wire(TEN_PERCENT)
     for number in range(9):
@@ -158,7 +158,7 @@ def test_more_time_than_the_percentage_allows_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize("is_answered", [True, False])
-def test_a_broker_with_another_scale_is_believed_from_the_next_request_on(is_answered: bool) -> None:
+def test_new_request_time_scale_holds_from_the_next_request(is_answered: bool) -> None:
     wire = Wire(replace(TEN_PERCENT, enforcement=Enforcement.OBSERVE))
     ask(wire, 1, takes_ms=500)
 
@@ -224,7 +224,7 @@ def test_time_begins_when_the_broker_is_there() -> None:
     assert worked_ms(wire) == 6
 
 
-def test_who_leaves_without_an_answer_pays_for_the_time_until_then_and_no_longer() -> None:
+def test_client_that_leaves_is_charged_for_the_time_until_then() -> None:
     wire = Wire(TEN_PERCENT)
     wire.client(other_request(1))
     wire.wait(50)
@@ -235,7 +235,7 @@ def test_who_leaves_without_an_answer_pays_for_the_time_until_then_and_no_longer
     assert wire.listening.service.served == 0
 
 
-def test_under_a_percentage_nothing_is_sent_ahead_for_what_it_costs_nobody_knows() -> None:
+def test_request_percentage_allows_no_pipelining() -> None:
     wire = Wire(TEN_PERCENT)
 
     assert wire.client(other_request(1), other_request(2)).count(b"etl") == 1
@@ -319,7 +319,7 @@ def test_the_wait_is_written_into_every_answer_that_has_the_field(api_key: int, 
     assert wire.muted_for_ms > 1_000_000
 
 
-def test_a_brokers_longer_wait_stays_and_is_sat_out() -> None:
+def test_longer_broker_throttle_time_stays_and_mutes() -> None:
     wire = Wire(QuotaRule(client_id=DEFAULT, request_rate=0.5))
     for number in range(5):
         ask(wire, number)
@@ -330,7 +330,7 @@ def test_a_brokers_longer_wait_stays_and_is_sat_out() -> None:
     assert int.from_bytes(answer[8:12]) == wire.muted_for_ms == 60_000
 
 
-def test_where_the_answer_waits_any_answer_does() -> None:
+def test_delay_holds_every_response() -> None:
     wire = Wire(replace(FIVE_A_SECOND, enforcement=Enforcement.DELAY))
     for number in range(50):
         ask(wire, number)
@@ -345,7 +345,7 @@ def test_where_the_answer_waits_any_answer_does() -> None:
 # -- who does not pay
 
 
-def test_a_followers_fetch_is_nobodys() -> None:
+def test_follower_fetch_charges_no_client_bucket() -> None:
     wire = Wire(FIVE_A_SECOND, is_inter_broker=True)
     wire.client(fetch_request(1, replica_id=3))
     wire.broker(fetch_response(1))
@@ -353,7 +353,7 @@ def test_a_followers_fetch_is_nobodys() -> None:
     assert wire.bucket("request_rate").requests == 0
 
 
-def test_an_exempt_user_is_counted_and_not_held_up() -> None:
+def test_exempt_user_is_counted_and_not_throttled() -> None:
     wire = Wire(QuotaRule(user=DEFAULT, request_rate=0.1), principals=Principals(exempt=frozenset({"ANONYMOUS"})))
     for number in range(20):
         ask(wire, number)
@@ -409,7 +409,7 @@ def test_each_client_id_of_a_connection_pays_for_its_own_requests(first: str, th
         assert wire.bucket("request_rate", client_id=name).in_flight == 0
 
 
-def test_who_changes_his_client_id_by_another_request_holds_what_he_then_charges() -> None:
+def test_client_id_change_by_another_request_holds_its_bucket() -> None:
     """A bucket that nobody holds makes room for another, and he would have a quota of his own."""
     wire = Wire(QuotaRule(client_id=DEFAULT, producer_byte_rate=1e9), QuotaRule(user=DEFAULT, request_rate=1_000.0))
     wire.client(produce_request(1))

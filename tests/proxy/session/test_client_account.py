@@ -42,7 +42,7 @@ def test_a_bucket_that_expired_is_looked_up_again() -> None:
     assert account.produce_bucket(b"etl", wire.now_ms + 3_600_001) is not bucket
 
 
-def test_who_logs_in_has_another_bucket_and_who_does_so_again_has_his_own() -> None:
+def test_login_changes_the_bucket_and_a_second_login_keeps_it() -> None:
     account = Wire(QuotaRule(user=DEFAULT, producer_byte_rate=500.0)).session.account
     before = account.produce_bucket(b"etl", 0)
 
@@ -72,7 +72,9 @@ def test_a_client_id_that_is_no_text_has_a_bucket_of_its_own() -> None:
         (Enforcement.OBSERVE, False, 0, 0),
     ],
 )
-def test_how_a_client_is_slowed(enforcement: Enforcement, has_answer: bool, muted_ms: int, told_ms: int) -> None:
+def test_enforcement_of_rule_and_listener(
+    enforcement: Enforcement, has_answer: bool, muted_ms: int, told_ms: int
+) -> None:
     wire = Wire(A_RULE, enforcement=enforcement)
     account = wire.session.account
     bucket = account.produce_bucket(b"etl", wire.now_ms)
@@ -91,7 +93,7 @@ def test_a_longer_mute_stays() -> None:
     assert wire.muted_for_ms == 3_000
 
 
-def test_a_rule_says_how_before_its_listener_does() -> None:
+def test_enforcement_of_the_rule_wins_over_the_listener() -> None:
     rule = QuotaRule(client_id="etl", producer_byte_rate=500.0, enforcement=Enforcement.OBSERVE)
     account = Wire(rule, enforcement=Enforcement.DELAY).session.account
 
@@ -103,7 +105,7 @@ def test_a_rule_says_how_before_its_listener_does() -> None:
     ("is_inter_broker", "brokers", "believed"),
     [(False, set(), False), (True, set(), True), (False, {"ANONYMOUS"}, True), (False, {"broker1"}, False)],
 )
-def test_who_may_say_that_he_is_a_replica(is_inter_broker: bool, brokers: set[str], believed: bool) -> None:
+def test_replica_id_is_believed_for_brokers_only(is_inter_broker: bool, brokers: set[str], believed: bool) -> None:
     wire = Wire(is_inter_broker=is_inter_broker, principals=Principals(brokers=frozenset(brokers)))
 
     assert wire.session.account.believes_replicas() is believed
@@ -116,7 +118,7 @@ def close(wire: Wire) -> None:
     wire.session.account.close(now_ms=wire.now_ms)
 
 
-def test_what_is_charged_is_held_until_the_client_id_changes_or_the_connection_ends() -> None:
+def test_bucket_is_held_until_client_id_changes_or_connection_ends() -> None:
     wire = Wire(A_RULE)
     account = wire.session.account
 
@@ -130,7 +132,7 @@ def test_what_is_charged_is_held_until_the_client_id_changes_or_the_connection_e
     assert two.holders == 0
 
 
-def test_what_is_in_flight_is_held_once_however_often_the_client_id_changes() -> None:
+def test_bucket_in_flight_is_held_once() -> None:
     wire = Wire(A_RULE)
     account = wire.session.account
     one = account.produce_bucket(b"one", 0)
@@ -146,7 +148,7 @@ def test_what_is_in_flight_is_held_once_however_often_the_client_id_changes() ->
     assert one.holders == 0
 
 
-def test_a_bucket_is_made_for_the_requests_that_come() -> None:
+def test_buckets_are_made_on_the_first_request() -> None:
     wire = Wire(A_RULE)
 
     wire.session.account.produce_bucket(b"etl", 0)
@@ -178,9 +180,7 @@ NAMES = st.sampled_from([b"one", b"two", b"three", b"four", b"five"])
     ),
     pauses_ms=st.lists(st.sampled_from([0, 0, 0, 400, 12_000, 3_600_001]), min_size=60, max_size=60),
 )
-def test_no_name_ever_has_two_buckets_that_are_charged(
-    most: int, steps: list[tuple[int, bytes, str]], pauses_ms: list[int]
-) -> None:
+def test_no_name_has_two_charged_buckets(most: int, steps: list[tuple[int, bytes, str]], pauses_ms: list[int]) -> None:
     """Any order of connections that come, change their names and leave; of floods, reloads and expiry."""
     wire = Wire(A_RULE, max_buckets=most)
     quotas = wire.listening.quotas
@@ -224,7 +224,7 @@ def counted(listening: ConnectionContext, *, user: str = ANONYMOUS, client_id: b
     return account
 
 
-def test_one_too_many_is_told_by_which_rule_and_counts_nothing() -> None:
+def test_connection_over_its_limit_names_the_rule_and_is_not_counted() -> None:
     listening = Wire(TWO).listening
     accounts = [counted(listening, user="alice") for _ in range(3)]
 
@@ -240,7 +240,7 @@ def test_one_too_many_is_told_by_which_rule_and_counts_nothing() -> None:
     assert not counted(listening, user="alice").refusal
 
 
-def test_where_it_is_only_observed_all_come_in_and_count() -> None:
+def test_observed_connection_limit_refuses_nothing() -> None:
     for wire in (Wire(TWO, enforcement=Enforcement.OBSERVE), Wire(replace(TWO, enforcement=Enforcement.OBSERVE))):
         accounts = [counted(wire.listening) for _ in range(5)]
 
@@ -249,7 +249,7 @@ def test_where_it_is_only_observed_all_come_in_and_count() -> None:
         assert wire.listening.quotas.connections.open_now() == {(ANONYMOUS, ""): 5}
 
 
-def test_the_rule_says_more_than_the_listener() -> None:
+def test_connection_rule_enforcement_wins_over_the_listener() -> None:
     wire = Wire(replace(TWO, enforcement=Enforcement.RESPOND), enforcement=Enforcement.OBSERVE)
 
     assert [bool(counted(wire.listening).refusal) for _ in range(3)] == [False, False, True]
@@ -263,7 +263,7 @@ def test_the_rule_says_more_than_the_listener() -> None:
         Wire(TWO, principals=Principals(exempt=frozenset({ANONYMOUS}))),
     ],
 )
-def test_brokers_and_the_exempt_may_have_any_number(wire: Wire) -> None:
+def test_brokers_and_exempt_users_have_no_connection_limit(wire: Wire) -> None:
     assert [counted(wire.listening).refusal for _ in range(5)] == [""] * 5
 
 

@@ -65,7 +65,7 @@ def test_versions_are_narrowed() -> None:
 
 
 @pytest.mark.parametrize("api_key", [ApiKey.PRODUCE, ApiKey.API_VERSIONS])
-def test_what_cannot_be_read_passes_as_it_is(api_key: ApiKey) -> None:
+def test_unreadable_response_passes_unchanged(api_key: ApiKey) -> None:
     frame = framed(b"\xff" * 40)
 
     assert response_edit(frame, 0, len(frame), api_key, 9, 5) == ()

@@ -139,7 +139,7 @@ def test_a_quota_by_user_holds_after_the_login_on_the_same_connection() -> None:
     assert wire.muted_for_ms == 2_000
 
 
-def test_what_is_unanswered_at_a_login_is_paid_by_who_asked() -> None:
+def test_requests_before_a_login_charge_the_old_principal() -> None:
     wire = Wire(ALICE, USERS)
     wire.client(fetch_request(5), handshake_request("PLAIN"))
     anonymous = wire.session.account.fetch_bucket(b"etl", wire.now_ms)
@@ -200,7 +200,7 @@ def test_a_login_passes_where_addresses_are_changed(dialogue: Dialogue, handshak
 
 @pytest.mark.parametrize("dialogue", READABLE, ids=lambda dialogue: dialogue.mechanism)
 @pytest.mark.parametrize("handshake", [0, 1])
-def test_before_the_broker_has_said_yes_nobody_has_a_name(dialogue: Dialogue, handshake: int) -> None:
+def test_principal_is_anonymous_until_the_broker_accepts(dialogue: Dialogue, handshake: int) -> None:
     parts = rounds(dialogue, handshake=handshake)
     for asked, told in parts[:-1]:
         wire_at_rest = Wire(USERS)
@@ -219,7 +219,7 @@ def test_before_the_broker_has_said_yes_nobody_has_a_name(dialogue: Dialogue, ha
 
 
 @pytest.mark.parametrize("dialogue", READABLE, ids=lambda dialogue: dialogue.mechanism)
-def test_a_login_that_fails_leaves_no_name_and_no_bucket(dialogue: Dialogue) -> None:
+def test_failed_login_leaves_no_principal_and_no_bucket(dialogue: Dialogue) -> None:
     wire = Wire(ALICE, USERS)
     *before, (last, _) = rounds(dialogue)
     for asked, told in before:
@@ -247,7 +247,7 @@ def test_a_handshake_that_is_refused_changes_nothing(error_code: int, version: i
     assert pay(wire) == "ANONYMOUS"
 
 
-def test_a_name_in_a_request_that_is_no_login_counts_for_nothing() -> None:
+def test_name_outside_a_login_is_ignored() -> None:
     wire = Wire(ALICE, USERS)
     wire.client(handshake_request("PLAIN"))
     wire.broker(handshake_response())
@@ -308,7 +308,7 @@ def test_nothing_passes_behind_a_login_that_is_unanswered(dialogue: Dialogue, ha
     assert users(wire) == {dialogue.user}
 
 
-def test_what_comes_while_a_login_is_unanswered_waits() -> None:
+def test_requests_behind_an_unanswered_login_wait() -> None:
     wire = Wire(USERS)
     wire.client(handshake_request("PLAIN"))
 
@@ -319,7 +319,7 @@ def test_what_comes_while_a_login_is_unanswered_waits() -> None:
     assert not wire.session.state.is_blocked
 
 
-def test_who_closes_his_side_behind_a_bare_token_is_answered_first() -> None:
+def test_half_close_behind_a_bare_token_is_answered_first() -> None:
     wire = Wire(USERS)
     for asked, told in rounds(plain("alice"), handshake=0)[:1]:
         wire.client(asked)
@@ -383,9 +383,7 @@ def test_a_login_again_passes_behind_requests_that_are_unanswered() -> None:
 
 @pytest.mark.parametrize("dialogue", [plain("bob"), scram("bob"), oauthbearer("bob")], ids=lambda one: one.mechanism)
 @pytest.mark.parametrize("handshake", [0, 1])
-def test_a_login_again_as_another_ends_the_connection_before_the_name_is_used(
-    dialogue: Dialogue, handshake: int
-) -> None:
+def test_second_login_as_another_user_closes_the_connection(dialogue: Dialogue, handshake: int) -> None:
     wire = Wire(ALICE, USERS)
     log_in(wire, plain("alice"))
     *before, (last, told) = rounds(dialogue, handshake=handshake)
@@ -466,7 +464,7 @@ def test_a_brokers_answer_to_a_login_is_bounded() -> None:
 
 
 @pytest.mark.parametrize("data", [framed(EMPTY), framed(b"bare"), framed(b"longer than 8 bytes")])
-def test_a_bare_token_that_nobody_asked_for_is_unexpected(data: bytes) -> None:
+def test_unexpected_bare_token_is_refused(data: bytes) -> None:
     wire = Wire()
     wire.client(handshake_request("PLAIN", version=0))
 
@@ -475,7 +473,7 @@ def test_a_bare_token_that_nobody_asked_for_is_unexpected(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("handshake", [1, None])
-def test_a_bare_token_where_there_are_none_is_no_response(handshake: int | None) -> None:
+def test_bare_token_outside_a_login_is_refused(handshake: int | None) -> None:
     wire = Wire()
     if handshake is not None:
         log_in(wire, plain("alice"), handshake=handshake)
@@ -547,7 +545,7 @@ def test_one_byte_at_a_time_is_as_all_at_once(data: st.DataObject) -> None:
 # -- counters
 
 
-def test_logins_are_counted_by_mechanism_and_what_came_of_them() -> None:
+def test_logins_are_counted_by_mechanism_and_result() -> None:
     wire = Wire()
     log_in(wire, plain("alice"))
     log_in(wire, plain("alice"), handshake=0)
@@ -655,7 +653,7 @@ def open_now(wire: Wire) -> dict[Tags, int]:
     return wire.listening.quotas.connections.open_now()
 
 
-def test_a_connection_counts_from_its_first_request_and_as_whom_it_has_logged_in() -> None:
+def test_connection_counts_from_its_first_request_for_its_principal() -> None:
     wire = Wire(QuotaRule(user=DEFAULT, connections=5))
 
     wire.client(other_request(1, api_key=18, version=0))

@@ -47,7 +47,7 @@ class Bed:
         return next(left for left in range(-2_000, 2_000) if not bucket.has_room(left + 1, now_ms=self.wire.now_ms))
 
 
-def test_what_the_quota_has_room_for_passes_and_the_rest_is_refused_until_there_is_room() -> None:
+def test_topics_within_the_quota_pass_and_the_rest_is_refused() -> None:
     """V38: ten times 10 in ten seconds, then 110 at once, 110 that violate, and 110 when tokens are 0 again."""
     bed = Bed()
     for number in range(10):
@@ -66,7 +66,7 @@ def test_what_the_quota_has_room_for_passes_and_the_rest_is_refused_until_there_
     assert bed.ask(create(("larger", 110))) == {"larger": 0}
 
 
-def test_of_one_request_the_first_topics_pass() -> None:
+def test_first_topics_of_a_request_pass() -> None:
     bed = Bed()
 
     errors = bed.ask(create(*((f"t{number}", 60) for number in range(4))))
@@ -86,7 +86,7 @@ def test_clients_that_do_not_know_the_error_wait_afterwards(version: int) -> Non
     assert bed.wire.muted_for_ms == 14_000  # 240 of 100, at 10 a second
 
 
-def test_what_is_deleted_costs_as_many_partitions_as_it_had() -> None:
+def test_deletion_is_charged_its_partitions() -> None:
     bed = Bed(one=30, other=40)
 
     assert bed.ask(delete("one", "missing", "other")) == {"one": 0, "missing": 3, "other": 0}
@@ -95,7 +95,7 @@ def test_what_is_deleted_costs_as_many_partitions_as_it_had() -> None:
     assert bed.tokens == 30
 
 
-def test_what_is_grown_costs_what_is_added() -> None:
+def test_growth_is_charged_the_added_partitions() -> None:
     bed = Bed(one=30)
 
     assert bed.ask(grow(("one", 50))) == {"one": 0}
@@ -116,7 +116,7 @@ def test_topics_are_found_by_their_ids_where_the_broker_can() -> None:
     assert bed.tokens == 70
 
 
-def test_a_topic_of_which_only_the_id_is_known_counts_as_one_where_the_broker_cannot_tell() -> None:
+def test_topic_known_by_id_only_counts_as_one_partition() -> None:
     bed = Bed(one=30)
 
     assert bed.ask(delete(bed.controller.ids["one"])) == {"one": 0}
@@ -125,7 +125,7 @@ def test_a_topic_of_which_only_the_id_is_known_counts_as_one_where_the_broker_ca
     assert bed.tokens == 99
 
 
-def test_what_the_brokers_default_was_its_answer_tells() -> None:
+def test_default_partitions_are_read_from_the_response() -> None:
     bed = Bed()
 
     bed.ask(create(("one", -1)))
@@ -133,7 +133,7 @@ def test_what_the_brokers_default_was_its_answer_tells() -> None:
     assert bed.tokens == 97
 
 
-def test_what_was_not_done_is_given_back() -> None:
+def test_failed_topics_are_given_back() -> None:
     bed = Bed(there=1)
 
     assert bed.ask(create(("there", 50), ("new", 20))) == {"there": 36, "new": 0}
@@ -141,7 +141,7 @@ def test_what_was_not_done_is_given_back() -> None:
     assert bed.tokens == 80
 
 
-def test_where_it_is_only_observed_nothing_is_refused_and_nobody_waits() -> None:
+def test_observed_mutation_rate_refuses_nothing() -> None:
     bed = Bed(replace(TEN, enforcement=Enforcement.OBSERVE))
 
     assert set(bed.ask(create(*((f"t{number}", 60) for number in range(4)))).values()) == {0}
@@ -150,7 +150,7 @@ def test_where_it_is_only_observed_nothing_is_refused_and_nobody_waits() -> None
     assert bed.wire.bucket("mutation").throttling.observed_time_ms == 14_000
 
 
-def test_what_is_sent_behind_waits_for_its_answer() -> None:
+def test_requests_behind_a_mutation_wait_for_its_response() -> None:
     bed = Bed(one=30)
     question = bed.wire.client(delete("one"), other_request(9))
     assert other_request(9) not in question
@@ -160,7 +160,7 @@ def test_what_is_sent_behind_waits_for_its_answer() -> None:
     assert request.endswith(other_request(9))
 
 
-def test_without_a_rule_for_somebody_his_requests_are_not_looked_at() -> None:
+def test_unlimited_client_requests_are_not_read() -> None:
     bed = Bed(QuotaRule(user="another", controller_mutation_rate=10.0), one=30)
     request = delete("one")
 
@@ -177,7 +177,7 @@ def test_a_request_is_read_when_it_is_whole(cut: int) -> None:
 
 
 @pytest.mark.parametrize("api_key", [CREATE, DELETE, GROW])
-def test_a_version_that_nobody_was_told_of_does_not_get_around(api_key: ApiKey) -> None:
+def test_unoffered_version_does_not_bypass_the_limit(api_key: ApiKey) -> None:
     bed = Bed()
 
     with pytest.raises(UnknownVersion):
@@ -192,7 +192,7 @@ def test_an_enormous_request_is_not_held() -> None:
         bed.wire.client((5_000_000).to_bytes(4) + request + bytes(50))
 
 
-def test_a_connection_that_ends_while_we_ask_leaves_nothing_behind() -> None:
+def test_connection_closed_during_a_question_leaves_nothing() -> None:
     bed = Bed(one=30)
     bed.wire.client(delete("one"))
 
@@ -268,7 +268,7 @@ def test_a_delete_behind_an_answer_in_pieces_is_asked_about_afterwards() -> None
 
 
 @pytest.mark.parametrize("version", [4, 7])
-def test_where_answers_are_delayed_for_others_who_is_over_this_quota_is_silent(version: int) -> None:
+def test_delay_mutes_a_client_over_its_mutation_rate(version: int) -> None:
     bed = Bed(replace(TEN, enforcement=Enforcement.DELAY))
     bed.ask(create(("one", 200), version=version))  # the throttle time is that of the mute
     if version == 7:
@@ -283,7 +283,7 @@ def knows_ids(bed: Bed) -> None:
     bed.wire.broker(api_versions_response(1))  # Metadata up to v77
 
 
-def test_who_asks_in_a_version_that_no_broker_knows_unlearns_nothing() -> None:
+def test_unknown_api_versions_version_keeps_what_was_learned() -> None:
     bed = Bed(one=30)
     knows_ids(bed)
     bed.wire.client(framed(request_header(ApiKey.API_VERSIONS, 99, 2, "etl", is_flexible=True) + b"\x01\x01\0"))
@@ -306,7 +306,7 @@ def test_names_and_ids_in_one_request_are_asked_for_apart() -> None:
 
 
 @pytest.mark.parametrize(("request_", "left"), [(grow(("new", 50)), 100 - 49), (delete("new"), 99)])
-def test_what_this_broker_had_not_heard_of_and_was_done_is_charged(request_: bytes, left: int) -> None:
+def test_topics_unknown_to_the_broker_are_charged_when_done(request_: bytes, left: int) -> None:
     bed = Bed()
     question = bed.wire.client(request_)
     passed = bed.wire.broker(bed.controller.answers(question)) + bed.wire.to_broker()
@@ -317,7 +317,7 @@ def test_what_this_broker_had_not_heard_of_and_was_done_is_charged(request_: byt
     assert bed.tokens == left
 
 
-def test_where_no_answer_tells_it_the_brokers_default_is_that_of_the_file() -> None:
+def test_default_partitions_come_from_the_file() -> None:
     bed = Bed(num_partitions=6)
 
     bed.ask(create(("one", -1), version=4))
@@ -325,7 +325,7 @@ def test_where_no_answer_tells_it_the_brokers_default_is_that_of_the_file() -> N
     assert bed.tokens == 94
 
 
-def test_however_many_names_a_client_comes_by_it_holds_places_for_the_last() -> None:
+def test_changing_client_ids_hold_the_last_bucket_only() -> None:
     wire = Wire(QuotaRule(client_id=DEFAULT, request_rate=1_000.0), max_buckets=5)
 
     for number in range(20):

@@ -77,7 +77,7 @@ def cut(data: bytes, random: Random) -> list[bytes]:
 
 @pytest.mark.parametrize("rules", [(), (QuotaRule(client_id="etl", request_rate=1e6),)])
 @pytest.mark.parametrize("seed", range(60))
-def test_every_answer_comes_once_and_in_order_however_all_is_cut(seed: int, rules: tuple[QuotaRule, ...]) -> None:
+def test_every_response_comes_once_in_order_for_any_cut(seed: int, rules: tuple[QuotaRule, ...]) -> None:
     random = Random(seed)  # noqa: S311
     wire, follower = wire_of(*rules)
     asked = []
@@ -125,7 +125,7 @@ def test_while_an_answer_is_held_the_client_is_not_read_and_a_stop_waits_for_it(
     assert wire.to_broker() == b""
 
 
-def test_who_leaves_lets_go_of_what_is_held() -> None:
+def test_closing_drops_a_held_response() -> None:
     wire, follower = wire_of()
     wire.client(alter(1))
     wire.broker(done(1))

@@ -65,9 +65,7 @@ def a_long_client_id() -> tuple[Wire, bytes]:
 
 
 @pytest.mark.parametrize("scene", [limited_topics, a_login, a_followers_fetch, a_long_client_id])
-def test_a_request_in_pieces_passes_as_it_came_and_no_byte_of_it_is_seen_often(
-    scene: Callable[[], tuple[Wire, bytes]], looks: list[int]
-) -> None:
+def test_collected_bytes_of_a_request_are_seen_once(scene: Callable[[], tuple[Wire, bytes]], looks: list[int]) -> None:
     wire, frame = scene()
     looks.clear()
 
@@ -77,7 +75,7 @@ def test_a_request_in_pieces_passes_as_it_came_and_no_byte_of_it_is_seen_often(
     assert sum(looks) < 4 * len(frame)
 
 
-def test_nor_of_one_that_is_answered_here(looks: list[int]) -> None:
+def test_collected_bytes_of_a_request_answered_here_are_seen_once(looks: list[int]) -> None:
     wire, handler = administered()
     large = AlterRequest(0, 1, tuple(Alteration((("user", "u" * 30_000),), ()) for _ in range(30)), False)
     frame = write_alter_request(large, client_id="etl")
@@ -88,7 +86,7 @@ def test_nor_of_one_that_is_answered_here(looks: list[int]) -> None:
     assert sum(looks) < 4 * len(frame)
 
 
-def test_nor_of_an_answer_that_is_read_to_its_end(looks: list[int]) -> None:
+def test_collected_bytes_of_a_whole_response_are_seen_once(looks: list[int]) -> None:
     front = Front(listed(1e9))
     front.client(front.fetch(P0, BUSY))
     response = front.answer({P0: lagging(batches(300_000))})
@@ -99,7 +97,7 @@ def test_nor_of_an_answer_that_is_read_to_its_end(looks: list[int]) -> None:
     assert sum(looks) < 2 * len(response)
 
 
-def test_nor_of_one_to_a_login(looks: list[int]) -> None:
+def test_collected_bytes_of_a_login_response_are_seen_once(looks: list[int]) -> None:
     wire, request = a_login()
     wire.client(request)
     response = authenticate_response(b"t" * 50_000)
@@ -110,7 +108,7 @@ def test_nor_of_one_to_a_login(looks: list[int]) -> None:
     assert sum(looks) < 4 * len(response)
 
 
-def test_nor_of_one_that_lists_brokers(looks: list[int]) -> None:
+def test_collected_bytes_of_a_metadata_response_are_seen_once(looks: list[int]) -> None:
     addresses = Addresses(lambda *_: None)
     addresses.told = {number: (b"proxy", 9_000 + number) for number in range(1_000)}
     wire = Wire(addresses=addresses)

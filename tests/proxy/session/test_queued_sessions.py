@@ -109,7 +109,7 @@ def let_pass(crowd: Crowd, wait_ms: int) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(1, 4), st.sampled_from([(), (DELAYS,)]), st.lists(STEPS, min_size=20, max_size=60))
-def test_a_slot_is_had_by_who_has_something_at_the_broker(
+def test_slots_belong_to_connections_with_requests_at_the_broker(
     slots: int, rules: tuple[QuotaRule, ...], steps: list[tuple[int, str, bool, int]]
 ) -> None:
     crowd = Crowd(*rules, slots=slots, enforcement=Enforcement.DELAY)

@@ -229,7 +229,7 @@ def test_v59_a_session_is_left_under_a_throttle_and_untouched_without_one(versio
 
 @pytest.mark.parametrize("replication", [None, Replication(leader_rate=1e9, leader_replicas={}, follower_replicas={})])
 @pytest.mark.parametrize("version", VERSIONS)
-def test_where_no_throttle_is_active_nothing_is_touched(version: int, replication: Replication | None) -> None:
+def test_no_throttle_changes_no_byte(version: int, replication: Replication | None) -> None:
     front = Front(replication, version)
     request = front.fetch(P0, BUSY, session=(77, 4))
     response = front.answer({BUSY: lagging(batches(100)[:70]), P0: lagging()})
@@ -241,7 +241,7 @@ def test_where_no_throttle_is_active_nothing_is_touched(version: int, replicatio
 # -- among other requests
 
 
-def test_what_is_pipelined_behind_a_held_fetch_waits_and_keeps_its_order() -> None:
+def test_requests_behind_a_held_fetch_wait_in_order() -> None:
     front = Front(listed(1_000))
     front.held(P0)
     behind = front.fetch(BUSY, P0, number=3) + other_request(4) + front.fetch(P0, BUSY, number=5)
@@ -261,7 +261,7 @@ def test_what_is_pipelined_behind_a_held_fetch_waits_and_keeps_its_order() -> No
     assert list(read_request(front.to_broker(), 17).parts) == [BUSY]
 
 
-def test_our_own_answers_come_behind_those_that_are_owed() -> None:
+def test_own_responses_come_after_pending_ones() -> None:
     front = Front(listed(1_000))
     front.see(P0)
     incremental = front.fetch(number=8, session=(77, 3))
@@ -276,7 +276,7 @@ def test_our_own_answers_come_behind_those_that_are_owed() -> None:
     assert front.read(out[1:]).error_code == SESSION_NOT_FOUND
 
 
-def test_our_own_answers_do_not_cut_into_one_that_has_begun_and_is_to_be_changed() -> None:
+def test_own_responses_do_not_split_a_begun_response() -> None:
     front = Front(listed(1_000))
     front.see(P0)
     request = other_request(7, api_key=ApiKey.API_VERSIONS, version=0)
@@ -384,7 +384,7 @@ def test_the_name_in_a_certificate_is_believed_as_well() -> None:
     assert front.read(front.broker(front.answer({P0: lagging(batches(5_000))}))).entries[P0].records == b""
 
 
-def test_a_fetch_of_a_version_that_nobody_knows_yet_passes_as_it_came_and_is_counted() -> None:
+def test_unknown_fetch_version_passes_and_is_counted() -> None:
     front = Front(listed(1_000), 18)
     front.held(P0)
     front.wait(500)
@@ -398,7 +398,7 @@ def test_a_fetch_of_a_version_that_nobody_knows_yet_passes_as_it_came_and_is_cou
     assert front.client(front.fetch(P0, number=4)), "what was seen before it is forgotten"
 
 
-def test_a_listener_that_believes_no_more_makes_a_held_fetch_a_consumers() -> None:
+def test_held_fetch_becomes_a_consumer_fetch_when_the_listener_stops_believing() -> None:
     front = Front(listed(1_000), rules=(A_TIGHT_RULE,))
     front.held(P0)
     front.listening.policy = Policy(104_857_600, Enforcement.RESPOND, False, "sub")
@@ -428,7 +428,7 @@ def test_frames_and_answers_are_counted_as_fetches() -> None:
     assert front.session.is_idle
 
 
-def test_what_is_held_is_known() -> None:
+def test_held_bytes_are_reported() -> None:
     front = Front(listed(1e9))
     front.client(front.fetch(P0))
     response = front.answer({P0: lagging(batches(300_000))})
@@ -443,7 +443,7 @@ def test_what_is_held_is_known() -> None:
     assert not front.session.is_owed
 
 
-def test_at_a_release_a_held_fetch_passes_and_nothing_waits_from_then_on() -> None:
+def test_release_passes_a_held_fetch() -> None:
     front = Front(listed(1_000))
     front.held(P0)
     front.session.release(now_ms=front.now_ms)
@@ -491,7 +491,7 @@ def test_a_connection_that_ends_gives_back_what_was_set_aside() -> None:
 
 
 @pytest.mark.parametrize("version", [16, 17, 18])
-def test_moved_leaders_are_told_by_our_address_in_a_trimmed_answer(version: int) -> None:
+def test_moved_leaders_get_proxy_addresses_in_a_trimmed_response(version: int) -> None:
     met: list[object] = []
     addresses = Addresses(lambda brokers, is_all, cluster_id: met.append(brokers))
     addresses.told = {2: (b"proxy.example", 9192)}
@@ -523,14 +523,14 @@ def test_a_follower_that_never_ends_its_fetch_is_refused() -> None:
     assert front.session.held_bytes < MAX_REPLICA_FETCH_BYTES
 
 
-def test_an_answer_that_says_to_be_enormous_is_not_waited_for() -> None:
+def test_enormous_response_is_refused() -> None:
     front = Front(listed(1_000))
     front.client(front.fetch(P0))
     with pytest.raises(FrameTooLarge):
         front.broker(pack(">ii", 2**31 - 1, 1) + bytes(100))
 
 
-def test_an_answer_to_something_else_is_refused() -> None:
+def test_response_to_another_request_is_refused() -> None:
     front = Front(listed(1_000))
     front.client(front.fetch(P0))
     with pytest.raises(UnexpectedResponse):
@@ -588,7 +588,7 @@ def test_a_consumers_long_answer_in_pieces_is_not_held() -> None:
     assert read_request(front.to_broker(), 17).correlation_id == 3
 
 
-def test_whatever_else_a_broker_asks_passes_beside_a_throttle() -> None:
+def test_other_requests_of_a_broker_pass_under_a_throttle() -> None:
     front = Front(listed(1_000))
     front.see(P0)
     front.client(front.fetch(P0, number=2))

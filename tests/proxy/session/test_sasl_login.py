@@ -64,9 +64,7 @@ def log_in(login: Login, dialogue: Dialogue, *, handshake: int = 1, version: int
 
 @pytest.mark.parametrize("dialogue", READABLE, ids=lambda dialogue: dialogue.mechanism)
 @pytest.mark.parametrize(("handshake", "version"), [(0, 0), (1, 0), (1, 1), (1, 2)])
-def test_a_name_counts_when_the_broker_has_said_yes_and_not_before(
-    dialogue: Dialogue, handshake: int, version: int
-) -> None:
+def test_name_counts_when_the_broker_has_accepted_it(dialogue: Dialogue, handshake: int, version: int) -> None:
     login = Login()
     assert shake_hands(login, dialogue.mechanism, version=handshake) is Verdict.GOING_ON
     assert login.is_raw is (handshake == 0)
@@ -117,7 +115,7 @@ def test_a_mechanism_that_the_broker_does_not_have_is_a_failure(version: int) ->
 
 
 @pytest.mark.parametrize("handshake", [0, 1])
-def test_scrams_own_error_is_no_success(handshake: int) -> None:
+def test_scram_error_is_a_failure(handshake: int) -> None:
     login = Login()
     shake_hands(login, "SCRAM-SHA-256", version=handshake)
     first, final = scram().tokens
@@ -196,7 +194,7 @@ def test_a_token_after_a_login_names_nobody() -> None:
     ],
 )
 @pytest.mark.parametrize("handshake", [0, 1])
-def test_who_cannot_be_told_is_unknown(mechanism: str, token: bytes, handshake: int) -> None:
+def test_unreadable_user_is_unknown(mechanism: str, token: bytes, handshake: int) -> None:
     login = Login()
     shake_hands(login, mechanism, version=handshake)
     if mechanism == "SCRAM-SHA-256":
@@ -226,7 +224,7 @@ def test_bare_tokens_that_are_not_read_end_where_requests_begin() -> None:
     assert (login.principal, login.is_raw, login.is_awaited) == ("UNKNOWN", False, False)
 
 
-def test_a_mechanism_of_ones_own_is_no_label() -> None:
+def test_unknown_mechanism_is_labelled_other() -> None:
     login = Login()
 
     shake_hands(login, "X" * 1_000)
@@ -245,7 +243,7 @@ def test_a_token_without_a_handshake_names_nobody() -> None:
 # -- again
 
 
-def test_who_logs_in_again_as_himself_goes_on() -> None:
+def test_second_login_as_the_same_user_goes_on() -> None:
     login = Login()
     log_in(login, plain("user"))
 
@@ -254,7 +252,7 @@ def test_who_logs_in_again_as_himself_goes_on() -> None:
 
 
 @pytest.mark.parametrize("dialogue", [plain("bob"), scram("bob"), oauthbearer("bob")], ids=lambda one: one.mechanism)
-def test_who_logs_in_again_as_another_is_stopped_and_stays_who_he_was(dialogue: Dialogue) -> None:
+def test_second_login_as_another_user_is_refused(dialogue: Dialogue) -> None:
     login = Login()
     log_in(login, plain("alice"))
 
@@ -273,7 +271,7 @@ def test_a_login_again_that_fails_changes_nothing() -> None:
     assert login.principal == "alice"
 
 
-def test_nobody_becomes_unknown_by_logging_in_again() -> None:
+def test_second_login_never_makes_a_user_unknown() -> None:
     login = Login()
     log_in(login, plain("alice"))
 
@@ -281,7 +279,7 @@ def test_nobody_becomes_unknown_by_logging_in_again() -> None:
     assert login.principal == "alice"
 
 
-def test_who_was_unknown_may_tell_his_name() -> None:
+def test_unknown_user_may_become_known() -> None:
     login = Login()
     log_in(login, GSSAPI)
 

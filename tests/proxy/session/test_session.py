@@ -161,7 +161,7 @@ def test_the_room_is_shared_by_all_connections_of_a_bucket() -> None:
     assert other.client(produce_request(2, size_bytes=600)) == b""
 
 
-def test_what_a_lost_broker_leaves_unanswered_is_given_back() -> None:
+def test_lost_broker_gives_reservations_back() -> None:
     wire = Wire(A_TIGHT_RULE)
     wire.client(produce_request(1, size_bytes=4_000))
 
@@ -376,7 +376,7 @@ def test_delay_answers_what_came_before_the_held_answer() -> None:
     assert wire.broker(other_response(1) + fetch_response(2, size_bytes=6_000)) == other_response(1)
 
 
-def test_observe_changes_no_byte_and_mutes_nobody() -> None:
+def test_observe_changes_no_byte_and_mutes_no_client() -> None:
     wire = Wire(A_TIGHT_RULE, enforcement=Enforcement.OBSERVE)
 
     assert wire.client(produce_request(1, size_bytes=6_000), fetch_request(2), fetch_request(3)) == (
@@ -435,7 +435,7 @@ def test_an_exempt_principal_is_not_throttled() -> None:
 
 
 @pytest.mark.parametrize("version", [11, 14, 15, 18])
-def test_whoever_merely_says_that_he_is_a_broker_pays_as_a_consumer(version: int) -> None:
+def test_unbelieved_replica_id_pays_as_a_consumer(version: int) -> None:
     wire = Wire(A_TIGHT_RULE)
 
     wire.client(fetch_request(1, version=version, replica_id=2))
@@ -537,7 +537,7 @@ def test_a_thousand_unknown_keys_do_not_make_a_thousand_labels() -> None:
 
 
 @pytest.mark.parametrize("acks", [0, 1])
-def test_a_produce_newer_than_we_know_is_charged_all_the_same(acks: int) -> None:
+def test_unknown_produce_version_is_charged(acks: int) -> None:
     wire = Wire(A_TIGHT_RULE)
 
     wire.client(produce_request(1, version=14, acks=acks, size_bytes=6_000))
@@ -620,7 +620,7 @@ def test_a_few_bytes_that_wait_do_not_keep_the_whole_read_in_memory() -> None:
     assert len(wire.session._requests._data) == 5
 
 
-def test_what_came_before_a_broken_frame_still_passes() -> None:
+def test_requests_before_a_broken_frame_pass() -> None:
     wire = Wire(max_frame_size_bytes=1_000)
 
     with pytest.raises(FrameTooLarge):
@@ -757,7 +757,7 @@ def test_responses_pass_alike_however_they_are_cut(
 # -- ends in good order --
 
 
-def test_released_a_held_answer_goes_out_and_nothing_is_slowed_any_more() -> None:
+def test_release_sends_a_held_response_and_ends_throttling() -> None:
     wire = Wire(A_TIGHT_RULE, enforcement=Enforcement.DELAY)
     wire.client(produce_request(1, size_bytes=6_000) + produce_request(2, size_bytes=6_000))
     assert wire.broker(produce_response(1)) == b""
