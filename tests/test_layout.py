@@ -34,10 +34,8 @@ EXCEPTIONS = {
     "config/ramp.py": "tests/proxy/quota/test_rule_terms.py",
     "proxy/quota/rule_phrases.py": "tests/proxy/cli/test_explain.py",
     # Parts of a bucket and of its manager.
-    "proxy/quota/bucket.py": "tests/proxy/quota/test_client_quota_manager.py",
-    "proxy/quota/bucket_bounds.py": "tests/proxy/quota/test_client_quota_manager.py",
+    "proxy/quota/bucket_bounds.py": "tests/proxy/quota/test_bucket.py",
     "proxy/quota/entity_usage.py": "tests/proxy/quota/test_absorb.py",
-    "proxy/quota/kafka_rates.py": "tests/proxy/quota/test_client_quota_manager.py",
     "proxy/quota/throttle_totals.py": "tests/proxy/quota/test_shadow_bucket.py",
     "proxy/quota/usage_totals.py": "tests/proxy/quota/test_absorb.py",
     "proxy/quota/shared_buckets.py": "tests/proxy/quota/test_many_names.py",

@@ -1,0 +1,326 @@
+"""One bucket: charges, waits, room. Kafka's own numbers are in ``test_vectors``."""
+
+from itertools import accumulate
+from math import isnan
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from kafka_quota_proxy.config.model import (
+    Shaping,
+)
+from kafka_quota_proxy.config.units import UNLIMITED
+from kafka_quota_proxy.proxy.quota.client_quota_manager import EXPIRES_AFTER_MS
+from tests.support.quota_manager import STARTS_MS, bucket_of_alice, manager_of, rule
+
+INT32_MAX = 2**31 - 1
+
+
+# -- charging --
+
+
+def test_every_charge_is_counted() -> None:
+    bucket = bucket_of_alice(manager_of(rule("alice")))
+
+    assert bucket.charge(10_000, now_ms=0) == 0
+    assert bucket.charge(1_000, now_ms=700) == 300
+
+    assert (bucket.amount, bucket.requests, bucket.last_record_ms) == (11_000, 2, 700)
+    assert bucket.rate.total == 11_000
+
+
+def test_an_unlimited_bucket_is_measured_and_never_waits() -> None:
+    bucket = bucket_of_alice(manager_of())
+
+    assert bucket.charge(2**40, now_ms=0) == 0
+
+    assert not bucket.is_limited
+    assert bucket.limit == float(UNLIMITED)
+    assert bucket.amount == 2**40
+    assert bucket.has_room(2**40, now_ms=0)
+    assert bucket.rate.peek(now_ms=0) > 0
+
+
+@pytest.mark.parametrize("shaping", Shaping)
+def test_max_throttle_time_bounds_the_wait_but_not_the_debt(shaping: Shaping) -> None:
+    for max_ms, wait_ms in ((None, 90_000), (25_000, 25_000), (90_000, 90_000), (90_001, 90_000)):
+        manager = manager_of(rule("alice"), shaping=shaping, burst_ms=10_000, max_throttle_time_ms=max_ms)
+        bucket = bucket_of_alice(manager)
+
+        owed_ms = bucket.charge(100_000, now_ms=0)
+
+        assert owed_ms == 90_000
+        assert min(owed_ms, bucket.max_throttle_time_ms) == wait_ms, max_ms
+
+
+@pytest.mark.parametrize("shaping", Shaping)
+def test_a_wait_without_bound_saturates(shaping: Shaping) -> None:
+    bucket = bucket_of_alice(manager_of(rule("alice", limit=0.001), shaping=shaping))
+
+    assert bucket.charge(INT32_MAX, now_ms=0) == INT32_MAX
+
+
+@pytest.mark.parametrize("shaping", Shaping)
+def test_usage_over_the_limit_is_waited_for_once(shaping: Shaping) -> None:
+    for start_ms in STARTS_MS:
+        bucket = bucket_of_alice(manager_of(rule("alice"), shaping=shaping, burst_ms=10_000), start_ms)
+
+        waits_ms = [bucket.charge(12_000, now_ms=start_ms), bucket.charge(0, now_ms=start_ms + 11_000)]
+
+        assert waits_ms == [2_000, 0], start_ms
+
+
+@given(
+    limit=st.floats(1_000, 1e9),
+    elapsed_ms=st.integers(10_000, 10_990),
+    wait_ms=st.integers(1, 900),
+    start_ms=st.sampled_from(STARTS_MS),
+)
+def test_rate_is_at_the_limit_after_the_wait(limit: float, elapsed_ms: int, wait_ms: int, start_ms: int) -> None:
+    """Up to a rounded millisecond, in a full window from which no sample leaves, as the formula assumes."""
+    bucket = bucket_of_alice(manager_of(rule("alice", limit=limit)), start_ms)
+    bucket.charge(1, now_ms=start_ms)
+    bucket.charge(1, now_ms=start_ms + 999)
+    size_bytes = round(limit * (elapsed_ms + wait_ms) / 1_000)
+
+    waited_ms = bucket.charge(size_bytes, now_ms=start_ms + elapsed_ms)
+
+    assert abs(waited_ms - wait_ms) <= 3
+    window_ms = elapsed_ms + waited_ms
+    one_millisecond_more = (window_ms + 1) / window_ms
+    assert bucket.rate.peek(now_ms=start_ms + window_ms) <= limit * one_millisecond_more
+    assert bucket.rate.peek(now_ms=start_ms + window_ms) * one_millisecond_more >= limit
+
+
+# -- uncharging --
+
+
+@given(
+    shaping=st.sampled_from(Shaping),
+    start_ms=st.sampled_from(STARTS_MS),
+    charges=st.lists(st.tuples(st.integers(0, 3_000), st.integers(0, 5_000)), max_size=20),
+    amount=st.integers(1, 10**6),
+)
+def test_uncharge_undoes_a_charge(shaping: Shaping, start_ms: int, charges: list[tuple[int, int]], amount: int) -> None:
+    bucket, other = (bucket_of_alice(manager_of(rule("alice"), shaping=shaping), start_ms) for _ in range(2))
+    now_ms = start_ms
+    for pause_ms, size_bytes in charges:
+        now_ms += pause_ms
+        assert bucket.charge(size_bytes, now_ms=now_ms) == other.charge(size_bytes, now_ms=now_ms)
+    other.charge(0, now_ms=now_ms)
+
+    bucket.charge(amount, now_ms=now_ms)
+    bucket.uncharge(amount, now_ms=now_ms)
+
+    assert bucket.amount == other.amount
+    assert bucket.rate.total == other.rate.total
+    assert bucket.charge(700, now_ms=now_ms + 100) == other.charge(700, now_ms=now_ms + 100)
+
+
+@pytest.mark.parametrize("shaping", Shaping)
+def test_uncharge_counts_at_its_own_time(shaping: Shaping) -> None:
+    """Source: ``ClientQuotaManager.unrecordQuotaSensor``, which records at the current time."""
+    manager = manager_of(rule("alice"), shaping=shaping)
+    bucket = bucket_of_alice(manager)
+    bucket.charge(5_000, now_ms=0)
+
+    bucket.uncharge(5_000, now_ms=6_000)
+
+    assert bucket.rate.peek(now_ms=6_000) == 0
+    assert bucket.last_record_ms == 6_000
+    assert manager.expire(now_ms=EXPIRES_AFTER_MS + 1) == 0
+
+
+def test_uncharged_amount_expires_like_a_charge() -> None:
+    bucket = bucket_of_alice(manager_of(rule("alice")))
+    bucket.uncharge(5_000, now_ms=0)
+    bucket.charge(10_000, now_ms=5_000)
+
+    wait_ms = bucket.charge(500, now_ms=12_000)
+
+    # 10,500 B in 10 s: the 5,000 B are too old.
+    assert wait_ms == 500
+
+
+def test_uncharge_gives_tokens_back() -> None:
+    bucket = bucket_of_alice(manager_of(rule("alice"), shaping=Shaping.PACED))
+    bucket.charge(1_500, now_ms=0)
+
+    bucket.uncharge(1_200, now_ms=0)
+
+    assert bucket.has_room(700, now_ms=0)
+    assert not bucket.has_room(701, now_ms=0)
+
+
+# -- room --
+
+RoomStep = tuple[int, str, int]
+
+
+@given(
+    shaping=st.sampled_from(Shaping),
+    limit=st.one_of(st.sampled_from([100.0, 1_000.0]), st.floats(1, 1e7)),
+    start_ms=st.sampled_from(STARTS_MS),
+    steps=st.lists(
+        st.tuples(
+            st.one_of(st.integers(0, 1_500), st.sampled_from([999, 1_000, 1_001, 10_000, 10_999, 11_000, 11_001])),
+            st.sampled_from(["charge", "charge", "charge", "uncharge", "rest"]),
+            st.integers(0, 20_000),
+        ),
+        max_size=30,
+    ),
+    amount=st.integers(1, 20_000),
+)
+@example(
+    # The uncharged amount is as old as the windows now, and the charge has left them before: the sum is too small.
+    shaping=Shaping.SAMPLED,
+    limit=1_000.0,
+    start_ms=0,
+    steps=[
+        (0, "charge", 1_000),
+        (5_000, "uncharge", 1_000),
+        (1_000, "charge", 10_000),
+        (9_500, "charge", 0),
+        (500, "rest", 0),
+    ],
+    amount=500,
+)
+def test_has_room_predicts_whether_a_charge_waits(
+    shaping: Shaping, limit: float, start_ms: int, steps: list[RoomStep], amount: int
+) -> None:
+    bucket = bucket_of_alice(manager_of(rule("alice", limit=limit), shaping=shaping), start_ms)
+    now_ms = start_ms
+    for pause_ms, action, size_bytes in steps:
+        now_ms += pause_ms
+        if action == "charge":
+            bucket.charge(size_bytes, now_ms=now_ms)
+        elif action == "uncharge":
+            bucket.uncharge(size_bytes, now_ms=now_ms)
+
+    has_room = bucket.has_room(amount, now_ms=now_ms)
+    wait_ms = bucket.charge(amount, now_ms=now_ms)
+
+    if has_room:
+        assert wait_ms == 0
+    elif shaping is Shaping.SAMPLED:
+        # A wait below half a millisecond is rounded to 0.
+        assert bucket.rate.peek(now_ms=now_ms) > limit
+    else:
+        assert not bucket.has_room(0, now_ms=now_ms)
+
+
+@pytest.mark.parametrize("shaping", Shaping)
+def test_requests_in_flight_take_room(shaping: Shaping) -> None:
+    bucket = bucket_of_alice(manager_of(rule("alice"), shaping=shaping, burst_ms=10_000))
+
+    bucket.in_flight = 9_000
+
+    assert bucket.has_room(1_000, now_ms=0)
+    assert not bucket.has_room(1_001, now_ms=0)
+
+
+def test_has_room_changes_nothing() -> None:
+    for shaping in Shaping:
+        asked, silent = (bucket_of_alice(manager_of(rule("alice"), shaping=shaping)) for _ in range(2))
+        for bucket in (asked, silent):
+            bucket.charge(9_000, now_ms=0)
+
+        for now_ms in (500, 2_500, 11_000, 12_000, 30_000):
+            asked.has_room(20_000, now_ms=now_ms)
+            asked.utilisation(now_ms=now_ms)
+
+        assert asked.charge(12_000, now_ms=30_500) == silent.charge(12_000, now_ms=30_500)
+        assert asked.rate.window_ms(now_ms=31_000) == silent.rate.window_ms(now_ms=31_000)
+
+
+# -- pacing --
+
+
+@given(
+    limit=st.sampled_from([1_000.0, 10_485_760.0]),
+    burst_ms=st.sampled_from([100, 1_000, 5_000]),
+    start_ms=st.sampled_from(STARTS_MS),
+    requests=st.lists(st.tuples(st.integers(1, 2_000_000), st.sampled_from([0, 0, 7, 3_000])), min_size=1, max_size=30),
+)
+def test_paced_client_keeps_its_quota_in_any_interval(
+    limit: float, burst_ms: int, start_ms: int, requests: list[tuple[int, int]]
+) -> None:
+    bucket = bucket_of_alice(manager_of(rule("alice", limit=limit), shaping=Shaping.PACED, burst_ms=burst_ms), start_ms)
+    now_ms = start_ms
+    sent: list[tuple[int, int]] = []
+    for size_bytes, rest_ms in requests:
+        now_ms += rest_ms
+        sent.append((now_ms, size_bytes))
+        now_ms += bucket.charge(size_bytes, now_ms=now_ms)
+
+    burst = limit * burst_ms / 1_000
+    one_millisecond = limit / 1_000
+    for first, (begin_ms, _) in enumerate(sent):
+        sums = accumulate(size_bytes for _, size_bytes in sent[first:])
+        for (end_ms, size_bytes), passed in zip(sent[first:], sums, strict=True):
+            assert passed <= burst + limit * (end_ms - begin_ms) / 1_000 + size_bytes + one_millisecond
+
+
+def test_paced_client_is_even_to_the_second() -> None:
+    """A client that sends 256 KiB requests as fast as it may, at 1 MiB a second, for a minute."""
+    request_bytes, limit, minute_ms = 262_144, 1_048_576.0, 60_000
+    most_in_a_second = {}
+    for shaping in Shaping:
+        bucket = bucket_of_alice(manager_of(rule("alice", limit=limit), shaping=shaping))
+        seconds = [0] * 60
+        now_ms = 0
+        while now_ms < minute_ms:
+            seconds[now_ms // 1_000] += request_bytes
+            now_ms += max(1, bucket.charge(request_bytes, now_ms=now_ms))
+        most_in_a_second[shaping] = max(seconds) / limit
+
+    # One request over ten seconds' worth; a second's flow, a second's burst and one request.
+    assert most_in_a_second[Shaping.SAMPLED] >= 10.25
+    assert most_in_a_second[Shaping.PACED] <= 2.25
+
+
+# -- counting --
+
+
+def test_throttled_requests_are_counted_as_enforced_or_observed() -> None:
+    bucket = bucket_of_alice(manager_of(rule("alice")))
+
+    bucket.throttled(40, now_ms=0)
+    bucket.throttled(60, now_ms=1_000)
+    bucket.observe(7, took_ms=0, now_ms=2_000)
+
+    assert bucket.throttling.requests == 2
+    assert bucket.throttling.time_ms == 100
+    assert bucket.throttling.observed_time_ms == 7
+    assert bucket.throttling.average_ms.peek(now_ms=2_000) == 50
+    assert isnan(bucket.throttling.average_ms.peek(now_ms=61_000))
+
+
+def test_utilisation_is_the_rate_over_the_limit() -> None:
+    limited = bucket_of_alice(manager_of(rule("alice")))
+    unlimited = bucket_of_alice(manager_of())
+    for bucket in (limited, unlimited):
+        bucket.charge(2_500, now_ms=0)
+
+    assert limited.utilisation(now_ms=0) == 0.25
+    assert unlimited.utilisation(now_ms=0) is None
+
+
+# -- fetches --
+
+
+def test_fetch_is_capped_at_a_window_or_a_burst() -> None:
+    for limit, shaping, burst_ms, cap in (
+        (1_000.0, Shaping.SAMPLED, 1_000, 10_000),
+        (1_000.0, Shaping.PACED, 1_000, 1_000),
+        (1_000.0, Shaping.PACED, 2_500, 2_500),
+        (0.01, Shaping.SAMPLED, 1_000, 1),
+        (0.01, Shaping.PACED, 1_000, 1),
+        (214_748_364.7, Shaping.SAMPLED, 1_000, INT32_MAX),
+        (1e12, Shaping.SAMPLED, 1_000, INT32_MAX),
+        (1e12, Shaping.PACED, 1_000, INT32_MAX),
+    ):
+        bucket = bucket_of_alice(manager_of(rule("alice", limit=limit), shaping=shaping, burst_ms=burst_ms))
+
+        assert bucket.max_fetch_bytes == cap, (limit, shaping, burst_ms)

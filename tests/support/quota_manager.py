@@ -1,0 +1,42 @@
+"""A manager of ``producer_byte_rate`` and the bucket of one client, for the tests of buckets."""
+
+from kafka_quota_proxy.config.model import EntityName, QuotaRule, Shaping
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
+from kafka_quota_proxy.proxy.quota.bucket import Bucket
+from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
+
+# Clocks may start anywhere.
+STARTS_MS = (0, 3, 86_400_000, 1_767_225_600_000)
+
+
+def rule(
+    user: EntityName = None, client_id: EntityName = None, limit: float = 1_000.0, shaping: Shaping | None = None
+) -> QuotaRule:
+    return QuotaRule(user=user, client_id=client_id, producer_byte_rate=limit, shaping=shaping)
+
+
+def manager_of(
+    *rules: QuotaRule,
+    shaping: Shaping = Shaping.SAMPLED,
+    burst_ms: int = 1_000,
+    max_throttle_time_ms: int | None = None,
+) -> ClientQuotaManager:
+    return ClientQuotaManager(
+        QuotaKind.PRODUCE, rules, shaping=shaping, burst_ms=burst_ms, max_throttle_time_ms=max_throttle_time_ms
+    )
+
+
+def replace_rules(
+    manager: ClientQuotaManager,
+    *rules: QuotaRule,
+    shaping: Shaping = Shaping.SAMPLED,
+    burst_ms: int = 1_000,
+    max_throttle_time_ms: int | None = None,
+) -> None:
+    manager.table.update(rules)
+    manager.rules_changed(None)
+    manager.configure(shaping=shaping, burst_ms=burst_ms, max_throttle_time_ms=max_throttle_time_ms)
+
+
+def bucket_of_alice(manager: ClientQuotaManager, now_ms: int = 0) -> Bucket:
+    return manager.bucket(user="alice", client_id="etl", now_ms=now_ms)
