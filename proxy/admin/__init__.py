@@ -1,1 +1,1 @@
-"""The HTTP port of operators: health, ``/metrics``, ``/quotas`` and ``/callqueue``."""
+"""The admin port over HTTP: health, ``/metrics``, ``/quotas`` and ``/callqueue``."""

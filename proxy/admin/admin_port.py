@@ -1,8 +1,8 @@
-"""The sockets of the admin port: requests are read without blocking, probes are answered on the loop.
+"""The sockets of the admin port: the event loop reads requests and answers probes, threads answer the rest.
 
-A connection waits on the loop until the head of its request has arrived. A probe is then answered at once, by the loop
-itself. Any other request gets a thread, at most ``MAX_REQUESTS`` at a time, and ``_DEADLINE_S`` in all. So neither idle
-connections nor slow readers keep a probe waiting.
+A connection waits on the event loop until the head of its request has arrived. The loop itself then answers a probe at
+once. Any other request gets a thread, at most ``MAX_REQUESTS`` at a time, and ``_DEADLINE_S`` in all. So neither idle
+connections nor slow readers delay a probe.
 
 At most ``MAX_WAITING`` connections wait; the oldest makes room for the next, and each is closed after
 ``_WAIT_TIMEOUT_S``. A waiting connection holds at most ``_MAX_HEAD_BYTES`` and one read.
@@ -31,32 +31,32 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Prometheus keeps no more than one open, a probe none.
+# Prometheus keeps one connection open at most, a probe none.
 MAX_WAITING: Final = 256
-# A Prometheus server or two, and what operators ask.
+# Enough for two Prometheus servers and some operators.
 MAX_REQUESTS: Final = 8
 _WAIT_TIMEOUT_S: Final = 5.0
-_SOCKET_TIMEOUT_S: Final = 5.0  # of each read and write of a thread; the deadline is of all
+_SOCKET_TIMEOUT_S: Final = 5.0  # for each read and write of a thread; the deadline is for all of them
 _DEADLINE_S: Final = 30.0
 _MAX_HEAD_BYTES: Final = 16_384
 _READ_BYTES: Final = 16_384
 _BACKLOG: Final = 1_024
-# How many are accepted before the loop's other work gets its turn.
+# How many are accepted before other callbacks get their turn.
 _BATCH: Final = 64
 # Without a free file descriptor the socket stays readable.
 _REST_S: Final = 0.1
 _END: Final = (b"\n\r\n", b"\n\n")
 _TOO_LARGE: Final = ("431 Request Header Fields Too Large", f"a request's head has at most {_MAX_HEAD_BYTES} bytes\n")
-_TOO_MANY: Final = ("503 Service Unavailable", f"{MAX_REQUESTS} requests are being answered already; ask again\n")
+_TOO_MANY: Final = ("503 Service Unavailable", f"{MAX_REQUESTS} requests are being answered already; try again\n")
 
 
 class AdminPort:
-    """One bound address, served from ``open`` to ``close``. Made and used on the loop's thread.
+    """One bound address, served from ``open`` to ``close``. Create and use it on the event loop's thread.
 
     Args:
-        bind: Where it listens.
+        bind: The address.
         location: The key of the address in the file.
-        application: Answers in threads, and probes on the loop.
+        application: Answers requests, in threads; probes on the event loop.
         probes: Paths whose GET ``application`` answers at once, without I/O.
 
     Raises:
@@ -70,7 +70,7 @@ class AdminPort:
         self._probes = probes
         self._listener = _listener(bind, location)
         self.address = Address(host=bind.host, port=self._listener.getsockname()[1])
-        # What WSGIRequestHandler asks of its server.
+        # What WSGIRequestHandler reads from its server.
         environ = {
             "SERVER_NAME": bind.host,
             "SERVER_PORT": str(self.address.port),
@@ -86,11 +86,11 @@ class AdminPort:
 
     @repeated
     def open(self) -> None:
-        """Take connections from now on."""
+        """Start accepting connections."""
         self._loop.add_reader(self._listener, self._accept)
 
     def close(self) -> None:
-        """Take no more, and cut off all that there are."""
+        """Stop accepting, and close all connections."""
         if self._rest is not None:
             self._rest.cancel()
         self._loop.remove_reader(self._listener)
@@ -101,7 +101,7 @@ class AdminPort:
             timer.cancel()
             _cut(connection)
 
-    # -- on the loop
+    # -- on the event loop --
 
     def _accept(self) -> None:
         for _ in range(_BATCH):
@@ -109,10 +109,10 @@ class AdminPort:
                 connection, peer = self._listener.accept()
             except (BlockingIOError, InterruptedError):
                 return
-            except ConnectionError:  # gone before its turn
+            except ConnectionError:  # the client has left
                 continue
             except OSError as error:
-                log.warning("the admin port takes no connections for now: %s", error)
+                log.warning("the admin port accepts no connections for now: %s", error)
                 self._loop.remove_reader(self._listener)
                 self._rest = self._loop.call_later(_REST_S, self.open)
                 return
@@ -121,11 +121,11 @@ class AdminPort:
                 self._drop(next(iter(self._waiting.values())))
             one = self._waiting[connection] = _Waiting(connection, str(peer[0]))
             one.timer = self._loop.call_later(_WAIT_TIMEOUT_S, self._drop, one)
-            self._loop.add_reader(connection, self._go_on, one)
-            self._go_on(one)  # most requests have arrived with their connections
+            self._loop.add_reader(connection, self._continue, one)
+            self._continue(one)  # most requests have arrived with their connections
 
-    def _go_on(self, one: "_Waiting") -> None:
-        """Read what has arrived, or write what is left of an answer."""
+    def _continue(self, one: "_Waiting") -> None:
+        """Read what has arrived, or write the rest of a response."""
         try:
             if one.answer:
                 self._write(one)
@@ -144,9 +144,9 @@ class AdminPort:
         if not read:
             self._drop(one)
             return
-        looked_at = max(0, len(one.head) - len(_END[0]))
+        searched = max(0, len(one.head) - len(_END[0]))
         one.head += read
-        if any(one.head.find(end, looked_at) >= 0 for end in _END):
+        if any(one.head.find(end, searched) >= 0 for end in _END):
             self._answer(one)
         elif len(one.head) > _MAX_HEAD_BYTES:
             self._send(one, _plain(*_TOO_LARGE))
@@ -169,7 +169,7 @@ class AdminPort:
     def _send(self, one: "_Waiting", answer: bytes) -> None:
         one.answer = answer
         self._loop.remove_reader(one.connection)
-        self._loop.add_writer(one.connection, self._go_on, one)
+        self._loop.add_writer(one.connection, self._continue, one)
         self._write(one)
 
     def _write(self, one: "_Waiting") -> None:
@@ -178,7 +178,7 @@ class AdminPort:
             self._drop(one)
 
     def _forget(self, one: "_Waiting") -> None:
-        """Leave the connection to its thread, or to its end."""
+        """Stop waiting for the connection."""
         if self._waiting.pop(one.connection, None) is None:
             return
         if one.timer is not None:
@@ -192,17 +192,17 @@ class AdminPort:
         _end(one.connection)
 
     @repeated
-    def _ended(self, connection: socket.socket) -> None:
+    def _finished(self, connection: socket.socket) -> None:
         timer = self._answered.pop(connection, None)
         if timer is not None:
             timer.cancel()
 
-    # -- in a thread
+    # -- in a thread --
 
     def _serve(self, connection: socket.socket, peer: str, head: bytes) -> None:
         try:
             connection.settimeout(_SOCKET_TIMEOUT_S)
-            with io.BufferedReader(_Arriving(head, connection)) as incoming, connection.makefile("wb") as outgoing:
+            with io.BufferedReader(_RestOfRequest(head, connection)) as incoming, connection.makefile("wb") as outgoing:
                 _Request(self._site, incoming, outgoing, peer).handle()
         except OSError:
             log.debug("admin request from %s failed", peer, exc_info=True)
@@ -210,12 +210,12 @@ class AdminPort:
             report(error)
         finally:
             with suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(self._ended, connection)
+                self._loop.call_soon_threadsafe(self._finished, connection)
             _end(connection)
 
 
 class _Waiting:
-    """A connection whose request has not arrived yet, or whose answer has not left."""
+    """A connection whose request has not fully arrived, or whose response is not fully sent."""
 
     __slots__ = ("answer", "connection", "head", "peer", "timer")
 
@@ -227,22 +227,22 @@ class _Waiting:
         self.timer: asyncio.TimerHandle | None = None
 
 
-class _Arriving(io.RawIOBase):
-    """What has been read of a connection already, and then the rest of it."""
+class _RestOfRequest(io.RawIOBase):
+    """The bytes that were read already, then the rest of the connection."""
 
-    def __init__(self, begun: bytes, connection: socket.socket) -> None:
-        self._begun = io.BytesIO(begun)
+    def __init__(self, head: bytes, connection: socket.socket) -> None:
+        self._head = io.BytesIO(head)
         self._connection = connection
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: "WriteableBuffer") -> int:
-        return self._begun.readinto(buffer) or self._connection.recv_into(buffer)
+        return self._head.readinto(buffer) or self._connection.recv_into(buffer)
 
 
 class _Request(WSGIRequestHandler):
-    """Has an application answer one request, on files instead of a socket."""
+    """Runs the application for one request, on files instead of a socket."""
 
     def __init__(
         self, site: SimpleNamespace, incoming: BinaryIO | io.BufferedReader, outgoing: BinaryIO, peer: str
@@ -253,10 +253,10 @@ class _Request(WSGIRequestHandler):
         self.wfile = outgoing  # type: ignore[assignment]
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-        """Say nothing: a line per scrape would drown the log."""
+        """Log nothing: a line per scrape would flood the log."""
 
     def get_stderr(self) -> io.StringIO:
-        """Return where wsgiref puts its tracebacks, those of clients that leave early among them."""
+        """Discard wsgiref's tracebacks, such as those of clients that leave early."""
         return io.StringIO()
 
 
@@ -285,7 +285,7 @@ def _plain(status: str, text: str) -> bytes:
 
 @repeated
 def _cut(connection: socket.socket) -> None:
-    with suppress(OSError):  # it may have just ended by itself
+    with suppress(OSError):  # it may have just ended
         connection.shutdown(socket.SHUT_RDWR)
 
 

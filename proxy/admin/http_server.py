@@ -1,7 +1,7 @@
 """The admin port: ``/metrics``, ``/livez``, ``/readyz``, ``/callqueue`` and ``/quotas``.
 
-``admin.port`` has the sockets and the threads; here is what is answered. Nothing here writes to the proxy's state
-but ``/quotas``, see ``admin.quotas_api``. ``admin.metrics_bind`` is a second address with metrics and probes alone.
+``admin_port`` has the sockets and the threads; this module has the responses. Only ``/quotas`` changes the proxy's
+state, see ``quotas_api``. ``admin.metrics_bind`` is a second address that serves metrics and probes only.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from kafka_quota_proxy.proxy.admin.metrics.exposition import CONTENT_TYPE, write
 from kafka_quota_proxy.proxy.admin.metrics.listeners import Reloads
 from kafka_quota_proxy.proxy.admin.metrics.registry import MetricRegistry
 from kafka_quota_proxy.proxy.admin.priority_api import report
-from kafka_quota_proxy.proxy.admin.quotas_api import QuotaPage, Reply
+from kafka_quota_proxy.proxy.admin.quotas_api import QuotasApi, Reply
 from kafka_quota_proxy.proxy.background.isolation import report as report_error
 from kafka_quota_proxy.proxy.server.server import Server
 
@@ -35,13 +35,13 @@ _PROBES: Final = ("/livez", "/readyz")
 _OPEN: Final = ("/metrics", *_PROBES)
 _PATHS: Final = (*_OPEN, "/callqueue", _QUOTAS)
 _MISDIRECTED: Final = (
-    "this Host is no name of the admin port: ask it by an IP address or as localhost, or list the name in admin.hosts\n"
+    "this Host is not a name of the admin port: use an IP address or localhost, or list the name in admin.hosts\n"
 )
 _HOST: Final = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([^\[\]:@/]*))(?::[0-9]*)?")
 
 
 class AdminServer:
-    """The admin port, open between ``with`` and its end. To be made on the loop's thread.
+    """The admin port, open within ``with``. Create it on the event loop's thread.
 
     Attributes:
         port: The port of ``admin.bind``.
@@ -54,7 +54,7 @@ class AdminServer:
     def __init__(self, admin: Admin, server: Server, reloader: Reloads) -> None:
         registry, health = MetricRegistry(server, reloader), Health(server, reloader)
         hosts = frozenset({admin.bind.host.lower(), *map(str.lower, admin.hosts)})
-        page = QuotaPage(asyncio.get_running_loop(), server, admin.quotas_token_file)
+        page = QuotasApi(asyncio.get_running_loop(), server, admin.quotas_token_file)
         whole = _Application(server, registry, health, page, hosts=hosts)
         self._ports = [AdminPort(admin.bind, ("admin", "bind"), whole, _PROBES)]
         self.port = self._ports[0].address.port
@@ -82,17 +82,17 @@ class AdminServer:
 
 
 class Health:
-    """Whether the proxy is of use. That it is alive is said by the loop, which answers."""
+    """Whether the proxy is ready. That it is alive is shown by the event loop, which answers the probe."""
 
     def __init__(self, server: Server, reloads: Reloads) -> None:
         self._server = server
         self._reloads = reloads
 
     def readiness(self) -> dict[str, object]:
-        """Return what ``/readyz`` says. Ready: clients can connect, and the brokers behind can be reached.
+        """Return the body of ``/readyz``. Ready: clients can connect, and the brokers can be reached.
 
-        A file that was refused leaves the proxy as ready as it was, for the one before it is still in force; so does a
-        topic of quotas that is away, a broker that does not tell its own, and a store that cannot be written.
+        An invalid file leaves the proxy ready, because the file before is still in force. So do an unavailable topic
+        of quotas, a broker that does not show its own, and a store that cannot be written.
         """
         rules, manager = self._server.quota_topic or self._server.broker_quotas, self._server.quota_manager
         is_listening = self._server.is_listening
@@ -117,15 +117,15 @@ class Health:
 
 
 class _Application:
-    """Answers requests, in any thread; GET of ``_PROBES`` on the loop.
+    """The WSGI application: answers requests in any thread, and probes on the event loop.
 
     Args:
-        server: Of whom it tells.
+        server: The proxy.
         registry: Its metrics.
         health: Its health.
-        quota_page: ``/quotas``; None: metrics and probes are all that there is.
-        hosts: Names that a Host header may have, in lower case; None: any. A page of another site that has its own name
-            lead here sends that name (DNS rebinding). Probes say nothing that is worth it.
+        quotas_api: ``/quotas``; None: serve metrics and probes only.
+        hosts: Names that are allowed in the Host header, in lower case; None: any. A page of another site that points
+            its own name here sends that name (DNS rebinding). Probes show nothing worth protecting.
     """
 
     def __init__(
@@ -133,11 +133,11 @@ class _Application:
         server: Server,
         registry: MetricRegistry,
         health: Health,
-        quota_page: QuotaPage | None,
+        quotas_api: QuotasApi | None,
         *,
         hosts: frozenset[str] | None,
     ) -> None:
-        self._quota_page = quota_page
+        self._quotas_api = quotas_api
         self._server = server
         self._registry = registry
         self._health = health
@@ -145,38 +145,38 @@ class _Application:
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         try:
-            return self._told(environ, start_response)
+            return self._respond(environ, start_response)
         except Exception as error:
             report_error(error)
             raise  # for the answer 500
 
-    def _told(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+    def _respond(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         path = environ.get("PATH_INFO", "")
-        paths = _OPEN if self._quota_page is None else _PATHS
+        paths = _OPEN if self._quotas_api is None else _PATHS
         if path not in paths:
             return _answer(start_response, "404 Not Found", f"not found; there are {' '.join(paths)}\n")
-        if path not in _PROBES and not self._is_ours(environ.get("HTTP_HOST", "")):
+        if path not in _PROBES and not self._is_allowed_host(environ.get("HTTP_HOST", "")):
             return _answer(start_response, "421 Misdirected Request", _MISDIRECTED)
         method = environ["REQUEST_METHOD"]
-        if path == _QUOTAS and method == "POST" and self._quota_page is not None:
-            return _reply(start_response, self._quota_page.post(environ))
+        if path == _QUOTAS and method == "POST" and self._quotas_api is not None:
+            return _reply(start_response, self._quotas_api.post(environ))
         if method != "GET":
             allow = "GET, POST" if path == _QUOTAS else "GET"
             return _answer(start_response, "405 Method Not Allowed", f"{allow} only\n", allow=allow)
-        return self._got(path, environ, start_response)
+        return self._get(path, environ, start_response)
 
-    def _is_ours(self, host: str) -> bool:
-        """Whether a Host header, or none, is one that no other site's page sends."""
+    def _is_allowed_host(self, host: str) -> bool:
+        """Whether no page of another site can send this Host header, or none."""
         if self._hosts is None or not host:
             return True
         found = _HOST.fullmatch(host)
         name = (found[1] or found[2]).lower() if found else ""
         return name == "localhost" or name in self._hosts or _is_ip(name)
 
-    def _got(self, path: str, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+    def _get(self, path: str, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         match path:
-            case "/quotas" if self._quota_page is not None:
-                return _reply(start_response, self._quota_page.get(environ))
+            case "/quotas" if self._quotas_api is not None:
+                return _reply(start_response, self._quotas_api.get(environ))
             case "/metrics":
                 return self._metrics(start_response, is_zipped="gzip" in environ.get("HTTP_ACCEPT_ENCODING", ""))
             case "/livez":
@@ -189,8 +189,8 @@ class _Application:
                 return _answer(start_response, status, json.dumps(readiness) + "\n", kind="application/json")
 
     def _call_queue(self, environ: WSGIEnvironment) -> str:
-        asked = parse_qs(environ.get("QUERY_STRING", ""))
-        user, client_id, ip = (asked.get(key, [None])[0] for key in ("user", "client-id", "ip"))
+        query = parse_qs(environ.get("QUERY_STRING", ""))
+        user, client_id, ip = (query.get(key, [None])[0] for key in ("user", "client-id", "ip"))
         return json.dumps(report(self._server, principal=user, client_id=client_id or "", host=ip or "")) + "\n"
 
     def _metrics(self, start_response: StartResponse, *, is_zipped: bool) -> Iterator[bytes]:
@@ -202,7 +202,7 @@ class _Application:
             pieces = write(self._registry.collect(monotonic_ns() // 1_000_000))
             yield from _zipped(pieces) if is_zipped else pieces
         except Exception as error:
-            # The status has gone out already; a scrape that breaks off is one that failed.
+            # The status is sent already; the scrape fails because it breaks off.
             report_error(error, "a scrape of /metrics failed")
             raise
 

@@ -1,4 +1,4 @@
-"""What there is to say of the call queues now: whose requests have which level, and why. Read in the admin's thread."""
+"""``/callqueue``: which users have which priority level, and why. Runs in a thread of the admin port."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,30 +14,30 @@ _TOP: Final = 10
 
 
 def report(server: Server, *, principal: str | None, client_id: str, host: str) -> list[dict[str, Any]]:
-    """Return an object for each listener that has a queue.
+    """Return an object for each listener with a fair call queue.
 
     Args:
         server: The proxy.
-        principal: Of whom; None: those that cost the most.
-        client_id: Of the same.
-        host: Its address, which is part of the name of who did not log in.
+        principal: The user; None: the costliest users.
+        client_id: The user's client-id.
+        host: The user's address, which identifies clients that have not logged in.
     """
     return [
         {
-            "listener": port.name,
+            "listener": listener.name,
             "levels": priorities.settings.levels,
-            # The part of a broker's slots from which on levels count there; null: never, all are level 0.
+            # The share of a broker's slots in use above which levels count; null: never, every user is level 0.
             "utilisation_floor": _finite(priorities.scheduler.options.utilisation_floor),
-            "users": [_user(priorities.scheduler, one) for one in _asked(priorities, principal, client_id, host)],
+            "users": [_user(priorities.scheduler, one) for one in _standings(priorities, principal, client_id, host)],
             "average_response_ms": [round(time_ms, 3) for time_ms in priorities.scheduler.average_response_ms],
-            "brokers": list(_brokers(server.brokers.entrances[port].upstreams)),
+            "brokers": list(_brokers(server.brokers.entrances[listener].upstreams)),
         }
-        for port in server.listeners
-        if (priorities := port.priorities) is not None
+        for listener in server.listeners
+        if (priorities := listener.priorities) is not None
     ]
 
 
-def _asked(calls: ListenerPriorities, principal: str | None, client_id: str, host: str) -> list[Standing]:
+def _standings(calls: ListenerPriorities, principal: str | None, client_id: str, host: str) -> list[Standing]:
     if principal is None:
         return calls.scheduler.top(_TOP)
     return [calls.scheduler.standing(calls.identity(principal, client_id, host))]
@@ -65,17 +65,17 @@ def _why(scheduler: DecayScheduler, standing: Standing) -> str:
     if not begins:
         return "there is one level only (scheduler.priority.levels)"
     if not isfinite(scheduler.options.utilisation_floor):
-        return "everybody is level 0 (scheduler.impl: default, or callqueue.impl: fifo)"
+        return "every user is level 0 (scheduler.impl: default, or callqueue.impl: fifo)"
     if standing.raw == 0 and standing.cached_level is None:
-        return "it has cost nothing of late: whoever is new is level 0"
+        return "it has cost nothing recently: a new user is level 0"
     by_share = bisect_right(begins, share)
     of_all = f"{share:.1%} of the cost of all"
     range_ = f"level {by_share} is {_range(begins, by_share)}"
     if standing.cached_level is None:
-        return f"it came since levels were last set, and has {of_all}; {range_}"
+        return f"it is new since the last sweep, and has {of_all}; {range_}"
     if by_share != level:
         return f"by its share when levels were last set; now it has {of_all}, and {range_}"
-    return f"of late it had {of_all}; {range_}"
+    return f"recently it had {of_all}; {range_}"
 
 
 def _range(begins: Sequence[float], level: int) -> str:

@@ -1,6 +1,6 @@
-"""``/quotas`` of the admin port: which rules there are, and changes of them. In a thread of the admin port's.
+"""``/quotas`` of the admin port: lists the rules and changes them. Runs in a thread of the admin port.
 
-Whoever reaches the port may look. Changes want ``Authorization: Bearer TOKEN``, where TOKEN is the first line of
+Reading needs no authorization. Changes need ``Authorization: Bearer TOKEN``, where TOKEN is the first line of
 ``admin.quotas_token_file`` as it is then. They are decided by the manager that decides on Kafka's own requests, in turn
 with these.
 """
@@ -45,24 +45,24 @@ log = logging.getLogger(__name__)
 
 JSON: Final = "application/json"
 _TEXT: Final = "text/plain; charset=utf-8"
-# How long a change may take: below what a request is given in all. A topic's brokers may be slow, or away.
+# How long a change may take: less than the deadline of a request. The brokers of a topic may be slow or away.
 _DEADLINE_S: Final = 25.0
-# A change may wait for a disk or for brokers; the port's other threads are for who asks whether the proxy is alive.
-_MOST_AT_ONCE: Final = 4
-_BUSY: Final = "too many requests about quotas wait already"
-# Of what is sent by who may not send it, some is read: else he would see a broken connection, and not why.
-_MOST_SKIPPED_BYTES: Final = 8 * MAX_BODY_BYTES
+# A change may wait for a disk or for brokers; the port's other threads stay free for scrapes.
+_MAX_AT_ONCE: Final = 4
+_BUSY: Final = "too many requests about quotas are waiting already"
+# The body of a refused request is read up to this size: else its sender would see a reset, and not the reason.
+_MAX_SKIPPED_BYTES: Final = 8 * MAX_BODY_BYTES
 _CHUNK_BYTES: Final = 65_536
-_AGAIN_AFTER_S: Final = 60.0
+_WARN_EVERY_S: Final = 60.0
 _NO_FILE: Final = (
     "quotas cannot be changed here: the configuration has no admin.quotas_token_file. Give it the path of a file whose "
-    "first line is a token (openssl rand -hex 32), start the proxy anew, and send: Authorization: Bearer TOKEN"
+    "first line is a token (openssl rand -hex 32), restart the proxy, and send: Authorization: Bearer TOKEN"
 )
 _WRONG: Final = "quotas are changed with the token of admin.quotas_token_file; send: Authorization: Bearer TOKEN"
 
 
 class Reply(NamedTuple):
-    """What is answered."""
+    """A response."""
 
     status: str
     body: Iterable[bytes]
@@ -77,13 +77,13 @@ class _RefusedError(Exception):
         self.headers = headers
 
 
-class QuotaPage:
-    """The page of one proxy.
+class QuotasApi:
+    """``/quotas`` of one proxy.
 
     Args:
-        loop: The server's.
-        server: Whose quotas they are.
-        token_file: Its path; None: nothing can be changed here.
+        loop: The server's event loop.
+        server: The proxy.
+        token_file: The path; None: nothing can be changed here.
         deadline_s: How long a change may take.
         wall_ms: Returns Unix time.
     """
@@ -102,36 +102,36 @@ class QuotaPage:
         self._token_file = token_file
         self._deadline_s = deadline_s
         self._wall_ms = wall_ms
-        self._told_s = -_AGAIN_AFTER_S
-        self._places = BoundedSemaphore(_MOST_AT_ONCE)
+        self._warned_s = -_WARN_EVERY_S
+        self._free = BoundedSemaphore(_MAX_AT_ONCE)
 
     def get(self, environ: WSGIEnvironment) -> Reply:
-        """Return the rules, all of them or those that are asked for."""
+        """Return the rules, or those of the query's entities."""
         try:
-            wanted = _wanted(environ.get("QUERY_STRING", ""))
+            query = _entity_query(environ.get("QUERY_STRING", ""))
         except _RefusedError as refused:
             return _refusal(refused)
-        return Reply("200 OK", self._rules(wanted), JSON)
+        return Reply("200 OK", self._rules(query), JSON)
 
     def post(self, environ: WSGIEnvironment) -> Reply:
         """Change quotas."""
         try:
             self._check_token(environ)
-            with self._place():
+            with self._turn():
                 changes = self._read(environ)
-                return _told(self._changed(changes, environ), changes)
+                return _results(self._change(changes, environ), changes)
         except _RefusedError as refused:
             _skip(environ)
             return _refusal(refused)
 
-    # -- told
+    # -- rules --
 
-    def _rules(self, wanted: Mapping[str, EntityName]) -> Iterator[bytes]:
+    def _rules(self, query: Mapping[str, EntityName]) -> Iterator[bytes]:
         yield b'{"rules":['
         separator = "\n"
         piece: list[str] = []
         for one in paced(self._listed(), rest, every=100):
-            if all(getattr(one.entity, kind.replace("-", "_")) == name for kind, name in wanted.items()):
+            if all(getattr(one.entity, kind.replace("-", "_")) == name for kind, name in query.items()):
                 piece.append(separator + _written(one, now_ms=self._wall_ms()))
                 separator = ",\n"
             if len(piece) >= 100:
@@ -140,50 +140,50 @@ class QuotaPage:
         yield ("".join(piece) + "\n]}\n").encode()
 
     def _listed(self) -> Iterable[ListedRule]:
-        # Of rules that are followed the manager knows nothing.
+        # Rules that are followed are unknown to the manager.
         of_brokers, of_topic = self._server.broker_quotas, self._server.quota_topic
         if of_brokers is not None:
-            return (ListedRule(*told, can_change=False) for told in of_brokers.listed())
+            return (ListedRule(*rule, can_change=False) for rule in of_brokers.listed())
         return chain(self._server.quota_manager.listed(), map(_as_followed, of_topic.rules if of_topic else ()))
 
-    # -- changed
+    # -- changes --
 
     def _check_token(self, environ: WSGIEnvironment) -> None:
-        """Raises: _RefusedError: Who asks may not change quotas."""
+        """Raises: _RefusedError: The request has no valid token."""
         if self._token_file is None:
             raise _RefusedError("403 Forbidden", _NO_FILE)
         scheme, _, given = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
         try:
             token = read_token(self._token_file)
         except TokenFileError as error:
-            self._tell("admin.quotas_token_file: nobody may change quotas: %s", str(error))
+            self._warn("admin.quotas_token_file: quotas cannot be changed here: %s", str(error))
             raise _RefusedError("403 Forbidden", "the proxy cannot read its token; its log says why") from None
         # Headers are read as Latin-1.
         is_right = hmac.compare_digest(given.strip().encode("latin-1", "replace"), token.encode())
         if scheme.lower() != "bearer" or not is_right:
             what = "a wrong token" if given else "no token"
-            self._tell("a change of quotas was refused: %s has sent %s", str(environ.get("REMOTE_ADDR")), what)
+            self._warn("a change of quotas was refused: %s has sent %s", str(environ.get("REMOTE_ADDR")), what)
             raise _RefusedError("401 Unauthorized", _WRONG, ("WWW-Authenticate", "Bearer"))
 
     @contextmanager
-    def _place(self) -> Iterator[None]:
-        """Raises: _RefusedError: So many changes are being made that there is none."""
-        if not self._places.acquire(blocking=False):
+    def _turn(self) -> Iterator[None]:
+        """Raises: _RefusedError: Too many changes are in progress."""
+        if not self._free.acquire(blocking=False):
             raise _RefusedError("503 Service Unavailable", _BUSY, ("Retry-After", "1"))
         try:
             yield
         finally:
-            self._places.release()
+            self._free.release()
 
-    def _tell(self, message: str, *arguments: str) -> None:
-        """Say something once a minute: a stranger must not fill the log."""
-        if monotonic() - self._told_s >= _AGAIN_AFTER_S:
-            self._told_s = monotonic()
+    def _warn(self, message: str, *arguments: str) -> None:
+        """Log at most once a minute: a stranger must not fill the log."""
+        if monotonic() - self._warned_s >= _WARN_EVERY_S:
+            self._warned_s = monotonic()
             log.warning(message, *arguments)
 
     def _read(self, environ: WSGIEnvironment) -> Changes:
-        """Raises: _RefusedError: It is not what is sent here."""
-        # A page of another site can send a form there, and text; not this, unless it is asked first, which it is not.
+        """Raises: _RefusedError: The body is no valid request."""
+        # A page of another site can send forms and text, but not this type without a CORS preflight, which is refused.
         if environ.get("CONTENT_TYPE", "").partition(";")[0].strip().lower() != JSON:
             raise _RefusedError("415 Unsupported Media Type", f"send it with Content-Type: {JSON}")
         size = environ.get("CONTENT_LENGTH", "")
@@ -203,30 +203,30 @@ class QuotaPage:
         except JsonFormError as error:
             raise _RefusedError("400 Bad Request", str(error)) from None
 
-    def _changed(self, changes: Changes, environ: WSGIEnvironment) -> QuotasAltered:
-        """Raises: _RefusedError: It takes too long, or there are too many that wait."""
+    def _change(self, changes: Changes, environ: WSGIEnvironment) -> QuotasAltered:
+        """Raises: _RefusedError: The change takes too long, or too many changes are waiting."""
         address = str(environ.get("REMOTE_ADDR", ""))
         origin = Origin(f"token@{address}", None, address, ADMIN, sees_hidden=True)
-        begun = self._change(changes, origin)
+        submitted = self._submit(changes, origin)
         try:
-            future = asyncio.run_coroutine_threadsafe(begun, self._loop)
+            future = asyncio.run_coroutine_threadsafe(submitted, self._loop)
         except RuntimeError:  # the loop is closed
-            begun.close()
+            submitted.close()
             raise _RefusedError("503 Service Unavailable", "the proxy stops") from None
         try:
             altered = future.result(self._deadline_s)
         except TimeoutError:
             future.cancel()
-            told = f"not done within {self._deadline_s:g} s, and may still be: look before you send it again"
-            raise _RefusedError("504 Gateway Timeout", told) from None
+            message = f"not done within {self._deadline_s:g} s, and may still be: look before you send it again"
+            raise _RefusedError("504 Gateway Timeout", message) from None
         except CancelledError:
-            told = "the proxy stops; it may still be done: look before you send it again"
-            raise _RefusedError("503 Service Unavailable", told) from None
+            message = "the proxy stops; the change may still be made: look before you send it again"
+            raise _RefusedError("503 Service Unavailable", message) from None
         if altered is None:
             raise _RefusedError("503 Service Unavailable", _BUSY, ("Retry-After", "1"))
         return altered
 
-    async def _change(self, changes: Changes, origin: Origin) -> QuotasAltered | None:
+    async def _submit(self, changes: Changes, origin: Origin) -> QuotasAltered | None:
         owner = _Owner()
         ticket = self._server.quota_manager.submit_changes(changes, origin, owner)
         if ticket is None:
@@ -239,7 +239,7 @@ class QuotaPage:
 
 
 class _Owner:
-    """Who waits for what becomes of changes."""
+    """Waits for the results of changes."""
 
     def __init__(self) -> None:
         self.has_turn = asyncio.Event()
@@ -251,8 +251,8 @@ def _drop(ticket: Ticket) -> None:
         ticket.drop()
 
 
-def _told(altered: QuotasAltered, changes: Changes) -> Reply:
-    # Piece by piece: the interpreter would be held for the whole of it.
+def _results(altered: QuotasAltered, changes: Changes) -> Reply:
+    # Piece by piece, so that other threads get the interpreter in between.
     pieces = paced(written_results(altered.outcomes, is_dry_run=changes.is_dry_run), rest, every=100)
     body = ("".join(pieces).encode(),)
     if altered.throttle_time_ms:
@@ -266,34 +266,34 @@ def _refusal(refused: _RefusedError) -> Reply:
 
 
 def _skip(environ: WSGIEnvironment) -> None:
-    """Read what was sent, and forget it, up to a size."""
+    """Read and discard the body, up to a size."""
     size = environ.get("CONTENT_LENGTH", "")
     if environ.get("proxy.is_read") or not (size.isascii() and size.isdigit() and len(size) <= 10):
         return
-    left = min(int(size), _MOST_SKIPPED_BYTES)
+    left = min(int(size), _MAX_SKIPPED_BYTES)
     with suppress(OSError):
         while left > 0 and (read := len(environ["wsgi.input"].read(min(left, _CHUNK_BYTES)))):
             left -= read
 
 
-def _wanted(query: str) -> Mapping[str, EntityName]:
-    """Return of each type that is asked for its name: ``user=alice&default=client-id``.
+def _entity_query(query: str) -> Mapping[str, EntityName]:
+    """Return the entities of a query such as ``user=alice&default=client-id``, by type.
 
     Raises:
-        _RefusedError: It is something else.
+        _RefusedError: The query is not valid.
     """
-    wanted: dict[str, EntityName] = {}
+    found: dict[str, EntityName] = {}
     try:
         given = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query), max_num_fields=len(ENTITY_TYPES))
     except ValueError as error:
-        raise _RefusedError("400 Bad Request", f"the query is none: {error}") from None
+        raise _RefusedError("400 Bad Request", f"the query is not valid: {error}") from None
     for key, value in given:
         kind, name = (value, DEFAULT) if key == "default" else (key, value)
-        if kind not in ENTITY_TYPES or kind in wanted:
-            told = "ask for user=NAME, client-id=NAME or ip=NAME, or for default=user and so on, each type once"
-            raise _RefusedError("400 Bad Request", told)
-        wanted[kind] = name
-    return wanted
+        if kind not in ENTITY_TYPES or kind in found:
+            message = "ask for user=NAME, client-id=NAME or ip=NAME, or for default=user and so on, each type once"
+            raise _RefusedError("400 Bad Request", message)
+        found[kind] = name
+    return found
 
 
 def _as_followed(rule: QuotaRule) -> ListedRule:

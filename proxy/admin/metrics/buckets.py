@@ -1,9 +1,9 @@
 """What each bucket has used, and which buckets have series of their own.
 
-Clients name their buckets, so there may be any number. Up to ``MAX_BUCKETS`` have series of their own, and keep them
-while they are active; the rest is summed under ``other``. Every counter only grows, also when a bucket moves out of
-``other`` or expires there, for Prometheus takes a counter that falls for a restart. The sum over all series is what was
-counted.
+Clients choose the names of buckets, so there may be any number. Up to ``MAX_BUCKETS`` have series of their own, and
+keep them while they are active; the others are added up as ``other``. Every counter only grows, also when a bucket
+moves out of ``other`` or expires there, because Prometheus takes a falling counter for a restart. The sum over all
+series is what was counted.
 """
 
 from collections.abc import Iterable
@@ -19,17 +19,17 @@ from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManage
 from kafka_quota_proxy.proxy.quota.entity import Tags
 from kafka_quota_proxy.proxy.quota.usage_totals import NO_USAGE, UsageTotals
 
-# Of a kind. Ten series each: 100,000 lines and 10 MB (0.3 MB with gzip) in a scrape, which takes about two seconds,
-# nine tenths of them at rest.
+# For each kind. With ten series each, a scrape has 100,000 lines and 10 MB (0.3 MB with gzip), and takes about two
+# seconds, nine tenths of them at rest.
 MAX_BUCKETS: Final = 10_000
 OTHER: Final = Tags("other", "other")
 
 
 class Row(NamedTuple):
-    """One bucket, all of it read at the same moment; buckets of one name at several brokers are one row.
+    """One bucket, read at one moment. Buckets with the same name at several brokers are one row.
 
-    Rates and what was used add up. The limit holds at each broker alone, so utilisation, throttle time and tokens are
-    those of the worst.
+    Rates and usage add up. The limit holds at each broker separately, so utilisation, throttle time and tokens are
+    those of the worst broker.
     """
 
     kind: QuotaKind
@@ -37,14 +37,14 @@ class Row(NamedTuple):
     usage: UsageTotals
     rate: float  # in the unit of the limit
     utilisation: float | None  # None without a limit
-    throttle_time_ms: float  # mean of the last minute; NaN: was not throttled
+    throttle_time_ms: float  # mean of the last minute; NaN: not throttled
     limit: float | None
     tokens: float | None  # what may pass now; None where no token bucket limits
     used_s: float = 0.0  # what was charged, in seconds of the limit
 
 
 def read(managers: Iterable[ClientQuotaManager], *, now_ms: int, rest: Rest) -> list[Row]:
-    """Return a row for each name that was ever charged; ``managers`` are of one kind, one for each broker."""
+    """Return a row for each name that was charged; ``managers`` are of one kind, one per broker."""
     rows: dict[Tags, Row] = {}
     for manager in managers:
         for bucket in paced(manager, rest):
@@ -86,29 +86,29 @@ def _together(one: Row, other: Row) -> Row:
 
 
 class Names:
-    """Which buckets of a kind have series of their own. Shared by all scrapes."""
+    """Which buckets of a kind have series of their own. All scrapes share it."""
 
     def __init__(self, most: int = MAX_BUCKETS) -> None:
         self._most = most
         self._lock = Lock()
-        # Each with what it had counted under "other" before it had a name: its own series go without that.
+        # What each had counted as "other" before it got its own series, which leave that out.
         self._named: dict[Tags, UsageTotals] = {}
-        self._shown: dict[Tags, UsageTotals] = {}  # what the series of each say
-        self._used_s: dict[Tags, tuple[float, float]] = {}  # what each had used, and what its series says above that
-        self._unnamed: dict[Tags, UsageTotals] = {}  # what each had counted when it was last seen
-        self._ended = NO_USAGE  # what series said that there are no more
+        self._shown: dict[Tags, UsageTotals] = {}  # what the series of each show
+        self._used_s: dict[Tags, tuple[float, float]] = {}  # what each had used, and how much more its series shows
+        self._unnamed: dict[Tags, UsageTotals] = {}  # what each had counted at the last scrape
+        self._ended = NO_USAGE  # what ended series showed
         self._other = NO_USAGE
 
     def divide(
         self, rows: Iterable[Row], rest: Rest, *, gone: UsageTotals = NO_USAGE
     ) -> tuple[list[Row], UsageTotals | None]:
-        """Return the rows with series of their own, and the sum of all else; None where there never was any.
+        """Return the rows with series of their own, and the sum of all others; None if there never were others.
 
         Args:
-            rows: all buckets.
-            rest: called now and then.
-            gone: what buckets had counted that there are no more, read before ``rows``. Many of those may have come and
-                made room for others since the last scrape, seen by none.
+            rows: All buckets.
+            rest: Called now and then.
+            gone: What evicted buckets had counted, read before ``rows``. Some may have been created and evicted since
+                the last scrape, and never been in any rows.
         """
         by_tags = {row.tags: row for row in rows}
         with self._lock:
@@ -127,7 +127,7 @@ class Names:
                     before = self._unnamed[tags] = row.usage
                 if before is not NO_USAGE:
                     other = other.plus(before)
-            # What went between the reading of ``gone`` and of ``rows`` is in neither until the next scrape.
+            # A bucket that was evicted between the two readings is missing from both until the next scrape.
             self._other = UsageTotals(*map(max, other, self._other))
             return own, None if self._other == NO_USAGE else self._other
 
@@ -138,7 +138,7 @@ class Names:
             new = nlargest(free, new, key=lambda row: row.usage.amount)
         for row in new:
             before = self._unnamed.pop(row.tags, NO_USAGE)
-            # One of fewer requests than it had is another of that name.
+            # A bucket with fewer requests than before is a new one of the same name.
             self._named[row.tags] = before if before.requests <= row.usage.requests else NO_USAGE
             self._shown[row.tags] = NO_USAGE
             self._used_s[row.tags] = (0.0, 0.0)
@@ -148,7 +148,7 @@ class Names:
         before, shown = self._named[tags], self._shown[tags]
         usage = row.usage if before is NO_USAGE else row.usage.minus(before)
         if any(now < then for now, then in zip(usage, shown, strict=True)):
-            # It went and came back since the last scrape. Its series go on from where they were.
+            # The bucket was evicted and created again since the last scrape. Its series go on from their last values.
             self._named[tags] = row.usage.minus(shown)
             usage = shown
         self._shown[tags] = usage

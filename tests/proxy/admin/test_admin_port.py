@@ -105,7 +105,7 @@ async def test_probes_are_answered_while_slow_readers_hold_responses(monkeypatch
         times_s = await probe_times_s(admin.port)
 
         assert sorted(times_s)[len(times_s) // 2] < PROBE_LIMIT_S, times_s
-        assert (refused.status, refused.body) == (503, b"8 requests are being answered already; ask again\n")
+        assert (refused.status, refused.body) == (503, b"8 requests are being answered already; try again\n")
         assert peer.closed() == 0  # they were held all the time
 
 
@@ -210,7 +210,7 @@ async def test_without_a_file_descriptor_the_port_takes_connections_again_later(
         port._listener = listener
 
     assert answer.status == 200
-    assert caplog.text.count("takes no connections for now") == 2
+    assert caplog.text.count("accepts no connections for now") == 2
 
 
 class OutOfFiles:

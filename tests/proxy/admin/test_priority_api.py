@@ -45,9 +45,9 @@ def test_a_share_is_told_with_the_thresholds_that_it_lies_between() -> None:
     spend(server, alice=70, bob=20, carol=10)
 
     assert [why(server, name) for name in ("alice", "bob", "carol")] == [
-        "of late it had 70.0% of the cost of all; level 3 is from 50.0%",
-        "of late it had 20.0% of the cost of all; level 1 is from 12.5% to below 25.0%",
-        "of late it had 10.0% of the cost of all; level 0 is below 12.5%",
+        "recently it had 70.0% of the cost of all; level 3 is from 50.0%",
+        "recently it had 20.0% of the cost of all; level 1 is from 12.5% to below 25.0%",
+        "recently it had 10.0% of the cost of all; level 0 is below 12.5%",
     ]
     assert [said(server, name)[0]["level"] for name in ("alice", "bob", "carol")] == [3, 1, 0]
 
@@ -75,14 +75,14 @@ def test_who_came_since_levels_were_set_is_told_from_what_it_has_cost_so_far() -
 
     assert (
         why(server, "dave")
-        == "it came since levels were last set, and has 12.5% of the cost of all; level 1 is from 12.5% to below 25.0%"
+        == "it is new since the last sweep, and has 12.5% of the cost of all; level 1 is from 12.5% to below 25.0%"
     )
 
 
 def test_who_has_cost_nothing_is_new() -> None:
     server = server_of(FairCallQueue())
 
-    assert why(server, "dave") == "it has cost nothing of late: whoever is new is level 0"
+    assert why(server, "dave") == "it has cost nothing recently: a new user is level 0"
 
 
 def test_where_there_is_one_level_or_nobody_is_given_another_that_is_why() -> None:
@@ -100,7 +100,7 @@ def test_where_there_is_one_level_or_nobody_is_given_another_that_is_why() -> No
     spend(nobody, alice=70)
 
     assert why(one_level, "alice") == "there is one level only (scheduler.priority.levels)"
-    assert why(nobody, "alice") == "everybody is level 0 (scheduler.impl: default, or callqueue.impl: fifo)"
+    assert why(nobody, "alice") == "every user is level 0 (scheduler.impl: default, or callqueue.impl: fifo)"
     assert report(nobody, principal="alice", client_id="", host="")[0]["utilisation_floor"] is None
 
 

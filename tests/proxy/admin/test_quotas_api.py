@@ -19,7 +19,7 @@ from kafka_quota_proxy.config.model import (
     QuotasFromBroker,
     Store,
 )
-from kafka_quota_proxy.proxy.admin.quotas_api import QuotaPage
+from kafka_quota_proxy.proxy.admin.quotas_api import QuotasApi
 from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import MAX_BODY_BYTES, MAX_CHANGES
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
@@ -73,7 +73,7 @@ async def test_of_rules_that_are_followed_those_are_told_that_hold(monkeypatch: 
     server = Server(ProxyConfig(listeners=(LISTENER,), ip_quotas=(address,), quotas_from=QuotasFrom()))
     followed = QuotaRule(user="bob", producer_byte_rate=5.0, source="kafka://b:9092/t")
     monkeypatch.setattr(QuotaTopic, "rules", (followed,))
-    quota_page = QuotaPage(asyncio.get_running_loop(), server, None)
+    quota_page = QuotasApi(asyncio.get_running_loop(), server, None)
 
     told = json.loads(b"".join(quota_page.get({"QUERY_STRING": ""}).body))
 
@@ -90,7 +90,7 @@ async def test_of_a_rule_with_terms_it_is_told_what_holds_now(tmp_path: Path) ->
     async with page(tmp_path) as one:
         await one.post({"changes": [{"entity": alice, "limits": {P: 1_000}, "terms": expires}]})
         (told,) = (await one.get("?user=alice")).json["rules"]
-        later = QuotaPage(asyncio.get_running_loop(), one.server, None, wall_ms=lambda: 32_472_144_000_000)
+        later = QuotasApi(asyncio.get_running_loop(), one.server, None, wall_ms=lambda: 32_472_144_000_000)
         (then,) = json.loads(b"".join(later.get({"QUERY_STRING": "user=alice"}).body))["rules"]
 
     assert told["now"] == {"limits": {P: 1_000.0}, "why": "expires at 2999-01-01T00:00:00Z"}
@@ -108,7 +108,7 @@ async def test_where_brokers_are_followed_rules_of_the_file_are_told_as_they_wer
     stored = {Entity("bob"): StoredRule(limits={P: 5.0}), Entity("filed"): StoredRule(limits={P: 6.0})}
     brokers._in_force.change([Change(*one) for one in stored.items()], now_ms=2)
 
-    quota_page = QuotaPage(asyncio.get_running_loop(), server, None)
+    quota_page = QuotasApi(asyncio.get_running_loop(), server, None)
     told = json.loads(b"".join(quota_page.get({"QUERY_STRING": ""}).body))["rules"]
 
     filed_rule, of_address, bob = told
@@ -329,7 +329,7 @@ async def test_changes_that_wait_leave_threads_for_those_who_ask_whether_the_pro
 async def test_a_change_that_takes_too_long_is_told_of_and_dropped(tmp_path: Path) -> None:
     async with page(tmp_path, serves=False) as one:
         loop, token_file = asyncio.get_running_loop(), str(tmp_path / "token")
-        late = QuotaPage(loop, one.server, token_file, deadline_s=0.01)
+        late = QuotasApi(loop, one.server, token_file, deadline_s=0.01)
         body = json.dumps(SET_ALICE).encode()
         environ = {
             "HTTP_AUTHORIZATION": f"Bearer {TOKEN}",
@@ -351,12 +351,12 @@ async def test_a_change_that_the_end_of_the_proxy_cuts_off_may_have_been_made(tm
     async with page(tmp_path, serves=False) as one:
         asked = asyncio.ensure_future(one.post(SET_ALICE))
         await eventually(lambda: one.server.quota_manager._queue.waiting)
-        (changing,) = [task for task in asyncio.all_tasks() if "QuotaPage._change" in str(task.get_coro())]
+        (changing,) = [task for task in asyncio.all_tasks() if "QuotasApi._submit" in str(task.get_coro())]
         changing.cancel()
         answer = await asked
 
         assert answer.status == 503
-        assert answer.body == b"the proxy stops; it may still be done: look before you send it again\n"
+        assert answer.body == b"the proxy stops; the change may still be made: look before you send it again\n"
 
 
 @on_uvloop

@@ -361,13 +361,13 @@ async def test_the_priority_that_a_client_has_now_is_asked_of_the_proxy(
     assert capsys.readouterr().out.endswith(
         "\n"
         "fair_call_queue at listener clients: priority level 3, of 0 (served first) to 3\n"
-        "  why          of late it had 70.0% of the cost of all; level 3 is from 50.0%\n"
+        "  why          recently it had 70.0% of the cost of all; level 3 is from 50.0%\n"
         "  identity     alice\n"
         "  broker       127.0.0.1:19092: 0 of 8 slots in use, 0 requests wait\n"
         "               below 50% of its slots everybody is level 0: so it is there now\n"
         "\n"
         "fair_call_queue at listener others: priority level 0, of 0 (served first) to 3\n"
-        "  why          it has cost nothing of late: whoever is new is level 0\n"
+        "  why          it has cost nothing recently: a new user is level 0\n"
         "  identity     alice\n"
         "  broker       127.0.0.1:19093: 0 of 8 slots in use, 0 requests wait\n"
         "\n"
@@ -388,8 +388,8 @@ async def test_a_name_that_the_admin_port_does_not_go_by_is_told_with_what_to_do
 
     assert await asyncio.to_thread(main, ["explain", str(path), "--user", "alice", "--url", url]) == 1
     assert capsys.readouterr().err == (
-        f"kafka-quota-proxy explain: --url {url}: answered 421: this Host is no name of the admin port: "
-        "ask it by an IP address or as localhost, or list the name in admin.hosts\n"
+        f"kafka-quota-proxy explain: --url {url}: answered 421: this Host is not a name of the admin port: "
+        "use an IP address or localhost, or list the name in admin.hosts\n"
     )
 
 
