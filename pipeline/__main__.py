@@ -1,8 +1,8 @@
 """The command line: ``kafka-quota-pipeline COMMAND …``.
 
 Results go to ``--out`` and their summary to stdout, progress and errors to stderr. Exit status: 0 done, 1 failed, 2
-wrong usage or an input that is wrong, 141 no reader any more. Spark is imported when a command runs, so that ``--help``
-comes at once.
+wrong usage or faulty input, 141 the reader of stdout is gone. Spark is imported when a command runs, so that ``--help``
+is fast.
 """
 
 import argparse
@@ -14,15 +14,14 @@ from typing import Final, NamedTuple
 from kafka_quota_proxy.pipeline.arguments import add_arguments
 
 _PROGRAM: Final = "kafka-quota-pipeline"
-# What a shell says of a program that SIGPIPE ended: 128 + 13. No result of a command looks like it.
-_NOBODY_READS: Final = 141
+# The status that a shell reports for SIGPIPE: 128 + 13.
+_READER_GONE: Final = 141
 _HOW_TO_INSTALL: Final = "it comes with the extra pipeline: in a checkout, make .venv/pipeline.installed"
 _COMMON: Final = (
-    "\n\nRuns on this machine (local[*]) unless --master or spark-submit says otherwise. The log (--usage) is a file,\n"
-    "a directory or kafka://HOST:PORT/TOPIC; a bad line never stops the job: it is counted, and kept with\n"
-    "its place in OUT/quarantine; by alerts in CHECKPOINT/quarantine (of each batch 100 at the most, of the last 100\n"
-    "batches that had some). balance --follow has no place of its own: it counts them, and shows the partition and\n"
-    "offset at which one stays in the topic."
+    "\n\nSpark runs on this machine (local[*]) unless --master or spark-submit says otherwise. The log (--usage) is a\n"
+    "file, a directory or kafka://HOST:PORT/TOPIC. A bad line never stops the job: it is counted, and kept with its\n"
+    "place in OUT/quarantine. alerts keeps bad lines in CHECKPOINT/quarantine: at most 100 of a batch, for the last\n"
+    "100 batches with bad lines. balance --follow only counts them, and shows the partition and offset of one."
 )
 
 
@@ -33,36 +32,37 @@ class _Command(NamedTuple):
 
 _COMMANDS: Final = {
     "simulate": _Command(
-        "make up a fleet's usage log, for trying and for scale",
+        "generate the usage log of many proxies, for trials and for tests of scale",
         "example: kafka-quota-pipeline simulate --entities 20 --brokers 3 --days 14 --interval 1m --out usage\n\n"
-        "The same seed gives the same log. Nobody in it has a limit yet.",
+        "The same seed gives the same log. No client in it has a limit.",
     ),
     "capacity": _Command(
-        "suggest limits that are safe to switch on, and say what they would do",
+        "suggest limits that are safe to enforce, and forecast their effect",
         "example: kafka-quota-pipeline capacity --usage usage --out plan --capacities capacities.csv\n\n"
         "Writes report.html, quotas.yaml and the steps of ramp/ (for kafka-quota-proxy check and run),\n"
         "ramp.csv, and tables.\n"
-        "A limit is the percentile of what an entity used on its busiest broker while it used it, times the headroom,\n"
-        "and more where a replay of the log by the proxy's own arithmetic says that it would wait for longer than\n"
-        "the rest of the time (1 % with --percentile 99).",
+        "A limit is the percentile of an entity's rates on its busiest broker while it was active, times the\n"
+        "headroom. It is raised if a replay of the log with the proxy's own arithmetic throttles the entity for\n"
+        "longer than the rest of the time (1 % with --percentile 99).",
     ),
     "whatif": _Command(
-        "replay the log under other quotas: who would have waited, for how long",
+        "replay the log under other quotas: which clients would be throttled, and for how long",
         "example: kafka-quota-pipeline whatif --usage usage --quotas proposed.yaml --out forecast\n\n"
-        "The quotas are a proxy's configuration, or its quotas alone.",
+        "The quotas are a proxy's configuration file, or its quotas alone.",
     ),
     "chargeback": _Command(
         "add up bytes and cost for each owner",
         "example: kafka-quota-pipeline chargeback --usage usage --owners owners.csv --month 2026-10 --out bill\n\n"
         "owners.csv has the columns user, client_id, owner, from, until: an empty user or client_id is any, an empty\n"
-        "date is no bound; the more specific line counts. What nobody owns is (nobody)'s: sums equal the log's.",
+        "date is no bound; the more specific line counts. Bytes without an owner go to (nobody): sums equal the log's.",
     ),
     "rebalance": _Command(
         "find the throttle that lets a reassignment end in a window",
         "example: kafka-quota-pipeline rebalance --usage usage --plan plan.json --sizes sizes.csv --window 6h\n\n"
-        "Prints what each broker needs, and with --out DIR writes it as tables as well.\n"
+        "Prints the throttle that each broker needs; --out DIR also writes tables.\n"
         "sizes.csv has the columns topic, partition, leader, replicas (node ids, a space between), size_bytes,\n"
-        "incoming_byte_rate. By KIP-73: to copy L bytes in W seconds while A a second come in takes L / W + A.",
+        "incoming_byte_rate. By KIP-73, copying L bytes in W seconds while A bytes a second arrive needs a\n"
+        "throttle of L / W + A.",
     ),
     "balance": _Command(
         "divide cluster-wide limits over brokers by demand",
@@ -70,25 +70,25 @@ _COMMANDS: Final = {
         "         kafka-quota-pipeline balance --follow --usage kafka://broker1:9092/kafka-quota-usage \\\n"
         "             --limits cluster.yaml --to kafka://broker1:9092/kafka-quota-store --proxies p1,p2,p3\n\n"
         "Writes a quotas.yaml for each proxy. Each broker gets a floor of each limit, the rest goes by demand.\n\n"
-        "With --follow it goes on: what proxies log is added up, and what each may use of each limit goes to a topic\n"
-        "that they follow (quotas_from). Together they never have more than a limit. A proxy that hears nothing for\n"
-        "--lease has the limit divided by the number of proxies, as have all of them if this process ends; while some\n"
-        "are cut off, that much for each of them may come on top. A load that moves to another broker has its limit\n"
-        "there after --lease and a few seconds. SIGTERM and Ctrl-C end it. A second process\n"
-        "that writes to the same topic ends with status 1 when it sees the first.",
+        "With --follow it runs until SIGTERM or Ctrl-C: it adds up the use that proxies log, and writes each proxy's\n"
+        "share of each limit to a topic that the proxies follow (quotas_from). Together the shares never exceed a\n"
+        "limit. A proxy without news for --lease uses the limit divided by the number of proxies, as do all proxies\n"
+        "when this process ends; while proxies are disconnected, the sum may exceed the limit by that much for each\n"
+        "of them. A load that moves to another broker has its limit there after --lease and a few seconds. A second\n"
+        "process that writes to the same topic ends with status 1 when it sees the first.",
     ),
     "alerts": _Command(
-        "follow the log, and tell once who is over a limit or near it",
+        "follow the log, and report once each bucket that is over a limit or near it",
         "example: kafka-quota-pipeline alerts --usage kafka://broker1:9092/kafka-quota-usage \\\n"
         "             --to kafka://broker1:9092/kafka-quota-alerts --checkpoint /var/lib/alerts\n"
         "         kafka-quota-pipeline alerts --usage kafka://broker1:9092/kafka-quota-usage\n\n"
-        "For each bucket and window of event time one alert at the most: over (it was throttled, or used more than\n"
-        "the limit allows in the window) or near. It comes when a record is newer than the window by --late. What is\n"
-        "older than the newest record by more than --late may be left out, and is counted.\n"
-        "Killed at any moment it goes on from --checkpoint, and each alert is there once; readers of the topic need\n"
+        "Each bucket and window of event time has at most one alert: over (it was throttled, or used more than the\n"
+        "limit allows in the window) or near. The alert is sent when a record is newer than the window by --late. A\n"
+        "record that is older than the newest by more than --late may be left out, and is counted.\n"
+        "After a crash it continues from --checkpoint, and each alert is delivered once; consumers of the topic need\n"
         "isolation.level=read_committed. SIGTERM and Ctrl-C end it.\n\n"
-        "Without --to and --out alerts are printed as JSON Lines, of a topic those of what comes from now on (with\n"
-        "--once of all that is there); nothing is remembered then, and --checkpoint not needed.",
+        "Without --to and --out, alerts are printed as JSON Lines: from a topic those of new records (with --once\n"
+        "those of all records). It keeps no progress then, and needs no --checkpoint.",
     ),
 }
 
@@ -103,16 +103,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             return _run(list(sys.argv[1:] if arguments is None else arguments))
         finally:
-            # Here and not at exit, where nobody could catch that the reader has gone.
+            # Here and not at exit, where a BrokenPipeError could not be caught.
             sys.stdout.flush()
     except BrokenPipeError:  # "kafka-quota-pipeline … | head"
-        # Or the interpreter would try, and complain, once more. Of "2>&1 | head" the one is as broken as the other.
+        # Otherwise the interpreter would flush again at exit and print an error. After "2>&1 | head" both are broken.
         for name in ("stdout", "stderr"):
             try:
                 getattr(sys, name).flush()
             except BrokenPipeError:
                 setattr(sys, name, None)
-        return _NOBODY_READS
+        return _READER_GONE
 
 
 def _run(given: Sequence[str]) -> int:
@@ -143,7 +143,7 @@ def parser(chosen: str | None) -> argparse.ArgumentParser:
         prog=_PROGRAM,
         description="From the usage log of kafka-quota-proxy to limits, forecasts, bills and throttles, with Spark.",
         epilog="example: kafka-quota-pipeline simulate --out usage\n"
-        "         kafka-quota-pipeline capacity --usage usage --out plan\n\nCOMMAND --help tells more about each.",
+        "         kafka-quota-pipeline capacity --usage usage --out plan\n\nCOMMAND --help explains each.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = whole.add_subparsers(dest="command", metavar="COMMAND", required=True)

@@ -1,4 +1,4 @@
-"""The arguments of each command. Without Spark, so that ``--help`` and a wrong argument are answered at once."""
+"""The arguments of each command. Spark is not imported, so ``--help`` and wrong arguments are answered at once."""
 
 import argparse
 import re
@@ -9,7 +9,7 @@ from typing import Final
 from kafka_quota_proxy.config.errors import UnitError
 from kafka_quota_proxy.config.units import parse_duration_ms, parse_rate
 
-# As usage_log.proxy in the operator's file has them.
+# The names that usage_log.proxy allows.
 _PROXY_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,100}")
 
 
@@ -24,107 +24,141 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
         parser.add_argument(
             "--kafka-config",
             metavar="FILE",
-            help="client properties for kafka:// (TLS, SASL), as Kafka's tools take them",
+            help="a file of client properties for kafka:// (TLS, SASL), as for Kafka's tools",
         )
     spark = parser.add_argument_group("Spark")
-    spark.add_argument("--master", metavar="URL", help="where it runs, such as local[2] or spark://HOST:7077")
+    spark.add_argument("--master", metavar="URL", help="where Spark runs, such as local[2] or spark://HOST:7077")
     spark.add_argument(
-        "--conf", action="append", default=[], type=_setting, metavar="KEY=VALUE", help="a setting; may be repeated"
+        "--conf",
+        action="append",
+        default=[],
+        type=_setting,
+        metavar="KEY=VALUE",
+        help="a Spark setting; may be repeated",
     )
     spark.add_argument("--explain", action="store_true", help="show the plan of each table before it runs (stderr)")
 
 
 def _out(parser: argparse._ActionsContainer, *, required: bool = True) -> None:
-    parser.add_argument("--out", required=required, metavar="DIR", help="where the results appear, all of them at once")
+    parser.add_argument(
+        "--out", required=required, metavar="DIR", help="the directory of the results, which appear all at once"
+    )
 
 
 def _simulate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--entities", type=_count, default=20, metavar="N", help="clients (20)")
-    parser.add_argument("--brokers", type=_count, default=3, metavar="N", help="brokers, a proxy before each (3)")
-    parser.add_argument("--days", type=_above_0, default=7.0, metavar="D", help="how long the log is (7)")
-    parser.add_argument("--interval", type=_duration, default=60_000, help="of a record (1m); the proxy's own is 1s")
+    parser.add_argument("--brokers", type=_count, default=3, metavar="N", help="brokers, each with a proxy (3)")
+    parser.add_argument("--days", type=_above_0, default=7.0, metavar="D", help="the length of the log in days (7)")
+    parser.add_argument(
+        "--interval", type=_duration, default=60_000, help="the interval of a record (1m); a proxy's default is 1s"
+    )
     parser.add_argument("--start", type=_day, default="2026-09-07", metavar="DAY", help="the first day (2026-09-07)")
-    parser.add_argument("--seed", type=int, default=1, metavar="S", help="another one, another log (1)")
+    parser.add_argument("--seed", type=int, default=1, metavar="S", help="the seed of the random numbers (1)")
     parser.add_argument("--skew", action="store_true", help="one client has half of all records")
-    parser.add_argument("--format", choices=("json", "json.gz", "parquet"), default="json", help="of the files (json)")
+    parser.add_argument(
+        "--format", choices=("json", "json.gz", "parquet"), default="json", help="the format of the files (json)"
+    )
 
 
 def _percentage(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--percentile", type=_percentile, default=99.0, metavar="P", help="50 to 99.99 (99)")
+    parser.add_argument(
+        "--percentile", type=_percentile, default=99.0, metavar="P", help="the percentile of rates, 50 to 99.99 (99)"
+    )
 
 
 def _arithmetic(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--shaping", choices=("sampled", "paced"), default=None, help="of the replay (as the quotas say, else sampled)"
+        "--shaping",
+        choices=("sampled", "paced"),
+        default=None,
+        help="the arithmetic of the replay (that of the quotas)",
     )
 
 
 def _capacity(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--headroom", type=_headroom, default=1.2, metavar="X", help="above the percentile (1.2)")
+    parser.add_argument(
+        "--headroom", type=_headroom, default=1.2, metavar="X", help="the factor above the percentile (1.2)"
+    )
     _percentage(parser)
     parser.add_argument(
         "--capacities",
         metavar="FILE",
-        help="what brokers can do: CSV or YAML of broker, produce, fetch (bytes a second)",
+        help="the capacity of brokers: CSV or YAML of broker, produce, fetch (bytes per second)",
     )
-    parser.add_argument("--ramp-steps", type=_count, default=4, metavar="N", help="steps of the ramp plan (4)")
+    parser.add_argument("--ramp-steps", type=_count, default=4, metavar="N", help="the number of steps of the ramp (4)")
     _arithmetic(parser)
 
 
 def _whatif(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--quotas", required=True, metavar="FILE", help="a configuration, or its quotas alone")
+    parser.add_argument("--quotas", required=True, metavar="FILE", help="a configuration file, or its quotas alone")
     _arithmetic(parser)
 
 
 def _chargeback(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--owners", required=True, metavar="FILE", help="CSV of user, client_id, owner, from, until")
-    parser.add_argument("--month", type=_month, metavar="YYYY-MM", help="one month, UTC (all of the log)")
-    parser.add_argument("--price", type=_price, default=0.0, metavar="X", help="of 10^9 bytes (0)")
+    parser.add_argument("--month", type=_month, metavar="YYYY-MM", help="bill one month, UTC (the whole log)")
+    parser.add_argument("--price", type=_price, default=0.0, metavar="X", help="the price of 10^9 bytes (0)")
 
 
 def _rebalance(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--plan", required=True, metavar="FILE", help="the JSON of kafka-reassign-partitions.sh")
-    parser.add_argument("--sizes", required=True, metavar="FILE", help="CSV: how large partitions are, and where")
-    parser.add_argument("--window", required=True, type=_duration, metavar="TIME", help="in which it has to end: 6h")
-    parser.add_argument("--throttle", type=_rate, metavar="RATE", help="say what this one does as well, such as 50MB")
-    parser.add_argument("--capacities", metavar="FILE", help="what brokers can do, as for capacity")
-    parser.add_argument("--out", metavar="DIR", help="where tables appear, beside what is printed")
+    parser.add_argument(
+        "--sizes", required=True, metavar="FILE", help="CSV: the sizes of partitions, and their brokers"
+    )
+    parser.add_argument(
+        "--window", required=True, type=_duration, metavar="TIME", help="the time in which it has to end, such as 6h"
+    )
+    parser.add_argument("--throttle", type=_rate, metavar="RATE", help="also say what this throttle does, such as 50MB")
+    parser.add_argument("--capacities", metavar="FILE", help="the capacity of brokers, as for the command capacity")
+    parser.add_argument("--out", metavar="DIR", help="also write tables to this directory")
 
 
 def _balance(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--limits", required=True, metavar="FILE", help="a configuration whose quotas hold cluster-wide"
+        "--limits", required=True, metavar="FILE", help="a configuration file whose quotas are for the whole cluster"
     )
     parser.add_argument(
-        "--floor", type=_share, metavar="X", help="of an even share, for each broker (0.1; with --follow 0.03)"
+        "--floor", type=_share, metavar="X", help="the guaranteed part of an even share (0.1; with --follow 0.03)"
     )
-    once = parser.add_argument_group("of a log, once")
+    once = parser.add_argument_group("divide once, from a log")
     _out(once, required=False)
-    once.add_argument("--last", type=_duration, metavar="TIME", help="demand of the log's end only: 15m")
-    follow = parser.add_argument_group("of what happens now")
-    follow.add_argument("--follow", action="store_true", help="divide anew every few seconds, until it is told to end")
-    follow.add_argument("--to", metavar="kafka://HOST:PORT/TOPIC", help="the quota topic; made where it is not there")
-    follow.add_argument("--proxies", type=_names, default=(), metavar="NAME,NAME", help="all of them (usage_log.proxy)")
+    once.add_argument("--last", type=_duration, metavar="TIME", help="use only the end of the log, such as 15m")
+    follow = parser.add_argument_group("divide again and again, from a topic")
+    follow.add_argument("--follow", action="store_true", help="divide every few seconds, until SIGTERM or Ctrl-C")
+    follow.add_argument("--to", metavar="kafka://HOST:PORT/TOPIC", help="the quota topic; created if it does not exist")
     follow.add_argument(
-        "--lease", type=_duration, default=10_000, metavar="TIME", help="what shares hold for without news (10s)"
+        "--proxies", type=_names, default=(), metavar="NAME,NAME", help="the names of all proxies (usage_log.proxy)"
     )
-    follow.add_argument("--every", type=_duration, default=2_000, metavar="TIME", help="between two publications (2s)")
+    follow.add_argument(
+        "--lease", type=_duration, default=10_000, metavar="TIME", help="how long shares apply without news (10s)"
+    )
+    follow.add_argument(
+        "--every", type=_duration, default=2_000, metavar="TIME", help="the time between two publications (2s)"
+    )
 
 
 def _alerts(parser: argparse.ArgumentParser) -> None:
     place = parser.add_mutually_exclusive_group()
-    place.add_argument("--to", metavar="kafka://HOST:PORT/TOPIC", help="the topic that gets the alerts (stdout)")
-    place.add_argument("--out", metavar="DIR", help="or the directory: a file of JSON Lines for each batch with alerts")
-    parser.add_argument(
-        "--checkpoint", metavar="DIR", help="with --to and --out: where it remembers how far it is; one for each job"
+    place.add_argument(
+        "--to", metavar="kafka://HOST:PORT/TOPIC", help="send alerts to this topic (default: print them)"
     )
-    parser.add_argument("--near", type=_share, default=0.8, metavar="X", help="of a limit: near is above it (0.8)")
-    parser.add_argument("--window", type=_duration, default=60_000, metavar="TIME", help="that use is added up in (1m)")
-    parser.add_argument(
-        "--late", type=_duration, default=120_000, metavar="TIME", help="how long a window waits for records (2m)"
+    place.add_argument(
+        "--out", metavar="DIR", help="write alerts to this directory, a file of JSON Lines for each batch"
     )
-    parser.add_argument("--every", type=_duration, default=10_000, metavar="TIME", help="look for new records (10s)")
-    parser.add_argument("--once", action="store_true", help="take what is there, then end")
+    parser.add_argument(
+        "--checkpoint", metavar="DIR", help="with --to and --out: the directory of its progress; one for each job"
+    )
+    parser.add_argument(
+        "--near", type=_share, default=0.8, metavar="X", help="the part of a limit above which use is near it (0.8)"
+    )
+    parser.add_argument("--window", type=_duration, default=60_000, metavar="TIME", help="the length of a window (1m)")
+    parser.add_argument(
+        "--late", type=_duration, default=120_000, metavar="TIME", help="how long a window waits for late records (2m)"
+    )
+    parser.add_argument(
+        "--every", type=_duration, default=10_000, metavar="TIME", help="the time between two batches (10s)"
+    )
+    parser.add_argument("--once", action="store_true", help="read the existing records, then end")
 
 
 _OWN: Final[dict[str, Callable[[argparse.ArgumentParser], None]]] = {

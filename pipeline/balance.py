@@ -1,8 +1,8 @@
-"""Limits of a whole cluster, divided over its proxies by demand, each with a floor. DataFrame -> DataFrame, no I/O.
+"""Divides limits of a whole cluster over its proxies by demand, with a floor. DataFrame -> DataFrame, no I/O.
 
-Of a limit L each of n proxies gets ``floor`` * L / n, and of the rest the part that its demand is of all demand. Shares
-are whole bytes, rounded down: together they are never more than L. Whoever was not seen has an even share of the rule
-that would hold for him, L / n.
+Each of n proxies gets ``floor`` * L / n of a limit L, and its part of the rest in proportion to its demand. Shares are
+whole bytes, rounded down, so their sum never exceeds L. An entity that is not in the log has an even share of its rule,
+L / n.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +23,7 @@ _DEFAULT_USER: Final = 6
 
 
 class Share(NamedTuple):
-    """What one bucket may use at one proxy, bytes per second."""
+    """The share of one bucket at one proxy, bytes per second."""
 
     proxy: str
     kind: str
@@ -33,14 +33,14 @@ class Share(NamedTuple):
 
 
 def demand(records: DataFrame, entities: DataFrame, *, last_ms: int | None) -> DataFrame:
-    """Return ``amount``, what each bucket under a limit used at each proxy, beside that ``limit``.
+    """Return the ``amount`` that each bucket with a limit used at each proxy, and the ``limit``.
 
-    Buckets that no rule by name can be for are left out: they have even shares.
+    Buckets without a name that a rule could have are left out: they have even shares.
 
     Args:
-        records: of the log.
+        records: the records of the log.
         entities: as ``whatif.resolved`` returns them.
-        last_ms: how much of the log's end counts; None: all of it.
+        last_ms: the part of the log's end that counts; None: all of it.
     """
     used = records.where(F.col("kind").isin(*BYTE_KINDS))
     if last_ms is not None:
@@ -56,11 +56,11 @@ def demand(records: DataFrame, entities: DataFrame, *, last_ms: int | None) -> D
 
 
 def used_of_late(rows: DataFrame, proxies: Sequence[str]) -> DataFrame:
-    """Return what each bucket under a limit used at each of these proxies: a row for each, however many records.
+    """Return the use of each bucket with a limit at each of these proxies, one row each.
 
     Args:
-        rows: of ``parsed``, those that came together.
-        proxies: others are left out.
+        rows: rows of ``parsed`` that arrived together.
+        proxies: the proxies; others are left out.
     """
     records = rows.where(
         F.col("fault").isNull()
@@ -79,13 +79,13 @@ def used_of_late(rows: DataFrame, proxies: Sequence[str]) -> DataFrame:
 
 
 def divided(limit: float, demands: Mapping[str, int], proxies: Sequence[str], *, floor: float) -> dict[str, int]:
-    """Return each proxy's share of a limit, at least 1; together they are at most the limit, where that is possible.
+    """Return each proxy's share of a limit, at least 1; together at most the limit, if possible.
 
     Args:
         limit: bytes per second.
-        demands: bytes by proxy; who is not in it had none.
-        proxies: all of them.
-        floor: of an even share, 0 to 1.
+        demands: bytes by proxy; a proxy that is not in it had none.
+        proxies: all proxies.
+        floor: the guaranteed part of an even share, 0 to 1.
     """
     total = sum(demands.values())
     even = 1 / len(proxies)
@@ -109,10 +109,10 @@ def shares(rows: Iterable[Mapping[str, Any]], proxies: Sequence[str], *, floor: 
 
 
 def rules_of(proxy: str, given: Sequence[Share], rules: Iterable[QuotaRule], proxies: int) -> list[QuotaRule]:
-    """Return a proxy's rules: even shares of all that the cluster has, and those of its buckets in their place.
+    """Return a proxy's rules: even shares of all rules, replaced by the shares of its buckets.
 
-    A share is held (enforcement, shaping) as the rule that it is a part of. Where a rule of the same names is held
-    otherwise, as when one is for produce and another for fetch, there is no place for it, and the even share stays.
+    A share has the enforcement and shaping of its rule. If a rule of the same names differs in these, for example one
+    for produce and one for fetch, the even share stays.
     """
     rules = tuple(rules)
     tables = {kind.label: RuleTable(kind, rules) for kind in _KINDS}
@@ -121,7 +121,7 @@ def rules_of(proxy: str, given: Sequence[Share], rules: Iterable[QuotaRule], pro
         if share.proxy == proxy:
             named = _named(share, tables[share.kind], proxies)
             places = [of_entity.get((rule.user, rule.client_id), rule) for rule in named]
-            if all(_is_held_alike(*both) for both in zip(places, named, strict=True)):
+            if all(_has_same_handling(*both) for both in zip(places, named, strict=True)):
                 for place, rule in zip(places, named, strict=True):
                     rate = _rates(rule, only=_RATE_KEYS[share.kind])
                     of_entity[rule.user, rule.client_id] = replace(place, limits={**place.limits, **rate})
@@ -132,7 +132,7 @@ def rules_of(proxy: str, given: Sequence[Share], rules: Iterable[QuotaRule], pro
 
 
 def _even_rules(rules: Iterable[QuotaRule], proxies: int) -> dict[tuple[EntityName, EntityName], QuotaRule]:
-    """Return by user and client-id the rules that limit bytes, each with an even share."""
+    """Return the rules that limit bytes, each with an even share, by user and client-id."""
     found = {}
     for rule in rules:
         even = {key: _even(rate, proxies) for key, rate in _rates(rule).items()}
@@ -142,16 +142,16 @@ def _even_rules(rules: Iterable[QuotaRule], proxies: int) -> dict[tuple[EntityNa
 
 
 def _rates(rule: QuotaRule, *, only: str | None = None) -> dict[str, float]:
-    """Return what a rule says of bytes, by key; of all of them, or of one."""
+    """Return the byte rates of a rule, by key; all, or only one."""
     keys = _RATE_KEYS.values() if only is None else (only,)
     return {key: rate for key in keys if (rate := rule.limits.get(key)) is not None}
 
 
 def _named(share: Share, table: RuleTable, proxies: int) -> list[QuotaRule]:
-    """Return a share as a rule by name, and what has to stand beside it so that nobody else finds another limit.
+    """Return a share as a rule by name, with the further rules that keep other limits as they are.
 
-    A rule for a user comes before those for default users and a client-id, which held for him as long as he was a
-    default user himself: he gets even shares of these by name.
+    A rule for a user overrides rules for default users and a client-id, which applied to this user before; so it gets
+    even shares of these by name.
     """
     found = table.resolve(user=share.user, client_id=share.client_id)
     key = _RATE_KEYS[share.kind]
@@ -175,5 +175,5 @@ def _even(rate: float, proxies: int) -> float:
     return float(max(1, int(rate // proxies)))
 
 
-def _is_held_alike(one: QuotaRule, other: QuotaRule) -> bool:
+def _has_same_handling(one: QuotaRule, other: QuotaRule) -> bool:
     return (one.enforcement, one.shaping) == (other.enforcement, other.shaping)

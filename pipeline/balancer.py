@@ -1,9 +1,10 @@
-"""A cluster's limits, and the shares of them that its proxies have: use in, publications out. No I/O, no clock.
+"""Divides a cluster's limits over its proxies: takes their use, returns publications of shares. No I/O, no clock.
 
-``Balancer`` knows the buckets. ``wants`` has what each wants, ``leases`` how shares may move and never be too much.
+``Balancer`` keeps the buckets, ``limit_division`` computes their shares, and ``leases`` moves shares without exceeding
+a limit.
 
-A bucket has shares from when it is throttled at some proxy, until an even share has been enough for all of them for a
-while. All others have none, and cost nothing: the rule for all holds for them.
+A bucket gets shares when it is throttled at a proxy, and keeps them until an even share has been enough at all proxies
+for a while. Other buckets need no shares: the common rule applies to them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,18 +20,18 @@ from kafka_quota_proxy.proxy.quota.entity import RuleTable
 
 _KINDS: Final = {kind.label: kind for kind in (QuotaKind.PRODUCE, QuotaKind.FETCH)}
 _DEFAULT_USER: Final = 6
-# Of an even share. What would change less stays as it is: use is never quite even, and each change is a record.
+# The smallest change of a share, as a part of an even share: use is never quite even, and each change is a record.
 _WORTH_IT: Final = 0.05
-# The same while everybody has what he wants, and only what nobody wants would be divided in another way; which is done
-# when it has been so for some time, for who uses his limit in bursts is to have it for the next one.
+# The same while all demand is met and only the rest would be divided differently. Such changes wait for some time, so
+# that a client with bursts keeps its share for the next one.
 _WORTH_IT_UNASKED: Final = 0.25
 _BETWEEN_BURSTS_MS: Final = 15_000
-# A log in which nobody used anything looks like one that does not come. After so long it is taken for the first.
+# A log without use looks like a log that is late. After this time it counts as a log without use.
 _SILENCE_MS: Final = 15_000
 
 
 class Bucket(NamedTuple):
-    """What one limit is for; a name is ``""`` where the rule does not tell them apart."""
+    """The entity of one limit; a name is ``""`` if the rule does not distinguish it."""
 
     kind: str
     user: str
@@ -38,7 +39,7 @@ class Bucket(NamedTuple):
 
 
 class Use(NamedTuple):
-    """What one bucket used at one proxy."""
+    """The use of one bucket at one proxy."""
 
     proxy: str
     bucket: Bucket
@@ -47,14 +48,14 @@ class Use(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """By what shares are given.
+    """The terms of shares.
 
     Attributes:
-        lease_ms: how long a share holds after a publication was heard of.
-        delay_ms: how long it takes at the most until that is so; ``leases`` has more.
-        floor: what a proxy has of a limit that it does not use, as a part of an even share.
-        even_after_ms: how long an even share has to be enough for all, before there are no others.
-        most_buckets: how many may have shares at a time.
+        lease_ms: how long a share applies after a proxy received a publication.
+        delay_ms: how long a publication takes at most; see ``leases``.
+        floor: the share of a proxy without use, as a part of an even share.
+        even_after_ms: how long an even share has to be enough at all proxies before the shares end.
+        most_buckets: the number of buckets that may have shares.
     """
 
     lease_ms: int
@@ -65,14 +66,14 @@ class Terms:
 
 
 class Moved(NamedTuple):
-    """The shares of a bucket that were changed. ``shares`` is empty when there are none any more."""
+    """The changed shares of a bucket; ``shares`` is empty when they end."""
 
     bucket: Bucket
     shares: Mapping[str, int]
 
 
 class Publication(NamedTuple):
-    """What is to be written, and which buckets it is about."""
+    """The records to write, and the buckets that they change."""
 
     records: Sequence[QuotaRecord]
     moved: Sequence[Moved]
@@ -80,13 +81,13 @@ class Publication(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class _Known:
-    """What is known of a bucket."""
+    """The state of a bucket."""
 
     limit: int
     demands: dict[str, DemandTracker] = field(default_factory=dict)
-    leases: Leases | None = None  # None: it has no shares
+    leases: Leases | None = None  # None: no shares
     goal: Mapping[str, int] = field(default_factory=dict)
-    asked_ms: int = 0  # when somebody last wanted more than he had
+    asked_ms: int = 0  # when a proxy last needed more than its goal
     fits_since_ms: int | None = None
 
 
@@ -94,9 +95,9 @@ class Balancer:
     """The shares of all buckets.
 
     Args:
-        limits: a configuration whose quotas hold cluster-wide.
-        proxies: the names of all proxies, each once; each stands before one broker.
-        terms: as they say.
+        limits: a configuration whose quotas are for the whole cluster.
+        proxies: the names of all proxies, each once; each is in front of one broker.
+        terms: the terms of shares.
     """
 
     def __init__(self, limits: ProxyConfig, proxies: Sequence[str], terms: Terms) -> None:
@@ -109,10 +110,10 @@ class Balancer:
         self._written: dict[tuple[str, str, str], Mapping[str, float]] = {}  # by proxy, user and client-id
         self._heard_ms = 0
         self._with_shares = 0
-        self.turned_away = 0  # buckets that got no shares the last time, for too many others have
+        self.turned_away = 0  # buckets without shares at the last publication, since too many others have some
 
     def rules(self) -> list[Rule]:
-        """Return the rules for all proxies: of each limit an even share."""
+        """Return the common rules: an even share of each limit."""
         every = []
         for rule in self._limits.quotas:
             even = {
@@ -125,11 +126,11 @@ class Balancer:
         return every
 
     def take(self, uses: Iterable[Use], *, now_ms: int) -> None:
-        """Take in what the log has of late, all of it; what it does not have was not used.
+        """Add all recent use from the log; buckets that are not in it were not used.
 
         Args:
-            uses: at proxies that are among those of this balancer.
-            now_ms: when it came.
+            uses: the use at proxies of this balancer.
+            now_ms: the time of arrival.
         """
         self._heard_ms = now_ms
         for proxy, bucket, used in uses:
@@ -144,48 +145,48 @@ class Balancer:
             known.demands.setdefault(proxy, DemandTracker()).take(used, share=share, now_ms=now_ms)
 
     def publish(self, *, now_ms: int) -> Publication:
-        """Return what is to be written now. The publication before must be known to be in the topic."""
+        """Return the next publication. The topic must have acknowledged the last one."""
         self.turned_away = 0
-        # While the log is late nothing that it has said before gets old.
+        # While the log is late, its earlier records do not expire.
         known_until_ms = self._heard_ms if now_ms - self._heard_ms < _SILENCE_MS else now_ms
         moved = []
         for bucket, known in list(self._known.items()):
-            wants = self._wants(known, known_until_ms)
+            demands = self._demands(known, known_until_ms)
             if known.leases is None:
-                self._begin(bucket, known, wants)
-            if known.leases is not None and self._move(known, known.leases, wants, now_ms):
+                self._begin(bucket, known, demands)
+            if known.leases is not None and self._move(known, known.leases, demands, now_ms):
                 moved.append(Moved(bucket, dict(known.leases.shares) if known.leases else {}))
         return Publication(self._records(moved), moved)
 
     def _limit(self, bucket: Bucket) -> int | None:
-        """Return the limit of a bucket that can have shares, None of others."""
+        """Return the limit of a bucket that can have shares, None for others."""
         found = self._tables[bucket.kind].resolve(user=bucket.user, client_id=bucket.client_id)
         if (
             found.limit is None
             or found.level is None
             or bucket.user in self._limits.principals.exempt
-            # A proxy whose own file has finer rules knows the bucket by another name, and its rule is not ours.
+            # A proxy with finer rules in its own file has another bucket, which this limit does not cover.
             or found.tags != (bucket.user, bucket.client_id)
-            # A rule for the user by name, which the share is, would come before those of default users and client-ids.
+            # A share is a rule for the user by name, which would override rules for default users and client-ids.
             or (found.level.number == _DEFAULT_USER and self._divides_users[bucket.kind])
         ):
             return None
         try:
             encode(self._share(self._proxies[0], bucket.user, bucket.client_id, {}))
         except ValueError:
-            return None  # a name that the topic cannot have
+            return None  # the topic cannot hold this name
         return int(found.limit)
 
-    def _wants(self, known: _Known, now_ms: int) -> dict[str, ProxyDemand]:
+    def _demands(self, known: _Known, now_ms: int) -> dict[str, ProxyDemand]:
         nothing = ProxyDemand()
         return {
             proxy: demand.demand(limit=known.limit, now_ms=now_ms) if (demand := known.demands.get(proxy)) else nothing
             for proxy in self._proxies
         }
 
-    def _begin(self, bucket: Bucket, known: _Known, wants: Mapping[str, ProxyDemand]) -> None:
-        if not any(want.is_throttled for want in wants.values()):
-            if not any(want.rate for want in wants.values()):
+    def _begin(self, bucket: Bucket, known: _Known, demands: Mapping[str, ProxyDemand]) -> None:
+        if not any(demand.is_throttled for demand in demands.values()):
+            if not any(demand.rate for demand in demands.values()):
                 del self._known[bucket]
             return
         if self._with_shares >= self._terms.most_buckets:
@@ -196,9 +197,9 @@ class Balancer:
         known.leases = Leases(known.limit, self._proxies, hold_ms=hold_ms)
         known.goal = known.leases.shares
 
-    def _move(self, known: _Known, leases: Leases, wants: Mapping[str, ProxyDemand], now_ms: int) -> bool:
-        """Return whether shares have changed; ``known.leases`` is None when there are none any more."""
-        if any(want.is_throttled or want.rate > leases.even for want in wants.values()):
+    def _move(self, known: _Known, leases: Leases, demands: Mapping[str, ProxyDemand], now_ms: int) -> bool:
+        """Return whether shares have changed; ``known.leases`` is None when they end."""
+        if any(demand.is_throttled or demand.rate > leases.even for demand in demands.values()):
             known.fits_since_ms = None
         elif known.fits_since_ms is None:
             known.fits_since_ms = now_ms
@@ -209,8 +210,8 @@ class Balancer:
                 self._with_shares -= 1
                 return True
             return leases.move(known.goal, now_ms=now_ms)
-        goal = divide_limit(known.limit, wants, floor=self._terms.floor)
-        is_asked = any(want.is_throttled or want.rate > known.goal[proxy] for proxy, want in wants.items())
+        goal = divide_limit(known.limit, demands, floor=self._terms.floor)
+        is_asked = any(demand.is_throttled or demand.rate > known.goal[proxy] for proxy, demand in demands.items())
         if is_asked:
             known.asked_ms = now_ms
         worth_it = (_WORTH_IT if is_asked else _WORTH_IT_UNASKED) * leases.even
@@ -245,7 +246,7 @@ class Balancer:
 
 
 def _divides_users(limits: ProxyConfig, kind: QuotaKind) -> bool:
-    """Whether some rule is for default users and certain client-ids, or each."""
+    """Whether a rule is for default users with a client-id or default client-ids."""
     return any(
         rule.user is DEFAULT and rule.client_id is not None and kind.limit_of(rule) is not None
         for rule in limits.quotas

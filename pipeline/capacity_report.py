@@ -1,4 +1,4 @@
-"""The page of ``capacity``: which limits, who would wait, whether brokers could bear it all, and when it is busy."""
+"""The report of ``capacity``: the limits, their throttling, the load of brokers, and the busy hours."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -13,7 +13,7 @@ _DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _HOURS_OF_WEEK: Final = 7 * 24
 _MOST_ROWS: Final = 200
 _MOST_BARS: Final = 8
-# As long as a rebalance or a batch of a night may take.
+# The length of a rebalance or a nightly batch.
 _QUIET_HOURS: Final = 4
 
 Row = Mapping[str, Any]
@@ -44,11 +44,11 @@ def capacity_page(
         top: hours of the busiest entities, with ``hour_ms`` and ``peak``.
         seasons: of ``capacity.seasons``.
         brokers: of ``capacity.oversubscription``.
-        throttled: by entity, what a replay under its limit gave.
+        throttled: the outcome of a replay under each entity's limit.
         growth: by entity, per cent in 30 days.
-        log: what all of it is from, in words.
-        notes: what was wrong with the log, a sentence each.
-        percentile: that limits were taken from.
+        log: a description of the log.
+        notes: the faults of the log, a sentence each.
+        percentile: the percentile of the limits.
     """
     sections = [
         Section(
@@ -112,7 +112,7 @@ def _facts(
 
 
 def _which(count: int) -> str:
-    """Return how many there are in the table."""
+    """Return a sentence about the rows in the table."""
     shown = f"The {_MOST_ROWS} that use most, of {count:,}: all" if count > _MOST_ROWS else "All"
     return f"{shown} are in suggestions/, and as rules in quotas.yaml."
 
@@ -241,7 +241,7 @@ def _limits(
                 _rate(one.peak),
                 duration(row["throttle_time_ms"]) if row and row["throttle_time_ms"] else "",
                 _share(row["throttled_share"]) if row and row["throttled_share"] else "",
-                # Who falls by more than all of it is gone before.
+                # A fall of more than 100 % means that the entity disappears.
                 "" if trend is None else f"{max(trend, -100):+.0f} %".replace("-", "−"),
                 one.why,
             )

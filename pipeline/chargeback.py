@@ -1,8 +1,7 @@
-"""Bytes and cost for each owner. DataFrame -> DataFrame, no I/O. Nothing is lost: sums equal the log's.
+"""Bytes and cost for each owner, whose sums equal the log's. DataFrame -> DataFrame, no I/O.
 
-Who owns what may change: an owner's line has a first day and a day on which it no longer holds, both in UTC. Of several
-lines that fit, the one for both names counts before the one for a user, and that before the one for a client-id; what
-none fits is ``(nobody)``'s.
+Owners may change: a line has a first day and a day from which it no longer applies, both in UTC. A line for both names
+counts before one for a user, and that before one for a client-id. Bytes without a line go to ``(nobody)``.
 """
 
 from collections.abc import Sequence
@@ -23,7 +22,7 @@ _OWNERS: Final = "owner_user string, owner_client_id string, owner string, from_
 
 
 class Owner(NamedTuple):
-    """Whose the bytes of these names are, from a time to before another; a name that is None is any."""
+    """The team billed for matching names in [from_ms, until_ms); a name of None matches any."""
 
     user: str | None
     client_id: str | None
@@ -33,12 +32,12 @@ class Owner(NamedTuple):
 
     @property
     def rank(self) -> int:
-        """How specific the line is; of those that fit the lowest counts."""
+        """The precedence of the line; the lowest matching one counts."""
         return 2 * (self.user is None) + (self.client_id is None)
 
 
 class Handover(NamedTuple):
-    """The bytes of these names are one's before a time, and another's from then on; a name that is None is any."""
+    """A change of owner for matching names at a time; a name of None matches any."""
 
     user: str | None
     client_id: str | None
@@ -48,16 +47,16 @@ class Handover(NamedTuple):
 
 
 def handovers(owners: Sequence[Owner]) -> list[Handover]:
-    """Return when the names of a line come to another owner, in order of time.
+    """Return the changes of owner for the names of each line, in order of time.
 
-    That is where one of their lines begins or ends; what holds beside it is the most specific of the others.
+    An owner changes where a line begins or ends; otherwise the most specific of the other lines applies.
     """
     by_names: dict[tuple[str | None, str | None], list[Owner]] = {}
     for one in owners:
         by_names.setdefault((one.user, one.client_id), []).append(one)
     found = []
     for (user, client_id), lines in by_names.items():
-        # Those of the same names, and those for one of the two names alone.
+        # The lines for the same names, and those for one of the names alone.
         holding = [*lines]
         if user is not None and client_id is not None:
             holding += [*by_names.get((user, None), ()), *by_names.get((None, client_id), ())]
@@ -74,7 +73,7 @@ def _owner_at(lines: Sequence[Owner], at_ms: int) -> str:
 
 
 def overlaps(owners: Sequence[tuple[str, Owner]]) -> list[str]:
-    """Return a fault for each two lines (each with its place) that hold for the same names at the same time."""
+    """Return a fault for each two lines (with their places) that apply to the same names at the same time."""
     by_names = sorted(
         owners, key=lambda line: (line[1].user or "", line[1].client_id or "", line[1].rank, line[1].from_ms)
     )
@@ -86,16 +85,16 @@ def overlaps(owners: Sequence[tuple[str, Owner]]) -> list[str]:
 
 
 def month_of(text: str) -> tuple[int, int]:
-    """Return when a month (YYYY-MM) begins and when the next does, in ms."""
+    """Return the start of a month (YYYY-MM) and of the next, in ms."""
     first = datetime.strptime(text, "%Y-%m").replace(tzinfo=UTC)
     following = (first + timedelta(days=32)).replace(day=1)
     return int(first.timestamp() * 1_000), int(following.timestamp() * 1_000)
 
 
 def charged(records: DataFrame, owners: Sequence[Owner]) -> DataFrame:
-    """Return the bytes of produce and fetch by owner, user, client-id, kind and day. A record is its start's."""
+    """Return the bytes of produce and fetch by owner, user, client-id, kind and day. A record counts at its start."""
     used = records.where(F.col("kind").isin(*BYTE_KINDS))
-    # Names and days, not records, meet the owners, and of them each is kept once.
+    # Owners are joined to names and hours, not to records.
     hours = used.groupBy(
         "kind", "user", "client_id", (F.col("start_ms") - F.pmod("start_ms", F.lit(_HOUR_MS))).alias("hour_ms")
     ).agg(F.sum("amount").alias("bytes"), F.sum("requests").alias("requests"))
@@ -119,7 +118,7 @@ def charged(records: DataFrame, owners: Sequence[Owner]) -> DataFrame:
 
 
 def handed_over(days: DataFrame, changes: Sequence[Handover]) -> DataFrame:
-    """Return which of these changes the bytes of ``charged`` are from before and after, with ``day`` for the time.
+    """Return the changes of owner that the bytes of ``charged`` span, with the ``day`` of each.
 
     Returns:
         ``user``, ``client_id`` (null: any), ``day``, ``before`` and ``after``.
@@ -141,13 +140,13 @@ def handed_over(days: DataFrame, changes: Sequence[Handover]) -> DataFrame:
 
 
 def bill(days: DataFrame, price: float) -> DataFrame:
-    """Return bytes and cost by owner and kind; ``price`` is of 10^9 bytes. Costs are rounded to four digits."""
+    """Return bytes and cost by owner and kind; ``price`` is for 10^9 bytes. Costs are rounded to four digits."""
     cost = F.round(F.col("bytes") / 1e9 * price, 4)
     return days.groupBy("owner", "kind").agg(F.sum("bytes").alias("bytes")).withColumn("cost", cost)
 
 
 def gaps(records: DataFrame, month: tuple[int, int] | None) -> DataFrame:
-    """Return hours without any record of a proxy, between its first and its last, or those of the month.
+    """Return the hours without a record of a proxy, between its first and its last, or in the month.
 
     Returns:
         ``proxy``, ``from_ms`` and ``until_ms`` of each gap: whole hours of the clock.
@@ -168,10 +167,10 @@ def gaps(records: DataFrame, month: tuple[int, int] | None) -> DataFrame:
 
 
 def steps_back(records: DataFrame) -> DataFrame:
-    """Return when a proxy's intervals overlap: its clock stepped back, and went through the same time again.
+    """Return the times at which a proxy's intervals overlap because its clock stepped back.
 
     Returns:
-        ``proxy``, ``from_ms``, ``until_ms`` of the time that was gone through again, by day; ``intervals`` of it.
+        ``proxy``, ``from_ms``, ``until_ms`` of the repeated time, by day, and the number of its ``intervals``.
     """
     spans = records.groupBy("proxy", "start_ms").agg(F.max(F.col("start_ms") + F.col("interval_ms")).alias("end_ms"))
     before = Window.partitionBy("proxy").orderBy("start_ms").rowsBetween(Window.unboundedPreceding, -1)

@@ -1,9 +1,9 @@
-"""What a stream remembers beside Spark's own checkpoint: which job it is, and with what it was begun.
+"""The checkpoint of a stream: Spark's own, and the job's id and settings.
 
 ::
 
     CHECKPOINT/job.json   the job's id, and the settings that have to stay as they are
-    CHECKPOINT/spark/     Spark's: how far it has read, the watermark, windows that are still open
+    CHECKPOINT/spark/     Spark's: the read position, the watermark, open windows
 """
 
 import json
@@ -23,15 +23,15 @@ def spark_part(checkpoint: str) -> str:
 
 
 def job_of(files: Files, checkpoint: str, settings: Mapping[str, str]) -> str:
-    """Return the id of the job that the checkpoint is of; it is made where there is none.
+    """Return the id of the checkpoint's job; a new checkpoint is created.
 
     Args:
-        files: where it lies.
+        files: the file system.
         checkpoint: the directory.
-        settings: by the argument's name, what must not change once the job has begun.
+        settings: the settings that must not change during the job, by argument name.
 
     Raises:
-        UsageError: the job was begun with others, or the directory is somebody else's.
+        UsageError: the job has other settings, or the directory is no checkpoint.
     """
     root = checkpoint.rstrip("/")
     path = f"{root}/{_FILE}"
@@ -39,7 +39,7 @@ def job_of(files: Files, checkpoint: str, settings: Mapping[str, str]) -> str:
         if files.exists(root) and set(files.names(root)) - {f"{_FILE}.tmp", f".{_FILE}.tmp.crc"}:
             raise UsageError(f"--checkpoint {checkpoint}: is there and has no {_FILE}; name a new directory")
         files.make_directory(root)
-        # Appears as a whole: half of an id would be another one.
+        # Renamed, so that it appears as a whole.
         files.write(f"{path}.tmp", json.dumps({"id": uuid.uuid4().hex[:12], "settings": dict(settings)}) + "\n")
         files.rename(f"{path}.tmp", path)
     job = json.loads(files.read(path))

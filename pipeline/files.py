@@ -1,4 +1,4 @@
-"""Hadoop's file systems, as far as results need them: the same on a local disk, HDFS and object stores."""
+"""Hadoop's file systems: the same operations on a local disk, HDFS and object stores."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,24 +7,24 @@ from pyspark.sql import SparkSession
 
 
 class Files:
-    """Paths are texts, with a scheme or without."""
+    """The file systems of a Spark session. Paths are texts, with or without a scheme."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self._jvm: Any = spark._jvm  # noqa: SLF001  (PySpark has no public way to them)
+        self._jvm: Any = spark._jvm  # noqa: SLF001  (PySpark has no public API for it)
         self._conf: Any = spark._jsc.hadoopConfiguration()  # noqa: SLF001
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or a directory."""
+        """Whether a file or a directory exists."""
         fs, at = self._at(path)
         return bool(fs.exists(at))
 
     def is_empty(self, path: str) -> bool:
-        """Whether a directory has nothing in it."""
+        """Whether a directory is empty."""
         fs, at = self._at(path)
         return len(fs.listStatus(at)) == 0
 
     def is_blank(self, path: str) -> bool:
-        """Whether a file has no byte."""
+        """Whether a file is empty."""
         fs, at = self._at(path)
         return int(fs.getFileStatus(at).getLen()) == 0
 
@@ -34,7 +34,7 @@ class Files:
         return str(fs.makeQualified(at).toString())
 
     def chunks(self, path: str, size: int) -> Iterator[bytes]:
-        """Yield the bytes of a file, so many at a time."""
+        """Yield the bytes of a file, in pieces of ``size``."""
         fs, at = self._at(path)
         stream = fs.open(at)
         try:
@@ -44,23 +44,23 @@ class Files:
             stream.close()
 
     def delete(self, path: str) -> None:
-        """Delete a file or a directory with all that is in it; nothing where there is none."""
+        """Delete a file or a directory with its contents, if it exists."""
         fs, at = self._at(path)
         fs.delete(at, True)
 
     def rename(self, source: str, target: str) -> None:
-        """Move a file or a directory in one step; ``target`` must not be there."""
+        """Rename a file or a directory atomically; ``target`` must not exist."""
         fs, at = self._at(source)
         if not fs.rename(at, self._jvm.org.apache.hadoop.fs.Path(target)):
             raise OSError(f"{source} could not be renamed to {target}")
 
     def names(self, path: str) -> list[str]:
-        """Return the names of what is in a directory, in order."""
+        """Return the sorted names of a directory's entries."""
         fs, at = self._at(path)
         return sorted(status.getPath().getName() for status in fs.listStatus(at))
 
     def read(self, path: str) -> str:
-        """Return a small file of UTF-8."""
+        """Return the text of a small UTF-8 file."""
         fs, at = self._at(path)
         stream = fs.open(at)
         try:
@@ -69,24 +69,24 @@ class Files:
             stream.close()
 
     def make_directory(self, path: str) -> None:
-        """Make a directory and those above it."""
+        """Create a directory and its parents."""
         fs, at = self._at(path)
         fs.mkdirs(at)
 
     def make_private_directory(self, path: str) -> None:
-        """Make a directory that nobody else may look into."""
+        """Create a directory with mode 700."""
         fs, at = self._at(path)
         fs.mkdirs(at, self._jvm.org.apache.hadoop.fs.permission.FsPermission("700"))
 
     def write(self, path: str, text: str) -> None:
-        """Write a file of UTF-8; one that is there is replaced."""
+        """Write a UTF-8 file, replacing an existing one."""
         fs, at = self._at(path)
         stream = fs.create(at, True)
         try:
             stream.write(bytearray(text.encode()))
         finally:
             stream.close()
-        # Beside each file of a local disk Hadoop puts one with its checksum.
+        # On a local disk Hadoop writes a checksum file for each file.
         parent, _, name = path.rpartition("/")
         self.delete(f"{parent}/.{name}.crc" if parent else f".{name}.crc")
 

@@ -1,7 +1,7 @@
-"""How the clusters of ``kafka://`` addresses are spoken to: a file of Kafka's client properties (``--kafka-config``).
+"""The client configuration for ``kafka://`` addresses: a file of Kafka's client properties (``--kafka-config``).
 
-The same file as the ``--command-config`` of Kafka's tools. Spark's client is Kafka's own and takes all of it; what
-writes to a topic is kafka-python, which takes what ``client_keywords`` finds in it.
+It is the same file as the ``--command-config`` of Kafka's tools. Spark's client is Kafka's own and accepts all of it.
+Topics are written with kafka-python, which gets the keywords of ``client_keywords``.
 """
 
 import re
@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from kafka_quota_proxy.pipeline.errors import InputError
 
-# Said by --usage and --to, or fixed by what reads and writes.
+# Given by --usage and --to, or set by the program.
 _OURS: Final = frozenset(
     {
         "bootstrap.servers", "group.id", "key.deserializer", "value.deserializer", "key.serializer", "value.serializer",
@@ -36,7 +36,7 @@ _SASL_UNDERSTOOD: Final = frozenset({"sasl.mechanism", "sasl.jaas.config"})
 
 
 class Setting(NamedTuple):
-    """A value, and the line of the file that it begins at."""
+    """A value, and its line in the file."""
 
     value: str
     line: int
@@ -54,10 +54,10 @@ class KafkaConfig:
         return {f"kafka.{key}": setting.value for key, setting in self.settings.items()}
 
     def client_keywords(self) -> dict[str, object]:
-        """Return the keyword arguments of kafka-python's clients: how to log in, and by which TLS.
+        """Return kafka-python's keyword arguments for SASL and TLS.
 
         Raises:
-            InputError: the file wants what kafka-python cannot do, or names a file that cannot be used.
+            InputError: kafka-python does not support a setting, or a named file cannot be used.
         """
         protocol = self._value("security.protocol", "PLAINTEXT").upper()
         keywords: dict[str, object] = {"security_protocol": protocol}
@@ -102,7 +102,7 @@ class KafkaConfig:
                 context.check_hostname = False
             key, location = "ssl.keystore.location", self._value("ssl.keystore.location", "")
             if location:
-                # Never None, or OpenSSL would ask for one on the terminal.
+                # Never None: OpenSSL would ask for a password on the terminal.
                 context.load_cert_chain(location, password=self._value("ssl.key.password", ""))
         except (OSError, ssl.SSLError, ValueError) as error:
             reason = getattr(error, "strerror", None) or getattr(error, "reason", None) or "cannot be used"
@@ -126,7 +126,7 @@ def read_kafka_config(path: str) -> KafkaConfig:
     """Return the settings of a file.
 
     Raises:
-        InputError: it cannot be read, or has a line that is no setting, or one that is given elsewhere.
+        InputError: the file cannot be read, or has a faulty line or a setting that the program sets.
     """
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
@@ -151,7 +151,7 @@ def read_kafka_config(path: str) -> KafkaConfig:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield what java.util.Properties takes for a line, with the number of its first one."""
+    """Yield the logical lines of java.util.Properties, with the number of the first line of each."""
     parts: list[str] = []
     first = 0
     # Not splitlines, which takes more than these for an end.

@@ -1,7 +1,7 @@
-"""Writes to the quota topic, and reads what an earlier process has left there. ``config.quota_record`` has its format.
+"""Writes to the quota topic, and reads the records of an earlier process. ``config.quota_record`` has the format.
 
-Each record carries a header with the publisher's id, so that rules which somebody else has written are left alone, and
-so that two publishers notice each other: each would give away what the other has given.
+Each record has a header with the publisher's id. So rules of other writers are left alone, and two publishers notice
+each other, since together they would give out more than a limit.
 """
 
 import time
@@ -19,13 +19,13 @@ from kafka_quota_proxy.pipeline.errors import PipelineError
 from kafka_quota_proxy.pipeline.kafka_config import KafkaConfig
 
 _POLICY: Final = "cleanup.policy"
-# Each publication has a record of news. What is compacted often is soon read by a proxy that starts.
+# Each publication has a record of news. Frequent compaction keeps the topic short for a proxy that starts.
 _CONFIG: Final = {_POLICY: "compact", "segment.ms": "600000", "max.compaction.lag.ms": "600000"}
 _HEADER: Final = "balance"
 # How long a cluster may take to answer at the start.
 _TIMEOUT_MS: Final = 30_000
 _REQUEST_TIMEOUT_MS: Final = 10_000
-# How long until it is said that nobody is there.
+# How long until an unreachable cluster is reported.
 _BOOTSTRAP_TIMEOUT_MS: Final = 15_000
 _POLL_MS: Final = 500
 _LINGER_MS: Final = 5
@@ -35,11 +35,11 @@ _T = TypeVar("_T")
 
 
 class Found(NamedTuple):
-    """What an earlier ``balance`` has left in the topic. Of the rules those that it has written, and nobody since."""
+    """The records of an earlier ``balance``; rules only if no other writer has changed them since."""
 
     rules: tuple[Rule, ...]
     shares: tuple[Share, ...]
-    lease_ms: int | None  # of its last news; None where there were none
+    lease_ms: int | None  # from its last news; None without news
 
 
 class QuotaTopic:
@@ -47,13 +47,12 @@ class QuotaTopic:
 
     Args:
         servers: ``HOST:PORT``, with a comma between several.
-        topic: its name.
-        kafka: how to reach it, beside the address.
-        delivery_ms: how long the cluster may take to have what is sent. What it does not have by then is given up, and
-            comes to the topic no more.
+        topic: the name of the topic.
+        kafka: the rest of the client configuration.
+        delivery_ms: the time limit for sent records; later ones are dropped and never reach the topic.
 
     Raises:
-        InputError: what ``kafka`` has cannot be used.
+        InputError: ``kafka`` has an unusable setting.
     """
 
     def __init__(self, servers: str, topic: str, kafka: KafkaConfig = _NO_CONFIG, *, delivery_ms: int) -> None:
@@ -72,10 +71,10 @@ class QuotaTopic:
         self._consumer: Any = None
 
     def begin(self) -> Found:
-        """Make the topic where it is not there, and read it to its end.
+        """Create the topic if it does not exist, and read it to its end.
 
         Raises:
-            PipelineError: it cannot be reached, or is not what it has to be.
+            PipelineError: the topic cannot be reached, or has a wrong configuration.
         """
         try:
             self._make()
@@ -94,10 +93,10 @@ class QuotaTopic:
             raise self._fault(error) from error
 
     def publish(self, records: Iterable[QuotaRecord]) -> None:
-        """Write records in this order, and wait until they are there.
+        """Write records in this order, and wait for their acknowledgement.
 
         Raises:
-            PipelineError: not all of them could be written. Which of them were is not known.
+            PipelineError: some records could not be written; which ones is unknown.
         """
         try:
             sent = []
@@ -113,10 +112,10 @@ class QuotaTopic:
             raise self._fault(error) from error
 
     def check_alone(self) -> None:
-        """Read all that has come to the topic since it was last looked at, up to its end as of now.
+        """Read the records since the last call, up to the current end of the topic.
 
         Raises:
-            PipelineError: another process gives shares there; or the topic cannot be read.
+            PipelineError: another process publishes there, or the topic cannot be read.
         """
         try:
             others = {publisher for publisher, _ in self._to_end()} - {None, self._id}
@@ -140,7 +139,7 @@ class QuotaTopic:
             try:
                 partitions, policy = self._partitions(admin), self._policy(admin)
             except UnknownTopicOrPartitionError:
-                with suppress(TopicAlreadyExistsError):  # somebody else was faster
+                with suppress(TopicAlreadyExistsError):  # another process was faster
                     admin.create_topics({self._topic: {"num_partitions": 1, "configs": _CONFIG}})
                 partitions, policy = _until_known(lambda: self._partitions(admin)), _CONFIG[_POLICY]
         finally:
@@ -168,7 +167,7 @@ class QuotaTopic:
         return len(topic["partitions"])
 
     def _policy(self, admin: KafkaAdminClient) -> str | None:
-        """Return what the topic does with old records; None where this may not be known."""
+        """Return the cleanup policy of the topic; None if it may not be read."""
         asked = ConfigResource(ConfigResourceType.TOPIC, self._topic, [_POLICY])
         told = admin.describe_configs([asked], config_filter="all")
         found: str | None = told.get("topic", {}).get(self._topic, {}).get(_POLICY, {}).get("value")
@@ -185,7 +184,7 @@ class QuotaTopic:
             elif isinstance(record, Share):
                 _keep(shares, (record.proxy, record.user, record.client_id), record)
             elif not isinstance(record, Rule):
-                continue  # what was set at a proxy is that proxy's matter
+                continue  # rules set at a proxy are left alone
             elif publisher is not None:
                 _keep(rules, (record.user, record.client_id), record)
             else:
@@ -193,7 +192,7 @@ class QuotaTopic:
         return Found(tuple(rules.values()), tuple(shares.values()), lease_ms)
 
     def _to_end(self) -> Iterator[tuple[bytes | None, QuotaRecord]]:
-        """Yield who wrote it and what it says, for each record from where it was last read to."""
+        """Yield the publisher and the content of each record since the last read."""
         end = self._consumer.end_offsets([self._place])[self._place]
         deadline = time.monotonic() + _TIMEOUT_MS / 1_000
         while self._consumer.position(self._place) < end:
@@ -217,7 +216,7 @@ class QuotaTopic:
 
 
 def _until_known(ask: Callable[[], _T]) -> _T:
-    """Return what ``ask`` does, once all brokers know of a topic that was just made."""
+    """Return the result of ``ask``, once all brokers know a new topic."""
     deadline = time.monotonic() + _BOOTSTRAP_TIMEOUT_MS / 1_000
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Quotas from a file, a proxy's configuration or its quotas alone; and quotas as a file that a proxy takes."""
+"""Reads quotas from a configuration file, or a file with quotas alone, and writes such files."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -11,17 +11,17 @@ from kafka_quota_proxy.config.model import Default, IpRule, ProxyConfig, QuotaRu
 from kafka_quota_proxy.config.quota_kinds import BYTE_RATES
 from kafka_quota_proxy.pipeline.errors import InputError
 
-# What stands for listeners where there are only quotas. ``check`` wants one.
+# Added to a file with quotas alone: a configuration needs a listener.
 _LISTENER: Final = 'listeners: [{name: clients, bind: "0.0.0.0:9092", upstream: "127.0.0.1:19092"}]'
-_AS_USUAL: Final = ProxyConfig(listeners=())
+_DEFAULTS: Final = ProxyConfig(listeners=())
 
 
 def read_quotas(path: str) -> ProxyConfig:
-    """Return a configuration; its listeners are made up where the file has none.
+    """Return a configuration; a file without listeners gets one.
 
     Raises:
-        InputError: with every fault, as FILE:LINE: KEY: what is wrong. Rules that are not the same at all times are
-            such: whoever reads these asks for one limit of each.
+        InputError: with every fault, as FILE:LINE: KEY: fault. A rule that changes with time is a fault, since a replay
+            needs one limit of each.
     """
     try:
         data = Path(path).read_bytes()
@@ -31,7 +31,7 @@ def read_quotas(path: str) -> ProxyConfig:
         text = data.decode("utf-8", "replace")
         document = parse(text, file=path)
         if isinstance(document.data, dict) and "listeners" not in document.data:
-            # Behind the rest, so that the lines of faults stay what they are.
+            # Appended, so that the line numbers of faults stay the same.
             data += f"\n{_LISTENER}\n".encode()
         config = load_bytes(data, file=path).config
     except ConfigError as error:
@@ -51,13 +51,13 @@ def _timed(config: ProxyConfig) -> Iterator[str]:
                 yield f"{rule.source}: {key}: {message}"
 
 
-def as_file(rules: Iterable[tuple[QuotaRule, str]], *, head: Iterable[str], held: ProxyConfig = _AS_USUAL) -> str:
-    """Return a configuration of these rules that ``kafka-quota-proxy check`` takes.
+def as_file(rules: Iterable[tuple[QuotaRule, str]], *, head: Iterable[str], held: ProxyConfig = _DEFAULTS) -> str:
+    """Return a configuration file of these rules that ``kafka-quota-proxy check`` accepts.
 
     Args:
-        rules: each with a word why, "" for none; byte rates, and how they are held.
-        head: what the first lines say, each of them as a comment.
-        held: whose enforcement, shaping, burst and max_throttle_time are written too; the rest of it is not.
+        rules: rules of byte rates, each with a comment or "".
+        head: the first lines, as comments.
+        held: the enforcement, shaping, burst and max_throttle_time to write; the rest of it is ignored.
     """
     lines = [*(f"# {line}".rstrip() for line in head), _LISTENER + "  # put your own here", *_settings(held)]
     lines += ["", "quotas:"]
@@ -68,7 +68,7 @@ def as_file(rules: Iterable[tuple[QuotaRule, str]], *, head: Iterable[str], held
 
 
 def _settings(held: ProxyConfig) -> list[str]:
-    """Return a line for each setting that says how limits are held and is not as usual."""
+    """Return a line for each of these settings that is not the default."""
     longest_ms = held.max_throttle_time_ms
     written = {
         "enforcement": held.enforcement.value,
@@ -79,7 +79,7 @@ def _settings(held: ProxyConfig) -> list[str]:
     return [
         f"{name.removesuffix('_ms')}: {value}"
         for name, value in written.items()
-        if getattr(held, name) != getattr(_AS_USUAL, name)
+        if getattr(held, name) != getattr(_DEFAULTS, name)
     ]
 
 
@@ -93,7 +93,7 @@ def _rule(rule: QuotaRule) -> str:
 
 
 def _text(name: str | Default) -> str:
-    """Return a name as YAML, in quotes; of what YAML cannot hold as it is, the escape."""
+    """Return a name as a quoted YAML string, with escapes."""
     if isinstance(name, Default):
         return str(name)
     escaped = "".join(

@@ -1,8 +1,8 @@
-"""The throttle of a reassignment, after KIP-73: what has to be copied, what comes in meanwhile, and the time there is.
+"""The throttle of a reassignment, after KIP-73, from the bytes to copy, the incoming rate and the available time.
 
-A broker that sends (or gets) L bytes while A bytes a second come in for the same replicas needs L / (R - A) seconds at
-a throttle of R, and never ends where R is not above A; to end in W seconds it needs R = L / W + A. One throttle is set
-for all brokers, so the one that needs most decides. No I/O, no Spark but for what clients use.
+A broker that sends (or receives) L bytes while A bytes a second arrive for the same replicas needs L / (R - A) seconds
+at a throttle of R, and never ends unless R is above A; to end in W seconds it needs R = L / W + A. One throttle is set
+for all brokers, so the broker that needs most decides. No I/O; Spark only for the use of clients.
 
 Source: the questions and answers of KIP-73.
 """
@@ -20,14 +20,14 @@ _HOUR_MS: Final = 3_600_000
 
 
 class Side(Enum):
-    """What a broker does for a move."""
+    """The role of a broker in a move."""
 
     LEADER = "leader"  # sends
-    FOLLOWER = "follower"  # gets
+    FOLLOWER = "follower"  # receives
 
 
 class Partition(NamedTuple):
-    """A partition as it is: node ids of its leader and its replicas, bytes, bytes per second that come in."""
+    """A partition: node ids of its leader and its replicas, its size in bytes, its incoming bytes per second."""
 
     leader: int
     replicas: frozenset[int]
@@ -36,7 +36,7 @@ class Partition(NamedTuple):
 
 
 class Load(NamedTuple):
-    """What one side of a broker has before it."""
+    """The work of a broker in one role."""
 
     broker: int
     side: Side
@@ -44,11 +44,11 @@ class Load(NamedTuple):
     incoming_rate: float
 
     def rate_to_end_in(self, window_ms: int) -> float:
-        """Return the throttle that ends in this time, bytes per second."""
+        """Return the throttle that ends in ``window_ms``, bytes per second."""
         return self.left_bytes * 1_000 / window_ms + self.incoming_rate
 
     def time_ms(self, rate: float) -> float | None:
-        """Return how long it takes at a throttle of ``rate``; None: for ever."""
+        """Return the time at a throttle of ``rate``; None: it never ends."""
         net = rate - self.incoming_rate
         if not self.left_bytes:
             return 0.0
@@ -56,11 +56,11 @@ class Load(NamedTuple):
 
 
 def loads(now: Mapping[tuple[str, int], Partition], target: Mapping[tuple[str, int], Iterable[int]]) -> list[Load]:
-    """Return what each broker has to send and to get, by node id.
+    """Return what each broker has to send and to receive, by node id.
 
     Args:
-        now: partitions by topic and number; all of those in ``target``.
-        target: the replicas that each is to have.
+        now: partitions by topic and number, with all those in ``target``.
+        target: the planned replicas of each.
     """
     left: dict[tuple[int, Side], int] = {}
     incoming: dict[tuple[int, Side], float] = {}
@@ -75,7 +75,7 @@ def loads(now: Mapping[tuple[str, int], Partition], target: Mapping[tuple[str, i
 
 
 def client_hours(records: DataFrame) -> DataFrame:
-    """Return what clients use of each broker, by hour of the day (UTC): the ``peak`` of all days and the ``mean``."""
+    """Return the use of each broker by clients, by hour of the day (UTC): ``peak`` and ``mean`` over all days."""
     hour_ms = (F.col("start_ms") - F.pmod("start_ms", F.lit(_HOUR_MS))).alias("hour_ms")
     hours = records.where(F.col("kind").isin(*BYTE_KINDS) & F.col("broker").isNotNull()).groupBy(
         "broker", "kind", hour_ms
@@ -87,11 +87,11 @@ def client_hours(records: DataFrame) -> DataFrame:
 
 
 def quietest_hour(means: Mapping[int, float], window_ms: int) -> int | None:
-    """Return the hour (UTC) from which clients use least for as long as the window is; None where nothing is known.
+    """Return the hour (UTC) at which the window with the least use by clients begins; None if unknown.
 
     Args:
-        means: the mean rate of all brokers together by hour of the day; an hour that is not in it had nothing.
-        window_ms: of more than a day the first day counts.
+        means: the mean rate of all brokers together by hour of the day; a missing hour had no use.
+        window_ms: the length of the window; beyond a day only the first day counts.
     """
     if not means:
         return None

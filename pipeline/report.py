@@ -1,4 +1,4 @@
-"""A page in one file: no network, dark where the reader's system is, and as narrow as a phone.
+"""A report page in one file: no network, dark mode, readable on a phone.
 
 A page says first what was found, in numbers, then answers questions, one a section. ``plots`` draws what is in them.
 """
@@ -49,7 +49,7 @@ _NOTES_SHOWN: Final = 8
 
 
 class Section(NamedTuple):
-    """A question as heading, its answer in words, and what shows it (HTML)."""
+    """A section: a question as heading, the answer in words, and figures or a table (HTML)."""
 
     title: str
     words: str
@@ -95,30 +95,30 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, names: int =
 
 
 def plots(figures: Iterable[str]) -> str:
-    """Return figures side by side, as many as have room."""
+    """Return figures side by side, as many as fit."""
     return f'<div class="plots">{"".join(figures)}</div>'
 
 
 def figure(name: str, words: str, svg: str) -> str:
-    """Return a plot under its name and what it says in words, which is also what is read out in its place."""
+    """Return a plot with its name and a description, which screen readers read."""
     # A screen reader takes the caption for the picture; it would spell out the numbers at the axes otherwise.
     drawn = svg.replace("<svg", f'<svg role="img" aria-label="{escape(shown(f"{name}: {words}"))}"', 1)
     return f"<figure><figcaption><b>{text_of(name)}</b><span>{text_of(words)}</span></figcaption>{drawn}</figure>"
 
 
 def keys(colours: Mapping[str, str]) -> str:
-    """Return what the colours are, by their classes in the style above."""
+    """Return a legend of colours, by their CSS classes."""
     shown = "".join(f'<span><i class="key {kind}"></i>{text_of(name)}</span>' for kind, name in colours.items())
     return f'<p class="keys">{shown}</p>'
 
 
 def text_of(name: str) -> str:
-    """Return what anybody may have called himself as HTML that shows it and does nothing else."""
+    """Return a name as safe HTML; clients choose their names."""
     return escape(shown(name), quote=False)
 
 
 def shown(name: str) -> str:
-    """Return a name with a mark in the place of each character that is not to be seen."""
+    """Return a name with a mark for each invisible character."""
     return _NOT_SHOWN.sub("\ufffd", name)
 
 

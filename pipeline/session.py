@@ -32,7 +32,7 @@ _LOG_LEVEL: Final = "ERROR"
 def session(
     *, master: str | None = None, conf: Mapping[str, str] | None = None, is_quiet: bool = False
 ) -> SparkSession:
-    """Return the session to work in, started if there is none. One that runs keeps its own settings where it can.
+    """Return the Spark session, which is started if there is none. A running session keeps its settings if possible.
 
     Args:
         master: Spark's ``--master``; None: what spark-submit says, else ``local[*]``.
@@ -66,7 +66,7 @@ def session(
 
 @contextmanager
 def silenced(spark: SparkSession) -> Iterator[None]:
-    """Have Spark log nothing of what fails in the block: whoever tries it catches that, and says it in a sentence."""
+    """Turn off Spark's log during the block, whose caller catches failures and reports them in a sentence."""
     spark.sparkContext.setLogLevel("OFF")
     try:
         yield

@@ -1,10 +1,10 @@
-"""A fleet's usage log, made up: for trying, and for scale. Column expressions over the number of a row, nothing else.
+"""Generates a usage log of many proxies, for trials and tests of scale, as column expressions over row numbers.
 
-A row has its values from the seed, its bucket and its time alone, so that the same seed gives the same log whatever the
+The values of a row depend only on the seed, its bucket and its time, so the same seed gives the same log whatever the
 partitions.
 
-An entity has a mean rate (log-normal over entities), its own hour of the day and day of the week, bursts of five
-minutes, a trend, and noise. One in eight comes later, one in eight leaves; both live through some part of the log.
+An entity has a mean rate (log-normal over entities), its own pattern over the day and the week, bursts of five minutes,
+a trend, and noise. One in eight appears during the log, one in eight disappears.
 """
 
 from dataclasses import dataclass
@@ -20,16 +20,16 @@ _DAY_MS: Final = 86_400_000
 _HOUR_MS: Final = 3_600_000
 _BURST_MS: Final = 300_000
 _KINDS: Final = ("produce", "fetch")
-# Bytes per second, of the entity in the middle.
+# Bytes per second of the median entity.
 _MEDIAN_RATE: Final = 400_000.0
-_BURSTS: Final = 0.01  # of the time
+_BURSTS: Final = 0.01  # part of the time
 _BURST_FACTOR: Final = 5.0
 _DIGITS: Final = 53  # of a double
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """What to make up. Each entity uses each broker, through one proxy a broker, in both kinds."""
+    """The size of the log. Each entity uses each broker, through one proxy per broker, in both kinds."""
 
     entities: int
     brokers: int
@@ -41,17 +41,17 @@ class Fleet:
 
     @property
     def buckets(self) -> int:
-        """How many entities, brokers and kinds there are together."""
+        """The number of buckets: entities times brokers times kinds."""
         return self.entities * self.brokers * len(_KINDS)
 
     @property
     def intervals(self) -> int:
-        """How many intervals the log has."""
+        """The number of intervals of the log."""
         return int(self.days * _DAY_MS) // self.interval_ms
 
 
 def simulated(spark: SparkSession, fleet: Fleet, *, partitions: int | None = None) -> DataFrame:
-    """Return the records, by time; ``day`` beside the columns of ``RECORD``, as text."""
+    """Return the records by time: the columns of ``RECORD``, and ``day`` as text."""
     count = fleet.intervals * fleet.buckets
     rows = spark.range(0, count, 1, partitions) if partitions else spark.range(count)
     return _with_amounts(_with_places(rows, fleet), fleet).select(
@@ -71,7 +71,7 @@ def _with_places(rows: DataFrame, fleet: Fleet) -> DataFrame:
     )
     lives = _is_alive(fleet)
     if fleet.skew:
-        # The first bucket is always there, of the others together one in each interval.
+        # The first bucket has a record in each interval; the others share one.
         others = max(fleet.buckets - 1, 1)
         is_their_turn = F.pmod(F.xxhash64(F.lit(fleet.seed), F.lit("turn"), "start_ms"), F.lit(others)) + 1 == bucket
         lives = (F.col("id") % fleet.buckets == 0) | is_their_turn
@@ -85,7 +85,7 @@ def _with_places(rows: DataFrame, fleet: Fleet) -> DataFrame:
 
 
 def _is_alive(fleet: Fleet) -> Column:
-    """Whether the entity has come and has not gone; some do one of both in the middle half of the log."""
+    """Whether the entity exists at this time; some appear or disappear in the middle half of the log."""
     part = (F.col("start_ms") - fleet.start_ms) / (fleet.days * _DAY_MS)
     turn = 0.25 + 0.5 * _chance(fleet, "turn of life", "entity")
     return F.when(F.col("entity") % 8 == 5, part >= turn).when(F.col("entity") % 8 == 6, part < turn).otherwise(True)

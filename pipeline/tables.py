@@ -1,4 +1,4 @@
-"""Small tables that stand beside the log: capacities, owners, sizes. CSV or YAML, every fault with FILE:LINE."""
+"""Reads small input tables: capacities, owners, sizes. CSV or YAML, every fault with FILE:LINE."""
 
 import csv
 from collections.abc import Callable, Iterator, Sequence
@@ -13,20 +13,20 @@ from kafka_quota_proxy.pipeline.record import BYTE_KINDS
 
 
 class Line(NamedTuple):
-    """A line of a table: where it stands, as FILE:LINE, and its values by column."""
+    """A line of a table: its place as FILE:LINE, and its values by column."""
 
     where: str
     values: dict[str, str]
 
 
 class Reader:
-    """Gathers the faults of a file, so that all are told at once."""
+    """Collects the faults of a file, so that all are reported at once."""
 
     def __init__(self) -> None:
         self.faults: list[str] = []
 
     def value(self, line: Line, column: str, read: Callable[[str], object]) -> object | None:
-        """Return a value as ``read`` makes it; None where it is wrong, with the fault noted."""
+        """Return a value as ``read`` parses it; None, with a fault, if it is wrong."""
         try:
             return read(line.values[column])
         except (ValueError, UnitError) as error:
@@ -34,7 +34,7 @@ class Reader:
             return None
 
     def end(self) -> None:
-        """Tell of what was wrong.
+        """Report the faults.
 
         Raises:
             InputError: something was.
@@ -58,7 +58,7 @@ def text_of(path: str) -> str:
 
 
 def csv_lines(path: str, *, columns: Sequence[str], optional: Sequence[str] = ()) -> Iterator[Line]:
-    """Yield the lines of a CSV file with a header, values stripped; empty ones and those that begin with # left out.
+    """Yield the lines of a CSV file with a header, values stripped; without empty lines and those that begin with #.
 
     Raises:
         InputError: a column is missing or unknown, or a line has more or fewer values than the header.
@@ -123,7 +123,7 @@ def whole(text: str) -> int:
 
 
 def capacities(path: str) -> dict[tuple[int, str], float]:
-    """Return what each broker can do, in bytes per second, by node id and kind.
+    """Return the capacity of each broker in bytes per second, by node id and kind.
 
     Raises:
         InputError: with every fault.
