@@ -1,9 +1,9 @@
-"""Any bytes give an answer or one closed connection, in bounded time and memory: the long run, ``make fuzz``.
+"""The long fuzz run, ``make fuzz``.
 
-Atheris (libFuzzer) looks for inputs that reach new branches of ``protocol``, ``proxy`` and ``config``, one target after
-the other, each in a process of its own, until all have had their share of the frames. A finding is shown with its
-traceback, and its input is written beside the log. A run of ten million frames or more is written down in RECORD.md.
-With ``--folder`` a run that was stopped goes on: targets that have had their share there are not run again.
+Atheris (libFuzzer) searches inputs that reach new branches of ``protocol``, ``proxy`` and ``config``. It runs one
+target after the other, each in its own process, until each has had its share of the frames. A finding is printed with
+its traceback, and its input is written next to the log. A run of ten million frames or more is recorded in
+RECORD.md. With ``--folder`` an interrupted run continues: targets that are finished are not run again.
 """
 
 import argparse
@@ -30,19 +30,19 @@ MAX_MEMORY_MIB: Final = 1_024
 _COVERAGE: Final = re.compile(r"cov: (\d+) ft: (\d+) corp: (\d+)/")
 _PREFACE: Final = """# The last long run
 
-[What is run](README.md), and what was found.
+[Targets and findings](README.md).
 
-Any bytes give an answer or one closed connection, in bounded time and memory. Written by `make fuzz`.
+Any bytes give a response or one closed connection, in bounded time and memory. Written by `make fuzz`.
 
-A *frame* of a dialogue or of garbage is one that came out of a session whole, to the broker or to the client, or was
-refused and closed it; of two sessions that are compared one is counted. A frame of the others is one that was read. An
-*input* is what the fuzzer made: a play of some dozen frames. *Edges* are branches of `protocol`, `proxy` and `config`
-as libFuzzer counts them. *Kept* in `corpus/` are the fewest inputs that go wherever any went.
+A *frame* of a dialogue or of garbage passed a session whole, or was refused and closed it; of two compared sessions
+one counts. A frame of the other targets was read. An *input* is one series of decisions, for some dozen frames. *Edges*
+are branches of `protocol`, `proxy` and `config`, counted by libFuzzer. *Kept* is the smallest set of inputs in
+`corpus/` that reaches all reached code.
 """
 
 
 class Outcome(NamedTuple):
-    """What a target's run did; ``finding`` is what libFuzzer and Python said of it, "" without one."""
+    """The result of a target's run; ``finding`` is the output of libFuzzer and Python, "" without a finding."""
 
     target: str
     inputs: int
@@ -54,7 +54,7 @@ class Outcome(NamedTuple):
 
 
 def main() -> int:
-    """Run the targets; return 1 if any of them found something."""
+    """Run the targets; return 1 if there is a finding."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("targets", nargs="*", help=f"which; all without any: {', '.join(TARGETS)}")
     parser.add_argument("--frames", type=int, default=RECORDED_FRAMES, help="in all (default: %(default)s)")
@@ -80,7 +80,7 @@ def main() -> int:
 
 
 def _run(target: str, frames: int, seed: int, work: Path) -> Outcome:
-    """Fuzz one target in a process of its own, with its corpus in files as libFuzzer wants it."""
+    """Fuzz one target in its own process; libFuzzer reads the corpus from files."""
     done_before = work / "outcome.json"
     if done_before.exists():
         return Outcome(**json.loads(done_before.read_text()))
@@ -129,7 +129,7 @@ def _run(target: str, frames: int, seed: int, work: Path) -> Outcome:
 
 
 def _report(outcomes: list[Outcome], arguments: str) -> None:
-    """Print the table, and write it down if the run was a long one."""
+    """Print the table, and record a long run."""
     rows = [
         "| target | frames | inputs | edges reached | inputs that reach them | of those kept | seconds | findings |",
         "|---|---:|---:|---:|---:|---:|---:|---:|",

@@ -1,12 +1,12 @@
-"""Any bytes give an answer or an error, in bounded time and memory: client quotas, asked for and changed.
+"""Fuzzes requests that describe and alter client quotas, and their responses.
 
-Requests and answers are decisions out of the fuzzer's bytes, whole or damaged. They are held to this:
+Requests and responses are valid or damaged. This must hold:
 
-* nothing but a ``ProtocolError`` comes out;
-* what was read is written and read as the same, and an answer has the request's correlation_id;
-* an answer is no longer by far than what it answers and what there is;
-* each entity of a request is told of once, with an error or without;
-* whatever was changed, each rule is one that Kafka allows, and is read as it was written to a store.
+* nothing but a ``ProtocolError`` is raised;
+* a message that was read can be written and read again, and a response has the request's correlation_id;
+* a response is not much longer than its request and the existing rules;
+* each entity of a request has one result, with or without an error;
+* after any change each rule is one that Kafka allows, and survives a round trip through the stored form.
 """
 
 from collections.abc import Callable
@@ -48,7 +48,7 @@ Rules = dict[Entity, StoredRule]
 
 
 def play(source: Source) -> int:
-    """Play to the end of the source; return how many frames were read."""
+    """Play to the end of the source; return the number of frames that were read."""
     play_one = (_alter, _alter, _describe, _read_answers)
     rules: Rules = {}
     frames = 0
@@ -59,7 +59,7 @@ def play(source: Source) -> int:
 
 
 def _frame(source: Source, api_key: int, make: Callable[[], bytes]) -> bytes:
-    """Return a request: one that makes sense or one of any contents, whole or damaged."""
+    """Return a request: plausible or random, valid or damaged."""
     choice = source.byte()
     frame = make() if choice & 0x03 else seeds.request(api_key, source.below(2), choice >> 2 & 3, choice >> 5 & 3)
     return damaged(frame, source) if choice & 0x10 else frame
@@ -72,7 +72,7 @@ def _alter(source: Source, rules: Rules) -> None:
         request = read_alter_request(frame)
     except ProtocolError:
         return
-    if request.api_version > 1:  # damaged; nobody asks for such a one to be read
+    if request.api_version > 1:  # damaged into another API, which is not read here
         return
     assert repr(read_alter_request(write_alter_request(request, client_id=None))) == repr(request)
     decision = decide(

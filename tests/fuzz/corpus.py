@@ -1,6 +1,6 @@
-"""Inputs that are kept: of each target those that a fuzzer found to do something new, and new ones made of them.
+"""The kept inputs of each target, which reach different code, and mutations of them.
 
-A target's file has each input behind its length, two bytes, the shortest first.
+A target's file has the length of each input, two bytes, and the input; the shortest is first.
 """
 
 import sys
@@ -15,10 +15,10 @@ from tests.fuzz import seeds
 
 FOLDER: Final = Path(__file__).parent / "corpus"
 MAX_INPUT_BYTES: Final = 800
-# Of one target's file.
+# The limit of one target's file.
 MAX_KEPT_BYTES: Final = 100_000
 _FIRST_INPUTS: Final = 40
-# What else comes to a port of Kafka's: TLS, HTTP, the PROXY protocol.
+# Other protocols on a Kafka port: TLS, HTTP, the PROXY protocol.
 OTHER_PROTOCOLS: Final = (
     b"\x16\x03\x01\x02\x00\x01\x00",
     b"\x15\x03\x03\x00\x02\x02\x28",
@@ -33,7 +33,7 @@ _PROGRAM: Final = tuple(
 
 
 def kept(target: str) -> list[bytes]:
-    """Return the inputs that are kept of a target, if any."""
+    """Return the kept inputs of a target, if any."""
     path = FOLDER / f"{target}.bin"
     data = path.read_bytes() if path.exists() else b""
     inputs, at = [], 0
@@ -45,7 +45,7 @@ def kept(target: str) -> list[bytes]:
 
 
 def keep(target: str, inputs: list[bytes]) -> None:
-    """Put these in the place of those that are kept, the longest left out where they are too many."""
+    """Replace the kept inputs; the longest are left out if there are too many."""
     out = b""
     for one in sorted(set(inputs), key=lambda one: (len(one), one)):
         if len(out) + 2 + len(one) > MAX_KEPT_BYTES:
@@ -55,7 +55,7 @@ def keep(target: str, inputs: list[bytes]) -> None:
 
 
 def minimised(run: Callable[[bytes], int], inputs: list[bytes]) -> list[bytes]:
-    """Return inputs that take each step from line to line that all of them take, the short ones first."""
+    """Return a subset of inputs that takes all steps from line to line, shortest first."""
     chosen: list[bytes] = []
     taken: set[tuple[object, int, int]] = set()
     for one in sorted(set(inputs), key=lambda one: (len(one), one)):
@@ -67,7 +67,7 @@ def minimised(run: Callable[[bytes], int], inputs: list[bytes]) -> list[bytes]:
 
 
 def _steps(run: Callable[[bytes], int], data: bytes) -> set[tuple[object, int, int]]:
-    """Return from which line to which a run goes within each function of the program."""
+    """Return the steps from line to line of a run within each function of the program."""
     steps: set[tuple[object, int, int]] = set()
     last: dict[FrameType, int] = {}
 
@@ -91,7 +91,7 @@ def _steps(run: Callable[[bytes], int], data: bytes) -> set[tuple[object, int, i
 
 
 def first(target: str) -> list[bytes]:
-    """Return inputs to begin with where none are kept: decisions by chance, and for ``garbage`` some frames."""
+    """Return inputs to begin with: random decisions, and for ``garbage`` some frames."""
     random = Random(target)  # noqa: S311 - the same ones each time
     inputs = [random.randbytes(random.randrange(20, MAX_INPUT_BYTES // 2)) for _ in range(_FIRST_INPUTS)]
     if target == "garbage":
@@ -106,7 +106,7 @@ def first(target: str) -> list[bytes]:
 
 
 def mutated(inputs: list[bytes], random: Random) -> bytes:
-    """Return one of the inputs with something else in it, or two of them spliced."""
+    """Return an input with random changes, or two inputs spliced."""
     out = bytearray(random.choice(inputs))
     for _ in range(random.randrange(1, 6)):
         at = random.randrange(len(out) + 1)

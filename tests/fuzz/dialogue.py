@@ -1,18 +1,18 @@
-"""Any bytes give an answer or one closed connection, in bounded time and memory: of a whole session, both sides of it.
+"""Fuzzes a whole session between a client and a broker.
 
-A fuzzer's bytes are a play: what the client sends, how the broker answers, when time passes, what is cut where and what
-is damaged. The play is held to this:
+The fuzzer's bytes decide everything: the client's requests, the broker's responses, when time passes, which frames are
+cut or damaged. The session must hold to this:
 
-* nothing but a ``ProtocolError`` comes out, and after one the session settles its debts and is not used again;
-* each side gets what the other sent, frame by frame, and no more than it: but for the fields that are written, and the
-  brokers' addresses, of which a told one is at most ``MAX_GROWTH`` times as long;
-* what is kept is bounded (``check_memory`` says by how much), whatever was sent;
-* who is blocked is freed by an answer, or by time, and then by ``handle_timer``; nobody waits for ever, nor for a
-  throttle time once that is released;
-* when no more is to be taken up, what has begun is finished, and nothing else begins;
-* no request is on a bucket's account twice, or below zero;
-* a broker's own address is not told where it must not be, nor a password in an error;
-* bytes that come in other pieces give the same bytes (``Twins``).
+* It raises nothing but a ``ProtocolError``. After an error it settles its charges and is not used again.
+* Each side receives the other side's frames and no more. Only rewritten fields differ, and brokers' addresses, which
+  grow to at most ``MAX_GROWTH`` times their length.
+* The memory for kept bytes is bounded (see ``check_memory``).
+* A blocked client is released by a response, or by time and ``handle_timer``. No client waits for ever, and after
+  ``release`` none waits for a throttle time.
+* After ``take_no_more`` requests that have begun are finished, and no other request begins.
+* No request is charged twice to a bucket, and no bucket's count of requests falls below zero.
+* A broker's own address never reaches a client that must not see it, and no error quotes a password.
+* Bytes that are cut at other places give the same bytes (``Twins``).
 """
 
 from contextlib import suppress
@@ -58,11 +58,11 @@ from tests.support.wire import Wire
 
 PLAIN, INTER_BROKER, REWRITING, LOGIN = range(4)
 
-# asyncio and uvloop read no more at once.
+# The most bytes that asyncio and uvloop read at once.
 MAX_READ_BYTES: Final = 256 * 1024
 MAX_STEPS: Final = 200
-# A broker takes ten bytes at least, and gets a host of 20 instead of its own.
-TOLD: Final = {0: (b"proxy.example", 9192), 3: (b"2001:db8::1", 9195), 7: (b"h" * 20, 9199)}
+# A broker takes at least ten bytes; its advertised host has up to 20.
+ADVERTISED: Final = {0: (b"proxy.example", 9192), 3: (b"2001:db8::1", 9195), 7: (b"h" * 20, 9199)}
 MAX_GROWTH: Final = 4
 
 PASSWORD: Final = b"a-password-that-nobody-may-see"
@@ -79,7 +79,7 @@ _CLIENT_TOKENS: Final = (
     b"\0kafka\0" + PASSWORD,
 )
 _BROKER_TOKENS: Final = (b"", SERVER_FINAL, SERVER_FIRST, b"e=other-error", b"\x60\x81reply", b'{"status":"invalid"}')
-# Requests whose beginning is kept until more of them has come: none, a header, a login, a follower's fetch.
+# The beginnings of requests that are kept until more bytes arrive: none, a header, a login, a follower's fetch.
 _ENDLESS: Final = (
     b"",
     pack(">ihhihBBI", 100_000_000, 0, 9, 7, 0, 2, 0, 0xFFFFFF7F),
@@ -90,33 +90,33 @@ _WAITS_MS: Final = (1, 40, 999, 1_000, 12_000, 90_000, 4_000_000)
 _LIMITS: Final = (None, 0.5, 700.0, 50_000.0, 1e12)
 _REQUEST_LIMITS: Final = (None, 0.5, 1_000.0)
 _UNMUTED_STEPS: Final = 400
-# Of a response that is kept until its front has come: more than may be kept of it, but not in each step of a play.
+# Responses whose front is kept until it is complete; a deep flood sends more than may be kept, a few times per run.
 _LISTING: Final = (seeds.METADATA, seeds.DESCRIBE_CLUSTER, seeds.FIND_COORDINATOR)
 _ENDLESS_BYTES: Final = 100_000_000
 _DEEP_FLOOD: Final = 5
 _MOST_DEEP_FLOODS: Final = 2
 
-_END: Final = bytes(bytearray())  # no bytes: the client has closed its side
+_END: Final = bytes(bytearray())  # an object of its own that says: the client has closed its side
 
 # -- one session and what went in and came out
 
 
 class Stage:
-    """One session with its queues: as the shell does, it is not given what it does not read now."""
+    """One session with its input queues: like the server, it passes on only bytes that the session reads now."""
 
     def __init__(self, wire: Wire) -> None:
         self.wire = wire
         self.session: Session = wire.session
         self.sent = bytearray()  # by the client
-        self.asked = bytearray()  # what the broker has got
-        self.answered = bytearray()  # what it has sent
-        self.told = bytearray()  # what the client has got
+        self.asked = bytearray()  # bytes that reached the broker
+        self.answered = bytearray()  # bytes from the broker
+        self.told = bytearray()  # bytes that reached the client
         self.error: ProtocolError | None = None
         self._client_queue: list[bytes] = []
         self._broker_queue: list[bytes] = []
         self._has_client_ended = False
         self._is_released = False
-        self._most_asked: int | None = None  # once nothing more is taken up
+        self._most_asked: int | None = None  # the limit after take_no_more
 
     def from_client(self, pieces: list[bytes]) -> None:
         """Let the client send, unless it has closed its side."""
@@ -140,12 +140,12 @@ class Stage:
         self.pump()
 
     def end_client(self) -> None:
-        """Let the client close its side, which is seen when all it sent before is read."""
+        """Let the client close its side, after the bytes it has sent."""
         self.from_client([_END])
         self._has_client_ended = True
 
     def release(self) -> None:
-        """Let nothing wait for its throttle time any more."""
+        """Release all waits for a throttle time."""
         self._is_released = True
         self._look_at_the_clock()
         try:
@@ -155,14 +155,14 @@ class Stage:
         self.pump()
 
     def take_no_more(self) -> None:
-        """Let only that be finished which has begun."""
+        """Let requests that have begun finish, and begin no others."""
         self.session.take_no_more()
         if self._most_asked is None:
             self._most_asked = len(self.asked) + self.session.state.request_left
         self.pump()
 
     def have_neighbour(self, client_id: str, size_bytes: int) -> None:
-        """Let another connection of the client send and fetch that much and leave: what it owes stays."""
+        """Let another connection of the client send and fetch ``size_bytes`` and close; its charges stay."""
         other, now_ms = Session(self.wire.listening), self.wire.now_ms
         with suppress(ProtocolError):
             other.receive_from_client(produce_request(client_id=client_id, size_bytes=size_bytes), now_ms=now_ms)
@@ -172,7 +172,7 @@ class Stage:
         _leave(other, bytearray(), now_ms)
 
     def pump(self) -> None:
-        """Give the session what it reads now, and take what it has written."""
+        """Give the session the bytes that it reads now, and collect its output."""
         session = self.session
         self._look_at_the_clock()
         try:
@@ -204,21 +204,19 @@ class Stage:
 
     @property
     def passed_frames(self) -> int:
-        """How many whole frames came out on either side, and one more if the last was refused."""
+        """The number of whole frames that came out on both sides, plus one for a refused frame."""
         return frames_in(self.asked) + frames_in(self.told) + (self.error is not None)
 
     def check_memory(self) -> None:
-        """Of each side less than a head, a login or a held response is kept, and what one read brought."""
+        """Assert that at most a head, a login or a held response is kept per side, plus the bytes of one read."""
         session = self.session
         waiting = 2 * MAX_HEAD_BYTES if session._requests.login is None else 4 + MAX_LOGIN_BYTES
         if session.account.believes_replicas():
             waiting = MAX_REPLICA_FETCH_BYTES
-        # Twice: what waits is kept with at most as much before it that has passed.
+        # Twice: waiting bytes are kept together with at most as many bytes that have passed.
         assert len(session._requests._data) <= 2 * waiting + MAX_READ_BYTES
         assert session.state.is_blocked or _waiting_bytes(session) <= waiting
-        assert not (session.state.is_blocked and session._requests._pieces), (
-            "what waits for more than bytes waits as a whole"
-        )
+        assert not (session.state.is_blocked and session._requests._pieces), "a blocked request is kept in pieces"
         assert len(session._responses._data) <= MAX_HELD_RESPONSE_BYTES + MAX_READ_BYTES + 8
         assert len(session._responses._pieces or b"") <= MAX_HELD_RESPONSE_BYTES + MAX_READ_BYTES
         assert len(session.state.in_flight) <= MAX_IN_FLIGHT
@@ -226,7 +224,7 @@ class Stage:
             assert len(session._responses.hidden._held) <= MAX_READ_BYTES
 
     def check_progress(self) -> None:
-        """Who is blocked waits for an answer, for a time that will come, or for the end."""
+        """Assert that a blocked client waits for a response, for a later time, or for the end."""
         session = self.session
         login = session._requests.login
         if session.state.is_blocked and not session.state.is_ending:
@@ -235,13 +233,13 @@ class Stage:
             )
             assert awaits or session.wake_at_ms > self.wire.now_ms, "blocked for ever"
         if session.state.delayed_until_ms:
-            assert session._responses._data, "a delay without anything to be delayed"
+            assert session._responses._data, "a delay without delayed bytes"
         if self._is_released:
             assert not session.state.delayed_until_ms
             assert session.muted_until_ms <= self.wire.now_ms
 
     def check_accounts(self, *, has_ended: bool) -> None:
-        """No request is given back twice, and none is kept when the connection has ended."""
+        """Assert that no request is released twice, and that none is left when the connection has ended."""
         for manager in self.wire.listening.quotas.managers:
             for bucket in manager:
                 assert bucket.in_flight >= 0
@@ -252,7 +250,7 @@ class Stage:
             assert line is None or not (line.dispatcher.in_flight or line.dispatcher.control_in_flight or line.timeouts)
 
     def finish(self) -> None:
-        """Answer what is asked, let time pass, and see that nothing stays that could have passed."""
+        """Answer all requests, let time pass, and assert that all bytes have passed that could."""
         session, wire = self.session, self.wire
         for _ in range(_UNMUTED_STEPS):
             if self.error or (session.is_idle and not self._client_queue):
@@ -263,7 +261,7 @@ class Stage:
             elif session.state.in_flight and not session._responses.left and not session._responses._data:
                 self.from_broker([right_answer(session)])
             else:
-                break  # the rest of a frame is missing, or a token that nobody knows
+                break  # the rest of a frame is missing, or an unknown token waits
         else:
             raise AssertionError("a session does not come to rest")
         if not self.error and not self._client_queue and not session.state.is_blocked:
@@ -283,7 +281,7 @@ class Stage:
         taken_bytes = len(self.sent) - _waiting_bytes(session)
         assert len(self.asked) <= taken_bytes
         if not session._responses._data and session._responses.hidden is None and not session._responses.left:
-            answered_here = frames_in(self.told) - frames_in(self.answered)  # fetches, while their bucket owes
+            answered_here = frames_in(self.told) - frames_in(self.answered)  # fetches over their quota
             assert answered_here >= 0
             assert frames_in(self.sent[:taken_bytes]) == frames_in(self.asked) + answered_here
             assert answered_here or len(self.asked) == taken_bytes
@@ -306,7 +304,7 @@ class Stage:
 
 
 def _leave(session: Session, answered: bytearray, now_ms: int) -> None:
-    """End a connection whose client leaves; the broker, which says what it said before, is not waited for for ever."""
+    """Close a session whose client has left; the broker repeats its last bytes."""
     unanswered = session.close(now_ms=now_ms, has_passed=True)
     if unanswered is not None:
         for at in range(0, len(answered[-64:]), 7):
@@ -315,14 +313,14 @@ def _leave(session: Session, answered: bytearray, now_ms: int) -> None:
 
 
 def _waiting_bytes(session: Session) -> int:
-    """Return how much of what the client sent is kept and has not passed."""
+    """Return the number of client bytes that are kept and have not passed."""
     if session._requests._pieces is not None:
         return len(session._requests._pieces)
     return len(session._requests._data) - session._requests._at if session._requests._data else 0
 
 
 def frames_in(stream: bytes | bytearray) -> int:
-    """Return how many whole frames there are, each with its size in front."""
+    """Return the number of whole frames."""
     count = at = 0
     end = len(stream)
     while at + 4 <= end:
@@ -334,7 +332,7 @@ def frames_in(stream: bytes | bytearray) -> int:
 
 
 def right_answer(session: Session, variant: int = 1) -> bytes:
-    """Return what a broker says to the oldest request; to nothing, a bare token."""
+    """Return a broker's response to the oldest request; without one, a raw token."""
     if not session.state.in_flight:
         return framed(_BROKER_TOKENS[variant % len(_BROKER_TOKENS)])
     oldest = session.state.in_flight[0]
@@ -346,7 +344,7 @@ def right_answer(session: Session, variant: int = 1) -> bytes:
         return authenticate_response(
             token, error_code=58 if variant == 3 else 0, version=version, correlation_id=correlation_id
         )
-    # A version that a client made up is answered as the newest known.
+    # An unknown version gets a response of the newest known one.
     frame = seeds.response(api_key, min(version, seeds.versions(api_key)), variant % seeds.VARIANTS)
     return frame[:4] + pack(">i", correlation_id) + frame[8:]
 
@@ -355,7 +353,7 @@ def right_answer(session: Session, variant: int = 1) -> bytes:
 
 
 class Twins:
-    """Two sessions that get the same bytes: one whole, the other in pieces; or just one session, in pieces."""
+    """Two sessions with the same bytes, whole for one and in pieces for the other; or one session, in pieces."""
 
     def __init__(self, source: Source, kind: int) -> None:
         choice = source.byte()
@@ -367,12 +365,14 @@ class Twins:
         self._stages = [Stage(_wire(choice, kind, rules)) for _ in range(1 + self._is_twice)]
         self._first = self._stages[0]
         self._next_id = 1
-        self._is_sound = True  # nothing was damaged yet
-        self._has_moved = False  # a response was sent in which addresses are replaced as a whole and hidden in pieces
+        self._is_sound = True  # no frame is damaged yet
+        self._has_moved = (
+            False  # a response was sent whose addresses are replaced if it is whole, and hidden if it streams
+        )
         self._hides = False
-        self._is_steady = True  # no time has passed, rules are the same, and nobody else has charged
+        self._is_steady = True  # no time has passed, and neither rules nor charges have changed
         self._deep_floods = 0
-        self._rest = b""  # of an answer that the broker has begun
+        self._rest = b""  # the rest of a response that the broker has begun
         if kind == LOGIN:
             mechanism = _MECHANISMS[source.below(len(_MECHANISMS))]
             self._send(handshake_request(mechanism, version=choice >> 7), is_damaged=False)
@@ -423,7 +423,7 @@ class Twins:
             self._turn(source.byte())
 
     def _flood(self, filler: int, choice: int) -> None:
-        """Send up to 256 KiB of the same, or five times as much, perhaps as something that has to be kept."""
+        """Send up to 256 KiB of one byte, or five times as many, perhaps in a frame that is kept."""
         flood = bytes([filler]) * (1 << (6 + self._source.below(13)))
         self._is_sound = False
         if not choice & 1:
@@ -441,7 +441,7 @@ class Twins:
             self._feed_broker(flood)
 
     def _endless_answer(self) -> bytes:
-        """Return how an answer begins that says of itself to be as long as may be; it ends where arrays begin."""
+        """Return the front of an endless response, up to its arrays."""
         answer = right_answer(self._first.session)
         return pack(">i", _ENDLESS_BYTES) + answer[4 : 8 + self._source.below(24)]
 
@@ -463,7 +463,7 @@ class Twins:
                 stage.wire.listening.quotas.update(ProxyConfig(listeners=(), quotas=rules, principals=_PRINCIPALS))
 
     def _stop(self, choice: int) -> None:
-        """Let nothing wait any more, or nothing more be taken up; perhaps while an answer comes."""
+        """Release all waits, or take up no more requests; perhaps in the middle of a response."""
         self._is_steady = False
         if choice & 1 and not self._rest:
             self._answer(is_damaged=False)
@@ -511,7 +511,7 @@ class Twins:
         choice = self._source.byte()
         login = session._requests.login
         if not session.state.in_flight and choice < 248 and not (login is not None and login.login.is_raw):
-            return  # the broker has nothing to say
+            return  # the broker has nothing to answer
         data = right_answer(session, choice & 3 if choice < 192 else choice >> 3)
         if self._kind == REWRITING and session.state.in_flight and session.state.in_flight[0].profile.api_key in MOVED:
             self._has_moved = True
@@ -526,9 +526,9 @@ class Twins:
 
     def _feed_broker(self, data: bytes) -> None:
         pieces = cut(data, self._source)
-        # Where pieces may make a difference: what streams is hidden, not replaced; and with each piece a request that
-        # is blocked, or will be when it comes to wait behind a delay, is tried again, which may pass now, and be what
-        # the rest of the bytes answer.
+        # Pieces may change the output in two cases. Endpoints are hidden in a response that streams, not replaced. And
+        # with each piece a blocked or delayed request is tried again: it may pass now, and be the one that the rest of
+        # the bytes answer.
         may_pass = self._may_delay or any(stage.session.state.is_blocked for stage in self._stages)
         may_pass = may_pass and not (self._is_sound and self._is_steady)
         if self._is_twice and (self._has_moved or may_pass):
@@ -557,7 +557,7 @@ class Twins:
     def _compare(self) -> None:
         first = self._first
         if self._is_sound and not first.error and not first.session.state.is_blocked:
-            assert not first.session._requests._data, "whole requests wait"
+            assert not first.session._requests._data, "whole requests are kept"
         if not self._is_twice:
             return
         second = self._stages[1]
@@ -622,7 +622,7 @@ def _wire(choice: int, kind: int, rules: tuple[QuotaRule, ...]) -> Wire:
 
 
 class _Cost:
-    """Whatever it is costs one."""
+    """Each request costs one."""
 
     on_refusal = 1
     on_arrival = flat = None
@@ -632,7 +632,7 @@ class _Cost:
 
 
 def _line() -> ListenerQueue:
-    """Return a queue in front of a broker of one slot, for which the neighbours ask as well."""
+    """Return a queue for a broker with one slot, which other connections use as well."""
     dispatcher = Dispatcher(DispatcherOptions(is_backoff_enabled=True), FixedLimit(1))
     scheduler = DecayScheduler(DecayOptions(), now_ms=0)
     identity = identities(FairCallQueue(identity_provider=IdentityProvider.USER_CLIENT_ID))
@@ -649,5 +649,5 @@ def _line() -> ListenerQueue:
 
 def _addresses() -> Addresses:
     addresses = Addresses(lambda *_: None)
-    addresses.told = dict(TOLD)
+    addresses.told = dict(ADVERTISED)
     return addresses

@@ -1,6 +1,6 @@
 """One target under libFuzzer, in a process of its own: ``python -m tests.fuzz.libfuzzer TARGET FRAMES [ARGUMENTS]``.
 
-Nothing of the program may be imported before it is instrumented, so nothing is imported above.
+The program must not be imported before it is instrumented, so its imports are inside ``main``.
 """
 
 import json
@@ -14,7 +14,7 @@ _PROGRESS_SECONDS: Final = 5.0
 
 
 def main() -> None:
-    """Be libFuzzer until so many frames have passed; the last line says how many, and how many inputs."""
+    """Run libFuzzer for a number of frames; the last line of the output has the numbers of frames and inputs."""
     target, frames, arguments = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
     atheris: Any = import_module("atheris")
     with atheris.instrument_imports(include=["kafka_quota_proxy"]):
@@ -27,7 +27,7 @@ def main() -> None:
         try:
             done += run(data)
         except BaseException as error:
-            error.add_note(f"the input: bytes.fromhex({data.hex()!r})")  # where libFuzzer has no time to write it
+            error.add_note(f"the input: bytes.fromhex({data.hex()!r})")  # libFuzzer may have no time to write it
             raise
         inputs += 1
         if time.monotonic() - shown > _PROGRESS_SECONDS:
@@ -35,7 +35,7 @@ def main() -> None:
             print(f"{target}: {done:,} of {frames:,} frames, {inputs:,} inputs", file=sys.stderr)  # noqa: T201
         if done >= frames:
             print("\n" + json.dumps({"inputs": inputs, "frames": done}), file=sys.stderr, flush=True)  # noqa: T201
-            os._exit(0)  # libFuzzer has no other way to be stopped from within
+            os._exit(0)  # the only way to stop libFuzzer from inside
 
     atheris.Setup(["fuzz", *arguments], one)
     atheris.Fuzz()

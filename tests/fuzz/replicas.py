@@ -1,14 +1,13 @@
-"""Any bytes give an answer or one closed connection, in bounded time and memory: of followers behind a throttle.
+"""Fuzzes two followers of one leader behind a replication throttle, with a connection each.
 
-A play of two followers of one leader, with a connection each: what they fetch and what the leader says are decisions
-out of the fuzzer's bytes, whole or damaged, in pieces or not; the time passes, limits and lists change, a connection
-ends and begins anew, the proxy stops. It is held to this:
+The fuzzer's bytes decide the fetches and the responses, which frames are cut or damaged, when time passes, limits and
+lists change, a connection ends, or the proxy stops. The sessions must hold to this:
 
-* nothing but a ``ProtocolError`` comes out;
-* a fetch is answered with exactly the partitions that it asked for, in their order, whatever was left out meanwhile;
-* who is blocked is freed by an answer, or at a time that is still to come, half a second away at the most;
-* what is set aside is given back, no more than that, and a connection that has ended waits in no line;
-* what is kept is bounded.
+* they raise nothing but a ``ProtocolError``;
+* a response has exactly the partitions of its fetch, in order, even if some were left out for the leader;
+* a blocked follower is released by a response, or within half a second;
+* reserved bytes are returned exactly once, and a closed connection waits in no queue;
+* the memory for kept bytes is bounded.
 """
 
 from collections import deque
@@ -61,20 +60,20 @@ _MAX_WAKES: Final = 100
 
 
 def play(source: Source) -> int:
-    """Play to the end of the source; return how many frames came out of the sessions, or were refused."""
+    """Play to the end of the source; return the number of frames that passed or were refused."""
     return _Play(source).run()
 
 
 class _Way:
-    """One follower's connection, and what is under way on it."""
+    """One follower's connection and its open requests."""
 
     def __init__(self, leader: Leader, version: int) -> None:
         self.wire = Wire(is_inter_broker=True, leader=leader)
         self.version = version
-        self.is_sound = True  # nothing was damaged yet
+        self.is_sound = True  # no frame is damaged yet
         self.has_failed = False
-        self.waits: deque[bytes] = deque()  # what the leader has got and not answered
-        self.asked: dict[int, list[Place]] = {}  # by correlation id, what is to be in the answer
+        self.waits: deque[bytes] = deque()  # requests that the leader has not answered
+        self.asked: dict[int, list[Place]] = {}  # the expected partitions, by correlation id
         self.number = 0
         self.frames = 0
 
@@ -83,7 +82,7 @@ class _Way:
         return not self.has_failed and not self.wire.session.state.is_blocked
 
     def give(self, pieces: list[bytes], *, is_client: bool) -> None:
-        """Let a side send, as far as it is read."""
+        """Let a side send, as long as the session reads."""
         session, now_ms = self.wire.session, self.wire.now_ms
         try:
             for piece in pieces:
@@ -95,7 +94,7 @@ class _Way:
         self.take()
 
     def wake(self) -> None:
-        """Call the timer, as the session asked for."""
+        """Call the timer if it is due."""
         try:
             self.wire.session.handle_timer(now_ms=self.wire.now_ms)
         except ProtocolError:
@@ -103,13 +102,13 @@ class _Way:
         self.take()
 
     def fail(self) -> None:
-        """Take it that the connection is closed."""
+        """Close the connection after an error."""
         self.has_failed = True
         self.frames += 1
         self.wire.session.close(now_ms=self.wire.now_ms, has_passed=False)
 
     def take(self) -> None:
-        """Take what has come out, and look at it."""
+        """Collect the output and check it."""
         asked, told = self.wire.to_broker(), self.wire.to_client()
         if self.is_sound:
             self.waits.extend(frames := split(asked))

@@ -1,7 +1,7 @@
-"""Frames that are right: requests and responses of every API and version, to begin with and to damage.
+"""Valid requests and responses of every API and version.
 
-They are kio's where it has them, else kafka-python's (versions that Kafka 4.0 removed). A version newer than both is
-the newest one with another number.
+kio writes them, or kafka-python for versions that Kafka 4.0 removed. A version newer than both is the newest known one
+with another number.
 """
 
 from functools import cache
@@ -23,7 +23,7 @@ from tests.support.frames import (
 )
 
 PRODUCE, FETCH, METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER = 0, 1, 3, 10, 60
-# Who is in a response that lists brokers: some are told, some are not. No client behind our addresses may see the host.
+# The brokers in responses, some with an advertised address. Their own host must not reach a client.
 BROKERS_OWN_HOST: Final = "brokers-own-host"
 NODES: Final = ((0, 9092), (3, 65_535), (4, 9093), (2**31 - 1, 1))
 CLIENT_IDS: Final = ("etl", "web", "", "ü" * 40)
@@ -35,7 +35,7 @@ _KAFKA_PYTHON: Final = {
     kind: {(cls.API_KEY, version): cls for cls, version in kafka_python_messages.messages(kind)}
     for kind in ("request", "response")
 }
-# What is read, patched or charged comes up most; everything else does as well.
+# APIs that are read, rewritten or charged are the most frequent.
 API_KEYS: Final = (
     *(int(key) for key in ApiKey),
     *(PRODUCE, FETCH) * 16,
@@ -46,7 +46,7 @@ API_KEYS: Final = (
 
 
 def versions(api_key: int) -> int:
-    """Return how many versions to try: all that are known, and two more."""
+    """Return the number of versions to try: all known ones and two more."""
     return HIGHEST_VERSION.get(api_key, 0) + 3
 
 
@@ -55,9 +55,9 @@ def request(api_key: int, version: int, variant: int, client_id: int) -> bytes:
     """Return a request with correlation_id 0.
 
     Args:
-        api_key: Of any API, known or not.
-        version: Any.
-        variant: 0 to ``VARIANTS`` - 1: how long arrays are, and what else a message has.
+        api_key: Known or unknown.
+        version: Any version.
+        variant: 0 to ``VARIANTS`` - 1; chooses the length of arrays and the optional fields.
         client_id: Index in ``CLIENT_IDS``.
     """
     name = CLIENT_IDS[client_id]
@@ -85,7 +85,7 @@ def request(api_key: int, version: int, variant: int, client_id: int) -> bytes:
 def response(api_key: int, version: int, variant: int) -> bytes:
     """Return a response with correlation_id 0; arguments as for ``request``."""
     if api_key == ApiKey.API_VERSIONS and variant == VARIANTS - 1 and version:
-        version = 0  # so a broker answers what it does not know
+        version = 0  # a broker's response to an unknown version
     known = _nearest(api_key, version, "response")
     if known is None:
         return produce_response(0, version=version) if api_key == PRODUCE else other_response(0)
@@ -100,7 +100,7 @@ def response(api_key: int, version: int, variant: int) -> bytes:
 
 
 def _nearest(api_key: int, version: int, kind: str) -> int | None:
-    """Return the version itself where somebody writes it, else the newest below it; None: nobody writes any."""
+    """Return the version if a codec writes it, else the next lower one; None if there is none."""
     for known in range(version, -1, -1):
         if (api_key, known) in _KIO or (api_key, known) in _KAFKA_PYTHON[kind]:
             return known
@@ -122,14 +122,14 @@ def _request_values(cls: Untyped, api_key: int, version: int, variant: int) -> d
 
 
 def _response_values(cls: Untyped, api_key: int, version: int, variant: int) -> dict[str, object]:
-    """Put brokers into a response that can name some, and an error into one of ApiVersions."""
+    """Return values with brokers for a response that lists brokers, and with an error for ApiVersions."""
     if api_key == ApiKey.API_VERSIONS:
         return {"error_code": ErrorCode.unsupported_version if variant == VARIANTS - 1 else ErrorCode.none}
     nodes = NODES * 3 if variant == VARIANTS - 1 else NODES[: variant + 1]
     if api_key == FIND_COORDINATOR and version < 4:
         return {"node_id": nodes[-1][0], "host": BROKERS_OWN_HOST, "port": nodes[-1][1]}
     fields = {METADATA: "brokers", DESCRIBE_CLUSTER: "brokers", FIND_COORDINATOR: "coordinators"}
-    fields |= dict.fromkeys(FIRST_VERSION, "node_endpoints")  # controllers, too, name each other so: not to clients
+    fields |= dict.fromkeys(FIRST_VERSION, "node_endpoints")  # a request between controllers, not from clients
     name = fields.get(api_key)
     if name is None or name not in cls.__annotations__:
         return {}

@@ -1,14 +1,14 @@
-"""Decisions out of a fuzzer's bytes, and frames that are damaged as those bytes say.
+"""Turns a fuzzer's bytes into decisions, and damages frames by them.
 
-A fuzzer that changes one byte of its input changes one decision: which message comes next, where it is cut, which of
-its fields lies. That takes it far deeper than random frames would.
+One changed byte of the input changes one decision: the next message, the place of a cut, the damaged field. So the
+fuzzer gets far deeper than with random frames.
 """
 
 import itertools
 from struct import pack
 from typing import Final
 
-# What a length, a count or a version may be where somebody lies.
+# Wrong lengths, counts and versions.
 _INT32: Final = (-1, -2, 0, 1, 0x7F, 0xFF, 0x7FFF, 0x10000, 2**24, 2**31 - 1, -(2**31), 104_857_601)
 _INT16: Final = (-1, -2, 0, 1, 2, 0x7F, 0x100, 0x7FFF, -0x8000)
 _UVARINTS: Final = (
@@ -24,7 +24,7 @@ _UVARINTS: Final = (
 
 
 class Source:
-    """Reads decisions from the front of some bytes; behind their end all of them are 0."""
+    """Reads decisions from the front of the bytes; after their end each decision is 0."""
 
     __slots__ = ("_at", "_data")
 
@@ -52,7 +52,7 @@ class Source:
         return (self.byte() << 8 | self.byte()) % end
 
     def take(self, size_bytes: int) -> bytes:
-        """Return that many bytes, or as many as are left."""
+        """Return ``size_bytes`` bytes, or as many as are left."""
         taken = self._data[self._at : self._at + size_bytes]
         self._at += size_bytes
         return taken
@@ -63,12 +63,12 @@ class Source:
 
 
 def resized(frame: bytes | bytearray) -> bytes:
-    """Put the right size in front of a frame that has four bytes for it."""
+    """Return a frame with its size field corrected."""
     return pack(">i", max(len(frame) - 4, 0)) + frame[4:]
 
 
 def damaged(frame: bytes, source: Source) -> bytes:
-    """Return the frame with one to four things wrong with it; its size is mostly right again."""
+    """Return the frame with one to four errors; its size field is mostly correct."""
     out = bytearray(frame)
     kind = 0
     for _ in range(1 + source.below(4)):
@@ -95,7 +95,7 @@ def damaged(frame: bytes, source: Source) -> bytes:
 
 
 def cut(data: bytes, source: Source) -> list[bytes]:
-    """Return the bytes in pieces, none of them empty."""
+    """Cut the bytes into pieces, none of them empty."""
     size = len(data)
     style = max(source.below(8) - 3, 0)
     if style == 0 or size < 2:

@@ -1,27 +1,26 @@
-"""Any bytes give an answer or one closed connection, in bounded time and memory: what is fuzzed, and how much of it.
+"""The fuzz targets: any bytes give a response or one closed connection, in bounded time and memory.
 
-Each target takes the fuzzer's bytes, reads its decisions from them, and raises whatever is not a ``ProtocolError``. It
-returns how many frames it gave to what it tests:
+Each target reads its decisions from the fuzzer's bytes and raises everything but a ``ProtocolError``. It returns a
+number of frames:
 
-* a dialogue, replicas, or garbage: the requests and answers that came out of a session on their other side, whole, and
-  one for each error that closed it;
-* readers, mutations, client quotas: the frames, tokens, headers or certificates that were read.
+* dialogues, replicas and garbage: the whole frames that passed a session, plus one for an error that closed it;
+* the other targets: the frames, tokens, headers or certificates that were read.
 """
 
 from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple
 
-from tests.fuzz import client_quotas, dialogue, readers, replicas, topic_mutations
+from tests.fuzz import client_quotas, credentials, dialogue, garbage, readers, replicas, topic_mutations
 from tests.fuzz.source import Source
 
 
 class Target(NamedTuple):
-    """What takes a fuzzer's bytes.
+    """A fuzz target.
 
     Attributes:
-        run: Takes them; returns the number of frames. Raises what must not arise.
-        share: How many of a hundred frames of a long run are this target's.
+        run: Takes the fuzzer's bytes; returns the number of frames; raises an error if a check fails.
+        share: The target's share of the frames of a long run, in percent.
     """
 
     run: Callable[[bytes], int]
@@ -44,11 +43,11 @@ TARGETS: Final[dict[str, Target]] = {
     "replicas": Target(partial(_readers, replicas.play), 10),
     "mutations": Target(partial(_readers, topic_mutations.play), 6),
     "client_quotas": Target(partial(_readers, client_quotas.play), 4),
-    "garbage": Target(partial(_readers, readers.garbage), 3),
+    "garbage": Target(partial(_readers, garbage.garbage), 3),
     "requests": Target(partial(_readers, readers.requests), 9),
     "responses": Target(partial(_readers, readers.responses), 8),
     "streams": Target(partial(_readers, readers.streams), 6),
-    "tokens": Target(partial(_readers, readers.tokens), 6),
-    "proxy_headers": Target(partial(_readers, readers.proxy_headers), 4),
-    "certificates": Target(partial(_readers, readers.certificates), 4),
+    "tokens": Target(partial(_readers, credentials.tokens), 6),
+    "proxy_headers": Target(partial(_readers, credentials.proxy_headers), 4),
+    "certificates": Target(partial(_readers, credentials.certificates), 4),
 }

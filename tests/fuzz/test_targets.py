@@ -1,7 +1,7 @@
-"""Any bytes give an answer or one closed connection, in bounded time and memory: the short form of ``make fuzz``.
+"""The short fuzz run.
 
-The kept corpus, some thousand inputs made of it that are the same in each run, hypothesis' own, and libFuzzer for some
-seconds.
+Inputs are the kept corpus, a thousand fixed mutations of it per target, random ones of hypothesis, and those that
+libFuzzer finds in a few seconds.
 """
 
 import platform
@@ -22,12 +22,12 @@ from tests.fuzz.targets import TARGETS
 from tests.protocol.support import kafka_python_messages, kio_messages
 
 FRESH_INPUTS = 1_000
-# Of a processor, for some dozen frames that may be followed by a megabyte; a slow machine needs a hundredth of it.
+# Processor seconds for some dozen frames and up to a megabyte; a slow machine needs a hundredth of them.
 MAX_SECONDS_PER_INPUT = 3.0
 
 
 def play(target: str, inputs: list[bytes]) -> int:
-    """Give a target its inputs; return how many frames it took."""
+    """Run a target on inputs; return the number of frames."""
     frames = 0
     for one in inputs:
         started = time.process_time()

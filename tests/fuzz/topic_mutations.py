@@ -1,13 +1,13 @@
-"""Any bytes give an answer or an error, in bounded time and memory: mutations, refusals, and counts of partitions.
+"""Fuzzes topic mutations under a quota, refusals of any request, and the query for partition counts.
 
-Requests and answers are decisions out of the fuzzer's bytes, whole or damaged. They are held to this:
+Requests and responses are valid or damaged. This must hold:
 
-* nothing but a ``ProtocolError`` comes out;
-* a request that is written without some topics is read as one of the others, in their order;
-* an answer of our own, or one with topics put in, is read as what was meant, and has the request's correlation_id;
-* each topic of a request passes or is refused, and a strict quota that is not violated refuses nothing;
-* what is taken back was recorded, and what was recorded can be taken back;
-* what is refused has a throttle time where its version has one, and is no longer by far than what was asked.
+* nothing but a ``ProtocolError`` is raised;
+* a request without some topics is read as one with the other topics, in order;
+* a response of our own, or one with added topics, is read as intended and has the request's correlation_id;
+* each topic of a request passes or is refused, and a strict quota that is not violated refuses none;
+* only recorded permits are returned, and all recorded permits can be returned;
+* a refusal has a throttle time if its version has the field, and is not much longer than the request.
 """
 
 from collections import Counter
@@ -58,7 +58,7 @@ _MOST_TOPICS: Final = 5
 
 
 def play(source: Source) -> int:
-    """Play to the end of the source; return how many frames were read."""
+    """Play to the end of the source; return the number of frames that were read."""
     play_one = (_mutate, _mutate, _refuse, _count)
     limit = _LIMITS[source.below(len(_LIMITS))]
     bucket = _bucket(limit)
@@ -137,7 +137,7 @@ def _api_of(frame: bytes) -> tuple[int, int]:
 
 
 def _answer(source: Source, frame: bytes, request: MutationRequest, refused: Set[Topic]) -> None:
-    """Leave topics out of a request, and answer for all of them."""
+    """Leave topics out of a request, and refuse all of its topics."""
     some = {mutation.topic for mutation in request.topics if source.byte() & 1}
     for left_out in (refused, some):
         written = without_topics(frame, request, left_out)
@@ -174,7 +174,7 @@ def _put_in(response: bytes, request: MutationRequest, refused: Set[Topic]) -> N
 
 
 def _response(source: Source, request: MutationRequest) -> bytes:
-    """Return a broker's answer of some of the topics, and of others."""
+    """Return a broker's response with some topics of the request, and with others."""
     told = tuple(
         (source.below(len(_TOPICS)), _ERRORS[source.below(len(_ERRORS))], source.below(len(_COUNTS)))
         for _ in range(source.below(_MOST_TOPICS + 1))
