@@ -1,7 +1,7 @@
-"""Requests about client quotas: by whom they may be made, and by whom they are answered.
+"""What a session needs to have requests about client quotas answered.
 
-Who is an administrator is answered here, and the broker does not hear of it. What he asks may take a disk's time, so
-his request waits meanwhile (``proxy.session.quota_requests``), and those behind it.
+Requests of administrators are answered here and do not reach the broker. They may take as long as a disk takes; the
+connection's later requests wait meanwhile (``proxy.session.handlers.quota_requests``).
 """
 
 from collections.abc import Mapping
@@ -33,12 +33,12 @@ from kafka_quota_proxy.proxy.client_quotas.rules.errors import (
 )
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin, Outcome
 
-# Of a request: some 50,000 entities and limits. Kafka itself takes up to socket.request.max.bytes.
+# A request of some 50,000 entities and limits. Kafka takes up to socket.request.max.bytes.
 MAX_REQUEST_BYTES: Final = 4 * 1024 * 1024
-# Of one that is refused, which is read on the loop, and answered entity by entity: in some milliseconds.
+# A request that is refused, which the loop reads and answers, entity by entity, in some milliseconds.
 MAX_REFUSED_BYTES: Final = 64 * 1024
 MAX_REFUSED_ELEMENTS: Final = 1_000
-# Of what is answered here, whatever the broker has.
+# The versions that are answered here, whatever the broker has.
 VERSIONS: Final[Mapping[int, VersionRange]] = MappingProxyType(
     {api_key: VersionRange(0, HIGHEST_VERSION[api_key]) for api_key in (DESCRIBE, ALTER)}
 )
@@ -46,12 +46,12 @@ QuotaRequest = DescribeRequest | AlterRequest
 
 
 class QuotasAltered(NamedTuple):
-    """What became of a request to change quotas.
+    """The results of a request to change quotas.
 
     Attributes:
-        results: As Kafka tells them.
-        outcomes: Of each entity.
-        throttle_time_ms: After which time it may be tried again, where there were too many changes; else 0.
+        results: Kafka's results.
+        outcomes: The outcome for each entity.
+        throttle_time_ms: When to try again if there were too many changes; else 0.
     """
 
     results: tuple[Altered, ...]
@@ -60,27 +60,27 @@ class QuotasAltered(NamedTuple):
 
 
 class TicketOwner(Protocol):
-    """Whoever owns a ticket."""
+    """The connection that waits for a ticket."""
 
     def take_turn(self) -> None:
-        """Go on: the answer is there."""
+        """Go on: the answer is ready."""
 
     def fail(self) -> None:
-        """End: there will be none, for a fault of this program."""
+        """End the connection: an internal error left the request without an answer."""
 
 
 class Ticket:
-    """What is being answered.
+    """A request that is being answered.
 
     Attributes:
-        frame: The request, whole; nothing once it is dropped.
-        origin: Who asks.
-        owner: Whom to wake; a ``TicketOwner``.
-        changes: What is asked for, where that is no frame; likewise.
-        answer: The whole frame, once it is there.
-        altered: What became of ``changes``, once that is done.
-        error: Why there is none, if it was no such request.
-        is_dropped: Nobody waits for it any more.
+        frame: The whole request; empty once the ticket is dropped.
+        origin: The client.
+        owner: The ``TicketOwner`` to wake.
+        changes: The changes of a request that is no frame; None once the ticket is dropped.
+        answer: The whole response, once it is ready.
+        altered: The results of ``changes``, once they are made.
+        error: Why the frame cannot be read; there is no answer then.
+        is_dropped: Whether the owner no longer waits.
     """
 
     __slots__ = ("altered", "answer", "changes", "error", "frame", "is_dropped", "origin", "owner")
@@ -96,23 +96,29 @@ class Ticket:
         self.is_dropped = False
 
     def drop(self) -> None:
-        """Take it that nobody waits for it: what has not begun need not."""
+        """Drop the request: its owner no longer waits. Work that has begun goes on."""
         self.frame, self.changes, self.owner = b"", None, None
         self.is_dropped = True
 
 
 class QuotaRequestHandler(Protocol):
-    """Who answers administrators."""
+    """Answers administrators' requests."""
 
     def submit(self, frame: bytes, origin: Origin, owner: object) -> Ticket | None:
-        """Begin to read a request, which is whole, and to answer it; ``owner`` is told when it is.
+        """Begin to answer a whole request; ``owner`` is woken when the answer is ready.
 
-        None: too much waits already; to be asked again later.
+        None: too many requests wait; submit it again later.
         """
 
 
 class Administration(NamedTuple):
-    """Who may administer quotas on a listener, and who answers; ``forwards``: others ask the broker."""
+    """How a listener treats requests about quotas.
+
+    Attributes:
+        admins: The principals that may administer quotas.
+        forwards: Whether requests of other principals go to the broker; no: they are refused.
+        handler: Answers the requests of ``admins``.
+    """
 
     admins: frozenset[str]
     forwards: bool
@@ -124,15 +130,15 @@ class Administration(NamedTuple):
         return principal in self.admins or not self.forwards
 
     def max_request_bytes(self, principal: str) -> int:
-        """Return how long a request of ``principal`` may be that is answered here."""
+        """Return the longest request of ``principal`` that is answered here."""
         return MAX_REQUEST_BYTES if principal in self.admins else MAX_REFUSED_BYTES
 
 
 def read_request(frame: bytes, *, most_elements: int = MAX_ELEMENTS) -> QuotaRequest:
-    """Read a whole request of one of the two.
+    """Read a whole Describe or Alter request.
 
     Raises:
-        ProtocolError: It is none, or has more elements.
+        ProtocolError: It is malformed, or has too many elements.
     """
     is_describe = int.from_bytes(frame[4:6]) == DESCRIBE
     return (read_describe_request if is_describe else read_alter_request)(frame, most_elements=most_elements)
@@ -143,7 +149,7 @@ def refusal(
     error_code: int = CLUSTER_AUTHORIZATION_FAILED,
     message: str = CLUSTER_AUTHORIZATION_FAILED_MESSAGE,
 ) -> bytes:
-    """Return the frame with which a request as a whole is refused: as Kafka refuses who may not, if nothing is said."""
+    """Return the response that refuses a request as a whole; by default for want of authorization."""
     if isinstance(request, DescribeRequest):
         return write_describe_response(
             refuse_describe(error_code, message),

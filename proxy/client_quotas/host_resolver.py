@@ -1,4 +1,4 @@
-"""Where hosts are that have a limit: asked of the system, and again of those that it does not know."""
+"""Looks up the hosts that have limits, again and again those without an address."""
 
 import asyncio
 import logging
@@ -18,33 +18,33 @@ from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import Addresses
 
 log = logging.getLogger(__name__)
 
-# How many hosts are taken at a time of those that are missing.
+# Missing hosts that are looked up together.
 _AT_ONCE: Final = 100
-# How many are looked up at a time, and for how long they are waited for: what is not found by then is not known.
+# Lookups at a time, and how long their answers are waited for.
 _THREADS: Final = 16
 _LOOKUP_S: Final = 5.0
 _NAMED: Final = 10  # in a line of the log
 
 
 class Lookups:
-    """Asks the system where hosts are, in threads of their own.
+    """Looks up hosts in threads of its own.
 
-    A name server that is away is waited for by the system for some ten seconds, and a question cannot be taken back.
-    In the loop's own threads, of which there are few, such questions would keep the proxy from dialling its brokers.
+    The system waits some ten seconds for a name server that does not answer, and a lookup cannot be cancelled. In the
+    loop's few default threads such lookups would keep the proxy from dialling its brokers.
     """
 
     def __init__(self) -> None:
         self._turns = asyncio.Semaphore(_THREADS)
         self._asked: dict[str, asyncio.Task[tuple[str, ...] | None]] = {}
         self._begun: set[str] = set()
-        self._wanted: Counter[str] = Counter()  # how many wait for each
+        self._wanted: Counter[str] = Counter()  # the number of callers that wait for each host
 
     async def find(self, hosts: Iterable[str]) -> Addresses:
-        """Return the addresses of hosts, those that have any and were found in some seconds."""
+        """Return the addresses of the hosts that are found within some seconds."""
         names = list(set(hosts))
         if not names:
             return {}
-        # Or it would be the same each time who waits in vain behind those that are not answered.
+        # So that not the same hosts time out each time, behind lookups without an answer.
         shuffle(names)
         asked = {host: self._ask(host) for host in names}
         self._wanted.update(names)
@@ -56,7 +56,7 @@ class Lookups:
         return {host: addresses for host, addresses in answers.items() if addresses}
 
     def _ask(self, host: str) -> asyncio.Task[tuple[str, ...] | None]:
-        # Of one that is still being looked up the same answer is waited for.
+        # Callers share a lookup that is under way.
         task = self._asked.get(host)
         if task is None or task.done():
             task = self._asked[host] = asyncio.ensure_future(alone(partial(self._look_up, host)))
@@ -81,7 +81,7 @@ class Lookups:
             self._begun.add(host)
             try:
                 return await in_thread(lambda: _addresses_of(host), name="host")
-            except (OSError, ValueError, RuntimeError):  # not known; no such name; no thread is to be had
+            except (OSError, ValueError, RuntimeError):  # not found; not a valid name; no more threads
                 return ()
             finally:
                 self._begun.remove(host)
@@ -93,11 +93,11 @@ def _addresses_of(host: str) -> tuple[str, ...]:
 
 
 class HostResolver:
-    """Looks for hosts until they are found.
+    """Looks up missing hosts until they are found.
 
     Args:
-        lookups: Who asks the system.
-        on_found: Is told where some are; it is to say ``follow`` then.
+        lookups: Looks them up.
+        on_found: Called with the addresses of hosts; it calls ``follow``.
     """
 
     def __init__(self, lookups: Lookups, *, on_found: Callable[[Addresses], None]) -> None:
@@ -108,13 +108,13 @@ class HostResolver:
         self._has_changed = asyncio.Event()
 
     def follow(self, missing: Set[str]) -> None:
-        """Look for these, and for no others."""
+        """Set which hosts are missing."""
         self._missing.follow(missing, now_ms=_now_ms())
         self._said &= missing
         self._has_changed.set()
 
     async def run(self) -> None:
-        """Look, until cancelled."""
+        """Look up missing hosts, until cancelled."""
         while True:
             self._has_changed.clear()
             next_ms = self._missing.next_ms

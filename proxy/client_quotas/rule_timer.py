@@ -1,7 +1,6 @@
-"""Rules that begin, end or change with time, on the loop: when the next one does, it alone is put in force.
+"""Applies rules when they begin, end or change with time, each at its own time.
 
-The time is that of the clock on the machine, which may be set. So a wait is short, and what time it is is asked anew
-after each.
+The machine's clock may be set while a timer waits. So waits are short, and the clock is read after each.
 """
 
 import asyncio
@@ -19,16 +18,16 @@ from kafka_quota_proxy.proxy.quota.rule_terms import limits_of
 
 log = logging.getLogger(__name__)
 
-# How late it may be noticed that the clock was set.
+# A clock that was set is noticed within this time.
 _LONGEST_WAIT_S: Final = 1.0
-# How many rules are looked at before others have a turn: some milliseconds.
+# Rules looked at before other tasks have a turn: some milliseconds.
 _AT_ONCE: Final = 250
-# How long it takes until it is tried again to put rules in force.
+# The wait before rules that could not be applied are tried again.
 _AGAIN_S: Final = 5.0
-# Of a wave of rules, such as all of a schedule, the log need not have each.
+# The log names so many rules of those that change at once, such as all with one schedule.
 _MOST_SAID: Final = 10
 
-# Is called on the loop with the rules that have changed: of users and client-ids, of addresses.
+# Called on the loop with changed rules: those of users and client-ids, and those of addresses.
 OnChanges: TypeAlias = Callable[[RuleChanges, IpChanges], None]
 
 
@@ -38,7 +37,7 @@ def wall_ms() -> int:
 
 
 class RuleTimer:
-    """Lets the rules of ``in_force`` follow the time.
+    """Advances rules with the time.
 
     Args:
         in_force: The rules.
@@ -53,16 +52,16 @@ class RuleTimer:
         self._has_changed = asyncio.Event()
 
     def wake(self) -> None:
-        """Take it that there are other rules."""
+        """Look at the rules again: they have changed."""
         self._has_changed.set()
 
     async def run(self) -> None:
-        """Follow, until cancelled."""
+        """Advance the rules, until cancelled."""
         while True:
             try:
                 await self._settle()
                 wait_s = self._wait_s()
-            except Exception as error:  # noqa: BLE001 - no client hears anything of it but that a limit is late
+            except Exception as error:  # noqa: BLE001 - clients notice only that a limit is late
                 report(error, "rules could not be put in force; it is tried again")
                 self._in_force.repeat_timed()
                 wait_s = _AGAIN_S
@@ -79,7 +78,7 @@ class RuleTimer:
         return min(max(left_s, 0), _LONGEST_WAIT_S)
 
     async def _settle(self) -> None:
-        """Put in force what has changed by now."""
+        """Apply the rules whose time has come."""
         said = 0
         while True:
             now_ms = self._wall_ms()
@@ -96,7 +95,7 @@ class RuleTimer:
 
 
 def _say(changes: Changes, said: int) -> int:
-    """Tell of what changes, of the first few; return of how many, with those ``said`` before."""
+    """Log the first few changes; return how many there were, with the ``said`` ones before."""
     named: list[tuple[str, QuotaRule | IpRule | None]] = [
         (_words(*entity), rule) for entity, rule in changes.rules.items()
     ]

@@ -1,4 +1,4 @@
-"""Which store a configuration asks for."""
+"""Makes the store that a configuration asks for."""
 
 from collections.abc import Mapping
 
@@ -14,10 +14,10 @@ from kafka_quota_proxy.proxy.usage.log import MissingPackageError, proxy_name
 def make_store(
     config: ProxyConfig, apply: ApplyChanges, stored: Mapping[Entity, StoredRule]
 ) -> DirectoryStore | TopicStore | None:
-    """Return it; None: there is no store. ``stored`` is what ``apply`` has applied.
+    """Return the store; None: the configuration has none. ``stored`` has the rules that ``apply`` has applied.
 
     Raises:
-        MissingPackageError: It is a topic, and aiokafka is not installed.
+        MissingPackageError: The store is a topic, and aiokafka is not installed.
     """
     store = config.store
     if store is None:
@@ -25,7 +25,7 @@ def make_store(
     topic = store.topic
     if topic is None:
         return DirectoryStore(store.path or "", apply, stored)
-    # Here, for they load aiokafka, which nothing else of the proxy has need of.
+    # Imported here: they load aiokafka, an extra that nothing else needs.
     try:
         from kafka_quota_proxy.proxy.client_quotas.storage.topic_writer import Writer
         from kafka_quota_proxy.proxy.client_quotas.topic.topic_reader import Reader

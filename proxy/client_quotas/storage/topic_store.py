@@ -28,13 +28,13 @@ from kafka_quota_proxy.proxy.client_quotas.topic.reader_thread import Hearing, R
 
 log = logging.getLogger(__name__)
 
-# How long nobody is served for want of what the topic has.
+# How long clients wait at the start for the topic to be read.
 _FIRST_S: Final = 15.0
-# How long a change may take from the topic until it is in force here.
+# How long a change may take from the topic to this proxy.
 _READ_BACK_S: Final = 5.0
-# How many entities are looked at before others have a turn: some milliseconds.
+# Entities looked at before other tasks have a turn: some milliseconds.
 _AT_ONCE: Final = 250
-# How often it is looked whether the topic is compacted, at most.
+# The least time between two looks at the topic's configuration.
 _LOOK_S: Final = 5.0
 _UNPACKED: Final = ("producer", "uncompressed", "gzip")
 
@@ -46,16 +46,16 @@ class TopicStore:
         name: ``kafka://SERVERS/TOPIC``.
         apply: See ``ApplyChanges``.
         copy: Keeps a copy of its rules on the disk; None: nothing does.
-        reader: See ``Hearing``.
-        writer: What writes to it.
+        reader: Makes the reader; see ``Hearing``.
+        writer: Writes to the topic.
 
     Attributes:
-        state: What is known of the topic.
-        has_read: Whether it has been read to its end.
+        state: The topic's rules, as far as they are read.
+        has_read: Whether the topic has been read to its end.
         is_connected: Whether it is being read, and was read to its end.
-        offset: All before it is in force.
-        failures: How often it could not be read.
-        refused: Changes that were not kept, or of which nobody knows.
+        offset: All records before it are applied.
+        failures: How often the topic could not be read.
+        refused: The number of changes that were not stored, or may not be.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class TopicStore:
         self._writer = writer
         self._writing = asyncio.Lock()
         self._is_failing = False
-        self._reason = "it has not been read yet"  # why it is not connected
+        self._reason = "it has not been read yet"  # why the topic is not connected
         self._may_serve = asyncio.Event()
         self._has_moved = asyncio.Event()
         self._is_to_be_looked_at = asyncio.Event()
@@ -101,7 +101,7 @@ class TopicStore:
         }
 
     async def open(self) -> None:
-        """See ``QuotaStore``: read the topic to its end, or, where it is away, take what was known last."""
+        """See ``QuotaStore``: read the topic to its end, or, if it does not answer, its copy."""
         if self.copy is not None:
             self.state.restore(await self.copy.open())
         known = self.state.entities
@@ -123,7 +123,7 @@ class TopicStore:
         )  # fmt: skip
 
     async def run(self) -> None:
-        """Keep what is known on the disk, and look after how the topic is configured, until cancelled."""
+        """Write the copy, and check the topic's configuration, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             if self.copy is not None:
                 tasks.create_task(kept_up(self.copy.run))
@@ -132,7 +132,7 @@ class TopicStore:
                 self._is_to_be_looked_at.clear()
                 try:
                     await self._look()
-                except Exception as error:  # noqa: BLE001 - it is for a warning alone
+                except Exception as error:  # noqa: BLE001 - only a warning is lost
                     report(error, "store %s: its configuration could not be looked at", self.name)
                 await asyncio.sleep(_LOOK_S)
 
@@ -144,7 +144,7 @@ class TopicStore:
             async with self._writing:
                 end_offset = await self._writer.end_offset()
                 if end_offset < was_read_to:
-                    # It was made anew, or this is who led it once. Whom to ask is to be asked for again.
+                    # The topic was created again, or this broker is not its leader any more: look for the leader again.
                     await self._writer.close()
         except NotWrittenError as error:
             raise self._not_kept(error) from error
@@ -166,7 +166,7 @@ class TopicStore:
             raise self._not_kept(error) from error
         told = f"The change is in {self.name} at offset {offset}"
         if offset < was_read_to:
-            # It was made anew since: what is known here is not what the change is behind.
+            # The topic was created again: the change was decided on rules that it does not have.
             told += f", of a topic that was read up to {was_read_to} before"
             raise self._refusal(REQUEST_TIMED_OUT, told, may_hold=True)
         if not await self._is_read_to(offset + len(records)):
@@ -192,7 +192,7 @@ class TopicStore:
             raise self._refusal(KAFKA_STORAGE_ERROR, told)
 
     def _check_not_hidden(self, changes: Sequence[Change], told: str) -> None:
-        """Refuse what a publisher has written a rule for, in front of it or behind, since it was decided on."""
+        """Refuse changes of entities that a publisher has written a rule for since the decision."""
         for entity, _ in changes:
             source = self.state.sources.get(entity)
             if source is not None:
@@ -200,7 +200,7 @@ class TopicStore:
                 raise self._refusal(REQUEST_TIMED_OUT, told, may_hold=True)
 
     async def _records(self, changes: Sequence[Change], before: Mapping[Entity, StoredRule]) -> Sequence[Record]:
-        """Return what is to be written. Beside the loop: of a large request it takes long."""
+        """Return the records of changes. In a thread: a large request takes long."""
         left = self.state.left_terms(entity for entity, _ in changes if entity not in before)
         try:
             return await asyncio.to_thread(lambda: list(map(encode, settings_of(changes, before, left))))
@@ -221,7 +221,7 @@ class TopicStore:
         return NotKeptError(error_code, message, may_hold=may_hold)
 
     async def _is_read_to(self, offset: int) -> bool:
-        """Wait until all before ``offset`` is in force here; False: it takes too long."""
+        """Wait until all records before ``offset`` are applied; False: it takes too long."""
         try:
             async with asyncio.timeout(_READ_BACK_S):
                 while self.offset < offset:
@@ -232,7 +232,7 @@ class TopicStore:
         return True
 
     async def _look(self) -> None:
-        """Say once what is wrong with the topic's configuration."""
+        """Warn once of each fault of the topic's configuration."""
         try:
             async with self._writing:
                 found = await self._writer.configuration()
@@ -267,7 +267,7 @@ class TopicStore:
         if isinstance(told, Read) and not self.state.is_read_anew:
             self._is_within_batch = not told.is_whole
         elif isinstance(told, AtEnd):
-            self._is_within_batch = False  # also of a batch that a failure had cut off: it has been read anew
+            self._is_within_batch = False  # a batch that a failure cut off has been read again
         if isinstance(told, Began):
             self.state.begin()
         elif isinstance(told, Read):
@@ -285,9 +285,9 @@ class TopicStore:
         self._has_moved.set()
 
     async def _settle(self, *, is_said: bool) -> None:
-        """Put in force what has changed, and say so one by one where it is news.
+        """Apply changes, and log each one if it is new.
 
-        Of a batch that is half read nothing: there may be limits, and not the terms on which they hold.
+        Nothing of a half-read batch is applied: it may have limits whose terms follow.
         """
         while self.state.is_unsettled and not self._is_within_batch:
             told = self.state.changes(_AT_ONCE)
@@ -296,7 +296,7 @@ class TopicStore:
                 await self._put_in_force(told)
             for one in told if is_said else ():
                 _tell_of(self.name, one)
-            # Also where nothing has changed, as of a topic that is read anew.
+            # Also without changes, as while a topic is read again.
             await asyncio.sleep(0)
         self._say()
 
@@ -305,7 +305,7 @@ class TopicStore:
         try:
             await self._apply(changes)
         except Exception:
-            # The reader begins again, and then they are told again.
+            # The reader begins again, and returns them again.
             self.state.take_back(told)
             raise
         if self.copy is not None:

@@ -1,11 +1,11 @@
-"""What a fleet's topic has, and which records say what is to be changed. No I/O, no clock.
+"""The rules in a topic that several proxies share, and the records of a change. No I/O, no clock.
 
-A change is one record for each key of each entity (``config.quota_record.Setting``), as in Kafka's own controller: who
-changes one key does not touch what another proxy changes meanwhile, and of one key the last record in the topic counts,
-everywhere. A rule of a publisher goes before the settings of its entity, which cannot be changed meanwhile.
+A change is one record for each key of each entity (``config.quota_record.Setting``), as in Kafka's controller. So two
+proxies may change different keys of an entity at once; of one key the last record counts, at every proxy. A rule from a
+publisher hides the settings of its entity, which cannot be changed then.
 
-A topic that is read anew replaces what is known when its end is reached, not before. A key whose newer value is not
-understood stays as it was. Of an entity with terms of which none were understood no setting holds, nor can be changed.
+A topic that is read again replaces the known rules when its end is reached. A key whose newer value is not understood
+keeps its old one. If the terms of an entity were never understood, its settings neither hold nor can be changed.
 """
 
 from collections import deque
@@ -31,35 +31,35 @@ from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRul
 from kafka_quota_proxy.proxy.client_quotas.topic.record_table import RULE, UNKNOWN_TERMS, Limits, Table
 from kafka_quota_proxy.proxy.client_quotas.topic.topic_rules import Notice, Seen
 
-# More than may be set (``proxy.client_quotas.rules.alter.MAX_RULES``), for two proxies may set the last one at once.
+# Above ``proxy.client_quotas.rules.alter.MAX_RULES``: two proxies may set the last rule at once.
 MOST_ENTITIES: Final = 210_000
-# How many different keys are said to be not understood; the others are counted.
+# Keys that the log names as not understood; further ones are only counted.
 _MOST_SAID: Final = 100
-# Of how many records that were not understood the offsets are known: who has written one asks right behind.
+# Offsets of records that were not understood; the proxy that wrote a record asks for its offset at once.
 _MOST_FAULTS: Final = 10_000
 _NONE_HOLD: Final = "; none of the limits that were set for this entity hold here"
 
 
 class TopicChange(NamedTuple):
-    """A change, and the offset of the record that says so."""
+    """A change, and the offset of the record that caused it."""
 
     change: Change
     offset: int
 
 
 class StoreTopicState:
-    """What is in force of a topic.
+    """The rules of a topic.
 
     Args:
-        name: Of the topic, where a rule's source is told.
-        most: How many entities there may be.
+        name: The topic's name, the source of its rules.
+        most: The greatest number of entities.
 
     Attributes:
-        records: How many were read, again after each failure. These are read by metrics as they are.
-        not_understood: How many of them were not understood.
-        next_offset: All before it has been taken; of a topic that is read anew, when its end is reached.
-        in_force: What ``changes`` has told.
-        sources: Entities that have a rule of a publisher, or terms that are not understood here, and where that is.
+        records: The number of records read, again after each failure. Read by metrics, as is the next.
+        not_understood: The number of them that were not understood.
+        next_offset: All records before it are taken; while the topic is read again, the last value before.
+        in_force: The rules that ``changes`` has returned.
+        sources: Entities with a publisher's rule, or with terms that are not understood, and their place.
     """
 
     def __init__(self, *, name: str, most: int = MOST_ENTITIES) -> None:
@@ -69,9 +69,11 @@ class StoreTopicState:
         self._name = name
         self._most = most
         self._now: Table[Entity] = Table(most)
-        self._next: Table[Entity] | None = None  # what is read anew, until its end is reached
-        self._touched: dict[Entity, int | None] = {}  # what is to be looked at, and the record for which
-        self._owed: set[Entity] = set()  # whose changes were told and are not in force
+        self._next: Table[Entity] | None = None  # the topic that is read again, until its end
+        self._touched: dict[
+            Entity, int | None
+        ] = {}  # entities for ``changes`` to look at, and the record that changed them
+        self._owed: set[Entity] = set()  # whose changes were returned and could not be applied
         self._notices: deque[Notice] = deque()
         self._said: set[object] = set()
         self._faults: deque[int] = deque(maxlen=_MOST_FAULTS)  # offsets
@@ -80,7 +82,7 @@ class StoreTopicState:
     # -- what comes in --
 
     def restore(self, rules: Mapping[Entity, StoredRule]) -> None:
-        """Take it that the topic had these when it was last read, by an earlier process."""
+        """Begin with the rules of the copy that an earlier process wrote."""
         for entity, rule in rules.items():
             for setting in _settings(entity, None, rule):
                 terms = rule.terms if setting.key == TERMS and setting.value else None
@@ -88,12 +90,12 @@ class StoreTopicState:
             self._touched[entity] = None
 
     def begin(self) -> None:
-        """Take it that what comes now is the topic from its beginning on."""
+        """Begin to read the topic from its start."""
         self._next = Table(self._most)
         self._faults.clear()
 
     def take(self, seen: Iterable[Seen], *, next_offset: int) -> None:
-        """Take up records in their order; all before ``next_offset`` are there then."""
+        """Take records, in their order, up to ``next_offset``."""
         for one in seen:
             self.records += 1
             terms = _terms(one.record)
@@ -108,7 +110,7 @@ class StoreTopicState:
             self.next_offset = next_offset
 
     def end_reached(self, *, next_offset: int) -> None:
-        """Take it that all that was in the topic, before ``next_offset``, has been taken."""
+        """Note that the topic has been read to its end, ``next_offset``."""
         if self._next is None:
             return
         if next_offset < self.next_offset:
@@ -126,23 +128,23 @@ class StoreTopicState:
 
     @property
     def entities(self) -> int:
-        """How many entities have quotas in the topic."""
+        """The number of entities with quotas in the topic."""
         return len(self._now)
 
     @property
     def is_read_anew(self) -> bool:
-        """Whether what comes in is the topic from its beginning on, and what was known holds meanwhile."""
+        """Whether the topic is being read from its start; the rules that were known hold meanwhile."""
         return self._next is not None
 
     @property
     def is_unsettled(self) -> bool:
-        """Whether there may be changes to be told."""
+        """Whether ``changes`` may have some."""
         return bool(self._touched)
 
     def changes(self, most: int | None = None) -> list[TopicChange]:
-        """Return what has changed since this was last asked; so many entities are looked at."""
+        """Return the changes since the last call; at most ``most`` entities are looked at."""
         found = []
-        # Listed at once: to find the first of a dict takes the longer the more was deleted in front of it.
+        # All at once: finding the first key of a dict takes longer the more keys were deleted before it.
         for entity in list(islice(self._touched, most)):
             offset = self._touched.pop(entity)
             limits = self._now.limits(entity)
@@ -160,27 +162,27 @@ class StoreTopicState:
         return found
 
     def take_back(self, changes: Iterable[TopicChange]) -> None:
-        """Take it that what ``changes`` has told is not in force: it is told again."""
+        """Make ``changes`` return these again: they could not be applied."""
         for told in changes:
             self._touched[told.change.entity] = told.offset
             self._owed.add(told.change.entity)
 
     def has(self, count: int, *, offset: int) -> bool:
-        """Whether so many records from ``offset`` on, all before ``next_offset``, were understood.
+        """Whether ``count`` records from ``offset`` on, all before ``next_offset``, were understood.
 
-        Those of which compaction has left nothing, for others came behind, are taken to have been.
+        Records that compaction has removed count as understood.
         """
         return not any(offset <= fault < offset + count for fault in self._faults)
 
     def left_terms(self, entities: Iterable[Entity]) -> Set[Entity]:
-        """Return which of them have terms and no limits, as where one set the terms while another removed the limits.
+        """Return which entities have terms but no limits, as after two proxies set the one and remove the other.
 
-        They would take hold of a limit that is set later.
+        Such terms would apply to a limit that is set later.
         """
         return {entity for entity in entities if self._now.has_only(entity, TERMS)}
 
     def notices(self) -> Iterator[Notice]:
-        """Return what is to be said, each once."""
+        """Yield messages for the log, each once."""
         while self._notices:
             yield self._notices.popleft()
 
@@ -243,10 +245,10 @@ class StoreTopicState:
 def settings_of(
     changes: Iterable[Change], before: Mapping[Entity, StoredRule], left: Collection[Entity] = ()
 ) -> tuple[Setting, ...]:
-    """Return what is to be written to the topic, as one batch: the keys in which rules differ from those ``before``.
+    """Return the records of a change: the keys in which rules differ from those ``before``.
 
-    Compared with what is in force by now, what another proxy has changed in between would be taken back. ``left`` is
-    what ``StoreTopicState.left_terms`` says of the entities.
+    Not from the rules in force now, or changes of other proxies in between would be undone. ``left`` has the entities
+    of ``StoreTopicState.left_terms``.
     """
     return tuple(
         setting
@@ -260,14 +262,14 @@ def _entity(record: Rule | Setting) -> Entity:
 
 
 def _said_by(record: Rule | Setting, terms: object) -> tuple[str, object]:
-    """Return which key of an entity is what."""
+    """Return the key that a record sets, and its value."""
     if isinstance(record, Rule):
         return RULE, record.limits
     return record.key, record.value if terms is None else terms
 
 
 def _terms(record: QuotaRecord | RecordFault) -> Terms | RecordFault | None:
-    """Return the terms of a record, or why they are none or do not fit its entity; None: it has none."""
+    """Return the terms of a record, or the fault in them; None: it has none."""
     if not isinstance(record, Setting) or record.key != TERMS or record.value is None:
         return None
     keys = keys_of(_entity(record))
@@ -276,7 +278,7 @@ def _terms(record: QuotaRecord | RecordFault) -> Terms | RecordFault | None:
         check_terms(terms, limits=keys, allowed=keys)
         check_kept(terms)
     except TermsError as error:
-        # What was read as its value need not be what can be written.
+        # The value that was read may be one that cannot be written.
         about = replace(record, value=None)
         return RecordFault(kind=FaultKind.VALUE, key=encode(about)[0].decode(), message=str(error), about=about)
     return terms
@@ -285,13 +287,13 @@ def _terms(record: QuotaRecord | RecordFault) -> Terms | RecordFault | None:
 def _settings(
     entity: Entity, before: StoredRule | None, after: StoredRule | None, *, has_left_terms: bool = False
 ) -> Iterator[Setting]:
-    """Yield what makes one rule of an entity the other, key by key."""
+    """Yield the keys in which two rules of an entity differ."""
     old, new = ({} if rule is None else rule.limits for rule in (before, after))
     keys = sorted(old.keys() | new.keys())
     values: dict[str, object] = {key: new.get(key) for key in keys if old.get(key) != new.get(key)}
     old_terms, new_terms = (NO_TERMS if rule is None else rule.terms for rule in (before, after))
-    # Written where they do not differ, they would undo those of another who begins the same rule in this instant: what
-    # he set to be observed would be enforced.
+    # Unchanged terms are not written: they would undo those of another proxy that begins the same rule at the same
+    # time, and enforce a quota that it only observes.
     if old_terms != new_terms or has_left_terms:
         values[TERMS] = written_terms(new_terms) or None
     for key, value in values.items():

@@ -1,9 +1,9 @@
-"""Writes to a fleet's topic: one batch at a time, each as a whole and once (acks=all, an idempotent producer's).
+"""Writes to a topic that several proxies share: one batch at a time, all or none, once (acks=all, idempotent).
 
-By hand, on aiokafka's client: its own producer would make the topic where brokers do so for whoever asks, goes on
-trying for ever with what nobody waits for any more, and does not tell what may be there from what is not.
+This uses aiokafka's client and not its producer. That one may create the topic, retries forever what no request waits
+for, and does not report whether a failed batch may have been appended.
 
-Imported only where a topic is configured, for it loads aiokafka.
+Imported only where a topic is configured, because it loads aiokafka.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from kafka_quota_proxy.proxy.client_quotas.topic.topic_requests import (
 
 T = TypeVar("T")
 
-# How long it is tried, in all; a request that waits behind has waited for that, too.
+# The time for all attempts; requests behind this one wait for them, too.
 _TRIED_MS: Final = 5_000
 _BACKOFF_S: Final = 0.1
 _STOP_S: Final = 1.0
@@ -41,26 +41,26 @@ _NEVER_MS: Final = 2**31 - 1
 _ACKS_ALL: Final = -1
 _MAGIC: Final = 2
 _GZIP: Final = 1
-# From which on a batch is compressed: the largest request makes one of some megabytes, and brokers take 1 MiB.
+# Larger batches are compressed: the largest request makes some megabytes, and brokers take 1 MiB.
 _COMPRESSED_BYTES: Final = 16_384
 _MOST_BYTES: Final = 16 * 1_048_576
 _TOPIC_RESOURCE: Final = 2
 _FULL_ERRORS: Final = (errors.MessageSizeTooLargeError, errors.RecordListTooLargeError)
 _DENIED_ERRORS: Final = (errors.TopicAuthorizationFailedError, errors.ClusterAuthorizationFailedError)
-# What says of a batch that it was not taken. After any other fault it may have been: with acks=all a broker says that
-# it is not the leader, has no such topic or that its disk has failed also of what it has appended, where it finds out
-# while it waits for the others (``DelayedProduce.tryComplete`` in Apache Kafka).
+# After these errors a batch was not appended. After others it may have been: with acks=all a broker may append a batch
+# and, while it waits for the replicas, find that it is no longer the leader, that the topic is gone or that its disk
+# fails (``DelayedProduce.tryComplete`` in Apache Kafka).
 _NOT_TAKEN_ERRORS: Final = (errors.LeaderNotAvailableError, errors.NotEnoughReplicasError)
 _FORGOTTEN_ERRORS: Final = (errors.OutOfOrderSequenceNumber, errors.UnknownProducerId, errors.InvalidProducerEpoch)
 
 
 class Writer:
-    """One connection to the leader, made when it is needed. All of it belongs to the loop; one call at a time.
+    """One connection to the topic's leader, made when it is needed. For the loop, one call at a time.
 
     Args:
         settings: The topic.
-        client_id: What the cluster is told.
-        binds: Where this proxy listens.
+        client_id: The client-id of its requests.
+        binds: The addresses that this proxy listens on.
     """
 
     def __init__(self, settings: QuotasFrom, client_id: str, binds: Collection[Address] = ()) -> None:
@@ -76,34 +76,34 @@ class Writer:
         """Return the offset behind the last record.
 
         Raises:
-            NotWrittenError: It cannot be known.
+            NotWrittenError: The topic does not answer.
         """
         return await self._tried(self._end_offset, _Attempt())
 
     async def append(self, records: Sequence[Record]) -> int:
-        """Write records as one batch, and return the offset of the first, once all replicas in sync have them.
+        """Write records as one batch; return the first one's offset once all in-sync replicas have them.
 
         Raises:
-            NotWrittenError: They are not there, or may be.
+            NotWrittenError: They are not written, or may be.
         """
         attempt = _Attempt()
         try:
             return await self._tried(lambda: self._append(records, attempt), attempt)
         except BaseException:
-            # What becomes of the number that it has nobody knows: the next batch is another producer's.
+            # The broker may or may not have used up the sequence numbers: the next batch has a new producer id.
             self._producer = None
             raise
 
     async def configuration(self) -> Mapping[str, str] | None:
-        """Return how the topic is configured; None where the cluster does not say.
+        """Return the topic's configuration; None: the cluster does not say it.
 
         Raises:
-            NotWrittenError: It cannot be asked.
+            NotWrittenError: The cluster does not answer.
         """
         return await self._tried(self._configuration, _Attempt())
 
     async def close(self) -> None:
-        """Let go of the cluster."""
+        """Close the connection."""
         client, self._client = self._client, None
         if client is not None:
             with suppress(Exception):
@@ -113,7 +113,7 @@ class Writer:
     # -- an attempt, and another
 
     async def _tried(self, work: Callable[[], Awaitable[T]], attempt: "_Attempt") -> T:
-        """Return what ``work`` does, tried until it works or the time is over."""
+        """Return the result of ``work``, retried until it succeeds or the time is over."""
         reason = words_of(TimeoutError())
         with suppress(TimeoutError):
             async with asyncio.timeout(_TRIED_MS / 1_000):
@@ -124,10 +124,10 @@ class Writer:
                         text = "the topic takes no batch of this size; ask for less at a time"
                         raise NotWrittenError(text, may_be_there=attempt.may_be_there, is_final=True) from None
                     except (*_DENIED_ERRORS, OwnAddressError, NoTopicError) as error:
-                        # Or the next call would take the connection without what makes sure of the leader.
+                        # The next call must look for the leader again.
                         await self.close()
                         raise NotWrittenError(_words(error), may_be_there=attempt.may_be_there) from error
-                    except Exception as error:  # noqa: BLE001 - a library raises more than it tells
+                    except Exception as error:  # noqa: BLE001 - the library raises more than it documents
                         reason = _words(error)
                         attempt.failed(error)
                         if isinstance(error, _FORGOTTEN_ERRORS):
@@ -137,7 +137,7 @@ class Writer:
                         break
                     await asyncio.sleep(_BACKOFF_S)
         await self.close()
-        # What the time ran out for may be under way.
+        # The last attempt may still be under way.
         raise NotWrittenError(reason, may_be_there=attempt.may_be_there or attempt.is_sent)
 
     async def _connected(self) -> AIOKafkaClient:
@@ -156,7 +156,7 @@ class Writer:
     async def _append(self, records: Sequence[Record], attempt: "_Attempt") -> int:
         client = await self._connected()
         if self._producer is None:
-            # Without a transaction it is of no concern how long one may take.
+            # The timeout matters to transactions only.
             answer = await client.send(self._leader, InitProducerIdRequest(None, 0))
             raise_for(answer.error_code)
             self._producer, self._sequence = (answer.producer_id, answer.producer_epoch), 0
@@ -178,7 +178,7 @@ class Writer:
 
 
 class _Attempt:
-    """What is known of a batch that is tried to be written."""
+    """The state of a batch over its attempts."""
 
     def __init__(self) -> None:
         self.is_sent = False

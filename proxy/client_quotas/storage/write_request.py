@@ -1,18 +1,18 @@
-"""What a store and who writes for it say to each other."""
+"""The interface between a store in a topic and the writer of that topic."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeAlias
 
-# Key and value of a record; no value deletes.
+# Key and value of a record; None deletes the key.
 Record: TypeAlias = tuple[bytes, bytes | None]
 
 
 class NotWrittenError(Exception):
-    """The topic could not be written, or asked; the text says why.
+    """The topic cannot be written or read; the text says why.
 
     Attributes:
-        may_be_there: What was to be written may have been, or may be later.
-        is_final: It will not be otherwise the next time.
+        may_be_there: Outcome unknown: the records may be in the topic, or be appended later.
+        is_final: The same records will fail again.
     """
 
     def __init__(self, message: str, *, may_be_there: bool = False, is_final: bool = False) -> None:
@@ -22,16 +22,16 @@ class NotWrittenError(Exception):
 
 
 class TopicWriter(Protocol):
-    """Who writes: ``proxy.client_quotas.storage.topic_writer``."""
+    """Writes a topic: see ``proxy.client_quotas.storage.topic_writer``."""
 
     async def end_offset(self) -> int:
-        """Return the offset behind the last record. ``NotWrittenError``: it cannot be known."""
+        """Return the offset behind the last record. ``NotWrittenError``: the topic does not answer."""
 
     async def append(self, records: Sequence[Record]) -> int:
-        """Write records at once, and return the offset of the first. ``NotWrittenError``: they may not be there."""
+        """Write records, all or none, and return the first one's offset. ``NotWrittenError``: they are not written."""
 
     async def configuration(self) -> Mapping[str, str] | None:
-        """Return how the topic is configured; None where that is not said. ``NotWrittenError``: nor can it be asked."""
+        """Return the topic's configuration; None: the cluster does not say it. ``NotWrittenError``: no answer."""
 
     async def close(self) -> None:
-        """Let go of the cluster."""
+        """Close the connection."""
