@@ -1,8 +1,8 @@
-"""How much each entity uses, how that repeats and grows, and the limits that follow. DataFrame -> DataFrame, no I/O.
+"""Measures the use of each entity, its pattern and its growth, and suggests limits. DataFrame -> DataFrame, no I/O.
 
-Rates are bytes per second, of whole intervals: a record's amount over its interval, or over 100 ms where that is less
-(where a proxy starts and stops), for Kafka's quotas look at nothing so fine. Percentiles are of intervals that have a
-record, so that who works for ten minutes a day is not given a limit of almost nothing.
+Rates are bytes per second over whole intervals: a record's amount over its interval, or over 100 ms if that is longer,
+since Kafka's quotas are not finer (intervals are short when a proxy starts or stops). Percentiles are over intervals
+with a record, so that an entity that works for ten minutes a day does not get a limit of almost 0.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,15 +20,15 @@ from kafka_quota_proxy.pipeline.whatif import demand
 ENTITY: Final = ("kind", "user", "client_id")
 _DAY_MS: Final = 86_400_000
 _HOUR_MS: Final = 3_600_000
-# Bins of a rate's logarithm, so many for each doubling: a percentile is at most 1.1 % too high, and never too low.
+# Bins for each doubling of a rate: a percentile is at most 1.1 % too high, and never too low.
 _BINS: Final = 64
-# A trend from fewer pairs of days would be noise, and two weeks of Monday to Friday have these; of older days it would
-# be history.
+# The pairs of days that a trend needs; two weeks of Monday to Friday have them. Older days are ignored.
 _LEAST_PAIRS: Final = 5
 _TREND_DAYS: Final = 90
-# A rate below it is taken for a forgotten unit by ``check``, and stops a client for long.
+# ``check`` takes a lower rate for a forgotten unit, and it would stop a client for long.
 LEAST_LIMIT: Final = 1_000
-# How a limit is raised whose replay waits for too long, and how often before it is one that never waits.
+# The factor by which a limit is raised if its replay is throttled too long, and the number of raises before the limit
+# that is never throttled.
 _RAISE: Final = 1.5
 RAISES: Final = 6
 
@@ -36,7 +36,7 @@ _RATE_KEYS: Final = {kind.label: kind.key for kind in (QuotaKind.PRODUCE, QuotaK
 
 
 def byte_usage(records: DataFrame) -> DataFrame:
-    """Return the records of produce and fetch with ``rate``; no broker is -1, for a null equals nothing in a join."""
+    """Return the records of produce and fetch with ``rate``; an unknown broker is -1: joins never match a null."""
     interval_ms = F.greatest("interval_ms", F.lit(100))
     rate = F.greatest(F.lit(0).cast("long"), F.floor(F.col("amount") * 1_000 / interval_ms))
     used = records.where(F.col("kind").isin(*BYTE_KINDS))
@@ -44,10 +44,10 @@ def byte_usage(records: DataFrame) -> DataFrame:
 
 
 def percentiles(usage: DataFrame, percentile: float) -> DataFrame:
-    """Return for each bucket its peak, its median and ``percentile`` (50 to 100), its mean, and what it asked for.
+    """Return for each bucket its peak, median, ``percentile`` (50 to 100), mean, and its demand (``whatif.DEMAND``).
 
-    What it asked for is what ``whatif.asked`` returns of it.
-    By a histogram of logarithms: exact sums, so the same whatever the order, and never below the true percentile.
+    A histogram of logarithms gives exact sums, so the result is the same in any order, and never below the true
+    percentile.
     """
     bin_of = F.when(F.col("rate") < 1, F.lit(-1)).otherwise(F.ceil(F.log2("rate") * _BINS))
     bins = usage.groupBy(*BUCKET, bin_of.alias("bin")).agg(
@@ -60,7 +60,7 @@ def percentiles(usage: DataFrame, percentile: float) -> DataFrame:
     below = Window.partitionBy(*BUCKET).orderBy("bin").rowsBetween(Window.unboundedPreceding, Window.currentRow)
     all_of_it = Window.partitionBy(*BUCKET)
     ranked = bins.withColumns({"rank": F.sum("intervals").over(below), "of": F.sum("intervals").over(all_of_it)})
-    # The peak of a bin is a rate that was seen, and no rate of the bin is above it.
+    # The peak of a bin is a measured rate, and the highest of the bin.
     return ranked.groupBy(*BUCKET).agg(
         _at(50).alias("median"),
         _at(percentile).alias("percentile"),
@@ -76,13 +76,13 @@ def percentiles(usage: DataFrame, percentile: float) -> DataFrame:
 
 
 def _at(percentile: float) -> Column:
-    """Return the lowest rate that so many per cent of the intervals are not above."""
+    """Return the lowest rate that ``percentile`` per cent of the intervals do not exceed."""
     wanted = F.ceil(F.col("of") * (percentile / 100) - 1e-9)
     return F.min(F.when(F.col("rank") >= wanted, F.col("peak")))
 
 
 def entities(buckets: DataFrame) -> DataFrame:
-    """Return for each entity what it used on its busiest broker: a quota holds for each broker by itself."""
+    """Return the use of each entity on its busiest broker, since a quota applies to each broker by itself."""
     return buckets.groupBy(*ENTITY).agg(
         *(F.max(name).alias(name) for name in ("median", "percentile", "peak", "part")),
         F.sum("amount").alias("amount"),
@@ -92,7 +92,7 @@ def entities(buckets: DataFrame) -> DataFrame:
 
 
 class Suggestion(NamedTuple):
-    """A limit for an entity, in bytes per second; ``limit`` is None where none can be given, ``why`` says so."""
+    """A limit for an entity, in bytes per second; ``limit`` is None if none can be given, as ``why`` explains."""
 
     kind: str
     user: str
@@ -106,14 +106,14 @@ class Suggestion(NamedTuple):
 
     @property
     def never_waits(self) -> int:
-        """The least round limit under which no replay of the log waits.
+        """The lowest round limit under which no replay is throttled.
 
         What counts at an instant came within 12 s, as a rate of 10 s at least; a part of a record more at either end.
         """
         return rounded_up(1.2 * self.peak + 0.2 * self.part)
 
     def ladder(self) -> list["Suggestion"]:
-        """Return this one, and the higher ones to try until one will do."""
+        """Return this suggestion and the higher ones to try."""
         steps = [self]
         while (higher := steps[-1].raised()).limit != steps[-1].limit:
             steps.append(higher)
@@ -146,14 +146,14 @@ def suggestion(entity: Row, *, headroom: float) -> Suggestion:
 
 
 def rounded_up(rate: float) -> int:
-    """Return ``rate`` or the next number above it that has three digits and else zeros."""
+    """Return ``rate`` rounded up to three significant digits."""
     whole = ceil(rate)
     step = 10 ** max(0, floor(log10(whole)) - 2) if whole else 1
     return -(-whole // step) * step
 
 
 def rules(suggestions: Iterable[Suggestion]) -> list[tuple[QuotaRule, str]]:
-    """Return a rule for each entity with what to say of it, by names."""
+    """Return a rule for each entity with its comment, by names."""
     limits: dict[tuple[str, str], dict[str, float]] = {}
     words: dict[tuple[str, str], list[str]] = {}
     for one in suggestions:
@@ -171,28 +171,28 @@ def rules(suggestions: Iterable[Suggestion]) -> list[tuple[QuotaRule, str]]:
 
 
 def config_of(suggestions: Iterable[Suggestion]) -> ProxyConfig:
-    """Return the configuration that has these limits and nothing else."""
+    """Return a configuration with these limits only."""
     return ProxyConfig(listeners=(), quotas=tuple(rule for rule, _ in rules(suggestions)))
 
 
 def ramp(one: Suggestion, steps: int) -> list[int]:
-    """Return the limits of a ramp, from one that nobody feels down to the one that is suggested."""
+    """Return the limits of a ramp, from one without throttling down to the suggested one."""
     if one.limit is None:
         return []
     top = max(one.never_waits, one.limit)
-    # Each step the same factor: half of the way is half of the risk.
+    # Each step is the same factor.
     factors = [(top / one.limit) ** ((steps - step) / steps) for step in range(1, steps + 1)]
     return [rounded_up(one.limit * factor) for factor in factors[:-1]] + [one.limit]
 
 
 def ramp_steps(suggested: Iterable[Suggestion], steps: int) -> list[list[Suggestion]]:
-    """Return what each step of a ramp has in the place of the suggestions; who has no limit is in none."""
+    """Return the suggestions of each step of a ramp, without entities that have no limit."""
     every = [(one, ramp(one, steps)) for one in suggested if one.limit is not None]
     return [[one._replace(limit=limits[step], why="") for one, limits in every] for step in range(steps)]
 
 
 def minutes(usage: DataFrame) -> DataFrame:
-    """Return usage by minutes: what is asked of hours and longer needs no more of it, and it is a sixtieth as long.
+    """Return usage by minutes, a sixtieth of the rows, which suffices for hours and longer.
 
     A minute has the sum of amounts, the highest rate and the longest interval of the records that begin in it.
     """
@@ -242,7 +242,7 @@ def growth(hours: DataFrame) -> DataFrame:
 def brokers(usage: DataFrame) -> DataFrame:
     """Return for each broker and kind the mean, and the highest rate of any minute, of all entities together."""
     minutes = usage.groupBy(*PLACE, "kind", _start_of(60_000).alias("minute_ms")).agg(F.sum("amount").alias("amount"))
-    # A record longer than a minute counts where it begins, and is as long as it is.
+    # A record longer than a minute counts at its start, with its length.
     longest = usage.groupBy(*PLACE, "kind").agg(F.greatest(F.max("interval_ms"), F.lit(60_000)).alias("span_ms"))
     return (
         minutes.join(F.broadcast(longest), on=[*PLACE, "kind"], how="inner")
@@ -259,13 +259,13 @@ def brokers(usage: DataFrame) -> DataFrame:
 def oversubscription(
     used: DataFrame, buckets: DataFrame, limits: DataFrame, capacities: Mapping[tuple[int, str], float]
 ) -> DataFrame:
-    """Return for each broker and kind the sum of the limits of who used it, beside what it can do.
+    """Return for each broker and kind the sum of the limits of its entities, and its capacity.
 
     Args:
         used: as ``brokers`` returns it.
-        buckets: as ``percentiles`` returns them: who used which broker.
+        buckets: as ``percentiles`` returns them, with the brokers of each entity.
         limits: columns of ``ENTITY`` and ``limit``.
-        capacities: bytes per second, by broker and kind; who is not in it gets null.
+        capacities: bytes per second, by broker and kind; null for a missing broker.
     """
     sums = (
         buckets.join(F.broadcast(limits), on=[*ENTITY], how="inner")

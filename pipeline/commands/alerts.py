@@ -1,8 +1,7 @@
-"""``kafka-quota-pipeline alerts``: a stream that tells who is over a limit or near it, each once.
+"""``kafka-quota-pipeline alerts``: a stream that reports each bucket over a limit or near it, once.
 
-It runs until it is told to end (SIGTERM, Ctrl-C), or with ``--once`` until it has seen what is there. It may be killed
-at any moment, and goes on from ``--checkpoint`` where it was. Without a place for alerts it prints what comes from now
-on, and remembers nothing.
+It runs until SIGTERM or Ctrl-C, or with ``--once`` until it has read the existing records. After a crash it continues
+from ``--checkpoint``. Without a destination it prints the alerts of new records, and keeps no progress.
 """
 
 import argparse
@@ -31,8 +30,8 @@ from kafka_quota_proxy.pipeline.quarantine import Quarantine, bad_lines
 from kafka_quota_proxy.pipeline.session import session
 from kafka_quota_proxy.pipeline.usage_reader import check_apart, followed
 
-# Each partition of the state is a file or two a batch, and a bucket is a few hundred bytes: more would cost more than
-# they help. It stays what it was when the job began.
+# Each partition of the state writes a file or two per batch, and a bucket has a few hundred bytes: more partitions cost
+# more than they help. The number is fixed when the job begins.
 _PARTITIONS: Final = "4"
 _POLL_S: Final = 0.5
 
@@ -42,7 +41,7 @@ def execute(args: argparse.Namespace) -> int:
     _check(args)
     conf = {"spark.sql.shuffle.partitions": _PARTITIONS} | dict(args.conf)
     spark = session(master=args.master, conf=conf)
-    # What goes wrong comes back as an exception and is said in a sentence; Spark would show its stack as well.
+    # Failures come back as exceptions and are reported in a sentence; Spark would also print a stack.
     spark.sparkContext.setLogLevel("FATAL")
     kafka = kafka_config_of(args)
     files = Files(spark)
@@ -71,7 +70,7 @@ def execute(args: argparse.Namespace) -> int:
             stream.run(trigger.start(), end)
     finally:
         delivery.end()
-    say(stream.seen.words("ended"))
+    say(stream.counts.words("ended"))
     if not _is_printed(args):
         sys.stdout.write(f"{args.to or args.out}\n")
     return 0
@@ -92,7 +91,7 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _lines(spark: SparkSession, args: argparse.Namespace, kafka: KafkaConfig) -> DataFrame:
-    # Of a topic that holds weeks, who looks on wants what happens now.
+    # Printed alerts of a topic with weeks of records begin with new records.
     if _is_printed(args) and not args.once and args.usage.startswith("kafka://"):
         return topic(spark, args.usage, kafka=kafka, is_stream=True, is_news_only=True)
     return followed(spark, args.usage, kafka=kafka)
@@ -136,8 +135,8 @@ def _found(lines: DataFrame, args: argparse.Namespace) -> DataFrame:
 
 
 @dataclass(slots=True)
-class _Seen:
-    """What batches had in them."""
+class _BatchCounts:
+    """The counts of batches."""
 
     lines: int = 0
     alerts: int = 0
@@ -149,7 +148,7 @@ class _Seen:
     ahead_one: str | None = None
 
     def add(self, progress: Any) -> None:  # noqa: ANN401  (PySpark's, without types)
-        """Add what a batch's progress says."""
+        """Add the progress of a batch."""
         observed = progress["observedMetrics"]
         if "read" in observed:
             read = observed["read"]
@@ -161,13 +160,13 @@ class _Seen:
         if "found" in observed:
             self.alerts += observed["found"]["alerts"]
         for operator in progress["stateOperators"]:
-            # The windows behind it would count groups, and see nothing late that this one has let through.
+            # The window operator after it counts groups, and never drops a row that this one passes.
             if operator["operatorName"] == "dedupe":
                 self.late += operator["numRowsDroppedByWatermark"]
                 self.twice += operator["customMetrics"].get("numDroppedDuplicateRows", 0)
 
     def words(self, when: str) -> str:
-        """Return it as a line."""
+        """Return the counts as a line."""
         left_out = [
             (self.late, "too late"),
             (self.twice, "more than once"),
@@ -180,19 +179,19 @@ class _Seen:
 
 
 class _Stream:
-    """Delivers batches in Spark's thread, and follows the query in the main one."""
+    """Delivers batches in Spark's thread, and watches the query in the main thread."""
 
     def __init__(self, delivery: Delivery, quarantine: Quarantine | None) -> None:
-        self.seen = _Seen()
+        self.counts = _BatchCounts()
         self._delivery = delivery
         self._quarantine = quarantine
         self._fault: Exception | None = None
         self._is_ending = False
         self._delivering = Lock()
-        self._told = ""  # the timestamp of the last progress that was said
+        self._told = ""  # the timestamp of the last reported progress
 
     def deliver(self, rows: DataFrame, batch: int) -> None:
-        """Deliver a batch; between two of them the stream may be ended."""
+        """Deliver a batch; the stream can only end between two batches."""
         with self._delivering:
             if self._is_ending:
                 raise InterruptedError
@@ -203,17 +202,17 @@ class _Stream:
                 raise
 
     def run(self, query: StreamingQuery, end: Event) -> None:
-        """Return when the query has ended, or has been ended because that was asked for.
+        """Return when the query has ended, by itself or because of ``end``.
 
         Raises:
-            PipelineError: it failed.
-            BrokenPipeError: nobody reads any more what is printed.
+            PipelineError: the query failed.
+            BrokenPipeError: the reader of stdout is gone.
         """
         try:
             while not end.is_set() and not query.awaitTermination(_POLL_S):  # type: ignore[arg-type]  # (or part of a second)
                 self._tell(query)
             if query.isActive:
-                # No batch is cut off in its middle: that would be made good at the next start, but noisily.
+                # No batch is interrupted: the next start would repeat it, but with noise in the log.
                 with self._delivering:
                     self._is_ending = True
                 query.stop()
@@ -221,7 +220,7 @@ class _Stream:
         except StreamingQueryException as error:
             raise self._fault or PipelineError(_sentence(error)) from error
         except (Py4JError, OSError):
-            # Whoever ends a whole group of processes ends the JVM at the same time.
+            # A signal to the process group also ends the JVM.
             if not end.is_set():
                 raise
 
@@ -229,12 +228,12 @@ class _Stream:
         last = query.lastProgress
         if last is None or last["timestamp"] == self._told:
             return
-        # What is older than the last hundred is gone, which are more than there can be in a moment.
+        # Spark keeps the last hundred, more than can come between two calls.
         for progress in query.recentProgress:
             if progress["timestamp"] > self._told:
-                batch = _Seen()
+                batch = _BatchCounts()
                 batch.add(progress)
-                self.seen.add(progress)
+                self.counts.add(progress)
                 if self._quarantine is not None and batch.bad:
                     self._quarantine.keep(progress["batchId"], progress["observedMetrics"]["read"]["bad_lines"])
                 if batch.lines or batch.alerts:

@@ -1,4 +1,4 @@
-"""``kafka-quota-pipeline balance``: a cluster's limits as one file for each proxy, or divided anew as it goes."""
+"""``kafka-quota-pipeline balance``: divides a cluster's limits, once into files or continuously through a topic."""
 
 import argparse
 import sys
@@ -13,16 +13,16 @@ from kafka_quota_proxy.pipeline.proposed_quotas import ProposedQuotas
 from kafka_quota_proxy.pipeline.quotas_file import as_file, read_quotas
 from kafka_quota_proxy.pipeline.whatif import resolved
 
-# Of an even share.
+# The guaranteed part of an even share.
 _FLOOR: Final = 0.1
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Write OUT/PROXY/quotas.yaml for each proxy of the log; or follow it."""
+    """Write OUT/PROXY/quotas.yaml for each proxy of the log, or follow a topic."""
     if args.follow:
         return follow(args)
     if args.out is None:
-        raise UsageError("balance needs --out DIR; or --follow, to divide limits anew every few seconds")
+        raise UsageError("balance needs --out DIR; or --follow, to divide limits every few seconds")
     if args.to or args.proxies:
         raise UsageError("--to and --proxies go with --follow")
     floor = _FLOOR if args.floor is None else args.floor
@@ -37,7 +37,7 @@ def execute(args: argparse.Namespace) -> int:
             "demand", demand(records, resolved(records, ProposedQuotas(config=config)), last_ms=args.last)
         )
         output.table("demands", used.orderBy("kind", "bucket_user", "bucket_client_id", "proxy"), form="csv")
-        # A row for each entity and proxy: what the files are to hold anyway.
+        # One row for each entity and proxy, like the rules of the files.
         given = shares([row.asDict() for row in used.collect()], proxies, floor=floor)
         files = []
         for proxy in proxies:

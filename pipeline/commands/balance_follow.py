@@ -1,8 +1,8 @@
-"""``kafka-quota-pipeline balance --follow``: a cluster's limits, divided over its proxies again every few seconds.
+"""``kafka-quota-pipeline balance --follow``: divides a cluster's limits over its proxies every few seconds.
 
-A stream of Spark adds up what the proxies log, and this process writes what they may use to the quota topic. It keeps
-nothing: demand is that of the last seconds, and a process that starts waits until all leases have run out. So the
-stream needs no checkpoint, and begins with what comes.
+A Spark stream adds up the use that proxies log, and this process writes their shares to the quota topic. It keeps no
+state: demand is that of the last seconds, and a new process waits until all leases have expired. So the stream needs no
+checkpoint, and begins with new records.
 """
 
 import argparse
@@ -34,24 +34,24 @@ from kafka_quota_proxy.pipeline.quotas_file import read_quotas
 from kafka_quota_proxy.pipeline.report import size
 from kafka_quota_proxy.pipeline.session import session
 
-# A batch is a second of records, added up to one row for each bucket and proxy.
+# A batch has seconds of records, summed to one row for each bucket and proxy.
 _PARTITIONS: Final = "1"
-# Of an even share. What is lost to proxies that use nothing is less than this, however many they are.
+# The guaranteed part of an even share. Idle proxies hold less than this part of a limit, whatever their number.
 _FLOOR: Final = 0.03
-# News have to come more often than leases end, with some of them late.
+# Publications in a lease, so that a late one does not end it.
 _NEWS_IN_A_LEASE: Final = 3
-# All rules are written anew so often: whatever takes them out of the topic, it is not for long.
+# All rules are rewritten at this interval, in case the topic loses them.
 _RULES_EVERY_MS: Final = 300_000
-# With less there is no time for a batch of Spark's, nor for a publication that has to be sent again.
+# A shorter lease leaves no time for a batch of Spark, or for a publication that has to be repeated.
 _LEAST_LEASE_MS: Final = 3_000
-# What is logged by longer intervals than this comes too late to be followed.
+# Records of longer intervals come too late to be followed.
 _LONG_INTERVAL_MS: Final = 60_000
 _SHOWN: Final = 5
 _MOST_TOLD: Final = 100
 
 
 def follow(args: argparse.Namespace) -> int:
-    """Publish until it is told to end."""
+    """Publish until SIGTERM or Ctrl-C."""
     _check(args)
     limits = read_quotas(args.limits)
     if any(rule.enforcement or rule.shaping for rule in limits.quotas):
@@ -60,7 +60,7 @@ def follow(args: argparse.Namespace) -> int:
     kafka = kafka_config_of(args)
     quotas = QuotaTopic(*kafka_place(args.to, "--to"), kafka, delivery_ms=_delivery_ms(args))
     spark = session(master=args.master, conf={"spark.sql.shuffle.partitions": _PARTITIONS} | dict(args.conf))
-    # What goes wrong comes back as an exception and is said in a sentence; Spark would show its stack as well.
+    # Failures come back as exceptions and are reported in a sentence; Spark would also print a stack.
     spark.sparkContext.setLogLevel("FATAL")
     lines = topic(spark, args.usage, kafka=kafka, is_stream=True, is_news_only=True)
     with stop_requested() as end:
@@ -106,15 +106,15 @@ def _terms(args: argparse.Namespace) -> Terms:
 
 
 def _delivery_ms(args: argparse.Namespace) -> int:
-    """Return how long a publication may be under way."""
+    """Return the time limit for writing a publication."""
     return int(args.lease) // 2
 
 
 def _latest_ms(args: argparse.Namespace) -> int:
-    """Return how long after the beginning of a publication the next one may begin.
+    """Return the longest time from the start of a publication to the start of the next.
 
-    With the time that it may be under way, that is what a process that starts waits: it is there before others give
-    anything.
+    A new process waits for this time and the time limit for writing, so that it never publishes before an old process
+    has stopped.
     """
     return int(args.lease) - _delivery_ms(args) + int(args.every)
 
@@ -124,9 +124,9 @@ def _now_ms() -> int:
 
 
 class _Stream:
-    """Takes in what proxies have used, in a thread of Spark's.
+    """Takes the use of proxies from a Spark stream, in a thread of Spark.
 
-    Nothing is collected but a row for each proxy and bucket that has a limit there and was used.
+    A batch collects one row for each proxy and bucket with a limit and use.
     """
 
     def __init__(self, lines: DataFrame, balancer: Balancer, args: argparse.Namespace, end: Event) -> None:
@@ -139,7 +139,7 @@ class _Stream:
         self._is_ending = False
         self._fault: PipelineError | None = None
         self._lines = self._bad = 0
-        self._looked_at = ""  # the timestamp of the last progress that was
+        self._looked_at = ""  # the timestamp of the last progress that was counted
         self._told: set[str] = set()
         self._brokers: dict[str, int] = {}  # by proxy
         rows = self._counted(parsed(lines))
@@ -150,16 +150,16 @@ class _Stream:
         self._query: StreamingQuery = writer.trigger(processingTime=f"{args.every} milliseconds").start()
 
     def check(self) -> None:
-        """Look whether it still runs, and what it has left out.
+        """Check that the stream runs, and report what it left out.
 
         Raises:
-            PipelineError: it does not, and was not told to end.
+            PipelineError: the stream has ended by itself.
         """
         try:
             is_active, error = self._query.isActive, self._query.exception()
             self._look()
         except (Py4JError, OSError):
-            # Whoever ends a whole group of processes ends the JVM at the same time.
+            # A signal to the process group also ends the JVM.
             if not self._end.is_set():
                 raise
         else:
@@ -169,18 +169,18 @@ class _Stream:
                 raise self._fault or PipelineError(f"--usage {self._usage}: {cause_of(error)}") from error
             if not is_active:
                 raise self._fault or PipelineError(
-                    f"--usage {self._usage}: the stream of it has ended; start this anew"
+                    f"--usage {self._usage}: the stream has ended; start this command again"
                 )
 
     def stop(self) -> None:
-        """End it after what it is at."""
+        """Stop the stream after its current batch."""
         with self._taking:
             self._is_ending = True
         with suppress(Py4JError, OSError, StreamingQueryException):
             self._query.stop()
 
     def words(self) -> str:
-        """Return what came."""
+        """Return a summary of the lines."""
         return f"{self._lines:,} lines" + (f", {self._bad:,} of them bad" if self._bad else "")
 
     def _counted(self, rows: DataFrame) -> DataFrame:
@@ -202,21 +202,21 @@ class _Stream:
                 found = used_of_late(batch, self._proxies).collect()
             except (Py4JError, PySparkException) as error:
                 self._fault = PipelineError(f"--usage {self._usage}: {str(error).partition(chr(10))[0]}")
-                raise self._fault from None  # Spark copies it whole, and a stack of Java's is long
+                raise self._fault from None  # Spark would copy the whole Java stack
             self._check_brokers(found)
             self._check_intervals(found)
         with self.lock:
             self._balancer.take(map(_use, found), now_ms=_now_ms())
 
     def _check_brokers(self, found: Sequence[Row]) -> None:
-        """See that a proxy stands before one broker: limits hold at each by itself, and so would its shares.
+        """Check that each proxy has one broker, since its share would apply to each broker by itself.
 
         Raises:
-            PipelineError: it does not.
+            PipelineError: a proxy has several brokers.
         """
         for row in found:
             for broker in (row["broker"], row["other_broker"]):
-                if broker is None:  # the proxy does not know yet
+                if broker is None:  # unknown so far
                     continue
                 first = self._brokers.setdefault(row["proxy"], broker)
                 if broker != first:
@@ -255,7 +255,7 @@ class _Stream:
             )
 
     def _say_once(self, what: str, words: str) -> None:
-        # Names of proxies come from the log, where anything may stand.
+        # Names of proxies come from the log and may be anything.
         if what not in self._told and len(self._told) < _MOST_TOLD:
             self._told.add(what)
             say(_printable(words))
@@ -275,13 +275,13 @@ def _use(row: Row) -> Use:
 def _wait_for_leases(
     quotas: QuotaTopic, found: Found, args: argparse.Namespace, *, until_s: float, end: Event, stream: _Stream
 ) -> None:
-    """Wait until no share that an earlier process gave is in force anywhere; see meanwhile that it has ended."""
+    """Wait until the shares of an earlier process have expired; check meanwhile that it has ended."""
     if found.lease_ms is None and not found.shares:
         return
     lease_ms = max(found.lease_ms or 0, args.lease)
-    # Its --every may have been another, of a third of its lease at the most.
+    # Its --every may differ, but is at most a third of its lease.
     wait_ms = lease_ms + max(args.every, lease_ms // _NEWS_IN_A_LEASE)
-    # Of two that were started at once each would see the other, and end; so one of them is earlier.
+    # Random, so that of two processes that start together one is earlier and only the other ends.
     until_s += (wait_ms + randbelow(args.every)) / 1_000
     say(f"waiting {wait_ms / 1_000:.0f} s and a little, until the leases of an earlier process have run out")
     while time.monotonic() < until_s and not end.wait(min(args.every / 1_000, max(0.0, until_s - time.monotonic()))):
@@ -292,10 +292,10 @@ def _wait_for_leases(
 def _publish(
     quotas: QuotaTopic, balancer: Balancer, found: Found, args: argparse.Namespace, *, end: Event, stream: _Stream
 ) -> None:
-    """Write what has changed, and news, time and again.
+    """Write changes and news at each interval.
 
-    Whoever stood still, and was followed by another, sees that before he writes; and after a time in which another may
-    have begun he does not write at all.
+    A process that was suspended checks for another publisher before it writes, and does not write at all after a pause
+    in which another may have started.
     """
     due_s = time.monotonic()
     first: list[QuotaRecord] = list(_first(balancer, found))
@@ -333,7 +333,7 @@ def _check_in_time(since_ms: int, args: argparse.Namespace) -> None:
 
 
 def _first(balancer: Balancer, found: Found) -> Iterator[QuotaRecord]:
-    """Yield what has to be in the topic before the first news: no share of before, and the rules for all."""
+    """Yield the records before the first news: the removal of old shares, and the common rules."""
     for share in found.shares:
         yield replace(share, limits={})
     wanted = {(rule.user, rule.client_id): rule for rule in balancer.rules()}
@@ -357,5 +357,5 @@ def _tell(publication: Publication, balancer: Balancer) -> None:
 
 
 def _printable(text: str) -> str:
-    """Return names as a terminal may show them: clients choose theirs."""
+    """Return a name that is safe on a terminal; clients choose their names."""
     return text if text.isprintable() else repr(text)

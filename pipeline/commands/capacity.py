@@ -1,4 +1,4 @@
-"""``kafka-quota-pipeline capacity``: limits from what was used, tried on the log before they are suggested."""
+"""``kafka-quota-pipeline capacity``: suggests limits from past use, and replays the log under them."""
 
 import argparse
 import sys
@@ -46,19 +46,19 @@ _HOUR_MS: Final = 3_600_000
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Write the limits and all that speaks for them; print where the report is."""
+    """Write the limits and the report; print the path of the report."""
     known = capacities(args.capacities) if args.capacities else {}
     with running(args) as (spark, output):
         usage = usage_of(args, spark, output)
         used = byte_usage(usage.records)
         say("measuring rates")
         buckets = output.keep("buckets", percentiles(used, args.percentile))
-        # A row for each entity: as many as the file of quotas will have rules, which is one machine's to read anyway.
+        # One row for each entity, like the rules of quotas.yaml, which one machine has to read anyway.
         every = entities(buckets).orderBy(F.desc("amount"), *ENTITY).collect()
         if not every:
             raise UsageError(f"--usage {args.usage}: has no record of kind produce or fetch")
         first = [suggestion(entity, headroom=args.headroom) for entity in every]
-        suggested, happened = _tried(usage.records, buckets, first, args, output)
+        suggested, happened = _replayed(usage.records, buckets, first, args, output)
         _write(spark, output, args, usage, used, buckets, suggested, happened, known)
     limited = sum(one.limit is not None for one in suggested)
     sys.stdout.write(f"{limited} limits for {len({one[1:3] for one in suggested})} entities: {args.out}/quotas.yaml\n")
@@ -66,13 +66,13 @@ def execute(args: argparse.Namespace) -> int:
     return 0
 
 
-def _tried(
+def _replayed(
     records: DataFrame, buckets: DataFrame, suggested: list[Suggestion], args: argparse.Namespace, output: Output
 ) -> tuple[list[Suggestion], dict[tuple[str, str, str], dict[str, Any]]]:
-    """Replay the log under the limits and higher ones; return the least under which nobody waits for too long.
+    """Replay the log under the limits and higher ones; return the lowest that do not throttle for too long.
 
-    All are tried at once, for most of the work is the same for each of them. A bucket has a rule of its own, so that it
-    does not matter which limits others have.
+    All are replayed at once, since most of the work is shared. Each bucket has its own rule, so the limits of others do
+    not matter.
     """
     quotas = ProposedQuotas(config=config_of(suggested), shaping=Shaping(args.shaping) if args.shaping else None)
     ladders = {one[:3]: one.ladder() for one in suggested if one.limit is not None}
@@ -94,7 +94,7 @@ def _tried(
 
 
 def _worst(by_bucket: DataFrame) -> DataFrame:
-    """Return what happened to each entity: sums over brokers, and the share of its time where that was worst."""
+    """Return the outcome of each entity: sums over brokers, and the highest share of throttled time."""
     names = [F.col("kind"), F.col("bucket_user").alias("user"), F.col("bucket_client_id").alias("client_id")]
     summed = ("throttle_time_ms", "throttled_requests", "delayed_amount")
     return by_bucket.groupBy(*names, "limit").agg(
@@ -134,7 +134,7 @@ def _write(
     for number, step in enumerate(steps, 1):
         output.text(f"ramp/step-{number}.yaml", step_text(number, step, args))
     output.text("quotas.yaml", quotas_text(suggested, args))
-    # They come in the order of what they used. Of a frame the first rows are, on a cluster, whichever come first.
+    # Suggestions are ordered by use. The first rows of a DataFrame on a cluster would be arbitrary.
     top = spark.createDataFrame([one[: len(ENTITY)] for one in suggested[:_TOP]], _NAMES)
     span = buckets.agg(F.min("from_ms"), F.max("until_ms"), F.sum("amount"), F.sum("intervals")).first()
     first_ms, last_ms, amount, count = span if span is not None else (0, 0, 0, 0)
@@ -153,7 +153,7 @@ def _write(
 
 
 def _waits(spark: SparkSession, happened: dict[tuple[str, str, str], dict[str, Any]]) -> DataFrame:
-    """Return how long each entity would have been silent under its limit, as the report says it."""
+    """Return the throttled time of each entity under its limit."""
     rows = [
         (*names, row["throttle_time_ms"] / _HOUR_MS, row["throttled_share"], row["longest_delay_ms"])
         for names, row in happened.items()
@@ -189,7 +189,7 @@ def step_text(number: int, step: list[Suggestion], args: argparse.Namespace) -> 
 
 
 def _held(args: argparse.Namespace) -> ProxyConfig:
-    """Return a configuration that holds limits by the arithmetic with which they were tried."""
+    """Return a configuration with the arithmetic of the replay."""
     return ProxyConfig(listeners=(), shaping=Shaping(args.shaping) if args.shaping else Shaping.SAMPLED)
 
 

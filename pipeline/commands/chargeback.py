@@ -1,4 +1,4 @@
-"""``kafka-quota-pipeline chargeback``: bytes and cost for each owner, and what a reader of the bill has to know."""
+"""``kafka-quota-pipeline chargeback``: bytes and cost for each owner, with remarks on the log."""
 
 import argparse
 import sys
@@ -28,7 +28,7 @@ _SHOWN = 20
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Write the bill, print it, and print what was odd about the log."""
+    """Write and print the bill, with remarks on the log."""
     owners = read_owners(args.owners)
     month = month_of(args.month) if args.month else None
     with running(args) as (spark, output):
@@ -62,7 +62,7 @@ def execute(args: argparse.Namespace) -> int:
 def _notes(
     records: DataFrame, days: DataFrame, month: tuple[int, int] | None, owners: list[Owner], output: Output
 ) -> list[str]:
-    """Write what was odd as tables; return the first of each in words."""
+    """Write the remarks as tables; return the first of each in words."""
     missing = output.keep("gaps", gaps(records, month)).orderBy("proxy", "from_ms")
     again = output.keep("again", steps_back(records)).orderBy("proxy", "day")
     changed = output.keep("changed", handed_over(days, handovers(owners))).orderBy("day", "user", "client_id")

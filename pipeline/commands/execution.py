@@ -1,4 +1,4 @@
-"""What all commands do alike: a session, an output, the log read, and words about it on stderr."""
+"""What all commands share: the session, the output, reading the log, and progress on stderr."""
 
 import argparse
 import contextlib
@@ -24,7 +24,7 @@ _FAILED: Final = "terminated with exception: "
 
 @contextmanager
 def running(args: argparse.Namespace) -> Iterator[tuple[SparkSession, Output]]:
-    """Give a session and an output that appears as ``--out`` at the end, or is gone where there is none."""
+    """Yield a session and an output, which appears as ``--out`` at the end, or is deleted without ``--out``."""
     spark = session(master=args.master, conf=dict(args.conf))
     plans, is_log = explain if args.explain else None, args.command == "simulate"
     place = passing(spark, explain=plans) if args.out is None else staged(spark, args.out, explain=plans, is_log=is_log)
@@ -33,11 +33,11 @@ def running(args: argparse.Namespace) -> Iterator[tuple[SparkSession, Output]]:
 
 
 def usage_of(args: argparse.Namespace, spark: SparkSession, output: Output) -> Usage:
-    """Read ``--usage`` and say what was left out of it."""
+    """Read ``--usage``, and report what was left out."""
     say(f"reading {args.usage}")
     usage = read(spark, args.usage, output, kafka=kafka_config_of(args))
     for directory in usage.passed_over:
-        say(f"{directory} has results of a command, and is no part of the log")
+        say(f"{directory} has results of a command and was not read")
     for words in usage.words():
         say(words)
     if args.out is None and (usage.bad_lines or usage.broken_files):
@@ -46,33 +46,33 @@ def usage_of(args: argparse.Namespace, spark: SparkSession, output: Output) -> U
 
 
 def kafka_config_of(args: argparse.Namespace) -> KafkaConfig:
-    """Return what ``--kafka-config`` says."""
+    """Return the configuration of ``--kafka-config``."""
     return read_kafka_config(args.kafka_config) if args.kafka_config else KafkaConfig()
 
 
 def say(words: str) -> None:
-    """Tell the user how far it is."""
+    """Write a line to stderr."""
     sys.stderr.write(f"{words}\n")
     sys.stderr.flush()
 
 
 @contextmanager
 def progress_lines(spark: SparkSession, *, every_s: float = _TELL_EVERY_S) -> Iterator[None]:
-    """Tell how far the step at work is, a line now and then, where there is no terminal for Spark's own bar."""
+    """Report the progress of Spark's current step in lines, unless a terminal shows Spark's own bar."""
     if sys.stderr.isatty():
         yield
         return
     ended = threading.Event()
 
     def tell() -> None:
-        tracker, told = spark.sparkContext.statusTracker(), ""
+        tracker, last = spark.sparkContext.statusTracker(), ""
         while not ended.wait(every_s):
             stages = [stage for at in tracker.getActiveStageIds() if (stage := tracker.getStageInfo(at)) is not None]
             done, tasks = (sum(getattr(one, name) for one in stages) for name in ("numCompletedTasks", "numTasks"))
             words = f"  {done} of {tasks} tasks of this step are done"
-            if tasks and words != told:
+            if tasks and words != last:
                 say(words)
-                told = words
+                last = words
 
     thread = threading.Thread(target=tell, daemon=True)
     thread.start()
@@ -84,7 +84,7 @@ def progress_lines(spark: SparkSession, *, every_s: float = _TELL_EVERY_S) -> It
 
 
 def explain(name: str, frame: DataFrame) -> None:
-    """Show the plan of a table."""
+    """Print the plan of a table to stderr."""
     # DataFrame.explain prints to stdout, where the results go.
     with contextlib.redirect_stdout(sys.stderr):
         sys.stdout.write(f"== {name.strip('/')} ==\n")
@@ -92,14 +92,14 @@ def explain(name: str, frame: DataFrame) -> None:
 
 
 def cause_of(error: StreamingQueryException) -> str:
-    """Return why a stream has ended, as a line."""
+    """Return the reason for the end of a stream, as a line."""
     text = str(error)
     return text.partition(_FAILED)[2].partition("\n")[0] or text.partition("\n")[0]
 
 
 @contextmanager
 def stop_requested() -> Iterator[Event]:
-    """Give an event that SIGTERM and Ctrl-C set."""
+    """Yield an event that SIGTERM and Ctrl-C set."""
     end = Event()
     before = {number: signal.signal(number, lambda *_: end.set()) for number in (signal.SIGTERM, signal.SIGINT)}
     try:

@@ -1,4 +1,4 @@
-"""``kafka-quota-pipeline rebalance``: the throttle for tonight, printed; with ``--out`` as tables too."""
+"""``kafka-quota-pipeline rebalance``: prints the throttle that a reassignment needs; ``--out`` writes tables too."""
 
 import argparse
 import sys
@@ -12,7 +12,7 @@ from kafka_quota_proxy.pipeline.tables import capacities
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Print what each broker needs; return 1 where the given throttle never ends."""
+    """Print the throttle that each broker needs; return 1 if the given throttle never ends."""
     now, target = read_sizes(args.sizes), read_plan(args.plan)
     unknown = [
         f"{args.sizes}: has no line for {topic}-{number}, which is in {args.plan}"
@@ -77,9 +77,9 @@ def _whole_rate(rate: float) -> int:
 def _left(
     load: Load, rate: float, peaks: dict[tuple[int, str], float], known: dict[tuple[int, str], float]
 ) -> float | None:
-    """Return what is left for clients of what the broker can do, above what they use; None where that is not known.
+    """Return the capacity that is left for clients above their use; None if unknown.
 
-    A leader sends as it does to consumers, a follower takes as it does from producers.
+    A leader sends like to consumers, a follower receives like from producers.
     """
     kind = "fetch" if load.side is Side.LEADER else "produce"
     capacity = known.get((load.broker, kind))

@@ -36,4 +36,4 @@ def test_a_second_run_finds_the_same_to_the_byte(tmp_path: Path, capsys: pytest.
     assert [name for name, content in first.items() if second[name] != content] == []
     assert {"report.html", "quotas.yaml"} < first.keys()
     assert any(name.startswith("quarantine/part-") for name in first)
-    assert f"{usage}/plan has results of a command, and is no part of the log" in capsys.readouterr().err
+    assert f"{usage}/plan has results of a command and was not read" in capsys.readouterr().err
