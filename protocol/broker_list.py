@@ -106,7 +106,7 @@ def read_broker(data: Buffer, offset: int, *, is_compact: bool, skip_rest: SkipR
 
 
 def read_broker_list(data: Buffer, offset: int, *, is_compact: bool, skip_rest: SkipRest) -> BrokerList:
-    """Read an array of brokers whose count is at ``offset``; otherwise as ``read_broker``."""
+    """Read an array of brokers, with its count at ``offset``; otherwise as ``read_broker``."""
     # Not read_array_count: an incomplete frame may have fewer bytes so far than elements.
     count, position = read_uvarint(data, offset) if is_compact else read_int32(data, offset)
     count -= is_compact

@@ -26,7 +26,7 @@ A peer's bytes give values, "more bytes are needed", or one of these errors; the
     ├── LoginExpired          a request that is answered here, after the login ended
     ├── MalformedCertificate  a TLS client certificate with an unreadable subject
     ├── NoMatchingRule        a TLS client name without a mapping rule
-    └── UnknownVersion        a version that is not advertised, of an API whose requests are charged by their fields
+    └── UnknownVersion        a version that is not advertised, of an API that is charged by its requests' fields
 """
 
 # The names are causes, as in Kafka; only the roots end in Error.
@@ -184,6 +184,6 @@ class NoMatchingRule(ProtocolError):
 
 
 class UnknownVersion(ProtocolError):
-    """A client sent a version that is not advertised, of an API whose requests are charged by their fields."""
+    """A client sent a version that is not advertised, of an API that is charged by its requests' fields."""
 
     reason = "unknown_version"

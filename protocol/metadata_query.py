@@ -97,7 +97,7 @@ def read_partition_counts(frame: bytes, topics: Collection[Topic], api_version: 
     try:
         _read_topics(reader, set(topics), api_version, counts)
     except TooManyElements:
-        # A large cluster whose every topic is listed.
+        # A large cluster, with all of its topics listed.
         return counts
     if _FIRST_AUTHORIZED_OPERATIONS <= api_version <= _LAST_CLUSTER_AUTHORIZED_OPERATIONS:
         reader.skip(4)

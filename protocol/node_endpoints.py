@@ -1,4 +1,4 @@
-"""The brokers in Produce, Fetch, ShareFetch and ShareAcknowledge responses whose partition leaders moved (KIP-951).
+"""The brokers of new leaders in Produce, Fetch, ShareFetch and ShareAcknowledge responses (KIP-951).
 
     endpoints      array of { int32 node_id, string host, int32 port, string rack, tags }
 
@@ -6,8 +6,8 @@ In Produce (v10+) and Fetch (v16+) they are tag 0 of the response, in ShareFetch
 all fields are compact. They are at the very end of a response, after records of any size:
 
 * In a response that is complete they are replaced.
-* In one that streams, whose size is already sent, they are hidden in place under an unknown tag: clients skip the tag
-  and ask for Metadata.
+* In one that streams, its size is already sent, so they are hidden in place under an unknown tag: clients skip the
+  tag and ask for Metadata.
 
 Nearly all responses have none, and ``has_no_endpoints`` nearly always sees that from a few bytes.
 

@@ -216,7 +216,7 @@ def plain_user(token: bytes) -> str | None:
 def scram_user(token: bytes) -> str | None:
     """Return the user of a client-first-message, ``n,,n=user,r=nonce`` (RFC 5802).
 
-    With the extension ``tokenauth=true`` it names a delegation token, whose owner only the broker knows.
+    With the extension ``tokenauth=true`` it names a delegation token; only the broker knows the owner.
     """
     fields = (_text(token) or "").split(",", 5)
     if len(fields) > 2 and fields[2].startswith("m="):

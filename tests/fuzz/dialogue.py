@@ -366,9 +366,8 @@ class Twins:
         self._first = self._stages[0]
         self._next_id = 1
         self._is_sound = True  # no frame is damaged yet
-        self._has_moved = (
-            False  # a response was sent whose addresses are replaced if it is whole, and hidden if it streams
-        )
+        # Whether a response was sent with addresses that are replaced if it is whole, and hidden if it streams.
+        self._has_moved = False
         self._hides = False
         self._is_steady = True  # no time has passed, and neither rules nor charges have changed
         self._deep_floods = 0

@@ -118,7 +118,7 @@ def _mutate(source: Source, bucket: Bucket, now_ms: int) -> None:
     throttle = record(decision, bucket, now_ms=now_ms)
     assert 0 <= throttle_time_ms(throttle, now_ms=now_ms + 3) <= throttle.throttle_time_ms
     assert bool(throttle.throttle_time_ms) >= bool(decision.refused) or not bucket.is_limited
-    _answer(source, frame, request, decision.refused)
+    _rewrite(source, frame, request, decision.refused)
 
     response = _response(source, request)
     if choice & 16:
@@ -136,7 +136,7 @@ def _api_of(frame: bytes) -> tuple[int, int]:
     return int.from_bytes(frame[4:6], signed=True), int.from_bytes(frame[6:8], signed=True)
 
 
-def _answer(source: Source, frame: bytes, request: MutationRequest, refused: Set[Topic]) -> None:
+def _rewrite(source: Source, frame: bytes, request: MutationRequest, refused: Set[Topic]) -> None:
     """Leave topics out of a request, and refuse all of its topics."""
     some = {mutation.topic for mutation in request.topics if source.byte() & 1}
     for left_out in (refused, some):
@@ -148,14 +148,14 @@ def _answer(source: Source, frame: bytes, request: MutationRequest, refused: Set
         ]
         assert again[:3] == request[:3]
         assert again.validate_only == request.validate_only
-    told = refuse_all_topics(request, throttle_time_ms=_THROTTLE_TIME_MS)
-    assert told[4:8] == pack(">i", request.correlation_id)
-    results = read_response(told, request.api_key, request.api_version).results
+    written = refuse_all_topics(request, throttle_time_ms=_THROTTLE_TIME_MS)
+    assert written[4:8] == pack(">i", request.correlation_id)
+    results = read_response(written, request.api_key, request.api_version).results
     assert [result.error_code for result in results] == [THROTTLING_QUOTA_EXCEEDED] * len(results)
     assert [_of(request, result.name, result.topic_id) for result in results] == list(
         dict.fromkeys(mutation.topic for mutation in request.topics)
     )
-    _check_throttle_time(told, request.api_key, request.api_version)
+    _check_throttle_time(written, request.api_key, request.api_version)
 
 
 def _of(request: MutationRequest, name: bytes | None, topic_id: UUID | None) -> Topic:
@@ -175,11 +175,11 @@ def _put_in(response: bytes, request: MutationRequest, refused: Set[Topic]) -> N
 
 def _response(source: Source, request: MutationRequest) -> bytes:
     """Return a broker's response with some topics of the request, and with others."""
-    told = tuple(
+    results = tuple(
         (source.below(len(_TOPICS)), _ERRORS[source.below(len(_ERRORS))], source.below(len(_COUNTS)))
         for _ in range(source.below(_MOST_TOPICS + 1))
     )
-    return _told(request.api_key, request.api_version, told)
+    return _broker_response(request.api_key, request.api_version, results)
 
 
 @lru_cache(10_000)
@@ -203,11 +203,11 @@ def _request(api_key: int, version: int, asked: tuple[tuple[int, int], ...]) -> 
 
 
 @lru_cache(10_000)
-def _told(api_key: int, version: int, told: tuple[tuple[int, int, int], ...]) -> bytes:
+def _broker_response(api_key: int, version: int, results: tuple[tuple[int, int, int], ...]) -> bytes:
     codec = KafkaPython("response", api_key, version)
     array = {ApiKey.CREATE_TOPICS: "topics", ApiKey.DELETE_TOPICS: "responses"}.get(ApiKey(api_key), "results")
     elements = []
-    for topic, error_code, count in told:
+    for topic, error_code, count in results:
         one = _TOPICS[topic]
         is_name = isinstance(one, bytes)
         may_be_null = api_key == ApiKey.DELETE_TOPICS and version == HIGHEST_VERSION[api_key]
@@ -236,22 +236,22 @@ def _refuse(source: Source, bucket: Bucket, now_ms: int) -> None:
     if choice & 0x10:
         frame = damaged(frame, source)
     try:
-        told = refusal_response(frame, throttle_time_ms=_THROTTLE_TIME_MS)
+        written = refusal_response(frame, throttle_time_ms=_THROTTLE_TIME_MS)
     except ProtocolError:
         return
-    if told is None:
+    if written is None:
         return
     api_key, version = _api_of(frame)
     assert api_key in _REFUSED
-    assert told[4:8] == frame[8:12]
-    assert int.from_bytes(told[:4]) == len(told) - 4
-    assert len(told) <= 100 + 32 * len(frame)
-    _check_throttle_time(told, api_key, version)
+    assert written[4:8] == frame[8:12]
+    assert int.from_bytes(written[:4]) == len(written) - 4
+    assert len(written) <= 100 + 32 * len(frame)
+    _check_throttle_time(written, api_key, version)
 
 
-def _check_throttle_time(told: bytes, api_key: int, version: int) -> None:
-    at = throttle_time_offset(told, api_key, version)
-    assert at is None or told[at : at + 4] == pack(">i", _THROTTLE_TIME_MS)
+def _check_throttle_time(written: bytes, api_key: int, version: int) -> None:
+    at = throttle_time_offset(written, api_key, version)
+    assert at is None or written[at : at + 4] == pack(">i", _THROTTLE_TIME_MS)
 
 
 # -- counts of partitions
