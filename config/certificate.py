@@ -1,4 +1,4 @@
-"""What is read of an X.509 certificate: its subject, and when it holds.
+"""The subject of an X.509 certificate, and the time for which it is valid.
 
 By hand, because the standard library shows of a certificate only what it has decoded, not its bytes, and of a file's
 nothing. Only the front of a certificate is looked at; that it is genuine is OpenSSL's to say.
@@ -30,7 +30,7 @@ _PEM: Final = re.compile(rb"-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE
 
 
 class CertificateError(ValueError):
-    """Bytes that are not the certificate that they should be."""
+    """Bytes that are not a certificate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def subject_of(der: bytes) -> Element:
 
 
 def validity_of(der: bytes) -> tuple[datetime, datetime]:
-    """Return from when until when a certificate in DER holds, both included.
+    """Return the first and the last instant at which a certificate in DER is valid.
 
     Raises:
         CertificateError: It is none.
@@ -78,7 +78,7 @@ def validity_of(der: bytes) -> tuple[datetime, datetime]:
 
 
 def certificates_of(pem: bytes) -> list[bytes]:
-    """Return the certificates of a PEM file in DER, in their order; whatever stands between them is passed over.
+    """Return the certificates of a PEM file in DER, in order. Text between them is ignored.
 
     Raises:
         CertificateError: One of them is not base64.
@@ -90,7 +90,7 @@ def certificates_of(pem: bytes) -> list[bytes]:
 
 
 def children(parent: Element) -> list[Element]:
-    """Return the elements that the content of another consists of.
+    """Return the elements within an element.
 
     Raises:
         CertificateError: It does not consist of whole elements.
@@ -104,7 +104,7 @@ def children(parent: Element) -> list[Element]:
 
 
 def _fields(der: bytes) -> tuple[list[Element], int]:
-    """Return the elements of a certificate's front, and the index of its serial number."""
+    """Return the elements of a certificate's body, and the index of its serial number."""
     fields = children(_only(children(_element(der, 0, len(der))), 0, _SEQUENCE))
     first = 1 if fields and fields[0].tag == _VERSION else 0
     _only(fields, first, _INTEGER)

@@ -30,7 +30,7 @@ from kafka_quota_proxy.config.throttled_replicas import ThrottledReplicas
 from kafka_quota_proxy.config.throttled_replicas import parse as parse_replicas
 from kafka_quota_proxy.config.units import parse_duration_ms, parse_number, parse_size, shown
 
-# What names files, and stands in every record.
+# The name is part of file names and of every record.
 _PROXY_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,100}")
 _LEAST_INTERVAL_MS: Final = 100
 _MOST_INTERVAL_MS: Final = 3_600_000
@@ -114,7 +114,7 @@ class AdminClientSection(Section):
 
 
 class ReplicationSection(Section):
-    """``replication``: Kafka's own keys, and ours beside them."""
+    """``replication``: Kafka's own keys, and ours."""
 
     leader_rate: Rate = Field(None, alias="leader.replication.throttled.rate")
     follower_rate: Rate = Field(None, alias="follower.replication.throttled.rate")
@@ -172,7 +172,7 @@ class QuotasFromSection(Section):
 
 
 def quotas_from_section(value: object) -> object:
-    """Return the section that ``broker`` or ``kafka://HOST:PORT,HOST:PORT/TOPIC`` stands for; a mapping as it is."""
+    """Expand ``broker`` or ``kafka://HOST:PORT,HOST:PORT/TOPIC`` to a section; a mapping stays as it is."""
     if isinstance(value, dict):
         return value
     if not isinstance(value, str):

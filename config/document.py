@@ -1,4 +1,4 @@
-"""YAML text into plain values that still know their lines.
+"""YAML text as plain values, with the line of each.
 
 PyYAML's own constructor keeps no lines and takes duplicate keys in silence, so the node tree is composed once and
 walked once here: values and faults come out, and lines are looked up in the tree only where they are needed.
@@ -37,7 +37,7 @@ _KINDS: Final = {
     f"{_TAG}seq": "a list",
     f"{_TAG}map": "a mapping",
 }
-# YAML 1.1 has more: 010 is 8, 0x10 is 16, 1:30 is 90. Nobody means them where these files are written.
+# YAML 1.1 has more: 010 is 8, 0x10 is 16, 1:30 is 90. Operators do not mean these.
 _DECIMAL: Final = re.compile(r"[-+]?(?:0|[1-9][0-9_]*)")
 _BRACKETED_ADDRESS: Final = re.compile(r"\[[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*\]:[0-9]+")
 
@@ -51,7 +51,7 @@ class Odd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """A file's values, the faults met on the way, and where everything stands."""
+    """A file's values, their lines, and the faults found so far."""
 
     file: str
     data: object  # str, int, float, bool, None, Odd, and lists and dicts (with str keys) of those
@@ -59,16 +59,16 @@ class Document:
     root: yaml.Node | None  # None where the file is empty
 
     def line(self, location: Location) -> int:
-        """Return the line of a key or element, or of the nearest thing around it that exists."""
+        """Return the line of a key or element, or of the nearest parent that exists."""
         return self._find(location)[0]
 
     def text(self, location: Location) -> str:
-        """Return a scalar as it is written in the file; "" where there is none."""
+        """Return a scalar as it is written in the file; "" if there is none."""
         node = self._find(location)[1]
         return node.value if isinstance(node, yaml.ScalarNode) else ""
 
     def kind(self, location: Location) -> str:
-        """Return what YAML takes the value for, in words."""
+        """Return the type that YAML gives the value, in words."""
         node = self._find(location)[1]
         if isinstance(node, yaml.ScalarNode) and node.tag == f"{_TAG}int" and not _DECIMAL.fullmatch(node.value):
             return "a number in octal, hexadecimal or base 60"
@@ -86,7 +86,7 @@ class Document:
         line = node.start_mark.line + 1
         for step in location:
             if isinstance(node, yaml.MappingNode):
-                # Of a key given twice, the first: its value is the one that was taken.
+                # For a key that is given twice, the first line: its value counts.
                 pair = next(((key, value) for key, value in node.value if key.value == step), None)
                 if pair is None:
                     break
@@ -119,7 +119,7 @@ def parse(text: str, *, file: str) -> Document:
 
 
 def located(file: Path, location: Location, message: str, severity: Severity = Severity.ERROR) -> Fault:
-    """Return a fault of a key at its line in a file; at line 1 if that cannot be read any more."""
+    """Return a fault with the line of its key; line 1 if the file cannot be read again."""
     try:
         document = parse(file.read_text(encoding="utf-8"), file=str(file))
     except (ConfigError, OSError, UnicodeDecodeError):
@@ -128,7 +128,7 @@ def located(file: Path, location: Location, message: str, severity: Severity = S
 
 
 def fault_at(document: Document, location: Location, message: str, severity: Severity = Severity.ERROR) -> Fault:
-    """Return a fault of a key at its line."""
+    """Return a fault with the line of its key."""
     line = document.line(location)
     return Fault(file=document.file, line=line, key=key_path(location), message=message, severity=severity)
 
@@ -142,7 +142,7 @@ def key_path(location: Location) -> str:
 
 
 class _Walk:
-    """Turns nodes into values. ``faults`` fills up on the way."""
+    """Turns nodes into values, and collects ``faults``."""
 
     def __init__(self, file: str) -> None:
         self.faults: list[Fault] = []
@@ -213,7 +213,7 @@ def _syntax_fault(error: yaml.YAMLError, *, text: str, file: str) -> Fault:
         line = text.count("\n", 0, error.position) + 1
         message = f"a character that YAML does not allow: {error.character!r}"
     lines = text.split("\n")
-    # What is missing at the end is found behind the last line.
+    # A fault at the end of the file is found after the last line.
     line = min(line, max(1, len(lines) - text.endswith("\n")))
     faulty = lines[line - 1]
     if "\t" in faulty[: len(faulty) - len(faulty.lstrip())]:

@@ -1,4 +1,4 @@
-"""What may be wrong with the operator's file.
+"""The errors of the operator's file.
 
 ::
 
@@ -22,7 +22,7 @@ from enum import Enum
 
 
 class Severity(Enum):
-    """Whether the file can be used all the same."""
+    """Whether the file can still be used."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -30,7 +30,7 @@ class Severity(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One thing that is wrong, and what would be right."""
+    """One fault, and its remedy."""
 
     file: str
     line: int  # from 1
@@ -56,7 +56,7 @@ class UnreadableFileError(ConfigError):
 
 
 class InvalidYamlError(ConfigError):
-    """The file breaks YAML's own rules, so that nothing more can be said about its keys."""
+    """The file is not valid YAML, so its keys cannot be checked."""
 
 
 class InvalidConfigError(ConfigError):
@@ -64,7 +64,7 @@ class InvalidConfigError(ConfigError):
 
 
 class StartError(OSError):
-    """What a key of the file names cannot be used as the proxy starts: an address that is taken, a read-only disk.
+    """The proxy cannot start with a value of the file: an address in use, a read-only disk.
 
     Attributes:
         location: The key: ``("store", "directory")``.
@@ -92,15 +92,15 @@ class TokenFileError(Exception):
 
 
 class UnitError(ValueError):
-    """A text that is not the size, duration or address that it should be."""
+    """Text that is not a size, a duration or an address."""
 
 
 class ThrottledReplicasError(ValueError):
-    """A text that is no list of throttled replicas."""
+    """Text that is not a list of throttled replicas."""
 
 
 class TermsError(ValueError):
-    """Terms of a rule that are none.
+    """Terms of a rule that are not valid.
 
     Attributes:
         path: The key, and those around it from the rule on: ``("schedule", "days")``.

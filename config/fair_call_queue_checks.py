@@ -1,4 +1,4 @@
-"""``fair_call_queue``: lists as long as there are levels, room in each of them, and keys that others make useless."""
+"""Checks of ``fair_call_queue``: the lengths of lists, the room of each level, and keys without effect."""
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
@@ -49,7 +49,7 @@ _E = TypeVar("_E", bound=Enum)
 
 
 def check_fair_call_queue(document: Document, say: Say, warn: Say) -> None:
-    """Tell of every fault that concerns more than one key, in the section of the file and in those of listeners."""
+    """Report faults that concern more than one key, in the section of the file and in those of listeners."""
     data = document.data
     for_all = data.get(_KEY) if isinstance(data, dict) else None
     places: list[tuple[Location, object]] = [((_KEY,), for_all)] if isinstance(data, dict) and _KEY in data else []
@@ -65,7 +65,7 @@ def check_fair_call_queue(document: Document, say: Say, warn: Say) -> None:
 
 
 def _check_shared_upstreams(document: Document, for_all: object, say: Say) -> None:
-    """What waits for a broker waits in one queue, whichever listener it came by; a listener may pass it by."""
+    """Listeners of one broker share its queue; a listener can also opt out."""
     first: dict[frozenset[Address], tuple[object, int]] = {}
     for index, listener in elements(document, "listeners"):
         upstream = frozenset(addresses_of(listener.get("upstream")) + addresses_of(listener.get("bootstrap_servers")))
@@ -79,7 +79,7 @@ def _check_shared_upstreams(document: Document, for_all: object, say: Say) -> No
 
 
 class _Section:
-    """One section, its values as they are written; what is not of the type that is asked for is not there."""
+    """One section before validation: a value of the wrong type counts as missing."""
 
     def __init__(self, section: Mapping[str, object], location: Location, say: Say, warn: Say) -> None:
         self._section = section
@@ -108,21 +108,21 @@ class _Section:
         self._warn_of_what_has_no_effect()
 
     def _warn_of_deprecated(self) -> None:
-        """Hadoop's older keys win where they are set, and say so."""
+        """Warn of Hadoop's older keys, which win if they are set."""
         for old, new in DEPRECATED.items():
             if self._section.get(old):
-                instead = f", and wins over {new} beside it" if new in self._section else ""
+                instead = f", and wins over {new}" if new in self._section else ""
                 self._warn(old, f"is Hadoop's old name{instead}; write {new}")
 
     def _levels(self) -> int | None:
-        """Return how many levels there are; None where that is not said rightly."""
+        """Return the number of levels; None if it is not valid."""
         (key,) = self._keys_of(LEVELS)[:1] or (LEVELS,)
         levels = self._section.get(key, DEFAULTS.levels)
         is_right = isinstance(levels, int) and not isinstance(levels, bool) and 1 <= levels <= MAX_LEVELS
         return levels if is_right and isinstance(levels, int) else None
 
     def _check_lists(self, levels: int) -> None:
-        """Hadoop does not read the lists of a queue or a scheduler that is not there; nor are they held to it here."""
+        """Check the lengths of lists. Like Hadoop, ignore lists of a queue or scheduler that is not in use."""
         each = f"{levels}, one for each level"
         self._check_length(CAPACITY_WEIGHTS, parse_whole_numbers, levels, "weight", each)
         if self._is_fair:
@@ -184,7 +184,7 @@ class _Section:
         if fixed != ADAPTIVE:
             for key in ("max_in_flight.min", "max_in_flight.max"):
                 if key in self._section:
-                    self._say(key, f"belongs to max_in_flight: {ADAPTIVE}; beside a fixed number, remove it")
+                    self._say(key, f"belongs to max_in_flight: {ADAPTIVE}; with a fixed number, remove it")
 
     def _warn_of_what_has_no_effect(self) -> None:
         section = self._section
@@ -207,7 +207,7 @@ class _Section:
                 self._warn(key, f"has no effect without {needed}")
 
     def _keys_of(self, key: str) -> list[str]:
-        """Return where a setting is written: under its own key, or that which wins over it."""
+        """Return the location of a setting: its own key, or the older key that wins over it."""
         old = next(old for old, new in DEPRECATED.items() if new == key)
         return [old] if self._section.get(old) else [key] if key in self._section else []
 

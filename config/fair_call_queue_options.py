@@ -1,4 +1,4 @@
-"""``fair_call_queue``: the keys of Hadoop's Fair Call Queue, how values are written, and what holds without them.
+"""Options of ``fair_call_queue``: Hadoop's keys, the form of their values, and their defaults.
 
 Hadoop writes lists as text, ``8,4,2,1``, and classes by their names; a YAML list and a short word do as well. Which
 keys are Hadoop's: ``CommonConfigurationKeys``, ``FairCallQueue``, ``DecayRpcScheduler``, ``WeightedTimeCostProvider``.
@@ -29,7 +29,7 @@ from kafka_quota_proxy.config.units import parse_duration_ms, shown
 INT32_MIN: Final = -(2**31)
 _INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
-# Thresholds are whole per cents, so that more levels cannot be told apart.
+# Thresholds are whole per cents, so more levels would share a threshold.
 MAX_LEVELS: Final = 100
 ADAPTIVE: Final = "adaptive"
 
@@ -41,7 +41,7 @@ PERIOD: Final = "decay-scheduler.period-ms"
 DECAY_FACTOR: Final = "decay-scheduler.decay-factor"
 THRESHOLDS: Final = "decay-scheduler.thresholds"
 RESPONSE_TIMES: Final = "decay-scheduler.backoff.responsetime.thresholds"
-# Hadoop's older keys, and what they are called now. They win where they are set.
+# Hadoop's older keys and their new names. An older key wins if it is set.
 DEPRECATED: Final[Mapping[str, str]] = {
     "faircallqueue.priority-levels": LEVELS,
     "faircallqueue.decay-scheduler.period-ms": PERIOD,
@@ -63,7 +63,7 @@ _CLASSES: Final[Mapping[str, Enum]] = {
 }
 # Hadoop's but for ``mode``.
 DEFAULTS: Final = FairCallQueue()
-# What Hadoop does where section and model say "improved".
+# Hadoop's values of the options that ``mode: improved`` changes.
 _AS_HADOOP: Final[Mapping[str, Any]] = {
     "capacity_remainder": CapacityRemainder.FIRST,
     "within_level": WithinLevel.FIFO,
@@ -84,7 +84,7 @@ _E = TypeVar("_E", bound=Enum)
 
 
 def parse_implementation(value: object, choices: type[_E]) -> _E:
-    """Return the choice that a short word or the name of one of Hadoop's classes stands for.
+    """Return the choice for a short word, or for the name of one of Hadoop's classes.
 
     Raises:
         ValueError: neither.
@@ -98,7 +98,7 @@ def parse_implementation(value: object, choices: type[_E]) -> _E:
 
 
 def parse_identity_provider(value: object) -> IdentityProvider | OwnIdentityProvider:
-    """Return one of the providers that are here, or the function of the operator's that ``MODULE:FUNCTION`` names.
+    """Return a built-in provider, or the operator's own function for ``MODULE:FUNCTION``.
 
     Raises:
         ValueError: neither.
@@ -113,7 +113,7 @@ def parse_identity_provider(value: object) -> IdentityProvider | OwnIdentityProv
 
 
 def parse_providers(value: object, choices: type[_E]) -> _E:
-    """Return the first of several implementations with commas between them, as Hadoop does; all must be known.
+    """Return the first implementation of a list with commas, as Hadoop does; all must be known.
 
     Raises:
         ValueError: One of them is not.
@@ -142,8 +142,8 @@ def parse_turns(value: object) -> tuple[int, ...]:
     weights = parse_whole_numbers(value, minimum=INT32_MIN)
     wrong = next((weight for weight in weights if weight < 1), None)
     if wrong is not None:
-        told = "Hadoop takes it, and then serves one level for ever"
-        raise ValueError(f"each must be a whole number from 1 to {_INT32_MAX}, not {wrong}: {told}")
+        reason = "Hadoop takes it, and then serves one level for ever"
+        raise ValueError(f"each must be a whole number from 1 to {_INT32_MAX}, not {wrong}: {reason}")
     return weights
 
 
@@ -185,28 +185,28 @@ def parse_max_in_flight(value: object) -> int | None:
 
 
 def default_multiplexer_weights(levels: int) -> tuple[int, ...]:
-    """Return Hadoop's: each level twice as many turns as the one below it."""
+    """Return Hadoop's default: each level has twice the turns of the level below."""
     return tuple(min(2 ** (levels - 1 - level), _INT32_MAX) for level in range(levels))
 
 
 def default_thresholds(levels: int) -> tuple[float, ...]:
-    """Return Hadoop's: the lowest level from half of all cost on, each above it from half of that."""
+    """Return Hadoop's default: the lowest level begins at half of all cost, each other at half of the next."""
     return tuple(2.0 ** (level - levels + 1) for level in range(levels - 1))
 
 
 def default_response_times_ms(levels: int) -> tuple[int, ...]:
-    """Return Hadoop's: 10 s for each level."""
+    """Return Hadoop's default: 10 s for each level."""
     return tuple(10_000 * (level + 1) for level in range(levels))
 
 
 def settings(given: Mapping[str, Any]) -> FairCallQueue:
-    """Return what holds.
+    """Return the settings, with defaults for what is not given.
 
     Args:
         given: what a section sets, by the names of its fields: those of ``FairCallQueue``, ``deprecated_…`` for the
             older keys and ``weight_…`` for the phases of the cost. All of it is valid.
     """
-    # An empty list is as good as none.
+    # An empty list is the same as none.
     own = {
         name: value for name, value in given.items() if not name.startswith(("deprecated_", "weight_")) and value != ()
     }
@@ -237,7 +237,7 @@ def settings(given: Mapping[str, Any]) -> FairCallQueue:
 
 
 def levels_without_places(capacity: int, weights: Sequence[int], remainder: CapacityRemainder) -> int:
-    """Return how many levels would hold nothing if the capacity were divided by these weights."""
+    """Return how many levels get no room if the capacity is divided by these weights."""
     total = sum(weights)
     if remainder is CapacityRemainder.FIRST:
         return sum(capacity // total == 0 for _ in weights[1:])
@@ -248,7 +248,7 @@ def levels_without_places(capacity: int, weights: Sequence[int], remainder: Capa
 
 def _parts(value: object, what: str) -> Sequence[object]:
     if isinstance(value, str):
-        # As org.apache.hadoop.util.StringUtils.getTrimmedStrings: what is empty at the end counts for nothing.
+        # As org.apache.hadoop.util.StringUtils.getTrimmedStrings: empty elements at the end do not count.
         text = value.strip().rstrip(", \t\r\n")
         return re.split(r"\s*[,\n]\s*", text) if text else ()
     if isinstance(value, list):

@@ -66,7 +66,7 @@ Weight = Annotated[Any, PlainValidator(whole_number(INT32_MIN, INT32_MAX, ", the
 
 
 class FairCallQueueSection(Section):
-    """``fair_call_queue``: Hadoop's keys without ``ipc.<port>.``, and ours beside them."""
+    """``fair_call_queue``: Hadoop's keys without ``ipc.<port>.``, and ours."""
 
     mode: Annotated[Any, PlainValidator(member_of(FairCallQueueMode))] = None
     callqueue_impl: Annotated[Any, _implementation(CallQueueImpl)] = Field(None, alias="callqueue.impl")

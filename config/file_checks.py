@@ -1,7 +1,7 @@
-"""What no single key can tell: two that clash, and what is allowed but is likely not meant.
+"""Faults that concern more than one key, and warnings about what is allowed but likely a mistake.
 
-Works on the raw values, so that these faults are found together with those of single keys, in one go. Whatever has
-the wrong type is passed over here: the schema complains of it.
+The checks read the values before validation, so all faults of a file are reported at once. They ignore a value of the
+wrong type, which the schema reports.
 """
 
 from typing import Final
@@ -30,7 +30,7 @@ _NULLABLE: Final = {
 
 
 def check(document: Document, *, now_ms: int | None = None) -> list[Fault]:
-    """Return faults that concern more than one key, and all warnings; of what has expired, where a time is given.
+    """Return faults that concern more than one key, and warnings; with a time, also about expired rules.
 
     ``now_ms`` is Unix time.
     """
@@ -62,7 +62,7 @@ def check(document: Document, *, now_ms: int | None = None) -> list[Fault]:
 
 
 def _check_nulls(document: Document, say: Say) -> None:
-    """To YAML no value is null, and null is no bound: that must be written."""
+    """Report keys without a value: in YAML that is null, which here means "no limit" and must be written."""
     location: Location = ("max_throttle_time",)
     if isinstance(document.data, dict) and location[0] in document.data and not document.text(location):
         say(location, "has no value; write a duration such as 25s, or null for no bound")

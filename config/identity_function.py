@@ -1,4 +1,4 @@
-"""An operator's function that names the identity a request of the fair call queue is charged to."""
+"""The operator's own function that names the identity to which the fair call queue charges a request."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -17,7 +17,7 @@ def load_identity_function(provider: OwnIdentityProvider) -> IdentityFunction:
     """
     try:
         module = import_module(provider.module)
-    except Exception as error:  # it is not our code, and may raise anything
+    except Exception as error:  # the operator's code may raise anything
         message = f"{provider.module} cannot be imported: {type(error).__name__}: {error}"
         raise ValueError(f"{message}; is its directory on PYTHONPATH?") from error
     function = getattr(module, provider.function, None)

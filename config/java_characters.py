@@ -41,13 +41,13 @@ class Flags:
 
 
 def cased(character: str, flags: Flags) -> str:
-    """Return what matches a character; under ``(?i)`` in both cases, where it is an ASCII letter."""
+    """Return a pattern for a character; under ``(?i)`` in both cases, for an ASCII letter."""
     members = character_range(character, character, flags)
     return _literal(character) if members == _literal(character) else f"[{members}]"
 
 
 def character_range(first: str, last: str, flags: Flags) -> str:
-    """Return the members of a class that has a range; under ``(?i)`` with the other cases of its ASCII letters."""
+    """Return a range as members of a class; under ``(?i)`` with the other case of its ASCII letters."""
     members = _literal(first) if first == last else f"{_literal(first)}-{_literal(last)}"
     for letters in ("az", "AZ") if flags.ignore_case else ():
         low, high = max(first, letters[0]), min(last, letters[1])
@@ -57,14 +57,14 @@ def character_range(first: str, last: str, flags: Flags) -> str:
 
 
 def _literal(character: str) -> str:
-    # Fit to stand within brackets and without, behind whatever digits.
+    # Safe within brackets and outside, after any digits.
     if not character.isascii() or character.isalnum():
         return character
     return f"\\x{ord(character):02x}"
 
 
 def complement(members: str) -> str:
-    """Return the members of the complement, for brackets that may hold more."""
+    """Return the members of the complement, without brackets."""
     ranges = sorted(_ranges(members))
     text, start = "", 0
     for first, last in ranges:

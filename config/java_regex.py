@@ -1,14 +1,14 @@
-r"""Regular expressions written for Java, as RE2's.
+r"""Translation of Java's regular expressions to RE2's.
 
-Kafka's mapping rules are ``java.util.regex.Pattern``, which backtracks; names come from clients, so here they are
-matched in linear time (``config.linear_regex``). Most of Java's language means the same to RE2; some is spelled
-differently; some has no counterpart. So each pattern is read by Java's grammar and written again, and what RE2 would
-take for something else is refused, in words that say what to write: a rule that quietly gives another user than Kafka
-gives is worse than none.
+Kafka's mapping rules are ``java.util.regex.Pattern``, which backtracks. Names come from clients, so here they are
+matched in linear time (``config.linear_regex``). Most of Java's syntax means the same in RE2; some is spelled
+differently; some has no counterpart. So each pattern is parsed by Java's grammar and written again for RE2. A construct
+without an exact counterpart is refused, with a remedy: a rule that silently gives another user than Kafka is worse
+than no rule.
 
 Java without flags is ASCII (``\w``, ``\d``, ``(?i)``), where RE2's ``(?i)`` is Unicode; ``.`` stops at six line
-terminators, not at one. Java's ``$`` also stands before the last of them, and here at the end alone: whoever matches a
-name must not match one that ends with any of ``LINE_TERMINATORS``.
+terminators, not at one. Java's ``$`` also matches before a final terminator, and here only at the end: a caller
+must not match a name that ends with any of ``LINE_TERMINATORS``.
 
 Source: ``java.util.regex.Pattern`` of Java 17; ``tests/end_to_end/test_principal_mapping.py`` compares the two.
 """
@@ -46,7 +46,7 @@ _BACKTRACKING_GROUPS: Final = ("?=", "?!", "?<=", "?<!", "?>")
 
 
 class JavaRegexError(ValueError):
-    """Not a regular expression of Java's, or one that RE2 has no equal for. ``str`` says what to write."""
+    """Not a regular expression in Java's syntax, or without a counterpart in RE2. ``str`` gives the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class _Atom:
 
 
 def compile_java(pattern: str) -> Pattern:
-    """Return what matches as ``pattern`` does in Java, but for ``$``; groups keep their numbers and names.
+    """Return a pattern that matches as ``pattern`` does in Java, except for ``$``; groups keep numbers and names.
 
     Raises:
         JavaRegexError: Java would refuse it, or it cannot be matched in linear time.
@@ -65,12 +65,12 @@ def compile_java(pattern: str) -> Pattern:
     translated = _Translator(pattern).translate()
     try:
         return compile_linear(translated)
-    except LinearRegexError as error:  # what RE2 alone knows: repetitions that are too many together
+    except LinearRegexError as error:  # only RE2 finds this: too many repetitions in total
         raise JavaRegexError(f"cannot be matched in time linear in a client's name: {error}") from error
 
 
 class _Translator:
-    """One pass over a pattern. Each method begins at ``_at`` and leaves it behind what it has read."""
+    """One pass over a pattern. Each method reads from ``_at`` and moves it past what it read."""
 
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
@@ -189,7 +189,7 @@ class _Translator:
         if found is None:
             self._refuse(f"({self._pattern[self._at : self._at + 3]} begins no group that Java knows")
         if found[3] == ")":
-            self._refuse(f"({found[0]} stands in the middle; write it at the start, or as a group: ({found[0][:-1]}:…)")
+            self._refuse(f"({found[0]} is in the middle; write it at the start, or as a group: ({found[0][:-1]}:…)")
         self._at = found.end()
         return self._inner("(?:", self._changed(flags, found), depth)
 
@@ -292,7 +292,7 @@ class _Translator:
         return character_range(start, end, flags)
 
     def _class_character(self) -> tuple[str, str | None]:
-        r"""Return a character, or what a set such as ``\d`` holds."""
+        r"""Return a character, or the members of a set such as ``\d``."""
         character = self._next(r"a [ is not closed; write \[ for the character")
         if character == "[":
             self._refuse(r"classes within classes have no counterpart here; write \[ for the character")

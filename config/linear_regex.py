@@ -1,4 +1,4 @@
-r"""Regular expressions that clients' names are matched against: in time linear in the name, whatever the pattern.
+r"""Regular expressions for clients' names, matched in time linear in the name.
 
 ``re`` backtracks: ``(a+)+`` takes seconds for a name of 27 characters, and the event loop with it. RE2 never does. What
 it cannot do without backtracking (look-around, back-references, possessive and atomic groups) it refuses.
@@ -12,20 +12,20 @@ from typing import Final, Protocol, cast
 
 import re2
 
-# Above any name in use. Longer ones match nothing: what is linear in the name still grows with the pattern, too.
+# Above any name in use. Longer names match nothing, because time also grows with the pattern.
 MAX_NAME_LENGTH: Final = 4_096
 _PIECE: Final = re.compile(r"\\(?:(?P<number>[1-9][0-9]?)|g<(?P<group>[a-zA-Z_0-9]+)>|(?P<itself>\\))|(?P<text>[^\\]+)")
 
 
 class LinearRegexError(ValueError):
-    """No regular expression, or none that can be matched in linear time. ``str`` says why."""
+    """Not a regular expression, or not one that can be matched in linear time. ``str`` gives the reason."""
 
 
 class Match(Protocol):
     """As ``re.Match``."""
 
     def __getitem__(self, group: int | str) -> str | None:
-        """Return what a group has matched; None if it has not."""
+        """Return the text of a group; None if the group did not match."""
 
     def start(self) -> int:
         """Return where the match begins."""
@@ -34,7 +34,7 @@ class Match(Protocol):
         """Return where it ends."""
 
     def groups(self) -> tuple[str | None, ...]:
-        """Return what all groups but the whole have matched."""
+        """Return the texts of all groups."""
 
 
 class Pattern(Protocol):
@@ -51,7 +51,7 @@ class Pattern(Protocol):
 
 
 def compile_linear(pattern: str) -> Pattern:
-    """Return what matches as ``pattern`` does in RE2's syntax.
+    """Return a compiled pattern in RE2's syntax.
 
     Raises:
         LinearRegexError: RE2 refuses it.
@@ -66,7 +66,7 @@ def compile_linear(pattern: str) -> Pattern:
 
 
 def match_whole(pattern: Pattern, name: str) -> Match | None:
-    """Match all of a name; None as well for one that is too long, or that has half of a UTF-16 pair in it."""
+    """Match a whole name; None also for a name that is too long or has an unpaired surrogate."""
     if len(name) > MAX_NAME_LENGTH:
         return None
     try:
@@ -76,7 +76,7 @@ def match_whole(pattern: Pattern, name: str) -> Match | None:
 
 
 def read_replacement(text: str, pattern: Pattern) -> tuple[str | int, ...]:
-    r"""Return the texts and the numbers of groups of a replacement: ``\1``, ``\g<1>`` and ``\g<name>`` are groups.
+    r"""Return a replacement as texts and group numbers: ``\1``, ``\g<1>`` and ``\g<name>`` are groups.
 
     Raises:
         LinearRegexError: It has another backslash, or names a group that the pattern does not have.
@@ -94,7 +94,7 @@ def read_replacement(text: str, pattern: Pattern) -> tuple[str | int, ...]:
 
 
 def replaced(found: Match, replacement: tuple[str | int, ...]) -> str:
-    """Return a replacement with what its groups have matched; of those that have not, nothing."""
+    """Return a replacement with the texts of its groups; "" for a group that did not match."""
     return "".join(part if isinstance(part, str) else found[part] or "" for part in replacement)
 
 

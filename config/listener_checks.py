@@ -51,10 +51,12 @@ def _check_addresses(document: Document, say: Say) -> None:
 
 
 def _check_upstream(listener: dict[str, object], index: int, say: Say) -> None:
-    """A listener leads to one broker or to a cluster."""
+    """A listener has one upstream broker or one cluster."""
     has_upstream, has_cluster = "upstream" in listener, "bootstrap_servers" in listener
     if has_upstream and has_cluster:
-        message = "stands beside upstream; give one of them: a broker that advertises this proxy, or a whole cluster"
+        message = (
+            "cannot be given with upstream; give one of them: a broker that advertises this proxy, or a whole cluster"
+        )
         say(("listeners", index, "bootstrap_servers"), message)
     if not has_upstream and not has_cluster:
         message = "is missing; write the address of the broker, such as 127.0.0.1:19092, or give bootstrap_servers"
@@ -62,7 +64,7 @@ def _check_upstream(listener: dict[str, object], index: int, say: Say) -> None:
     if has_cluster:
         bind = address_of(listener.get("bind"))
         if bind and bind.host in ANY_HOST and "advertised_host" not in listener:
-            message = f"is missing; clients cannot be told to come to {bind.host}: write the host that they reach"
+            message = f"is missing; clients cannot connect to {bind.host}: write the host that they reach"
             say(("listeners", index, "advertised_host"), message)
         if bind and bind.port == 0 and "broker_ports" not in listener:
             say(("listeners", index, "broker_ports"), "is missing; with bind to port 0 there is none to count from")
@@ -73,7 +75,7 @@ def _check_upstream(listener: dict[str, object], index: int, say: Say) -> None:
 
 
 def _check_broker_ports(document: Document, say: Say) -> None:
-    """No port of a broker is another listener's, another range's or the admin's."""
+    """Report ports of brokers that a listener, another range or the admin port also uses."""
     taken = [(bind.host, bind.port, bind.port, document.line(location)) for location, bind in _binds(document)]
     for index, listener in elements(document, "listeners"):
         bind, location = address_of(listener.get("bind")), ("listeners", index, "broker_ports")
@@ -104,7 +106,7 @@ def _binds(document: Document) -> Iterator[tuple[Location, Address]]:
 
 
 def _port_range(listener: dict[str, object], bind: Address | None) -> tuple[int, int] | None:
-    """Return the ports of a listener's brokers, as the file or the default has them."""
+    """Return the ports of a listener's brokers, from the file or by default."""
     given = listener.get("broker_ports")
     if given is None:
         return default_broker_ports(bind) if bind and bind.port and "bootstrap_servers" in listener else None
@@ -132,9 +134,9 @@ def _check_client_auth(client_tls: dict[str, object], location: Location, say: S
     client_auth = client_tls.get("client_auth", ClientAuth.NONE.value)
     if client_auth in _ASKING and "client_ca" not in client_tls:
         message = "is missing; without it no client's certificate can be right: write the path of a PEM file with "
-        say((*location, "client_ca"), f"{message}the certificates of those who sign them")
+        say((*location, "client_ca"), f"{message}the certificates of the authorities that sign them")
     if client_auth == ClientAuth.NONE.value:
-        # Who writes these means clients to be asked, and would not be told otherwise.
+        # These keys suggest that the operator wants client certificates.
         for key in ("client_ca", "principal_mapping_rules"):
             if key in client_tls:
                 message = "has no effect, since clients are not asked for certificates"
@@ -142,7 +144,7 @@ def _check_client_auth(client_tls: dict[str, object], location: Location, say: S
 
 
 def _check_shared_upstreams(document: Document, say: Say) -> None:
-    """Listeners in front of one broker share its buckets and its probe: a bucket has one arithmetic, a port one TLS."""
+    """Listeners of one broker share its buckets and its probe, so their shaping and TLS must be equal."""
     file_wide = document.data.get("shaping", _DEFAULT_SHAPING) if isinstance(document.data, dict) else None
     first: dict[frozenset[Address], tuple[object, object, int]] = {}
     for index, listener in elements(document, "listeners"):
@@ -172,6 +174,6 @@ def _check_bind(
 
 
 def _collide(one: Address, other: Address) -> bool:
-    # Port 0 is a free one each time.
+    # Port 0 is a free port each time.
     same_port = one.port == other.port != 0
     return same_port and (one.host == other.host or not ANY_HOST.isdisjoint((one.host, other.host)))

@@ -50,7 +50,7 @@ def _proxy_protocol(value: object) -> ProxyProtocol | None:
     if not isinstance(value, dict) or list(value) != ["from"] or not isinstance(value["from"], list):
         raise ValueError("must be false, true (each connection begins with a header) or {from: [10.0.0.0/8]}")
     if not value["from"]:
-        raise ValueError("from is empty, so that nobody could connect; list the networks of your load balancers")
+        raise ValueError("from is empty, so no client could connect; list the networks of your load balancers")
     return ProxyProtocol(sources=tuple(_network(each) for each in value["from"]))
 
 
@@ -80,7 +80,7 @@ def _tls_version(value: object) -> TlsVersion:
 
 
 def _mapping_rules(value: object) -> tuple[MappingRule, ...]:
-    """Read one element, in which several rules may stand as they do in a broker's file."""
+    """Read one element, which may have several rules, as in a broker's file."""
     rules = parse_rules(valid_text(value, "a rule: DEFAULT or RULE:pattern/replacement/"))
     if not rules:
         raise ValueError("holds no rule; write DEFAULT or RULE:pattern/replacement/")

@@ -1,4 +1,4 @@
-"""The operator's file from disk: all of it valid, or an error with every fault."""
+"""Load the operator's file: a valid configuration, or an error with every fault."""
 
 import gc
 import hashlib
@@ -65,7 +65,7 @@ class Loaded:
 def load(path: str | Path, *, reads_files: bool = True) -> Loaded:
     """Read and check a file: about 0.4 s for 10,000 rules, so not in an event loop's thread.
 
-    The certificates and keys that it names are read as well, and the packages that it needs are looked for, unless
+    It also reads the certificates and keys that the file names, and looks for the packages that it needs, unless
     ``reads_files`` is false.
 
     Raises:
@@ -75,10 +75,10 @@ def load(path: str | Path, *, reads_files: bool = True) -> Loaded:
 
 
 def read(path: str | Path) -> bytes:
-    """Return what is in a file.
+    """Return the bytes of a file.
 
     Raises:
-        UnreadableFileError: With what to do.
+        UnreadableFileError: The file cannot be read.
     """
     try:
         return Path(path).read_bytes()
@@ -88,7 +88,7 @@ def read(path: str | Path) -> bytes:
 
 
 def load_read(data: bytes, *, file: str, reads_files: bool = True) -> Loaded:
-    """Check what has been read already, as ``load`` does. Paths in it start from the directory of ``file``.
+    """Check bytes as ``load`` does. Relative paths start from the directory of ``file``.
 
     Raises:
         ConfigError: As for ``load``.
@@ -98,7 +98,7 @@ def load_read(data: bytes, *, file: str, reads_files: bool = True) -> Loaded:
 
 
 def load_bytes(data: bytes, *, file: str) -> Loaded:
-    """Check the bytes of a file whose name is ``file``. No I/O and no clock: files that it names may not exist.
+    """Check bytes without I/O or a clock: files that the configuration names may not exist.
 
     Raises:
         ConfigError: With every fault of the file, warnings among them.
@@ -136,7 +136,7 @@ def _load(data: bytes, *, file: str, reads_files: bool, now: datetime | None) ->
 
 @contextmanager
 def _without_cyclic_gc() -> Iterator[None]:
-    """Keep the collector from walking the growing tree again and again, with all threads stopped.
+    """Pause the garbage collector, which would walk the growing tree many times with all threads stopped.
 
     With 10,000 rules that was 0.25 s of 0.65 s. The tree has no cycles: it goes with its last reference.
     """
@@ -151,7 +151,7 @@ def _without_cyclic_gc() -> Iterator[None]:
 
 def _decoded(data: bytes, file: str) -> str:
     try:
-        return data.decode()  # PyYAML itself passes over a byte order mark
+        return data.decode()  # PyYAML itself skips a byte order mark
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         message = f"byte {data[error.start]:#04x} is not UTF-8; save the file as UTF-8"
@@ -159,7 +159,7 @@ def _decoded(data: bytes, file: str) -> str:
 
 
 def _config(section: FileSection, document: Document) -> ProxyConfig:
-    """Return the model. What the file leaves out is left to the model's own defaults."""
+    """Return the model. Keys that the file leaves out have the model's defaults."""
     given = section.given()
     for_all = given.pop("fair_call_queue", None)
     principals = _principals(section.principals)
@@ -245,14 +245,14 @@ def _store(section: StoreSection, directory: Path) -> Store:
 
 
 def _topic(section: Section, directory: Path) -> dict[str, Any]:
-    """Return the client of a topic's cluster, and the topic's name where it is given."""
+    """Return the client of a topic's cluster, and the topic's name if it is given."""
     client = _with_paths(section, directory)
     topic = {"topic": client.pop("topic")} if "topic" in client else {}
     return {**topic, "client": AdminClient(**client)}
 
 
 def _with_paths(section: Section, directory: Path) -> dict[str, Any]:
-    """Return what is given, with paths that start from the configuration's directory."""
+    """Return the given fields, with paths made relative to the configuration's directory."""
     given = section.given()
     return given | {key: str(directory / given[key]) for key in _PATHS if key in given}
 

@@ -20,11 +20,11 @@ from kafka_quota_proxy.config.security import ClientTls, Sasl, SaslMechanism, Se
 from kafka_quota_proxy.config.throttled_replicas import ThrottledReplicas
 from kafka_quota_proxy.config.units import UNLIMITED
 
-# Of a user or a client-id. Kafka's own: an int16 says how long a client-id is.
+# The longest user or client-id. In Kafka's protocol, the length of a client-id is an int16.
 MAX_NAME_BYTES: Final = 32_767
-# How many buckets a broker has at most, of each kind, beside those that rules name.
+# The most buckets of each kind at a broker, without those that rules name.
 MAX_BUCKETS: Final = 100_000
-# How many ports behind the bootstrap port are the brokers' where a file does not say.
+# The number of ports for brokers after the bootstrap port, by default.
 BROKER_PORTS: Final = 100
 
 
@@ -51,7 +51,7 @@ class Enforcement(Enum):
 
 
 class Shaping(Enum):
-    """Which arithmetic measures a client."""
+    """The arithmetic that measures a client."""
 
     SAMPLED = "sampled"  # Kafka's Rate over windows, exact
     PACED = "paced"  # a token bucket, even to the second
@@ -77,11 +77,11 @@ class Address:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """All brokers of a cluster, each told to clients as a port of this proxy."""
+    """All brokers of a cluster; the proxy advertises one of its own ports for each."""
 
     bootstrap_servers: tuple[Address, ...]
     advertised_host: str
-    first_port: int  # of the broker with node id 0; node id n has the n-th port behind it
+    first_port: int  # of the broker with node id 0; node id n has the n-th port after it
     last_port: int
 
     def port_of(self, node_id: int) -> int | None:
@@ -95,28 +95,28 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProxyProtocol:
-    """Each connection begins with a PROXY protocol header, and says there whose it is."""
+    """Each connection begins with a PROXY protocol header, which has the address of the client."""
 
-    sources: tuple[IPv4Network | IPv6Network, ...] = ()  # who may connect; empty: anybody
+    sources: tuple[IPv4Network | IPv6Network, ...] = ()  # networks that may connect; empty: any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
-    """One port that clients connect to: in front of one broker (``upstream``), or their bootstrap to a ``cluster``."""
+    """A port that clients connect to: in front of one broker (``upstream``), or the bootstrap of a ``cluster``."""
 
     name: str
     bind: Address
     upstream: Address | None = None
     cluster: Cluster | None = None  # one of the two is set
-    node_id: int | None = None  # of the upstream; None: it is found out where it has to be known
+    node_id: int | None = None  # of the upstream; None: the proxy asks the broker when it needs it
     inter_broker: bool = False
-    proxy_protocol: ProxyProtocol | None = None  # None: a header is refused like all that is not Kafka's
+    proxy_protocol: ProxyProtocol | None = None  # None: a header is a protocol error
     max_frame_size_bytes: int = 104_857_600  # Kafka's socket.request.max.bytes
-    # Of these None is no limit.
+    # For these, None is no limit.
     max_connections: int | None = 10_000
     max_connections_per_ip: int | None = None
     login_timeout_ms: int | None = 30_000  # until the first request has come
-    idle_timeout_ms: int | None = None  # brokers have one of their own, connections.max.idle.ms
+    idle_timeout_ms: int | None = None  # brokers have their own, connections.max.idle.ms
     max_connection_age_ms: int | None = None
     max_connection_creation_rate: int | None = None  # connections per second
     enforcement: Enforcement | None = None
@@ -124,7 +124,7 @@ class Listener:
     sasl: Sasl = field(default_factory=Sasl)
     client_tls: ClientTls | None = None  # None: plaintext
     upstream_tls: UpstreamTls | None = None
-    fair_call_queue: FairCallQueue | None = None  # None: requests go on as they come
+    fair_call_queue: FairCallQueue | None = None  # None: requests are forwarded in order of arrival
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,8 +140,8 @@ class KafkaSettings:
     replication_quota_window_size_seconds: int = 1
     controller_quota_window_num: int = 11
     controller_quota_window_size_seconds: int = 1
-    num_partitions: int = 1  # what a topic is made with for which no number is asked
-    # Connections per second; at each broker in all, without those of inter_broker listeners.
+    num_partitions: int = 1  # of a new topic, if the request gives no number
+    # Connections per second at each broker, without those of inter_broker listeners.
     max_connection_creation_rate: int = 2**31 - 1
 
 
@@ -214,14 +214,14 @@ class IpRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminClient:
-    """How this program itself speaks to a cluster, to ask it or to write to a topic. Files are as in ``ClientTls``."""
+    """This program's own Kafka client, which reads cluster state or uses a topic. Files are as in ``ClientTls``."""
 
     bootstrap_servers: tuple[Address, ...] = ()  # empty: the upstreams of the inter_broker listeners
     security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
-    sasl_mechanism: SaslMechanism | None = None  # given, with name and password, where the protocol has SASL
+    sasl_mechanism: SaslMechanism | None = None  # with name and password; set if the protocol has SASL
     sasl_username: str | None = None
     sasl_password_file: str | None = None  # its first line is the password
-    ssl_cafile: str | None = None  # None: whom the system trusts
+    ssl_cafile: str | None = None  # None: the system's trusted authorities
     ssl_certfile: str | None = None
     ssl_keyfile: str | None = None
     ssl_check_hostname: bool = True
@@ -229,7 +229,7 @@ class AdminClient:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicationPath:
-    """A rate that all pairs of brokers that fit share. At least one of the four is set; None fits any."""
+    """A rate that all matching pairs of brokers share. At least one of the four is set; None matches any."""
 
     leader: int | None = None  # node ids
     follower: int | None = None
@@ -241,27 +241,27 @@ class ReplicationPath:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replication:
-    """What replicas that catch up may take. Where neither lists nor the cluster say which: every one that lags."""
+    """The rates of replicas that catch up. Without lists, each replica that lags is throttled."""
 
     leader_rate: float | None = None  # of each broker behind this proxy, as leader
-    follower_rate: float | None = None  # of each follower, all that it fetches through this proxy
-    leader_replicas: Mapping[str, ThrottledReplicas] | None = None  # by topic; None: all that lag, of any topic
+    follower_rate: float | None = None  # of each follower, over all that it fetches through this proxy
+    leader_replicas: Mapping[str, ThrottledReplicas] | None = None  # by topic; None: all replicas that lag
     follower_replicas: Mapping[str, ThrottledReplicas] | None = None
     paths: tuple[ReplicationPath, ...] = ()
-    from_cluster: bool = False  # then the four above are None, and the cluster's dynamic configs say
+    from_cluster: bool = False  # True: the four above are None, and the cluster's dynamic configs apply
     poll_interval_ms: int = 2_000
-    lease_ms: int | None = 600_000  # how long a throttle without a reassignment holds; None: for ever
+    lease_ms: int | None = 600_000  # how long a throttle without a reassignment applies; None: for ever
     admin_client: AdminClient = field(default_factory=AdminClient)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageFiles:
-    """The usage log as JSON Lines, in files of their own for each proxy."""
+    """The usage log as JSON Lines, in separate files for each proxy."""
 
     directory: str
-    rotate_size_bytes: int = 67_108_864  # from which on a file is completed
-    rotate_interval_ms: int = 300_000  # and after which
-    retention_size_bytes: int | None = 10_737_418_240  # of all complete files; None: none is removed
+    rotate_size_bytes: int = 67_108_864  # a file is complete at this size
+    rotate_interval_ms: int = 300_000  # and after this time
+    retention_size_bytes: int | None = 10_737_418_240  # of all complete files; None: files are never removed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,17 +274,17 @@ class UsageTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageLog:
-    """Who used how much under which quota, in each interval. At least one of files and topic is set."""
+    """The usage of each bucket in each interval. At least one of files and topic is set."""
 
     interval_ms: int = 1_000
-    proxy: str | None = None  # the name in the records; None: the host's, and the port of the first listener
+    proxy: str | None = None  # the name in the records; None: host name and port of the first listener
     files: UsageFiles | None = None
     topic: UsageTopic | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotasFrom:
-    """A Kafka topic that has rules for every proxy of a fleet, and shares for single ones: ``config.quota_record``."""
+    """A Kafka topic with rules for all proxies, and shares for single proxies: ``config.quota_record``."""
 
     topic: str = "kafka-quota-store"
     client: AdminClient = field(default_factory=AdminClient)
@@ -295,10 +295,10 @@ class QuotasFrom:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotasFromBroker:
-    """The brokers' own quotas: those of their cluster, as DescribeClientQuotas tells them."""
+    """The quotas of the brokers' cluster, from DescribeClientQuotas."""
 
     every_ms: int = 2_000
-    client: AdminClient = field(default_factory=AdminClient)  # no bootstrap_servers: the brokers of all listeners
+    client: AdminClient = field(default_factory=AdminClient)  # without bootstrap_servers: the brokers of all listeners
 
     def __str__(self) -> str:
         return "broker"
@@ -306,19 +306,19 @@ class QuotasFromBroker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Store:
-    """Where quotas are kept that were changed through the proxy: a directory, a topic, or both.
+    """The store of quotas that were changed through the proxy: a directory, a topic, or both.
 
-    With a topic the directory has what was known of it last.
+    With a topic, the directory has the last known rules of the topic.
     """
 
     directory: str | None = None
     topic: QuotasFrom | None = None
-    changes_per_second: float | None = 100.0  # entities, of whoever changes them; None: any number
-    audit_log: str | None = None  # the path of a file; None: who changed what stands in the log alone
+    changes_per_second: float | None = 100.0  # changed entities, over all clients; None: any number
+    audit_log: str | None = None  # the path of a file; None: changes are only logged
 
     @property
     def path(self) -> str | None:
-        """Return where the files are: those of a topic have a directory of their own in the one that is named."""
+        """The directory of the files. Those of a topic are in a subdirectory."""
         if self.directory is None or self.topic is None:
             return self.directory
         return f"{self.directory}/{self.topic.topic}"
@@ -329,12 +329,12 @@ class Store:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admin:
-    """Where /metrics, /livez, /readyz and /quotas are served."""
+    """The admin port, which serves /metrics, /livez, /readyz and /quotas."""
 
     bind: Address
-    metrics_bind: Address | None = None  # here /metrics, /livez and /readyz too, and nothing else
-    hosts: tuple[str, ...] = ()  # Host names that bind accepts, besides its own
-    quotas_token_file: str | None = None  # who sends what it holds may change quotas there; None: nobody may
+    metrics_bind: Address | None = None  # a second address, for /metrics, /livez and /readyz only
+    hosts: tuple[str, ...] = ()  # more Host names that bind accepts
+    quotas_token_file: str | None = None  # the token in it permits changes of quotas; None: no changes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -350,22 +350,22 @@ class ProxyConfig:
     """The whole file."""
 
     listeners: tuple[Listener, ...]
-    upstream_bind: str | None = None  # the address from which brokers are dialled; None: the system's choice
+    upstream_bind: str | None = None  # the local address of connections to brokers; None: the system's choice
     enforcement: Enforcement = Enforcement.RESPOND
     max_throttle_time_ms: int | None = 25_000
     shaping: Shaping = Shaping.SAMPLED
     burst_ms: int = 1_000
-    request_time_scale: float = 1.0  # what brokers charge for requests, of what is charged for them here without it
+    request_time_scale: float = 1.0  # the brokers' own charge for requests, divided by the proxy's
     max_buckets: int = MAX_BUCKETS  # of each kind at each broker
     drain_timeout_ms: int = 20_000
-    max_buffered_bytes: int = 536_870_912  # of what waits in all connections together
+    max_buffered_bytes: int = 536_870_912  # of data that waits in all connections together
     kafka: KafkaSettings = field(default_factory=KafkaSettings)
     quotas: tuple[QuotaRule, ...] = ()
     ip_quotas: tuple[IpRule, ...] = ()
-    quotas_from: QuotasFrom | QuotasFromBroker | None = None  # None: the file has them all
-    store: Store | None = None  # None: none can be changed
+    quotas_from: QuotasFrom | QuotasFromBroker | None = None  # None: all rules are in the file
+    store: Store | None = None  # None: quotas cannot be changed
     principals: Principals = field(default_factory=Principals)
-    replication: Replication | None = None  # None: no replica is held back
-    usage_log: UsageLog | None = None  # None: nothing is logged
+    replication: Replication | None = None  # None: no replica is throttled
+    usage_log: UsageLog | None = None  # None: no usage log
     admin: Admin | None = None
     log: Log = field(default_factory=Log)

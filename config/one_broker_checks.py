@@ -1,7 +1,7 @@
 """Listeners that may lead to one broker under different names: their clients share its quotas.
 
-The running proxy finds this out from the brokers. This check warns beforehand: it compares address texts, and the
-addresses of host names where the caller has looked them up.
+The running proxy learns this from the brokers. This check warns earlier: it compares address texts, and the addresses
+of host names that the caller has looked up.
 """
 
 from collections.abc import Collection, Mapping
@@ -16,7 +16,7 @@ _OWN: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class _Way(NamedTuple):
-    """Where a listener leads to."""
+    """The upstream of a listener."""
 
     number: int
     line: int
@@ -43,7 +43,7 @@ def check_one_broker(document: Document, warn: Say, *, hosts: Mapping[str, Colle
 
 
 def hosts_to_find(document: Document) -> frozenset[str]:
-    """Return the host names to look up: those of different spelling that stand before the same port."""
+    """Return the host names to look up: different names with the same port."""
     by_port: dict[int, set[str]] = {}
     for way in _ways(document):
         for server in way.servers:
@@ -62,7 +62,7 @@ def _ways(document: Document) -> list[_Way]:
 
 
 def _shared(way: _Way, other: _Way, hosts: Mapping[str, Collection[str]] | None) -> tuple[Address, Address] | None:
-    """Return a server of each that may be one broker; None where there is none, or both are written alike."""
+    """Return a server of each that may be the same broker; None if there is none, or both texts are equal."""
     if way.key == other.key and set(way.servers) == set(other.servers):
         return None
     pairs = [(one, another) for one in way.servers for another in other.servers if one.port == another.port]
@@ -76,7 +76,7 @@ def _shared(way: _Way, other: _Way, hosts: Mapping[str, Collection[str]] | None)
 def _said(way: _Way, other: _Way, server: Address, same: Address) -> tuple[Location, str]:
     what = f"{server} may be the broker at {same}" if server != same else f"{server} stands"
     if way.key != other.key:
-        advice = "if the log says that the broker is not known, give node_id beside upstream"
+        advice = "if the log says that the broker is not known, give node_id with upstream"
     else:
         advice = "write it alike in both" if way.key == "upstream" else "write the same servers in both"
     message = f"{what} in line {other.line}: both listeners then share its quotas, and the shaping of that line holds"
@@ -84,6 +84,6 @@ def _said(way: _Way, other: _Way, server: Address, same: Address) -> tuple[Locat
 
 
 def _spellings(host: str) -> set[str]:
-    """Return what a host is called, as far as its text tells."""
+    """Return a normal form of a host's name."""
     name = host.lower().rstrip(".")
     return {name, _LOOPBACK} if name in _OWN else {name}

@@ -1,4 +1,4 @@
-"""What a file wants of packages, and of the operator's own code, that is not installed with the program itself."""
+"""Packages and code of the operator that a file needs, and that are not installed with the program."""
 
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -15,7 +15,7 @@ from kafka_quota_proxy.config.unvalidated import elements, mapping_at
 _TOPIC: Final = ("quotas_from",)
 _QUEUE: Final = "fair_call_queue"
 _IDENTITY_PROVIDER: Final = "identity-provider.impl"
-# Section, and then the package that it is imported from and the extra that brings it.
+# Section; the package that it imports, and the extra that installs the package.
 _WANTED: Final = (
     (("usage_log", "kafka"), "aiokafka", "usage-topic"),
     (_TOPIC, "aiokafka", "usage-topic"),
@@ -24,7 +24,7 @@ _WANTED: Final = (
 
 
 def check_packages(document: Document) -> Iterator[Fault]:
-    """Yield a warning for each section that needs what is not there: the proxy may run on another machine."""
+    """Warn of each package that is missing. No error, because the proxy may run on another machine."""
     for location, package, extra in _WANTED:
         *around, key = location
         value = (mapping_at(document, *around) or {}).get(key)
@@ -40,13 +40,13 @@ def check_packages(document: Document) -> Iterator[Fault]:
 
 
 def check_identity_functions(document: Document) -> Iterator[Fault]:
-    """Yield an error for each function of the operator's that is not there; it is imported to see that."""
+    """Report each function of the operator that cannot be imported."""
     sections: list[tuple[Location, object]] = [((_QUEUE,), mapping_at(document, _QUEUE))]
     sections += [(("listeners", index, _QUEUE), one.get(_QUEUE)) for index, one in elements(document, "listeners")]
     for where, section in sections:
         try:
             provider = parse_identity_provider(section.get(_IDENTITY_PROVIDER) if isinstance(section, dict) else None)
-        except ValueError:  # a fault of the schema's, or there is none
+        except ValueError:  # absent, or a fault that the schema reports
             continue
         if not isinstance(provider, OwnIdentityProvider):
             continue

@@ -1,11 +1,11 @@
-r"""``ssl.principal.mapping.rules``: rules that make a user of a certificate's distinguished name, in Kafka's grammar.
+r"""``ssl.principal.mapping.rules``: rules that map a certificate's distinguished name to a user, in Kafka's syntax.
 
-A value is a list, separated by commas, of ``DEFAULT`` and ``RULE:pattern/replacement/`` with ``L`` or ``U`` behind the
-last slash. A slash within a pattern or a replacement is written ``\/``; a comma is itself there, for a rule ends at
-its third slash and not at a comma. Empty rules count for nothing.
+A value is a list, separated by commas, of ``DEFAULT`` and ``RULE:pattern/replacement/`` with ``L`` or ``U`` after the
+last slash. A slash within a pattern or a replacement is written ``\/``. A comma needs no escape there, because a rule
+ends at its third slash. Empty rules are ignored.
 
-Here the rules are read and checked; ``server.tls.principal`` applies them. What Kafka would find out at a client's
-connection only (a group that does not exist, a ``$`` too many) is found here.
+This module reads and checks the rules; ``server.tls.principal`` applies them. It also finds faults that Kafka finds
+only when a client connects: a group that does not exist, a stray ``$``.
 
 Source: ``org.apache.kafka.common.security.ssl.SslPrincipalMapper`` and ``java.util.regex.Matcher``.
 """
@@ -23,19 +23,19 @@ from kafka_quota_proxy.config.linear_regex import Pattern
 _INT32_MAX: Final = 2**31 - 1
 _FORM: Final = "write DEFAULT or RULE:pattern/replacement/, with L or U behind the last slash for lower or upper case"
 
-# Between slashes: a backslash takes the next character with it, whatever that is.
+# Between slashes: a backslash escapes the next character.
 _PART: Final = r"(?:\\[^\n\r\x85\u2028\u2029]|[^\\/])*"
 _RULE: Final = rf"RULE:(?P<pattern>{_PART})/(?P<replacement>{_PART})/(?P<case>[LU]?)"
 _ONE: Final = re.compile(rf"(?P<default>DEFAULT)|{_RULE}", re.ASCII)
 _ANY: Final = r"[^\n\r\x85\u2028\u2029]*?"
-# What stands behind a rule is taken into it up to the next comma, to be complained of with it.
+# Text after a rule, up to the next comma, is read with it, for the error message.
 _NEXT: Final = re.compile(rf"\s*(?P<rule>DEFAULT|{_RULE}{_ANY}|{_ANY})\s*(?:,\s*|\Z)", re.ASCII)
 _BACK_REFERENCE: Final = re.compile(r"\$([0-9]+)")
 _NAMED_GROUP: Final = re.compile(r"\{([a-zA-Z][a-zA-Z0-9]*)\}")
 
 
 class LetterCase(Enum):
-    """What becomes of the letters of a name that a rule has made."""
+    """The case of the resulting name."""
 
     KEEP = ""
     LOWER = "L"
@@ -56,7 +56,7 @@ DEFAULT_RULES: Final = (MappingRule(source="DEFAULT"),)
 
 
 class MappingRuleError(ValueError):
-    """Rules that Kafka would refuse, would fail at, or that cannot be applied as Kafka does."""
+    """Rules that Kafka refuses or fails at, or that cannot be applied as Kafka does."""
 
 
 def parse_rules(text: str) -> tuple[MappingRule, ...]:
@@ -75,7 +75,7 @@ def _split(text: str) -> list[str]:
     while at < len(stripped):
         found = _NEXT.match(stripped, at)
         if found is None:
-            # Kafka would pass over it in silence.
+            # Kafka would ignore it silently.
             raise MappingRuleError("has a line break between rules where no comma stands; write one rule a line")
         sources.append(found["rule"])
         at = found.end()
@@ -127,7 +127,7 @@ def _replacement(text: str, pattern: Pattern) -> tuple[str | int, ...]:
 
 
 def _group(text: str, at: int, pattern: Pattern) -> tuple[int, int]:
-    """Return the group that ``$`` in front of ``at`` refers to, and where the text goes on."""
+    """Return the group of the ``$`` before ``at``, and the position after it."""
     named = _NAMED_GROUP.match(text, at)
     if named:
         if named[1] not in pattern.groupindex:
@@ -137,7 +137,7 @@ def _group(text: str, at: int, pattern: Pattern) -> tuple[int, int]:
     if digits not in tuple("0123456789"):
         raise MappingRuleError(r"$ is followed by a group's number or {NAME}; write \$ for the character")
     at += 1
-    # More digits belong to it while there are so many groups.
+    # A further digit counts if a group with that number exists.
     while text[at : at + 1] in tuple("0123456789") and int(digits + text[at]) <= pattern.groups:
         digits += text[at]
         at += 1
@@ -158,7 +158,7 @@ def _with_literal_back_references(text: str, groups: int) -> str:
     for found in _BACK_REFERENCE.finditer(text):
         if found[1].startswith("0"):
             continue
-        # Longer ones are above an int32 in any case, and slow to read.
+        # Longer numbers exceed an int32, and are slow to parse.
         if len(found[1]) > 10 or int(found[1]) > _INT32_MAX:
             raise MappingRuleError(f"${found[1][:20]} is no group's number")
         number = int(found[1])

@@ -7,7 +7,7 @@ from typing import Final
 
 # The principal of a connection that did not authenticate (KafkaPrincipal.ANONYMOUS).
 ANONYMOUS: Final = "ANONYMOUS"
-# The user of a connection that did, in a way that does not tell this proxy who it is. Unlike Kafka, which always knows.
+# The user of a connection that did, by a mechanism whose user this proxy cannot read. Kafka itself always knows it.
 UNKNOWN: Final = "UNKNOWN"
 
 
@@ -26,5 +26,5 @@ class Principals:
     fold: tuple[Fold, ...] = ()
     exempt: frozenset[str] = frozenset()
     brokers: frozenset[str] = frozenset()
-    admins: frozenset[str] = frozenset()  # who may ask for client quotas here, and change them
-    forward_quota_requests: bool = False  # True: who is not of these asks the broker; else he is refused
+    admins: frozenset[str] = frozenset()  # may describe and alter client quotas here
+    forward_quota_requests: bool = False  # True: requests of other users go to the broker; False: they are refused

@@ -1,4 +1,4 @@
-"""``quotas``: rules of addresses stand apart from those of clients, and no two rules are of the same."""
+"""Checks of ``quotas``: rules of addresses are separate from those of clients, and no entity has two rules."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -20,7 +20,7 @@ _OF_CLIENTS: Final = ("user", "client-id", *CLIENT_LIMIT_KEYS, "enforcement", "s
 
 
 def check_quotas(document: Document, say: Say, warn: Say) -> None:
-    """Tell of every fault of rules that concerns more than one key, and of rates that lack a unit."""
+    """Report faults that concern more than one key, and rates that seem to lack a unit."""
     for index, rule in elements(document, "quotas"):
         _check_ip_rule(rule, index, say)
     _check_entities(document, say)
@@ -28,7 +28,7 @@ def check_quotas(document: Document, say: Say, warn: Say) -> None:
 
 
 def warn_of_expired(document: Document, warn: Say, *, now_ms: int) -> None:
-    """Tell of every rule that is there no more."""
+    """Warn of each rule that has expired."""
     for index, rule in elements(document, "quotas"):
         if "expires" not in rule:
             continue
@@ -53,7 +53,7 @@ def _check_ip_rule(rule: Mapping[str, object], index: int, say: Say) -> None:
     for key in _OF_CLIENTS:
         if key in rule:
             allowed = f"{CONNECTION_CREATION_RATE} and its times alone"
-            message = f"stands beside ip, whose rule has {allowed}; give it a rule of its own"
+            message = f"cannot be given with ip, whose rule has {allowed}; give it a rule of its own"
             say(("quotas", index, key), message)
 
 
@@ -72,7 +72,7 @@ def _check_entities(document: Document, say: Say) -> None:
 
 
 def _client(rule: Mapping[str, object]) -> dict[str, object] | None:
-    """Return the user and client-id of a rule; None where one of them is no name, or there are neither."""
+    """Return the user and client-id of a rule; None if one is not a name, or both are missing."""
     names = {key: rule[key] for key in ("user", "client-id") if rule.get(key) is not None}
     return names if names and all(isinstance(name, str) for name in names.values()) else None
 

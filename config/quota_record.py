@@ -1,19 +1,19 @@
-"""The quota topic: its keys and values as bytes, and as values. No I/O, no clock.
+"""Records of the quota topic, as bytes and as values. No I/O, no clock.
 
-A compacted topic of one partition. A key is JSON in UTF-8, without spaces, its keys in the order that is given here;
+The topic is compacted and has one partition. A key is JSON in UTF-8, without spaces, with its fields in this order;
 null is the default entity, as in Kafka's own API, and an absent key is not part of the entity::
 
     {"user":"alice","client-id":"etl"}                              a rule, for every proxy; or {"ip":"192.0.2.7"}
     {"user":"alice","client-id":"etl","key":"producer_byte_rate"}   a setting: one key of a rule that was set at a proxy
     {"proxy":"p1","user":"alice","client-id":"etl"}                 the share of one proxy
-    {"news":"balance"}                                              news: shares hold for some time longer
+    {"news":"balance"}                                              news: shares apply for some time longer
 
 A value is a JSON object. That of a rule or a share has quota keys, ``{"producer_byte_rate":5242880.0}``; that of a
 setting is ``{"value":5242880.0}``; that of news is ``{"published_ms":1767225600000,"lease_ms":10000}``. A null, empty
-or ``{}`` value deletes what the key had. A setting of the key ``terms`` has an object as its value: on what terms the
-limits of its entity hold, which are not read here.
+or ``{}`` value deletes the key. The value of a setting of the key ``terms`` is an object: the terms of the entity's
+limits, which this module does not read.
 
-A key has one form only, or compaction would keep an old record beside the one that replaced it.
+Each key has one form only; otherwise compaction would keep an old record as well as its replacement.
 """
 
 import json
@@ -27,10 +27,10 @@ from typing import Final, NoReturn
 from kafka_quota_proxy.config.model import DEFAULT, MAX_NAME_BYTES, Default, EntityName
 from kafka_quota_proxy.config.quota_kinds import CLIENT_LIMIT_KEYS, IP_LIMIT_KEYS, KIND_OF_KEY
 
-# Two such names, were each byte of them escaped.
+# Two names of full length, with every byte escaped.
 MAX_KEY_BYTES: Final = 2 * 6 * MAX_NAME_BYTES + 1_024
 MAX_VALUE_BYTES: Final = 65_536
-# A lease by mistake of a month would be none.
+# Longer leases are likely mistakes.
 MAX_LEASE_MS: Final = 3_600_000
 
 _MOST_FLOAT: Final = sys.float_info.max
@@ -42,17 +42,17 @@ _IP: Final = "ip"
 _KEY: Final = "key"
 _VALUE: Final = "value"
 _NEWS: Final = {"news": "balance"}
-# What names a proxy in the usage log.
+# The form of proxy names in the usage log.
 _PROXY_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,100}")
 _SHOWN: Final = 100
-# Of objects and arrays in each other; terms have four.
+# Of nested objects and arrays; terms have four.
 _MOST_LEVELS: Final = 16
 
 _write: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 
 
 class FaultKind(Enum):
-    """Which half of a record was not understood."""
+    """The half of a record that is not valid."""
 
     KEY = "key"
     VALUE = "value"
@@ -60,9 +60,9 @@ class FaultKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """What holds for an entity at every proxy. ``user``, ``client_id`` or both are set, or ``ip`` alone.
+    """The rule of an entity at every proxy. ``user``, ``client_id`` or both are set, or ``ip`` alone.
 
-    ``limits`` has quota keys as in the operator's file; empty: there is no rule any more.
+    ``limits`` has quota keys as in the operator's file; empty: the rule is deleted.
     """
 
     user: EntityName = None
@@ -73,9 +73,9 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One key of what was set for an entity at a proxy, for all of them; the entity is as of ``Rule``.
+    """One key that was set for an entity at one proxy, and applies at all; the entity is as in ``Rule``.
 
-    ``value`` is a limit, above 0 and finite, or with the key ``terms`` an object of JSON; None: it is not set any more.
+    ``value`` is a limit, above 0 and finite, or with the key ``terms`` an object of JSON; None: the setting is deleted.
     """
 
     user: EntityName = None
@@ -87,7 +87,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """What holds for an entity at one proxy, in place of the rule, for as long as news come; otherwise as ``Rule``.
+    """The limits of an entity at one proxy, which replace the rule while news arrive; otherwise as ``Rule``.
 
     An address has none.
     """
@@ -100,7 +100,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class News:
-    """Shares hold for ``lease_ms`` from now on. With 0, what a deletion says, they hold no longer."""
+    """Shares apply for ``lease_ms`` from now on. With 0, which is a deletion, they end."""
 
     published_ms: int = 0  # Unix time, of the publisher's clock
     lease_ms: int = 0
@@ -108,12 +108,12 @@ class News:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordFault:
-    """A record that was not understood."""
+    """A record that is not valid."""
 
     kind: FaultKind
-    key: str  # as much of it as a message has room for
+    key: str  # shortened
     message: str
-    about: Rule | Setting | Share | News | None = None  # whose value it is, without one; None where the key is at fault
+    about: Rule | Setting | Share | News | None = None  # the record without its value; None if the key is at fault
 
     def __str__(self) -> str:
         return f"{self.kind.value} of {self.key}: {self.message}"
@@ -130,7 +130,7 @@ def encode(record: QuotaRecord) -> tuple[bytes, bytes | None]:
     """Return key and value; None deletes.
 
     Raises:
-        ValueError: ``decode`` would not understand it, a name that is no text in Unicode among them.
+        ValueError: ``decode`` would not return the same record, for example because a name is not Unicode text.
     """
     given = _value_of(record)
     key, value = _key_of(record), _write(given).encode() if given else None
@@ -141,7 +141,7 @@ def encode(record: QuotaRecord) -> tuple[bytes, bytes | None]:
 
 
 def decode(key: bytes | None, value: bytes | None) -> QuotaRecord | RecordFault:
-    """Return what a record of the topic says, whatever its bytes are. Nothing is raised."""
+    """Return the record of any bytes. Nothing is raised."""
     try:
         record = _decode_key(key)
     except _NotUnderstoodError as error:
@@ -188,7 +188,7 @@ def _decode_key(key: bytes | None) -> QuotaRecord:
                 "names no entity; user, client-id or ip is wanted, and of more nothing or proxy or key"
             )
         if _IP in names and not names.keys() <= {_IP, _KEY}:
-            raise _NotUnderstoodError("ip is an entity of its own, with no user, client-id or proxy beside it")
+            raise _NotUnderstoodError("ip is an entity of its own, without user, client-id or proxy")
         user, client_id, ip = (_entity_name(names[each]) if each in names else None for each in _ENTITY_KEYS)
         if _KEY in names:
             record = Setting(user=user, client_id=client_id, ip=ip, key=_quota_key(names[_KEY], is_ip=ip is not None))
@@ -247,10 +247,10 @@ def _with_value(record: QuotaRecord, value: bytes | None) -> QuotaRecord:
 
 
 def _setting(key: str, given: Mapping[str, object]) -> float | Mapping[str, object]:
-    """Return the value of a setting. A limit is whatever Kafka's own API takes, which is more than a file may say."""
+    """Return the value of a setting. A limit may be any that Kafka's API takes, which is more than the file does."""
     value = given.get(_VALUE)
     if given.keys() != {_VALUE}:
-        raise _NotUnderstoodError("a setting has value, and nothing beside it")
+        raise _NotUnderstoodError("a setting has the key value only")
     if key == TERMS:
         if not isinstance(value, dict) or not value:
             raise _NotUnderstoodError("terms are an object with something in it")
@@ -297,7 +297,7 @@ def _object(data: bytes) -> dict[str, object]:
         raise
     except UnicodeDecodeError:
         raise _NotUnderstoodError("is not UTF-8") from None
-    except (ValueError, RecursionError):  # ValueError: of a number of more than 4,300 digits, too
+    except (ValueError, RecursionError):  # ValueError: also for a number of more than 4,300 digits
         raise _NotUnderstoodError("is not JSON") from None
     if not isinstance(found, dict):
         raise _NotUnderstoodError("is not a JSON object")
@@ -307,7 +307,7 @@ def _object(data: bytes) -> dict[str, object]:
 
 
 def _is_deep(found: object) -> bool:
-    """Whether it is nested so deep that who goes through it, or writes it, may run out of stack."""
+    """Whether the nesting is so deep that reading or writing it could overflow the stack."""
     level = [found]
     for _ in range(_MOST_LEVELS):
         inner = (each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list))

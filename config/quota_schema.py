@@ -97,7 +97,7 @@ class KafkaSection(Section):
 
 
 def _in_terms(parse: Callable[[object], _T]) -> PlainValidator:
-    """Have terms read, in which YAML takes instants and hours for dates and numbers of its own."""
+    """Return a validator of terms, which gets instants and hours as written: YAML reads them as dates and numbers."""
     return PlainValidator(lambda value: parse(_as_written(value)))
 
 
@@ -139,12 +139,14 @@ class QuotaSection(_LimitsSection):
     def _is_complete(self) -> "QuotaSection":
         given = self.model_fields_set
         if given.isdisjoint(("user", "client_id", "ip", CONNECTION_CREATION_RATE)):
-            raise ValueError("names nobody; give a user, a client-id or both (<default> is for all others), or an ip")
+            raise ValueError(
+                "names no entity; give a user, a client-id or both (<default> is for all others), or an ip"
+            )
         if "ip" in given and CONNECTION_CREATION_RATE not in given:
             raise ValueError(f"limits nothing; give {CONNECTION_CREATION_RATE}, the one limit that an ip has")
         if given.isdisjoint(KIND_OF_KEY):
             raise ValueError(f"limits nothing; give {', '.join(CLIENT_LIMIT_KEYS[:-1])} or {CLIENT_LIMIT_KEYS[-1]}")
-        # Of what stands beside an ip and may not, quota_checks.py tells.
+        # quota_checks.py reports keys that a rule with an ip may not have.
         terms = Terms(expires_ms=self.expires_ms, schedule=self.schedule, ramp=self.ramp)
         check_terms(terms, limits=given, allowed=IP_LIMIT_KEYS if "ip" in given else CLIENT_LIMIT_KEYS)
         return self

@@ -1,4 +1,4 @@
-"""``quotas_from`` and ``store``: keys that need each other, and topics behind this proxy."""
+"""Checks of ``quotas_from`` and ``store``: keys that need each other, and topics behind this proxy."""
 
 import socket
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ _TOPICS: Final = (_AT, ("store",))
 
 
 def check_quotas_from(document: Document, say: Say, warn: Say) -> None:
-    """Tell of every fault of the sections that concerns more than one key, and of what leads back to this proxy."""
+    """Report faults that concern more than one key, and addresses that lead back to this proxy."""
     _warn_of_own_address(document, warn)
     _warn_of_plaintext(document, warn)
     section = mapping_at(document, *_AT)
@@ -28,26 +28,28 @@ def _check_section(section: Mapping[str, object], document: Document, say: Say) 
     if "kafka" not in section and "broker" not in section:
         say(_AT, "names no topic; give kafka, with bootstrap_servers and topic, or broker")
     if "kafka" in section and "broker" in section:
-        say((*_AT, "broker"), "stands beside kafka; one of them has the quotas that are not in this file")
+        say((*_AT, "broker"), "cannot be given with kafka; one of them has the quotas that are not in this file")
     broker = mapping_at(document, *_AT, "broker")
     if broker is not None:
         check_client(broker, (*_AT, "broker"), say)
 
 
 def _warn_of_own_address(document: Document, warn: Say) -> None:
-    """Both are read before anybody is served, so they cannot be read through this proxy."""
+    """Both topics are read before clients are served, so they cannot be read through this proxy."""
     for location, server, what in _servers(document):
         for index, listener in elements(document, "listeners"):
             bind = address_of(listener.get("bind"))
             if bind is not None and _leads_here(server, bind, listener.get("advertised_host")):
                 line = document.line(("listeners", index, "bind"))
-                message = f"{server} is bound by this proxy in line {line}, which serves nobody before it has read the"
+                message = (
+                    f"{server} is bound by this proxy in line {line}, which serves no client before it has read the"
+                )
                 warn(location, f"{message} {what}; name a listener of the brokers that no proxy is in front of")
                 break
 
 
 def _warn_of_plaintext(document: Document, warn: Say) -> None:
-    """Who is to be asked by TLS says so twice: each listener may have other files, and a login beside them."""
+    """TLS settings of listeners do not apply to this client: each listener may have other files, and a login."""
     section = mapping_at(document, *_AT, "broker") or {}
     if not asks_broker(document) or {"bootstrap_servers", "security_protocol"} & section.keys():
         return

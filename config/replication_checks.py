@@ -1,4 +1,4 @@
-"""``replication``: keys that exclude each other or need each other, and what is allowed but would throttle nobody."""
+"""Checks of ``replication``: keys that exclude or need each other, and settings without effect."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -23,7 +23,7 @@ _AT: Final = ("replication",)
 
 
 def check_replication(document: Document, say: Say, warn: Say) -> None:
-    """Tell of every fault of the section that concerns more than one key, and of ``node_id`` beside it."""
+    """Report faults that concern more than one key, ``node_id`` of listeners included."""
     _check_node_ids(document, say, warn)
     replication = mapping_at(document, *_AT)
     if replication is None:
@@ -38,15 +38,18 @@ def check_replication(document: Document, say: Say, warn: Say) -> None:
 
 
 def _check_sources(replication: Mapping[str, object], say: Say, warn: Say) -> None:
-    """Each rate and list comes from one place."""
+    """Report rates and lists that come from two places."""
     is_from_cluster = replication.get("from_cluster") is True
     for key in (*_RATES, _BOTH_SIDES, *_LISTS):
         if key not in replication:
             continue
         if is_from_cluster:
-            say((*_AT, key), "stands beside from_cluster: true, where the cluster's own configs say it; remove one")
+            say((*_AT, key), "cannot be given with from_cluster: true, which takes it from the cluster; remove one")
         elif key in _LISTS and _BOTH_SIDES in replication:
-            say((*_AT, key), f"stands beside {_BOTH_SIDES}, which is for both sides; give that, or a list per side")
+            say(
+                (*_AT, key),
+                f"cannot be given with {_BOTH_SIDES}, which is for both sides; give that, or a list per side",
+            )
     if "lease" in replication and not is_from_cluster:
         warn((*_AT, "lease"), "has no effect without from_cluster: true; what this file says holds until it is changed")
 
@@ -64,7 +67,7 @@ def _check_paths(document: Document, say: Say) -> None:
 
 
 def _check_node_ids(document: Document, say: Say, warn: Say) -> None:
-    """A broker has one node id. Two addresses may be one broker's, or have equal node ids in two clusters."""
+    """Report a broker with two node ids. Two addresses may be one broker, or have equal node ids in two clusters."""
     upstream_of: dict[int, tuple[frozenset[Address], int]] = {}
     node_id_of: dict[frozenset[Address], tuple[int, int]] = {}
     for index, listener in elements(document, "listeners"):
@@ -98,7 +101,7 @@ def _check_admin_client(document: Document, say: Say, warn: Say) -> None:
 
 
 def check_client(settings: Mapping[str, object], location: Location, say: Say) -> None:
-    """Tell of keys of this program's own client that need or exclude each other, there or in another section."""
+    """Report keys of an ``admin_client``, or of a section like it, that need or exclude each other."""
     given = settings.get("security_protocol", SecurityProtocol.PLAINTEXT.value)
     if given not in [known.value for known in SecurityProtocol]:
         return
@@ -115,7 +118,7 @@ def check_client(settings: Mapping[str, object], location: Location, say: Say) -
 
 
 def check_topic(document: Document, at: tuple[str, ...], say: Say) -> None:
-    """Tell of a ``kafka:`` under a section: where the topic is, and as whom it is asked for."""
+    """Report faults of a ``kafka:`` section: the topic's cluster, and the login there."""
     topic = mapping_at(document, *at, "kafka")
     if topic is None:
         return
@@ -127,7 +130,7 @@ def check_topic(document: Document, at: tuple[str, ...], say: Say) -> None:
 
 
 def _check_who_is_asked(document: Document, replication: Mapping[str, object], say: Say, warn: Say) -> None:
-    """Some of it only the cluster knows, and some broker must be known to ask."""
+    """Report settings that need a cluster to ask, if no broker is given."""
     settings = mapping_at(document, *_AT, "admin_client") or {}
     listeners = list(_listeners(document))
     if "bootstrap_servers" in settings or any(listener.get("inter_broker") is True for _, listener in listeners):
@@ -160,14 +163,14 @@ def _warn_of_rates(document: Document, replication: Mapping[str, object], warn: 
 def _warn_of_nothing(document: Document, replication: Mapping[str, object], warn: Say) -> None:
     is_believed = any(listener.get("inter_broker") is True for _, listener in _listeners(document))
     if not is_believed and not list_at(document, "principals", "brokers"):
-        message = "nothing is throttled: whoever says that it is a replica is believed on listeners with "
+        message = "nothing is throttled: replicas are recognised on listeners with "
         warn(_AT, f"{message}inter_broker: true, and as one of principals.brokers; there are neither")
     if not any(key in replication for key in (*_RATES, "paths")) and replication.get("from_cluster") is not True:
         warn(_AT, f"nothing is throttled, for there is no rate; give {_RATES[0]}, paths or from_cluster: true")
 
 
 def _warn_of_part_of_a_follower(document: Document, replication: Mapping[str, object], warn: Say) -> None:
-    """A follower fetches from the leaders of all its partitions; this proxy knows of what comes through it."""
+    """Warn that a follower rate covers only the fetches that pass this proxy."""
     believed = [listener for _, listener in _listeners(document) if listener.get("inter_broker") is True]
     upstreams = {address for listener in believed for address in addresses_of(listener.get("upstream"))}
     if _RATES[1] in replication and len(upstreams) == 1 and all("upstream" in listener for listener in believed):

@@ -1,7 +1,7 @@
-"""``quotas`` and ``principals``: names that no client has, rules that never win, and clients that no rule reaches.
+"""Checks of ``quotas`` and ``principals``: names that no client has, rules that never win, clients without a rule.
 
-Kafka's eight levels are in ``docs/reference/quotas.md``. Two of their facts decide here. A client-id alone is looked up
-only where no rule for the user exists, so ``user: <default>`` hides such rules from every client. And an empty
+Kafka's eight levels are in ``docs/reference/quotas.md``. Two facts about them matter here. A client-id alone is looked
+up only if no rule for the user exists, so ``user: <default>`` hides such rules from every client. And an empty
 client-id is never looked up.
 """
 
@@ -34,20 +34,20 @@ _LISTS: Final = ("exempt", "brokers", "admins")
 _KAFKAS_TYPE: Final = "user:"
 _NO_LOGIN: Final = (ANONYMOUS, UNKNOWN)
 _PERCENT_ENCODED: Final = re.compile(r"%[0-9A-Fa-f]{2}")
-# In a regular expression: its parentheses, with what is escaped or in a set of characters passed over.
+# The parentheses of a regular expression, without those that are escaped or in a set of characters.
 _PARENTHESES: Final = re.compile(
     r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?[a-zA-Z-]+\)|(?P<open>\((?:\?P?<\w+>|\?[a-zA-Z-]*:)?)|(?P<close>\))", re.DOTALL
 )
 
 
 class _Rule(NamedTuple):
-    """A rule of clients; its names are None where the rule does not have them."""
+    """A rule of clients; a name is None if the rule does not have it."""
 
     number: int  # in the list
     user: str | None
     client_id: str | None
     limits: Mapping[str, object]  # by key
-    is_temporary: bool  # whether there are times at which it does not hold
+    is_temporary: bool  # whether it does not apply at all times
 
     @property
     def at(self) -> tuple[str, int]:
@@ -62,7 +62,7 @@ def check_rule_reach(document: Document, warn: Say) -> None:
     _warn_of_folded(document, rules, warn)
     _warn_of_hidden(document, rules, warn)
     _warn_of_nested(document, rules, warn)
-    if not {"quotas_from", "store"} & _top(document).keys():  # else not all rules are known here
+    if not {"quotas_from", "store"} & _top(document).keys():  # otherwise there are more rules elsewhere
         _warn_of_nameless_clients(rules, warn)
 
 
@@ -113,7 +113,7 @@ def _warn_of_names(document: Document, rules: Sequence[_Rule], warn: Say) -> Non
 
 
 def _name_fault(name: str, *, is_user: bool, for_all_others: str) -> str | None:
-    """Return why no client has this name, as far as it can be seen, and what would be right."""
+    """Return why no client can have this name, and the remedy; None if a client can."""
     if name == _DEFAULT:
         return None
     kind = _USER if is_user else _CLIENT_ID
@@ -171,14 +171,14 @@ class _Fold(NamedTuple):
     to: tuple[str | int, ...]
 
     def folded(self, name: str) -> str | None:
-        """Return the name that a user is charged under; None where the fold is not about it."""
+        """Return the user that is charged; None if the fold does not match."""
         found = match_whole(self.match, name)
         return None if found is None else replaced(found, self.to)
 
     def may_make(self, name: str) -> bool:
-        """Whether some user may be charged as ``name`` by this; True also where that cannot be seen."""
+        """Whether this fold may charge a user as ``name``; True also if that cannot be determined."""
         groups = {0: self.source, **dict(_groups(self.source))}
-        # A group that has no part in a match is put in as nothing.
+        # A group that did not match is replaced by nothing.
         parts = (re.escape(part) if isinstance(part, str) else f"(?:{groups.get(part, '.*')})?" for part in self.to)
         try:
             return match_whole(compile_linear("".join(parts)), name) is not None
@@ -187,8 +187,8 @@ class _Fold(NamedTuple):
 
 
 def _groups(pattern: str) -> Iterator[tuple[int, str]]:
-    """Yield the number of each group that captures, and what is in its parentheses."""
-    opened: list[tuple[int, int]] = []  # number, 0 where it captures nothing, and where its inside begins
+    """Yield the number of each capturing group, and the pattern within it."""
+    opened: list[tuple[int, int]] = []  # number (0: not capturing), and the index after its parenthesis
     count = 0
     for token in _PARENTHESES.finditer(pattern):
         if token["open"]:
@@ -232,12 +232,12 @@ def _folds(document: Document) -> Iterator[_Fold]:
 
 
 def _warn_of_hidden(document: Document, rules: Sequence[_Rule], warn: Say) -> None:
-    """A client-id alone is looked up where no rule for its user exists, and one for the default user always does."""
+    """A client-id alone is looked up if no rule for its user exists; a rule for the default user always does."""
     hiding: dict[str, _Rule] = {}
     for rule in rules:
         if rule.user == _DEFAULT and rule.client_id in (None, _DEFAULT) and not rule.is_temporary:
             for key in rule.limits:
-                # A rule for the default user alone comes first: it hides what is hidden by the other, too.
+                # A rule for the default user alone comes first: it hides the same rules, and more.
                 if key not in hiding or rule.client_id is None:
                     hiding[key] = rule
     for rule in rules:
@@ -294,7 +294,7 @@ def _is_above(key: str, value: object, other: object) -> bool:
 
 
 def _warn_of_nameless_clients(rules: Sequence[_Rule], warn: Say) -> None:
-    """For an empty client-id only the rules for whole users are looked up."""
+    """Warn of clients without a client-id: only rules for whole users apply to them."""
     of_users: dict[str, set[str]] = {}
     for rule in rules:
         if rule.user is not None and rule.client_id is None:

@@ -1,14 +1,14 @@
-"""At which days and hours a rule holds, by the clock on the wall of a time zone. No clock of its own.
+"""The days and hours at which a rule applies, by the local time of a zone. No clock.
 
-A schedule is open at every instant at which a clock in its zone shows one of its days and a time within its hours:
-nothing else counts, also where clocks change. So of 02:30,
+A schedule is open at every instant whose local time is on one of its days and within its hours. Nothing else counts,
+also when clocks change. For example, for 02:30:
 
-* where the clock jumps from 02:00 to 03:00: what begins or ends at 02:30 does so at 03:00, in the same instant;
-* where it goes back from 03:00 to 02:00, the hour is there twice, and each time counts: what begins at 02:30 does so
-  at the first, is closed from the second 02:00 to the second 02:30, and open from then on; what ends at 02:30 does so
-  at the first, and is open once more from the second 02:00 to the second 02:30.
+* If the clock jumps from 02:00 to 03:00, a begin or end at 02:30 is at 03:00, the same instant.
+* If it goes back from 03:00 to 02:00, the hour comes twice and both count. A schedule that begins at 02:30 opens at
+  the first 02:30, is closed from the second 02:00 to the second 02:30, and opens again. A schedule that ends at 02:30
+  closes at the first 02:30, and is open again from the second 02:00 to the second 02:30.
 
-Zones are those of the system, or of the package tzdata where it has none.
+Zones are those of the system, or of the package tzdata if it has none.
 """
 
 import re
@@ -26,9 +26,9 @@ _MINUTE_MS: Final = 60_000
 _DAY_MS: Final = DAY_MINUTES * _MINUTE_MS
 _EPOCH_WEEKDAY: Final = 3  # 1970-01-01 was a Thursday
 _MS: Final = timedelta(milliseconds=1)
-# Any day of the week is there within a week, and within two where a zone has skipped it, as Samoa did in 2011.
+# Each day of the week comes within a week, or within two if the zone skips a day, as Samoa did in 2011.
 _SEARCHED_MS: Final = 15 * _DAY_MS
-# What a system may have beside zones: with leap seconds, and whatever this machine is set to.
+# Names that are not zones: with leap seconds, and the setting of this machine.
 _NO_ZONE: Final = re.compile(r"(?:right|posix)/.*|localtime|posixrules|Factory")
 
 
@@ -43,7 +43,7 @@ class Schedule:
     time_zone: str
     days: frozenset[int] = EVERY_DAY  # 0 is Monday
     begin_minute: int = 0  # of the day, below DAY_MINUTES
-    end_minute: int = DAY_MINUTES  # the first that is outside
+    end_minute: int = DAY_MINUTES  # exclusive
     otherwise: tuple[tuple[str, float], ...] | None = None
 
 
@@ -63,12 +63,12 @@ def zone(name: str) -> ZoneInfo:
 
 
 def is_open(schedule: Schedule, *, now_ms: int) -> bool:
-    """Return whether a clock on the wall shows such a day and time; ``now_ms`` is Unix time."""
+    """Return whether the schedule is open; ``now_ms`` is Unix time."""
     return _shows(schedule, now_ms + _offset_ms(zone(schedule.time_zone), now_ms))
 
 
 def next_change_ms(schedule: Schedule, *, now_ms: int) -> int | None:
-    """Return when it opens next if it is closed, or closes if it is open; Unix time. None: never."""
+    """Return the next time at which the schedule opens or closes; Unix time. None: never."""
     where = zone(schedule.time_zone)
     offset_ms = _offset_ms(where, now_ms)
     was_open = _shows(schedule, now_ms + offset_ms)
@@ -85,7 +85,7 @@ def next_change_ms(schedule: Schedule, *, now_ms: int) -> int | None:
 
 
 def _shows(schedule: Schedule, wall_ms: int) -> bool:
-    """Return whether it is open when the clock shows ``wall_ms``, milliseconds since its own 1970-01-01 00:00."""
+    """Return whether the schedule is open at the local time ``wall_ms``, milliseconds since 1970-01-01 00:00."""
     day, of_day_ms = divmod(wall_ms, _DAY_MS)
     weekday = (day + _EPOCH_WEEKDAY) % 7
     begin_ms, end_ms = schedule.begin_minute * _MINUTE_MS, schedule.end_minute * _MINUTE_MS
@@ -97,7 +97,7 @@ def _shows(schedule: Schedule, wall_ms: int) -> bool:
 
 
 def _next_edge_ms(schedule: Schedule, wall_ms: int) -> int:
-    """Return when the clock shows the next begin, end or midnight, if it runs on as it does."""
+    """Return the instant of the next begin, end or midnight, if the offset stays the same."""
     midnight_ms = wall_ms - wall_ms % _DAY_MS
     edges = (schedule.begin_minute * _MINUTE_MS, schedule.end_minute * _MINUTE_MS, _DAY_MS)
     return midnight_ms + min(edge for edge in edges if midnight_ms + edge > wall_ms)
@@ -109,7 +109,7 @@ def _offset_ms(where: ZoneInfo, at_ms: int) -> int:
 
 
 def _jump_ms(where: ZoneInfo, before_ms: int, after_ms: int) -> int:
-    """Return when the clock changed between two instants that have not the same offset; clocks do at whole seconds."""
+    """Return the instant of the change between two instants of different offset; changes are at whole seconds."""
     before, after = before_ms // 1_000, -(-after_ms // 1_000)
     offset_ms = _offset_ms(where, before_ms)
     while after - before > 1:
@@ -134,7 +134,7 @@ def days_of(text: str) -> frozenset[int]:
 
 
 def written_days(days: frozenset[int]) -> list[str]:
-    """Return the days as a file has them, days in a row as one."""
+    """Return the days as the file has them, with ranges."""
     runs: list[list[int]] = []
     for day in sorted(days):
         if runs and runs[-1][-1] == day - 1:

@@ -1,7 +1,7 @@
-"""The keys of the file and what may stand under them. pydantic checks the structure; ``config.model`` has the defaults.
+"""The keys of the file and their values. pydantic checks the structure; ``config.model`` has the defaults.
 
-A field has the name of the model's field, its alias is the key in the file. Values that YAML cannot be trusted with
-(names, units, choices) come through functions of our own, so that each message can say what would be right.
+A field has the name of the model's field; its alias is the key in the file. Names, units and choices, which YAML may
+read as other types, have validators of our own, so that each message names the remedy.
 """
 
 from collections.abc import Mapping
@@ -75,7 +75,7 @@ def _parse_buffer_size(value: str | float) -> int:
 
 def _parse_max_throttle_ms(value: str | float) -> int:
     if parse_duration_ms(value) == 0:
-        raise ValueError("0 would throttle nobody; write enforcement: observe for that, or null for no bound")
+        raise ValueError("0 would throttle no client; write enforcement: observe for that, or null for no bound")
     return parse_positive_ms(value)
 
 
@@ -117,7 +117,7 @@ class FileSection(Section):
     kafka: KafkaSection | None = None
     quotas: list[QuotaSection] = Field(default_factory=list)
     principals: PrincipalsSection | None = None
-    # Cast, for a section without a key in it is a slip here, not "none".
+    # Cast, so that an empty section is an error, not None.
     replication: ReplicationSection = Field(cast("ReplicationSection", None))
     fair_call_queue: FairCallQueueOrFalse = None
     usage_log: UsageLogSection = Field(cast("UsageLogSection", None))
@@ -134,7 +134,7 @@ def known_keys(section: type[Section]) -> list[str]:
     return [field.alias or name for name, field in section.model_fields.items()]
 
 
-# Which section stands where, list indexes left out.
+# The section at each path, without list indexes.
 SECTIONS: Final[Mapping[tuple[str, ...], type[Section]]] = {
     (): FileSection,
     ("listeners",): ListenerSection,

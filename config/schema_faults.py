@@ -1,4 +1,4 @@
-"""pydantic's errors as faults: file, line, key, what is wrong and what would be right."""
+"""Translation of pydantic's errors to faults: file, line, key, fault and remedy."""
 
 import difflib
 import re
@@ -34,11 +34,11 @@ def faults_of(errors: Iterable[ErrorDetails], document: Document) -> list[Fault]
 
 def _fault(error: ErrorDetails, document: Document) -> Fault:
     location = error["loc"]
-    if location[-1:] == ("[key]",):  # pydantic's word for a key of the operator's own, such as a topic's name
+    if location[-1:] == ("[key]",):  # how pydantic marks a key that the operator chooses, such as a topic
         location = location[:-1]
     cause = error.get("ctx", {}).get("error")
     if isinstance(cause, TermsError):
-        # Its path begins with the key that pydantic names, but where it was found in a rule as a whole.
+        # The path of the error replaces pydantic's, which may end at the rule.
         location = (*location[:2], *cause.path)
         return Fault(file=document.file, line=document.line(location), key=key_path(location), message=cause.message)
     message = _message(error, document)
@@ -66,7 +66,7 @@ def _message(error: ErrorDetails, document: Document) -> str:
         case "model_type":
             section = SECTIONS[tuple(step for step in location if isinstance(step, str))]
             return f"must be a mapping, not {document.kind(location)}; its keys are {', '.join(known_keys(section))}"
-        case _:  # a rule of the schema that has no words here yet
+        case _:  # an error of pydantic without a text here
             return error["msg"]
 
 
@@ -77,7 +77,7 @@ def _unknown_key(location: tuple[str | int, ...]) -> str:
     own = _HADOOPS_PREFIX.sub("", key)
     if own != key and own in known_keys(FairCallQueueSection):
         return f"has Hadoop's prefix, which says of which port it is; write {own} under fair_call_queue"
-    # Underscores and capitals are the usual slips: client_id, maxThrottleTime.
+    # The usual mistakes are underscores and capitals: client_id, maxThrottleTime.
     plain = {_plain(name): name for name in known}
     near = difflib.get_close_matches(_plain(key), plain, n=1, cutoff=0.7)
     if near:

@@ -1,4 +1,4 @@
-"""The base of the file's sections, and the types of their fields. Each error says what would be right."""
+"""The base of the file's sections, and the types of their fields. Each error names the remedy."""
 
 import re
 from collections.abc import Callable
@@ -22,16 +22,16 @@ _T = TypeVar("_T")
 
 
 class TextWantedError(ValueError):
-    """A number, a boolean or a date stands where text is wanted. YAML's doing, mostly: ``007``, ``off``, ``NO``."""
+    """A number, boolean or date instead of text, often due to YAML: ``007``, ``off``, ``NO``."""
 
     def __init__(self, expected: str, *, quotable: bool) -> None:
         super().__init__(expected)
         self.expected = expected
-        self.quotable = quotable  # whether any text would do, so that quoting is the cure
+        self.quotable = quotable  # whether quotes are the remedy, because any text is valid
 
 
 def valid_text(value: object, expected: str) -> str:
-    """Return text that is not empty; ``expected`` says what would be right."""
+    """Return text that is not empty; ``expected`` is the remedy."""
     if not isinstance(value, str):
         raise TextWantedError(expected, quotable=True)
     if not value:
@@ -140,7 +140,7 @@ def _pem_path(value: object) -> str:
 
 def valid_topic(value: object) -> str:
     """Return a topic's name."""
-    # The file's keys are text, whatever they look like.
+    # A key of the file is always text.
     if not isinstance(value, str) or not _TOPIC_NAME.fullmatch(value) or value in (".", ".."):
         raise ValueError(f"{value!r} is no name of a topic: 1 to 249 letters, digits, dots, underscores and hyphens")
     return value
@@ -160,7 +160,7 @@ FilePath = Annotated[Any, PlainValidator(lambda value: valid_text(value, "the pa
 
 
 class Section(BaseModel):
-    """What all sections have in common: unknown keys are faults, nothing is converted in silence."""
+    """The base of all sections: unknown keys are errors, and no value is converted silently."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 

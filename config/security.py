@@ -9,22 +9,22 @@ from kafka_quota_proxy.config.principal_mapping import DEFAULT_RULES, MappingRul
 
 
 class ClientAuth(Enum):
-    """Whether a TLS client has to show a certificate (Kafka's ``ssl.client.auth``)."""
+    """Whether a TLS client must present a certificate (Kafka's ``ssl.client.auth``)."""
 
     REQUIRED = "required"
-    REQUESTED = "requested"  # one that is shown has to be right; without one the user is ANONYMOUS
+    REQUESTED = "requested"  # a certificate must be valid; without one the user is ANONYMOUS
     NONE = "none"
 
 
 class TlsVersion(Enum):
-    """The oldest version of TLS that is spoken."""
+    """The oldest version of TLS that is accepted."""
 
     TLS_1_2 = "1.2"
     TLS_1_3 = "1.3"
 
 
 class SecurityProtocol(Enum):
-    """How this program's own clients speak to brokers (Kafka's ``security.protocol``)."""
+    """How this program's own clients connect to brokers (Kafka's ``security.protocol``)."""
 
     PLAINTEXT = "PLAINTEXT"
     SSL = "SSL"
@@ -52,18 +52,18 @@ class SaslMechanism(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sasl:
-    """How the logins that pass a listener are read."""
+    """How the proxy reads logins that pass a listener."""
 
-    oauthbearer_claim: str = "sub"  # of a web token: who it is; a broker's sasl.oauthbearer.sub.claim.name
+    oauthbearer_claim: str = "sub"  # the claim with the user; a broker's sasl.oauthbearer.sub.claim.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientTls:
-    """TLS towards clients. Files are paths of PEM files; a relative one starts where the process does."""
+    """TLS towards clients. Files are paths of PEM files; a relative path starts from the working directory."""
 
-    certificate: str  # the listener's own, then those between it and its root
+    certificate: str  # the listener's own, then intermediate ones
     key: str  # not encrypted
-    client_ca: str | None = None  # whoever signed the clients' certificates; given unless client_auth is NONE
+    client_ca: str | None = None  # signs the clients' certificates; set unless client_auth is NONE
     client_auth: ClientAuth = ClientAuth.NONE
     principal_mapping_rules: tuple[MappingRule, ...] = DEFAULT_RULES  # the first that matches counts
     min_version: TlsVersion = TlsVersion.TLS_1_2
@@ -71,9 +71,9 @@ class ClientTls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamTls:
-    """TLS towards brokers. Files as in ``ClientTls``; certificate and key, what this proxy shows, come together."""
+    """TLS towards brokers. Files as in ``ClientTls``; this proxy's own certificate and key are both set, or neither."""
 
-    ca: str | None = None  # whoever signed the brokers' certificates; None: whom the system trusts
+    ca: str | None = None  # signs the brokers' certificates; None: the system's trusted authorities
     certificate: str | None = None
     key: str | None = None
     check_hostname: bool = True

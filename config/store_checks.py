@@ -1,4 +1,4 @@
-"""``store``, and who may change what is in it: keys that need or rule out each other, and who is no administrator."""
+"""Checks of ``store`` and of the right to change it: keys that need or exclude each other, doubtful administrators."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -15,14 +15,14 @@ _TOKEN: Final = ("admin", "quotas_token_file")
 
 
 def check_store(document: Document, say: Say, warn: Say) -> None:
-    """Tell of every fault of them that concerns more than one key, and of administrators that may be anybody."""
+    """Report faults that concern more than one key, and administrators that any client could be."""
     admins = list_at(document, *_ADMINS)
     for index, name in enumerate(admins):
         if name == UNKNOWN:
-            message = f"{UNKNOWN} is everybody whose login cannot be read; name users, and have them log in by SCRAM"
+            message = f"{UNKNOWN} is every client whose login cannot be read; name users, and let them log in by SCRAM"
             say((*_ADMINS, index), message)
         elif name == ANONYMOUS:
-            warn((*_ADMINS, index), f"{ANONYMOUS} is everybody who does not log in: all of them may change quotas")
+            warn((*_ADMINS, index), f"{ANONYMOUS} is every client without a login: all of them may change quotas")
     principals = mapping_at(document, "principals") or {}
     if "forward_quota_requests" in principals and "admins" not in principals:
         message = "has no meaning without admins: all requests about quotas go to the broker"
@@ -31,10 +31,10 @@ def check_store(document: Document, say: Say, warn: Say) -> None:
     if has_topic and admins:
         line = document.line(_TOPIC)
         if asks_broker(document):
-            why = "requests about quotas go to the broker, which has them, and says who may"
+            why = "requests about quotas go to the broker, which has them and checks the rights"
         else:
             why = "administrators would be shown the quotas of this file and none of the topic"
-        say(_ADMINS, f"stands beside quotas_from in line {line}; {why}; leave out one of them")
+        say(_ADMINS, f"cannot be given with quotas_from in line {line}; {why}; leave out one of them")
     has_token = _TOKEN[1] in (mapping_at(document, _TOKEN[0]) or {})
     store = mapping_at(document, *_AT)
     if store is None:
@@ -43,9 +43,11 @@ def check_store(document: Document, say: Say, warn: Say) -> None:
         return
     _check_place(store, say, warn)
     if has_topic:
-        say(_AT, "stands beside quotas_from; one of them has the quotas that are not in this file")
+        say(_AT, "cannot be given with quotas_from; one of them has the quotas that are not in this file")
     elif not admins and not has_token:
-        message = "keeps quotas that nobody may change; name them in principals.admins, or give admin.quotas_token_file"
+        message = (
+            "keeps quotas that no user may change; name users in principals.admins, or give admin.quotas_token_file"
+        )
         warn(_AT, message)
     location = (*_AT, "changes_per_second")
     if location[-1] in store and store[location[-1]] is None and not document.text(location):

@@ -24,7 +24,7 @@ _INSTANT: Final = re.compile(
 INSTANT_HELP: Final = "an instant with its zone, such as 2026-12-01T00:00:00Z or 2026-12-01T01:00:00+01:00"
 _EPOCH: Final = datetime.fromtimestamp(0, tz=UTC)
 _MS: Final = timedelta(milliseconds=1)
-# So that a day more or less, in any zone, is an instant, too.
+# With these, a day earlier or later in any zone is a valid instant, too.
 _FIRST_YEAR: Final = 1971
 _LAST_YEAR: Final = 9998
 _BEGIN_MS: Final = (datetime(_FIRST_YEAR, 1, 1, tzinfo=UTC) - _EPOCH) // _MS
@@ -35,7 +35,7 @@ _DAYS_HELP: Final = "days such as [mon-fri] or [mon, sat-sun]"
 ZONE_HELP: Final = "the zone whose clocks count, such as Europe/Berlin or UTC"
 MS_BY_UNIT: Final[Mapping[str, int]] = {"h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
 _E = TypeVar("_E", bound=Enum)
-# Keys and limits that are to be set together.
+# Keys and their limits.
 Limits = tuple[tuple[str, float], ...]
 
 
@@ -73,7 +73,7 @@ def instant_ms(at: tuple[str, ...], value: object) -> int:
         instant = None
     if instant is None:
         raise TermsError(at, f"{shown(text)} is not {INSTANT_HELP}")
-    # In UTC, as it is written.
+    # The year is checked in UTC, in which instants are written.
     unix_ms = (instant - _EPOCH) // _MS
     if not _BEGIN_MS <= unix_ms < _END_MS:
         raise TermsError(at, f"must be of a year from {_FIRST_YEAR} to {_LAST_YEAR}, in UTC")

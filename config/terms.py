@@ -1,18 +1,18 @@
-"""What a rule may say beside its limits: how it is enforced and measured, until when, at which times, in which steps.
+"""The terms of a rule: everything but its limits. Enforcement, shaping, expiry, schedule and ramp.
 
-As values, and as a file, a store or a request has them, in YAML or JSON alike::
+This module has them as values and as they are in a file, a store or a request, in YAML or JSON::
 
     enforcement: observe
     shaping: paced
-    expires: 2026-12-01T00:00:00Z                     the first instant at which the rule is there no more
-    schedule:                                         as if it was not there at all other times, unless
+    expires: 2026-12-01T00:00:00Z                     the rule ends at this instant
+    schedule:                                         at other times the rule does not apply, unless
       {days: [mon-fri], hours: 08:00-18:00, time_zone: Europe/Berlin,
-       otherwise: {producer_byte_rate: 50MiB}}        the limits of those are given
+       otherwise: {producer_byte_rate: 50MiB}}        it has limits for them
     ramp:                                             from old limits to the rule's own, in equal steps
       {from: {producer_byte_rate: 50MiB}, begins: 2026-11-22T20:00:00Z, over: 2h, steps: 8}
 
-Instants have a zone, ``Z`` or ``+01:00``, and are written with ``Z``. A reader takes what a writer has written, and
-gives the same value. What holds when is for ``proxy.quota.rule_terms``.
+Instants have a zone, ``Z`` or ``+01:00``, and are written with ``Z``. Written terms are read as the same terms.
+``proxy.quota.rule_terms`` applies them.
 """
 
 from collections.abc import Collection, Mapping
@@ -40,9 +40,9 @@ from kafka_quota_proxy.config.term_values import (
 )
 from kafka_quota_proxy.config.units import shown
 
-# The keys beside a rule's limits.
+# The keys of terms.
 TERMS: Final = ("enforcement", "shaping", "expires", "schedule", "ramp")
-# Of ``Terms``, where the names are others.
+# The fields of ``Terms`` with other names than their keys.
 _FIELDS: Final[Mapping[str, str]] = {"expires": "expires_ms"}
 DEFAULT_STEPS: Final = 10
 MAX_STEPS: Final = 1_000
@@ -52,7 +52,7 @@ _OF_RAMP: Final = ("from", "begins", "over", "steps")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What a rule says beside its limits; None: nothing. The names are those of ``QuotaRule``."""
+    """The terms of a rule; None: not set. The names are those of ``QuotaRule``."""
 
     enforcement: Enforcement | None = None
     shaping: Shaping | None = None
@@ -66,14 +66,14 @@ NO_TERMS: Final = Terms()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TermsChange:
-    """Terms that a rule is to have, and keys of ``TERMS`` that it is to have no longer. All others stay."""
+    """Terms to set, and keys of ``TERMS`` to remove. All others stay."""
 
     given: Terms = NO_TERMS
     removed: frozenset[str] = frozenset()
 
 
 def replacement(terms: Terms) -> TermsChange:
-    """Return the change after which a rule has these terms, whatever it had."""
+    """Return the change that leaves a rule with exactly these terms."""
     return TermsChange(given=terms, removed=frozenset(TERMS) - written_terms(terms).keys())
 
 
@@ -88,7 +88,7 @@ def changed_terms(terms: Terms, change: TermsChange) -> Terms:
 def terms_of(rule: QuotaRule | IpRule) -> Terms:
     """Return the terms of a rule."""
     enforcement, shaping = (rule.enforcement, rule.shaping) if isinstance(rule, QuotaRule) else (None, None)
-    # Of a hundred thousand rules most have none.
+    # A fast path: of a hundred thousand rules most have none.
     has_times = rule.expires_ms is not None or rule.schedule is not None or rule.ramp is not None
     if enforcement is None and shaping is None and not has_times:
         return NO_TERMS
@@ -102,10 +102,10 @@ def terms_of(rule: QuotaRule | IpRule) -> Terms:
 
 
 def read_terms(given: object) -> Terms:
-    """Return the terms that a mapping of ``TERMS`` says.
+    """Return the terms of a mapping. ``check_terms`` checks that they fit a rule.
 
     Raises:
-        TermsError: It is none. That they fit a rule, ``check_terms`` says.
+        TermsError: The mapping is not valid.
     """
     values = known_mapping((), given, TERMS)
     return Terms(
@@ -120,10 +120,10 @@ def read_terms(given: object) -> Terms:
 
 
 def read_terms_change(given: object) -> TermsChange:
-    """Return the change that a mapping of some of ``TERMS`` says, in which None removes; None alone removes all.
+    """Return the change of a mapping, in which None removes a key. None instead of a mapping removes all.
 
     Raises:
-        TermsError: It says none.
+        TermsError: The mapping is not valid.
     """
     if given is None:
         return replacement(NO_TERMS)
@@ -133,15 +133,15 @@ def read_terms_change(given: object) -> TermsChange:
 
 
 def check_terms(terms: Terms, *, limits: Collection[str], allowed: Collection[str]) -> None:
-    """Tell whether terms fit a rule.
+    """Check that terms fit a rule.
 
     Args:
         terms: The terms.
-        limits: The keys that the rule limits.
-        allowed: The keys that a rule of its entity may limit; ``connection_creation_rate`` where it is an address.
+        limits: The rule's keys.
+        allowed: The keys that a rule of its entity may have; ``connection_creation_rate`` for an address.
 
     Raises:
-        TermsError: They do not.
+        TermsError: They do not fit.
     """
     for key, _ in terms.ramp.start if terms.ramp else ():
         if key not in limits:
@@ -158,10 +158,10 @@ def check_terms(terms: Terms, *, limits: Collection[str], allowed: Collection[st
 
 
 def check_kept(terms: Terms) -> None:
-    """Tell whether terms can be kept: what is written of them is read as the same.
+    """Check that terms, once written, are read as the same.
 
     Raises:
-        TermsError: It is not.
+        TermsError: They are not.
     """
     if terms == NO_TERMS:
         return
@@ -184,7 +184,7 @@ def parse_expires_ms(value: object) -> int:
 
 
 def parse_instant_ms(text: str) -> int:
-    """Return an instant that stands for itself; Unix time.
+    """Return an instant that is not part of terms; Unix time.
 
     Raises:
         TermsError: Not an instant.
@@ -196,7 +196,7 @@ def parse_schedule(value: object) -> Schedule:
     """Return a schedule.
 
     Raises:
-        TermsError: Not one.
+        TermsError: Not a schedule.
     """
     at = ("schedule",)
     given = known_mapping(at, value, _OF_SCHEDULE)
@@ -218,7 +218,7 @@ def parse_ramp(value: object) -> Ramp:
     """Return a ramp.
 
     Raises:
-        TermsError: Not one.
+        TermsError: Not a ramp.
     """
     at = ("ramp",)
     given = known_mapping(at, value, _OF_RAMP)
@@ -244,7 +244,7 @@ def parse_ramp(value: object) -> Ramp:
 
 
 def written_terms(terms: Terms) -> dict[str, object]:
-    """Return the mapping that ``read_terms`` takes: of text, numbers, lists and mappings alone; {} for none."""
+    """Return the mapping for ``read_terms``, with text, numbers, lists and mappings only."""
     written: dict[str, object] = {}
     if terms.enforcement is not None:
         written["enforcement"] = terms.enforcement.value
@@ -260,12 +260,12 @@ def written_terms(terms: Terms) -> dict[str, object]:
 
 
 def written_terms_change(change: TermsChange) -> dict[str, object]:
-    """Return the mapping that ``read_terms_change`` takes, likewise."""
+    """Return the mapping for ``read_terms_change``."""
     return written_terms(change.given) | {key: None for key in TERMS if key in change.removed}
 
 
 def written_instant(unix_ms: int) -> str:
-    """Return an instant as a file has it, in UTC."""
+    """Return an instant as the file has it, in UTC."""
     seconds, ms = divmod(unix_ms, 1_000)
     text = datetime.fromtimestamp(seconds, tz=UTC).strftime("%Y-%m-%dT%H:%M:%S")
     return f"{text}.{ms:03}Z" if ms else f"{text}Z"
@@ -294,6 +294,6 @@ def _written_ramp(ramp: Ramp) -> dict[str, object]:
 
 
 def written_duration(duration_ms: int) -> str:
-    """Return a duration above 0 as a file has it, in the largest unit that leaves it whole."""
+    """Return a duration above 0 as the file has it, in the largest unit that keeps it whole."""
     unit, factor = next((unit, factor) for unit, factor in MS_BY_UNIT.items() if duration_ms % factor == 0)
     return f"{duration_ms // factor}{unit}"

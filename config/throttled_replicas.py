@@ -1,13 +1,13 @@
-"""Which replicas a throttle holds for: Kafka's ``leader.`` and ``follower.replication.throttled.replicas``.
+"""The replicas that a throttle applies to: Kafka's ``leader.`` and ``follower.replication.throttled.replicas``.
 
 ::
 
-    value := "*" | item ("," item)*      blanks around the value and each item, and empty items, are passed over
-    item  := partition ":" broker        digits; KIP-73's own text writes a "-" between them, which is read as well
+    value := "*" | item ("," item)*      blanks around the value and each item, and empty items, are ignored
+    item  := partition ":" broker        digits; the "-" of KIP-73's text is read as well
 
 Kafka validates such a value in one place (``ThrottledReplicaListValidator``) and parses it in another
-(``ConfigHandler``), which stops at some of what the first lets through: an empty item that is not the last, a blank in
-the middle. Unlike that, one reader serves here, which takes whatever the validator does. ``none`` is no keyword: no
+(``ConfigHandler``), which fails on some values that the first accepts: an empty item that is not the last, a blank in
+the middle. This module has one parser, which accepts all that the validator does. ``none`` is not a keyword: no
 throttle is an empty value, or none at all.
 """
 
@@ -22,7 +22,7 @@ from kafka_quota_proxy.config.errors import ThrottledReplicasError
 
 _ALL: Final = "*"
 _ITEM: Final = re.compile(r"([0-9]{1,10})[:-]([0-9]{1,10})")
-_BLANKS: Final = "".join(map(chr, range(0x21)))  # what Java's String.trim takes off
+_BLANKS: Final = "".join(map(chr, range(0x21)))  # the characters that Java's String.trim removes
 _INT32_MAX: Final = 2**31 - 1
 _HELP: Final = 'write "*" for all, or PARTITION:BROKER,PARTITION:BROKER, such as "0:101,1:102"'
 
@@ -32,7 +32,7 @@ class ThrottledReplicas:
     """The throttled replicas of one topic: all, or those of some partitions on some brokers."""
 
     is_all: bool
-    partitions: Mapping[int, frozenset[int]]  # by broker; empty where it is all
+    partitions: Mapping[int, frozenset[int]]  # by broker; empty for all
 
     def holds(self, partition: int, broker: int) -> bool:
         """Return whether the replica of a partition on a broker (in the leaders' list: its leader) is throttled."""
@@ -43,7 +43,7 @@ ALL_REPLICAS: Final = ThrottledReplicas(is_all=True, partitions={})
 
 
 def parse(text: str) -> ThrottledReplicas:
-    """Return what a value says.
+    """Return the replicas of a value.
 
     Raises:
         ThrottledReplicasError: Kafka would refuse the value, or a number in it is no int32.
@@ -52,12 +52,12 @@ def parse(text: str) -> ThrottledReplicas:
     if unread:
         raise ThrottledReplicasError(f"{_shown(unread[0])} names no replica; {_HELP}")
     if replicas.is_all and len(_items(text)) > 1:
-        raise ThrottledReplicasError(f"{_ALL!r} stands beside others; {_HELP}")
+        raise ThrottledReplicasError(f"{_ALL!r} cannot be given with other items; {_HELP}")
     return replicas
 
 
 def read(text: str) -> tuple[ThrottledReplicas, tuple[str, ...]]:
-    """Return what can be read of a value from somebody else, and the items that cannot."""
+    """Lenient reader for values of a cluster: return the replicas, and the items that cannot be parsed."""
     partitions: dict[int, set[int]] = {}
     unread: list[str] = []
     items = _items(text)

@@ -1,6 +1,6 @@
-"""Certificates and keys on disk: into an ``SSLContext``, with every fault in words that name the file.
+"""Certificates and keys on disk, loaded into an ``SSLContext``. Each fault names its file.
 
-OpenSSL decides what can be used. Why something cannot is looked up in the file itself, for OpenSSL says "PEM lib".
+OpenSSL decides whether a file is valid. For the reason, this module reads the file itself: OpenSSL only says "PEM lib".
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NO_PEM: Final = "; other forms, such as DER and Java's JKS and PKCS12, have to 
 
 
 def load_certificate(context: ssl.SSLContext, *, certificate: str, key: str) -> None:
-    """Let a context show the first certificate of a file, with the others behind it.
+    """Set a context's own certificate: the first of a file, followed by the others.
 
     Raises:
         TlsFileError: One of the two files cannot be read or used, or they do not belong together.
@@ -47,18 +47,18 @@ def load_certificate(context: ssl.SSLContext, *, certificate: str, key: str) -> 
     if not _PRIVATE_KEY.search(content):
         raise TlsFileError("key", f"{key} holds no private key in PEM (-----BEGIN PRIVATE KEY-----){_NO_PEM}")
     try:
-        # Without a password OpenSSL would ask for one on the terminal.
+        # Without a password, OpenSSL would prompt on the terminal.
         context.load_cert_chain(certificate, key, password="")
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":
             message = f"{key} is not the key of the first certificate in {certificate}"
             raise TlsFileError("key", f"{message}; give the two that belong together") from error
-        # Both files have the right form, so it is mostly a key that is too weak, which concerns the certificate.
+        # Both files have the right form, so the key is most likely too weak, a property of the certificate.
         raise TlsFileError("certificate", f"{certificate} with {key} cannot be used: {_reason(error)}") from error
 
 
 def load_ca(context: ssl.SSLContext, *, key: str, ca: str) -> None:
-    """Let a context trust every certificate of a file; ``key`` is what the file is called in its section.
+    """Let a context trust every certificate of a file; ``key`` is the file's key in its section.
 
     Raises:
         TlsFileError: It cannot be read or used.
@@ -71,7 +71,7 @@ def load_ca(context: ssl.SSLContext, *, key: str, ca: str) -> None:
 
 
 def expiry_of(certificate: str) -> datetime:
-    """Return until when the first certificate of a file, its owner's, holds.
+    """Return the end of validity of a file's first certificate, the owner's.
 
     Raises:
         TlsFileError: It cannot be read.
@@ -83,7 +83,7 @@ def expiry_of(certificate: str) -> datetime:
 
 
 def check_expiry(certificate: str, *, now: datetime) -> None:
-    """See whether the first certificate of a file, its owner's, has expired.
+    """Check that a file's first certificate, the owner's, has not expired.
 
     Raises:
         TlsFileError: It has, or it cannot be read.
@@ -95,7 +95,7 @@ def check_expiry(certificate: str, *, now: datetime) -> None:
 
 
 def check_files(document: Document, directory: Path, *, now: datetime) -> list[Fault]:
-    """Return what is wrong with the files that listeners name; relative names start from ``directory``."""
+    """Return the faults of the files that listeners name; relative names start from ``directory``."""
     return [
         Fault(
             file=document.file,
@@ -110,7 +110,7 @@ def check_files(document: Document, directory: Path, *, now: datetime) -> list[F
 
 
 def check_admin_client_files(document: Document, directory: Path) -> list[Fault]:
-    """Return which files of this program's own clients cannot be read; the first connect sees if they are right."""
+    """Return the unreadable files of this program's own clients. Their content is checked when they connect."""
     faults: list[Fault] = []
     for section in _ADMIN_CLIENTS:
         settings = mapping_at(document, *section) or {}
@@ -127,7 +127,7 @@ def check_admin_client_files(document: Document, directory: Path) -> list[Fault]
 
 
 def _sections(document: Document, directory: Path) -> Iterator[tuple[int, str, dict[str, str]]]:
-    """Yield the files of each section, by key. What has the wrong type is the schema's to complain of."""
+    """Yield the files of each section, by key. The schema reports values of the wrong type."""
     listeners = document.data.get("listeners") if isinstance(document.data, dict) else None
     for index, listener in enumerate(listeners if isinstance(listeners, list) else ()):
         for section in _SECTIONS:
@@ -142,13 +142,13 @@ def _is_text(value: object) -> bool:
 
 
 def _faults(files: dict[str, str], now: datetime) -> Iterator[tuple[str, str, Severity]]:
-    """Yield key, message and severity of whatever is wrong with the files of one section."""
+    """Yield key, message and severity of each fault in the files of one section."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     certificate, key = files.get("certificate"), files.get("key")
     if certificate and key:
         error = _error_of(load_certificate, context, certificate=certificate, key=key)
         if error is None:
-            # A process that has it can go on with the certificate until it is renewed: no reason not to start.
+            # An expired certificate does not stop a running process, so it does not prevent a start.
             expired = _error_of(check_expiry, certificate, now=now)
             yield from ((expired.key, str(expired), Severity.WARNING),) if expired else ()
         else:

@@ -1,4 +1,4 @@
-"""A file with a token: whoever sends it may change quotas at the admin port."""
+"""A file with a token, which permits changes of quotas at the admin port."""
 
 import stat
 from pathlib import Path
@@ -8,7 +8,7 @@ from kafka_quota_proxy.config.document import Document, key_path
 from kafka_quota_proxy.config.errors import Fault, Severity, TokenFileError
 from kafka_quota_proxy.config.unvalidated import mapping_at
 
-# 16 letters and digits at random are 95 bits: nobody guesses them at the rate at which he is answered.
+# 16 random letters and digits are 95 bits, too many to guess over the network.
 LEAST_TOKEN_LENGTH: Final = 16
 _MOST_TOKEN_LENGTH: Final = 1_024
 _AT: Final = ("admin", "quotas_token_file")
@@ -27,15 +27,17 @@ def read_token(path: str | Path) -> str:
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         raise TokenFileError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
     if not LEAST_TOKEN_LENGTH <= len(line) <= _MOST_TOKEN_LENGTH:
-        told = f"{path} has a first line of {len(line)} bytes; a token has {LEAST_TOKEN_LENGTH} to {_MOST_TOKEN_LENGTH}"
-        raise TokenFileError(f"{told}: {_MAKE_ONE}")
+        reason = (
+            f"{path} has a first line of {len(line)} bytes; a token has {LEAST_TOKEN_LENGTH} to {_MOST_TOKEN_LENGTH}"
+        )
+        raise TokenFileError(f"{reason}: {_MAKE_ONE}")
     if not all(0x21 <= byte < 0x7F for byte in line):
         raise TokenFileError(f"{path} has a first line with more than letters, digits and signs in it: {_MAKE_ONE}")
     return line.decode("ascii")
 
 
 def check_token_file(document: Document, directory: Path) -> list[Fault]:
-    """Return what is wrong with the file that ``admin`` names; a relative name starts from ``directory``."""
+    """Return the faults of the file that ``admin`` names; a relative name starts from ``directory``."""
     name = (mapping_at(document, _AT[0]) or {}).get(_AT[1])
     if not isinstance(name, str) or not name:
         return []

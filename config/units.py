@@ -2,8 +2,8 @@
 
 Sizes and rates: a number and ``B``, ``kB`` or ``KB``, ``MB``, ``GB``, ``TB`` (powers of 1,000) or ``KiB``, ``MiB``,
 ``GiB``, ``TiB`` (powers of 1,024); a bare number is bytes. Durations: a number and ``ms``, ``s``, ``m`` or ``h``; a
-bare one is refused, because half of the readers would take it for seconds. A decimal point is fine while the result
-is whole.
+bare number is refused, because some readers would take it for seconds. A decimal point is valid if the result is
+whole.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MS_PER_UNIT: Final[Mapping[str, int]] = {"ms": 1, "s": 1_000, "m": 60_000, "h":
 INT32_MAX: Final = 2**31 - 1
 # Kafka's "no quota": the default of quota.producer.default, Long.MAX_VALUE.
 UNLIMITED: Final = 9223372036854775807
-# More than any quantity has.
+# More digits than any quantity has.
 _MOST_DIGITS: Final = 4_000
 _MOST_WHOLE: Final = 10**_MOST_DIGITS
 
@@ -61,10 +61,10 @@ def parse_rate(value: str | float) -> float:
     """
     text = value.removesuffix("/s").rstrip() if isinstance(value, str) else value
     rate = _amount(text, _BYTES_PER_UNIT, kind="a byte rate", help_text=_SIZE_HELP)
-    # Of a rate that is smaller than any float, 0 would be left.
+    # A rate below the smallest float becomes 0.
     if not float(rate):
         raise UnitError("a byte rate must be above 0: a rate of 0 would stop clients for ever; remove it for no limit")
-    # As floats: so "no limit" is written, which is a little more, and it has to be read again.
+    # Compared as floats: "no limit" is written as a float, which is a little larger, and must be read again.
     if float(rate) > float(UNLIMITED):
         raise UnitError(f"a byte rate is at most {UNLIMITED} (Kafka's int64), got {shown(value)}")
     return float(rate)
@@ -85,7 +85,7 @@ def parse_number(value: str | float, *, kind: str, example: str, allows_0: bool 
     number = _amount(value, {"": 1}, kind=kind, help_text=f"write a number such as {example}")
     if number > INT32_MAX:
         raise UnitError(f"{kind} is at most {INT32_MAX} (no limit in Kafka), got {shown(value)}")
-    # Of a number that is smaller than any float, 0 would be left, by which something may be divided.
+    # A number below the smallest float becomes 0, which may be a divisor.
     if not (float(number) or (allows_0 and number == 0)):
         raise UnitError(f"{kind} must be above 0: 0 would stop clients for ever; remove it for no limit")
     return float(number)
@@ -101,8 +101,8 @@ def parse_duration_ms(value: str | float) -> int:
 
 
 def _amount(value: str | float, factors: Mapping[str, int], *, kind: str, help_text: str) -> Decimal:
-    """Return number times unit, 0 or more. ``factors`` has the unit "" where a bare number means something."""
-    # Of a million digits arithmetic overflows, and a whole number of some thousand cannot even be shown.
+    """Return number times unit, 0 or more. ``factors`` has the unit "" if a bare number is valid."""
+    # With a million digits, arithmetic overflows; with some thousands, a whole number cannot be printed.
     is_long = len(value) > _MOST_DIGITS if isinstance(value, str) else abs(value) > _MOST_WHOLE
     if is_long and not isinstance(value, float):
         raise UnitError(f"what has more than {_MOST_DIGITS} characters is too long for {kind}; {help_text}")
@@ -134,13 +134,13 @@ def _whole(amount: Decimal, value: object, *, unit: str) -> int:
 
 
 def shown(value: object) -> str:
-    """Return a value as a message shows it: a long one is cut."""
+    """Return a value for an error message, shortened if it is long."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
 def described_size(size_bytes: int) -> str:
-    """Return a size in bytes, and in a larger unit where there is one."""
+    """Return a size in bytes, and in a larger unit if it has one."""
     for unit in ("GiB", "MiB", "KiB"):
         factor = _BYTES_PER_UNIT[unit]
         if size_bytes >= factor:
@@ -149,7 +149,7 @@ def described_size(size_bytes: int) -> str:
 
 
 def written_rate(rate: float) -> str:
-    """Return bytes per second as the file takes them, with a unit where that is as exact; never rounded."""
+    """Return bytes per second as the file takes them, with a unit if that is exact; never rounded."""
     if rate != int(rate):
         return written_number(rate)
     # As a float, Kafka's "no limit" is rounded up.

@@ -1,4 +1,4 @@
-"""A file's values before the schema has seen them: what is not of the type that is asked for is not there."""
+"""Access to a file's values before validation: a value of the wrong type counts as missing."""
 
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -25,13 +25,13 @@ def elements(document: Document, *path: str) -> Iterator[tuple[int, dict[str, ob
 
 
 def list_at(document: Document, *path: str) -> list[object]:
-    """Return the list under ``path``; an empty one where there is none."""
+    """Return the list under ``path``; an empty one if there is none."""
     value = _at(document, *path)
     return value if isinstance(value, list) else []
 
 
 def mapping_at(document: Document, *path: str) -> dict[str, object] | None:
-    """Return the mapping under ``path``; None where there is none."""
+    """Return the mapping under ``path``; None if there is none."""
     value = _at(document, *path)
     return value if isinstance(value, dict) else None
 
@@ -44,7 +44,7 @@ def _at(document: Document, *path: str) -> object:
 
 
 def addresses_of(value: object) -> tuple[Address, ...]:
-    """Return the addresses of a text or a list of texts; none where one of them is not an address."""
+    """Return the addresses of a text or a list of texts; none if one of them is not an address."""
     if isinstance(value, list) and all(isinstance(each, str) for each in value):
         value = ",".join(value)
     try:
@@ -54,7 +54,7 @@ def addresses_of(value: object) -> tuple[Address, ...]:
 
 
 def address_of(value: object) -> Address | None:
-    """Return the address that a text is."""
+    """Return the address of a text; None if it is not an address."""
     try:
         return parse_address(value) if isinstance(value, str) else None
     except UnitError:
@@ -62,19 +62,19 @@ def address_of(value: object) -> Address | None:
 
 
 def leads_to(address: Address, bind: Address) -> bool:
-    """Whether who connects to ``address`` comes out at ``bind``, as far as both texts tell."""
+    """Whether a connection to ``address`` reaches ``bind``, judged by both texts."""
     own = address.host == bind.host or (address.host in _OWN_HOST and bind.host in _OWN_HOST)
     return own and address.port == bind.port
 
 
 def small(rate: object) -> str:
-    """Return what to say of a rate that is so."""
+    """Return the warning about a rate for which ``is_small`` is true."""
     return f"{rate} bytes per second is very little; is a unit missing, such as {rate}MiB?"
 
 
 def is_small(value: object) -> bool:
-    """Return whether a rate is a bare number so low that a unit may be missing."""
-    # A bare number only: who writes 500B means it.
+    """Whether a rate is a bare number so low that a unit may be missing."""
+    # Only a bare number: 500B is not a mistake.
     if isinstance(value, bool) or not (isinstance(value, int | float) or (isinstance(value, str) and value.isdigit())):
         return False
     try:

@@ -1,4 +1,4 @@
-"""``usage_log``: keys that need each other, and what would leave the records without what they are for."""
+"""Checks of ``usage_log``: keys that need each other, and settings that leave fields of the records empty."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ _OF_FILES: Final = ("rotate_size", "rotate_interval", "retention_size")
 
 
 def check_usage_log(document: Document, say: Say, warn: Say) -> None:
-    """Tell of every fault of the section that concerns more than one key."""
+    """Report faults that concern more than one key."""
     section = mapping_at(document, *_AT)
     if section is None:
         return
@@ -27,7 +27,7 @@ def check_usage_log(document: Document, say: Say, warn: Say) -> None:
 
 
 def _warn_of_unknown_brokers(document: Document, warn: Say) -> None:
-    """Only `replication` asks the cluster which broker an upstream is."""
+    """Warn of missing node ids: without ``replication``, the proxy does not ask the cluster for them."""
     if mapping_at(document, "replication") is not None:
         return
     for index, listener in elements(document, "listeners"):

@@ -1,4 +1,4 @@
-"""Keys that weaken limits: listeners that believe every client, times out of proportion, limits that are observed."""
+"""Warnings about keys that weaken limits: listeners that trust every client, extreme times, limits only observed."""
 
 from collections.abc import Mapping
 from ipaddress import ip_address
@@ -13,9 +13,9 @@ from kafka_quota_proxy.config.security import ClientAuth
 from kafka_quota_proxy.config.units import parse_duration_ms
 from kafka_quota_proxy.config.unvalidated import Say, address_of, elements, list_at, mapping_at
 
-# One window of Kafka's, which is also the shortest bound that Kafka itself has for a throttle time.
+# One of Kafka's windows, which is also Kafka's own shortest bound of a throttle time.
 _LEAST_THROTTLE_MS: Final = 1_000
-# Over a minute, a client that saved up more than that has twice its quota.
+# With a larger burst, a client may use twice its quota over a minute.
 _MOST_BURST_MS: Final = 60_000
 _DEFAULTS: Final = KafkaSettings()
 _WINDOW_NUM: Final = "quota.window.num"
@@ -32,7 +32,7 @@ _MAY: Final = {
 
 
 def check_weak_limits(document: Document, warn: Say) -> None:
-    """Warn of each key that takes the effect from limits."""
+    """Warn of each key that takes away the effect of limits."""
     _warn_of_trust(document, warn)
     _warn_of_everybody(document, warn)
     _warn_of_times(document, warn)
@@ -40,7 +40,7 @@ def check_weak_limits(document: Document, warn: Say) -> None:
 
 
 def _warn_of_trust(document: Document, warn: Say) -> None:
-    """What a listener believes, it must not hear from anybody: it is to be reached by those alone who may say it."""
+    """Warn of listeners that trust what clients say, and that any client can reach."""
     for index, listener in elements(document, "listeners"):
         bind = address_of(listener.get("bind"))
         if bind is None or _is_loopback(bind.host):
@@ -118,7 +118,7 @@ def _duration_ms(value: object) -> int | None:
 
 
 def _warn_of_observing(document: Document, warn: Say) -> None:
-    """A limit of clients is enforced where its rule says so, else where the listener does, else the file."""
+    """Warn if no limit is enforced. The rule's own enforcement comes first, then the listener's, then the file's."""
     top = document.data if isinstance(document.data, dict) else {}
     of_file = top.get("enforcement", Enforcement.RESPOND.value)
     of_listeners = [listener.get("enforcement", of_file) for _, listener in elements(document, "listeners")]
@@ -128,7 +128,7 @@ def _warn_of_observing(document: Document, warn: Say) -> None:
         if not rule.keys().isdisjoint(CLIENT_LIMIT_KEYS)
     ]
     if {"quotas_from", "store"} & top.keys():
-        of_rules.append(None)  # there are others, and they may say nothing of it
+        of_rules.append(None)  # there are rules elsewhere, which may not set it
     in_force = [listener if rule is None else rule for rule in of_rules for listener in of_listeners]
     if in_force and all(enforcement == _OBSERVE for enforcement in in_force):
         message = (
@@ -138,7 +138,7 @@ def _warn_of_observing(document: Document, warn: Say) -> None:
 
 
 def _where_observed(document: Document, of_file: object) -> Location:
-    """Return the first key that says so."""
+    """Return the location of the first key that sets it."""
     if of_file == _OBSERVE:
         return ("enforcement",)
     for section in ("listeners", "quotas"):

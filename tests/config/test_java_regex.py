@@ -115,7 +115,7 @@ def test_groups_keep_their_numbers_and_names() -> None:
         ("(?u)a", "the flag u"),
         ("(?x) a", "the flag x"),
         ("(?mi:a)", "the flag m"),
-        ("a(?i)b", "stands in the middle"),
+        ("a(?i)b", "is in the middle"),
         ("(?#a)", "begins no group"),
         ("(?<1>a)", "begins no group"),
         ("(?<n>a)(?<n>b)", "two groups are named n"),

@@ -101,12 +101,15 @@ def test_an_address_and_all_others_have_a_rate_each() -> None:
             "{user: a, producer_byte_rate: 1MB, connection_creation_rate: 1}",
             "quotas[0].connection_creation_rate: is a limit of addresses",
         ),
-        ("{ip: 10.0.0.7, user: a, connection_creation_rate: 1}", "quotas[0].user: stands beside ip, whose rule has"),
-        ("{ip: 10.0.0.7, client-id: a, connection_creation_rate: 1}", "quotas[0].client-id: stands beside ip"),
-        ("{ip: 10.0.0.7, shaping: paced, connection_creation_rate: 1}", "quotas[0].shaping: stands beside ip"),
-        ("{ip: 10.0.0.7, enforcement: observe, connection_creation_rate: 1}", "enforcement: stands beside ip"),
+        (
+            "{ip: 10.0.0.7, user: a, connection_creation_rate: 1}",
+            "quotas[0].user: cannot be given with ip, whose rule has",
+        ),
+        ("{ip: 10.0.0.7, client-id: a, connection_creation_rate: 1}", "quotas[0].client-id: cannot be given with ip"),
+        ("{ip: 10.0.0.7, shaping: paced, connection_creation_rate: 1}", "quotas[0].shaping: cannot be given with ip"),
+        ("{ip: 10.0.0.7, enforcement: observe, connection_creation_rate: 1}", "enforcement: cannot be given with ip"),
         *(
-            (f"{{ip: 10.0.0.7, {key}: 1000, connection_creation_rate: 1}}", f"quotas[0].{key}: stands beside ip")
+            (f"{{ip: 10.0.0.7, {key}: 1000, connection_creation_rate: 1}}", f"quotas[0].{key}: cannot be given with ip")
             for key in CLIENT_LIMIT_KEYS
         ),
     ],

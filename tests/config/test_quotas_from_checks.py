@@ -111,8 +111,9 @@ def test_brokers_that_speak_tls_are_not_asked_in_plaintext_unsaid(section: str, 
 def test_brokers_behind_this_proxy_are_warned_of() -> None:
     found = load_bytes(f"{PROXY}quotas_from: {{broker: {{bootstrap_servers: 'localhost:9092'}}}}\n".encode(), file="f")
 
-    assert "localhost:9092 is bound by this proxy in line 2, which serves nobody before it has read the quotas" in str(
-        found.warnings[-1]
+    assert (
+        "localhost:9092 is bound by this proxy in line 2, which serves no client before it has read the quotas"
+        in str(found.warnings[-1])
     )
 
 
@@ -147,7 +148,7 @@ PROXY = (
 def test_a_topic_behind_this_proxy_is_warned_of(server: str, line: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("socket.gethostname", lambda: "here")
     message = (
-        f"{server} is bound by this proxy in line {line}, which serves nobody before it has read the topic; name a "
+        f"{server} is bound by this proxy in line {line}, which serves no client before it has read the topic; name a "
         "listener of the brokers that no proxy is in front of"
     )
     for section, key in (
@@ -182,7 +183,10 @@ def test_a_topic_behind_this_proxy_is_warned_of(server: str, line: int | None, m
         ("{kafka: {bootstrap_servers: 'k:1', topc: t}}", "did you mean topic?"),
         ("{kafka: {bootstrap_servers: 'k:1', topic: 'a b'}}", "quotas_from.kafka.topic: 'a b' is no name"),
         ("{kafka: {bootstrap_servers: 'k:1', ssl_cafile: x}}", "has no effect with security_protocol PLAINTEXT"),
-        ("{kafka: {bootstrap_servers: 'k:1'}, broker: {}}", "quotas_from.broker: stands beside kafka; one of them"),
+        (
+            "{kafka: {bootstrap_servers: 'k:1'}, broker: {}}",
+            "quotas_from.broker: cannot be given with kafka; one of them",
+        ),
         ("brokers", "quotas_from: 'brokers' is no topic; write kafka://HOST:PORT"),
         ("{broker: true}", "quotas_from.broker: must be a mapping"),
         ("{broker: }", "quotas_from.broker: "),

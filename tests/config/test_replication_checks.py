@@ -201,13 +201,16 @@ def test_a_name_that_no_file_can_have_is_a_fault(tmp_path: Path) -> None:
         (f'{RATE}, throttled.replicas: {{{"a" * 250}: "*"}}', "is no name of a topic: 1 to 249 letters"),
         (f"{RATE}, throttled.replicas: {{a: 1:2}}", "YAML reads 1:2 as a number in octal, hexadecimal or base 60, so"),
         (f'{RATE}, throttled.replicas: {{a: "0:1,2"}}', "throttled.replicas.a: '2' names no replica; write \"*\""),
-        (f'{RATE}, throttled.replicas: {{a: "*,0:1"}}', "'*' stands beside others"),
+        (f'{RATE}, throttled.replicas: {{a: "*,0:1"}}', "'*' cannot be given with other items"),
         (
             f'{RATE}, throttled.replicas: {{}}, leader.replication.throttled.replicas: {{a: "*"}}',
-            "leader.replication.throttled.replicas: stands beside throttled.replicas, which is for both sides",
+            "leader.replication.throttled.replicas: cannot be given with throttled.replicas, which is for both sides",
         ),
-        (f"{RATE}, from_cluster: true", "leader.replication.throttled.rate: stands beside from_cluster: true"),
-        ('from_cluster: true, throttled.replicas: {a: "*"}', "throttled.replicas: stands beside from_cluster: true"),
+        (f"{RATE}, from_cluster: true", "leader.replication.throttled.rate: cannot be given with from_cluster: true"),
+        (
+            'from_cluster: true, throttled.replicas: {a: "*"}',
+            "throttled.replicas: cannot be given with from_cluster: true",
+        ),
         ("paths: [{leader: 1}]", "paths[0].rate: is missing; write bytes per second"),
         ("paths: [{rate: 1MB}]", "paths[0]: names no path; give leader, follower"),
         ("paths: [{leader: -1, rate: 1MB}]", "paths[0].leader: must be a whole number from 0"),
@@ -292,7 +295,11 @@ def test_a_small_rate_is_a_warning_with_kafkas_advice() -> None:
 
 
 def test_a_section_that_throttles_nothing_is_a_warning() -> None:
-    assert [line for line in warnings(RATE, UNTRUSTED) if "replication: warning: nothing is throttled: whoever" in line]
+    assert [
+        line
+        for line in warnings(RATE, UNTRUSTED)
+        if "replication: warning: nothing is throttled: replicas are recognised" in line
+    ]
     assert [line for line in warnings("poll_interval: 1s") if "nothing is throttled, for there is no rate" in line]
 
 

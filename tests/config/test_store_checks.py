@@ -131,32 +131,32 @@ def test_who_has_a_token_may_change_what_is_kept() -> None:
         ),
         (
             "quotas_from: kafka://k:9092/t\nstore: {kafka: {bootstrap_servers: 'k:9092'}, directory: d}\n",
-            "conf/f.yaml:3: store: stands beside quotas_from",
+            "conf/f.yaml:3: store: cannot be given with quotas_from",
         ),
         (
             "store: {directory: d, format: json}\nprincipals: {admins: [a]}\n",
             "conf/f.yaml:2: store.format: unknown key",
         ),
-        ("principals:\n  admins:\n  - UNKNOWN\n", "conf/f.yaml:4: principals.admins[0]: UNKNOWN is everybody"),
+        ("principals:\n  admins:\n  - UNKNOWN\n", "conf/f.yaml:4: principals.admins[0]: UNKNOWN is every client"),
         (
             "principals: {forward_quota_requests: true}\n",
             "conf/f.yaml:2: principals.forward_quota_requests: has no meaning without admins",
         ),
         (
             "quotas_from: kafka://k:9092/t\nstore: {directory: d}\n",
-            "conf/f.yaml:3: store: stands beside quotas_from",
+            "conf/f.yaml:3: store: cannot be given with quotas_from",
         ),
         (
             "quotas_from: kafka://k:9092/t\nprincipals:\n  admins: [a]\n",
-            "conf/f.yaml:4: principals.admins: stands beside quotas_from in line 2; administrators would be shown",
+            "conf/f.yaml:4: principals.admins: cannot be given with quotas_from in line 2; administrators would",
         ),
         (
             "quotas_from: broker\nprincipals:\n  admins: [a]\n",
-            "conf/f.yaml:4: principals.admins: stands beside quotas_from in line 2; requests about quotas go",
+            "conf/f.yaml:4: principals.admins: cannot be given with quotas_from in line 2; requests about quotas go",
         ),
         (
             "quotas_from: {broker: {}}\nstore: {directory: d}\n",
-            "conf/f.yaml:3: store: stands beside quotas_from",
+            "conf/f.yaml:3: store: cannot be given with quotas_from",
         ),
     ],
 )
@@ -171,14 +171,14 @@ def test_nobody_is_an_administrator_beside_a_topic() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("store: {directory: d}\n", "conf/f.yaml:2: store: warning: keeps quotas that nobody may change"),
+        ("store: {directory: d}\n", "conf/f.yaml:2: store: warning: keeps quotas that no user may change"),
         (
             "admin: {bind: '127.0.0.1:0', quotas_token_file: t}\n",
             "conf/f.yaml:2: admin.quotas_token_file: warning: is for changing quotas, of which none can be changed",
         ),
         (
             "store: {directory: d}\nprincipals: {admins: [a, ANONYMOUS]}\n",
-            "conf/f.yaml:3: principals.admins[1]: warning: ANONYMOUS is everybody who does not log in",
+            "conf/f.yaml:3: principals.admins[1]: warning: ANONYMOUS is every client without a login",
         ),
     ],
 )

@@ -305,7 +305,7 @@ def test_a_fault_is_told_at_its_key(terms: str, key: str, message: str) -> None:
 @pytest.mark.parametrize("key", ["enforcement: observe", "shaping: paced"])
 def test_an_address_has_times_and_no_manner(key: str) -> None:
     with pytest.raises(
-        ConfigError, match="stands beside ip, whose rule has connection_creation_rate and its times alone"
+        ConfigError, match="cannot be given with ip, whose rule has connection_creation_rate and its times alone"
     ):
         rules(f"  - {{ip: 10.0.0.7, connection_creation_rate: 5, {key}}}")
 
