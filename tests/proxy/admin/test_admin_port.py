@@ -74,7 +74,7 @@ async def probe_times_s(port: int, count: int = 10) -> list[float]:
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /metrics HTTP/1.1\r\nHost: "], ids=["nothing", "half-a-request"])
-async def test_probes_are_answered_beside_a_thousand_idle_sockets(sent: bytes) -> None:
+async def test_probes_are_answered_despite_a_thousand_idle_sockets(sent: bytes) -> None:
     async with admin_of(ready_server()) as admin, peer_of(admin) as peer:
         await asyncio.to_thread(peer.connect, IDLE, sent)
 

@@ -81,7 +81,7 @@ async def test_metrics_are_prometheus_text() -> None:
     assert {"kafka_quota_proxy_connections", "kafka_quota_proxy_quota_limit"} <= names
 
 
-async def test_metrics_are_compressed_for_who_asks_for_it() -> None:
+async def test_metrics_are_compressed_on_request() -> None:
     async with admin_of(Server(CONFIG)) as admin:
         answer = await asyncio.to_thread(ask, admin.port, "/metrics", Accept_Encoding="gzip, deflate")
 
@@ -105,7 +105,7 @@ async def test_a_loop_that_is_stuck_does_not_answer_livez() -> None:
                 client.recv(1)  # the loop stands still meanwhile
 
 
-async def test_ready_is_200_and_says_what_it_looked_at() -> None:
+async def test_ready_is_200_with_its_reasons() -> None:
     async with admin_of(ready_server()) as admin:
         answer = await asyncio.to_thread(ask, admin.port, "/readyz")
 
@@ -265,7 +265,7 @@ def fill(server: Server, clients: int) -> None:
         (":{port}", 421),
     ],
 )
-async def test_a_page_of_another_site_is_told_nothing(path: str, host: str, status: int) -> None:
+async def test_a_page_of_another_site_gets_nothing(path: str, host: str, status: int) -> None:
     named = Admin(bind=LOOPBACK, hosts=("Proxy.example",))
     async with admin_of(Server(CONFIG), admin=named) as admin:
         answer = await asyncio.to_thread(ask, admin.port, path, Host=host.format(port=admin.port))

@@ -40,7 +40,7 @@ def why(server: Server, user: str) -> str:
     return text
 
 
-def test_a_share_is_told_with_the_thresholds_that_it_lies_between() -> None:
+def test_a_share_is_shown_between_its_thresholds() -> None:
     server = server_of(FairCallQueue())
     spend(server, alice=70, bob=20, carol=10)
 
@@ -52,7 +52,7 @@ def test_a_share_is_told_with_the_thresholds_that_it_lies_between() -> None:
     assert [said(server, name)[0]["level"] for name in ("alice", "bob", "carol")] == [3, 1, 0]
 
 
-def test_a_share_that_has_changed_since_levels_were_set_is_told_beside_the_level() -> None:
+def test_a_share_that_has_changed_since_the_sweep_is_shown() -> None:
     server = server_of(FairCallQueue())
     spend(server, alice=70, bob=30)
     calls = server.listeners[0].priorities
@@ -66,7 +66,7 @@ def test_a_share_that_has_changed_since_levels_were_set_is_told_beside_the_level
     )
 
 
-def test_who_came_since_levels_were_set_is_told_from_what_it_has_cost_so_far() -> None:
+def test_a_user_that_is_new_since_the_sweep_is_explained() -> None:
     server = server_of(FairCallQueue())
     spend(server, alice=70)
     calls = server.listeners[0].priorities
@@ -79,13 +79,13 @@ def test_who_came_since_levels_were_set_is_told_from_what_it_has_cost_so_far() -
     )
 
 
-def test_who_has_cost_nothing_is_new() -> None:
+def test_a_user_without_cost_is_new() -> None:
     server = server_of(FairCallQueue())
 
     assert why(server, "dave") == "it has cost nothing recently: a new user is level 0"
 
 
-def test_where_there_is_one_level_or_nobody_is_given_another_that_is_why() -> None:
+def test_one_level_or_a_fifo_queue_is_the_explanation() -> None:
     one_level = server_of(
         FairCallQueue(
             levels=1,
@@ -104,7 +104,7 @@ def test_where_there_is_one_level_or_nobody_is_given_another_that_is_why() -> No
     assert report(nobody, principal="alice", client_id="", host="")[0]["utilisation_floor"] is None
 
 
-def test_from_how_many_slots_on_levels_count_is_told() -> None:
+def test_the_utilisation_floor_is_shown() -> None:
     (queue,) = report(server_of(FairCallQueue(utilisation_floor=0.25)), principal="alice", client_id="", host="")
 
     assert queue["utilisation_floor"] == 0.25

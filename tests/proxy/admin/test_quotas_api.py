@@ -32,7 +32,7 @@ SET_ALICE: Final = {"changes": [{"entity": {"user": "alice"}, "limits": {P: 1_00
 
 
 @on_uvloop
-async def test_rules_are_told_with_where_they_are_set(tmp_path: Path) -> None:
+async def test_rules_are_listed_with_their_source(tmp_path: Path) -> None:
     async with page(tmp_path) as one:
         done = await one.post(SET_ALICE)
         answer = await one.get()
@@ -68,7 +68,7 @@ async def test_rules_are_told_with_where_they_are_set(tmp_path: Path) -> None:
             assert (await one.get(query)).status == 400
 
 
-async def test_of_rules_that_are_followed_those_are_told_that_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_followed_rules_are_listed_as_they_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     address = IpRule(ip="10.0.0.7", connection_creation_rate=5.0, source="p.yaml:9")
     server = Server(ProxyConfig(listeners=(LISTENER,), ip_quotas=(address,), quotas_from=QuotasFrom()))
     followed = QuotaRule(user="bob", producer_byte_rate=5.0, source="kafka://b:9092/t")
@@ -85,7 +85,7 @@ async def test_of_rules_that_are_followed_those_are_told_that_hold(monkeypatch: 
 
 
 @on_uvloop
-async def test_of_a_rule_with_terms_it_is_told_what_holds_now(tmp_path: Path) -> None:
+async def test_a_rule_with_terms_is_listed_with_its_current_state(tmp_path: Path) -> None:
     alice, expires = {"user": "alice"}, {"expires": "2999-01-01T00:00:00Z"}
     async with page(tmp_path) as one:
         await one.post({"changes": [{"entity": alice, "limits": {P: 1_000}, "terms": expires}]})
@@ -98,7 +98,7 @@ async def test_of_a_rule_with_terms_it_is_told_what_holds_now(tmp_path: Path) ->
     assert (told["limits"], told["terms"]) == (then["limits"], then["terms"]) == ({P: 1_000.0}, expires)
 
 
-async def test_where_brokers_are_followed_rules_of_the_file_are_told_as_they_were_set() -> None:
+async def test_with_quotas_from_brokers_rules_of_the_file_are_listed_as_set() -> None:
     filed = replace(FILED, enforcement=Enforcement.OBSERVE, expires_ms=1)
     address = IpRule(ip="10.0.0.7", connection_creation_rate=5.0, source="p.yaml:9")
     config = ProxyConfig(listeners=(LISTENER,), quotas=(filed,), ip_quotas=(address,), quotas_from=QuotasFromBroker())
@@ -120,7 +120,7 @@ async def test_where_brokers_are_followed_rules_of_the_file_are_told_as_they_wer
 
 
 @on_uvloop
-async def test_a_change_is_in_force_and_told_when_it_is_answered(tmp_path: Path) -> None:
+async def test_a_change_is_in_force_and_listed_when_it_is_answered(tmp_path: Path) -> None:
     async with page(tmp_path) as one:
         done = await one.post(SET_ALICE)
         changed = await one.post({"changes": [{"entity": {"user": "alice"}, "limits": {P: 2_000}}]})
@@ -135,7 +135,7 @@ async def test_a_change_is_in_force_and_told_when_it_is_answered(tmp_path: Path)
 
 
 @on_uvloop
-async def test_a_dry_run_says_what_would_be_and_changes_nothing(tmp_path: Path) -> None:
+async def test_a_dry_run_shows_the_result_and_changes_nothing(tmp_path: Path) -> None:
     limits = {"changes": [SET_ALICE["changes"][0], {"entity": {"user": "filed"}, "limits": {P: 1}}], "dry_run": True}
     async with page(tmp_path) as one:
         answer = await one.post(limits)
@@ -168,7 +168,7 @@ def filed_too(one: Page) -> None:
 
 
 @on_uvloop
-async def test_what_the_file_hides_is_told_and_can_be_removed(tmp_path: Path) -> None:
+async def test_a_rule_hidden_by_the_file_is_listed_and_can_be_removed(tmp_path: Path) -> None:
     async with page(tmp_path) as one:
         await one.post(SET_ALICE)
         filed_too(one)
@@ -211,7 +211,7 @@ async def test_terms_come_with_limits_and_alone(tmp_path: Path) -> None:
 
 
 @on_uvloop
-async def test_who_has_no_token_changes_nothing_and_is_told_what_to_do(
+async def test_a_change_without_a_token_is_refused_with_a_hint(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with page(tmp_path) as one:
@@ -283,7 +283,7 @@ async def test_half_a_body_changes_nothing(tmp_path: Path) -> None:
 
 
 @on_uvloop
-async def test_too_many_changes_are_told_when_to_come_again(tmp_path: Path) -> None:
+async def test_too_many_changes_get_a_retry_after(tmp_path: Path) -> None:
     store = Store(directory=str(tmp_path / "d"), changes_per_second=0.1)
     async with page(tmp_path, store=store) as one:
         # Ten seconds' worth is one; what is taken may go below zero once.
@@ -302,7 +302,7 @@ async def test_too_many_changes_are_told_when_to_come_again(tmp_path: Path) -> N
 
 
 @on_uvloop
-async def test_a_desk_that_has_no_room_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_quota_manager_answers_503(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with page(tmp_path) as one:
         monkeypatch.setattr(one.server.quota_manager, "submit_changes", lambda *_: None)
         full = await one.post(SET_ALICE)
@@ -311,7 +311,7 @@ async def test_a_desk_that_has_no_room_is_told_of(tmp_path: Path, monkeypatch: p
 
 
 @on_uvloop
-async def test_changes_that_wait_leave_threads_for_those_who_ask_whether_the_proxy_is_alive(tmp_path: Path) -> None:
+async def test_waiting_changes_leave_threads_for_scrapes(tmp_path: Path) -> None:
     async with page(tmp_path, serves=False) as one, asyncio.TaskGroup() as tasks:
         manager = one.server.quota_manager
         waiting = [tasks.create_task(one.post(SET_ALICE)) for _ in range(4)]
@@ -326,7 +326,7 @@ async def test_changes_that_wait_leave_threads_for_those_who_ask_whether_the_pro
 
 
 @on_uvloop
-async def test_a_change_that_takes_too_long_is_told_of_and_dropped(tmp_path: Path) -> None:
+async def test_a_change_that_takes_too_long_answers_504_and_is_dropped(tmp_path: Path) -> None:
     async with page(tmp_path, serves=False) as one:
         loop, token_file = asyncio.get_running_loop(), str(tmp_path / "token")
         late = QuotasApi(loop, one.server, token_file, deadline_s=0.01)
@@ -347,7 +347,7 @@ async def test_a_change_that_takes_too_long_is_told_of_and_dropped(tmp_path: Pat
 
 
 @on_uvloop
-async def test_a_change_that_the_end_of_the_proxy_cuts_off_may_have_been_made(tmp_path: Path) -> None:
+async def test_a_change_during_a_stop_answers_that_it_may_be_made(tmp_path: Path) -> None:
     async with page(tmp_path, serves=False) as one:
         asked = asyncio.ensure_future(one.post(SET_ALICE))
         await eventually(lambda: one.server.quota_manager._queue.waiting)

@@ -76,7 +76,7 @@ async def is_served(client: Client, *before: bytes) -> bool:
 
 
 @on_uvloop
-async def test_who_comes_above_the_limit_is_closed_and_counted_and_the_others_are_served() -> None:
+async def test_max_connections_closes_further_clients_and_serves_the_others() -> None:
     async with proxy_with(max_connections=2) as server, AsyncExitStack() as stack:
         inside = [await stack.enter_async_context(client_of(server)) for _ in range(2)]
         assert [await is_served(client) for client in inside] == [True, True]
@@ -90,7 +90,7 @@ async def test_who_comes_above_the_limit_is_closed_and_counted_and_the_others_ar
 
 
 @on_uvloop
-async def test_a_place_that_becomes_free_is_given_to_the_next() -> None:
+async def test_a_closed_connection_makes_room_for_the_next_client() -> None:
     async with proxy_with(max_connections=1, max_connections_per_ip=1) as server:
         for _ in range(3):
             async with client_of(server) as client:
@@ -131,7 +131,7 @@ async def test_a_limit_of_a_reload_holds_from_the_next_connection() -> None:
 
 
 @on_uvloop
-async def test_out_of_file_descriptors_it_rests_and_goes_on(
+async def test_accepting_resumes_after_file_descriptors_ran_out(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(acceptor_module, "_PAUSE_S", 0.01)
@@ -195,7 +195,7 @@ async def test_the_balancers_own_connections_are_its_own() -> None:
     "data", [other_request(1), SIGNATURE + b"\x20\x00\xff\xff", b"PROXY TCP4 1 2 3 4\r\n", b"x" * 10_000]
 )
 @on_uvloop
-async def test_where_a_header_is_required_whoever_sends_none_is_closed_and_counted(data: bytes) -> None:
+async def test_a_client_without_the_required_proxy_header_is_closed(data: bytes) -> None:
     async with proxy_with(proxy_protocol=ANYBODY) as server:
         async with client_of(server) as client:
             assert await client.ask(data) == b""
@@ -207,7 +207,7 @@ async def test_where_a_header_is_required_whoever_sends_none_is_closed_and_count
 
 @pytest.mark.parametrize("header", [LINE, BINARY])
 @on_uvloop
-async def test_where_none_is_expected_a_header_is_refused_so_that_nobody_can_lie(header: bytes) -> None:
+async def test_an_unexpected_proxy_header_is_refused(header: bytes) -> None:
     async with proxy_with() as server:
         async with client_of(server) as client:
             assert await client.ask(header + other_request()) == b""
@@ -216,7 +216,7 @@ async def test_where_none_is_expected_a_header_is_refused_so_that_nobody_can_lie
 
 
 @on_uvloop
-async def test_only_those_who_are_trusted_may_say_whose_connection_it_is() -> None:
+async def test_a_proxy_header_from_an_untrusted_source_is_refused() -> None:
     trusted = ProxyProtocol(sources=(ip_network("10.0.0.0/8"), ip_network("127.0.0.0/31")))
     async with proxy_with(proxy_protocol=trusted) as server:
         bind_to = server.config.listeners[0].bind
@@ -233,7 +233,7 @@ async def test_only_those_who_are_trusted_may_say_whose_connection_it_is() -> No
 
 
 @on_uvloop
-async def test_who_does_not_end_his_header_is_closed_in_time() -> None:
+async def test_an_unfinished_proxy_header_times_out() -> None:
     async with proxy_with(proxy_protocol=ANYBODY, login_timeout_ms=50) as server:
         async with client_of(server) as client:
             await client.send(LINE[:-1])
@@ -243,7 +243,7 @@ async def test_who_does_not_end_his_header_is_closed_in_time() -> None:
 
 
 @on_uvloop
-async def test_who_leaves_before_his_header_leaves_nothing_behind() -> None:
+async def test_a_client_that_leaves_before_its_proxy_header_leaves_nothing_behind() -> None:
     async with proxy_with(proxy_protocol=ANYBODY) as server:
         async with client_of(server) as client:
             await client.send(LINE[:5])
@@ -260,7 +260,7 @@ async def test_who_leaves_before_his_header_leaves_nothing_behind() -> None:
 
 
 @on_uvloop
-async def test_who_has_not_said_whose_connection_it_is_does_not_hold_up_a_stop() -> None:
+async def test_a_pending_proxy_header_does_not_delay_a_stop() -> None:
     async with proxy_with(proxy_protocol=ANYBODY) as server, client_of(server) as client:
         await client.send(LINE[:5])
         await eventually(lambda: server.listeners[0].occupancy.total == 1)
@@ -330,7 +330,7 @@ async def test_the_listeners_of_a_broker_share_its_rate() -> None:
 
 
 @on_uvloop
-async def test_who_comes_too_fast_is_kept_unserved_and_closed_late_and_others_are_served() -> None:
+async def test_an_address_over_its_connection_rate_is_refused_late_and_others_are_served() -> None:
     async with proxy_under({"127.0.0.1": 5.0}, max_connection_creation_rate=50) as server:
         assert None not in [await served_after_s(server) for _ in range(5)]
         started_s = monotonic()
@@ -367,7 +367,7 @@ async def test_20_connections_a_second_against_a_limit_of_5() -> None:
 
 
 @on_uvloop
-async def test_behind_a_header_the_address_in_it_comes_too_fast_or_not() -> None:
+async def test_the_connection_rate_counts_the_address_in_the_proxy_header() -> None:
     async with proxy_under({"203.0.113.7": 1.0}, proxy_protocol=ANYBODY) as server:
         assert await served_after_s(server, before=LINE)
         started_s = monotonic()
@@ -405,7 +405,7 @@ async def test_a_reload_changes_the_rates_for_the_next_connection() -> None:
 
 
 @on_uvloop
-async def test_where_it_is_only_observed_nobody_waits() -> None:
+async def test_an_observed_connection_rate_delays_no_client() -> None:
     async with proxy_under({DEFAULT: 0.0}, broker=0, enforcement=Enforcement.OBSERVE) as server:
         assert [bool(await served_after_s(server)) for _ in range(3)] == [True] * 3
         assert server.brokers.quotas_by_name[0][1].arrivals.listener("listener-0").observed == 6
@@ -413,7 +413,7 @@ async def test_where_it_is_only_observed_nobody_waits() -> None:
 
 @pytest.mark.parametrize("is_held", [True, False])
 @on_uvloop
-async def test_a_stop_waits_for_nobody_who_is_not_served(is_held: bool) -> None:
+async def test_a_stop_does_not_wait_for_refused_sockets(is_held: bool) -> None:
     limit = 0 if is_held else None
     async with proxy_under({DEFAULT: 0.0}, max_connection_creation_rate=limit) as server, client_of(server) as client:
         quota = server.brokers.quotas_by_name[0][1].arrivals.listener("listener-0")

@@ -110,7 +110,7 @@ async def test_the_time_out_of_a_dial_begins_with_the_dial_and_not_with_the_wait
 
 
 @on_uvloop
-async def test_clients_of_one_broker_are_connected_at_once_beside_80_of_one_that_drops_what_is_sent_to_it() -> None:
+async def test_dials_to_a_silent_broker_do_not_delay_dials_to_another() -> None:
     """Each of the 80 comes again as soon as it is closed."""
     async with stub_broker(answers) as broker, AsyncExitStack() as stack:
         deaf = stack.enter_context(deaf_broker())
@@ -185,7 +185,7 @@ async def test_a_dial_that_waits_for_its_turn_is_given_up_when_its_client_leaves
 
 
 @on_uvloop
-async def test_what_was_sent_without_acks_waits_for_a_turn_although_its_client_has_left(
+async def test_a_queued_dial_goes_on_for_acks_0_after_its_client_has_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(dialler_module, "_MAX_DIALS", 1)
@@ -329,7 +329,7 @@ async def test_a_brokers_certificate_is_checked(
 
 
 @on_uvloop
-async def test_a_tls_broker_that_drops_what_is_sent_to_it_is_one_that_does_not_answer(
+async def test_a_silent_tls_broker_times_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(dialler_module, "_DIAL_TIMEOUT_S", 0.3)

@@ -153,7 +153,7 @@ async def test_equal_node_ids_of_two_clusters_keep_their_quotas() -> None:
 
 
 @on_uvloop
-async def test_a_broker_that_wants_a_login_is_known_by_what_it_answers_to_a_client() -> None:
+async def test_a_broker_that_requires_a_login_is_identified_by_responses_to_clients() -> None:
     """What was used until then is added up, a request that is under way is charged once, and nothing counts twice."""
     nodes = Node(answers_strangers=False), Node(answers_strangers=False)
     async with (
@@ -200,7 +200,9 @@ async def test_a_broker_that_advertises_its_sidecar_is_known_by_where_its_client
 
 
 @on_uvloop
-async def test_where_no_address_fits_the_node_id_of_the_file_tells(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_configured_node_id_identifies_a_broker_without_a_matching_address(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     told = {1: Address(host="inside.invalid", port=9092), 2: Address(host="other.invalid", port=9092)}
     async with ports(Node(brokers=told), Node(brokers=told), Node(brokers=told)) as (one, other, third):
         listeners = (
@@ -261,7 +263,7 @@ async def test_a_reload_reaches_each_broker_once_and_all_its_listeners() -> None
 
 
 @on_uvloop
-async def test_a_broker_that_turns_out_to_be_another_leaves_and_comes_back_with_what_was_used() -> None:
+async def test_an_upstream_that_changes_its_broker_leaves_the_usage_behind() -> None:
     nodes = Node(), Node()
     async with (
         ports(*nodes) as (one, other),
@@ -310,7 +312,7 @@ async def test_the_slots_in_front_of_a_broker_are_there_once() -> None:
 
 
 @on_uvloop
-async def test_what_a_client_sends_tells_nothing() -> None:
+async def test_bytes_from_clients_identify_no_broker() -> None:
     """A client that sends what a broker would answer: it is a request of no kind, or one to be passed on."""
     async with (
         ports(Node(cluster_id=None), Node(cluster_id=None)) as (one, other),
@@ -331,7 +333,7 @@ def lines(upstream: Upstream) -> list[int]:
 
 
 @on_uvloop
-async def test_a_request_that_waits_for_what_one_way_owes_waits_for_what_both_owe() -> None:
+async def test_a_waiting_request_waits_for_the_debt_of_the_merged_bucket() -> None:
     rule = replace(ETL, limits={**ETL.limits, "producer_byte_rate": 10_000.0})
     nodes = Node(answers_strangers=False), Node(answers_strangers=False)
     async with (

@@ -43,7 +43,7 @@ def test_a_way_of_which_nothing_is_known_belongs_to_the_broker_at_its_place() ->
     assert group_by_broker(ways) == [[0, 1, 2]]
 
 
-def test_a_place_that_is_two_brokers_tells_nothing() -> None:
+def test_a_place_shared_by_two_brokers_identifies_neither() -> None:
     balancer = way("balancer", 9092, "10.0.0.9")
     ways = [balancer, way("10.0.0.9", node=1), way("10.0.0.9", node=2), way("balancer")]
     assert group_by_broker(ways) == [[0, 3], [1], [2]]
@@ -93,7 +93,7 @@ def test_the_order_of_the_ways_changes_nothing(ways: list[UpstreamLocation]) -> 
 BROKERS = {1: at("one.example", 9092), 2: at("two.example", 9092), 3: at("10.0.0.3", 9093)}
 
 
-def test_the_broker_is_the_one_that_is_told_where_the_connection_leads() -> None:
+def test_the_broker_advertised_at_the_place_is_found() -> None:
     assert node_at(BROKERS, frozenset({at("10.0.0.3", 9093)}), {}) == 3
     assert node_at(BROKERS, frozenset({at("two.example", 9092)}), {}) == 2
     assert node_at(BROKERS, frozenset({at("10.0.0.2", 9092)}), {}) is None
@@ -103,6 +103,6 @@ def test_the_broker_is_the_one_that_is_told_where_the_connection_leads() -> None
     assert node_at(BROKERS, frozenset({at("10.0.0.2", 9093)}), hosts) is None
 
 
-def test_where_two_brokers_are_told_at_one_place_it_is_neither() -> None:
+def test_two_brokers_advertised_at_one_place_are_ambiguous() -> None:
     hosts = {"one.example": ("10.0.0.1",), "two.example": ("10.0.0.1",)}
     assert node_at(BROKERS, frozenset({at("10.0.0.1", 9092)}), hosts) is None

@@ -48,7 +48,7 @@ def desk_of(settings: FairCallQueue = ONE_SLOT) -> tuple[BrokerQueue, ListenerQu
     return desk, desk.listener_queue(ListenerPriorities(settings), None)
 
 
-async def test_who_gets_a_slot_is_woken_once_and_not_in_the_midst_of_another() -> None:
+async def test_a_granted_connection_is_woken_once_after_the_current_callback() -> None:
     _, line = desk_of()
     first, second = Client(line), Client(line)
     assert first.ask()
@@ -62,7 +62,7 @@ async def test_who_gets_a_slot_is_woken_once_and_not_in_the_midst_of_another() -
     assert second.turns == 1
 
 
-async def test_who_waits_for_data_loses_his_slot_after_a_while() -> None:
+async def test_a_slow_upload_loses_its_slot() -> None:
     _, line = desk_of()
     first, second = Client(line), Client(line)
     assert first.ask(FETCH)
@@ -73,7 +73,7 @@ async def test_who_waits_for_data_loses_his_slot_after_a_while() -> None:
     assert first.call.ticket.state is State.PARKED
 
 
-async def test_who_is_to_lose_his_slot_soonest_is_looked_at_first() -> None:
+async def test_the_slot_timer_fires_for_the_earliest_timeout() -> None:
     _, line = desk_of(FairCallQueue(max_in_flight=2))
     uploads, polls, waits = Client(line), Client(line), Client(line)
     assert uploads.ask()
@@ -89,7 +89,7 @@ async def test_who_is_to_lose_his_slot_soonest_is_looked_at_first() -> None:
     assert (polls.call.ticket.state, uploads.call.ticket.state) == (State.PARKED, State.RUNNING)
 
 
-async def test_who_is_seen_to_is_not_looked_for_each_time_that_somebody_is_woken() -> None:
+async def test_waking_does_not_scan_the_slot_timeouts() -> None:
     desk, line = desk_of(FairCallQueue(max_in_flight=3))
     clients = [Client(line) for _ in range(3)]
     now_us = monotonic_ns() // 1_000
@@ -129,7 +129,7 @@ async def test_a_timer_that_fires_early_is_not_set_again_and_again(monkeypatch: 
     assert len(looks) <= len(clients) + 1
 
 
-async def test_more_slots_wake_who_waits() -> None:
+async def test_more_slots_wake_waiting_connections() -> None:
     desk, line = desk_of()
     clients = [Client(line) for _ in range(5)]
     assert [client.ask() for client in clients] == [True, False, False, False, False]

@@ -114,7 +114,7 @@ def test_a_change_through_the_proxy_holds_for_the_next_request(lag: int, version
 
 
 @on_uvloop
-async def test_what_is_sent_behind_a_change_waits_for_it_and_comes_in_order() -> None:
+async def test_requests_after_a_change_wait_for_it_and_stay_in_order() -> None:
     quotas = QuotaBroker()
     quotas.lag = 2
     async with served(quotas) as (_, client):
@@ -125,7 +125,7 @@ async def test_what_is_sent_behind_a_change_waits_for_it_and_comes_in_order() ->
 
 
 @on_uvloop
-async def test_a_request_that_comes_in_pieces_is_one() -> None:
+async def test_a_fragmented_change_is_one_request() -> None:
     async with served(QuotaBroker()) as (_, client):
         frame = alter(1_000.0) + LARGE
         for at in range(80):
@@ -137,7 +137,7 @@ async def test_a_request_that_comes_in_pieces_is_one() -> None:
 
 
 @on_uvloop
-async def test_who_may_not_change_a_quota_hears_it_from_the_broker_at_once() -> None:
+async def test_an_unauthorized_change_is_refused_by_the_broker_at_once() -> None:
     quotas = QuotaBroker()
     async with served(quotas) as (_, client):
         quotas.error_code = 31
@@ -150,7 +150,7 @@ async def test_who_may_not_change_a_quota_hears_it_from_the_broker_at_once() -> 
 
 
 @on_uvloop
-async def test_a_description_is_the_brokers_also_of_what_the_file_overrules() -> None:
+async def test_describe_shows_the_brokers_quotas_even_if_the_file_overrules_them() -> None:
     quotas = QuotaBroker({ENTITY: StoredRule(limits={P: 9_000.0})})
     async with stub_broker(quotas.script) as broker:
         config = config_to(broker, QuotaRule(client_id="etl", producer_byte_rate=1_000.0, source="f.yaml:1"))
@@ -162,7 +162,7 @@ async def test_a_description_is_the_brokers_also_of_what_the_file_overrules() ->
 
 
 @on_uvloop
-async def test_a_large_change_passes_as_it_comes() -> None:
+async def test_a_large_change_is_forwarded_as_it_arrives() -> None:
     quotas = QuotaBroker()
     async with served(quotas) as (_, client):
         ops = (Op(P, 1_000.0),)
@@ -223,7 +223,7 @@ async def test_a_broker_that_is_away_is_not_waited_for_for_ever(
 
 
 @on_uvloop
-async def test_a_reload_keeps_what_the_broker_has_and_goes_before_it_and_makes_nobody_an_administrator() -> None:
+async def test_after_a_reload_the_file_overrules_the_broker_and_no_client_may_administer() -> None:
     of_file = QuotaRule(client_id="etl", producer_byte_rate=5.0, source="f.yaml:1")
     of_broker = QuotaRule(client_id="etl", producer_byte_rate=1_000.0, source="broker")
     quotas = QuotaBroker({ENTITY: StoredRule(limits={P: 1_000.0})})
@@ -263,7 +263,7 @@ async def test_brokers_of_a_cluster_have_the_rules_and_so_have_those_that_join()
 
 
 @on_uvloop
-async def test_who_leaves_while_his_change_is_waited_for_is_forgotten() -> None:
+async def test_a_client_that_leaves_during_its_change_is_forgotten() -> None:
     quotas = QuotaBroker()
     quotas.lag = 10_000
     async with served(quotas) as (server, client):
@@ -293,7 +293,7 @@ async def test_a_stop_lets_a_change_that_is_waited_for_be_answered(monkeypatch: 
 
 
 @on_uvloop
-async def test_under_delay_an_answer_goes_when_its_own_time_is_over() -> None:
+async def test_a_delayed_response_leaves_after_its_own_throttle_time() -> None:
     quotas = QuotaBroker({ENTITY: StoredRule(limits={"request_percentage": 0.001})})
     async with stub_broker(quotas.script) as broker:
         config = replace(config_to(broker), enforcement=Enforcement.DELAY)
@@ -304,7 +304,7 @@ async def test_under_delay_an_answer_goes_when_its_own_time_is_over() -> None:
 
 
 @on_uvloop
-async def test_under_observe_the_quotas_of_the_broker_show_and_slow_nobody() -> None:
+async def test_observed_quotas_of_the_broker_are_shown_and_delay_no_client() -> None:
     quotas = QuotaBroker({ENTITY: StoredRule(limits={P: 1_000.0})})
     async with stub_broker(quotas.script) as broker:
         config = replace(config_to(broker), enforcement=Enforcement.OBSERVE)

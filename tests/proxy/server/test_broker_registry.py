@@ -45,7 +45,7 @@ def used(upstream: Upstream) -> int:
     return sum(bucket.amount for bucket in upstream.quotas.produce)
 
 
-def test_ways_that_are_one_go_on_with_the_sum_and_those_that_moved_are_told_of() -> None:
+def test_upstreams_of_one_broker_add_up_their_usage_and_are_reported() -> None:
     ways = Ways("a", "b", "c")
     a, b, c = ways.all
     for upstream in ways.all:
@@ -61,7 +61,7 @@ def test_ways_that_are_one_go_on_with_the_sum_and_those_that_moved_are_told_of()
     assert ways.brokers.first(b.broker) is a
 
 
-def test_a_connection_that_comes_over_asks_again_for_what_it_keeps() -> None:
+def test_a_moved_connection_looks_its_buckets_up_again() -> None:
     ways = Ways("a", "b")
     a, b = ways.all
     for _ in range(5):
@@ -77,7 +77,7 @@ def test_a_connection_that_comes_over_asks_again_for_what_it_keeps() -> None:
     assert b.quotas.generation > before
 
 
-def test_the_way_that_leaves_begins_anew_and_what_was_used_stays() -> None:
+def test_an_upstream_that_leaves_a_broker_starts_with_no_usage() -> None:
     ways = Ways("a", "b")
     a, b = ways.all
     ways.brokers.identify(a, ONE)
@@ -89,7 +89,7 @@ def test_the_way_that_leaves_begins_anew_and_what_was_used_stays() -> None:
     assert (used(a), used(b)) == (100, 0)
 
 
-def test_a_broker_of_its_own_that_gets_another_node_id_keeps_what_was_used() -> None:
+def test_a_broker_keeps_its_usage_when_its_node_id_changes() -> None:
     ways = Ways("a")
     (a,) = ways.all
     ways.brokers.identify(a, ONE)
@@ -101,7 +101,7 @@ def test_a_broker_of_its_own_that_gets_another_node_id_keeps_what_was_used() -> 
     assert ways.moved == []
 
 
-def test_a_bootstrap_server_leaves_what_was_used_to_the_broker_for_which_it_stood() -> None:
+def test_a_bootstrap_server_leaves_its_usage_to_the_broker_that_it_stood_for() -> None:
     ways = Ways()
     server = ways.add("a", is_bootstrap=True)
     charge(server, 100)

@@ -253,7 +253,7 @@ async def test_one_that_leaves_loses_its_port_and_gets_it_back(monkeypatch: pyte
 
 
 @on_uvloop
-async def test_a_restart_on_another_address_is_followed_with_what_was_used(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_broker_that_moves_keeps_its_usage(monkeypatch: pytest.MonkeyPatch) -> None:
     asks(monkeypatch, every_s=0.01)
     limited = QuotaRule(client_id="etl", producer_byte_rate=1_000.0)
     async with cluster_of(0, 1) as cluster, stub_broker(cluster.script) as elsewhere:
@@ -273,7 +273,9 @@ async def test_a_restart_on_another_address_is_followed_with_what_was_used(monke
 
 
 @on_uvloop
-async def test_a_node_id_outside_the_ports_is_said_and_not_told(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_node_id_outside_broker_ports_is_logged_and_hidden_from_clients(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with cluster_of(0, PORTS) as cluster:
         listener = front_of(cluster)
         async with running(ProxyConfig(listeners=(listener,))) as server:
@@ -336,7 +338,7 @@ async def test_a_cluster_that_does_not_answer_is_known_from_its_clients(monkeypa
 
 
 @on_uvloop
-async def test_a_broker_goes_on_with_the_queue_in_which_clients_waited_before_it_was_known(
+async def test_a_broker_takes_over_the_queue_of_its_stand_in(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asks(monkeypatch, every_s=0.01)
@@ -355,7 +357,7 @@ async def test_a_broker_goes_on_with_the_queue_in_which_clients_waited_before_it
 
 
 @on_uvloop
-async def test_a_listener_leads_to_those_who_stand_in_and_then_to_its_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_listener_leads_to_stand_ins_until_its_brokers_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
     asks(monkeypatch, every_s=0.01)
     async with cluster_of(0, 1) as cluster, cluster_of(0) as other:
         cluster.answers_strangers = False

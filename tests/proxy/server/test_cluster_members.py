@@ -15,7 +15,7 @@ def _membership() -> ClusterMembers:
     )
 
 
-def test_brokers_join_move_and_are_told_once() -> None:
+def test_brokers_that_join_or_move_are_reported_once() -> None:
     membership = _membership()
 
     assert membership.see({1: ONE, 2: TWO}, is_all=True, now_ms=0) == MemberChanges(joined={1: ONE, 2: TWO})
@@ -72,7 +72,7 @@ _ANSWERS = st.lists(
 
 
 @given(_ANSWERS)
-def test_the_changes_add_up_to_who_is_there(answers: list[tuple[dict[int, Address], bool, int]]) -> None:
+def test_changes_add_up_to_the_current_members(answers: list[tuple[dict[int, Address], bool, int]]) -> None:
     membership, told, now_ms = _membership(), dict[int, Address](), 0
     for brokers, is_all, after_ms in answers:
         now_ms += after_ms

@@ -50,7 +50,7 @@ def test_any_answer_has_brokers_or_is_a_protocol_error(body: bytes) -> None:
 
 
 @on_uvloop
-async def test_a_broker_is_asked_for_all() -> None:
+async def test_a_broker_describes_its_cluster() -> None:
     async with stub_broker(lambda _: metadata_response(BROKERS, api_version=2)) as broker:
         assert set((await discovery.describe_cluster(broker.address, None)).brokers) == {0, 7}
         (connection,) = broker.connections
@@ -73,7 +73,7 @@ async def test_an_answer_of_something_else_is_a_protocol_error(answer: Callable[
 
 
 @on_uvloop
-async def test_one_that_hangs_up_wants_something_else() -> None:
+async def test_a_broker_that_hangs_up_may_require_tls_or_a_login() -> None:
     def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.close()
 
@@ -99,7 +99,7 @@ async def test_one_that_is_not_there_is_an_os_error(host: str) -> None:
 
 
 @on_uvloop
-async def test_a_broker_is_asked_over_tls(tmp_path: Path) -> None:
+async def test_a_broker_describes_its_cluster_over_tls(tmp_path: Path) -> None:
     authority = Authority("brokers")
     ca = authority.save(tmp_path, "ca")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -104,7 +104,7 @@ async def test_a_swapped_symbolic_link_is_seen(tmp_path: Path) -> None:
         assert await watched.next_rate() == 2_000_000
 
 
-async def test_a_file_that_comes_back_after_it_was_gone_is_seen(watched: Watched) -> None:
+async def test_a_file_that_reappears_is_reloaded(watched: Watched) -> None:
     watched.path.unlink()
     assert not await watched.reloader.reload()
 
@@ -154,7 +154,7 @@ async def test_a_repaired_file_is_taken(watched: Watched) -> None:
     assert await watched.next_rate() == 2_000_000
 
 
-async def test_the_same_content_is_a_success_that_disturbs_nobody(watched: Watched) -> None:
+async def test_unchanged_content_is_a_successful_reload_without_effect(watched: Watched) -> None:
     watched.path.write_text(BROKEN)
     await watched.reloader.reload()
     watched.path.write_text(ONE)
@@ -166,7 +166,7 @@ async def test_the_same_content_is_a_success_that_disturbs_nobody(watched: Watch
     assert watched.told.empty()
 
 
-async def test_what_needs_a_restart_is_said_by_name(watched: Watched, caplog: pytest.LogCaptureFixture) -> None:
+async def test_keys_that_need_a_restart_are_named(watched: Watched, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     watched.path.write_text(TWO.replace("127.0.0.1:9092", "127.0.0.1:9999"))
 
@@ -192,7 +192,7 @@ async def test_another_store_needs_a_restart(watched: Watched, caplog: pytest.Lo
     assert "store has changed, which takes effect at the next start only" in caplog.text
 
 
-async def test_what_needs_a_restart_is_measured_against_the_start(
+async def test_keys_that_need_a_restart_are_compared_with_the_start(
     watched: Watched, caplog: pytest.LogCaptureFixture
 ) -> None:
     watched.path.write_text(TWO.replace("127.0.0.1:9092", "127.0.0.1:9999"))

@@ -105,7 +105,7 @@ async def test_the_broker_is_not_dialled_before_the_first_whole_header() -> None
 
 
 @on_uvloop
-async def test_a_client_that_leaves_without_a_word_never_reaches_the_broker() -> None:
+async def test_a_client_that_sends_nothing_never_reaches_the_broker() -> None:
     async with stub_broker(answers) as broker, running(config_to(broker)) as server:
         async with client_of(server) as client:
             await eventually(lambda: server.listeners[0].connections)
@@ -116,7 +116,7 @@ async def test_a_client_that_leaves_without_a_word_never_reaches_the_broker() ->
 
 
 @on_uvloop
-async def test_what_was_sent_before_the_broker_was_reached_arrives_in_order() -> None:
+async def test_requests_sent_during_the_dial_arrive_in_order() -> None:
     requests = [produce_request(number, size_bytes=1_000 + number) for number in range(100)]
     async with stub_broker(answers) as broker, running(config_to(broker)) as server, client_of(server) as client:
         await client.send(*requests)
@@ -153,7 +153,7 @@ async def test_bodies_pass_byte_for_byte_in_both_directions() -> None:
     ],
 )
 @on_uvloop
-async def test_bytes_that_are_not_kafkas_close_one_connection_and_are_counted(data: bytes, reason: str) -> None:
+async def test_malformed_bytes_close_one_connection_and_are_counted(data: bytes, reason: str) -> None:
     async with stub_broker(answers) as broker, running(config_to(broker)) as server:
         async with client_of(server) as good, client_of(server) as bad:
             await good.ask(other_request(1))
@@ -168,7 +168,7 @@ async def test_bytes_that_are_not_kafkas_close_one_connection_and_are_counted(da
 
 
 @on_uvloop
-async def test_much_rubbish_is_one_line_in_the_log_for_each_cause(caplog: pytest.LogCaptureFixture) -> None:
+async def test_repeated_malformed_bytes_are_logged_once_per_cause(caplog: pytest.LogCaptureFixture) -> None:
     async with stub_broker(answers) as broker, running(config_to(broker)) as server:
         for data in (b"\xff\xff\xff\xff", b"GET / HTTP/1.1\r\n\r\n") * 5:
             async with client_of(server) as bad:
@@ -179,7 +179,7 @@ async def test_much_rubbish_is_one_line_in_the_log_for_each_cause(caplog: pytest
 
 
 @on_uvloop
-async def test_what_came_before_bytes_that_are_not_kafkas_is_passed_on() -> None:
+async def test_requests_before_malformed_bytes_are_forwarded() -> None:
     async with stub_broker(answers) as broker, running(config_to(broker)) as server, client_of(server) as client:
         await client.ask(other_request(1))
         assert await client.ask(produce_request(2, acks=0) + b"\xff\xff\xff\xff") == b""
@@ -189,7 +189,7 @@ async def test_what_came_before_bytes_that_are_not_kafkas_is_passed_on() -> None
 
 
 @on_uvloop
-async def test_a_broker_that_answers_what_nobody_asked_closes_its_client() -> None:
+async def test_an_unexpected_response_closes_the_client() -> None:
     async with (
         stub_broker(lambda frame: other_response(correlation_id(frame) + 1)) as broker,
         running(config_to(broker)) as server,
@@ -222,7 +222,7 @@ async def test_a_throttled_client_is_answered_at_once_and_its_next_request_waits
 
 
 @on_uvloop
-async def test_what_a_client_waits_here_is_no_time_of_the_broker() -> None:
+async def test_throttle_time_is_not_charged_as_broker_time() -> None:
     timed = replace(LIMITED, limits={**LIMITED.limits, "request_percentage": 1e6})
     async with (
         stub_broker(answers) as broker,
@@ -238,7 +238,7 @@ async def test_what_a_client_waits_here_is_no_time_of_the_broker() -> None:
 
 
 @on_uvloop
-async def test_with_delay_the_answer_itself_waits() -> None:
+async def test_with_delay_the_response_waits() -> None:
     async with (
         stub_broker(answers) as broker,
         running(config_to(broker, LIMITED, enforcement=Enforcement.DELAY)) as server,
@@ -254,7 +254,7 @@ async def test_with_delay_the_answer_itself_waits() -> None:
 
 
 @on_uvloop
-async def test_with_observe_nobody_waits() -> None:
+async def test_with_observe_no_client_waits() -> None:
     async with (
         stub_broker(answers) as broker,
         running(config_to(broker, LIMITED, enforcement=Enforcement.OBSERVE)) as server,
@@ -292,7 +292,7 @@ async def test_a_muted_client_that_sends_ahead_is_not_read_and_loses_nothing() -
 
 
 @on_uvloop
-async def test_who_waits_for_an_answer_and_not_for_a_time_is_not_woken() -> None:
+async def test_a_client_that_waits_for_a_response_needs_no_timer() -> None:
     """Woken each millisecond, a thousand such clients would be a whole processor."""
     polls: list[bytes] = []
 
@@ -450,7 +450,7 @@ async def test_a_client_that_closed_its_side_still_gets_its_answers() -> None:
 
 
 @on_uvloop
-async def test_a_client_that_dies_in_the_middle_of_a_request_is_let_go() -> None:
+async def test_a_client_that_leaves_within_a_request_is_closed() -> None:
     async with stub_broker(answers) as broker, running(config_to(broker, LIMITED)) as server:
         async with client_of(server) as client:
             await client.send(produce_request(1, size_bytes=10_000)[:5_000])
@@ -463,7 +463,7 @@ async def test_a_client_that_dies_in_the_middle_of_a_request_is_let_go() -> None
 
 
 @on_uvloop
-async def test_a_muted_client_that_closed_its_side_still_gets_what_it_asked_for() -> None:
+async def test_a_muted_client_that_closed_its_side_still_gets_its_responses() -> None:
     async with (
         stub_broker(answers) as broker,
         running(config_to(broker, LIMITED)) as server,
@@ -494,7 +494,7 @@ async def test_when_the_client_leaves_its_connection_to_the_broker_is_closed(wit
 
 @pytest.mark.parametrize("how", ["resets", "sends rubbish"])
 @on_uvloop
-async def test_who_leaves_before_the_answer_pays_for_what_he_sent(how: str) -> None:
+async def test_a_client_that_leaves_before_the_response_is_charged_for_its_request(how: str) -> None:
     request = produce_request(size_bytes=20_000)
     async with (
         stub_broker(lambda _: b"") as broker,
@@ -531,7 +531,7 @@ async def test_when_the_broker_leaves_its_client_is_closed(with_reset: bool, cau
 
 
 @on_uvloop
-async def test_what_the_broker_said_before_it_left_reaches_the_client() -> None:
+async def test_responses_before_the_broker_closed_reach_the_client() -> None:
     response = fetch_response(size_bytes=4 * MIB)
     async with (
         stub_broker(lambda _: response) as broker,
@@ -573,7 +573,7 @@ async def test_a_client_that_never_reads_does_not_keep_a_closed_connection(monke
 
 
 @on_uvloop
-async def test_what_was_reserved_in_a_bucket_is_given_back_when_the_client_leaves() -> None:
+async def test_bytes_in_flight_are_released_when_the_client_leaves() -> None:
     async with stub_broker() as broker, running(config_to(broker, LIMITED)) as server, client_of(server) as client:
         await client.send(produce_request(size_bytes=5_000))
         await eventually(lambda: broker.in_use and broker.in_use[0].requests)
@@ -596,7 +596,7 @@ async def ended(client: Client) -> bool:
 
 
 @on_uvloop
-async def test_an_idle_client_that_is_to_leave_sees_the_end_at_once() -> None:
+async def test_draining_closes_an_idle_client_at_once() -> None:
     async with stub_broker(answers) as broker, running(config_to(broker)) as server, client_of(server) as client:
         await client.ask(other_request())
 
@@ -611,7 +611,7 @@ async def test_an_idle_client_that_is_to_leave_sees_the_end_at_once() -> None:
 
 
 @on_uvloop
-async def test_who_has_sent_nothing_leaves_without_a_broker() -> None:
+async def test_draining_a_silent_client_dials_no_broker() -> None:
     async with stub_broker(answers) as broker, running(config_to(broker)) as server, client_of(server) as client:
         await eventually(lambda: server.listeners[0].connections)
 
@@ -622,7 +622,7 @@ async def test_who_has_sent_nothing_leaves_without_a_broker() -> None:
 
 
 @on_uvloop
-async def test_what_was_asked_is_answered_before_the_end_and_what_was_sent_later_is_not_passed_on() -> None:
+async def test_draining_answers_accepted_requests_and_drops_later_ones() -> None:
     async with stub_broker() as broker, running(config_to(broker)) as server, client_of(server) as client:
         await client.send(other_request(1), other_request(2))
         await eventually(lambda: broker.in_use and len(broker.in_use[0].requests) == 2)
@@ -639,7 +639,7 @@ async def test_what_was_asked_is_answered_before_the_end_and_what_was_sent_later
 
 
 @on_uvloop
-async def test_a_request_that_is_on_its_way_is_finished_and_answered() -> None:
+async def test_draining_finishes_a_request_that_has_begun() -> None:
     request = produce_request(1, size_bytes=MIB)
     async with stub_broker(answers) as broker, running(config_to(broker)) as server, client_of(server) as client:
         await client.send(request[: MIB // 2])
@@ -653,7 +653,7 @@ async def test_a_request_that_is_on_its_way_is_finished_and_answered() -> None:
 
 
 @on_uvloop
-async def test_a_client_whose_broker_is_being_dialled_is_answered_before_it_leaves() -> None:
+async def test_draining_during_the_dial_answers_first() -> None:
     async with stub_broker(answers) as broker, running(config_to(broker)) as server, client_of(server) as client:
         client.writer.write(other_request(1))
         await eventually(lambda: server.listeners[0].connections and only_connection(server).is_past_login)
@@ -664,7 +664,7 @@ async def test_a_client_whose_broker_is_being_dialled_is_answered_before_it_leav
 
 
 @on_uvloop
-async def test_nothing_produced_without_acks_is_lost_while_the_client_has_not_seen_the_end() -> None:
+async def test_draining_forwards_acks_0_requests_until_the_client_closes() -> None:
     requests = [produce_request(number, acks=0, size_bytes=100_000) for number in range(20)]
     async with stub_broker() as broker, running(config_to(broker)) as server, client_of(server) as client:
         await client.send(*requests[:10], requests[10][:50_000])
@@ -680,7 +680,7 @@ async def test_nothing_produced_without_acks_is_lost_while_the_client_has_not_se
 
 
 @on_uvloop
-async def test_who_does_not_close_his_side_is_closed_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_drained_client_that_stays_open_is_closed_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(half_close_module, "_WAIT_S", 0.05)
     async with stub_broker(answers) as broker, running(config_to(broker)) as server, client_of(server) as client:
         await client.ask(other_request())
@@ -691,7 +691,7 @@ async def test_who_does_not_close_his_side_is_closed_after_a_while(monkeypatch: 
 
 
 @on_uvloop
-async def test_who_reads_slowly_gets_all_of_the_last_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_drained_client_that_reads_slowly_gets_every_response(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(half_close_module, "_WAIT_S", 0.05)
     async with (
         stub_broker(lambda frame: fetch_response(correlation_id(frame), size_bytes=60_000)) as broker,
@@ -722,7 +722,7 @@ async def test_who_reads_slowly_gets_all_of_the_last_answer(monkeypatch: pytest.
 
 
 @on_uvloop
-async def test_who_has_ended_his_side_is_answered_and_closed_once() -> None:
+async def test_draining_a_half_closed_client_answers_and_closes_once() -> None:
     async with stub_broker() as broker, running(config_to(broker)) as server, client_of(server) as client:
         await client.send(other_request(1))
         client.writer.write_eof()
@@ -737,7 +737,7 @@ async def test_who_has_ended_his_side_is_answered_and_closed_once() -> None:
 
 @pytest.mark.parametrize("enforcement", [Enforcement.RESPOND, Enforcement.DELAY])
 @on_uvloop
-async def test_who_is_throttled_is_let_go_at_once(enforcement: Enforcement) -> None:
+async def test_draining_releases_a_throttled_client_at_once(enforcement: Enforcement) -> None:
     over = produce_request(1, size_bytes=60_000)  # half a minute of silence
     async with (
         stub_broker(answers) as broker,
@@ -763,7 +763,7 @@ def pass_time(server: Server, connection: ClientConnection, time_ms: int) -> Non
 
 
 @on_uvloop
-async def test_who_asks_nothing_in_time_is_closed() -> None:
+async def test_login_timeout_closes_a_client_without_a_request() -> None:
     async with stub_broker(answers) as broker, running(config_to(broker, login_timeout_ms=5_000)) as server:
         async with client_of(server) as silent, client_of(server) as slow, client_of(server) as client:
             await client.ask(other_request())
@@ -783,7 +783,7 @@ async def test_who_asks_nothing_in_time_is_closed() -> None:
 
 
 @on_uvloop
-async def test_a_client_whose_first_request_waits_in_line_is_not_closed() -> None:
+async def test_login_timeout_spares_a_client_whose_first_request_is_queued() -> None:
     async with (
         stub_broker(answers) as broker,
         running(config_to(broker, LIMITED, login_timeout_ms=5_000)) as server,
@@ -802,7 +802,7 @@ async def test_a_client_whose_first_request_waits_in_line_is_not_closed() -> Non
 
 
 @on_uvloop
-async def test_who_logs_in_has_begun_when_the_broker_has_said_yes() -> None:
+async def test_a_login_has_ended_when_the_broker_accepts_it() -> None:
     ((token, answer),) = plain("alice").tokens
     async with stub_broker() as broker, running(config_to(broker)) as server, client_of(server) as client:
         await client.send(handshake_request("PLAIN"))
@@ -820,7 +820,7 @@ async def test_who_logs_in_has_begun_when_the_broker_has_said_yes() -> None:
 
 
 @on_uvloop
-async def test_who_does_not_end_his_login_is_closed() -> None:
+async def test_login_timeout_closes_an_unfinished_login() -> None:
     async with (
         stub_broker() as broker,
         running(config_to(broker, login_timeout_ms=5_000)) as server,
@@ -836,7 +836,7 @@ async def test_who_does_not_end_his_login_is_closed() -> None:
 
 
 @on_uvloop
-async def test_the_sweep_closes_who_has_not_begun() -> None:
+async def test_the_sweep_applies_the_login_timeout() -> None:
     async with (
         stub_broker() as broker,
         running(config_to(broker, login_timeout_ms=1)) as server,
@@ -847,7 +847,7 @@ async def test_the_sweep_closes_who_has_not_begun() -> None:
 
 
 @on_uvloop
-async def test_the_idle_are_closed_and_those_who_wait_for_an_answer_are_not() -> None:
+async def test_idle_timeout_spares_a_client_that_waits_for_a_response() -> None:
     async with (
         stub_broker() as broker,
         running(config_to(broker, idle_timeout_ms=60_000)) as server,
@@ -871,7 +871,7 @@ async def test_the_idle_are_closed_and_those_who_wait_for_an_answer_are_not() ->
 
 
 @on_uvloop
-async def test_who_stalls_in_the_middle_of_a_request_is_idle() -> None:
+async def test_idle_timeout_closes_a_client_that_stalls_within_a_request() -> None:
     async with (
         stub_broker() as broker,
         running(config_to(broker, idle_timeout_ms=60_000)) as server,
@@ -888,7 +888,7 @@ async def test_who_stalls_in_the_middle_of_a_request_is_idle() -> None:
 
 
 @on_uvloop
-async def test_age_ends_a_connection_between_two_requests() -> None:
+async def test_max_connection_age_closes_between_two_requests() -> None:
     async with (
         stub_broker() as broker,
         running(config_to(broker, max_connection_age_ms=60_000)) as server,
@@ -911,7 +911,7 @@ async def test_age_ends_a_connection_between_two_requests() -> None:
 
 
 @on_uvloop
-async def test_age_does_not_shorten_a_throttle_time() -> None:
+async def test_max_connection_age_does_not_shorten_a_throttle_time() -> None:
     async with (
         stub_broker(answers) as broker,
         running(config_to(broker, LIMITED, max_connection_age_ms=60_000)) as server,
@@ -929,7 +929,7 @@ async def test_age_does_not_shorten_a_throttle_time() -> None:
 
 
 @on_uvloop
-async def test_age_does_not_drop_what_waits_for_a_throttle_time() -> None:
+async def test_max_connection_age_does_not_drop_throttled_requests() -> None:
     async with (
         stub_broker(answers) as broker,
         running(config_to(broker, LIMITED, max_connection_age_ms=60_000)) as server,
@@ -951,7 +951,7 @@ async def test_age_does_not_drop_what_waits_for_a_throttle_time() -> None:
 
 
 @on_uvloop
-async def test_one_connection_too_many_is_closed_and_those_before_it_are_not(caplog: pytest.LogCaptureFixture) -> None:
+async def test_connections_quota_closes_only_the_connection_above_it(caplog: pytest.LogCaptureFixture) -> None:
     rule = QuotaRule(client_id="etl", connections=2, source="proxy.yaml:4")
     async with stub_broker(answers) as broker, running(config_to(broker, rule)) as server, AsyncExitStack() as stack:
         inside = [await stack.enter_async_context(client_of(server)) for _ in range(2)]
@@ -977,7 +977,7 @@ async def test_one_connection_too_many_is_closed_and_those_before_it_are_not(cap
 
 
 @on_uvloop
-async def test_a_reload_counts_who_is_there_and_closes_nobody() -> None:
+async def test_a_new_connections_quota_counts_open_connections_and_closes_none() -> None:
     async with stub_broker(answers) as broker, running(config_to(broker)) as server, AsyncExitStack() as stack:
         inside = [await stack.enter_async_context(client_of(server)) for _ in range(3)]
         for client in inside:

@@ -10,7 +10,7 @@ from kafka_quota_proxy.proxy.server.memory import resident_bytes
 MIB = 1024 * 1024
 
 
-def test_it_grows_with_what_is_held() -> None:
+def test_resident_bytes_grow_with_allocations() -> None:
     before = resident_bytes()
 
     held = b"x" * (64 * MIB)

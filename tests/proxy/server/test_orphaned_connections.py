@@ -98,7 +98,7 @@ async def test_an_answer_that_is_on_its_way_and_others_before_it_are_passed_over
 
 
 @on_uvloop
-async def test_what_a_client_without_a_limit_has_abandoned_keeps_nothing_open() -> None:
+async def test_a_fetch_without_a_quota_leaves_no_orphan() -> None:
     async with stub_broker() as broker, running(config_to(broker)) as server, client_of(server) as client:
         connection = await abandoned(server, broker, client, fetch_request())
 
@@ -107,7 +107,7 @@ async def test_what_a_client_without_a_limit_has_abandoned_keeps_nothing_open() 
 
 
 @on_uvloop
-async def test_a_request_that_had_not_wholly_passed_is_not_awaited() -> None:
+async def test_a_partly_forwarded_request_leaves_no_orphan() -> None:
     async with stub_broker() as broker, running(config_to(broker, LIMITED)) as server, client_of(server) as client:
         await client.send(fetch_request(version=17)[:-1])
         await eventually(lambda: broker.in_use)
@@ -134,7 +134,7 @@ async def test_a_broker_that_leaves_or_answers_nonsense_ends_the_wait() -> None:
 
 
 @on_uvloop
-async def test_what_lasts_too_long_is_charged_what_was_expected_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_orphan_that_lasts_too_long_is_charged_by_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(late_answers_module, "LONGEST_S", 0.05)
     async with stub_broker() as broker, running(config_to(broker, LIMITED)) as server, client_of(server) as client:
         connection = await abandoned(server, broker, client, fetch_request())

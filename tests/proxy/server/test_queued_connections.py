@@ -80,7 +80,7 @@ def answer_next(broker: StubBroker, number: int) -> None:
 
 
 @on_uvloop
-async def test_each_is_woken_when_it_is_his_turn() -> None:
+async def test_queued_clients_are_served_in_turn() -> None:
     async with stub_broker() as broker, running(config_to(broker)) as server, AsyncExitStack() as stack:
         clients = await queue_up(server, broker, stack, 3)
         for number, client in enumerate(clients):
@@ -91,7 +91,7 @@ async def test_each_is_woken_when_it_is_his_turn() -> None:
 
 
 @on_uvloop
-async def test_who_dies_while_he_waits_is_not_waited_for() -> None:
+async def test_a_client_that_dies_in_the_queue_is_skipped() -> None:
     async with stub_broker() as broker, running(config_to(broker)) as server, AsyncExitStack() as stack:
         first, dead, last = await queue_up(server, broker, stack, 3)
         desk = desk_of(server, broker.address)
@@ -108,7 +108,7 @@ async def test_who_dies_while_he_waits_is_not_waited_for() -> None:
 
 
 @on_uvloop
-async def test_who_has_only_closed_his_side_is_served_in_his_turn() -> None:
+async def test_a_half_closed_client_is_served_in_turn() -> None:
     async with stub_broker() as broker, running(config_to(broker)) as server, AsyncExitStack() as stack:
         _, leaver, _ = await queue_up(server, broker, stack, 3)
 
@@ -121,7 +121,7 @@ async def test_who_has_only_closed_his_side_is_served_in_his_turn() -> None:
 
 
 @on_uvloop
-async def test_who_is_served_and_does_not_read_keeps_no_slot_once_he_is_answered() -> None:
+async def test_an_answered_client_that_does_not_read_frees_its_slot() -> None:
     async with stub_broker() as broker, running(config_to(broker)) as server, AsyncExitStack() as stack:
         sleeper, other = await queue_up(server, broker, stack, 2)
         sleeper.writer.transport.pause_reading()  # type: ignore[attr-defined] # asyncio's own has it
@@ -133,7 +133,7 @@ async def test_who_is_served_and_does_not_read_keeps_no_slot_once_he_is_answered
 
 
 @on_uvloop
-async def test_who_does_not_read_his_answers_asks_for_nothing_more_and_keeps_no_slot() -> None:
+async def test_a_client_that_does_not_read_sends_no_more_requests_and_frees_its_slot() -> None:
     large = fetch_response(1, size_bytes=64 * 1024 * 1024)
     async with (
         stub_broker() as broker,
@@ -167,7 +167,7 @@ async def test_who_does_not_read_his_answers_asks_for_nothing_more_and_keeps_no_
 
 
 @on_uvloop
-async def test_who_stops_in_the_middle_of_a_request_keeps_no_slot(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_stalls_within_a_request_frees_its_slot(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kafka_quota_proxy.proxy.fair_queue.connection_queue.UPLOAD_GRACE_US", 50_000)
     async with (
         stub_broker() as broker,
@@ -186,7 +186,7 @@ async def test_who_stops_in_the_middle_of_a_request_keeps_no_slot(monkeypatch: p
 
 
 @on_uvloop
-async def test_a_poll_gives_its_slot_to_who_waits() -> None:
+async def test_a_waiting_poll_gives_its_slot_away() -> None:
     async with (
         stub_broker() as broker,
         running(config_to(broker)) as server,
@@ -200,7 +200,7 @@ async def test_a_poll_gives_its_slot_to_who_waits() -> None:
 
 
 @on_uvloop
-async def test_a_broker_that_is_lost_takes_nobodys_slot_with_it() -> None:
+async def test_a_lost_broker_connection_frees_its_slots() -> None:
     async with stub_broker() as broker, running(config_to(broker)) as server, AsyncExitStack() as stack:
         clients = await queue_up(server, broker, stack, 2)
         desk = desk_of(server, broker.address)
@@ -223,7 +223,7 @@ async def test_a_broker_that_is_lost_takes_nobodys_slot_with_it() -> None:
                       thresholds=(), backoff_responsetime_thresholds_ms=(1,)),
     ],
 )  # fmt: skip
-def test_who_waits_goes_on_under_other_settings(settings: FairCallQueue | None) -> None:
+def test_queued_clients_continue_after_a_reload(settings: FairCallQueue | None) -> None:
     @on_uvloop
     async def go_on() -> None:
         async with stub_broker() as broker, running(config_to(broker)) as server, AsyncExitStack() as stack:
@@ -253,7 +253,7 @@ async def test_a_connection_without_a_queue_gets_one_and_loses_it() -> None:
 
 
 @on_uvloop
-async def test_nobody_is_held_up_any_more_where_the_queue_is_taken_away() -> None:
+async def test_removing_the_queue_releases_waiting_clients() -> None:
     async with stub_broker() as broker, running(config_to(broker)) as server, AsyncExitStack() as stack:
         await queue_up(server, broker, stack, 2)
 
@@ -264,7 +264,7 @@ async def test_nobody_is_held_up_any_more_where_the_queue_is_taken_away() -> Non
 
 
 @on_uvloop
-async def test_users_are_told_apart_otherwise_from_the_next_request_on() -> None:
+async def test_a_new_identity_provider_counts_from_the_next_request() -> None:
     async with stub_broker() as broker, running(config_to(broker)) as server, client_of(server) as client:
         broker.script = lambda frame: produce_response(int.from_bytes(frame[8:12]))
         calls = server.listeners[0].priorities
@@ -283,7 +283,7 @@ async def test_users_are_told_apart_otherwise_from_the_next_request_on() -> None
 
 
 @on_uvloop
-async def test_what_users_have_cost_outlives_a_reload() -> None:
+async def test_user_costs_survive_a_reload() -> None:
     async with stub_broker() as broker, running(config_to(broker)) as server:
         calls = server.listeners[0].priorities
         assert calls is not None
@@ -296,7 +296,7 @@ async def test_what_users_have_cost_outlives_a_reload() -> None:
 
 
 @on_uvloop
-async def test_what_was_found_out_of_a_broker_outlives_a_reload_that_is_not_about_it() -> None:
+async def test_the_measured_slot_limit_survives_an_unrelated_reload() -> None:
     async with stub_broker() as broker, running(config_to(broker, FairCallQueue())) as server:
         desk = desk_of(server, broker.address)
         desk._limit.limit = 17
@@ -330,7 +330,7 @@ def test_fifty_thousand_identities_without_a_bound_are_forgotten_when_they_are_s
 
 
 @pytest.mark.parametrize("jump_ms", [-3_600_000, 0, 4_999, 3_600_000, 10**12])
-def test_a_clock_that_jumps_costs_nobody_his_turn(jump_ms: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clock_jump_skips_no_turn(jump_ms: int, monkeypatch: pytest.MonkeyPatch) -> None:
     now_ms = 10**9
     monkeypatch.setattr(call_desk_module, "monotonic_ns", lambda: now_ms * 1_000_000)
     calls = ListenerPriorities(FairCallQueue())

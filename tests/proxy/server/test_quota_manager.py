@@ -66,7 +66,7 @@ async def put(client: Client, entity: tuple[tuple[str, str | None], ...], key: s
 
 
 @on_uvloop
-async def test_what_is_set_holds_for_the_next_request_and_after_a_restart(tmp_path: Path) -> None:
+async def test_a_changed_quota_holds_for_the_next_request_and_after_a_restart(tmp_path: Path) -> None:
     async with stub_broker(answers) as broker:
         async with running(config_to(broker, tmp_path)) as server, client_of(server) as client:
             assert await client.ask(produce_request(1, size_bytes=20_000)) == produce_response(1)
@@ -101,7 +101,7 @@ async def test_a_reload_keeps_them_and_takes_an_entity_of_its_own(tmp_path: Path
 
 
 @on_uvloop
-async def test_who_is_no_administrator_any_more_is_none_at_a_listener_that_the_file_has_dropped(tmp_path: Path) -> None:
+async def test_a_removed_administrator_loses_its_rights_also_at_a_removed_listener(tmp_path: Path) -> None:
     async with stub_broker(answers) as broker:
         config = config_to(broker, tmp_path)
         async with (

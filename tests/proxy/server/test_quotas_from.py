@@ -94,7 +94,7 @@ async def test_the_first_client_is_served_under_the_rules_of_the_topic(told: lis
 
 
 @on_uvloop
-async def test_nobody_is_served_before_the_topic_is_read(told: list[Told]) -> None:
+async def test_no_client_is_served_before_the_topic_is_read(told: list[Told]) -> None:
     async with stub_broker(answers) as broker:
         server = Server(config_to(broker))
         health = Health(server, Reloads())
@@ -155,7 +155,7 @@ async def test_a_stop_does_not_wait_for_the_topic(told: list[Told], caplog: pyte
 
 
 @on_uvloop
-async def test_a_reload_keeps_what_the_topic_has_and_goes_before_it(told: list[Told]) -> None:
+async def test_after_a_reload_the_file_overrules_the_topic(told: list[Told]) -> None:
     told += [Began(), LIMIT, AtEnd()]
     of_file = QuotaRule(client_id="etl", producer_byte_rate=5.0, source="f.yaml:1")
     other = QuotaRule(client_id="other", producer_byte_rate=6.0, source="f.yaml:2")
@@ -178,7 +178,7 @@ async def test_a_reload_keeps_what_the_topic_has_and_goes_before_it(told: list[T
 
 
 @on_uvloop
-async def test_a_reload_makes_nobody_an_administrator_while_the_topic_is_read(told: list[Told]) -> None:
+async def test_with_quotas_from_a_topic_a_reload_grants_no_administration(told: list[Told]) -> None:
     told += [Began(), LIMIT, AtEnd()]
     async with stub_broker(answers) as broker:
         config = config_to(broker)

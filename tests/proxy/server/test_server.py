@@ -204,7 +204,7 @@ async def test_a_broker_is_known_by_whichever_of_its_listeners_names_it(
 
 
 @on_uvloop
-async def test_what_a_cluster_said_is_forgotten_with_the_limits_that_asked_for_it(
+async def test_the_view_of_the_cluster_is_dropped_with_the_limits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(watcher_module, "_connect", away)
@@ -220,7 +220,7 @@ async def test_what_a_cluster_said_is_forgotten_with_the_limits_that_asked_for_i
 
 
 @on_uvloop
-async def test_a_cluster_is_asked_as_soon_as_the_file_says_whom_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_reload_with_bootstrap_servers_starts_the_watcher(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watcher_module, "_connect", away)
     async with stub_broker(answers) as broker:
         nobody = replace(config_to(broker), replication=Replication(leader_rate=1.0))
@@ -272,7 +272,7 @@ async def test_a_new_limit_holds_from_the_next_request_of_an_open_connection() -
 
 
 @on_uvloop
-async def test_who_holds_the_most_is_closed_where_all_hold_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_max_buffered_closes_the_largest_holder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweeps_module, "resident_bytes", lambda: 1 << 40)
     each_alone = QuotaRule(client_id=DEFAULT, producer_byte_rate=1_000.0)
     async with (
@@ -295,7 +295,7 @@ async def test_who_holds_the_most_is_closed_where_all_hold_too_much(monkeypatch:
 
 
 @on_uvloop
-async def test_what_a_client_does_not_read_is_held_by_him() -> None:
+async def test_unread_responses_count_as_held_by_their_client() -> None:
     response = fetch_response(size_bytes=20 * 1024 * 1024)
     async with (
         stub_broker(lambda _: response) as broker,
@@ -350,7 +350,7 @@ async def test_a_stop_takes_no_more_connections_and_says_so() -> None:
 
 
 @on_uvloop
-async def test_who_waits_for_a_throttle_time_does_not_hold_up_a_stop() -> None:
+async def test_a_throttled_client_does_not_delay_a_stop() -> None:
     async with (
         stub_broker(answers) as broker,
         serving(replace(config_to(broker, quotas=(LIMITED,)), enforcement=Enforcement.DELAY)) as (server, end),
@@ -367,7 +367,7 @@ async def test_who_waits_for_a_throttle_time_does_not_hold_up_a_stop() -> None:
 
 
 @on_uvloop
-async def test_what_does_not_end_in_time_is_closed(caplog: pytest.LogCaptureFixture) -> None:
+async def test_connections_that_outlast_the_drain_are_closed(caplog: pytest.LogCaptureFixture) -> None:
     async with (
         stub_broker() as broker,
         serving(replace(config_to(broker), drain_timeout_ms=100)) as (server, end),
@@ -384,7 +384,7 @@ async def test_what_does_not_end_in_time_is_closed(caplog: pytest.LogCaptureFixt
 
 
 @on_uvloop
-async def test_a_second_stop_waits_for_nobody() -> None:
+async def test_a_second_stop_ends_the_drain() -> None:
     async with stub_broker() as broker, serving(config_to(broker)) as (server, end), client_of(server) as client:
         await client.send(other_request())
         await eventually(lambda: broker.in_use and broker.in_use[0].requests)
@@ -399,7 +399,7 @@ async def test_a_second_stop_waits_for_nobody() -> None:
 
 
 @on_uvloop
-async def test_what_was_sent_without_acks_has_left_when_a_stop_ends() -> None:
+async def test_acks_0_requests_are_sent_before_a_stop_ends() -> None:
     async with stub_broker() as broker, serving(config_to(broker)) as (server, end), client_of(server) as client:
         await client.send(produce_request(0, acks=0))
         await eventually(lambda: broker.in_use and server.listeners[0].broker_count)
@@ -422,7 +422,7 @@ async def test_what_was_sent_without_acks_has_left_when_a_stop_ends() -> None:
 
 
 @on_uvloop
-async def test_who_is_being_accepted_at_a_stop_is_let_go_too(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_connection_accepted_during_a_stop_is_drained_too(monkeypatch: pytest.MonkeyPatch) -> None:
     go, admit = asyncio.Event(), Acceptor._admit
 
     async def slowly(self: Acceptor, arrival: Arrival, place: Place) -> None:
@@ -527,7 +527,7 @@ async def test_a_muted_client_that_sent_ahead_and_was_reset_is_noticed_within_2_
 
 
 @on_uvloop
-async def test_a_login_that_does_not_tell_who_it_is_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_login_without_a_visible_user_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
 
     def accepts(frame: bytes) -> bytes:
@@ -563,7 +563,7 @@ async def test_a_claim_that_a_reload_names_holds_for_the_next_login() -> None:
 
 
 @on_uvloop
-async def test_who_is_throttled_is_logged_within_a_second(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_throttled_client_is_logged_within_a_second(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     async with (
         stub_broker(answers) as broker,

@@ -77,7 +77,7 @@ def test_a_bucket_that_was_quiet_for_over_two_minutes_is_a_warning_again(caplog:
     assert levels(caplog) == [logging.WARNING, logging.WARNING]
 
 
-def test_a_flood_of_names_fills_neither_the_log_nor_the_memory(caplog: pytest.LogCaptureFixture) -> None:
+def test_many_names_fill_neither_the_log_nor_the_memory(caplog: pytest.LogCaptureFixture) -> None:
     log = ThrottleLog()
     flood = [throttled_bucket(client_id=str(number)) for number in range(1_500)]
 

@@ -90,7 +90,7 @@ def user_of(server: Server) -> str:
 
 @pytest.mark.parametrize(("common_name", "user"), [("app-orders", "ORDERS"), ("duke", "&"), (None, "ANONYMOUS")])
 @on_uvloop
-async def test_the_certificate_says_who_it_is(files: Files, common_name: str | None, user: str) -> None:
+async def test_the_certificate_names_the_user(files: Files, common_name: str | None, user: str) -> None:
     issued = AUTHORITY.issue(common_name) if common_name else None
     async with (
         stub_broker(answers) as broker,
@@ -261,7 +261,7 @@ async def test_a_proxy_header_stands_before_the_handshake(files: Files, version:
 
 
 @on_uvloop
-async def test_who_is_in_his_handshake_has_a_place_until_it_fails(files: Files) -> None:
+async def test_a_pending_handshake_counts_as_a_connection(files: Files) -> None:
     async with stub_broker(answers) as broker:
         async with running(_limited(config_of(broker, files), max_connections=1)) as server:
             bind = server.config.listeners[0].bind
@@ -281,7 +281,7 @@ async def test_who_is_in_his_handshake_has_a_place_until_it_fails(files: Files) 
 
 
 @on_uvloop
-async def test_who_leaves_is_told_the_end_behind_his_last_answer(files: Files) -> None:
+async def test_draining_over_tls_sends_close_notify_after_the_last_response(files: Files) -> None:
     async with (
         stub_broker(answers) as broker,
         running(config_of(broker, files)) as server,
@@ -316,7 +316,7 @@ def _read_to_the_end(tls: ssl.SSLSocket) -> int:
 
 
 @on_uvloop
-async def test_what_the_broker_said_before_it_left_reaches_the_client(files: Files) -> None:
+async def test_responses_before_the_broker_closed_reach_the_client(files: Files) -> None:
     response = other_response(1, size_bytes=4 * 1024 * 1024)
     async with stub_broker(lambda _: response) as broker, running(config_of(broker, files)) as server:
         tls = await asyncio.to_thread(_blocking, server.config.listeners[0].bind.port, files.context())

@@ -109,7 +109,7 @@ def test_a_reload_changes_nothing_of_the_log_before_the_next_start(tmp_path: Pat
 
 
 @on_uvloop
-async def test_what_was_used_at_last_is_logged_at_a_stop(tmp_path: Path) -> None:
+async def test_a_stop_logs_the_last_usage(tmp_path: Path) -> None:
     request = produce_request(7, acks=1)
     async with stub_broker(lambda frame: produce_response(correlation_id(frame))) as broker:
         config = ProxyConfig(

@@ -15,7 +15,7 @@ def test_without_them_there_are_none() -> None:
     assert list(broker_quota_metrics(None)) == []
 
 
-def test_they_say_what_is_known() -> None:
+def test_metrics_show_the_known_state() -> None:
     config = ProxyConfig(listeners=(LISTENER,), quotas=(QuotaRule(user="a", producer_byte_rate=1.0),))
     follower = BrokerFollower(QuotasFromBroker(), config, (), on_changes=lambda changes, has_addresses: None)
     told = {

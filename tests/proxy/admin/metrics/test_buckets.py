@@ -33,7 +33,7 @@ def rows_of(*quotas: BrokerQuotas, now_ms: int = NOW_MS) -> list[Row]:
     return read([one.produce for one in quotas], now_ms=now_ms, rest=no_rest)
 
 
-def test_a_row_is_what_the_bucket_has_used() -> None:
+def test_a_row_has_the_usage_of_its_bucket() -> None:
     quotas = BrokerQuotas(CONFIG)
     charge(quotas, "etl", 4_000)
     charge(quotas, "etl", 8_000)
@@ -184,7 +184,7 @@ def test_above_the_cap_the_largest_have_a_name_and_the_rest_is_summed() -> None:
     assert other == UsageTotals(15, 2, 0, 0, 0)
 
 
-def test_a_bucket_that_is_called_other_has_no_series_beside_the_sum() -> None:
+def test_a_bucket_named_other_has_no_series_of_its_own() -> None:
     quotas = BrokerQuotas(
         ProxyConfig(listeners=(), quotas=(QuotaRule(user=DEFAULT, client_id=DEFAULT, producer_byte_rate=1e9),))
     )
@@ -196,7 +196,7 @@ def test_a_bucket_that_is_called_other_has_no_series_beside_the_sum() -> None:
     assert other == UsageTotals(7, 1, 0, 0, 0)
 
 
-def test_a_name_is_kept_while_the_bucket_lives_and_then_goes_to_another() -> None:
+def test_series_stay_with_a_bucket_while_it_lives() -> None:
     quotas = BrokerQuotas(CONFIG)
     names = Names(most=1)
     charge(quotas, "first", 10)
@@ -255,7 +255,7 @@ def test_no_counter_falls_and_the_sum_of_all_is_what_was_charged(steps: list[tup
         last_own, last_other = now_own, other or NO_USAGE
 
 
-def test_what_went_while_a_scrape_was_reading_lets_no_counter_fall() -> None:
+def test_an_eviction_during_a_scrape_lets_no_counter_fall() -> None:
     names = Names(most=0)
     names.divide(made({"a": UsageTotals(10, 1, 0, 0, 0)}), no_rest)
 

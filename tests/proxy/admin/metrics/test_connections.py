@@ -71,7 +71,7 @@ def enter(server: Server, upstream: Address, identity: Identity) -> None:
     connections.enter(identity, connections.check(identity))
 
 
-def test_rates_pauses_and_who_is_refused() -> None:
+def test_rates_pauses_and_refused_connections() -> None:
     server = server_of(broker=7)
     quota = upstream_of(server, UPSTREAM).quotas.arrivals.listener("clients")
     for _ in range(51):
@@ -110,7 +110,7 @@ def test_where_nothing_is_limited_there_are_rates_and_no_limits() -> None:
     assert not [name for name, _ in found if name == PREFIX + "broker_connection_creation_limit"]
 
 
-def test_open_connections_of_who_has_a_limit_at_the_broker_where_he_has_most() -> None:
+def test_open_connections_under_a_quota_are_those_of_the_fullest_broker() -> None:
     server = server_of(QuotaRule(user="alice", connections=10))
     for upstream, count in ((UPSTREAM, 2), (OTHER_UPSTREAM, 3)):
         for _ in range(count):

@@ -56,7 +56,7 @@ def test_there_is_nothing_where_there_is_no_queue() -> None:
     assert scraped(server_of(None)) == {}
 
 
-def test_a_broker_shows_who_waits_and_which_slots_are_in_use() -> None:
+def test_a_broker_shows_queued_requests_and_slots_in_use() -> None:
     server = server_of(FairCallQueue(max_in_flight=2, capacity=8))
     desk = upstream_of(server, UPSTREAM).broker.queue
     assert desk is not None
@@ -100,7 +100,7 @@ def test_a_broker_that_is_behind_two_listeners_has_one_queue() -> None:
     assert [found["max_in_flight", of_broker(pool=pool)] for pool in ("requests", "control")] == [2, 64]
 
 
-def test_a_listener_shows_what_became_of_its_requests() -> None:
+def test_a_listener_counts_the_outcome_of_its_requests() -> None:
     server = server_of(FairCallQueue())
     stats = calls_of(server).stats
     stats.serve(0, 1_000, 2_000_000)

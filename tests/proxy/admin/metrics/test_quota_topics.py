@@ -20,7 +20,7 @@ def values(prefix: str, rules: QuotaTopic | None, store: TopicStore | None) -> d
     return {family.name.removeprefix(prefix): dict(family.samples)[""] for family in quota_topic_metrics(rules, store)}
 
 
-def test_of_rules_they_tell_what_the_topic_has_and_how_it_stands() -> None:
+def test_metrics_of_a_topic_of_rules() -> None:
     topic = QuotaTopic(
         QuotasFrom(), "p1", [QuotaRule(user="filed")], on_changes=lambda _: None, reader=lambda tell: Playbook(tell)
     )
@@ -57,7 +57,7 @@ def test_of_rules_they_tell_what_the_topic_has_and_how_it_stands() -> None:
     }
 
 
-def test_of_a_store_they_tell_how_far_the_topic_is_read_and_what_it_has() -> None:
+def test_metrics_of_a_topic_as_store() -> None:
     log = TopicLog()
     topic = TopicStore("t", _nothing, None, reader=lambda tell: LogReader(log, tell), writer=LogWriter(log))
     setting = Setting(user="alice", key="producer_byte_rate", value=5.0)

@@ -100,7 +100,7 @@ def test_kinds_do_not_mix() -> None:
     assert samples["kafka_server_produce_byte_rate"] == []
 
 
-def test_each_rule_has_its_limit_whether_somebody_uses_it_or_not() -> None:
+def test_each_rule_has_its_limit_even_without_traffic() -> None:
     rules = (
         QuotaRule(user=DEFAULT, producer_byte_rate=1_000.0),
         QuotaRule(user="alice", client_id=DEFAULT, producer_byte_rate=2_000.0, consumer_byte_rate=3_000.0),
@@ -150,7 +150,7 @@ def test_kafkas_family_has_kafkas_names_and_units() -> None:
     assert value(samples, "kafka_server_produce_byte_quota_value", user="", client_id="etl") == 1_000_000.0
 
 
-def test_the_throttle_time_of_who_was_not_throttled_is_nan_as_in_kafka() -> None:
+def test_the_throttle_time_of_an_unthrottled_client_is_nan_as_in_kafka() -> None:
     server = Server(config(LIMIT))
     bucket_of(server, QuotaKind.FETCH).charge(1, now_ms=NOW_MS)
 

@@ -54,7 +54,7 @@ def test_without_limits_there_are_none() -> None:
 
 
 @pytest.mark.parametrize("version", [3, 17])
-def test_rates_limits_lag_and_what_is_written(version: int) -> None:
+def test_rates_limits_lag_and_partition_bytes(version: int) -> None:
     logs: dict[Place, tuple[int, int]] = {("moving", 0): (10_000, 1_000), ("moving", 1): (10_000, 1_000)}
     replication = Replication(leader_rate=200_000.0, paths=PATHS)
     server = server_of(replication)
@@ -94,7 +94,7 @@ def test_rates_limits_lag_and_what_is_written(version: int) -> None:
     assert written == {"0": pytest.approx(100_000, rel=0.1), "1": 0}
 
 
-def test_what_was_counted_under_a_limit_stays_when_it_is_gone() -> None:
+def test_counters_stay_when_a_limit_is_removed() -> None:
     logs: dict[Place, tuple[int, int]] = {("moving", 0): (10_000, 100)}
     server = server_of(Replication(leader_rate=200_000.0))
     move = Move(

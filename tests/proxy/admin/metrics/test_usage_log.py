@@ -9,7 +9,7 @@ from kafka_quota_proxy.proxy.usage.log import usage_log
 PREFIX = "kafka_quota_proxy_usage_log"
 
 
-def test_a_sink_says_what_it_has_written_and_what_it_is_behind(tmp_path: Path) -> None:
+def test_metrics_of_each_sink(tmp_path: Path) -> None:
     config = ProxyConfig(
         listeners=(Listener(name="clients", bind=Address(host="h", port=1)),),
         usage_log=UsageLog(files=UsageFiles(directory=str(tmp_path))),

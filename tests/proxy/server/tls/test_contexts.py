@@ -154,7 +154,7 @@ def test_older_versions_are_not_spoken(settings: ClientTls) -> None:
     assert upstream_side_context(UpstreamTls()).minimum_version == ssl.TLSVersion.TLSv1_2
 
 
-def test_a_brokers_name_is_checked_unless_told_otherwise(tmp_path: Path, settings: ClientTls) -> None:
+def test_a_brokers_name_is_checked_unless_check_hostname_is_false(tmp_path: Path, settings: ClientTls) -> None:
     server = client_side_context(ClientTls(certificate=settings.certificate, key=settings.key))
     strict = UpstreamTls(ca=settings.client_ca)
     lax = UpstreamTls(ca=settings.client_ca, check_hostname=False)
@@ -220,7 +220,7 @@ def test_a_new_pair_is_taken(tmp_path: Path, settings: ClientTls) -> None:
     assert context.last_reload_successful
 
 
-def test_half_a_pair_is_not_taken_and_the_whole_is(
+def test_a_certificate_is_reloaded_only_with_its_key(
     tmp_path: Path, settings: ClientTls, caplog: pytest.LogCaptureFixture
 ) -> None:
     context, client = TlsContext(settings), client_of(tmp_path, AUTHORITY.issue("duke"))
@@ -293,7 +293,7 @@ def test_a_symbolic_link_that_is_swapped_is_seen(tmp_path: Path) -> None:
     assert serial_shown(context.context, client_of(tmp_path, None)) == serials[1]
 
 
-def test_whom_we_trust_changes(tmp_path: Path, settings: ClientTls) -> None:
+def test_a_changed_ca_file_changes_the_trust(tmp_path: Path, settings: ClientTls) -> None:
     context = TlsContext(settings)
     OTHER.save(tmp_path, "ca")
     assert has_changed(context)
@@ -311,7 +311,7 @@ def test_the_first_has_to_be_right(settings: ClientTls) -> None:
         TlsContext(settings)
 
 
-def test_watching_reloads_what_changes(
+def test_watch_reloads_changed_files(
     settings: ClientTls, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -368,7 +368,7 @@ def test_causes_are_a_few_words(error: Exception, cause: str) -> None:
         ("SOMETHING_ELSE", "the TLS handshake with b failed: [SSL: SOMETHING_ELSE]"),
     ],
 )
-def test_what_a_broker_fails_at_is_said_with_what_would_help(reason: str, message: str) -> None:
+def test_a_failed_broker_handshake_is_explained_with_a_remedy(reason: str, message: str) -> None:
     assert broker_fault(ssl_error(reason), TlsContext(UpstreamTls()), "b").startswith(message)
 
 

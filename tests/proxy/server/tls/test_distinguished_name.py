@@ -41,7 +41,7 @@ def test_another_shape_is_refused(subject: bytes) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.text(alphabet=st.sampled_from([*' ,=+<>#;"\\\r\0a', "é"]), min_size=1, max_size=8))
-def test_what_is_written_can_be_told_apart_again(value: str) -> None:
+def test_different_subjects_have_different_names(value: str) -> None:
     """No value can look like two: a client cannot make itself a CN within another attribute."""
     written = name_of(name([[(CN, UTF8, value.encode())]])).removeprefix("CN=")
     unescaped, rest = "", written

@@ -34,7 +34,7 @@ def test_a_name_that_no_rule_matches_ends_the_connection(rules: str, distinguish
 
 
 @pytest.mark.parametrize("end", LINE_TERMINATORS)
-def test_a_name_that_ends_with_a_line_is_given_no_user_by_a_pattern_nor_behind_one(end: str) -> None:
+def test_a_name_with_a_final_line_end_matches_no_pattern(end: str) -> None:
     with pytest.raises(NoMatchingRule):
         map_name(f"CN=a{end}", parse_rules("RULE:(?s)CN=(.*)/$1/,DEFAULT"))
 

@@ -237,7 +237,7 @@ def test_a_large_read_is_one_piece_above(files: Files) -> None:
 
 
 @in_loop
-def test_more_than_the_shared_buffer_holds_comes_in_pieces(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_beyond_the_shared_buffer_arrives_in_pieces(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tls_transport, "_PLAIN", memoryview(bytearray(40 * KIB)))
     pair = Pair(files).shake()
     data = bytes(range(256)) * 400
@@ -267,7 +267,7 @@ def test_two_connections_in_turn_do_not_mix(files: Files) -> None:
 
 
 @in_loop
-def test_what_comes_with_the_end_of_the_handshake_is_not_lost(files: Files) -> None:
+def test_data_after_the_handshake_in_the_same_read_is_delivered(files: Files) -> None:
     pair = Pair(files)
     pair.transport.connection_made(pair.below)
     with pytest.raises(ssl.SSLWantReadError):
@@ -320,7 +320,7 @@ def test_a_peer_that_ends_in_order_still_gets_its_answers(files: Files) -> None:
 
 
 @in_loop
-def test_a_peer_that_ends_in_order_is_closed_where_nobody_stays(files: Files) -> None:
+def test_an_orderly_end_closes_unless_the_protocol_stays(files: Files) -> None:
     pair = Pair(files).shake()
     with pytest.raises(ssl.SSLWantReadError):
         pair.peer.unwrap()
@@ -342,7 +342,7 @@ def test_an_end_without_notice_closes(files: Files) -> None:
 
 
 @in_loop
-def test_what_was_tampered_with_ends_the_connection(files: Files) -> None:
+def test_tampered_records_end_the_connection(files: Files) -> None:
     pair = Pair(files).shake()
     pair.peer.write(b"good")
     pair.peer.write(b"bad")
@@ -399,7 +399,7 @@ def test_no_bytes_but_a_handshake_get_through(files: Files, garbage: bytes) -> N
     ],
 )
 @in_loop
-def test_plaintext_is_known_for_what_it_is(files: Files, garbage: bytes, reason: str) -> None:
+def test_plaintext_is_recognized(files: Files, garbage: bytes, reason: str) -> None:
     pair = Pair(files)
     pair.transport.connection_made(pair.below)
 
@@ -412,7 +412,7 @@ def test_plaintext_is_known_for_what_it_is(files: Files, garbage: bytes, reason:
 
 @pytest.mark.usefixtures("version")
 @in_loop
-def test_who_fails_gets_the_alert_that_says_why(files: Files) -> None:
+def test_a_failed_handshake_sends_its_alert(files: Files) -> None:
     files.server.verify_mode = ssl.CERT_REQUIRED
     try:
         pair = Pair(files).shake()
@@ -469,7 +469,7 @@ def test_one_that_says_nothing_is_given_up(files: Files, monkeypatch: pytest.Mon
     assert isinstance(error, TimeoutError)
 
 
-def test_who_has_shaken_hands_is_not_given_up(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_handshake_timeout_ends_with_the_handshake(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tls_transport, "HANDSHAKE_TIMEOUT_S", 0.01)
 
     async def wait() -> str:
@@ -502,7 +502,7 @@ def test_flow_control_is_that_of_the_transport_below(files: Files) -> None:
     assert isinstance(pair.transport.get_extra_info("ssl_object"), ssl.SSLObject)
 
 
-def test_what_comes_while_nobody_reads_waits(files: Files) -> None:
+def test_data_that_arrives_while_paused_is_kept(files: Files) -> None:
     async def go() -> None:
         pair = Pair(files, stays=True).shake()
         pair.transport.pause_reading()
@@ -524,7 +524,7 @@ def test_what_comes_while_nobody_reads_waits(files: Files) -> None:
 
 
 @in_loop
-def test_an_end_is_not_told_to_who_has_stopped_reading(files: Files) -> None:
+def test_the_end_is_not_reported_while_reading_is_paused(files: Files) -> None:
     pair = Pair(files, stays=True).shake()
     pair.above.data_received = lambda _: pair.transport.pause_reading()  # type: ignore[assignment, method-assign]
     pair.peer.write(b"much")
