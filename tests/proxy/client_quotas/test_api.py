@@ -89,7 +89,7 @@ def administered(
     return wire, handler
 
 
-def test_an_administrator_is_answered_when_his_answer_is_there() -> None:
+def test_administrator_is_answered_when_the_answer_is_ready() -> None:
     wire, handler = administered()
 
     assert wire.client(BOTH[0]) == b""
@@ -111,7 +111,7 @@ def test_an_administrator_is_answered_when_his_answer_is_there() -> None:
     assert wire.session.is_idle
 
 
-def test_nobody_need_tell_him() -> None:
+def test_answer_is_found_without_a_wake_up() -> None:
     wire, handler = administered()
     wire.client(BOTH[1])
     handler.taken[0][3].answer = ANSWER
@@ -121,7 +121,7 @@ def test_nobody_need_tell_him() -> None:
     assert wire.to_client() == ANSWER
 
 
-def test_what_is_sent_ahead_waits_behind_it_and_what_came_before_is_answered_first() -> None:
+def test_requests_behind_wait_and_earlier_ones_are_answered_first() -> None:
     wire, handler = administered()
     ahead, behind = other_request(1), produce_request(2)
 
@@ -148,7 +148,7 @@ def test_a_request_may_come_in_pieces(size: int) -> None:
     assert [taken[0] for taken in handler.taken] == [CHANGE]
 
 
-def test_a_large_request_is_held_until_it_is_whole() -> None:
+def test_large_request_is_collected_until_it_is_whole() -> None:
     wire, handler = administered()
     large = CHANGE._replace(alterations=tuple(Alteration((("user", "u" * 30_000),), ()) for _ in range(100)))
     frame = write_alter_request(large, client_id="etl")
@@ -158,7 +158,7 @@ def test_a_large_request_is_held_until_it_is_whole() -> None:
     assert [taken[0] for taken in handler.taken] == [large]
 
 
-def test_who_is_no_administrator_is_refused_as_kafka_refuses() -> None:
+def test_other_principal_is_refused_as_kafka_refuses() -> None:
     wire, handler = administered(admins=frozenset({"admin"}))
 
     assert wire.client(*BOTH) == b""
@@ -173,7 +173,7 @@ def test_who_is_no_administrator_is_refused_as_kafka_refuses() -> None:
     assert handler.taken == []
 
 
-def test_he_asks_the_broker_where_the_file_says_so() -> None:
+def test_other_principal_is_forwarded_if_the_listener_forwards() -> None:
     wire, handler = administered(admins=frozenset({"admin"}), forwards=True)
     unknown = framed(b"\x00\x31\x00\x09", BOTH[0][8:])
 
@@ -183,7 +183,7 @@ def test_he_asks_the_broker_where_the_file_says_so() -> None:
     assert handler.taken == []
 
 
-def test_an_administrator_is_so_from_his_login_on() -> None:
+def test_principal_is_administrator_from_its_login_on() -> None:
     wire, handler = administered(admins=frozenset({"admin"}))
     wire.client(BOTH[0])
     assert handler.taken == []
@@ -209,7 +209,7 @@ def test_an_administrator_is_so_from_his_login_on() -> None:
     ],
     ids=["at once", "after the handshake", "after a login that failed", "in the middle of a login", "as somebody else"],
 )
-def test_who_has_not_logged_in_as_one_is_no_administrator(come: list[tuple[bytes, bytes]]) -> None:
+def test_connection_is_no_administrators_before_login(come: list[tuple[bytes, bytes]]) -> None:
     wire, handler = administered(admins=frozenset({"admin"}))
     for asked, told in come:
         wire.client(asked)
@@ -224,7 +224,7 @@ def test_who_has_not_logged_in_as_one_is_no_administrator(come: list[tuple[bytes
     assert handler.taken == []
 
 
-def test_nothing_passes_while_a_login_is_looked_at() -> None:
+def test_nothing_passes_while_a_login_is_under_way() -> None:
     wire, handler = administered(admins=frozenset({"admin"}))
     wire.client(handshake_request("PLAIN"))
     wire.broker(handshake_response())
@@ -238,7 +238,7 @@ def test_nothing_passes_while_a_login_is_looked_at() -> None:
     assert [taken[1].principal for taken in handler.taken] == ["admin"]
 
 
-def test_without_administrators_or_between_brokers_all_of_it_goes_on() -> None:
+def test_without_administrators_or_between_brokers_requests_are_forwarded() -> None:
     wire = Wire()
 
     assert wire.client(*BOTH) == b"".join(BOTH)
@@ -254,7 +254,7 @@ def versions_told(wire: Wire) -> dict[int, tuple[int, int]]:
     return {key: (lowest, highest) for key, lowest, highest in entries}
 
 
-def test_who_is_answered_here_is_told_the_versions_that_are() -> None:
+def test_client_answered_here_sees_our_versions() -> None:
     here = {int(ApiKey.DESCRIBE_CLIENT_QUOTAS): (0, 1), int(ApiKey.ALTER_CLIENT_QUOTAS): (0, 1)}
 
     for admins, forwards, own in [
@@ -268,7 +268,7 @@ def test_who_is_answered_here_is_told_the_versions_that_are() -> None:
     assert versions_told(Wire()).keys().isdisjoint(here)
 
 
-def test_what_cannot_be_read_ends_the_connection() -> None:
+def test_unreadable_request_ends_the_connection() -> None:
     many = CHANGE._replace(alterations=(Alteration((), ()),) * (MAX_ELEMENTS + 1))
     faults: list[tuple[bytes, type[ProtocolError]]] = [
         (framed(b"\x00\x31\x00\x02", BOTH[0][8:]), UnknownVersion),
@@ -286,7 +286,7 @@ def test_what_cannot_be_read_ends_the_connection() -> None:
         administered()[0].client(write_alter_request(many, client_id=None))
 
 
-def test_a_connection_that_is_to_end_has_the_answer_to_what_was_begun_and_to_nothing_behind_it() -> None:
+def test_ending_connection_gets_the_answer_under_way_and_no_later_one() -> None:
     wire, handler = administered()
     wire.client(*BOTH)
 
@@ -304,7 +304,7 @@ def test_a_connection_that_is_to_end_has_the_answer_to_what_was_begun_and_to_not
 @pytest.mark.parametrize(
     "after", [None, Administration(frozenset(), True, SlowHandler()), Administration(frozenset(), False, SlowHandler())]
 )
-def test_what_was_begun_is_answered_whoever_administers_by_then(after: Administration | None) -> None:
+def test_request_under_way_is_answered_after_the_administrators_change(after: Administration | None) -> None:
     wire, handler = administered()
     wire.client(*BOTH)
 
@@ -322,7 +322,7 @@ def test_what_was_begun_is_answered_whoever_administers_by_then(after: Administr
         assert read_describe_response(answers[len(ANSWER) :], 0).error_code == 31
 
 
-def test_who_is_refused_has_little_to_say() -> None:
+def test_refused_client_may_send_small_requests_only() -> None:
     many = CHANGE._replace(alterations=(Alteration((), ()),) * (MAX_REFUSED_ELEMENTS + 1))
     few = CHANGE._replace(alterations=many.alterations[1:])
     head_of_long = framed(BOTH[0][4:], bytes(MAX_REFUSED_BYTES))[:50]
@@ -339,7 +339,7 @@ def test_who_is_refused_has_little_to_say() -> None:
 
 @pytest.mark.parametrize("admins", [frozenset({"admin"}), frozenset({"ANONYMOUS"})])
 @pytest.mark.parametrize("enforcement", [Enforcement.RESPOND, Enforcement.DELAY])
-def test_each_request_is_charged_as_those_that_pass(admins: frozenset[str], enforcement: Enforcement) -> None:
+def test_answered_request_is_charged_like_a_forwarded_one(admins: frozenset[str], enforcement: Enforcement) -> None:
     wire, handler = administered(QuotaRule(client_id="etl", request_rate=1), admins=admins, enforcement=enforcement)
 
     wire.client(BOTH[1] * 100)
@@ -359,7 +359,7 @@ def test_each_request_is_charged_as_those_that_pass(admins: frozenset[str], enfo
     assert told[-1] == (wire.muted_for_ms if enforcement is Enforcement.RESPOND else 0)
 
 
-def test_who_does_not_read_is_not_served() -> None:
+def test_client_that_does_not_read_is_not_served() -> None:
     wire, handler = administered(admins=frozenset({"admin"}))
     wire.session.pause_answers()
 
@@ -373,7 +373,7 @@ def test_who_does_not_read_is_not_served() -> None:
     assert handler.taken == []
 
 
-def test_what_is_held_of_a_large_request_is_counted() -> None:
+def test_collected_bytes_of_a_large_request_are_counted() -> None:
     wire, _ = administered()
     frame = write_alter_request(CHANGE, client_id="etl")
 
@@ -382,7 +382,7 @@ def test_what_is_held_of_a_large_request_is_counted() -> None:
     assert wire.session.held_bytes == 40
 
 
-def test_where_the_desk_has_no_room_it_is_asked_again() -> None:
+def test_request_is_submitted_again_if_the_queue_was_full() -> None:
     wire, handler = administered()
     handler.is_full = True
     wire.client(BOTH[0])
@@ -394,7 +394,7 @@ def test_where_the_desk_has_no_room_it_is_asked_again() -> None:
     assert [taken[0] for taken in handler.taken] == [CHANGE]
 
 
-def test_who_is_gone_drops_what_he_asked() -> None:
+def test_closed_connection_drops_its_request() -> None:
     wire, handler = administered()
     wire.client(BOTH[0])
 
@@ -413,7 +413,7 @@ def logged_in(wire: Wire, login: Dialogue, *, lifetime_ms: int) -> None:
 
 
 @pytest.mark.parametrize("login", [plain("admin"), scram("admin")])
-def test_an_administrator_whose_login_has_expired_is_one_no_more(login: Dialogue) -> None:
+def test_expired_login_ends_administration(login: Dialogue) -> None:
     wire, handler = administered(admins=frozenset({"admin"}))
     logged_in(wire, login, lifetime_ms=60_000)
 
@@ -430,7 +430,7 @@ def test_an_administrator_whose_login_has_expired_is_one_no_more(login: Dialogue
 
 
 @pytest.mark.parametrize("lifetime_ms", [0, 60_000])
-def test_who_logs_in_again_is_an_administrator_on(lifetime_ms: int) -> None:
+def test_client_that_logs_in_again_stays_administrator(lifetime_ms: int) -> None:
     wire, handler = administered(admins=frozenset({"admin"}))
     logged_in(wire, scram("admin"), lifetime_ms=60_000)
     wire.wait(70_000)
@@ -443,7 +443,7 @@ def test_who_logs_in_again_is_an_administrator_on(lifetime_ms: int) -> None:
 
 
 @pytest.mark.parametrize("login", [scram("admin"), GSSAPI])
-def test_who_has_only_begun_to_log_in_again_has_not(login: Dialogue) -> None:
+def test_unfinished_second_login_does_not_extend_the_first(login: Dialogue) -> None:
     wire, _ = administered(admins=frozenset({"admin"}))
     logged_in(wire, scram("admin"), lifetime_ms=60_000)
     wire.wait(70_000)

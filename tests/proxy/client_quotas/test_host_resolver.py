@@ -23,7 +23,7 @@ def hurries(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @on_uvloop
-async def test_the_system_is_asked_for_any_number() -> None:
+async def test_any_number_of_hosts_is_looked_up() -> None:
     found = await Lookups().find(["localhost", *(f"127.0.0.{number}" for number in range(1, 151)), "no such host"])
 
     assert "127.0.0.1" in found["localhost"]
@@ -33,7 +33,7 @@ async def test_the_system_is_asked_for_any_number() -> None:
 
 @pytest.mark.usefixtures("has_faults")
 @on_uvloop
-async def test_who_is_not_there_is_said_once_and_found_when_he_is(
+async def test_missing_host_is_logged_once_and_found_later(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     asked: list[list[str]] = []
@@ -75,7 +75,7 @@ async def test_who_is_not_there_is_said_once_and_found_when_he_is(
 
 
 @on_uvloop
-async def test_a_name_server_that_is_away_costs_threads_of_its_own_and_not_many(
+async def test_silent_name_server_holds_a_few_threads_of_the_lookups(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(host_finder, "_LOOKUP_S", 0.1)
@@ -113,7 +113,7 @@ async def test_a_name_server_that_is_away_costs_threads_of_its_own_and_not_many(
 
 
 @on_uvloop
-async def test_where_there_is_no_thread_nobody_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_threads_no_host_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
@@ -124,7 +124,7 @@ async def test_where_there_is_no_thread_nobody_is_known(monkeypatch: pytest.Monk
 
 
 @on_uvloop
-async def test_nobody_waits_behind_those_that_are_not_answered_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_host_times_out_each_time_behind_silent_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_finder, "_LOOKUP_S", 0.02)
     monkeypatch.setattr(host_finder, "_THREADS", 2)
 

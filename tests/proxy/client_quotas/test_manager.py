@@ -111,7 +111,7 @@ async def bed(
 
 
 @on_uvloop
-async def test_what_is_set_is_kept_in_force_and_told(tmp_path: Path) -> None:
+async def test_set_quota_is_stored_applied_and_described(tmp_path: Path) -> None:
     async with bed(tmp_path) as one:
         assert await one.set(ALICE, {P: 5.0}) == [Altered(0, None, ALICE)]
 
@@ -129,9 +129,7 @@ async def test_what_is_set_is_kept_in_force_and_told(tmp_path: Path) -> None:
 
 
 @on_uvloop
-async def test_others_have_turns_while_what_is_kept_is_put_in_force_at_the_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_other_tasks_run_while_stored_rules_are_applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     some = tuple(Alteration((("user", str(number)),), (Op(P, 1.0),)) for number in range(1_000))
     async with bed(tmp_path) as one:
         await one.ask(AlterRequest(1, 7, some, False))
@@ -158,7 +156,7 @@ async def test_others_have_turns_while_what_is_kept_is_put_in_force_at_the_start
 
 
 @on_uvloop
-async def test_of_a_large_request_the_log_names_the_first_and_counts_the_rest(
+async def test_log_names_the_first_entities_of_a_large_request_and_counts_the_rest(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A line for each would hold the loop."""
@@ -174,7 +172,7 @@ async def test_of_a_large_request_the_log_names_the_first_and_counts_the_rest(
 
 
 @on_uvloop
-async def test_what_is_only_validated_or_refused_changes_nothing(tmp_path: Path) -> None:
+async def test_validated_or_refused_request_changes_nothing(tmp_path: Path) -> None:
     async with bed(tmp_path) as one:
         assert await one.set(ALICE, {P: 5.0}, validate_only=True) == [Altered(0, None, ALICE)]
         assert await one.set(ALICE, {"bad": 5.0}) == [Altered(42, "Invalid configuration key bad", ALICE)]
@@ -184,7 +182,7 @@ async def test_what_is_only_validated_or_refused_changes_nothing(tmp_path: Path)
 
 
 @on_uvloop
-async def test_rules_of_the_file_are_told_and_not_changed(tmp_path: Path) -> None:
+async def test_rules_of_the_file_are_described_and_cannot_be_changed(tmp_path: Path) -> None:
     filed = QuotaRule(user="alice", producer_byte_rate=1.0, source="f.yaml:7")
     async with bed(tmp_path, filed) as one:
         (result,) = await one.set(ALICE, {P: 5.0})
@@ -213,9 +211,7 @@ async def test_addresses_may_be_hosts_that_have_one(tmp_path: Path) -> None:
 
 
 @on_uvloop
-async def test_a_host_that_was_away_at_the_start_is_limited_when_it_is_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_host_missing_at_the_start_is_limited_once_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     known = {f"host-{number}": (f"192.0.2.{number}",) for number in range(150)}
 
     async def look(_: Lookups, hosts: Iterable[str]) -> Addresses:
@@ -239,7 +235,7 @@ async def test_a_host_that_was_away_at_the_start_is_limited_when_it_is_back(
 
 
 @on_uvloop
-async def test_without_a_store_rules_are_told_and_not_changed() -> None:
+async def test_without_a_store_rules_are_described_and_cannot_be_changed() -> None:
     async with bed(None, QuotaRule(user="alice", producer_byte_rate=1.0, source="f.yaml:7")) as one:
         assert (await one.told()).entries == (Described(ALICE, ((P, 1.0),)),)
         (result,) = await one.set((("user", "bob"),), {P: 5.0})
@@ -296,7 +292,7 @@ async def test_requests_are_answered_in_the_order_in_which_they_came(tmp_path: P
 
 
 @on_uvloop
-async def test_many_changes_at_once_let_others_have_a_turn(tmp_path: Path) -> None:
+async def test_other_tasks_run_during_a_large_change(tmp_path: Path) -> None:
     many = tuple(Alteration((("user", str(number)),), (Op(P, 1.0),)) for number in range(1_000))
     async with bed(tmp_path) as one:
         await one.ask(AlterRequest(1, 7, many, False))
@@ -325,7 +321,7 @@ async def test_two_proxies_do_not_share_a_store(tmp_path: Path) -> None:
 
 
 @on_uvloop
-async def test_what_cannot_be_read_is_told_and_the_next_is_answered() -> None:
+async def test_unreadable_request_is_reported_and_the_next_is_answered() -> None:
     async with bed(None) as one:
         client = Client()
         ticket = one.manager.submit(written(EVERYTHING)[:-1], ADMIN, client)
@@ -337,7 +333,7 @@ async def test_what_cannot_be_read_is_told_and_the_next_is_answered() -> None:
 
 
 @on_uvloop
-async def test_what_nobody_waits_for_any_more_is_not_begun(tmp_path: Path) -> None:
+async def test_dropped_request_is_not_begun(tmp_path: Path) -> None:
     async with bed(tmp_path) as one:
         alice = AlterRequest(1, 7, (Alteration(ALICE, (Op(P, 5.0),)),), False)
         tickets = [one.manager.submit(written(alice), ADMIN, Client()) for _ in range(3)]
@@ -350,7 +346,7 @@ async def test_what_nobody_waits_for_any_more_is_not_begun(tmp_path: Path) -> No
 
 @pytest.mark.usefixtures("has_faults")
 @on_uvloop
-async def test_a_request_that_cannot_be_answered_is_refused_and_the_next_is_answered(
+async def test_request_that_raises_is_refused_and_the_next_is_answered(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with bed(None, QuotaRule(user="u" * 40_000, producer_byte_rate=1.0, source="f.yaml:7")) as one:
@@ -364,7 +360,7 @@ async def test_a_request_that_cannot_be_answered_is_refused_and_the_next_is_answ
 
 @pytest.mark.usefixtures("has_faults")
 @on_uvloop
-async def test_a_change_that_cannot_be_put_in_force_ends_nothing(tmp_path: Path) -> None:
+async def test_change_that_cannot_be_applied_is_reported_unknown_and_applied_with_the_next(tmp_path: Path) -> None:
     audit_log = tmp_path / "audit.jsonl"
     async with bed(None, store=Store(directory=str(tmp_path / "d"), audit_log=str(audit_log))) as one:
 
@@ -384,7 +380,7 @@ async def test_a_change_that_cannot_be_put_in_force_ends_nothing(tmp_path: Path)
 
 @pytest.mark.usefixtures("has_faults")
 @on_uvloop
-async def test_of_a_change_that_cannot_be_put_in_force_a_snapshot_has_all(tmp_path: Path) -> None:
+async def test_all_of_a_change_is_stored_if_applying_raises(tmp_path: Path) -> None:
     many = tuple(Alteration((("user", str(number)),), (Op(P, 1.0),)) for number in range(600))
     async with bed(tmp_path) as one:
 
@@ -402,7 +398,7 @@ async def test_of_a_change_that_cannot_be_put_in_force_a_snapshot_has_all(tmp_pa
 
 
 @on_uvloop
-async def test_an_owner_that_fails_ends_nothing() -> None:
+async def test_owner_that_raises_does_not_stop_the_manager() -> None:
     class Faulty:
         def take_turn(self) -> None:
             raise ValueError("a fault")
@@ -416,7 +412,7 @@ async def test_an_owner_that_fails_ends_nothing() -> None:
 
 
 @on_uvloop
-async def test_every_attempt_is_audited_in_the_order_of_the_desk(tmp_path: Path) -> None:
+async def test_attempts_are_audited_in_order(tmp_path: Path) -> None:
     audit_log = tmp_path / "audit.jsonl"
     filed = QuotaRule(user="bob", producer_byte_rate=1.0, source="f.yaml:7")
     store = Store(directory=str(tmp_path / "d"), audit_log=str(audit_log))
@@ -460,9 +456,7 @@ async def test_a_change_that_cannot_be_audited_is_made(tmp_path: Path, monkeypat
 
 @pytest.mark.usefixtures("has_faults")
 @on_uvloop
-async def test_a_change_of_which_no_book_can_be_kept_is_made_and_told(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_change_is_made_and_answered_if_auditing_raises(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     store = Store(directory=str(tmp_path / "d"), audit_log=str(tmp_path / "audit.jsonl"))
     async with bed(None, store=store) as one:
 
@@ -484,7 +478,7 @@ async def test_a_change_of_which_no_book_can_be_kept_is_made_and_told(
 
 
 @on_uvloop
-async def test_where_the_audit_log_cannot_be_opened_nobody_is_served(tmp_path: Path) -> None:
+async def test_unusable_audit_log_keeps_the_proxy_from_starting(tmp_path: Path) -> None:
     store = Store(directory=str(tmp_path / "d"), audit_log=str(tmp_path / "none" / "audit.jsonl"))
     with pytest.raises(OSError, match="audit_log"):
         async with bed(None, store=store):
@@ -492,7 +486,7 @@ async def test_where_the_audit_log_cannot_be_opened_nobody_is_served(tmp_path: P
 
 
 @on_uvloop
-async def test_above_the_limit_changes_are_refused_as_kafka_refuses_and_told_when_to_come(tmp_path: Path) -> None:
+async def test_changes_above_the_rate_limit_are_refused_with_a_throttle_time(tmp_path: Path) -> None:
     audit_log = tmp_path / "audit.jsonl"
     store = Store(directory=str(tmp_path / "d"), changes_per_second=0.1, audit_log=str(audit_log))
     some = tuple(Alteration((("user", str(number)),), (Op(P, 1.0),)) for number in range(3))
@@ -534,7 +528,7 @@ async def test_a_request_that_changes_nothing_counts_as_one(tmp_path: Path, op: 
 
 
 @on_uvloop
-async def test_who_is_refused_and_refused_again_has_a_line_a_second_and_each_is_counted(tmp_path: Path) -> None:
+async def test_repeated_refusals_have_a_line_a_second_and_are_all_counted(tmp_path: Path) -> None:
     audit_log = tmp_path / "audit.jsonl"
     store = Store(directory=str(tmp_path / "d"), changes_per_second=None, audit_log=str(audit_log))
     bad = tuple(Alteration((("user", str(number)),), (Op("bad", 1.0),)) for number in range(100))
@@ -557,7 +551,7 @@ async def test_who_is_refused_and_refused_again_has_a_line_a_second_and_each_is_
 
 
 @on_uvloop
-async def test_what_is_so_already_is_one_line_for_the_request(tmp_path: Path) -> None:
+async def test_unchanged_entities_of_a_request_have_one_audit_line(tmp_path: Path) -> None:
     audit_log = tmp_path / "audit.jsonl"
     store = Store(directory=str(tmp_path / "d"), audit_log=str(audit_log))
     some = tuple(Alteration((("user", str(number)),), (Op(P, 1.0),)) for number in range(3))

@@ -36,7 +36,7 @@ async def bed(*quotas: QuotaRule, audit_log: str | None = None, changes_per_seco
 
 
 @on_uvloop
-async def test_what_is_set_at_one_desk_is_told_by_the_other_and_decided_on_there(log: TopicLog) -> None:
+async def test_quota_set_at_one_proxy_is_described_and_changed_at_the_other(log: TopicLog) -> None:
     async with bed() as one, bed() as other:
         assert (await one.set(ALICE, {P: 5.0}))[0].error_code == 0
         await eventually(lambda: other.manager.quotas)
@@ -55,7 +55,7 @@ async def test_what_is_set_at_one_desk_is_told_by_the_other_and_decided_on_there
 
 
 @on_uvloop
-async def test_what_comes_from_others_waits_while_rules_are_read(log: TopicLog) -> None:
+async def test_changes_of_other_proxies_wait_while_a_thread_reads_the_rules(log: TopicLog) -> None:
     """In the thread that answers, rules must not change under whoever goes through them."""
     async with bed() as one:
         manager = one.manager
@@ -68,7 +68,7 @@ async def test_what_comes_from_others_waits_while_rules_are_read(log: TopicLog) 
 
 
 @on_uvloop
-async def test_the_files_entities_and_a_publishers_are_changed_where_they_are_set(log: TopicLog) -> None:
+async def test_rules_of_the_file_and_of_publishers_cannot_be_changed(log: TopicLog) -> None:
     log.write(Rule(user="alice", limits={P: 7.0}), Setting(user="filed", key=P, value=1.0))
     async with bed(QuotaRule(user="filed", producer_byte_rate=9.0, source="f.yaml:7")) as one:
         assert {(rule.user, rule.limits.get("producer_byte_rate")) for rule in one.manager.quotas} == {
@@ -86,7 +86,7 @@ async def test_the_files_entities_and_a_publishers_are_changed_where_they_are_se
 
 
 @on_uvloop
-async def test_of_what_the_file_hides_the_topics_settings_are_removed_and_no_rule_of_a_publisher(log: TopicLog) -> None:
+async def test_hidden_settings_of_the_topic_can_be_removed_but_no_published_rule(log: TopicLog) -> None:
     bob, consumes = (("user", "bob"),), "consumer_byte_rate"
     log.write(
         Setting(user="alice", key=P, value=1.0),
@@ -107,7 +107,7 @@ async def test_of_what_the_file_hides_the_topics_settings_are_removed_and_no_rul
 
 
 @on_uvloop
-async def test_while_the_topic_is_away_quotas_are_told_and_not_changed(log: TopicLog) -> None:
+async def test_quotas_cannot_be_changed_while_the_topic_is_unreachable(log: TopicLog) -> None:
     async with bed() as one:
         await one.set(ALICE, {P: 5.0})
         log.is_away = True
@@ -126,9 +126,7 @@ async def test_while_the_topic_is_away_quotas_are_told_and_not_changed(log: Topi
 
 
 @on_uvloop
-async def test_of_what_may_be_there_all_the_same_nobody_is_told_that_it_was_refused(
-    log: TopicLog, tmp_path: Path
-) -> None:
+async def test_write_with_unknown_outcome_is_not_reported_as_refused(log: TopicLog, tmp_path: Path) -> None:
     audit_log = tmp_path / "audit.jsonl"
     bob, carol = (("user", "bob"),), (("user", "carol"),)
     some = ((ALICE, {P: 5.0}), (bob, {P: 1.0}), (carol, {"bad": 1.0}))
@@ -162,7 +160,7 @@ async def set_terms(one: Bed, terms: object, limits: Mapping[str, float] | None 
 
 
 @on_uvloop
-async def test_who_change_different_terms_at_two_desks_do_not_undo_each_other(log: TopicLog) -> None:
+async def test_different_terms_changed_at_two_proxies_are_both_kept(log: TopicLog) -> None:
     async with bed() as one, bed() as other:
         await set_terms(one, {"shaping": "paced"}, {P: 5.0})
         # Neither has looked before.
@@ -176,7 +174,7 @@ async def test_who_change_different_terms_at_two_desks_do_not_undo_each_other(lo
 
 
 @on_uvloop
-async def test_a_limit_of_a_rule_that_has_expired_is_set_anew_at_all_proxies(log: TopicLog) -> None:
+async def test_limit_set_on_an_expired_rule_holds_at_all_proxies(log: TopicLog) -> None:
     async with bed() as one, bed() as other:
         await set_terms(one, {"expires": "2001-01-01T00:00:00Z", "enforcement": "observe"}, {P: 5.0})
         assert not one.manager.quotas
@@ -192,7 +190,7 @@ async def test_a_limit_of_a_rule_that_has_expired_is_set_anew_at_all_proxies(log
 
 
 @on_uvloop
-async def test_who_asks_too_often_does_not_have_the_topic_asked(log: TopicLog, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_rate_limit_applies_before_the_topic_is_asked(log: TopicLog, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = 0
 
     async def end_offset(writer: LogWriter) -> int:
@@ -219,7 +217,7 @@ async def test_a_host_that_another_proxy_has_set_is_looked_up(log: TopicLog) -> 
 
 
 @on_uvloop
-async def test_who_is_to_stop_does_not_wait_for_a_topic_that_is_away(log: TopicLog, tmp_path: Path) -> None:
+async def test_stop_does_not_wait_for_an_unreachable_topic(log: TopicLog, tmp_path: Path) -> None:
     log.is_away = True
     one = Server(ProxyConfig(listeners=(), store=Store(directory=str(tmp_path), topic=QuotasFrom(topic="store"))))
     running = asyncio.ensure_future(one.run())

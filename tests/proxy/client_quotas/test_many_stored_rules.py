@@ -111,7 +111,7 @@ async def stored(path: Path, count: int, *, listener: Listener = LISTENER) -> As
 
 
 @on_uvloop
-async def test_one_change_looks_at_no_other_rule_and_goes_to_a_thread_for_the_disk_alone(
+async def test_one_change_looks_at_no_other_rule_and_uses_a_thread_only_for_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handed_over: list[object] = []
@@ -133,7 +133,7 @@ async def test_one_change_looks_at_no_other_rule_and_goes_to_a_thread_for_the_di
 
 
 @on_uvloop
-async def test_the_collector_looks_at_none_that_was_read_at_the_start(tmp_path: Path) -> None:
+async def test_garbage_collector_skips_rules_read_at_the_start(tmp_path: Path) -> None:
     fill(tmp_path, 100)
     try:
         async with stub_broker() as broker:
@@ -146,7 +146,7 @@ async def test_the_collector_looks_at_none_that_was_read_at_the_start(tmp_path: 
 
 
 @on_uvloop
-async def test_a_broker_that_is_first_seen_has_the_rules_that_all_have_and_looks_at_none(
+async def test_new_broker_shares_the_rules_without_looking_at_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with stored(tmp_path, 100, listener=OF_CLUSTER) as server:
@@ -210,7 +210,7 @@ def looked_up(count: int) -> tuple[list[int], list[int]]:
     return connects, [rules.count - before for rules, before in zip(counted, connects, strict=True)]
 
 
-def test_who_connects_looks_at_as_many_rules_of_a_hundred_thousand_as_of_a_hundred_and_who_asks_at_none() -> None:
+def test_number_of_rules_does_not_change_the_lookups_of_a_connection_or_request() -> None:
     connects, asks = looked_up(MANY)
 
     assert connects == looked_up(100)[0]
@@ -295,7 +295,7 @@ def check(what: str, few: Took, many: Took) -> None:
 
 @pytest.mark.long
 @on_uvloop
-async def test_beside_a_hundred_thousand_others_a_change_is_written_down_and_takes_less_than_5_ms(
+async def test_change_among_100_000_stored_rules_takes_less_than_5_ms(
     tmp_path: Path,
 ) -> None:
     took = []
@@ -310,7 +310,7 @@ async def test_beside_a_hundred_thousand_others_a_change_is_written_down_and_tak
 
 @pytest.mark.long
 @on_uvloop
-async def test_where_they_are_in_a_topic_it_takes_as_little_besides_what_the_topic_takes(
+async def test_change_among_100_000_rules_of_a_topic_takes_less_than_5_ms(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The topic is made up: it takes a record at once, and its reader looks for new ones each millisecond."""
@@ -328,7 +328,7 @@ async def test_where_they_are_in_a_topic_it_takes_as_little_besides_what_the_top
 
 @pytest.mark.long
 @on_uvloop
-async def test_beside_them_who_connects_or_asks_waits_no_longer(tmp_path: Path) -> None:
+async def test_100_000_rules_do_not_slow_connections_or_requests(tmp_path: Path) -> None:
     def connects(quotas: BrokerQuotas) -> Callable[[int], object]:
         return lambda number: quotas.buckets(principal=f"user-{number}", client_id="etl", now_ms=0)
 

@@ -86,7 +86,7 @@ def rule(user: str, **terms: object) -> QuotaRule:
 OFFICE = Schedule(time_zone="UTC", begin_minute=8 * 60, end_minute=18 * 60)
 
 
-async def test_each_rule_is_told_when_it_is_due_and_no_other() -> None:
+async def test_each_rule_is_applied_when_it_is_due_and_no_other() -> None:
     ramp = Ramp(start=(("producer_byte_rate", 5.0),), begins_ms=START_MS, over_ms=4 * HOUR_MS, steps=4)
     expiring, scheduled, ramped = (
         rule("a", expires_ms=START_MS + HOUR_MS),
@@ -131,7 +131,7 @@ async def test_no_wait_is_so_long_that_a_set_clock_would_not_be_noticed() -> Non
 
 
 @pytest.mark.usefixtures("has_faults")
-async def test_what_could_not_be_put_in_force_is_tried_again(
+async def test_changes_that_could_not_be_applied_are_tried_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("kafka_quota_proxy.proxy.client_quotas.rule_timer._AGAIN_S", 0.01)
@@ -146,7 +146,7 @@ async def test_what_could_not_be_put_in_force_is_tried_again(
     assert "rules could not be put in force; it is tried again" in caplog.text
 
 
-async def test_of_a_wave_of_rules_the_log_has_a_few(caplog: pytest.LogCaptureFixture) -> None:
+async def test_log_names_a_few_of_many_rules_that_change_at_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     async with followed(Bed(*(rule(f"u{n}", expires_ms=START_MS + 5) for n in range(600)))) as bed:
         told = await bed.at(START_MS + 5)
@@ -182,7 +182,7 @@ async def test_a_rule_of_the_file_expires_for_the_next_request_of_an_open_connec
 
 
 @on_uvloop
-async def test_what_is_not_there_at_the_start_comes_at_its_time(tmp_path: Path) -> None:
+async def test_rule_outside_its_schedule_at_the_start_begins_on_time(tmp_path: Path) -> None:
     clock = Clock(START_MS + HOUR_MS - 20)
     later, over = rule("u", schedule=OFFICE), rule("v", expires_ms=START_MS)
     async with stub_broker(answers) as broker:
@@ -198,7 +198,7 @@ async def test_what_is_not_there_at_the_start_comes_at_its_time(tmp_path: Path) 
 
 @pytest.mark.parametrize("is_stored", [True, False])
 @on_uvloop
-async def test_the_first_rule_that_ever_has_times_is_followed(tmp_path: Path, is_stored: bool) -> None:
+async def test_first_timed_rule_wakes_the_timer(tmp_path: Path, is_stored: bool) -> None:
     clock = Clock()
     async with stub_broker(answers) as broker:
         config = config_to(broker, tmp_path)
@@ -220,7 +220,7 @@ async def test_the_first_rule_that_ever_has_times_is_followed(tmp_path: Path, is
 
 
 @on_uvloop
-async def test_a_ramp_of_the_store_goes_on_after_a_restart_where_it_should_be(tmp_path: Path) -> None:
+async def test_stored_ramp_continues_on_schedule_after_a_restart(tmp_path: Path) -> None:
     ramp = Ramp(start=((P, 9_000.0),), begins_ms=START_MS, over_ms=8_000, steps=8)
     stored = StoredRule(limits={P: 1_000.0}, terms=Terms(ramp=ramp))
     write_rules(tmp_path, [Change(StoreEntity(client_id="etl"), stored)])
@@ -246,7 +246,7 @@ async def _over_a_run(path: Path, clock: Clock, more_ms: int) -> tuple[float, fl
 
 
 @on_uvloop
-async def test_an_alter_in_the_middle_of_a_ramp_sets_where_it_leads_to(tmp_path: Path) -> None:
+async def test_alter_during_a_ramp_sets_its_target(tmp_path: Path) -> None:
     ramp = Ramp(start=((P, 9_000.0),), begins_ms=START_MS, over_ms=8_000, steps=8)
     stored = StoredRule(limits={P: 1_000.0}, terms=Terms(ramp=ramp))
     write_rules(tmp_path, [Change(StoreEntity(client_id="etl"), stored)])

@@ -48,7 +48,7 @@ def limit(quotas: BrokerQuotas, user: str) -> float | None:
 
 
 @on_uvloop
-async def test_a_file_that_is_read_again_makes_no_table_of_what_is_stored(
+async def test_reload_does_not_rebuild_the_tables_of_stored_rules(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with stub_broker() as broker:
@@ -76,7 +76,7 @@ async def test_a_file_that_is_read_again_makes_no_table_of_what_is_stored(
 
 
 @on_uvloop
-async def test_a_broker_without_a_listener_in_the_new_file_follows_it_all_the_same(tmp_path: Path) -> None:
+async def test_broker_without_a_listener_after_a_reload_gets_its_rules(tmp_path: Path) -> None:
     async with stub_broker() as broker, stub_broker() as other:
         config = stored(tmp_path, broker)
         async with running(config) as server:
@@ -91,7 +91,7 @@ async def test_a_broker_without_a_listener_in_the_new_file_follows_it_all_the_sa
 
 
 @on_uvloop
-async def test_an_administrator_is_one_where_clients_come_and_not_where_brokers_do(tmp_path: Path) -> None:
+async def test_administrators_are_recognised_on_client_listeners_only(tmp_path: Path) -> None:
     asked = write_alter_request(
         AlterRequest(
             1, 7, (Alteration((("user", "7"), ("client-id", None)), (Op("producer_byte_rate", 5.0),)),), False

@@ -8,7 +8,7 @@ import pytest
 from kafka_quota_proxy.proxy.client_quotas.audit.file import AuditFile
 
 
-def test_lines_are_added_to_the_file_and_to_a_new_one_when_it_was_renamed(tmp_path: Path) -> None:
+def test_lines_are_appended_and_go_to_a_new_file_after_a_rename(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"1\n")
     file = AuditFile(path)
@@ -50,7 +50,7 @@ def test_a_torn_line_stays_and_the_next_is_a_line_of_its_own(tmp_path: Path) -> 
     assert path.read_bytes() == b'{"to\n1\n2\n'
 
 
-def test_a_full_disk_is_counted_and_said_once_a_minute(
+def test_full_disk_is_counted_and_logged_once_a_minute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     path, write = tmp_path / "a.jsonl", os.write
@@ -75,7 +75,7 @@ def test_a_full_disk_is_counted_and_said_once_a_minute(
     assert "quotas are changed all the same" in caplog.text
 
 
-def test_what_its_closing_says_is_of_no_concern(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_of_close_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its descriptor is gone all the same, and may be another file's by now."""
     path, other, close = tmp_path / "a.jsonl", tmp_path / "other", os.close
     file = AuditFile(path)
@@ -101,6 +101,6 @@ def test_what_its_closing_says_is_of_no_concern(tmp_path: Path, monkeypatch: pyt
     assert file.lost == 1
 
 
-def test_a_file_that_cannot_be_is_told_at_the_start(tmp_path: Path) -> None:
+def test_file_that_cannot_be_opened_is_an_error_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(OSError, match=r"cannot be made: .* is no directory; make it, or name a file"):
         AuditFile(tmp_path / "none" / "a.jsonl").open()

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from kafka_quota_proxy.proxy.client_quotas.audit.rate_limit import ChangeLimit
 
 
-def test_ten_seconds_worth_may_come_at_once_and_then_what_flows_in() -> None:
+def test_burst_of_ten_seconds_passes_and_then_the_rate() -> None:
     limit = ChangeLimit(100.0, now_ms=0)
 
     limit.record(1_000, now_ms=0)
@@ -17,7 +17,7 @@ def test_ten_seconds_worth_may_come_at_once_and_then_what_flows_in() -> None:
     assert limit.wait_ms(now_ms=500) == 0
 
 
-def test_a_large_request_is_waited_for_by_those_behind_it() -> None:
+def test_requests_behind_a_large_one_wait() -> None:
     limit = ChangeLimit(100.0, now_ms=0)
 
     limit.record(10_000, now_ms=0)
@@ -40,7 +40,7 @@ def test_without_a_limit_any_number_passes() -> None:
     rate=st.floats(0.01, 10_000),
     asks=st.lists(st.tuples(st.integers(0, 60_000), st.integers(1, 10_000)), max_size=30),
 )
-def test_no_more_passes_than_is_saved_flows_in_and_is_asked_for_once(rate: float, asks: list[tuple[int, int]]) -> None:
+def test_no_more_passes_than_burst_and_rate_and_one_request_allow(rate: float, asks: list[tuple[int, int]]) -> None:
     limit = ChangeLimit(rate, now_ms=0)
     now_ms = passed = largest = 0
     for after_ms, changes in asks:

@@ -52,7 +52,7 @@ def told(*some: Outcome, is_dry_run: bool = False, is_refused_whole: bool = Fals
     return [json.loads(line) for line in b"".join(written).splitlines()]
 
 
-def test_a_line_says_who_what_old_new_when_and_from_where() -> None:
+def test_line_has_client_change_old_and_new_rule_and_time() -> None:
     applied, refused = told(APPLIED, REFUSED)
 
     about = {
@@ -82,7 +82,7 @@ def test_a_line_says_who_what_old_new_when_and_from_where() -> None:
     assert told(APPLIED, is_dry_run=True)[0]["result"] == "validated"
 
 
-def test_what_is_refused_as_a_whole_is_one_line() -> None:
+def test_request_refused_as_a_whole_has_one_line() -> None:
     (line,) = told(*[REFUSED] * 5_000, is_refused_whole=True)
 
     assert (line["entities"], line["result"], line["error"]["code"]) == (5_000, "refused", 42)
@@ -90,7 +90,7 @@ def test_what_is_refused_as_a_whole_is_one_line() -> None:
 
 
 @given(st.text(), st.text(), st.lists(st.tuples(st.text(), st.floats() | st.none()), max_size=3))
-def test_whatever_clients_write_there_is_one_line_of_ascii(name: str, key: str, asked: list[tuple[str, float]]) -> None:
+def test_any_names_are_written_as_one_line_of_ascii(name: str, key: str, asked: list[tuple[str, float]]) -> None:
     outcome = Outcome(((key, name),), tuple(Op(*one) for one in asked), None, None, None, 42, name)
     (line,) = lines([outcome], Origin(name, name, name, name))
 
@@ -116,7 +116,7 @@ def test_an_entity_that_comes_twice_has_an_error_and_is_changed_as_in_kafka() ->
     assert (line["result"], line["error"]["code"]) == ("applied", 42)
 
 
-def test_a_flood_that_changes_nothing_is_a_line_a_second_and_changes_have_their_own_all_the_same() -> None:
+def test_flood_without_changes_has_a_line_a_second_and_each_change_its_own() -> None:
     sums = AttemptSummaries()
     flood = [REFUSED] * 5_000
 
@@ -149,7 +149,7 @@ def test_a_flood_that_changes_nothing_is_a_line_a_second_and_changes_have_their_
     ]
 
 
-def test_of_more_principals_than_can_be_told_apart_nobody_is_named() -> None:
+def test_line_for_too_many_principals_names_none() -> None:
     sums = AttemptSummaries()
     for number in range(MOST_KEYS + 5):
         lines([REFUSED], Origin(f"token@10.0.0.{number}"), sums)
@@ -159,7 +159,7 @@ def test_of_more_principals_than_can_be_told_apart_nobody_is_named() -> None:
     assert (json.loads(line)["principal"], json.loads(line)["entities"]) == (None, 5)
 
 
-def test_what_may_hold_is_never_summed_up() -> None:
+def test_unknown_outcomes_are_never_summed_up() -> None:
     unknown = APPLIED._replace(error_code=7, is_unknown=True)
 
     assert [line["result"] for line in told(*[unknown] * 3, *[APPLIED] * 3)] == ["unknown"] * 3 + ["applied"] * 3

@@ -20,7 +20,7 @@ def add(sums: AttemptSummaries, now_ms: int, *, origin: Origin = ADMIN, code: in
     return sums.add(refused(code), origin, result="refused", entities=entities, now_ms=now_ms, unix_ms=UNIX_MS + now_ms)
 
 
-def test_the_first_is_told_at_once_and_the_rest_of_the_second_in_one_sum() -> None:
+def test_first_attempt_has_its_line_and_the_rest_of_the_second_one_summary() -> None:
     sums = AttemptSummaries()
 
     told = [add(sums, now_ms, entities=10) for now_ms in (0, 1, 999)]
@@ -31,7 +31,7 @@ def test_the_first_is_told_at_once_and_the_rest_of_the_second_in_one_sum() -> No
     assert (sums.take(now_ms=1_000), sums.has_any) == ([of_second], False)
 
 
-def test_who_goes_on_has_no_line_but_the_sums() -> None:
+def test_continued_attempts_have_summaries_only() -> None:
     sums = AttemptSummaries()
     add(sums, 0)
     add(sums, 1)
@@ -41,7 +41,7 @@ def test_who_goes_on_has_no_line_but_the_sums() -> None:
     assert [one.entities for one in sums.take(now_ms=2_000)] == [1]
 
 
-def test_after_a_second_in_which_nothing_was_summed_up_the_next_is_a_first_one() -> None:
+def test_attempt_after_a_quiet_second_has_its_own_line() -> None:
     sums = AttemptSummaries()
     add(sums, 0)
 
@@ -66,7 +66,7 @@ def test_the_end_does_not_wait_for_the_second() -> None:
     assert [one.entities for one in sums.take(now_ms=2, is_end=True)] == [1]
 
 
-def test_of_more_principals_than_can_be_told_apart_there_is_one_sum() -> None:
+def test_too_many_principals_share_one_summary() -> None:
     sums = AttemptSummaries()
 
     told = [add(sums, 0, origin=Origin(f"token@10.0.{n // 250}.{n % 250}")) for n in range(3 * MOST_KEYS)]
@@ -81,7 +81,7 @@ _ATTEMPTS = st.lists(
 
 
 @given(_ATTEMPTS)
-def test_none_is_left_out_and_no_second_has_more_than_two_lines_of_one_reason(
+def test_each_attempt_is_counted_and_a_reason_has_at_most_two_lines_a_second(
     attempts: list[tuple[int, str, int, int]],
 ) -> None:
     """Two: a second that is looked at may have the first's line and, at its end, the sum of what followed."""

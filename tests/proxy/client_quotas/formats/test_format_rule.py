@@ -25,23 +25,23 @@ P, C, R = "producer_byte_rate", "consumer_byte_rate", "request_percentage"
         (Entity(ip="10.0.0.7"), "ip 10.0.0.7"),
     ],
 )
-def test_who_is_told_from_whom(entity: Entity, shown: str) -> None:
+def test_entities_are_written_distinctly(entity: Entity, shown: str) -> None:
     assert shown_entity(entity) == shown
 
 
 @given(names, names)
-def test_no_name_moves_a_cursor(user: str, client_id: str) -> None:
+def test_control_characters_of_names_are_escaped(user: str, client_id: str) -> None:
     assert shown_entity(Entity(user, client_id)).isprintable()
 
 
 @given(st.floats(1e-12, 2**31 - 1) | st.integers(1, 2**53).map(float))
-def test_a_limit_is_read_as_what_it_is(value: float) -> None:
+def test_written_limit_reads_back_exactly(value: float) -> None:
     for key in (P, R):
         if key == P or value <= 2**31 - 1:
             assert parse_limit(key, shown_limit(key, value)) == value
 
 
-def test_limits_are_told_in_the_order_of_the_documents() -> None:
+def test_limits_are_in_the_order_of_the_documentation() -> None:
     limits = {R: 12.5, "new_key": 1.0, C: 1e6, P: float(2**63 - 1)}
 
     assert [key for key, _ in in_order(limits)] == [P, C, R, "new_key"]

@@ -49,14 +49,14 @@ P = "producer_byte_rate"
         (b'{"changes":[' + b"9" * 5_000 + b"]}", "(body): is not JSON that is read here"),
     ],
 )
-def test_what_is_no_change_is_told_with_its_place(body: bytes, said: str) -> None:
+def test_malformed_change_is_refused_with_its_place(body: bytes, said: str) -> None:
     with pytest.raises(JsonFormError) as caught:
         read_changes(body)
 
     assert str(caught.value).startswith(said)
 
 
-def test_a_number_beyond_all_floats_is_infinity_which_the_desk_refuses() -> None:
+def test_number_beyond_floats_is_read_as_infinity() -> None:
     body = b'{"changes":[{"entity":{"user":"a"},"limits":{"x":1' + b"0" * 400 + b"}}]}"
 
     ((alteration,), _, _) = read_changes(body)
@@ -81,13 +81,13 @@ values = st.recursive(
 
 
 @given(st.binary(max_size=60) | values.map(lambda value: json.dumps(value).encode()))
-def test_any_bytes_are_changes_or_refused_in_words(data: bytes) -> None:
+def test_any_bytes_are_read_or_refused_with_a_message(data: bytes) -> None:
     for reads in (read_changes, partial(read_rules, is_file=True), partial(read_rules, is_file=False), read_results):
         with suppress(JsonFormError):
             reads(data)
 
 
-def test_an_object_of_many_keys_is_looked_through_once() -> None:
+def test_object_with_many_keys_is_read_in_linear_time() -> None:
     keys = ",".join(f'"{number}":1' for number in range(100_000))
 
     with pytest.raises(JsonFormError, match="'99999' is given twice"):

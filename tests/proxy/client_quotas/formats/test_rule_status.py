@@ -28,7 +28,7 @@ def shown(terms: Terms, *, at_ms: int = NOON_MS, entity: Entity = ALICE, key: st
     return format_status(now)
 
 
-def test_of_a_rule_that_is_the_same_at_all_times_there_is_nothing_to_say() -> None:
+def test_rule_without_times_has_no_status() -> None:
     assert status_of(ALICE, StoredRule(limits={P: 2.0}), now_ms=NOON_MS) is None
     assert shown(NO_TERMS) == ""
     observed = status_of(
@@ -38,13 +38,13 @@ def test_of_a_rule_that_is_the_same_at_all_times_there_is_nothing_to_say() -> No
     assert shown(Terms(enforcement=Enforcement.OBSERVE)) == ""
 
 
-def test_what_has_expired_does_not_hold() -> None:
+def test_expired_rule_does_not_hold() -> None:
     terms = Terms(expires_ms=NOON_MS)
     assert shown(terms, at_ms=NOON_MS - 1) == "; now: producer_byte_rate=2, expires at 2026-11-23T12:00:00Z"
     assert shown(terms) == "; now: nothing, expired since 2026-11-23T12:00:00Z"
 
 
-def test_outside_its_schedule_it_does_not_hold_or_has_the_other_limits() -> None:
+def test_rule_outside_its_schedule_does_not_hold_or_has_its_other_limits() -> None:
     evening_ms = NOON_MS + 7 * HOUR_MS
     within = "; now: producer_byte_rate=2, within its schedule (mon-fri 08:00-18:00 UTC) until 2026-11-23T18:00:00Z"
     assert shown(Terms(schedule=OFFICE)) == within
@@ -59,7 +59,7 @@ def test_outside_its_schedule_it_does_not_hold_or_has_the_other_limits() -> None
     assert told == f"; now: producer_byte_rate=8MiB, {outside}: {limits}"
 
 
-def test_of_a_ramp_the_step_is_told_and_of_addresses_the_same() -> None:
+def test_status_has_the_step_of_a_ramp() -> None:
     ramp = Ramp(start=((RATE, 10.0),), begins_ms=NOON_MS, over_ms=2 * HOUR_MS, steps=2)
     told = shown(Terms(ramp=ramp), at_ms=NOON_MS + HOUR_MS, entity=Entity(ip="10.0.0.7"), key=RATE)
     assert told == "; now: connection_creation_rate=6, ramp: step 1 of 2, the next at 2026-11-23T14:00:00Z"
@@ -68,6 +68,6 @@ def test_of_a_ramp_the_step_is_told_and_of_addresses_the_same() -> None:
 @pytest.mark.parametrize(
     "given", [3, [], {}, {"limits": 3, "why": ""}, {"limits": {P: "x"}, "why": ""}, {"limits": {}}]
 )
-def test_what_is_not_of_the_form_is_refused(given: object) -> None:
+def test_malformed_status_is_refused(given: object) -> None:
     with pytest.raises(JsonFormError, match="now"):
         read_status(given)

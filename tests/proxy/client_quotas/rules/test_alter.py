@@ -90,7 +90,7 @@ def test_v48_limits_are_set_changed_and_removed() -> None:
 @pytest.mark.parametrize(
     "ops", [{C: 50_000.0}, {P: 10_000.0}, {R: None}, {P: 10_000.0, C: 50_000.0, R: None}, {P: None, R: None}]
 )
-def test_v49_what_is_only_validated_changes_nothing(ops: dict[str, float | None]) -> None:
+def test_v49_validated_request_changes_nothing(ops: dict[str, float | None]) -> None:
     """V49, ClientQuotasRequestTest.testAlterClientQuotasRequestValidateOnly; the last is ours."""
     rules: Rules = {Entity("user"): StoredRule(limits={P: 20_000.0, R: 23.45})}
 
@@ -144,7 +144,7 @@ def test_v62_the_last_limit_takes_its_entity_along() -> None:
         ((("user", "a\udcffb"),), "The name of user is not UTF-8"),
     ],
 )
-def test_v52_v62_an_entity_that_is_none_is_told_as_kafka_does(entity: EntityParts, message: str) -> None:
+def test_v52_v62_invalid_entity_has_kafkas_error(entity: EntityParts, message: str) -> None:
     """V52, ClientQuotasRequestTest; V62, ClientQuotaControlManagerTest.testInvalidEntityTypes; the last is ours."""
     for ops in ({P: 10_000.0}, {RATE: 1.0}, {}, {P: None}):
         decision = ask({}, (entity, ops))
@@ -175,7 +175,7 @@ def test_v52_v62_an_entity_that_is_none_is_told_as_kafka_does(entity: EntityPart
         (ALICE, {R: 99.9, "not.a.quota.key": 0.0}, "Invalid configuration key not.a.quota.key"),
     ],
 )
-def test_v52_v62_a_limit_that_is_none_is_told_as_kafka_does(
+def test_v52_v62_invalid_limit_has_kafkas_error(
     entity: EntityParts, ops: dict[str, float | None], message: str
 ) -> None:
     """V52, ClientQuotasRequestTest; V62, ClientQuotaControlManagerTest.testInvalidQuotaKeys."""
@@ -216,11 +216,11 @@ def test_an_infinite_whole_number_is_too_large_first() -> None:
     assert told(ask({}, (ALICE, {P: float("nan")}))) == [(42, f"Quota {P} must be a finite number")]
 
 
-def test_to_remove_what_is_not_there_is_right_whatever_its_key() -> None:
+def test_missing_limit_can_be_removed_whatever_its_key() -> None:
     assert ask({}, (ALICE, {"bad": None, P: None})) == Decision((Altered(0, None, ALICE),), ())
 
 
-def test_what_is_set_to_what_it_is_changes_nothing() -> None:
+def test_setting_the_same_limit_changes_nothing() -> None:
     rules = {Entity("alice"): StoredRule(limits={P: 1024.0})}
 
     assert ask(rules, (ALICE, {P: 1024.0})) == Decision((Altered(0, None, ALICE),), ())
@@ -237,7 +237,7 @@ def test_an_alter_of_limits_leaves_the_terms_alone_until_no_limit_is_left() -> N
     assert ask(rules, (ALICE, {P: None})).changes == (Change(Entity("alice"), None),)
 
 
-def test_each_entity_has_its_own_result_and_one_that_is_wrong_keeps_no_other_back() -> None:
+def test_each_entity_has_its_own_result() -> None:
     decision = ask({}, (ALICE, {P: 1.0}), ((("user", ""),), {P: 1.0}), ((("ip", None),), {RATE: 7.0}))
 
     assert decision.results == (
@@ -251,7 +251,7 @@ def test_each_entity_has_its_own_result_and_one_that_is_wrong_keeps_no_other_bac
     )
 
 
-def test_of_an_entity_that_comes_twice_the_first_is_done_and_an_error_is_told_once() -> None:
+def test_first_change_of_a_repeated_entity_is_made_with_one_error() -> None:
     turned = (("client-id", "client-id"), ("user", "user"))
 
     decision = ask({}, (PAIR, {P: 1.0}), (turned, {P: 2.0}))
@@ -261,7 +261,7 @@ def test_of_an_entity_that_comes_twice_the_first_is_done_and_an_error_is_told_on
     assert decision.changes == (Change(Entity("user", "client-id"), StoredRule(limits={P: 1.0})),)
 
 
-def test_a_key_that_comes_twice_is_told_like_an_entity_that_does() -> None:
+def test_repeated_key_has_the_error_of_a_repeated_entity() -> None:
     request = AlterRequest(1, 7, (Alteration((("user", None),), (Op(P, 1.0), Op(P, 2.0))),), False)
 
     decision = decide({}, request, is_host=bool, sources={}, now_ms=0)
@@ -283,7 +283,7 @@ def test_v66_names_are_kept_as_they_are() -> None:
     )
 
 
-def test_only_what_is_no_literal_is_looked_up() -> None:
+def test_only_host_names_are_looked_up() -> None:
     names = ("10.0.0.7", "::1", "host.example", None, "", "host.example", "not an ip")
     entities = [(("ip", name),) for name in names] + [(("user", "someone"),)]
     request = AlterRequest(1, 7, tuple(Alteration(entity, ()) for entity in entities), False)
@@ -294,7 +294,7 @@ def test_only_what_is_no_literal_is_looked_up() -> None:
 # -- what Kafka does not know
 
 
-def test_what_the_file_says_is_changed_there() -> None:
+def test_rule_of_the_file_cannot_be_changed() -> None:
     sources = {Entity("alice"): "quotas.yaml:7", Entity(ip="::1"): "quotas.yaml:9"}
     same_address = (("ip", "0:0:0:0:0:0:0:1"),)
 
@@ -312,7 +312,7 @@ def test_what_the_file_says_is_changed_there() -> None:
     assert told(ask({}, (ALICE, {}), sources=sources)) == [(0, None)]
 
 
-def test_what_the_file_hides_is_removed_and_not_set() -> None:
+def test_hidden_rule_can_be_removed_but_not_set() -> None:
     alice, sources = Entity("alice"), {Entity("alice"): "f.yaml:7"}
     rules = {alice: StoredRule(limits={P: 5.0, C: 6.0})}
     one_is_shown, none_is = HiddenRule({P, C}, {P, R}), HiddenRule({P, C}, ())
@@ -360,7 +360,7 @@ def test_more_keys_than_kafka_changes_at_a_time_are_refused_as_a_whole(monkeypat
     assert told(unchanged) == [(0, None)] * 3
 
 
-def test_a_store_that_is_full_changes_what_it_has_and_takes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_store_allows_changes_but_no_new_entities(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(alter, "MAX_RULES", 2)
     rules = {Entity(name): StoredRule(limits={P: 1.0}) for name in ("a", "b", "c")}
 
@@ -373,7 +373,7 @@ def test_a_store_that_is_full_changes_what_it_has_and_takes_no_more(monkeypatch:
     assert [len(decision.changes) for decision in (changed, less, swapped)] == [1, 1, 2]
 
 
-def test_who_may_not_change_anything_is_told_so_of_each_entity() -> None:
+def test_refused_request_has_an_error_for_each_entity() -> None:
     request = AlterRequest(0, 7, (Alteration(PAIR, ()), Alteration((), ()), Alteration(PAIR, ())), False)
 
     assert refuse_alter(request, 31, "no") == (Altered(31, "no", PAIR), Altered(31, "no", ()), Altered(31, "no", PAIR))
@@ -410,7 +410,7 @@ def test_after_any_requests_each_rule_is_one_that_kafka_allows(seed: int) -> Non
 OBSERVED: Final = Terms(enforcement=Enforcement.OBSERVE)
 
 
-def test_terms_are_set_beside_limits_alone_and_not_at_all() -> None:
+def test_terms_are_set_with_limits_without_or_not_at_all() -> None:
     rules: Rules = {}
     alice = Entity("alice")
 
@@ -452,7 +452,7 @@ def test_a_limit_that_is_set_holds_though_the_rule_has_expired(
     assert ask(rules, (ALICE, ops), now_ms=now_ms).changes == ()
 
 
-def test_who_says_when_an_expired_rule_ends_keeps_what_else_it_says() -> None:
+def test_new_expires_of_an_expired_rule_keeps_its_other_terms() -> None:
     alice, later = Entity("alice"), Terms(expires_ms=END_MS + 9, enforcement=Enforcement.OBSERVE)
     rules = {alice: StoredRule(limits={P: 1.0}, terms=ENDED)}
 
@@ -482,7 +482,7 @@ def test_a_ramp_ends_with_the_limits_that_it_leads_to() -> None:
     assert rules[alice] == StoredRule(limits={R: 3.0})
 
 
-def test_a_ramp_whose_limit_went_at_another_proxy_is_in_nobodys_way() -> None:
+def test_ramp_of_a_removed_limit_does_not_prevent_changes() -> None:
     alice, ramp = Entity("alice"), Ramp(start=((P, 9.0),), begins_ms=END_MS, over_ms=10, steps=1)
     rules = {alice: StoredRule(limits={C: 2.0}, terms=Terms(ramp=ramp))}
 

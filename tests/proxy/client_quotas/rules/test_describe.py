@@ -98,7 +98,7 @@ def test_v51_each_entity_is_found_by_its_own_filter(user: EntityName, client_id:
         (None, "client-id-3"),
     ],
 )
-def test_v51_what_is_not_there_is_not_found(user: EntityName, client_id: EntityName) -> None:
+def test_v51_missing_entity_is_not_found(user: EntityName, client_id: EntityName) -> None:
     """V51, ClientQuotasRequestTest.testDescribeClientQuotasMatchExact."""
     assert limits(ask(*components_of(Entity(user, client_id)), strict=True)) == []
 
@@ -192,9 +192,7 @@ def test_v66_a_client_whose_name_looks_like_the_default_is_not_the_default() -> 
         ([exact("user", "a"), exact("other", "x"), exact("", "x")], 35, "Unsupported entity type other"),
     ],
 )
-def test_v52_a_filter_that_is_none_is_told_as_kafka_does(
-    components: list[Component], error_code: int, message: str
-) -> None:
+def test_v52_invalid_filter_has_kafkas_error(components: list[Component], error_code: int, message: str) -> None:
     """V52, testClientQuotasUnsupportedEntityTypes; the others: ClientQuotasImage.describe."""
     assert ask(*components, strict=True) == DescribeResponse(0, error_code, message, None)
 
@@ -211,7 +209,7 @@ def test_v52_addresses_stand_alone_in_a_filter(other: Component, strict: bool) -
 
 
 @given(seed=st.integers(0, 2**64))
-def test_what_is_found_is_what_matches_one_by_one(seed: int) -> None:
+def test_found_entities_are_those_that_match_one_by_one(seed: int) -> None:
     """The rule of KIP-546, entity by entity."""
     random = Random(seed)  # noqa: S311
     names: list[EntityName] = ["alice", "bob", DEFAULT, "<default>"]
@@ -238,7 +236,7 @@ def test_what_is_found_is_what_matches_one_by_one(seed: int) -> None:
         assert (frozenset(parts.items()) in found) == fits
 
 
-def test_who_may_not_ask_is_told_so() -> None:
+def test_unauthorized_describe_is_refused() -> None:
     assert refuse_describe(31, "Cluster authorization failed.") == DescribeResponse(
         0, 31, "Cluster authorization failed.", None
     )

@@ -51,7 +51,7 @@ def test_rules_of_the_file_come_first_and_those_of_the_store_behind_them() -> No
     }
 
 
-def test_of_an_entity_that_both_have_the_file_decides_and_it_is_said() -> None:
+def test_rule_of_the_file_hides_a_stored_one_and_is_reported() -> None:
     in_force = EffectiveRules(config(), name="quotas.d", now_ms=NOW_MS)
     in_force.change([Change(Entity("filed"), rule(2.0)), Change(Entity(ip="10.0.0.7"), ip_rule(5.0))], now_ms=NOW_MS)
     ip = IpRule(ip="10.0.0.7", connection_creation_rate=9.0, source="f.yaml:4")
@@ -76,7 +76,7 @@ def test_of_an_entity_that_both_have_the_file_decides_and_it_is_said() -> None:
     assert in_force.ip_quotas == (IpRule(ip="10.0.0.7", connection_creation_rate=5.0, source="quotas.d"),)
 
 
-def test_what_the_file_hides_is_listed_behind_what_holds() -> None:
+def test_hidden_rules_are_listed_behind_effective_ones() -> None:
     in_force = EffectiveRules(config(), name="quotas.d", now_ms=NOW_MS)
     spelled, other = Entity(ip="0:0:0:0:0:0:0:1"), Entity(ip="::2")
     stored = {Entity("filed"): rule(2.0), spelled: ip_rule(5.0), other: ip_rule(6.0)}
@@ -109,7 +109,7 @@ def test_what_the_file_hides_is_listed_behind_what_holds() -> None:
     assert not both.shown
 
 
-def test_an_address_of_the_file_in_other_spellings_is_said_to_be_hidden() -> None:
+def test_other_spellings_of_an_address_of_the_file_are_hidden() -> None:
     ip = IpRule(ip="2001:db8::1", connection_creation_rate=9.0, source="f.yaml:4")
     in_force = EffectiveRules(config(FILED, ips=(ip,)), name="quotas.d", now_ms=NOW_MS)
     spelled = [
@@ -131,7 +131,7 @@ def test_an_address_of_the_file_in_other_spellings_is_said_to_be_hidden() -> Non
     assert in_force._spellings == {}, "what is gone is remembered"
 
 
-def test_what_the_file_hides_is_said_without_a_look_at_what_else_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hidden_rules_are_found_without_looking_at_others(monkeypatch: pytest.MonkeyPatch) -> None:
     ip = IpRule(ip="2001:db8::1", connection_creation_rate=9.0, source="f.yaml:4")
     in_force = EffectiveRules(config(), name="quotas.d", now_ms=NOW_MS)
     in_force.change([Change(Entity(ip=f"2001:DB8::{n}"), ip_rule(5.0)) for n in range(9)], now_ms=NOW_MS)
@@ -141,7 +141,7 @@ def test_what_the_file_hides_is_said_without_a_look_at_what_else_there_is(monkey
     assert len(in_force.doubles) == 1
 
 
-def test_a_long_name_is_found_as_tables_know_it() -> None:
+def test_long_name_is_found_in_its_bounded_form() -> None:
     in_force = EffectiveRules(config(), name="d", now_ms=NOW_MS)
     name = "n" * 1_000
 
@@ -169,7 +169,7 @@ def test_a_change_of_the_file_costs_what_it_changes(monkeypatch: pytest.MonkeyPa
     assert made == [Entity("7")]
 
 
-def test_a_rule_of_the_file_expires_and_its_entity_stays_the_files() -> None:
+def test_expired_rule_of_the_file_still_hides_a_stored_one() -> None:
     filed = replace(FILED, expires_ms=NOW_MS + 10)
     in_force = EffectiveRules(config(filed), name="quotas.d", now_ms=NOW_MS)
     assert in_force.quotas == (filed,)
@@ -185,7 +185,7 @@ def test_a_rule_of_the_file_expires_and_its_entity_stays_the_files() -> None:
     assert not in_force.quotas
 
 
-def test_a_rule_of_the_store_is_taken_as_it_holds_and_told_as_it_was_set() -> None:
+def test_stored_rule_applies_with_time_and_is_listed_as_set() -> None:
     ramp = Ramp(start=(("producer_byte_rate", 10.0),), begins_ms=NOW_MS, over_ms=100, steps=4)
     stored = StoredRule(limits={"producer_byte_rate": 2.0}, terms=Terms(ramp=ramp, enforcement=Enforcement.OBSERVE))
     in_force = EffectiveRules(config(), name="quotas.d", now_ms=NOW_MS)
@@ -221,7 +221,7 @@ def test_rules_of_addresses_come_and_go_of_the_file_and_of_the_store() -> None:
     assert [found.ip for found in in_force.ip_quotas] == ["10.0.0.7", "10.0.0.8"]
 
 
-def test_what_is_deleted_does_not_come_back_with_time() -> None:
+def test_deleted_rule_does_not_return_with_time() -> None:
     schedule = Schedule(time_zone="UTC", begin_minute=8 * 60, end_minute=18 * 60)
     in_force = EffectiveRules(config(), name="quotas.d", now_ms=NOW_MS)
     in_force.change(

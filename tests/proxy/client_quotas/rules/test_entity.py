@@ -46,7 +46,7 @@ def test_a_user_whose_name_looks_like_the_default_is_not_the_default() -> None:
     assert (names_of(literal), names_of(default)) == ({"user": "<default>"}, {"user": None})
 
 
-def test_of_a_type_that_comes_twice_the_last_name_counts() -> None:
+def test_last_name_of_a_repeated_type_counts() -> None:
     parts = (("user", "a"), ("client-id", "c"), ("user", "b"))
 
     assert list(names_in_order(parts).items()) == [("client-id", "c"), ("user", "b")]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from kafka_quota_proxy.proxy.client_quotas.rules.host_retry import FIRST_DELAY_MS, LONGEST_DELAY_MS, MissingHosts
 
 
-def test_a_host_is_looked_for_at_once_and_then_ever_more_seldom() -> None:
+def test_host_is_looked_up_at_once_and_then_with_growing_delays() -> None:
     missing = MissingHosts()
     missing.follow({"a"}, now_ms=7)
     asked: list[int] = []
@@ -25,7 +25,7 @@ def test_a_host_is_looked_for_at_once_and_then_ever_more_seldom() -> None:
     assert waits[-1] == LONGEST_DELAY_MS == max(waits)
 
 
-def test_no_more_are_taken_at_a_time_than_are_asked_for_and_those_that_came_first_go_first() -> None:
+def test_hosts_are_taken_up_to_a_number_first_come_first_served() -> None:
     missing = MissingHosts()
     missing.follow({"a", "b", "c"}, now_ms=0)
 
@@ -34,7 +34,7 @@ def test_no_more_are_taken_at_a_time_than_are_asked_for_and_those_that_came_firs
     assert missing.next_ms == FIRST_DELAY_MS
 
 
-def test_who_is_found_is_looked_for_no_more_and_begins_anew_when_he_is_lost_again() -> None:
+def test_found_host_is_dropped_and_starts_over_when_missing_again() -> None:
     missing = MissingHosts()
     missing.follow({"a", "b"}, now_ms=0)
     for now_ms in (0, 1_000, 3_000):
@@ -50,7 +50,7 @@ def test_who_is_found_is_looked_for_no_more_and_begins_anew_when_he_is_lost_agai
 
 
 @given(st.lists(st.tuples(st.sets(st.sampled_from("abc")), st.integers(0, 5_000)), max_size=20))
-def test_only_who_is_missing_is_looked_for_and_everybody_is_who_was_not_asked_for_late(
+def test_all_missing_hosts_and_no_others_are_looked_up_in_time(
     steps: list[tuple[set[str], int]],
 ) -> None:
     missing, now_ms = MissingHosts(), 0

@@ -19,7 +19,7 @@ def rates(in_force: EffectiveIpRules) -> Mapping[Ip, float]:
     return {ip: rule.connection_creation_rate for ip, rule in in_force.rules.items()}
 
 
-def test_hosts_are_limited_where_they_are() -> None:
+def test_limit_of_a_host_applies_to_its_addresses() -> None:
     in_force = EffectiveIpRules(name="d")
 
     in_force.change("0:0:0:0:0:0:0:1", 2.0, {})
@@ -34,7 +34,7 @@ def test_hosts_are_limited_where_they_are() -> None:
     assert in_force.unknown_hosts == set()
 
 
-def test_of_a_host_that_moves_the_old_address_is_free_and_what_was_known_last_stays() -> None:
+def test_moved_host_frees_its_old_address_and_a_lost_one_keeps_its_last() -> None:
     in_force = EffectiveIpRules(name="d")
     in_force.change("host.example", 3.0, {"host.example": (A,)})
 
@@ -105,7 +105,7 @@ def changed(draw: st.DrawFn) -> tuple[Mapping[Ip, float], Mapping[str, tuple[str
 
 
 @given(changed())
-def test_whatever_happens_the_rules_are_those_of_who_looks_at_all_of_them(
+def test_rules_equal_those_of_a_full_recomputation(
     case: tuple[Mapping[Ip, float], Mapping[str, tuple[str, ...]], list[Ip], EffectiveIpRules],
 ) -> None:
     limits, known, filed, in_force = case

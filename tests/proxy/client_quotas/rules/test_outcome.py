@@ -11,7 +11,7 @@ ALICE = (("user", "alice"),)
 OLD, NEW = StoredRule(limits={P: 1.0}), StoredRule(limits={P: 2.0}, terms=Terms(expires_ms=1))
 
 
-def test_what_became_of_each_entity_is_told_once() -> None:
+def test_each_entity_has_one_outcome() -> None:
     bob, nobody = (("user", "bob"),), (("group", "x"),)
     asked = [Alteration(one, (Op(P, 2.0),)) for one in (ALICE, bob, ALICE, nobody)]
     results = [Altered(42, "twice", ALICE), Altered(0, None, bob), Altered(42, "unknown", nobody)]

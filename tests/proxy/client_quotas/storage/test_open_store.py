@@ -29,7 +29,7 @@ def test_without_a_store_there_is_none() -> None:
     assert make_store(config(None), hold, {}) is None
 
 
-async def test_a_directory_keeps_for_one_proxy(tmp_path: Path) -> None:
+async def test_directory_makes_a_directory_store(tmp_path: Path) -> None:
     one = make_store(config(Store(directory=str(tmp_path))), hold, {})
 
     assert isinstance(one, DirectoryStore)
@@ -37,7 +37,7 @@ async def test_a_directory_keeps_for_one_proxy(tmp_path: Path) -> None:
     await one.close()
 
 
-def test_a_topic_keeps_for_a_fleet_with_a_directory_or_without() -> None:
+def test_topic_makes_a_topic_store_with_or_without_a_copy() -> None:
     for directory in (None, "d"):
         one = make_store(config(Store(directory=directory, topic=TOPIC)), hold, {})
         assert isinstance(one, TopicStore)
@@ -45,7 +45,7 @@ def test_a_topic_keeps_for_a_fleet_with_a_directory_or_without() -> None:
         assert (one.copy is None) == (directory is None)
 
 
-def test_without_aiokafka_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_aiokafka_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "kafka_quota_proxy.proxy.client_quotas.storage.topic_writer", raising=False)
     monkeypatch.setitem(sys.modules, "aiokafka", None)
 

@@ -89,7 +89,7 @@ def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @on_uvloop
-async def test_what_is_set_at_one_is_in_force_there_when_it_is_answered_and_then_everywhere() -> None:
+async def test_change_is_in_force_when_it_is_answered_and_then_at_every_proxy() -> None:
     log = TopicLog()
     async with bed(log) as one, bed(log) as other:
         await one.set(ALICE, {P: 5.0, C: 6.0})
@@ -110,7 +110,7 @@ async def test_what_is_set_at_one_is_in_force_there_when_it_is_answered_and_then
 
 
 @on_uvloop
-async def test_terms_that_two_have_left_without_limits_are_not_those_of_the_next_rule() -> None:
+async def test_terms_left_without_limits_do_not_apply_to_the_next_rule() -> None:
     log = TopicLog()
     log.write(Setting(user="alice", key=TERMS, value={"enforcement": "observe"}))
     async with bed(log) as one:
@@ -125,7 +125,7 @@ def batch(offset: int, *records: QuotaRecord, is_whole: bool = True) -> Read:
 
 
 @on_uvloop
-async def test_of_a_batch_nothing_is_in_force_before_all_of_it_is_read() -> None:
+async def test_batch_is_applied_when_all_of_it_is_read() -> None:
     """A limit without the terms that are written behind it would be another one."""
     limit, lower = (Setting(user="alice", key=P, value=value) for value in (5.0, 1.0))
     terms = Setting(user="alice", key=TERMS, value={"enforcement": "observe"})
@@ -152,7 +152,7 @@ async def test_of_a_batch_nothing_is_in_force_before_all_of_it_is_read() -> None
 
 
 @on_uvloop
-async def test_nor_where_the_reader_fails_within_it() -> None:
+async def test_batch_that_the_reader_fails_in_is_not_applied() -> None:
     limit = Setting(user="alice", key=P, value=5.0)
     terms = Setting(user="alice", key=TERMS, value={"enforcement": "observe"})
     bob = Setting(user="bob", key=P, value=1.0)
@@ -175,7 +175,7 @@ async def test_nor_where_the_reader_fails_within_it() -> None:
 
 
 @on_uvloop
-async def test_what_is_written_is_made_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_records_are_made_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of ten thousand entities it takes long."""
     threads = []
 
@@ -193,7 +193,7 @@ async def test_what_is_written_is_made_beside_the_loop(monkeypatch: pytest.Monke
 
 
 @on_uvloop
-async def test_of_two_who_write_at_once_both_survive_and_of_one_key_the_last() -> None:
+async def test_simultaneous_changes_of_two_proxies_are_kept_and_the_last_of_one_key_counts() -> None:
     log = TopicLog()
     async with bed(log) as one, bed(log) as other:
         await asyncio.gather(one.set(ALICE, {P: 1.0}), other.set(ALICE, {C: 2.0}))
@@ -207,7 +207,7 @@ async def test_of_two_who_write_at_once_both_survive_and_of_one_key_the_last() -
 
 
 @on_uvloop
-async def test_it_is_read_to_its_end_before_anybody_is_served() -> None:
+async def test_topic_is_read_to_its_end_before_clients_are_served() -> None:
     log = TopicLog()
     log.write(*(Setting(client_id=f"c{number}", key=P, value=1.0) for number in range(600)))
 
@@ -221,7 +221,7 @@ async def test_it_is_read_to_its_end_before_anybody_is_served() -> None:
 
 
 @on_uvloop
-async def test_others_have_turns_while_it_is_read_anew_and_nothing_has_changed() -> None:
+async def test_other_tasks_run_while_an_unchanged_topic_is_read_again() -> None:
     log = TopicLog()
     log.write(*(Setting(client_id=f"c{number}", key=P, value=1.0) for number in range(1_000)))
     turns, looked_at = 0, []
@@ -251,7 +251,7 @@ async def test_others_have_turns_while_it_is_read_anew_and_nothing_has_changed()
 
 
 @on_uvloop
-async def test_while_it_is_away_what_is_known_holds_and_nothing_can_be_changed() -> None:
+async def test_unreachable_topic_keeps_its_rules_and_refuses_changes() -> None:
     log = TopicLog()
     async with bed(log) as one, bed(log) as other:
         await one.set(ALICE, {P: 5.0})
@@ -276,7 +276,7 @@ async def test_while_it_is_away_what_is_known_holds_and_nothing_can_be_changed()
 
 
 @on_uvloop
-async def test_where_it_is_away_at_the_start_what_was_known_last_holds(
+async def test_copy_is_used_if_the_topic_is_unreachable_at_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = TopicLog()
@@ -299,7 +299,7 @@ async def test_where_it_is_away_at_the_start_what_was_known_last_holds(
 
 
 @on_uvloop
-async def test_what_could_not_be_written_is_refused_with_why() -> None:
+async def test_failed_write_is_refused_with_its_reason() -> None:
     log = TopicLog()
     async with bed(log) as one:
         log.error = NotWrittenError("not enough replicas")
@@ -321,7 +321,7 @@ async def test_what_could_not_be_written_is_refused_with_why() -> None:
 
 
 @on_uvloop
-async def test_what_is_written_and_not_read_back_is_told_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_change_that_is_not_read_back_has_an_unknown_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
     # Here alone, for what is read back may take longer than that where others have the processor.
     monkeypatch.setattr(topic_module, "_READ_BACK_S", 0.2)
     log = TopicLog()
@@ -340,7 +340,7 @@ async def test_what_is_written_and_not_read_back_is_told_as_such(monkeypatch: py
 
 
 @on_uvloop
-async def test_what_a_publisher_hides_meanwhile_is_told_as_not_in_force() -> None:
+async def test_change_hidden_by_a_publisher_meanwhile_has_an_unknown_outcome() -> None:
     log = TopicLog()
     async with bed(log) as one:
         append = one.writer.append
@@ -358,7 +358,7 @@ async def test_what_a_publisher_hides_meanwhile_is_told_as_not_in_force() -> Non
 
 
 @on_uvloop
-async def test_nothing_is_told_to_hold_that_was_written_to_another_topic_of_the_same_name() -> None:
+async def test_change_written_to_a_recreated_topic_has_an_unknown_outcome() -> None:
     log = TopicLog()
     log.write(*(Setting(user=f"u{number}", key=P, value=1.0) for number in range(9)))
     async with bed(log) as one:
@@ -384,7 +384,7 @@ async def test_nothing_is_told_to_hold_that_was_written_to_another_topic_of_the_
 
 
 @on_uvloop
-async def test_what_another_writes_while_the_end_is_asked_for_is_no_end_that_was_passed() -> None:
+async def test_records_written_while_the_end_is_asked_for_do_not_look_like_a_recreated_topic() -> None:
     log = TopicLog()
     async with bed(log) as one:
         end_offset = one.writer.end_offset
@@ -402,7 +402,7 @@ async def test_what_another_writes_while_the_end_is_asked_for_is_no_end_that_was
 
 
 @on_uvloop
-async def test_what_another_deletes_right_behind_was_understood() -> None:
+async def test_change_deleted_by_another_proxy_at_once_counts_as_understood() -> None:
     log = TopicLog()
     async with bed(log) as one:
         append = one.writer.append
@@ -421,7 +421,7 @@ async def test_what_another_deletes_right_behind_was_understood() -> None:
 
 @pytest.mark.usefixtures("has_faults")
 @on_uvloop
-async def test_what_could_not_be_put_in_force_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+async def test_changes_that_could_not_be_applied_are_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     log = TopicLog()
     async with bed(log) as one:
         one.fails = 2
@@ -431,7 +431,7 @@ async def test_what_could_not_be_put_in_force_is_tried_again(caplog: pytest.LogC
 
 
 @on_uvloop
-async def test_a_rule_of_a_publisher_is_told_as_anothers() -> None:
+async def test_published_rule_has_its_offset_as_source() -> None:
     log = TopicLog()
     log.write(Rule(user="alice", limits={P: 5.0}))
     async with bed(log) as one:
@@ -464,7 +464,7 @@ async def test_others_changes_are_logged_with_their_offsets(caplog: pytest.LogCa
     ],
 )
 @on_uvloop
-async def test_a_topic_that_would_lose_quotas_is_said_to(
+async def test_unsafe_topic_configuration_is_warned_of(
     config: Mapping[str, str] | None, said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = TopicLog(config=config)
@@ -483,7 +483,7 @@ async def test_a_topic_that_would_lose_quotas_is_said_to(
 
 @pytest.mark.usefixtures("has_faults")
 @on_uvloop
-async def test_a_fault_while_the_configuration_is_looked_at_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
+async def test_error_in_the_configuration_check_does_not_stop_the_store(caplog: pytest.LogCaptureFixture) -> None:
     log = TopicLog(config={"cleanup.policy": "delete"})
     async with bed(log) as one:
         await eventually(lambda: "cleanup.policy=delete" in caplog.text)

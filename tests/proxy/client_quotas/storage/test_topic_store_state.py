@@ -98,7 +98,7 @@ def test_a_change_is_one_record_for_each_key_that_differs() -> None:
     )
 
 
-def test_nothing_that_another_changed_meanwhile_is_taken_back() -> None:
+def test_changes_of_other_proxies_meanwhile_are_not_undone() -> None:
     first, second = Reader().starts(setting(P, 1.0)), Reader().starts(setting(P, 1.0))
     first.settles()
     second.settles()
@@ -130,7 +130,7 @@ def test_rules_come_in_the_order_of_the_topic_and_say_where_from() -> None:
     assert reader.state.entities == 1
 
 
-def test_a_rule_of_a_publisher_holds_as_a_whole_and_tells_where_it_is() -> None:
+def test_published_rule_replaces_the_settings_and_has_its_offset_as_source() -> None:
     reader = Reader().starts(setting(P, 5.0), Rule(user="alice", limits={C: 7.0}))
     reader.settles()
     assert reader.told == {ALICE: rule(**{C: 7.0})}
@@ -142,7 +142,7 @@ def test_a_rule_of_a_publisher_holds_as_a_whole_and_tells_where_it_is() -> None:
     assert reader.state.sources == {}
 
 
-def test_shares_are_passed_over_and_that_is_said_once() -> None:
+def test_shares_are_ignored_with_one_warning() -> None:
     share = Share(proxy="p1", user="alice", limits={P: 1.0})
     reader = Reader().starts(share, share, News(published_ms=1, lease_ms=1_000))
 
@@ -150,7 +150,7 @@ def test_shares_are_passed_over_and_that_is_said_once() -> None:
     assert reader.said() == ["has shares of proxies, which hold with quotas_from alone: they are passed over"]
 
 
-def test_what_was_known_last_holds_until_the_topic_is_read() -> None:
+def test_copy_holds_until_the_topic_is_read() -> None:
     reader = Reader()
     reader.state.restore({ALICE: rule(**{P: 1.0, C: 2.0}), Entity("bob"): rule(**{P: 3.0})})
     assert len(reader.settles()) == 2
@@ -161,7 +161,7 @@ def test_what_was_known_last_holds_until_the_topic_is_read() -> None:
     assert reader.settles() == [Change(ALICE, rule(**{P: 9.0, C: 2.0})), Change(Entity("bob"), None)]
 
 
-def test_a_topic_that_is_read_anew_changes_nothing_before_its_end() -> None:
+def test_topic_read_again_changes_nothing_before_its_end() -> None:
     reader = Reader().starts(setting(P, 1.0), setting(C, 2.0))
     reader.settles()
 
@@ -175,7 +175,7 @@ def test_a_topic_that_is_read_anew_changes_nothing_before_its_end() -> None:
     assert reader.said() == []
 
 
-def test_a_topic_that_is_made_anew_is_said_to_be_and_that_all_is_gone() -> None:
+def test_recreated_topic_is_warned_of() -> None:
     reader = Reader().starts(setting(P, 1.0), setting(P, 2.0))
     reader.settles()
 
@@ -188,7 +188,7 @@ def test_a_topic_that_is_made_anew_is_said_to_be_and_that_all_is_gone() -> None:
     ]
 
 
-def test_what_could_not_be_put_in_force_is_told_again() -> None:
+def test_changes_that_could_not_be_applied_are_returned_again() -> None:
     reader = Reader().starts(setting(P, 1.0))
     told = reader.state.changes()
 
@@ -198,7 +198,7 @@ def test_what_could_not_be_put_in_force_is_told_again() -> None:
     assert reader.state.changes() == []
 
 
-def test_garbage_is_counted_said_once_a_key_and_changes_nothing() -> None:
+def test_garbage_is_counted_and_warned_of_once_a_key() -> None:
     reader = Reader().starts(setting(P, 1.0), garbage(), garbage(), garbage(b"?"))
 
     reader.settles()
@@ -211,7 +211,7 @@ def test_garbage_is_counted_said_once_a_key_and_changes_nothing() -> None:
     ]
 
 
-def test_whether_what_was_written_was_understood_is_known() -> None:
+def test_understood_records_are_known_by_offset() -> None:
     reader = Reader().starts(setting(P, 1.0))
     # Two, of which the second is not understood, and one that another deletes right behind.
     reader.takes(setting(P, 2.0), garbage(), setting(C, 3.0), setting(C, None), first=1)
@@ -231,13 +231,13 @@ def test_whether_what_was_written_was_understood_is_known() -> None:
     assert reader.state.has(3, offset=0)
 
 
-def test_entities_for_which_there_is_no_room_were_not_understood() -> None:
+def test_records_above_the_number_of_entities_count_as_not_understood() -> None:
     reader = Reader().starts(*(setting(P, 1.0, f"u{number}") for number in range(5)))
     assert reader.state.has(4, offset=0)
     assert not reader.state.has(1, offset=4)
 
 
-def test_a_topic_without_end_is_held_to_a_number_of_entities() -> None:
+def test_number_of_entities_is_bounded() -> None:
     reader = Reader().starts(*(setting(P, 1.0, user=f"u{number}") for number in range(6)))
 
     assert len(reader.settles()) == 4
@@ -346,7 +346,7 @@ STEPS = st.one_of(
 
 @settings(max_examples=300)
 @given(st.lists(STEPS, max_size=40))
-def test_all_who_have_read_the_topic_have_the_same_in_force(steps: list[Callable[[Fleet], None]]) -> None:
+def test_all_readers_of_the_topic_have_the_same_rules(steps: list[Callable[[Fleet], None]]) -> None:
     fleet = Fleet()
     for step in steps:
         step(fleet)
@@ -365,7 +365,7 @@ def test_all_who_have_read_the_topic_have_the_same_in_force(steps: list[Callable
 
 @settings(max_examples=200)
 @given(st.lists(st.tuples(st.integers(0, 1), st.sampled_from([P, C, RATE]), st.sampled_from([None, 1.0, 2.0]))))
-def test_of_two_who_change_other_keys_of_one_entity_neither_undoes_the_other(
+def test_two_proxies_may_change_different_keys_of_an_entity_at_once(
     changes: list[tuple[int, str, float | None]],
 ) -> None:
     """Neither has read the other's; each has its own keys."""
@@ -408,7 +408,7 @@ def test_terms_are_a_record_of_their_own_and_go_with_the_rule() -> None:
     assert reader.settles() == [Change(ALICE, None)]
 
 
-def test_terms_that_were_left_without_limits_are_not_those_of_the_next_rule() -> None:
+def test_terms_without_limits_do_not_apply_to_the_next_rule() -> None:
     before, after = rule(**{P: 1.0}), StoredRule(limits={P: 1.0}, terms=TERMS_OF_ALICE)
     # Decided on the same rule at two proxies: that it goes, and that it has terms.
     gone, expiring = (settings_of([Change(ALICE, one)], {ALICE: before}) for one in (None, after))
@@ -425,7 +425,7 @@ def test_terms_that_were_left_without_limits_are_not_those_of_the_next_rule() ->
     assert reader.state.left_terms([ALICE]) == set()
 
 
-def test_of_two_who_begin_a_rule_at_once_the_terms_hold_whoever_is_first() -> None:
+def test_terms_hold_if_two_proxies_begin_a_rule_at_once() -> None:
     """As if who says nothing of terms had come behind: else a limit would be enforced that is only to be observed."""
     observed = Terms(enforcement=Enforcement.OBSERVE)
     with_terms, without = (
@@ -448,7 +448,7 @@ def test_terms_of_another_writer_are_kept_as_they_are_read() -> None:
     assert read_terms(written_terms(terms)) == terms
 
 
-def test_without_its_terms_no_limit_holds_and_none_can_be_altered() -> None:
+def test_limits_without_their_terms_neither_hold_nor_can_be_changed() -> None:
     """Of a later version, or in a time zone that is not known here: what they exempt would be limited."""
     unknown = Setting(user="alice", key=TERMS, value={"schedule": {"hours": "08:00-18:00", "time_zone": "Mars/Base"}})
     for first in ((setting(P, 5.0), unknown), (unknown, setting(P, 5.0))):
@@ -467,7 +467,7 @@ def test_without_its_terms_no_limit_holds_and_none_can_be_altered() -> None:
         assert reader.state.sources == {}
 
 
-def test_whoever_reads_the_topic_anew_knows_of_terms_that_it_did_not_understand() -> None:
+def test_unknown_terms_stay_known_when_the_topic_is_read_again() -> None:
     unknown = garbage(b'{"user":"alice","key":"terms"}')
     reader = Reader().starts(setting(P, 5.0))
     reader.settles()
@@ -479,7 +479,7 @@ def test_whoever_reads_the_topic_anew_knows_of_terms_that_it_did_not_understand(
 
 
 @pytest.mark.parametrize("value", ["\ud800", 10**400, ["a", ["b"]], {"\ud800": {}}, None])
-def test_whatever_terms_say_the_rest_of_the_topic_is_read(value: object) -> None:
+def test_any_terms_leave_the_rest_of_the_topic_readable(value: object) -> None:
     """A record that cannot be written again, such as with half of a pair of surrogates, can be read."""
     reader = Reader().starts()
     for offset, inner in enumerate(({"enforcement": value}, {"schedule": {"time_zone": value}}, {"news": value})):
@@ -492,7 +492,7 @@ def test_whatever_terms_say_the_rest_of_the_topic_is_read(value: object) -> None
     assert all(notice.encode() for notice in reader.said())
 
 
-def test_terms_that_are_none_leave_those_before() -> None:
+def test_invalid_terms_leave_the_previous_ones() -> None:
     reader = Reader().starts(setting(P, 5.0), Setting(user="alice", key=TERMS, value=written_terms(TERMS_OF_ALICE)))
     bad: list[Mapping[str, object]] = [{"expires": 7}, {"news": 1}, {"schedule": {"otherwise": {RATE: 1}}}]
     for offset, value in enumerate(bad, start=2):

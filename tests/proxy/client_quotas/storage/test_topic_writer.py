@@ -89,7 +89,7 @@ def records_of(cluster: Cluster) -> list[list[Record]]:
     return [records for _, _, records in cluster.batches]
 
 
-async def test_batches_are_written_one_behind_the_other_by_one_producer(cluster: Cluster) -> None:
+async def test_batches_are_written_in_order_by_one_producer(cluster: Cluster) -> None:
     writer = Writer(SETTINGS, "me")
 
     assert [await writer.append(ONE), await writer.append(ONE[:1]), await writer.append(ONE)] == [0, 2, 3]
@@ -102,9 +102,7 @@ async def test_batches_are_written_one_behind_the_other_by_one_producer(cluster:
 
 
 @pytest.mark.parametrize("answer", ["lost before", "lost after", "no answer", NOT_LEADER, TIMED_OUT, NO_REPLICAS])
-async def test_after_a_fault_the_same_batch_is_sent_again_and_is_there_once(
-    answer: int | str, cluster: Cluster
-) -> None:
+async def test_batch_that_is_sent_again_is_appended_once(answer: int | str, cluster: Cluster) -> None:
     writer = Writer(SETTINGS, "me")
     await writer.append(ONE)
     cluster.answers += [answer, answer]
@@ -118,7 +116,7 @@ async def test_after_a_fault_the_same_batch_is_sent_again_and_is_there_once(
     assert cluster.clients == cluster.closed == 3
 
 
-async def test_a_producer_that_the_broker_has_forgotten_is_made_anew(cluster: Cluster) -> None:
+async def test_forgotten_producer_gets_a_new_id(cluster: Cluster) -> None:
     writer = Writer(SETTINGS, "me")
     await writer.append(ONE)
     cluster.answers.append(OUT_OF_ORDER)
@@ -127,7 +125,7 @@ async def test_a_producer_that_the_broker_has_forgotten_is_made_anew(cluster: Cl
     assert [producer for producer, _, _ in cluster.batches] == [1, 2]
 
 
-async def test_what_may_be_there_is_not_sent_by_another_producer(cluster: Cluster) -> None:
+async def test_batch_that_may_be_appended_is_not_sent_with_a_new_producer_id(cluster: Cluster) -> None:
     writer = Writer(SETTINGS, "me")
     cluster.answers += ["lost after", OUT_OF_ORDER]
 
@@ -155,7 +153,7 @@ async def test_what_may_be_there_is_not_sent_by_another_producer(cluster: Cluste
         (NO_REPLICAS, False),
     ],
 )
-async def test_it_is_given_up_in_time_and_told_whether_it_may_be_there(
+async def test_write_times_out_and_says_whether_it_may_have_been_appended(
     answer: int | str, may_be_there: bool, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer = Writer(SETTINGS, "me")
@@ -169,7 +167,7 @@ async def test_it_is_given_up_in_time_and_told_whether_it_may_be_there(
     assert (caught.value.may_be_there, caught.value.is_final) == (may_be_there, False)
 
 
-async def test_a_cluster_that_is_away_is_told(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unreachable_cluster_is_an_error(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer_module, "_TRIED_MS", 1_500)
     cluster.is_away = True
     writers = [Writer(SETTINGS, "me") for _ in range(3)]
@@ -182,7 +180,7 @@ async def test_a_cluster_that_is_away_is_told(cluster: Cluster, monkeypatch: pyt
     assert cluster.closed == cluster.clients
 
 
-async def test_whatever_a_library_raises_is_told(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_any_error_of_the_library_is_reported(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     def connection(*_: object) -> dict[str, object]:
         raise ValueError("Server sent a wrong signature")
 
@@ -200,7 +198,7 @@ async def test_whatever_a_library_raises_is_told(cluster: Cluster, monkeypatch: 
         (DENIED, False, "this client needs the rights READ, WRITE and DESCRIBE for the topic"),
     ],
 )
-async def test_what_the_broker_never_takes_is_not_tried_again(
+async def test_batch_that_is_too_large_is_not_tried_again(
     answer: int, is_final: bool, message: str, cluster: Cluster
 ) -> None:
     cluster.answers += [answer]
@@ -219,7 +217,7 @@ async def test_a_topic_of_several_partitions_is_not_written(cluster: Cluster) ->
         await Writer(SETTINGS, "me").append(ONE)
 
 
-async def test_a_topic_that_has_become_one_of_several_partitions_is_not_written_by_later_calls(
+async def test_topic_that_gains_partitions_is_no_longer_written(
     cluster: Cluster,
 ) -> None:
     writer = Writer(SETTINGS, "me")
@@ -235,7 +233,7 @@ async def test_a_topic_that_has_become_one_of_several_partitions_is_not_written_
     assert cluster.closed == cluster.clients
 
 
-async def test_a_large_request_is_one_batch_that_readers_take(cluster: Cluster) -> None:
+async def test_large_request_is_one_readable_batch(cluster: Cluster) -> None:
     many: list[Record] = [
         (b'{"user":"%d","key":"producer_byte_rate"}' % number, b'{"value":1.0}') for number in range(10_000)
     ]
@@ -251,7 +249,7 @@ async def test_a_large_request_is_one_batch_that_readers_take(cluster: Cluster) 
         await Writer(SETTINGS, "me").append([(b"k" * 1_000_000, None)] * (MOST_DECOMPRESSED_BYTES // 1_000_000 + 1))
 
 
-async def test_how_the_topic_is_configured_is_told(cluster: Cluster) -> None:
+async def test_configuration_of_the_topic_is_read(cluster: Cluster) -> None:
     writer = Writer(SETTINGS, "me")
 
     assert await writer.configuration() == {"cleanup.policy": "compact"}
