@@ -6,7 +6,7 @@ from typing import Final
 from kafka_quota_proxy.config.model import Enforcement, QuotaRule, Shaping
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.config.units import UNLIMITED
-from kafka_quota_proxy.proxy.quota.bucket_bounds import MAX_INT32, BucketBounds
+from kafka_quota_proxy.proxy.quota.bucket_bounds import MAX_INT32, BucketBounds, bucket_bounds
 from kafka_quota_proxy.proxy.quota.entity import Level, Tags
 from kafka_quota_proxy.proxy.quota.entity_usage import EntityUsage
 from kafka_quota_proxy.proxy.quota.line import Line, Place
@@ -99,7 +99,7 @@ class Bucket(EntityUsage):
         """
         owed_ms = self.silent_until_ms - now_ms
         self._sampled_room = room
-        self._bounds = BucketBounds(
+        self._bounds = bucket_bounds(
             self.limit,
             room if burst_ms is None else self.limit * burst_ms / 1_000,
             saved_ms=burst_ms or pacer_ms,
@@ -134,8 +134,6 @@ class Bucket(EntityUsage):
             byte_rate = total * 1_000 / window_ms
             wait_ms = max(0, throttle_time_ms(byte_rate=byte_rate, byte_rate_limit=limit, window_ms=window_ms))
         return min(wait_ms, self._bounds.longest_wait_ms)
-
-    # -- charging --
 
     def charge(self, amount: int, *, now_ms: int) -> int:
         """Record ``amount`` and return the wait in milliseconds that it causes; 0 within the limit.
@@ -198,8 +196,6 @@ class Bucket(EntityUsage):
             return True
         return rate.peek(now_ms=now_ms, more=more) <= self.limit
 
-    # -- throttling --
-
     def silence(self, wait_ms: int, *, now_ms: int) -> None:
         """Let no request of any connection pass for ``wait_ms``."""
         if self.absorbed_by is not None:
@@ -242,8 +238,6 @@ class Bucket(EntityUsage):
     def max_throttle_time_ms(self) -> int:
         """The longest wait that a response says."""
         return self._bounds.max_throttle_time_ms
-
-    # -- requests in flight, and those that wait --
 
     def reserve(self, amount: int, *, now_ms: int) -> None:
         """Reserve the amount that a passing request is expected to charge, until ``settle``.
@@ -304,8 +298,6 @@ class Bucket(EntityUsage):
                 wait_ms = max(free_ms, min(wait_ms, room_at_ms - now_ms))
         return min(wait_ms, MAX_THROTTLE_TIME_MS)
 
-    # -- fetches --
-
     def spread_wait_ms(self, *, now_ms: int) -> int:
         """Return how long pacing holds the next fetch back although the windows have room. Changes nothing."""
         if self._pacer is None:
@@ -352,8 +344,6 @@ class Bucket(EntityUsage):
     def max_fetch_bytes(self) -> int:
         """The most that a fetch may ask for: what the limit allows in a window, or paced in a burst."""
         return self._bounds.max_fetch
-
-    # -- reading --
 
     @property
     def is_in_use(self) -> bool:

@@ -115,18 +115,18 @@ def test_listener_shaping_overrides_the_global_one() -> None:
 # -- the static default of old brokers --
 
 
-@pytest.mark.parametrize("kind", BYTE_RATES)
-def test_a_static_default_is_a_rule_of_level_8(kind: QuotaKind) -> None:
-    config = replace(CONFIG, kafka=KafkaSettings(quota_producer_default=700, quota_consumer_default=700))
+def test_a_static_default_is_a_rule_of_level_8() -> None:
+    for kind in BYTE_RATES:
+        config = replace(CONFIG, kafka=KafkaSettings(quota_producer_default=700, quota_consumer_default=700))
 
-    bucket = BrokerQuotas(config).buckets(principal="bob", client_id="etl", now_ms=0)[kind is QuotaKind.FETCH]
+        bucket = BrokerQuotas(config).buckets(principal="bob", client_id="etl", now_ms=0)[kind is QuotaKind.FETCH]
 
-    assert bucket.limit == 700.0
-    assert bucket.level is not None
-    assert bucket.level.number == 8
-    assert bucket.rule is not None
-    assert bucket.rule.source == f"quota.{'producer' if kind is QuotaKind.PRODUCE else 'consumer'}.default"
-    assert bucket.tags == ("", "etl")
+        assert bucket.limit == 700.0, kind
+        assert bucket.level is not None, kind
+        assert bucket.level.number == 8, kind
+        assert bucket.rule is not None, kind
+        assert bucket.rule.source == f"quota.{'producer' if kind is QuotaKind.PRODUCE else 'consumer'}.default", kind
+        assert bucket.tags == ("", "etl"), kind
 
 
 def test_static_default_limits_its_own_kind_only() -> None:

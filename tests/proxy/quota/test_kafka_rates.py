@@ -69,19 +69,19 @@ def test_first_limit_does_not_count_usage_from_before_any_rule() -> None:
     assert bucket_of_alice(manager, 1_000).charge(0, now_ms=1_000) == 1_000
 
 
-@pytest.mark.parametrize("limited", [rule("alice"), rule("alice", "etl")])
-def test_restored_limit_counts_earlier_usage(limited: QuotaRule) -> None:
-    manager = manager_of(rule("bob"), limited)
-    bucket_of_alice(manager).charge(10_000, now_ms=0)
+def test_restored_limit_counts_earlier_usage() -> None:
+    for limited in [rule("alice"), rule("alice", "etl")]:
+        manager = manager_of(rule("bob"), limited)
+        bucket_of_alice(manager).charge(10_000, now_ms=0)
 
-    replace_rules(manager, rule("bob"))
-    bucket_of_alice(manager).charge(15_000, now_ms=0)
-    replace_rules(manager, rule("bob"), limited)
+        replace_rules(manager, rule("bob"))
+        bucket_of_alice(manager).charge(15_000, now_ms=0)
+        replace_rules(manager, rule("bob"), limited)
 
-    # With rules of users alone, Kafka charges all of alice to one bucket, and none of it to that of (alice, etl).
-    assert bucket_of_alice(manager, 1_000).charge(1_000, now_ms=1_000) == (
-        16_000 if limited.client_id is None else 1_000
-    )
+        # With rules of users alone, Kafka charges all of alice to one bucket, and none of it to that of (alice, etl).
+        assert bucket_of_alice(manager, 1_000).charge(1_000, now_ms=1_000) == (
+            16_000 if limited.client_id is None else 1_000
+        ), limited
 
 
 def test_unlimited_samples_expire_with_their_buckets() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_quota_proxy.config.model import DEFAULT, EntityName, ProxyConfig, QuotaRule, Shaping
+from kafka_quota_proxy.config.model import DEFAULT, ProxyConfig, QuotaRule, Shaping
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
@@ -147,28 +147,25 @@ def test_new_names_share_one_quota_while_all_owe() -> None:
     assert visitor.charge("debtor-3", 1, 0) > 0
 
 
-@pytest.mark.parametrize(
-    ("user", "client_id", "tags"),
-    [
+def test_each_rule_has_its_own_shared_bucket() -> None:
+    for user, client_id, tags in [
         (None, DEFAULT, ("", SHARED)),
         (DEFAULT, None, (SHARED, "")),
         (DEFAULT, DEFAULT, (SHARED, SHARED)),
         ("alice", DEFAULT, ("alice", SHARED)),
         (DEFAULT, "etl", (SHARED, "etl")),
-    ],
-)
-def test_each_rule_has_its_own_shared_bucket(user: EntityName, client_id: EntityName, tags: tuple[str, str]) -> None:
-    rule = QuotaRule(user=user, client_id=client_id, producer_byte_rate=5.0)
-    visitor = Visitor(quotas_of(rule, QuotaRule(user="bob", client_id=DEFAULT, producer_byte_rate=LIMIT), most=3))
-    for number in range(3):
-        visitor.charge(f"debtor-{number}", FULL + 1, 0, user="bob")
+    ]:
+        rule = QuotaRule(user=user, client_id=client_id, producer_byte_rate=5.0)
+        visitor = Visitor(quotas_of(rule, QuotaRule(user="bob", client_id=DEFAULT, producer_byte_rate=LIMIT), most=3))
+        for number in range(3):
+            visitor.charge(f"debtor-{number}", FULL + 1, 0, user="bob")
 
-    visitor.charge("etl", 1, 0, user="alice")
+        visitor.charge("etl", 1, 0, user="alice")
 
-    bucket = visitor.buckets["etl"]
-    assert bucket.tags == tags
-    assert bucket.limit == 5.0
-    assert bucket in list(visitor.quotas.produce)
+        bucket = visitor.buckets["etl"]
+        assert bucket.tags == tags, (user, client_id, tags)
+        assert bucket.limit == 5.0, (user, client_id, tags)
+        assert bucket in list(visitor.quotas.produce), (user, client_id, tags)
 
 
 def test_unlimited_names_share_an_unlimited_bucket() -> None:

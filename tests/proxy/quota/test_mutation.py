@@ -90,10 +90,10 @@ def rec(bucket: Bucket, partitions: int, now_ms: int, *, version: int = 6) -> in
 # -- Kafka's own numbers
 
 
-@pytest.mark.parametrize(("tokens", "wait_ms"), [(0, 0), (-5, 500), (-10, 1_000)])
-def test_v38_wait_is_the_debt_over_the_quota(tokens: int, wait_ms: int) -> None:
+def test_v38_wait_is_the_debt_over_the_quota() -> None:
     """V38, ControllerMutationQuotaManagerTest.testThrottleTime."""
-    assert wait_for_tokens_ms(tokens=tokens, byte_rate_limit=10.0) == wait_ms
+    for tokens, wait_ms in [(0, 0), (-5, 500), (-10, 1_000)]:
+        assert wait_for_tokens_ms(tokens=tokens, byte_rate_limit=10.0) == wait_ms, (tokens, wait_ms)
 
 
 def test_v38_strict_quota_accepts_any_number_while_tokens_last() -> None:
@@ -131,13 +131,13 @@ def test_v38_only_versions_with_the_error_are_strict(api_key: int, first: int) -
     assert outcome(first - 1) == (set(), 5_100)
 
 
-@pytest.mark.parametrize("version", [5, 6])
-def test_v38_without_a_quota_everything_passes(version: int) -> None:
+def test_v38_without_a_quota_everything_passes() -> None:
     """V38, testNewStrictQuotaForUnboundedQuota and its neighbour."""
-    bucket = bucket_of(None)
+    for version in [5, 6]:
+        bucket = bucket_of(None)
 
-    assert all(rec(bucket, 10**6, T, version=version) == 0 for _ in range(10))
-    assert bucket.amount == 10**7
+        assert all(rec(bucket, 10**6, T, version=version) == 0 for _ in range(10)), version
+        assert bucket.amount == 10**7, version
 
 
 # -- strict and permissive against a transcription of Kafka's
@@ -225,11 +225,11 @@ def test_permits_are_partitions_created_added_or_deleted() -> None:
     assert deleted.permits == {b"ten": 10, UUID(int=7): 7, b"gone": 0}
 
 
-@pytest.mark.parametrize("api_key", [CREATE, GROW, DELETE])
-def test_unknown_topic_has_assumed_permits(api_key: ApiKey) -> None:
-    decision = decided(bucket_of(), request_of([(b"t", BROKER_DEFAULT)], api_key=api_key))
+def test_unknown_topic_has_assumed_permits() -> None:
+    for api_key in [CREATE, GROW, DELETE]:
+        decision = decided(bucket_of(), request_of([(b"t", BROKER_DEFAULT)], api_key=api_key))
 
-    assert decision.permits == {b"t": ASSUMED_PERMITS}
+        assert decision.permits == {b"t": ASSUMED_PERMITS}, api_key
 
 
 def test_repeated_topic_is_charged_and_decided_once() -> None:
@@ -293,12 +293,12 @@ def test_max_throttle_time_bounds_a_mutation_wait() -> None:
     assert rec(bucket, 1_000, T) == 1_000
 
 
-@pytest.mark.parametrize(("after_ms", "left_ms"), [(0, 500), (200, 300), (500, 0), (10_000, 0)])
-def test_response_says_what_is_left_of_the_wait(after_ms: int, left_ms: int) -> None:
+def test_response_says_what_is_left_of_the_wait() -> None:
     """Source: ControllerMutationQuotaTest, AbstractControllerMutationQuota.throttleTime."""
-    throttle = MutationThrottle(throttle_time_ms=500, recorded_ms=T)
+    for after_ms, left_ms in [(0, 500), (200, 300), (500, 0), (10_000, 0)]:
+        throttle = MutationThrottle(throttle_time_ms=500, recorded_ms=T)
 
-    assert throttle_time_ms(throttle, now_ms=T + after_ms) == left_ms
+        assert throttle_time_ms(throttle, now_ms=T + after_ms) == left_ms, (after_ms, left_ms)
 
 
 # -- what the answer says
@@ -313,20 +313,20 @@ def tokens(bucket: Bucket) -> int:
     return next(count for count in range(1_000, -1_000, -1) if bucket.has_room(count, now_ms=T))
 
 
-@pytest.mark.parametrize("error_code", ERRORS)
-def test_failed_change_is_uncharged(error_code: int) -> None:
+def test_failed_change_is_uncharged() -> None:
     """A request that timed out, or failed nobody knows how, may have been done."""
-    bucket = bucket_of(10.0)
-    decision = decided(bucket, request_of([(b"a", 20), (b"b", 30)]))
-    record(decision, bucket, now_ms=T)
+    for error_code in ERRORS:
+        bucket = bucket_of(10.0)
+        decision = decided(bucket, request_of([(b"a", 20), (b"b", 30)]))
+        record(decision, bucket, now_ms=T)
 
-    difference = settle(decision, [result(b"b", 0), result(b"a", error_code)], bucket, now_ms=T)
+        difference = settle(decision, [result(b"b", 0), result(b"a", error_code)], bucket, now_ms=T)
 
-    is_done = error_code in (-1, 0, 7, 13)
-    assert difference == (0 if is_done else -20)
-    assert tokens(bucket) == (50 if is_done else 70)
-    assert bucket.amount == (50 if is_done else 30)
-    assert bucket.requests == 1
+        is_done = error_code in (-1, 0, 7, 13)
+        assert difference == (0 if is_done else -20), error_code
+        assert tokens(bucket) == (50 if is_done else 70), error_code
+        assert bucket.amount == (50 if is_done else 30), error_code
+        assert bucket.requests == 1, error_code
 
 
 def test_response_corrects_the_default_partitions() -> None:

@@ -117,18 +117,18 @@ def test_negative_record_at_once_restores_the_total(history: tuple[MetricConfig,
     assert rate.measure(now_ms=now_ms + 2 * config.samples * config.window_ms) == 0
 
 
-@pytest.mark.parametrize("start_ms", STARTS_MS)
-def test_the_origin_of_the_clock_does_not_matter(start_ms: int) -> None:
-    rate = Rate(samples=11, window_ms=1_000)
-    for second in range(30):
-        rate.record(1_000, now_ms=start_ms + second * 1_000)
+def test_the_origin_of_the_clock_does_not_matter() -> None:
+    for start_ms in STARTS_MS:
+        rate = Rate(samples=11, window_ms=1_000)
+        for second in range(30):
+            rate.record(1_000, now_ms=start_ms + second * 1_000)
 
-    now_ms = start_ms + 29_500
+        now_ms = start_ms + 29_500
 
-    # The slots of the seconds 19 to 29.
-    assert rate.measure(now_ms=now_ms) == 11_000 / 10.5
-    assert rate.peek(now_ms=now_ms) == 11_000 / 10.5
-    assert rate.window_ms(now_ms=now_ms) == 10_500
+        # The slots of the seconds 19 to 29.
+        assert rate.measure(now_ms=now_ms) == 11_000 / 10.5, start_ms
+        assert rate.peek(now_ms=now_ms) == 11_000 / 10.5, start_ms
+        assert rate.window_ms(now_ms=now_ms) == 10_500, start_ms
 
 
 def test_a_first_reading_starts_the_clock_of_an_empty_rate() -> None:

@@ -93,20 +93,17 @@ def test_rule_for_the_default_client_id_replaces_the_static_default(kind: QuotaK
     assert rules == (ALICE, written)
 
 
-@pytest.mark.parametrize(
-    "written",
-    [
+def test_other_rules_keep_the_static_default() -> None:
+    for written in [
         QuotaRule(user=DEFAULT, producer_byte_rate=50.0),
         QuotaRule(user=DEFAULT, client_id=DEFAULT, producer_byte_rate=50.0),
         QuotaRule(client_id="etl", producer_byte_rate=50.0),
-    ],
-)
-def test_other_rules_keep_the_static_default(written: QuotaRule) -> None:
-    settings = KafkaSettings(quota_producer_default=700)
+    ]:
+        settings = KafkaSettings(quota_producer_default=700)
 
-    rules = rules_of_kind(replace(CONFIG, quotas=(written,), kafka=settings), QuotaKind.PRODUCE)
+        rules = rules_of_kind(replace(CONFIG, quotas=(written,), kafka=settings), QuotaKind.PRODUCE)
 
-    assert [rule.limits.get("producer_byte_rate") for rule in rules] == [50.0, 700.0]
+        assert [rule.limits.get("producer_byte_rate") for rule in rules] == [50.0, 700.0], written
 
 
 def test_rule_of_another_kind_keeps_the_static_default() -> None:

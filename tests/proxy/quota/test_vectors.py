@@ -1,4 +1,4 @@
-"""Kafka's own numbers, from its tests or computed by its rules. ``V`` and a number: a table, the same name everywhere.
+"""Kafka's own numbers, from its tests or computed by its rules. ``V`` and a number name a table in all tests.
 
 ``N`` samples of ``W`` milliseconds; defaults 11 and 1,000. Times count from a large start, as Kafka's tests do.
 
@@ -10,14 +10,14 @@ Not here, and why:
 * V54 and V55, connection quotas: in ``test_connections``. Mutations: V36 is in ``protocol/test_mutations``, V38 in
   ``test_mutation`` and ``session/test_mutations``. V35: in ``session/test_charged_requests``.
 * V48 to V53, V62, V66: controllers and the admin interface.
-* V11: a strict check needs a request that can be refused. A produce or fetch cannot; its arithmetic is V08's.
-* V56: a lower bound, which no client quota has; that what violates stays recorded is V16 and V29.
-* V58: the delay queue. The proxy has none: a session knows until when it is muted.
+* V11: a strict check needs a request that can be refused. Produce and fetch cannot; the arithmetic is that of V08.
+* V56: a lower bound, which no client quota has; V16 and V29 show that a violation stays recorded.
+* V58: the delay queue. The proxy has none: a session stores until when it is muted.
 * V59: a consumer's throttled fetch is delivered, so its session is never touched; a follower's see above.
 * V60, V61: names in metrics; see ``test_sanitize``.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -70,18 +70,20 @@ def limit_of(manager: ClientQuotaManager, user: str, client_id: str) -> float:
 # -- A: metrics core --
 
 
-@pytest.mark.parametrize(
-    ("samples", "window_s", "byte_rate"),
-    [(1, 1, 50.050050050), (1, 11, 4.545867806), (11, 1, 4.545867806), (11, 11, 0.413226555)],
-)
-def test_v01_a_first_record_is_spread_over_the_windows_before_it(samples: int, window_s: int, byte_rate: float) -> None:
+def test_v01_a_first_record_is_spread_over_the_windows_before_it() -> None:
     """V01, RateTest.testRateWithNoPriorAvailableSamples. N = 1 is refused by ``config``, not by the arithmetic."""
-    rate = Rate(samples=samples, window_ms=window_s * 1_000)
-    rate.record(50, now_ms=T)
+    for samples, window_s, byte_rate in (
+        (1, 1, 50.050050050),
+        (1, 11, 4.545867806),
+        (11, 1, 4.545867806),
+        (11, 11, 0.413226555),
+    ):
+        rate = Rate(samples=samples, window_ms=window_s * 1_000)
+        rate.record(50, now_ms=T)
 
-    measured = rate.measure(now_ms=T + window_s * 1_000 - 1)
+        measured = rate.measure(now_ms=T + window_s * 1_000 - 1)
 
-    assert measured == pytest.approx(byte_rate, abs=1e-9)
+        assert measured == pytest.approx(byte_rate, abs=1e-9), (samples, window_s)
 
 
 def test_v02_a_rate_is_consistent_after_the_first_window() -> None:
@@ -126,20 +128,20 @@ def test_v03_a_rate_follows_its_windows() -> None:
     assert rate.measure(now_ms=T + 165_000) == 0
 
 
-@pytest.mark.parametrize(
-    ("events_ms", "read_ms", "left"),
-    [((0, 999), 3_500, 0), ((0, 999), 2_500, 2), ((0, 999, 1_100, 2_099, 2_200), 2_200, 5)],
-    ids=["purged if it does not overlap", "kept if it overlaps", "kept if it overlaps, and one more"],
-)
-def test_v05_a_window_that_overlaps_is_kept(events_ms: tuple[int, ...], read_ms: int, left: int) -> None:
+def test_v05_a_window_that_overlaps_is_kept() -> None:
     """V05, SampledStatTest: events of the slots that are left; three slots with N = 2."""
-    rate = Rate(samples=2, window_ms=1_000)
-    for event_ms in events_ms:
-        rate.record(1, now_ms=T + event_ms)
+    for events_ms, read_ms, left in [
+        ((0, 999), 3_500, 0),
+        ((0, 999), 2_500, 2),
+        ((0, 999, 1_100, 2_099, 2_200), 2_200, 5),
+    ]:
+        rate = Rate(samples=2, window_ms=1_000)
+        for event_ms in events_ms:
+            rate.record(1, now_ms=T + event_ms)
 
-    rate.measure(now_ms=T + read_ms)
+        rate.measure(now_ms=T + read_ms)
 
-    assert rate.total == left
+        assert rate.total == left, (events_ms, read_ms, left)
 
 
 def test_v06_a_window_leaves_after_exactly_n_windows() -> None:
@@ -232,9 +234,9 @@ def test_v12_new_bound_applies_at_once_and_resets_nothing() -> None:
     assert charge(1, now_ms=T + 4) == 97
 
 
-@pytest.mark.parametrize(
-    ("byte_rate", "bound", "samples", "max_ms", "expected_ms"),
-    [
+def test_v14_the_formula_of_the_throttle_time() -> None:
+    """V14, QuotaUtilsTest: by the formula, and by a charge if whole bytes give this rate."""
+    rows: tuple[tuple[float, float, int, int | None, int], ...] = (
         (16.5, 16.5, 10, None, 0),
         (16.5, 16.5, 11, None, 0),
         (16.5, 20.4, 10, None, -1_721),
@@ -246,22 +248,18 @@ def test_v12_new_bound_applies_at_once_and_resets_nothing() -> None:
         (16.5, 22.4, 11, 500, -2_634),
         (55, 50, 2, 500, 100),
         (100, 50, 10, 500, 500),
-    ],
-)
-def test_v14_the_formula_of_the_throttle_time(
-    byte_rate: float, bound: float, samples: int, max_ms: int | None, expected_ms: int
-) -> None:
-    """V14, QuotaUtilsTest: by the formula, and by a charge where the rate is one that whole bytes can have."""
-    window_ms = (samples - 1) * 1_000
+    )
+    for byte_rate, bound, samples, max_ms, expected_ms in rows:
+        window_ms = (samples - 1) * 1_000
 
-    wait_ms = throttle_time_ms(byte_rate=byte_rate, byte_rate_limit=bound, window_ms=window_ms)
+        wait_ms = throttle_time_ms(byte_rate=byte_rate, byte_rate_limit=bound, window_ms=window_ms)
 
-    assert min(wait_ms, max_ms or wait_ms) == expected_ms
-    amount = round(byte_rate * window_ms / 1_000)
-    if amount * 1_000 == byte_rate * window_ms:
-        manager = manager_of({("alice", None): bound}, samples=samples, max_throttle_time_ms=max_ms)
-        charged_ms = manager.record_and_get_throttle_time_ms(amount, user="alice", client_id="etl", now_ms=T)
-        assert charged_ms == max(expected_ms, 0)
+        assert min(wait_ms, max_ms or wait_ms) == expected_ms, (byte_rate, bound, samples)
+        amount = round(byte_rate * window_ms / 1_000)
+        if amount * 1_000 == byte_rate * window_ms:
+            manager = manager_of({("alice", None): bound}, samples=samples, max_throttle_time_ms=max_ms)
+            charged_ms = manager.record_and_get_throttle_time_ms(amount, user="alice", client_id="etl", now_ms=T)
+            assert charged_ms == max(expected_ms, 0), (byte_rate, bound, samples)
 
 
 def test_v57_bucket_expires_strictly_after_its_time() -> None:
@@ -398,13 +396,12 @@ PRECEDENCE: tuple[tuple[int, tuple[Change, ...], str, str, int, tuple[str, str],
 )
 
 
-@pytest.mark.parametrize("last_row", [row[0] for row in PRECEDENCE])
-def test_v15_the_precedence_of_quotas(last_row: int) -> None:
-    """V15, ClientQuotaManagerTest.testQuotaConfigPrecedence: all rows in order, up to this one."""
+def test_v15_the_precedence_of_quotas() -> None:
+    """V15, ClientQuotaManagerTest.testQuotaConfigPrecedence: all rows in order."""
     limits = dict(SETUP)
     manager = manager_of(limits)
 
-    for number, changes, user, client_id, limit, tags, recorded, total, wait_ms in PRECEDENCE[:last_row]:
+    for number, changes, user, client_id, limit, tags, recorded, total, wait_ms in PRECEDENCE:
         for change in changes:
             change(limits)
             put(manager, limits)
@@ -412,7 +409,7 @@ def test_v15_the_precedence_of_quotas(last_row: int) -> None:
         bucket = manager.bucket(user=user, client_id=client_id, now_ms=T)
 
         assert (number, bucket.limit, bucket.tags) == (number, limit, tags)
-        assert manager.max_value_in_window(bucket.limit) == 10 * limit
+        assert (number, manager.max_value_in_window(bucket.limit)) == (number, 10 * limit)
         assert (number, bucket.charge(recorded, now_ms=T)) == (number, wait_ms)
         assert (number, bucket.rate.total) == (number, total)
 
@@ -446,25 +443,28 @@ def test_v18_the_shortest_window_holds_n_minus_one_samples() -> None:
     assert bucket.max_fetch_bytes == 30
 
 
-@pytest.mark.parametrize("entity", [(DEFAULT, None), ("alice", None), ("alice", "etl")])
-def test_v19_a_quota_is_set_and_removed(entity: Entity) -> None:
+def test_v19_a_quota_is_set_and_removed() -> None:
     """V19, testSetAndRemoveDefaultUserQuota, …UserQuota, …UserClientQuota of ClientQuotaManagerTest."""
-    manager = manager_of({})
-    charge = partial(manager.record_and_get_throttle_time_ms, 11_000, user="alice", client_id="etl", now_ms=T)
+    entities: tuple[Entity, ...] = ((DEFAULT, None), ("alice", None), ("alice", "etl"))
+    for entity in entities:
+        manager = manager_of({})
+        charge = partial(manager.record_and_get_throttle_time_ms, 11_000, user="alice", client_id="etl", now_ms=T)
 
-    assert limit_of(manager, "alice", "etl") == float(UNLIMITED)
-    fresh = manager_of({entity: 10.0})
-    assert fresh.record_and_get_throttle_time_ms(11_000, user="alice", client_id="etl", now_ms=T) == 1_090_000
-    assert charge() == 0
+        assert limit_of(manager, "alice", "etl") == float(UNLIMITED), entity
+        fresh = manager_of({entity: 10.0})
+        assert fresh.record_and_get_throttle_time_ms(11_000, user="alice", client_id="etl", now_ms=T) == 1_090_000, (
+            entity
+        )
+        assert charge() == 0, entity
 
-    put(manager, {entity: 10.0})
-    assert limit_of(manager, "alice", "etl") == 10
-    assert manager.max_value_in_window(limit_of(manager, "alice", "etl")) == 100
-    assert charge() > 0
+        put(manager, {entity: 10.0})
+        assert limit_of(manager, "alice", "etl") == 10, entity
+        assert manager.max_value_in_window(limit_of(manager, "alice", "etl")) == 100, entity
+        assert charge() > 0, entity
 
-    put(manager, {})
-    assert limit_of(manager, "alice", "etl") == float(UNLIMITED)
-    assert charge() == 0
+        put(manager, {})
+        assert limit_of(manager, "alice", "etl") == float(UNLIMITED), entity
+        assert charge() == 0, entity
 
 
 def test_v27_an_expired_bucket_is_made_again_and_throttles() -> None:
@@ -490,31 +490,30 @@ def test_v28_a_client_id_names_its_bucket_as_it_is() -> None:
     assert bucket.tags == ("", "client@#$%")
 
 
-@pytest.mark.parametrize(
-    ("bound", "value", "wait_ms"),
-    [
+def test_v29_a_first_record_over_quota() -> None:
+    """V29: equality passes, a byte more does not."""
+    for bound, value, wait_ms in (
         (1_000, 10_000, 0),
         (1_000, 10_001, 1),
         (1_000, 10_006, 6),
         (1_000, 15_000, 5_000),
         (1_000, 20_000, 10_000),
         (1_024, 102_400, 90_000),
-        # Unlike Kafka, whose int32 wraps around to -727,389,968 and throttles nobody.
+        # Kafka's int32 wraps around to -727,389,968 and does not throttle.
         (1, 10**9, 2**31 - 1),
-    ],
-)
-def test_v29_a_first_record_over_quota(bound: float, value: int, wait_ms: int) -> None:
-    """V29: equality passes, a byte more does not."""
-    manager = manager_of({("alice", None): bound})
+    ):
+        manager = manager_of({("alice", None): bound})
 
-    assert manager.record_and_get_throttle_time_ms(value, user="alice", client_id="etl", now_ms=T) == wait_ms
+        got_ms = manager.record_and_get_throttle_time_ms(value, user="alice", client_id="etl", now_ms=T)
+
+        assert got_ms == wait_ms, (bound, value)
 
 
-@pytest.mark.parametrize(("exact_ms", "wait_ms"), [(0.5, 1), (1.5, 2), (2.5, 3), (-0.5, 0), (-1.5, -1), (-2.5, -2)])
-def test_v29_half_a_millisecond_goes_up(exact_ms: float, wait_ms: int) -> None:
-    """V29, rounding as Math.round does; what token buckets owe likewise."""
-    assert throttle_time_ms(byte_rate=1_000 + exact_ms, byte_rate_limit=1_000, window_ms=1_000) == wait_ms
-    assert wait_for_tokens_ms(tokens=-exact_ms, byte_rate_limit=1_000) == max(wait_ms, 0)
+def test_v29_half_a_millisecond_is_rounded_up() -> None:
+    """V29, rounding as Math.round does, for rates and for tokens."""
+    for exact_ms, wait_ms in ((0.5, 1), (1.5, 2), (2.5, 3), (-0.5, 0), (-1.5, -1), (-2.5, -2)):
+        assert throttle_time_ms(byte_rate=1_000 + exact_ms, byte_rate_limit=1_000, window_ms=1_000) == wait_ms, exact_ms
+        assert wait_for_tokens_ms(tokens=-exact_ms, byte_rate_limit=1_000) == max(wait_ms, 0), exact_ms
 
 
 def test_v30_a_quota_that_changes_keeps_what_was_used() -> None:
@@ -533,7 +532,7 @@ def test_v30_a_quota_that_changes_keeps_what_was_used() -> None:
 
 
 def test_v31_uncharged_fetches_get_half_of_the_quota() -> None:
-    """V31, how a broker serves 6,000-byte fetches under 1,000 B/s: refused for 12 s. Why ours are delivered."""
+    """V31, how a broker serves 6,000-byte fetches under 1,000 B/s: refused for 12 s. The proxy delivers them."""
     manager = manager_of({("alice", None): 1_000}, kind=QuotaKind.FETCH)
     bucket = manager.bucket(user="alice", client_id="etl", now_ms=T)
     assert bucket.charge(6_000, now_ms=T) == 0
@@ -546,7 +545,7 @@ def test_v31_uncharged_fetches_get_half_of_the_quota() -> None:
 
 
 def test_v32_uncharged_batch_above_a_window_starves() -> None:
-    """V32: 5,000 bytes under 100 B/s. Delivered, they cost one wait and the client goes on."""
+    """V32: 5,000 bytes under 100 B/s. The proxy delivers them, at the cost of one wait."""
     manager = manager_of({("alice", None): 100}, kind=QuotaKind.FETCH)
     bucket = manager.bucket(user="alice", client_id="etl", now_ms=T)
 
@@ -578,19 +577,25 @@ def test_v34_uncharge_without_a_charge_is_a_credit() -> None:
     assert bucket.limit == float(UNLIMITED)
 
 
-@pytest.mark.parametrize(
-    ("versions", "frame_bytes", "charged"),
-    [((0,), 8, 8), (range(1, 7), 12, 12), (range(7, 12), 18, 18), (range(12, 18), 17, 16)],
-)
-def test_v39_an_empty_fetch_is_charged_too(versions: Iterable[int], frame_bytes: int, charged: int) -> None:
-    """V39: 4 + the body, which is the frame, less the byte of a flexible header."""
-    assert {fetch.charged_bytes(frame_bytes, version) for version in versions} == {charged}
+def test_v39_an_empty_fetch_is_charged_too() -> None:
+    """V39: 4 + the body, which is the frame without the byte of a flexible header."""
+    for versions, frame_bytes, charged in [
+        ((0,), 8, 8),
+        (range(1, 7), 12, 12),
+        (range(7, 12), 18, 18),
+        (range(12, 18), 17, 16),
+    ]:
+        assert {fetch.charged_bytes(frame_bytes, version) for version in versions} == {charged}, (
+            versions,
+            frame_bytes,
+            charged,
+        )
 
 
 def test_v63_a_consumer_whose_batches_are_above_its_cap_gets_them_and_is_throttled() -> None:
     """V63, BaseQuotaTest.testProducerConsumerOverrideLowerQuota: 250 B/s, 4,096 a partition.
 
-    The broker sends a first batch whole however low the cap is; it is delivered, and the wait makes up for it.
+    The broker sends a first batch whole even if the cap is lower. It is delivered, and the wait makes up for it.
     """
     manager = manager_of({("alice", None): 250}, kind=QuotaKind.FETCH)
     bucket = manager.bucket(user="alice", client_id="etl", now_ms=T)
@@ -601,7 +606,7 @@ def test_v63_a_consumer_whose_batches_are_above_its_cap_gets_them_and_is_throttl
 
 
 def test_the_tables_of_v15_agree_with_the_oracles() -> None:
-    """The vectors and the second transcription were made apart: here they meet."""
+    """The vectors and the oracles were transcribed independently."""
     table = RuleTable(QuotaKind.PRODUCE, rules_of(SETUP))
 
     for _, changes, user, client_id, limit, tags, *_ in PRECEDENCE:
