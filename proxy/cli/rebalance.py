@@ -17,7 +17,7 @@ from kafka_quota_proxy.config.load import load
 from kafka_quota_proxy.config.model import AdminClient, ProxyConfig
 from kafka_quota_proxy.config.units import parse_duration_ms, parse_rate
 from kafka_quota_proxy.proxy.background.admin_client import ADMIN_ERRORS, ClusterClient
-from kafka_quota_proxy.proxy.cli.reassignment.cluster_snapshot import Reader, ReadingError
+from kafka_quota_proxy.proxy.cli.reassignment.cluster_snapshot import ReadingError, SnapshotReader
 from kafka_quota_proxy.proxy.cli.reassignment.display import JsonDisplay, LiveDisplay, PlainDisplay
 from kafka_quota_proxy.proxy.cli.reassignment.progress import LEAST_SPAN_MS
 from kafka_quota_proxy.proxy.cli.reassignment.watch import Display, Follower, Plan
@@ -93,7 +93,7 @@ def execute(args: argparse.Namespace) -> int:
 def _follow(config: ProxyConfig, *, clock: "SystemClock", display: Display, plan: Plan) -> int:
     settings = config.replication.admin_client if config.replication else AdminClient()
     with ClusterClient(settings, servers_of(config.listeners)) as admin:
-        reader = Reader(admin, config, clock_ms=clock.now_ms)
+        reader = SnapshotReader(admin, config, clock_ms=clock.now_ms)
         follower = Follower(reader.read, failures=ADMIN_ERRORS, clock=clock, display=display, plan=plan)
         try:
             return follower.run()

@@ -32,7 +32,7 @@ _ALL_TOPICS_EVERY_MS: Final = 30_000
 _IDENTIFY_AGAIN_MS: Final = 30_000
 
 
-class Reader(Protocol):
+class ConfigReader(Protocol):
     """What reads a cluster, from one thread at a time. Each may raise anything, which is what a failed poll is."""
 
     def read(self, *, has_topics: bool, has_configs: bool, has_topic_configs: bool) -> Readings:
@@ -61,7 +61,7 @@ class ReplicationWatcher:
         *,
         fallback: tuple[Address, ...],
         on_view: Callable[[ClusterView], None],
-        connect: Callable[[AdminClient, tuple[Address, ...]], Reader] | None = None,
+        connect: Callable[[AdminClient, tuple[Address, ...]], ConfigReader] | None = None,
     ) -> None:
         """Remember what to follow; ``run`` follows it.
 
@@ -82,7 +82,7 @@ class ReplicationWatcher:
         given = {address: node_id for address, node_id in upstreams.items() if node_id is not None}
         self.view = self._read = ClusterView(node_ids=given)  # what is in force, and what the cluster says
         self._lease = Lease(replication.lease_ms)
-        self._reader: Reader | None = None
+        self._reader: ConfigReader | None = None
         self._requested = asyncio.Event()
         self._epoch = 0  # one for each time that the connection was let go of
         self._unread: frozenset[str] = frozenset()
@@ -227,7 +227,7 @@ class ReplicationWatcher:
         return reader.read(has_topics=has_topics, has_configs=has_configs, has_topic_configs=has_topic_configs)
 
 
-def _connect(settings: AdminClient, fallback: tuple[Address, ...]) -> Reader:
+def _connect(settings: AdminClient, fallback: tuple[Address, ...]) -> ConfigReader:
     # Imported here: it loads aiokafka, which costs time and memory where no cluster is asked.
     from kafka_quota_proxy.proxy.replication.cluster_reader import ClusterReader
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 from kafka_quota_proxy.config.model import Listener, ProxyConfig, QuotaRule
 from kafka_quota_proxy.proxy.client_quotas.api import Administration
 from kafka_quota_proxy.proxy.client_quotas.manager import QuotaManager
-from kafka_quota_proxy.proxy.client_quotas.sources.broker_source import broker_follower
-from kafka_quota_proxy.proxy.client_quotas.sources.topic_source import quota_topic
+from kafka_quota_proxy.proxy.client_quotas.sources.broker_source import broker_source
+from kafka_quota_proxy.proxy.client_quotas.sources.topic_source import topic_source
 from kafka_quota_proxy.proxy.quota.entity import Entity
 from kafka_quota_proxy.proxy.quota.rule_changes import Changes, IpChanges, RuleChanges
 from kafka_quota_proxy.proxy.quota.rule_tables import RuleTableChanges, RuleTables
@@ -37,8 +37,8 @@ class ActiveRules:
     ) -> None:
         self.config = self.file = self._started_with = config
         self._on_changed = on_changed
-        self.quota_topic = quota_topic(config, on_changes=self._change_topic_rules)
-        self.broker_quotas = broker_follower(config, on_changes=self._change, wall_ms=wall_ms)
+        self.quota_topic = topic_source(config, on_changes=self._change_topic_rules)
+        self.broker_quotas = broker_source(config, on_changes=self._change, wall_ms=wall_ms)
         self.quota_manager = QuotaManager(config, on_changes=self._change_stored_rules, wall_ms=wall_ms)
         self.config = self._merged()
         self.tables = RuleTables(self.config)

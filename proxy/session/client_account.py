@@ -7,7 +7,7 @@ from kafka_quota_proxy.config.model import Enforcement
 from kafka_quota_proxy.config.principals import ANONYMOUS
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.client_quotas.api import Administration
-from kafka_quota_proxy.proxy.client_quotas.sources.forwarded_alter import Authority
+from kafka_quota_proxy.proxy.client_quotas.sources.forwarded_alter import AlterConfirmer
 from kafka_quota_proxy.proxy.fair_queue.connection_queue import ListenerQueue
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
@@ -39,7 +39,7 @@ class Policy(NamedTuple):
     is_inter_broker: bool
     oauthbearer_claim: str
     administration: Administration | None = None  # None: requests about client quotas go to the broker
-    authority: Authority | None = None  # follows the broker's own quotas, if they are the rules
+    authority: AlterConfirmer | None = None  # follows the broker's own quotas, if they are the rules
 
 
 class ConnectionContext:

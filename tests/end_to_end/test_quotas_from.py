@@ -18,8 +18,8 @@ from kafka_quota_proxy.config.addresses import parse_addresses
 from kafka_quota_proxy.config.model import AdminClient as Client
 from kafka_quota_proxy.config.model import QuotaRule, QuotasFrom
 from kafka_quota_proxy.config.quota_record import News, QuotaRecord, Rule, Share, encode
-from kafka_quota_proxy.proxy.client_quotas.sources.topic_source import QuotaTopic
-from kafka_quota_proxy.proxy.client_quotas.topic.topic_reader import Reader
+from kafka_quota_proxy.proxy.client_quotas.sources.topic_source import TopicSource
+from kafka_quota_proxy.proxy.client_quotas.topic.topic_reader import TopicReader
 from kafka_quota_proxy.proxy.quota.entity import Entity
 from tests.end_to_end.support.clients import QUIET, create_topic
 from tests.end_to_end.support.frames import RawClient, raw_client
@@ -182,11 +182,13 @@ def test_a_topic_that_is_away_changes_nothing_and_is_read_anew(mortal_kafka: Kaf
 
 def _followed(
     kafka: Kafka, store: Store, on_changes: Callable[[Mapping[Entity, QuotaRule | None]], None]
-) -> QuotaTopic:
+) -> TopicSource:
     """The same without the rest of a proxy."""
     servers = parse_addresses(kafka.bootstrap_servers)
     settings = QuotasFrom(topic=store.topic, client=Client(bootstrap_servers=servers))
-    return QuotaTopic(settings, "p1", (), on_changes=on_changes, reader=lambda tell: Reader(settings, "test", tell))
+    return TopicSource(
+        settings, "p1", (), on_changes=on_changes, reader=lambda tell: TopicReader(settings, "test", tell)
+    )
 
 
 async def test_a_topic_of_several_partitions_is_refused(mortal_kafka: Kafka, caplog: pytest.LogCaptureFixture) -> None:

@@ -55,7 +55,7 @@ from kafka_quota_proxy.protocol.client_quotas import (
 from kafka_quota_proxy.proxy.admin.http_server import AdminServer
 from kafka_quota_proxy.proxy.background import isolation
 from kafka_quota_proxy.proxy.background.isolation import internal_errors
-from kafka_quota_proxy.proxy.client_quotas.sources.broker_rules import Told
+from kafka_quota_proxy.proxy.client_quotas.sources.broker_rules import ParsedQuotas
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import Dispatcher
 from kafka_quota_proxy.proxy.server.config_reloader import Reloader
 from kafka_quota_proxy.proxy.server.connection import ClientConnection
@@ -660,8 +660,8 @@ class BrokerReader:
         self.server = Address(host="k", port=1)
         self._broker = broker
 
-    def read(self) -> Told:
-        return Told(dict(self._broker.told_now()), ())
+    def read(self) -> ParsedQuotas:
+        return ParsedQuotas(dict(self._broker.told_now()), ())
 
     def close(self) -> None:
         pass

@@ -3,14 +3,14 @@
 import asyncio
 import threading
 
-from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import Told
-from kafka_quota_proxy.proxy.client_quotas.topic.reader_thread import Tell
+from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import ReaderEvent
+from kafka_quota_proxy.proxy.client_quotas.topic.reader_thread import EventHandler
 
 
 class Playbook:
     """Tells it in a thread, one after the other."""
 
-    def __init__(self, tell: Tell, *told: Told) -> None:
+    def __init__(self, tell: EventHandler, *told: ReaderEvent) -> None:
         self._tell = tell
         self._told = told
         self.is_stopped = False

@@ -15,9 +15,9 @@ from kafka_quota_proxy.proxy.client_quotas.storage.store import ApplyChanges
 from kafka_quota_proxy.proxy.client_quotas.storage.topic_copy import TopicCopy
 from kafka_quota_proxy.proxy.client_quotas.storage.topic_store import TopicStore
 from kafka_quota_proxy.proxy.client_quotas.storage.write_request import NotWrittenError, Record
-from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import AtEnd, Began, Failed, Read
-from kafka_quota_proxy.proxy.client_quotas.topic.reader_thread import Tell
-from kafka_quota_proxy.proxy.client_quotas.topic.topic_rules import Seen
+from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import EndReached, ReadFailed, ReadingBegan, RecordsRead
+from kafka_quota_proxy.proxy.client_quotas.topic.reader_thread import EventHandler
+from kafka_quota_proxy.proxy.client_quotas.topic.topic_rules import TopicRecord
 
 NAME = "kafka://k:9092/store"
 
@@ -78,7 +78,7 @@ class LogWriter:
 class LogReader:
     """Reads on the loop of who starts it, 250 records at a time at most."""
 
-    def __init__(self, log: TopicLog, tell: Tell) -> None:
+    def __init__(self, log: TopicLog, tell: EventHandler) -> None:
         self.log = log
         self._tell = tell
         self._task: asyncio.Task[None] | None = None
@@ -100,23 +100,23 @@ class LogReader:
                 await self._read_anew()
             except Exception as error:  # noqa: BLE001 - as the real one
                 with suppress(Exception):
-                    await self._tell(Failed(str(error)))
+                    await self._tell(ReadFailed(str(error)))
             await asyncio.sleep(0.001)
 
     async def _read_anew(self) -> None:
         if self.log.is_away:
             raise ConnectionError("the cluster is away")
-        await self._tell(Began())
+        await self._tell(ReadingBegan())
         offset, is_at_end = 0, False
         while not self.log.is_away:
             some = self.log.records[offset : offset + 250] if self.log.is_reading else []
             if some:
-                seen = tuple(Seen(offset + index, 0, decode(*record)) for index, record in enumerate(some))
+                seen = tuple(TopicRecord(offset + index, 0, decode(*record)) for index, record in enumerate(some))
                 offset += len(some)
-                await self._tell(Read(seen, None, offset))
+                await self._tell(RecordsRead(seen, None, offset))
             elif not is_at_end:
                 is_at_end = True
-                await self._tell(AtEnd(offset))
+                await self._tell(EndReached(offset))
             await asyncio.sleep(0.001)
         raise ConnectionError("the cluster is away")
 

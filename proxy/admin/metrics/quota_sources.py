@@ -8,8 +8,8 @@ from typing import Final, Protocol
 from kafka_quota_proxy.proxy.admin.metrics.exposition import PROXY, Family, Namespace, SingleValue, labels
 from kafka_quota_proxy.proxy.client_quotas.audit.log import COUNTED, ChangeLog
 from kafka_quota_proxy.proxy.client_quotas.manager import QuotaManager
-from kafka_quota_proxy.proxy.client_quotas.sources.broker_source import BrokerFollower
-from kafka_quota_proxy.proxy.client_quotas.sources.topic_source import QuotaTopic
+from kafka_quota_proxy.proxy.client_quotas.sources.broker_source import BrokerSource
+from kafka_quota_proxy.proxy.client_quotas.sources.topic_source import TopicSource
 from kafka_quota_proxy.proxy.client_quotas.storage.directory_store import DirectoryStore
 from kafka_quota_proxy.proxy.client_quotas.storage.topic_store import TopicStore
 
@@ -37,7 +37,7 @@ _OF_BOTH: Final[tuple[SingleValue[_Topic], ...]] = (
     ("connected", "gauge", "Whether the topic is being read, and was read to its end.",
      lambda topic: topic.is_connected),
 )  # fmt: skip
-_OF_RULES: Final[tuple[SingleValue[QuotaTopic], ...]] = (
+_OF_RULES: Final[tuple[SingleValue[TopicSource], ...]] = (
     *_OF_BOTH,
     ("rules", "gauge", "Entities that the topic has a rule for.", lambda topic: topic.state.rules),
     ("shares", "gauge", "Entities that the topic has a share of this proxy for, in force or not.",
@@ -62,7 +62,7 @@ _OF_STORE: Final[tuple[SingleValue[TopicStore], ...]] = (
      lambda topic: topic.copy.failures if topic.copy else 0),
 )  # fmt: skip
 
-_OF_BROKERS: Final[tuple[SingleValue[BrokerFollower], ...]] = (
+_OF_BROKERS: Final[tuple[SingleValue[BrokerSource], ...]] = (
     ("connected", "gauge", "Whether the last reading of the brokers' quotas worked.",
      lambda broker: broker.is_connected),
     ("readings_total", "counter", "Readings that worked.", lambda broker: broker.readings),
@@ -99,13 +99,13 @@ _OF_DIRECTORIES: Final[tuple[SingleValue[DirectoryStore], ...]] = (
 )  # fmt: skip
 
 
-def quota_topic_metrics(rules: QuotaTopic | None, store: TopicStore | None) -> Iterator[Family]:
+def quota_topic_metrics(rules: TopicSource | None, store: TopicStore | None) -> Iterator[Family]:
     """Yield the metrics of a topic of rules, and of a topic that is the store; None: there is no such topic."""
     yield from Namespace("kafka_quota_proxy_quotas_topic").single_values(_OF_RULES, rules)
     yield from Namespace("kafka_quota_proxy_store_topic").single_values(_OF_STORE, store)
 
 
-def broker_quota_metrics(broker: BrokerFollower | None) -> Iterator[Family]:
+def broker_quota_metrics(broker: BrokerSource | None) -> Iterator[Family]:
     """Yield the metrics of the brokers' own quotas; None: they are not the rules."""
     return Namespace("kafka_quota_proxy_broker_quotas").single_values(_OF_BROKERS, broker)
 

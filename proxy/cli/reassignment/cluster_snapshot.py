@@ -72,7 +72,7 @@ class ReadingError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observation:
+class ClusterSnapshot:
     """What was read at one moment."""
 
     sample: Sample
@@ -83,7 +83,7 @@ class Observation:
     notes: tuple[str, ...]  # what is wrong with the throttles, in sentences
 
 
-class Reader:
+class SnapshotReader:
     """Reads one cluster again and again.
 
     Args:
@@ -105,7 +105,7 @@ class Reader:
         self._throttles_at_ms: int | None = None
         self._throttles_for: frozenset[Move] = frozenset()
 
-    def read(self) -> Observation:
+    def read(self) -> ClusterSnapshot:
         """Ask the cluster.
 
         Raises:
@@ -129,7 +129,7 @@ class Reader:
         self._gone_since_ms = {move: self._gone_since_ms.get(move, now_ms) for move in unsure}
         self._moves = moves
         limits = tuple(self._limits(moves))
-        return Observation(
+        return ClusterSnapshot(
             sample=Sample(time_ms=now_ms, moves=moves),
             limits=limits,
             arrived=tuple(sorted(arrived)),

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Final, Protocol
 
 from kafka_quota_proxy.proxy.cli.reassignment.as_text import Question
-from kafka_quota_proxy.proxy.cli.reassignment.cluster_snapshot import Observation, ReadingError
+from kafka_quota_proxy.proxy.cli.reassignment.cluster_snapshot import ClusterSnapshot, ReadingError
 from kafka_quota_proxy.proxy.cli.reassignment.model import Move, Report, Verdict
 from kafka_quota_proxy.proxy.cli.reassignment.progress import Progress
 
@@ -69,7 +69,7 @@ class Follower:
 
     def __init__(
         self,
-        read: Callable[[], Observation],
+        read: Callable[[], ClusterSnapshot],
         *,
         failures: tuple[type[Exception], ...],
         clock: Clock,
@@ -115,7 +115,7 @@ class Follower:
                 due_ms += self._plan.every_ms * ((now_ms - due_ms) // self._plan.every_ms + 1)
             self._clock.wait(max(1, _SAMPLE_MS - (self._clock.now_ms() - seen.sample.time_ms)))
 
-    def _report(self, seen: Observation) -> None:
+    def _report(self, seen: ClusterSnapshot) -> None:
         report = self._progress.report()
         self._verdict = report.verdict
         now = self._clock.local()
@@ -141,7 +141,7 @@ class Follower:
         self._display.end("done", f"done: {replicas} arrived while this was watching", now=now)
         return 0
 
-    def _read_patiently(self, *, has_begun: bool) -> Observation:
+    def _read_patiently(self, *, has_begun: bool) -> ClusterSnapshot:
         """Return the state of the cluster; during a watch, retry for a while."""
         give_up_ms = self._clock.now_ms() + (_PATIENCE_MS if has_begun and self._plan.continues else 0)
         while True:

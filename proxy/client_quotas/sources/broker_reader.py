@@ -14,7 +14,7 @@ from kafka_quota_proxy.protocol.client_quotas import read_describe_response
 from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.proxy.background.admin_client import BrokerClient
 from kafka_quota_proxy.proxy.background.admin_requests import AllClientQuotasRequest
-from kafka_quota_proxy.proxy.client_quotas.sources.broker_rules import RefusedError, Told, rules_of
+from kafka_quota_proxy.proxy.client_quotas.sources.broker_rules import ParsedQuotas, RefusedError, rules_of
 
 # Of connecting, login included, and of each answer. All servers are tried before the first client is served.
 _TIMEOUT_MS: Final = 4_000
@@ -45,7 +45,7 @@ class BrokerReader:
         """Close the connection. A call that another thread waits for fails."""
         self._client.close()
 
-    def read(self) -> Told | None:
+    def read(self) -> ParsedQuotas | None:
         """Return the quotas; None if the answer is the last one, byte by byte.
 
         Raises:

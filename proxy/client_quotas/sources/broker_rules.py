@@ -25,14 +25,14 @@ class RefusedError(Exception):
         self.is_lasting = is_lasting
 
 
-class Told(NamedTuple):
+class ParsedQuotas(NamedTuple):
     """What a broker has said: a rule for each entity, and in words what of it was passed over."""
 
     rules: Mapping[Entity, StoredRule]
     passed_over: tuple[str, ...]
 
 
-def rules_of(response: DescribeResponse, *, most: int = MOST_ENTITIES) -> Told:
+def rules_of(response: DescribeResponse, *, most: int = MOST_ENTITIES) -> ParsedQuotas:
     """Return the rules of all that an answer names.
 
     Args:
@@ -57,7 +57,7 @@ def rules_of(response: DescribeResponse, *, most: int = MOST_ENTITIES) -> Told:
         limits = dict(_limits(entity, described.values, passed_over))
         if limits:
             rules[entity] = StoredRule(limits=limits)
-    return Told(rules, tuple(passed_over))
+    return ParsedQuotas(rules, tuple(passed_over))
 
 
 def differences(before: Mapping[Entity, StoredRule], after: Mapping[Entity, StoredRule]) -> tuple[Change, ...]:

@@ -25,8 +25,8 @@ from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import Effectiv
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import Addresses
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import NOBODY
-from kafka_quota_proxy.proxy.client_quotas.sources.broker_rules import RefusedError, Told, differences, hosts_in
-from kafka_quota_proxy.proxy.client_quotas.sources.forwarded_alter import is_told
+from kafka_quota_proxy.proxy.client_quotas.sources.broker_rules import ParsedQuotas, RefusedError, differences, hosts_in
+from kafka_quota_proxy.proxy.client_quotas.sources.forwarded_alter import has_changes
 from kafka_quota_proxy.proxy.quota.rule_changes import Changes
 from kafka_quota_proxy.proxy.replication.cluster_view import servers_of
 
@@ -50,14 +50,14 @@ _MOST_WAITING: Final = 1_000
 _MOST_SAID: Final = 100
 
 
-class Reader(Protocol):
+class QuotaReader(Protocol):
     """Who asks a broker, from one thread at a time. Each may raise anything, which is what a failed reading is."""
 
     @property
     def server(self) -> Address:
         """Return the broker that is asked."""
 
-    def read(self) -> Told | None:
+    def read(self) -> ParsedQuotas | None:
         """Return what it tells now; None where that is what it told last."""
 
     def close(self) -> None:
@@ -75,11 +75,11 @@ class _Reading(NamedTuple):
     """What a reading has brought."""
 
     server: Address
-    told: Told | None
+    told: ParsedQuotas | None
     changes: tuple[Change, ...]
 
 
-class BrokerFollower:
+class BrokerSource:
     """Follows the quotas of one cluster. All of it belongs to the loop, but for ``_ask``, which has a thread.
 
     Args:
@@ -110,7 +110,7 @@ class BrokerFollower:
         servers: Sequence[Address],
         *,
         on_changes: OnChanges,
-        connect: Callable[[AdminClient, Sequence[Address]], Reader] | None = None,
+        connect: Callable[[AdminClient, Sequence[Address]], QuotaReader] | None = None,
         wall_ms: Callable[[], int] = unix_ms,
     ) -> None:
         self.has_read = asyncio.Event()
@@ -130,7 +130,7 @@ class BrokerFollower:
         self._hosts = HostResolver(self._lookups, on_found=self._take_found)
         self._found: dict[str, tuple[str, ...]] = {}  # addresses of hosts whose rules are not in force yet
         self._connect = connect or _connect
-        self._reader: Reader | None = None
+        self._reader: QuotaReader | None = None
         self._failure = ""  # said last
         self._backoff_s = 0.0
         self._rules: Mapping[Entity, StoredRule] = {}  # told last
@@ -302,7 +302,7 @@ class BrokerFollower:
         for ticket, one in tuple(self._awaited.items()):
             if any(name in but_for for change in one.changed for _, name in change.entity):
                 continue
-            if ticket.is_dropped or is_told(self._rules, one.changed):
+            if ticket.is_dropped or has_changes(self._rules, one.changed):
                 self._let_go(ticket)
 
     @repeated
@@ -384,7 +384,7 @@ class BrokerFollower:
         changes = () if told is None else differences(self._rules, told.rules)
         return _Reading(reader.server, told, changes)
 
-    def _read_once(self) -> tuple[Reader, Told | None]:
+    def _read_once(self) -> tuple[QuotaReader, ParsedQuotas | None]:
         reader = self._reader
         if reader is None:
             reader = self._reader = self._connect(self._settings.client, self._servers)
@@ -397,18 +397,18 @@ class BrokerFollower:
             threading.Thread(target=attempt, args=(reader.close,), name="quotas-close", daemon=True).start()
 
 
-def broker_follower(
+def broker_source(
     config: ProxyConfig, *, on_changes: OnChanges, wall_ms: Callable[[], int] = unix_ms
-) -> BrokerFollower | None:
+) -> BrokerSource | None:
     """Return what follows the brokers' quotas, where these are the rules; else None."""
     settings = config.quotas_from
     if not isinstance(settings, QuotasFromBroker):
         return None
     servers = settings.client.bootstrap_servers or servers_of(config.listeners)
-    return BrokerFollower(settings, config, servers, on_changes=on_changes, wall_ms=wall_ms)
+    return BrokerSource(settings, config, servers, on_changes=on_changes, wall_ms=wall_ms)
 
 
-def _connect(settings: AdminClient, servers: Sequence[Address]) -> Reader:
+def _connect(settings: AdminClient, servers: Sequence[Address]) -> QuotaReader:
     # Imported here: it loads aiokafka, which costs time and memory where no cluster is asked.
     from kafka_quota_proxy.proxy.client_quotas.sources.broker_reader import BrokerReader
 

@@ -26,7 +26,7 @@ from kafka_quota_proxy.proxy.client_quotas.sources.broker_rules import in_force
 MAX_BYTES: Final = MAX_REFUSED_BYTES
 
 
-class Authority(Protocol):
+class AlterConfirmer(Protocol):
     """Who follows the quotas that a broker has."""
 
     def await_change(self, changed: tuple[Alteration, ...], answer: bytes, owner: object) -> Ticket:
@@ -41,12 +41,12 @@ def can_wait(head: RequestHead) -> bool:
     return is_client_quotas(head.api_key, head.api_version) and head.size_bytes <= MAX_BYTES
 
 
-class PassingAlteration:
+class ForwardedAlter:
     """One such request on its way. An exchange: ``proxy.session.whole_request``."""
 
     api_key = ALTER
 
-    def __init__(self, authority: Authority, frame: bytes) -> None:
+    def __init__(self, authority: AlterConfirmer, frame: bytes) -> None:
         self._authority = authority
         self._request = _read(frame)
 
@@ -71,7 +71,7 @@ class PassingAlteration:
         return tuple(one for one in request.alterations if one.ops and _names(one.entity) in done)
 
 
-def is_told(rules: Mapping[Entity, StoredRule], changed: Iterable[Alteration]) -> bool:
+def has_changes(rules: Mapping[Entity, StoredRule], changed: Iterable[Alteration]) -> bool:
     """Whether rules have all that has been changed: each value is what it was set to, or not there."""
     wanted: dict[Entity, dict[str, float | None]] = {}
     for entity, ops in changed:

@@ -10,9 +10,15 @@ from typing import Final, TypeAlias
 
 from kafka_quota_proxy.config.model import ProxyConfig, QuotaRule, QuotasFrom
 from kafka_quota_proxy.proxy.background.isolation import report
-from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import AtEnd, Began, Failed, Read, Told
-from kafka_quota_proxy.proxy.client_quotas.topic.reader_thread import Hearing, Reader, Tell
-from kafka_quota_proxy.proxy.client_quotas.topic.topic_rules import QuotaTopicState
+from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import (
+    EndReached,
+    ReaderEvent,
+    ReadFailed,
+    ReadingBegan,
+    RecordsRead,
+)
+from kafka_quota_proxy.proxy.client_quotas.topic.reader_thread import EventHandler, ReaderBridge, ReaderThread
+from kafka_quota_proxy.proxy.client_quotas.topic.topic_rules import TopicRules
 from kafka_quota_proxy.proxy.quota.entity import Entity
 from kafka_quota_proxy.proxy.usage.log import MissingPackageError, proxy_name
 
@@ -26,7 +32,7 @@ _AGAIN_S: Final = 5.0
 OnChanges: TypeAlias = Callable[[Mapping[Entity, QuotaRule | None]], None]
 
 
-class QuotaTopic:
+class TopicSource:
     """Follows one topic. All of it belongs to the loop.
 
     Args:
@@ -34,7 +40,7 @@ class QuotaTopic:
         proxy: Whose shares count.
         file_rules: Those of the file.
         on_changes: Is called on the loop with rules of the topic that have changed, and None for those that went.
-        reader: See ``Hearing``.
+        reader: See ``ReaderBridge``.
 
     Attributes:
         state: What is known of the topic.
@@ -51,17 +57,17 @@ class QuotaTopic:
         file_rules: Iterable[QuotaRule],
         *,
         on_changes: OnChanges,
-        reader: Callable[[Tell], Reader],
+        reader: Callable[[EventHandler], ReaderThread],
     ) -> None:
         self.name = str(settings)
-        self.state = QuotaTopicState(proxy=proxy, topic=settings.topic, file_rules=file_rules)
+        self.state = TopicRules(proxy=proxy, topic=settings.topic, file_rules=file_rules)
         self.has_read = asyncio.Event()
         self.may_serve = asyncio.Event()
         self.is_connected = False
         self.failures = 0
         self._is_failing = False
         self._on_changes = on_changes
-        self._hearing = Hearing(reader, self._hear)
+        self._hearing = ReaderBridge(reader, self._hear)
         self._has_heard = asyncio.Event()
         self._is_within_batch = False
 
@@ -119,14 +125,14 @@ class QuotaTopic:
         """Read no more. Waits a moment for the reader to let go of the cluster."""
         await self._hearing.stop()
 
-    async def _hear(self, told: Told) -> None:
+    async def _hear(self, told: ReaderEvent) -> None:
         now_ms, wall_ms = _now_ms(), time_ns() // 1_000_000
-        self._is_within_batch = isinstance(told, Read) and not told.is_whole
-        if isinstance(told, Began):
+        self._is_within_batch = isinstance(told, RecordsRead) and not told.is_whole
+        if isinstance(told, ReadingBegan):
             self.state.begin()
-        elif isinstance(told, Read):
+        elif isinstance(told, RecordsRead):
             self.state.take(told.records, since_ms=told.since_ms, now_ms=now_ms, wall_ms=wall_ms)
-        elif isinstance(told, AtEnd):
+        elif isinstance(told, EndReached):
             self.state.end_reached(now_ms=now_ms)
             # First all of it, then the first client.
             await self._settle()
@@ -161,7 +167,7 @@ class QuotaTopic:
         self.has_read.set()
         self.may_serve.set()
 
-    def _fail(self, told: Failed) -> None:
+    def _fail(self, told: ReadFailed) -> None:
         self.is_connected = False
         self.failures += 1
         if not self._is_failing:
@@ -180,7 +186,7 @@ class QuotaTopic:
             )
 
 
-def quota_topic(config: ProxyConfig, *, on_changes: OnChanges) -> QuotaTopic | None:
+def topic_source(config: ProxyConfig, *, on_changes: OnChanges) -> TopicSource | None:
     """Return what follows the topic that a configuration names; None where it names none.
 
     Raises:
@@ -191,13 +197,13 @@ def quota_topic(config: ProxyConfig, *, on_changes: OnChanges) -> QuotaTopic | N
         return None
     # Here, for it loads aiokafka, which nothing else of the proxy has need of.
     try:
-        from kafka_quota_proxy.proxy.client_quotas.topic.topic_reader import Reader as TopicReader
+        from kafka_quota_proxy.proxy.client_quotas.topic.topic_reader import TopicReader
     except ModuleNotFoundError as error:
         message = f"quotas_from needs {error.name}, which is not installed"
         raise MissingPackageError(f"{message}: pip install 'kafka-quota-proxy[usage-topic]'") from error
     proxy = proxy_name(config)
     binds = tuple(listener.bind for listener in config.listeners)
-    return QuotaTopic(
+    return TopicSource(
         settings,
         proxy,
         config.quotas,

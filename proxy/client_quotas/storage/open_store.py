@@ -28,7 +28,7 @@ def make_store(
     # Imported here: they load aiokafka, an extra that nothing else needs.
     try:
         from kafka_quota_proxy.proxy.client_quotas.storage.topic_writer import Writer
-        from kafka_quota_proxy.proxy.client_quotas.topic.topic_reader import Reader
+        from kafka_quota_proxy.proxy.client_quotas.topic.topic_reader import TopicReader
     except ModuleNotFoundError as error:
         message = f"store needs {error.name}, which is not installed"
         raise MissingPackageError(f"{message}: pip install 'kafka-quota-proxy[usage-topic]'") from error
@@ -38,6 +38,6 @@ def make_store(
         str(topic),
         apply,
         None if store.path is None else TopicCopy(store.path),
-        reader=lambda tell: Reader(topic, client_id, tell, binds),
+        reader=lambda tell: TopicReader(topic, client_id, tell, binds),
         writer=Writer(topic, client_id, binds),
     )

@@ -22,9 +22,14 @@ from kafka_quota_proxy.proxy.client_quotas.storage.store import ApplyChanges, No
 from kafka_quota_proxy.proxy.client_quotas.storage.topic_copy import TopicCopy
 from kafka_quota_proxy.proxy.client_quotas.storage.topic_store_state import StoreTopicState, TopicChange, settings_of
 from kafka_quota_proxy.proxy.client_quotas.storage.write_request import NotWrittenError, Record, TopicWriter
-from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import AtEnd, Began, Failed, Read
-from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import Told as ToldByReader
-from kafka_quota_proxy.proxy.client_quotas.topic.reader_thread import Hearing, Reader, Tell
+from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import (
+    EndReached,
+    ReaderEvent,
+    ReadFailed,
+    ReadingBegan,
+    RecordsRead,
+)
+from kafka_quota_proxy.proxy.client_quotas.topic.reader_thread import EventHandler, ReaderBridge, ReaderThread
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +69,7 @@ class TopicStore:
         apply: ApplyChanges,
         copy: TopicCopy | None,
         *,
-        reader: Callable[[Tell], Reader],
+        reader: Callable[[EventHandler], ReaderThread],
         writer: TopicWriter,
     ) -> None:
         self.name = name
@@ -73,7 +78,7 @@ class TopicStore:
         self.failures = self.refused = self.offset = 0
         self.copy = copy
         self._apply = apply
-        self._hearing = Hearing(reader, self._hear)
+        self._hearing = ReaderBridge(reader, self._hear)
         self._writer = writer
         self._writing = asyncio.Lock()
         self._is_failing = False
@@ -263,24 +268,24 @@ class TopicStore:
 
     # -- reading --
 
-    async def _hear(self, told: ToldByReader) -> None:
-        if isinstance(told, Read) and not self.state.is_read_anew:
+    async def _hear(self, told: ReaderEvent) -> None:
+        if isinstance(told, RecordsRead) and not self.state.is_read_anew:
             self._is_within_batch = not told.is_whole
-        elif isinstance(told, AtEnd):
+        elif isinstance(told, EndReached):
             self._is_within_batch = False  # a batch that a failure cut off has been read again
-        if isinstance(told, Began):
+        if isinstance(told, ReadingBegan):
             self.state.begin()
-        elif isinstance(told, Read):
+        elif isinstance(told, RecordsRead):
             self.state.take(told.records, next_offset=told.next_offset)
-        elif isinstance(told, AtEnd):
+        elif isinstance(told, EndReached):
             self.state.end_reached(next_offset=told.next_offset)
         else:
             self._fail(told)
         if self._is_within_batch:
             return
-        await self._settle(is_said=isinstance(told, Read))
+        await self._settle(is_said=isinstance(told, RecordsRead))
         self.offset = self.state.next_offset
-        if isinstance(told, AtEnd):
+        if isinstance(told, EndReached):
             self._succeed()
         self._has_moved.set()
 
@@ -319,7 +324,7 @@ class TopicStore:
         self._may_serve.set()
         self._is_to_be_looked_at.set()
 
-    def _fail(self, told: Failed) -> None:
+    def _fail(self, told: ReadFailed) -> None:
         if not self._is_failing:
             self._is_failing = True
             log.warning(

@@ -28,8 +28,8 @@ from kafka_quota_proxy.config.quota_record import (
 from kafka_quota_proxy.config.terms import NO_TERMS, Terms, check_kept, check_terms, read_terms, written_terms
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule, keys_of
-from kafka_quota_proxy.proxy.client_quotas.topic.record_table import RULE, UNKNOWN_TERMS, Limits, Table
-from kafka_quota_proxy.proxy.client_quotas.topic.topic_rules import Notice, Seen
+from kafka_quota_proxy.proxy.client_quotas.topic.record_table import RULE, UNKNOWN_TERMS, EntityLimits, RecordTable
+from kafka_quota_proxy.proxy.client_quotas.topic.topic_rules import Notice, TopicRecord
 
 # Above ``proxy.client_quotas.rules.alter.MAX_RULES``: two proxies may set the last rule at once.
 MOST_ENTITIES: Final = 210_000
@@ -68,8 +68,8 @@ class StoreTopicState:
         self.sources: dict[Entity, str] = {}
         self._name = name
         self._most = most
-        self._now: Table[Entity] = Table(most)
-        self._next: Table[Entity] | None = None  # the topic that is read again, until its end
+        self._now: RecordTable[Entity] = RecordTable(most)
+        self._next: RecordTable[Entity] | None = None  # the topic that is read again, until its end
         self._touched: dict[
             Entity, int | None
         ] = {}  # entities for ``changes`` to look at, and the record that changed them
@@ -91,10 +91,10 @@ class StoreTopicState:
 
     def begin(self) -> None:
         """Begin to read the topic from its start."""
-        self._next = Table(self._most)
+        self._next = RecordTable(self._most)
         self._faults.clear()
 
-    def take(self, seen: Iterable[Seen], *, next_offset: int) -> None:
+    def take(self, seen: Iterable[TopicRecord], *, next_offset: int) -> None:
         """Take records, in their order, up to ``next_offset``."""
         for one in seen:
             self.records += 1
@@ -188,7 +188,7 @@ class StoreTopicState:
 
     # -- within --
 
-    def _rule(self, entity: Entity, limits: Limits | None) -> StoredRule | None:
+    def _rule(self, entity: Entity, limits: EntityLimits | None) -> StoredRule | None:
         is_held_back = limits is not None and limits.terms is UNKNOWN_TERMS
         if limits is not None and (limits.is_published or is_held_back):
             self.sources[entity] = f"{self._name}@{limits.offset}"

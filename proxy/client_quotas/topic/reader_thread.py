@@ -5,14 +5,14 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Final, Protocol, TypeAlias
 
 from kafka_quota_proxy.proxy.background.isolation import report
-from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import Told
+from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import ReaderEvent
 
 _STOP_S: Final = 1.0
 
-Tell: TypeAlias = Callable[[Told], Awaitable[None]]
+EventHandler: TypeAlias = Callable[[ReaderEvent], Awaitable[None]]
 
 
-class Reader(Protocol):
+class ReaderThread(Protocol):
     """What reads a topic, in a thread of its own: ``proxy.client_quotas.topic.topic_reader``."""
 
     def start(self) -> None:
@@ -25,7 +25,7 @@ class Reader(Protocol):
         """Wait until it has."""
 
 
-class Hearing:
+class ReaderBridge:
     """Has the loop hear what a reader tells, who waits with each thing until it is heard.
 
     Args:
@@ -33,7 +33,9 @@ class Hearing:
         hear: Is run on the loop with it. What it raises the reader meets.
     """
 
-    def __init__(self, reader: Callable[[Tell], Reader], hear: Callable[[Told], Coroutine[None, None, None]]) -> None:
+    def __init__(
+        self, reader: Callable[[EventHandler], ReaderThread], hear: Callable[[ReaderEvent], Coroutine[None, None, None]]
+    ) -> None:
         self._reader = reader(self._tell)
         self._hear = hear
         self._loop: asyncio.AbstractEventLoop
@@ -48,13 +50,13 @@ class Hearing:
         self._reader.stop()
         await asyncio.to_thread(self._reader.join, _STOP_S)
 
-    async def _tell(self, told: Told) -> None:
+    async def _tell(self, told: ReaderEvent) -> None:
         """Have the loop hear, and wait until it has. In the reader's thread."""
         if self._loop.is_closed():
             raise asyncio.CancelledError
         await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._heard(told), self._loop))
 
-    async def _heard(self, told: Told) -> None:
+    async def _heard(self, told: ReaderEvent) -> None:
         try:
             await self._hear(told)
         except Exception as error:

@@ -12,7 +12,7 @@ from aiokafka.errors import KafkaError
 from aiokafka.record import MemoryRecords
 
 from kafka_quota_proxy.config.quota_record import FaultKind, RecordFault, decode
-from kafka_quota_proxy.proxy.client_quotas.topic.topic_rules import Seen
+from kafka_quota_proxy.proxy.client_quotas.topic.topic_rules import TopicRecord
 
 # Of one batch. Gzip makes a thousandth of what is all alike, and an answer may have 1 MiB.
 MOST_DECOMPRESSED_BYTES: Final = 16 * 1_048_576
@@ -28,7 +28,7 @@ _GZIP: Final = 1
 _GZIP_WBITS: Final = 16 + zlib.MAX_WBITS
 
 
-class Batches:
+class RecordBatches:
     """The batches of one answer that was asked for from ``offset`` on. ``next_offset`` is behind what was gone through.
 
     ``is_within``: of the batch that the last record is in there are others behind it.
@@ -42,7 +42,7 @@ class Batches:
         self.is_within = False
         self._data = data
 
-    def records(self) -> Iterator[Seen]:
+    def records(self) -> Iterator[TopicRecord]:
         """Yield them, decoded; those that were asked for only, for a batch may begin before them."""
         offset = self.next_offset
         for data in _whole(self._data):
@@ -75,15 +75,15 @@ def _whole(data: bytes) -> Iterator[bytes]:
         start = end
 
 
-def _decoded(batch: Any, data: bytes) -> Iterator[Seen]:  # noqa: ANN401 - of a library without types
+def _decoded(batch: Any, data: bytes) -> Iterator[TopicRecord]:  # noqa: ANN401 - of a library without types
     message = _refusal(data)
     if message is not None:
         fault = RecordFault(kind=FaultKind.VALUE, key=f"a batch up to offset {batch.next_offset - 1}", message=message)
-        yield Seen(batch.next_offset - 1, 0, fault)
+        yield TopicRecord(batch.next_offset - 1, 0, fault)
         return
     for one in batch:
         # Before Kafka 0.10 there was no timestamp.
-        yield Seen(one.offset, one.timestamp or 0, decode(one.key, one.value))
+        yield TopicRecord(one.offset, one.timestamp or 0, decode(one.key, one.value))
 
 
 def _refusal(data: bytes) -> str | None:

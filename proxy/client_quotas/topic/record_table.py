@@ -16,7 +16,7 @@ UNKNOWN_TERMS: Final = object()
 E = TypeVar("E")
 
 
-class Limits(NamedTuple):
+class EntityLimits(NamedTuple):
     """What holds for an entity.
 
     ``offset``: of the latest record of it; ``terms``: on which, as they were put, or ``UNKNOWN_TERMS``;
@@ -36,7 +36,7 @@ class Held(NamedTuple):
     offset: int
 
 
-class Table(Generic[E]):
+class RecordTable(Generic[E]):
     """Rules and settings by entity. ``most``: of how many entities."""
 
     def __init__(self, most: int) -> None:
@@ -82,28 +82,28 @@ class Table(Generic[E]):
         """Return whether an entity has this key and nothing else."""
         return self._entities.get(entity, {}).keys() == {key}
 
-    def limits(self, entity: E) -> Limits | None:
+    def limits(self, entity: E) -> EntityLimits | None:
         """Return what holds for an entity; None: nothing. Terms alone are nothing."""
         held = self._entities.get(entity)
         if held is None:
             return None
         rule = held.get(RULE)
         if rule is not None:
-            return Limits(rule.value, rule.offset, is_published=True)  # type: ignore[arg-type]
+            return EntityLimits(rule.value, rule.offset, is_published=True)  # type: ignore[arg-type]
         limits: dict[str, float] = {key: held[key].value for key in sorted(held) if key != TERMS}  # type: ignore[misc]
         if not limits:
             return None
         terms = held[TERMS].value if TERMS in held else None
-        return Limits(limits, max(one.offset for one in held.values()), terms)
+        return EntityLimits(limits, max(one.offset for one in held.values()), terms)
 
     # -- read anew, beside the table that holds until the end is reached
 
-    def remember_deletion(self, before: "Table[E]", entity: E, key: str) -> None:
+    def remember_deletion(self, before: "RecordTable[E]", entity: E, key: str) -> None:
         """Have garbage behind a tombstone bring back nothing. Of what there never was a tombstone needs no place."""
         if before.held(entity, key) is not None:
             self._deleted.add((entity, key))
 
-    def carry_over(self, before: "Table[E]", entity: E, key: str) -> None:
+    def carry_over(self, before: "RecordTable[E]", entity: E, key: str) -> None:
         """Keep what a key had when it was understood last, where the topic itself has it no more."""
         held = before.held(entity, key)
         if held is not None and (entity, key) not in self._deleted and self.held(entity, key) is None:

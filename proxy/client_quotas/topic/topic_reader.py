@@ -23,8 +23,14 @@ from aiokafka.protocol.fetch import FetchRequest
 from kafka_quota_proxy.config.model import Address, QuotasFrom
 from kafka_quota_proxy.proxy.background.isolation import persisting
 from kafka_quota_proxy.proxy.background.topic_client import connection
-from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import AtEnd, Began, Failed, Read, Told
-from kafka_quota_proxy.proxy.client_quotas.topic.record_batches import Batches
+from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import (
+    EndReached,
+    ReaderEvent,
+    ReadFailed,
+    ReadingBegan,
+    RecordsRead,
+)
+from kafka_quota_proxy.proxy.client_quotas.topic.record_batches import RecordBatches
 from kafka_quota_proxy.proxy.client_quotas.topic.topic_requests import (
     ANY_ISOLATION,
     EARLIEST,
@@ -54,14 +60,14 @@ _LOOK_S: Final = 30.0
 _NEVER_MS: Final = 2**31 - 1
 
 
-class Reader:
+class TopicReader:
     """The thread. ``tell`` is called in it, and is awaited before it goes on. ``binds``: where this proxy listens."""
 
     def __init__(
         self,
         settings: QuotasFrom,
         client_id: str,
-        tell: Callable[[Told], Awaitable[None]],
+        tell: Callable[[ReaderEvent], Awaitable[None]],
         binds: Collection[Address] = (),
     ) -> None:
         self._settings = settings
@@ -108,7 +114,7 @@ class Reader:
             try:
                 await self._read_anew()
             except Exception as error:  # noqa: BLE001 - whatever a library raises: without a thread nothing is read
-                failed = Failed(words_of(error), isinstance(error, OwnAddressError))
+                failed = ReadFailed(words_of(error), isinstance(error, OwnAddressError))
                 # Who hears it may be what has failed, and says so himself; the reader goes on.
                 with suppress(Exception):
                     await self._tell(failed)
@@ -133,7 +139,7 @@ class Reader:
                 leader = await leader_of(client, topic, self._binds)
                 offset = await offset_of(client, leader, topic, EARLIEST)
                 self._least_end_offset = await offset_of(client, leader, topic, LATEST)
-            await self._tell(Began())
+            await self._tell(ReadingBegan())
             self._has_told_end = False
             await self._read_on(client, leader, offset)
         finally:
@@ -173,18 +179,18 @@ class Reader:
         end_offset = max(end_offset, self._least_end_offset)
         if end_offset < self._end_offset:
             self._since_ms = None  # it was made anew: what was known of its end says nothing of this one
-        batches = Batches(data or b"", offset)
+        batches = RecordBatches(data or b"", offset)
         records = batches.records()
         told = offset
         while some := tuple(islice(records, _AT_ONCE)):
             told = some[-1].offset + 1
-            await self._tell(Read(some, self._since_ms, told, is_whole=not batches.is_within))
+            await self._tell(RecordsRead(some, self._since_ms, told, is_whole=not batches.is_within))
         if told < batches.next_offset and self._has_told_end:
-            await self._tell(Read((), self._since_ms, batches.next_offset))
+            await self._tell(RecordsRead((), self._since_ms, batches.next_offset))
         self._end_offset = max(batches.next_offset, end_offset)
         if batches.next_offset >= end_offset:
             if not self._has_told_end:
-                await self._tell(AtEnd(batches.next_offset))
+                await self._tell(EndReached(batches.next_offset))
                 self._has_told_end = True
                 self._backoff_s = _BACKOFF_S
             self._since_ms = sent_ms

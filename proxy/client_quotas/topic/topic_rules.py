@@ -36,7 +36,7 @@ from kafka_quota_proxy.config.quota_record import (
     Share,
     encode,
 )
-from kafka_quota_proxy.proxy.client_quotas.topic.record_table import RULE, Limits, Table
+from kafka_quota_proxy.proxy.client_quotas.topic.record_table import RULE, EntityLimits, RecordTable
 from kafka_quota_proxy.proxy.quota.entity import Entity, bounded
 
 # Of rules and of shares. Each takes about 1 kB at most, and a topic may have any number.
@@ -45,7 +45,7 @@ MOST_ENTITIES: Final = 200_000
 _MOST_SAID: Final = 100
 
 
-class Seen(NamedTuple):
+class TopicRecord(NamedTuple):
     """A record of the topic."""
 
     offset: int
@@ -60,7 +60,7 @@ class Notice(NamedTuple):
     text: str
 
 
-_Shares = dict[Entity, Limits]
+_Shares = dict[Entity, EntityLimits]
 
 
 class _Contents:
@@ -69,14 +69,14 @@ class _Contents:
     __slots__ = ("lease_until_ms", "news_heard_ms", "news_offset", "rules", "shares")
 
     def __init__(self, most: int) -> None:
-        self.rules: Table[Entity] = Table(most)
+        self.rules: RecordTable[Entity] = RecordTable(most)
         self.shares: _Shares = {}  # of this proxy
         self.news_offset = -1
         self.news_heard_ms: int | None = None
         self.lease_until_ms: int | None = None
 
 
-class QuotaTopicState:
+class TopicRules:
     """What a quota topic has, and what of it holds.
 
     Args:
@@ -122,7 +122,7 @@ class QuotaTopicState:
         self._next = _Contents(self._most) if self._has_begun else None
         self._has_begun = True
 
-    def take(self, seen: Iterable[Seen], *, since_ms: int | None, now_ms: int, wall_ms: int) -> None:
+    def take(self, seen: Iterable[TopicRecord], *, since_ms: int | None, now_ms: int, wall_ms: int) -> None:
         """Take up records in their order.
 
         Args:
@@ -244,12 +244,12 @@ class QuotaTopicState:
 
     # -- within --
 
-    def _rule(self, entity: Entity, held: Limits) -> QuotaRule:
+    def _rule(self, entity: Entity, held: EntityLimits) -> QuotaRule:
         user, client_id = entity
         source = f"kafka://{self._topic}@{held.offset}"
         return QuotaRule(user=user, client_id=client_id, limits=held.limits, source=source)
 
-    def _held(self, entity: Entity) -> Limits | None:
+    def _held(self, entity: Entity) -> EntityLimits | None:
         """Return what the topic says of an entity here and now; None where that is nothing, or it is the file's."""
         rule = self._now.rules.limits(entity)
         if rule is not None and rule.terms is not None:
@@ -264,9 +264,9 @@ class QuotaTopicState:
             share = None
         if rule is None or share is None:
             return share or rule
-        return Limits({**rule.limits, **share.limits}, share.offset)
+        return EntityLimits({**rule.limits, **share.limits}, share.offset)
 
-    def _put(self, table: Table[Entity], record: Rule | Setting, offset: int) -> None:
+    def _put(self, table: RecordTable[Entity], record: Rule | Setting, offset: int) -> None:
         entity, key = _slot(record)
         value = record.value if isinstance(record, Setting) else record.limits
         if self._next is None:
@@ -285,7 +285,7 @@ class QuotaTopicState:
         elif entity not in shares and len(shares) >= self._most:
             self._pass_over(offset)
         else:
-            shares[entity] = Limits(record.limits, offset)
+            shares[entity] = EntityLimits(record.limits, offset)
 
     def _pass_over(self, offset: int) -> None:
         self.not_understood += 1
@@ -294,7 +294,7 @@ class QuotaTopicState:
             self._say(f"has more than {self._most} entities: those above it are passed over, from offset {offset} on")
 
     def _hear(
-        self, news: News, one: Seen, contents: _Contents, *, since_ms: int | None, now_ms: int, wall_ms: int
+        self, news: News, one: TopicRecord, contents: _Contents, *, since_ms: int | None, now_ms: int, wall_ms: int
     ) -> None:
         if since_ms is None:
             since_ms = now_ms - max(0, wall_ms - one.timestamp_ms)

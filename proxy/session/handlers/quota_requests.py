@@ -18,7 +18,7 @@ from kafka_quota_proxy.proxy.client_quotas.api import (
     refusal,
 )
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin
-from kafka_quota_proxy.proxy.client_quotas.sources.forwarded_alter import Authority, PassingAlteration, can_wait
+from kafka_quota_proxy.proxy.client_quotas.sources.forwarded_alter import AlterConfirmer, ForwardedAlter, can_wait
 from kafka_quota_proxy.proxy.quota.request_time import NO_TIME
 from kafka_quota_proxy.proxy.session.frame_edits import Edit, response_edit
 from kafka_quota_proxy.proxy.session.handlers.whole_request import WholeRequestHandler
@@ -179,7 +179,7 @@ class QuotaRequestHandler(WholeRequestHandler):
     # -- requests that pass, and whose responses wait until the change is in force here --
 
     def _pass_and_follow(
-        self, data: bytes, position: int, head: RequestHead, authority: Authority, now_ms: int
+        self, data: bytes, position: int, head: RequestHead, authority: AlterConfirmer, now_ms: int
     ) -> Edit | None:
         """Pass a request to change the broker's quotas, alone and whole: its response may have to wait."""
         state = self._state
@@ -190,7 +190,7 @@ class QuotaRequestHandler(WholeRequestHandler):
         edit = state.requests.pass_other(head, now_ms)
         if edit is not None:
             charge = state.in_flight.pop().charge
-            exchange = PassingAlteration(authority, data[position:frame_end])
+            exchange = ForwardedAlter(authority, data[position:frame_end])
             edit = self.execute(Forward(b"", is_answer_read=True), exchange, position, head, charge)
             state.in_flight.hold()
         return edit
@@ -202,7 +202,7 @@ class QuotaRequestHandler(WholeRequestHandler):
         """
         state = self._state
         state.in_flight.open()
-        if is_delayed or not isinstance(exchange, PassingAlteration):
+        if is_delayed or not isinstance(exchange, ForwardedAlter):
             return frame
         ticket = exchange.await_change(frame, state.owner)
         if ticket is None:

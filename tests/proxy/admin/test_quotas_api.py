@@ -23,7 +23,7 @@ from kafka_quota_proxy.proxy.admin.quotas_api import QuotasApi
 from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import MAX_BODY_BYTES, MAX_CHANGES
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
-from kafka_quota_proxy.proxy.client_quotas.sources.topic_source import QuotaTopic
+from kafka_quota_proxy.proxy.client_quotas.sources.topic_source import TopicSource
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.quota_page import FILED, LISTENER, TOKEN, P, Page, page
 from tests.support.stub_broker import eventually, on_uvloop
@@ -72,7 +72,7 @@ async def test_followed_rules_are_listed_as_they_hold(monkeypatch: pytest.Monkey
     address = IpRule(ip="10.0.0.7", connection_creation_rate=5.0, source="p.yaml:9")
     server = Server(ProxyConfig(listeners=(LISTENER,), ip_quotas=(address,), quotas_from=QuotasFrom()))
     followed = QuotaRule(user="bob", producer_byte_rate=5.0, source="kafka://b:9092/t")
-    monkeypatch.setattr(QuotaTopic, "rules", (followed,))
+    monkeypatch.setattr(TopicSource, "rules", (followed,))
     quota_page = QuotasApi(asyncio.get_running_loop(), server, None)
 
     told = json.loads(b"".join(quota_page.get({"QUERY_STRING": ""}).body))

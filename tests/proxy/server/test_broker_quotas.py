@@ -34,7 +34,7 @@ from kafka_quota_proxy.protocol.client_quotas import (
 from kafka_quota_proxy.proxy.admin.http_server import Health
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 from kafka_quota_proxy.proxy.client_quotas.sources import broker_source as follower_module
-from kafka_quota_proxy.proxy.client_quotas.sources.broker_source import BrokerFollower
+from kafka_quota_proxy.proxy.client_quotas.sources.broker_source import BrokerSource
 from kafka_quota_proxy.proxy.server import startup as startup_module
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.frames import produce_request, produce_response
@@ -78,7 +78,7 @@ def alter(limit: float | None, *, is_dry: bool = False, version: int = 1) -> byt
     return write_alter_request(request, client_id="etl")
 
 
-def follower_of(server: Server) -> BrokerFollower:
+def follower_of(server: Server) -> BrokerSource:
     assert server.broker_quotas is not None
     return server.broker_quotas
 

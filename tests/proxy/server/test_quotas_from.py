@@ -11,10 +11,16 @@ from kafka_quota_proxy.config.principals import Principals
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.config.quota_record import Rule
 from kafka_quota_proxy.proxy.admin.http_server import Health
-from kafka_quota_proxy.proxy.client_quotas.sources.topic_source import QuotaTopic
-from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import AtEnd, Began, Failed, Read, Told
-from kafka_quota_proxy.proxy.client_quotas.topic.reader_thread import Tell
-from kafka_quota_proxy.proxy.client_quotas.topic.topic_rules import Seen
+from kafka_quota_proxy.proxy.client_quotas.sources.topic_source import TopicSource
+from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import (
+    EndReached,
+    ReaderEvent,
+    ReadFailed,
+    ReadingBegan,
+    RecordsRead,
+)
+from kafka_quota_proxy.proxy.client_quotas.topic.reader_thread import EventHandler
+from kafka_quota_proxy.proxy.client_quotas.topic.topic_rules import TopicRecord
 from kafka_quota_proxy.proxy.quota.entity import Entity
 from kafka_quota_proxy.proxy.server import active_rules as active_rules_module
 from kafka_quota_proxy.proxy.server import startup as startup_module
@@ -34,24 +40,24 @@ from tests.support.stub_broker import (
 )
 
 SETTINGS = QuotasFrom(topic="store", client=AdminClient(bootstrap_servers=(Address(host="k", port=9092),)))
-LIMIT = Read((Seen(4, 0, Rule(client_id="etl", limits={"producer_byte_rate": 1_000.0})),), None)
-NO_LIMIT = Read((Seen(5, 0, Rule(client_id="etl")),), 0)
+LIMIT = RecordsRead((TopicRecord(4, 0, Rule(client_id="etl", limits={"producer_byte_rate": 1_000.0})),), None)
+NO_LIMIT = RecordsRead((TopicRecord(5, 0, Rule(client_id="etl")),), 0)
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[Told]:
+def told(monkeypatch: pytest.MonkeyPatch) -> list[ReaderEvent]:
     """What servers of the test are told of their topic; the list is filled before they start."""
-    told: list[Told] = []
+    told: list[ReaderEvent] = []
 
     def followed(
         config: ProxyConfig, *, on_changes: Callable[[Mapping[Entity, QuotaRule | None]], None]
-    ) -> QuotaTopic | None:
-        def reader(tell: Tell) -> Playbook:
+    ) -> TopicSource | None:
+        def reader(tell: EventHandler) -> Playbook:
             return Playbook(tell, *told)
 
-        return QuotaTopic(SETTINGS, "p1", config.quotas, on_changes=on_changes, reader=reader)
+        return TopicSource(SETTINGS, "p1", config.quotas, on_changes=on_changes, reader=reader)
 
-    monkeypatch.setattr(active_rules_module, "quota_topic", followed)
+    monkeypatch.setattr(active_rules_module, "topic_source", followed)
     return told
 
 
@@ -64,7 +70,7 @@ def answers(frame: bytes) -> bytes:
     return produce_response(correlation_id(frame))
 
 
-def topic_of(server: Server) -> QuotaTopic:
+def topic_of(server: Server) -> TopicSource:
     assert server.quota_topic is not None
     return server.quota_topic
 
@@ -76,8 +82,8 @@ async def stopped(server: Server, end: asyncio.Future[None]) -> None:
 
 
 @on_uvloop
-async def test_the_first_client_is_served_under_the_rules_of_the_topic(told: list[Told]) -> None:
-    told += [Began(), LIMIT, AtEnd()]
+async def test_the_first_client_is_served_under_the_rules_of_the_topic(told: list[ReaderEvent]) -> None:
+    told += [ReadingBegan(), LIMIT, EndReached()]
     async with stub_broker(answers) as broker:
         server = Server(config_to(broker))
         end = asyncio.ensure_future(server.run())
@@ -94,7 +100,7 @@ async def test_the_first_client_is_served_under_the_rules_of_the_topic(told: lis
 
 
 @on_uvloop
-async def test_no_client_is_served_before_the_topic_is_read(told: list[Told]) -> None:
+async def test_no_client_is_served_before_the_topic_is_read(told: list[ReaderEvent]) -> None:
     async with stub_broker(answers) as broker:
         server = Server(config_to(broker))
         health = Health(server, Reloads())
@@ -103,7 +109,7 @@ async def test_no_client_is_served_before_the_topic_is_read(told: list[Told]) ->
         assert not server.is_listening
         assert health.readiness()["state"] == "starting"
 
-        await topic_of(server)._hear(AtEnd())
+        await topic_of(server)._hear(EndReached())
         await eventually(lambda: server.is_listening)
         assert health.readiness()["quotas_from"] == topic_of(server).detail()
         await stopped(server, end)
@@ -111,10 +117,10 @@ async def test_no_client_is_served_before_the_topic_is_read(told: list[Told]) ->
 
 @on_uvloop
 async def test_a_topic_that_cannot_be_read_is_not_waited_for_for_ever(
-    told: list[Told], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    told: list[ReaderEvent], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(startup_module, "_FIRST_RULES_S", 0.05)
-    told += [Failed("away"), Began(), LIMIT]
+    told += [ReadFailed("away"), ReadingBegan(), LIMIT]
     async with stub_broker(answers) as broker:
         server = Server(config_to(broker))
         end = asyncio.ensure_future(server.run())
@@ -127,9 +133,9 @@ async def test_a_topic_that_cannot_be_read_is_not_waited_for_for_ever(
 
 @on_uvloop
 async def test_a_topic_that_would_be_read_through_this_proxy_is_not_waited_for(
-    told: list[Told], caplog: pytest.LogCaptureFixture
+    told: list[ReaderEvent], caplog: pytest.LogCaptureFixture
 ) -> None:
-    told += [Failed("its leader is this proxy", is_own_fault=True)]
+    told += [ReadFailed("its leader is this proxy", is_own_fault=True)]
     async with stub_broker(answers) as broker:
         server = Server(config_to(broker))
         end = asyncio.ensure_future(server.run())
@@ -142,7 +148,7 @@ async def test_a_topic_that_would_be_read_through_this_proxy_is_not_waited_for(
 
 
 @on_uvloop
-async def test_a_stop_does_not_wait_for_the_topic(told: list[Told], caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_stop_does_not_wait_for_the_topic(told: list[ReaderEvent], caplog: pytest.LogCaptureFixture) -> None:
     async with stub_broker(answers) as broker:
         server = Server(config_to(broker))
         end = asyncio.ensure_future(server.run())
@@ -155,8 +161,8 @@ async def test_a_stop_does_not_wait_for_the_topic(told: list[Told], caplog: pyte
 
 
 @on_uvloop
-async def test_after_a_reload_the_file_overrules_the_topic(told: list[Told]) -> None:
-    told += [Began(), LIMIT, AtEnd()]
+async def test_after_a_reload_the_file_overrules_the_topic(told: list[ReaderEvent]) -> None:
+    told += [ReadingBegan(), LIMIT, EndReached()]
     of_file = QuotaRule(client_id="etl", producer_byte_rate=5.0, source="f.yaml:1")
     other = QuotaRule(client_id="other", producer_byte_rate=6.0, source="f.yaml:2")
     of_topic = QuotaRule(client_id="etl", producer_byte_rate=1_000.0, source="kafka://store@4")
@@ -178,8 +184,8 @@ async def test_after_a_reload_the_file_overrules_the_topic(told: list[Told]) -> 
 
 
 @on_uvloop
-async def test_with_quotas_from_a_topic_a_reload_grants_no_administration(told: list[Told]) -> None:
-    told += [Began(), LIMIT, AtEnd()]
+async def test_with_quotas_from_a_topic_a_reload_grants_no_administration(told: list[ReaderEvent]) -> None:
+    told += [ReadingBegan(), LIMIT, EndReached()]
     async with stub_broker(answers) as broker:
         config = config_to(broker)
         server = Server(config)
@@ -195,8 +201,8 @@ async def test_with_quotas_from_a_topic_a_reload_grants_no_administration(told: 
 
 
 @on_uvloop
-async def test_brokers_of_a_cluster_have_the_rules_and_so_have_those_that_join(told: list[Told]) -> None:
-    told += [Began(), LIMIT, AtEnd()]
+async def test_brokers_of_a_cluster_have_the_rules_and_so_have_those_that_join(told: list[ReaderEvent]) -> None:
+    told += [ReadingBegan(), LIMIT, EndReached()]
     async with stub_broker() as broker:
         cluster = Cluster(bootstrap_servers=(broker.address,), advertised_host="h", first_port=1, last_port=1)
         listener = Listener(name="all", bind=Address(host="127.0.0.1", port=free_port()), cluster=cluster)

@@ -6,7 +6,7 @@ from kafka_quota_proxy.config.model import Address, Listener, ProxyConfig, Quota
 from kafka_quota_proxy.proxy.admin.metrics.quota_sources import broker_quota_metrics
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
-from kafka_quota_proxy.proxy.client_quotas.sources.broker_source import BrokerFollower
+from kafka_quota_proxy.proxy.client_quotas.sources.broker_source import BrokerSource
 
 LISTENER = Listener(name="a", bind=Address(host="h", port=9), upstream=Address(host="k", port=1))
 
@@ -17,7 +17,7 @@ def test_without_them_there_are_none() -> None:
 
 def test_metrics_show_the_known_state() -> None:
     config = ProxyConfig(listeners=(LISTENER,), quotas=(QuotaRule(user="a", producer_byte_rate=1.0),))
-    follower = BrokerFollower(QuotasFromBroker(), config, (), on_changes=lambda changes, has_addresses: None)
+    follower = BrokerSource(QuotasFromBroker(), config, (), on_changes=lambda changes, has_addresses: None)
     told = {
         family.name.removeprefix("kafka_quota_proxy_broker_quotas_"): family
         for family in broker_quota_metrics(follower)

@@ -6,9 +6,9 @@ from time import monotonic_ns
 from kafka_quota_proxy.config.model import QuotaRule, QuotasFrom
 from kafka_quota_proxy.config.quota_record import News, QuotaRecord, RecordFault, Rule, Setting, Share, decode
 from kafka_quota_proxy.proxy.admin.metrics.quota_sources import quota_topic_metrics
-from kafka_quota_proxy.proxy.client_quotas.sources.topic_source import QuotaTopic
+from kafka_quota_proxy.proxy.client_quotas.sources.topic_source import TopicSource
 from kafka_quota_proxy.proxy.client_quotas.storage.topic_store import TopicStore
-from kafka_quota_proxy.proxy.client_quotas.topic.topic_rules import Seen
+from kafka_quota_proxy.proxy.client_quotas.topic.topic_rules import TopicRecord
 from tests.support.playbook import Playbook
 from tests.support.topic_log import LogReader, LogWriter, TopicLog
 
@@ -16,12 +16,12 @@ OF_RULES = "kafka_quota_proxy_quotas_topic_"
 OF_STORE = "kafka_quota_proxy_store_topic_"
 
 
-def values(prefix: str, rules: QuotaTopic | None, store: TopicStore | None) -> dict[str, float]:
+def values(prefix: str, rules: TopicSource | None, store: TopicStore | None) -> dict[str, float]:
     return {family.name.removeprefix(prefix): dict(family.samples)[""] for family in quota_topic_metrics(rules, store)}
 
 
 def test_metrics_of_a_topic_of_rules() -> None:
-    topic = QuotaTopic(
+    topic = TopicSource(
         QuotasFrom(), "p1", [QuotaRule(user="filed")], on_changes=lambda _: None, reader=lambda tell: Playbook(tell)
     )
     assert isnan(values(OF_RULES, topic, None)["news_age_seconds"])
@@ -36,7 +36,7 @@ def test_metrics_of_a_topic_of_rules() -> None:
         News(published_ms=1, lease_ms=60_000),
     ]
     topic.state.begin()
-    seen = [Seen(offset, 0, record) for offset, record in enumerate(records)]
+    seen = [TopicRecord(offset, 0, record) for offset, record in enumerate(records)]
     topic.state.take(seen, since_ms=now_ms - 3_000, now_ms=now_ms, wall_ms=0)
     topic.state.changes()
     topic.is_connected, topic.failures, topic.state.lease_ends = True, 4, 6
@@ -62,7 +62,9 @@ def test_metrics_of_a_topic_as_store() -> None:
     topic = TopicStore("t", _nothing, None, reader=lambda tell: LogReader(log, tell), writer=LogWriter(log))
     setting = Setting(user="alice", key="producer_byte_rate", value=5.0)
     topic.state.begin()
-    topic.state.take([Seen(0, 0, setting), Seen(1, 0, decode(b"?", None)), Seen(2, 0, setting)], next_offset=3)
+    topic.state.take(
+        [TopicRecord(0, 0, setting), TopicRecord(1, 0, decode(b"?", None)), TopicRecord(2, 0, setting)], next_offset=3
+    )
     topic.state.end_reached(next_offset=3)
     topic.is_connected, topic.failures, topic.refused, topic.offset = True, 4, 5, 3
 

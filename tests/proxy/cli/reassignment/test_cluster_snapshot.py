@@ -18,7 +18,7 @@ from kafka_quota_proxy.proxy.background.admin_requests import (
     Partition,
     Topic,
 )
-from kafka_quota_proxy.proxy.cli.reassignment.cluster_snapshot import Reader, ReadingError
+from kafka_quota_proxy.proxy.cli.reassignment.cluster_snapshot import ReadingError, SnapshotReader
 from kafka_quota_proxy.proxy.cli.reassignment.model import Move, Side, Sizes, Source
 
 MB = 1_000_000
@@ -117,8 +117,8 @@ def _cluster() -> Cluster:
     )
 
 
-def _reader(cluster: Cluster, config: ProxyConfig, *, clock_ms: Callable[[], int] = lambda: 0) -> Reader:
-    return Reader(cluster, config, clock_ms=clock_ms)
+def _reader(cluster: Cluster, config: ProxyConfig, *, clock_ms: Callable[[], int] = lambda: 0) -> SnapshotReader:
+    return SnapshotReader(cluster, config, clock_ms=clock_ms)
 
 
 def _config(replication: str = "", listener: str = "upstream: 127.0.0.1:19092") -> ProxyConfig:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from kafka_quota_proxy.proxy.cli.reassignment.as_text import Question
-from kafka_quota_proxy.proxy.cli.reassignment.cluster_snapshot import Observation, ReadingError
+from kafka_quota_proxy.proxy.cli.reassignment.cluster_snapshot import ClusterSnapshot, ReadingError
 from kafka_quota_proxy.proxy.cli.reassignment.model import (
     Holder,
     Limit,
@@ -82,7 +82,7 @@ class Cluster:
     unsure_until_ms: int = 0
     reads: int = 0
 
-    def read(self) -> Observation:
+    def read(self) -> ClusterSnapshot:
         self.reads += 1
         self.clock.ms += 20
         at_ms = self.clock.ms - 1_000_000
@@ -99,7 +99,7 @@ class Cluster:
         if gone and at_ms < self.unsure_until_ms:
             gone, unsure, self.was_moving = (), gone, True
         sizes = Sizes(leader=1, leader_bytes=leader_bytes, follower_bytes=follower_bytes)
-        return Observation(
+        return ClusterSnapshot(
             sample=Sample(time_ms=self.clock.ms, moves={_MOVE: sizes} if is_moving else {}),
             limits=(limit,) if is_moving else (),
             arrived=() if is_cancelled else gone,

@@ -11,7 +11,7 @@ from kafka_quota_proxy.config.model import Address, AdminClient
 from kafka_quota_proxy.proxy.background.admin_client import ADMIN_ERRORS
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 from kafka_quota_proxy.proxy.client_quotas.sources.broker_reader import BrokerReader
-from kafka_quota_proxy.proxy.client_quotas.sources.broker_rules import RefusedError, Told
+from kafka_quota_proxy.proxy.client_quotas.sources.broker_rules import ParsedQuotas, RefusedError
 from tests.proxy.background.test_admin_client import closed_address, open_sockets
 from tests.support.quota_broker import QuotaBroker
 from tests.support.stub_broker import stub_broker
@@ -32,7 +32,7 @@ async def test_quotas_are_read_and_none_if_unchanged(highest: int) -> None:
     broker = QuotaBroker({ETL: RULE})
     broker.highest = highest
 
-    def work(server: Address) -> list[Told | None]:
+    def work(server: Address) -> list[ParsedQuotas | None]:
         reader = BrokerReader(AdminClient(), [closed_address(), server])
         try:
             found = [reader.read(), reader.read()]
@@ -44,10 +44,10 @@ async def test_quotas_are_read_and_none_if_unchanged(highest: int) -> None:
 
     first, same, changed = await reading(broker, work)
 
-    assert first == Told({ETL: RULE}, ())
+    assert first == ParsedQuotas({ETL: RULE}, ())
     assert same is None
     alice = StoredRule(limits={"consumer_byte_rate": 7.0})
-    assert changed == Told({ETL: RULE, Entity(user="alice"): alice}, ())
+    assert changed == ParsedQuotas({ETL: RULE, Entity(user="alice"): alice}, ())
 
 
 async def test_a_broker_without_the_api_is_an_error_and_leaves_no_thread_or_socket() -> None:
@@ -72,7 +72,7 @@ async def test_a_reader_without_the_right_gets_an_error_and_can_read_later() -> 
     broker = QuotaBroker({ETL: RULE})
     broker.error_code = 31
 
-    def work(server: Address) -> Told | None:
+    def work(server: Address) -> ParsedQuotas | None:
         reader = BrokerReader(AdminClient(), [server])
         try:
             with pytest.raises(RefusedError, match="DescribeConfigs on the cluster"):
@@ -82,7 +82,7 @@ async def test_a_reader_without_the_right_gets_an_error_and_can_read_later() -> 
         finally:
             reader.close()
 
-    assert await reading(broker, work) == Told({ETL: RULE}, ())
+    assert await reading(broker, work) == ParsedQuotas({ETL: RULE}, ())
 
 
 async def test_a_malformed_answer_is_refused() -> None:

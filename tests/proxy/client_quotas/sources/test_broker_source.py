@@ -27,8 +27,8 @@ from kafka_quota_proxy.proxy.client_quotas.rules import host_retry as hosts_modu
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import Addresses
 from kafka_quota_proxy.proxy.client_quotas.sources import broker_source as module
-from kafka_quota_proxy.proxy.client_quotas.sources.broker_rules import RefusedError, Told
-from kafka_quota_proxy.proxy.client_quotas.sources.broker_source import BrokerFollower, broker_follower
+from kafka_quota_proxy.proxy.client_quotas.sources.broker_rules import ParsedQuotas, RefusedError
+from kafka_quota_proxy.proxy.client_quotas.sources.broker_source import BrokerSource, broker_source
 from kafka_quota_proxy.proxy.quota.entity import Entity as RuleEntity
 from kafka_quota_proxy.proxy.quota.rule_changes import Ip, IpChanges, RuleChanges
 from tests.support.stub_broker import eventually
@@ -76,7 +76,7 @@ class Script:
         assert servers == (ONE,)
         return self
 
-    def read(self) -> Told | None:
+    def read(self) -> ParsedQuotas | None:
         self.readings += 1
         self._may_read.wait()
         if self.closes_in:
@@ -84,7 +84,7 @@ class Script:
             raise OSError("closed for being idle")
         if self.failure is not None:
             raise self.failure
-        return Told(dict(self.rules), self.passed_over)
+        return ParsedQuotas(dict(self.rules), self.passed_over)
 
     def close(self) -> None:
         self.closes += 1
@@ -100,7 +100,7 @@ class Followed:
         self.portions: list[int] = []
         self.ips: dict[Ip, IpRule | None] = {}
         self.fails = 0
-        self.follower = BrokerFollower(
+        self.follower = BrokerSource(
             QuotasFromBroker(every_ms=every_ms),
             config,
             (ONE,),
@@ -511,7 +511,7 @@ def test_the_brokers_of_all_listeners_are_asked_each_once_where_nobody_is_named(
 
     def servers(settings: QuotasFromBroker) -> tuple[Address, ...]:
         config = ProxyConfig(listeners=listeners, quotas_from=settings)
-        follower = broker_follower(config, on_changes=lambda changes, ips: None)
+        follower = broker_source(config, on_changes=lambda changes, ips: None)
         assert follower is not None
         return follower._servers
 
@@ -523,7 +523,7 @@ def test_the_brokers_of_all_listeners_are_asked_each_once_where_nobody_is_named(
 def test_where_the_rules_are_others_nothing_is_followed(other: QuotasFrom | None) -> None:
     config = ProxyConfig(listeners=CONFIG.listeners, quotas_from=other)
 
-    assert broker_follower(config, on_changes=lambda changes, ips: None) is None
+    assert broker_source(config, on_changes=lambda changes, ips: None) is None
 
 
 async def test_a_rule_of_the_file_expires_and_its_entity_stays_the_files() -> None:

@@ -19,9 +19,9 @@ from kafka_quota_proxy.proxy.client_quotas.rules.outcome import NOBODY
 from kafka_quota_proxy.proxy.client_quotas.sources.broker_rules import rules_of
 from kafka_quota_proxy.proxy.client_quotas.sources.forwarded_alter import (
     MAX_BYTES,
-    PassingAlteration,
+    ForwardedAlter,
     can_wait,
-    is_told,
+    has_changes,
 )
 from tests.proxy.client_quotas.sources.test_broker_rules import told
 
@@ -44,7 +44,7 @@ class Follower:
 def awaited(request: AlterRequest, *results: Altered) -> list[tuple[Alteration, ...]]:
     """Return what is waited for when a request was answered so."""
     follower = Follower()
-    passing = PassingAlteration(follower, write_alter_request(request, client_id="c"))
+    passing = ForwardedAlter(follower, write_alter_request(request, client_id="c"))
     answer = write_alter_response(AlterResponse(0, results), correlation_id=7, api_version=request.api_version)
     assert passing.answer(b"before" + answer + b"behind", 6, len(answer), now_ms=0) == answer
     ticket = passing.await_change(answer, None)
@@ -73,10 +73,10 @@ def test_what_cannot_be_read_is_the_brokers_and_the_clients_matter() -> None:
     frame = write_alter_request(AlterRequest(1, 7, (SET,), False), client_id="c")
     answer = write_alter_response(AlterResponse(0, (Altered(0, None, ALICE),)), correlation_id=7, api_version=1)
 
-    assert PassingAlteration(follower, frame[:-1] + b"\7").await_change(answer, None) is None
-    assert PassingAlteration(follower, frame).await_change(answer[:-2], None) is None
+    assert ForwardedAlter(follower, frame[:-1] + b"\7").await_change(answer, None) is None
+    assert ForwardedAlter(follower, frame).await_change(answer[:-2], None) is None
     many = AlterRequest(1, 7, (Alteration(BOB, tuple(Op(str(n), 1.0) for n in range(1_001))),), False)
-    assert PassingAlteration(follower, write_alter_request(many, client_id=None)).await_change(answer, None) is None
+    assert ForwardedAlter(follower, write_alter_request(many, client_id=None)).await_change(answer, None) is None
     assert follower.awaited == []
 
 
@@ -95,14 +95,14 @@ def test_a_change_is_told_when_each_value_is_what_it_was_set_to() -> None:
     entity = Entity("alice", rules_entity()[1])
     rules = {entity: StoredRule(limits={P: 5.0})}
 
-    assert is_told(rules, (SET,))
-    assert not is_told({}, (SET,))
-    assert not is_told({entity: StoredRule(limits={P: 4.0})}, (SET,))
-    assert not is_told({entity: StoredRule(limits={P: 5.0, C: 1.0})}, (SET,))
-    assert is_told({**rules, Entity("x"): StoredRule(limits={C: 1.0})}, (SET,))
+    assert has_changes(rules, (SET,))
+    assert not has_changes({}, (SET,))
+    assert not has_changes({entity: StoredRule(limits={P: 4.0})}, (SET,))
+    assert not has_changes({entity: StoredRule(limits={P: 5.0, C: 1.0})}, (SET,))
+    assert has_changes({**rules, Entity("x"): StoredRule(limits={C: 1.0})}, (SET,))
     # Gone, as it was to.
-    assert is_told({}, (Alteration(ALICE, (Op(P, None),)),))
-    assert not is_told(rules, (Alteration(ALICE, (Op(P, None),)),))
+    assert has_changes({}, (Alteration(ALICE, (Op(P, None),)),))
+    assert not has_changes(rules, (Alteration(ALICE, (Op(P, None),)),))
 
 
 def rules_entity() -> Entity:
@@ -113,4 +113,4 @@ def rules_entity() -> Entity:
 def test_a_limit_that_limits_nobody_is_told_as_what_it_is_here() -> None:
     for value in (math.inf, math.nan):
         rules = rules_of(told((BOB, {"request_percentage": value}))).rules
-        assert is_told(rules, (Alteration(BOB, (Op("request_percentage", value),)),))
+        assert has_changes(rules, (Alteration(BOB, (Op("request_percentage", value),)),))

@@ -13,10 +13,16 @@ import pytest
 from kafka_quota_proxy.config.model import Address, AdminClient, Listener, ProxyConfig, QuotaRule, QuotasFrom, UsageLog
 from kafka_quota_proxy.config.quota_record import News, QuotaRecord, Rule, Setting, Share
 from kafka_quota_proxy.proxy.client_quotas.sources import topic_source as watcher_module
-from kafka_quota_proxy.proxy.client_quotas.sources.topic_source import QuotaTopic, quota_topic
-from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import AtEnd, Began, Failed, Read, Told
-from kafka_quota_proxy.proxy.client_quotas.topic.reader_thread import Tell
-from kafka_quota_proxy.proxy.client_quotas.topic.topic_rules import Seen
+from kafka_quota_proxy.proxy.client_quotas.sources.topic_source import TopicSource, topic_source
+from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import (
+    EndReached,
+    ReaderEvent,
+    ReadFailed,
+    ReadingBegan,
+    RecordsRead,
+)
+from kafka_quota_proxy.proxy.client_quotas.topic.reader_thread import EventHandler
+from kafka_quota_proxy.proxy.client_quotas.topic.topic_rules import TopicRecord
 from kafka_quota_proxy.proxy.quota.entity import Entity
 from kafka_quota_proxy.proxy.usage.log import MissingPackageError
 from tests.support.playbook import Playbook
@@ -31,23 +37,25 @@ def alice(byte_rate: float) -> Rule:
     return Rule(user="alice", limits={"producer_byte_rate": byte_rate})
 
 
-def read(*records: QuotaRecord, is_whole: bool = True) -> Read:
+def read(*records: QuotaRecord, is_whole: bool = True) -> RecordsRead:
     wall_ms = time_ns() // 1_000_000
-    return Read(tuple(Seen(offset, wall_ms, record) for offset, record in enumerate(records)), None, is_whole=is_whole)
+    return RecordsRead(
+        tuple(TopicRecord(offset, wall_ms, record) for offset, record in enumerate(records)), None, is_whole=is_whole
+    )
 
 
 class Watched:
     """A topic that is told of by ``playbook``, and what it has said of changes."""
 
-    def __init__(self, *told: Told) -> None:
+    def __init__(self, *told: ReaderEvent) -> None:
         self.changes: dict[Entity, QuotaRule | None] = {}
         self.portions: list[int] = []
         self.playbook: Playbook
-        self.topic = QuotaTopic(
+        self.topic = TopicSource(
             SETTINGS, "p1", [FILE], on_changes=self.changed, reader=lambda tell: self.reader(tell, told)
         )
 
-    def reader(self, tell: Tell, told: tuple[Told, ...]) -> Playbook:
+    def reader(self, tell: EventHandler, told: tuple[ReaderEvent, ...]) -> Playbook:
         self.playbook = Playbook(tell, *told)
         return self.playbook
 
@@ -73,7 +81,9 @@ async def running(watched: Watched) -> AsyncIterator[Watched]:
 
 
 async def test_what_is_read_is_in_force_and_the_readers_thread_waits_for_it() -> None:
-    watched = Watched(Began(), read(*(Rule(user=f"u{n}", limits={"connections": 5}) for n in range(600))), AtEnd())
+    watched = Watched(
+        ReadingBegan(), read(*(Rule(user=f"u{n}", limits={"connections": 5}) for n in range(600))), EndReached()
+    )
 
     async with running(watched):
         async with asyncio.timeout(10):
@@ -91,7 +101,7 @@ async def test_of_a_batch_nothing_is_in_force_before_all_of_it_is_read() -> None
     limit = Setting(user="alice", key="producer_byte_rate", value=1.0)
     terms = Setting(user="alice", key="terms", value={"enforcement": "observe"})
     bob = Rule(user="bob", limits={"producer_byte_rate": 1.0})
-    watched = Watched(Began(), AtEnd(), read(limit, is_whole=False), read(terms), read(bob))
+    watched = Watched(ReadingBegan(), EndReached(), read(limit, is_whole=False), read(terms), read(bob))
 
     async with running(watched):
         await eventually(lambda: ("bob", None) in watched.changes)
@@ -101,7 +111,7 @@ async def test_of_a_batch_nothing_is_in_force_before_all_of_it_is_read() -> None
 
 async def test_the_lease_ends_by_itself(caplog: pytest.LogCaptureFixture) -> None:
     share = Share(proxy="p1", user="alice", limits={"producer_byte_rate": 2.0})
-    watched = Watched(Began(), AtEnd(), read(alice(5.0), share, News(published_ms=1, lease_ms=300)))
+    watched = Watched(ReadingBegan(), EndReached(), read(alice(5.0), share, News(published_ms=1, lease_ms=300)))
 
     async with running(watched):
         await eventually(lambda: watched.changes)
@@ -116,7 +126,14 @@ async def test_the_lease_ends_by_itself(caplog: pytest.LogCaptureFixture) -> Non
 async def test_a_failure_is_said_once_and_leaves_all_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     watched = Watched(
-        Began(), read(alice(5.0)), AtEnd(), Failed("away"), Failed("still away"), Began(), read(alice(6.0)), AtEnd()
+        ReadingBegan(),
+        read(alice(5.0)),
+        EndReached(),
+        ReadFailed("away"),
+        ReadFailed("still away"),
+        ReadingBegan(),
+        read(alice(6.0)),
+        EndReached(),
     )
 
     async with running(watched):
@@ -132,7 +149,7 @@ async def test_a_failure_is_said_once_and_leaves_all_as_it_is(caplog: pytest.Log
 
 async def test_what_is_read_anew_is_in_force_when_clients_may_come() -> None:
     rules = [Rule(user=f"u{n}", limits={"connections": 5}) for n in range(600)]
-    watched = Watched(Began(), read(*rules[:10]), Failed("away"), Began(), read(*rules), AtEnd())
+    watched = Watched(ReadingBegan(), read(*rules[:10]), ReadFailed("away"), ReadingBegan(), read(*rules), EndReached())
     in_force: list[int] = []
 
     async def serve() -> None:
@@ -148,10 +165,14 @@ async def test_what_is_read_anew_is_in_force_when_clients_may_come() -> None:
 
 @pytest.mark.parametrize(
     ("told", "may_serve", "has_read"),
-    [(Failed("away"), False, False), (Failed("own", is_own_fault=True), True, False), (AtEnd(), True, True)],
+    [
+        (ReadFailed("away"), False, False),
+        (ReadFailed("own", is_own_fault=True), True, False),
+        (EndReached(), True, True),
+    ],
 )
 async def test_clients_wait_for_what_can_be_read_and_for_nothing_else(
-    told: Told, may_serve: bool, has_read: bool
+    told: ReaderEvent, may_serve: bool, has_read: bool
 ) -> None:
     watched = Watched(told)
 
@@ -162,7 +183,7 @@ async def test_clients_wait_for_what_can_be_read_and_for_nothing_else(
 
 
 async def test_a_reload_of_the_file_merges_anew() -> None:
-    watched = Watched(Began(), read(alice(5.0), Rule(user="filed", limits={"connections": 1})), AtEnd())
+    watched = Watched(ReadingBegan(), read(alice(5.0), Rule(user="filed", limits={"connections": 1})), EndReached())
     async with running(watched):
         await eventually(watched.topic.has_read.is_set)
         watched.changes.clear()
@@ -176,7 +197,7 @@ async def test_a_reload_of_the_file_merges_anew() -> None:
 
 @pytest.mark.usefixtures("has_faults")
 async def test_what_goes_wrong_here_is_the_readers_to_say() -> None:
-    watched = Watched(Began(), read(alice(5.0)), AtEnd())
+    watched = Watched(ReadingBegan(), read(alice(5.0)), EndReached())
 
     def fail(changes: Mapping[Entity, QuotaRule | None]) -> None:
         raise OSError("broken")
@@ -193,7 +214,7 @@ async def test_rules_that_could_not_be_put_in_force_are_tried_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(watcher_module, "_AGAIN_S", 0.001)
-    watched = Watched(Began(), read(alice(5.0), Rule(user="bob", limits={"connections": 1})))
+    watched = Watched(ReadingBegan(), read(alice(5.0), Rule(user="bob", limits={"connections": 1})))
     faults = 3
 
     def fail(changes: Mapping[Entity, QuotaRule | None]) -> None:
@@ -213,7 +234,7 @@ async def test_rules_that_could_not_be_put_in_force_are_tried_again(
 
 
 async def test_it_tells_how_it_stands() -> None:
-    watched = Watched(Began(), read(alice(5.0)), AtEnd())
+    watched = Watched(ReadingBegan(), read(alice(5.0)), EndReached())
     async with running(watched):
         await eventually(watched.topic.has_read.is_set)
 
@@ -232,17 +253,17 @@ def test_a_topic_needs_a_package_and_says_which(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.delitem(sys.modules, "kafka_quota_proxy.proxy.client_quotas.topic.topic_reader", raising=False)
 
     with pytest.raises(MissingPackageError, match=r"quotas_from needs aiokafka.*'kafka-quota-proxy\[usage-topic\]'"):
-        quota_topic(CONFIG, on_changes=lambda changes: None)
+        topic_source(CONFIG, on_changes=lambda changes: None)
 
 
 def test_the_shares_are_those_of_the_name_in_the_usage_log() -> None:
     config = ProxyConfig(listeners=CONFIG.listeners, quotas_from=SETTINGS, usage_log=UsageLog(proxy="p7"))
 
-    topic = quota_topic(config, on_changes=lambda changes: None)
+    topic = topic_source(config, on_changes=lambda changes: None)
 
     assert topic is not None
     assert topic.state._proxy == "p7"
-    assert quota_topic(ProxyConfig(listeners=()), on_changes=lambda changes: None) is None
+    assert topic_source(ProxyConfig(listeners=()), on_changes=lambda changes: None) is None
 
 
 def test_nothing_else_loads_aiokafka() -> None:

@@ -24,9 +24,14 @@ from kafka_quota_proxy.proxy.client_quotas.storage.topic_copy import TopicCopy
 from kafka_quota_proxy.proxy.client_quotas.storage.topic_store import TopicStore
 from kafka_quota_proxy.proxy.client_quotas.storage.topic_store_state import TopicChange
 from kafka_quota_proxy.proxy.client_quotas.storage.write_request import NotWrittenError, Record
-from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import AtEnd, Began, Failed, Read
-from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import Told as ToldByReader
-from kafka_quota_proxy.proxy.client_quotas.topic.topic_rules import Seen
+from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import (
+    EndReached,
+    ReaderEvent,
+    ReadFailed,
+    ReadingBegan,
+    RecordsRead,
+)
+from kafka_quota_proxy.proxy.client_quotas.topic.topic_rules import TopicRecord
 from tests.support.playbook import Playbook
 from tests.support.stub_broker import eventually, on_uvloop
 from tests.support.topic_log import LogReader, LogWriter, TopicLog
@@ -118,10 +123,10 @@ async def test_terms_left_without_limits_do_not_apply_to_the_next_rule() -> None
         assert one.stored == {ALICE: rule(**{P: 5.0})}
 
 
-def batch(offset: int, *records: QuotaRecord, is_whole: bool = True) -> Read:
+def batch(offset: int, *records: QuotaRecord, is_whole: bool = True) -> RecordsRead:
     """Return what a reader tells of records of one batch."""
-    seen = tuple(Seen(at, 0, record) for at, record in enumerate(records, start=offset))
-    return Read(seen, None, offset + len(seen), is_whole=is_whole)
+    seen = tuple(TopicRecord(at, 0, record) for at, record in enumerate(records, start=offset))
+    return RecordsRead(seen, None, offset + len(seen), is_whole=is_whole)
 
 
 @on_uvloop
@@ -136,8 +141,8 @@ async def test_batch_is_applied_when_all_of_it_is_read() -> None:
         held.extend(changes)
         offsets.append(store.offset)
 
-    told: list[ToldByReader] = [
-        Began(), AtEnd(0),
+    told: list[ReaderEvent] = [
+        ReadingBegan(), EndReached(0),
         batch(0, limit, is_whole=False), batch(1, terms),
         batch(2, lower, is_whole=False), batch(3, replace(terms, value=None)),
     ]  # fmt: skip
@@ -161,9 +166,9 @@ async def test_batch_that_the_reader_fails_in_is_not_applied() -> None:
     async def hold(changes: Sequence[Change]) -> None:
         held.extend(changes)
 
-    told: list[ToldByReader] = [
-        Began(), AtEnd(0), batch(0, limit, is_whole=False), Failed("cut off"),
-        Began(), batch(0, limit, terms), batch(2, bob), AtEnd(3),
+    told: list[ReaderEvent] = [
+        ReadingBegan(), EndReached(0), batch(0, limit, is_whole=False), ReadFailed("cut off"),
+        ReadingBegan(), batch(0, limit, terms), batch(2, bob), EndReached(3),
     ]  # fmt: skip
     store = TopicStore(NAME, hold, None, reader=lambda tell: Playbook(tell, *told), writer=LogWriter(TopicLog()))
     await store.open()

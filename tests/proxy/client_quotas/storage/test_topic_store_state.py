@@ -24,7 +24,7 @@ from kafka_quota_proxy.config.terms import Terms, read_terms, written_terms
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 from kafka_quota_proxy.proxy.client_quotas.storage.topic_store_state import StoreTopicState, settings_of
-from kafka_quota_proxy.proxy.client_quotas.topic.topic_rules import Seen
+from kafka_quota_proxy.proxy.client_quotas.topic.topic_rules import TopicRecord
 
 P, C, RATE = "producer_byte_rate", "consumer_byte_rate", "connection_creation_rate"
 ALICE = Entity(user="alice")
@@ -59,7 +59,7 @@ class Reader:
         return self
 
     def takes(self, *records: Record, first: int = 0) -> None:
-        seen = [Seen(first + index, 0, record) for index, record in enumerate(records)]
+        seen = [TopicRecord(first + index, 0, record) for index, record in enumerate(records)]
         self.state.take(seen, next_offset=first + len(records))
 
     def settles(self, portion: int | None = None) -> list[Change]:
@@ -324,7 +324,7 @@ class Fleet:
         state = self.proxies[proxy].state
         state.begin()
         records = (compacted(known) if is_compacted else known) + rest
-        state.take([Seen(offset, 0, record) for offset, record in records], next_offset=len(self.log))
+        state.take([TopicRecord(offset, 0, record) for offset, record in records], next_offset=len(self.log))
         state.end_reached(next_offset=len(self.log))
         self.read[proxy] = len(self.log)
         self.proxies[proxy].settles(1)
@@ -355,7 +355,7 @@ def test_all_readers_of_the_topic_have_the_same_rules(steps: list[Callable[[Flee
     late = Reader()
     log = compacted(list(enumerate(fleet.log)))
     late.state.begin()
-    late.state.take([Seen(offset, 0, record) for offset, record in log], next_offset=len(fleet.log))
+    late.state.take([TopicRecord(offset, 0, record) for offset, record in log], next_offset=len(fleet.log))
     late.state.end_reached(next_offset=len(fleet.log))
     late.settles()
 

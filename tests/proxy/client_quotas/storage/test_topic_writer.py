@@ -17,7 +17,7 @@ from aiokafka.record import MemoryRecords
 from kafka_quota_proxy.proxy.client_quotas.storage import topic_writer as writer_module
 from kafka_quota_proxy.proxy.client_quotas.storage.topic_writer import Writer
 from kafka_quota_proxy.proxy.client_quotas.storage.write_request import NotWrittenError, Record
-from kafka_quota_proxy.proxy.client_quotas.topic.record_batches import MOST_DECOMPRESSED_BYTES, Batches
+from kafka_quota_proxy.proxy.client_quotas.topic.record_batches import MOST_DECOMPRESSED_BYTES, RecordBatches
 from tests.support.topic_cluster import SETTINGS, TopicCluster
 
 ONE: list[Record] = [(b'{"user":"a"}', b'{"producer_byte_rate":1.0}'), (b'{"user":"b"}', None)]
@@ -240,7 +240,7 @@ async def test_large_request_is_one_readable_batch(cluster: Cluster) -> None:
     data = writer_module._batch(many, 1, 0, 0)
     assert len(data) < 200_000
 
-    read = list(Batches(data, 0).records())
+    read = list(RecordBatches(data, 0).records())
     assert len(read) == 10_000
     assert {type(one.record).__name__ for one in read} == {"Setting"}
     assert await Writer(SETTINGS, "me").append(many) == 0

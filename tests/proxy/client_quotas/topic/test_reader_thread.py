@@ -5,34 +5,39 @@ import threading
 
 import pytest
 
-from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import AtEnd, Began, Told
-from kafka_quota_proxy.proxy.client_quotas.topic.reader_thread import Hearing, Tell
+from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import EndReached, ReaderEvent, ReadingBegan
+from kafka_quota_proxy.proxy.client_quotas.topic.reader_thread import EventHandler, ReaderBridge
 from tests.support.playbook import Playbook
 from tests.support.stub_broker import eventually
 
 
 async def test_the_reader_waits_until_the_loop_has_heard_of_one_thing_before_it_tells_the_next() -> None:
-    heard: list[tuple[str, Told]] = []
+    heard: list[tuple[str, ReaderEvent]] = []
     thread = threading.current_thread()
     playbooks: list[Playbook] = []
 
-    async def hear(told: Told) -> None:
+    async def hear(told: ReaderEvent) -> None:
         assert threading.current_thread() is thread
         heard.append(("begins", told))
         for _ in range(1_000):  # in which the next could begin, if it did not wait
             await asyncio.sleep(0)
         heard.append(("ends", told))
 
-    def reader(tell: Tell) -> Playbook:
-        playbooks.append(Playbook(tell, Began(), AtEnd()))
+    def reader(tell: EventHandler) -> Playbook:
+        playbooks.append(Playbook(tell, ReadingBegan(), EndReached()))
         return playbooks[0]
 
-    hearing = Hearing(reader, hear)
+    hearing = ReaderBridge(reader, hear)
     hearing.start()
     await eventually(lambda: len(heard) == 4)
     await hearing.stop()
 
-    assert heard == [("begins", Began()), ("ends", Began()), ("begins", AtEnd()), ("ends", AtEnd())]
+    assert heard == [
+        ("begins", ReadingBegan()),
+        ("ends", ReadingBegan()),
+        ("begins", EndReached()),
+        ("ends", EndReached()),
+    ]
     assert (playbooks[0].is_stopped, playbooks[0].errors) == (True, [])
 
 
@@ -40,14 +45,14 @@ async def test_the_reader_waits_until_the_loop_has_heard_of_one_thing_before_it_
 async def test_a_reader_meets_what_goes_wrong_with_what_it_tells() -> None:
     playbooks: list[Playbook] = []
 
-    async def hear(told: Told) -> None:
+    async def hear(told: ReaderEvent) -> None:
         raise RuntimeError("a fault")
 
-    def reader(tell: Tell) -> Playbook:
-        playbooks.append(Playbook(tell, Began()))
+    def reader(tell: EventHandler) -> Playbook:
+        playbooks.append(Playbook(tell, ReadingBegan()))
         return playbooks[0]
 
-    hearing = Hearing(reader, hear)
+    hearing = ReaderBridge(reader, hear)
     hearing.start()
     await eventually(lambda: playbooks[0].errors)
     await hearing.stop()
@@ -56,13 +61,13 @@ async def test_a_reader_meets_what_goes_wrong_with_what_it_tells() -> None:
 
 
 async def test_a_reader_that_outlives_the_loop_ends() -> None:
-    async def hear(told: Told) -> None:
+    async def hear(told: ReaderEvent) -> None:
         raise AssertionError(told)
 
-    hearing = Hearing(Playbook, hear)
+    hearing = ReaderBridge(Playbook, hear)
     loop = asyncio.new_event_loop()
     hearing._loop = loop
     loop.close()
 
     with pytest.raises(asyncio.CancelledError):
-        await hearing._tell(Began())
+        await hearing._tell(ReadingBegan())

@@ -7,7 +7,7 @@ import pytest
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 
 from kafka_quota_proxy.config.quota_record import QuotaRecord, RecordFault, Rule, encode
-from kafka_quota_proxy.proxy.client_quotas.topic.record_batches import MOST_DECOMPRESSED_BYTES, Batches
+from kafka_quota_proxy.proxy.client_quotas.topic.record_batches import MOST_DECOMPRESSED_BYTES, RecordBatches
 from tests.support.record_batches import batch, compressed, resealed
 
 OTHER_CODEC = "it is compressed by other means than gzip; write without compression, or with gzip"
@@ -18,7 +18,7 @@ def rule(number: int) -> Rule:
 
 
 def read(data: bytes, offset: int = 0) -> tuple[list[tuple[int, QuotaRecord | str]], int]:
-    batches = Batches(data, offset)
+    batches = RecordBatches(data, offset)
     found = [
         (one.offset, str(one.record) if isinstance(one.record, RecordFault) else one.record)
         for one in batches.records()
@@ -40,7 +40,9 @@ def test_batches_with_and_without_gzip_are_read() -> None:
 
 
 def test_which_record_is_the_last_of_its_batch_is_known_also_where_compaction_has_left_less() -> None:
-    batches = Batches(batch(0, rule(0), rule(1), gaps=3) + batch(5, rule(5)) + batch(6, rule(6), rule(7)), offset=1)
+    batches = RecordBatches(
+        batch(0, rule(0), rule(1), gaps=3) + batch(5, rule(5)) + batch(6, rule(6), rule(7)), offset=1
+    )
 
     assert [(one.offset, batches.is_within) for one in batches.records()] == [
         (1, False), (5, False), (6, True), (7, False),

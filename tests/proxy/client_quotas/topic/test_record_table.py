@@ -1,13 +1,13 @@
 """What a topic has of each entity: rules before settings, and what is carried over where it is read anew."""
 
 from kafka_quota_proxy.config.quota_record import TERMS
-from kafka_quota_proxy.proxy.client_quotas.topic.record_table import RULE, Limits, Table
+from kafka_quota_proxy.proxy.client_quotas.topic.record_table import RULE, EntityLimits, RecordTable
 
 P, C = "producer_byte_rate", "consumer_byte_rate"
 
 
-def table(*records: tuple[str, str, object], most: int = 10) -> Table[str]:
-    one: Table[str] = Table(most)
+def table(*records: tuple[str, str, object], most: int = 10) -> RecordTable[str]:
+    one: RecordTable[str] = RecordTable(most)
     for offset, (entity, key, value) in enumerate(records):
         one.put(entity, key, value, offset)
     return one
@@ -16,7 +16,7 @@ def table(*records: tuple[str, str, object], most: int = 10) -> Table[str]:
 def test_settings_are_one_rule_with_its_terms() -> None:
     one = table(("a", P, 1.0), ("a", C, 2.0), ("a", TERMS, {"expires": 7}), ("a", C, None))
 
-    assert one.limits("a") == Limits({P: 1.0}, 2, {"expires": 7})
+    assert one.limits("a") == EntityLimits({P: 1.0}, 2, {"expires": 7})
     assert one.limits("b") is None
 
 
@@ -30,9 +30,9 @@ def test_terms_alone_are_nothing() -> None:
 def test_a_rule_goes_before_settings() -> None:
     one = table(("a", P, 1.0), ("a", RULE, {C: 3.0}))
 
-    assert one.limits("a") == Limits({C: 3.0}, 1, is_published=True)
+    assert one.limits("a") == EntityLimits({C: 3.0}, 1, is_published=True)
     one.put("a", RULE, {}, 2)
-    assert one.limits("a") == Limits({P: 1.0}, 0)
+    assert one.limits("a") == EntityLimits({P: 1.0}, 0)
     one.put("a", P, None, 3)
     assert list(one) == []
 
@@ -54,7 +54,10 @@ def test_what_is_carried_over_is_what_was_held_and_not_deleted() -> None:
     for entity, key in (("a", P), ("a", C), ("b", P), ("x", P)):
         one.carry_over(before, entity, key)
 
-    assert {entity: one.limits(entity) for entity in one} == {"b": Limits({P: 9.0}, 0), "a": Limits({P: 1.0}, 0)}
+    assert {entity: one.limits(entity) for entity in one} == {
+        "b": EntityLimits({P: 9.0}, 0),
+        "a": EntityLimits({P: 1.0}, 0),
+    }
     one.forget_deletions()
     one.carry_over(before, "a", C)
-    assert one.limits("a") == Limits({P: 1.0, C: 2.0}, 1)
+    assert one.limits("a") == EntityLimits({P: 1.0, C: 2.0}, 1)

@@ -16,8 +16,14 @@ from aiokafka.protocol.metadata import MetadataRequest
 from kafka_quota_proxy.config.model import Address
 from kafka_quota_proxy.config.quota_record import News, QuotaRecord, RecordFault, Rule
 from kafka_quota_proxy.proxy.client_quotas.topic import topic_reader as reader_module
-from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import AtEnd, Began, Failed, Read, Told
-from kafka_quota_proxy.proxy.client_quotas.topic.topic_reader import Reader
+from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import (
+    EndReached,
+    ReaderEvent,
+    ReadFailed,
+    ReadingBegan,
+    RecordsRead,
+)
+from kafka_quota_proxy.proxy.client_quotas.topic.topic_reader import TopicReader
 from tests.support.record_batches import batch
 from tests.support.stub_broker import eventually
 from tests.support.topic_cluster import BROKERS, SETTINGS, TopicCluster
@@ -95,21 +101,21 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     return cluster
 
 
-Until = Callable[[Callable[[list[Told]], bool]], Any]
+Until = Callable[[Callable[[list[ReaderEvent]], bool]], Any]
 
 
 @asynccontextmanager
-async def reading() -> AsyncIterator[tuple[list[Told], Until]]:
+async def reading() -> AsyncIterator[tuple[list[ReaderEvent], Until]]:
     """What is told, on this loop; and what waits until that is enough."""
-    told: list[Told] = []
+    told: list[ReaderEvent] = []
 
-    async def tell(one: Told) -> None:
+    async def tell(one: ReaderEvent) -> None:
         told.append(one)
 
-    async def until(is_enough: Callable[[list[Told]], bool]) -> None:
+    async def until(is_enough: Callable[[list[ReaderEvent]], bool]) -> None:
         await eventually(lambda: is_enough(told))
 
-    reader = Reader(SETTINGS, "me", tell, (Address(host="0.0.0.0", port=9092),))  # noqa: S104
+    reader = TopicReader(SETTINGS, "me", tell, (Address(host="0.0.0.0", port=9092),))  # noqa: S104
     task = asyncio.ensure_future(reader._read_for_ever())
     try:
         yield told, until
@@ -118,8 +124,8 @@ async def reading() -> AsyncIterator[tuple[list[Told], Until]]:
         await asyncio.wait([task])
 
 
-def records(told: list[Told]) -> list[QuotaRecord | RecordFault]:
-    return [seen.record for one in told if isinstance(one, Read) for seen in one.records]
+def records(told: list[ReaderEvent]) -> list[QuotaRecord | RecordFault]:
+    return [seen.record for one in told if isinstance(one, RecordsRead) for seen in one.records]
 
 
 async def test_it_reads_from_the_beginning_and_then_what_is_written(cluster: Cluster) -> None:
@@ -128,22 +134,22 @@ async def test_it_reads_from_the_beginning_and_then_what_is_written(cluster: Clu
     cluster.append(rule(3))
 
     async with reading() as (told, until):
-        await until(lambda told: AtEnd() in told)
+        await until(lambda told: EndReached() in told)
         cluster.append(NEWS)
         await until(lambda told: NEWS in records(told))
 
-    assert told[0] == Began()
+    assert told[0] == ReadingBegan()
     assert records(told) == [rule(1), rule(2), rule(3), NEWS]
-    seen = [one for some in told if isinstance(some, Read) for one in some.records]
+    seen = [one for some in told if isinstance(some, RecordsRead) for one in some.records]
     assert [one.offset for one in seen] == [40, 41, 42, 43]
     assert [one.timestamp_ms for one in seen] == [1_040, 1_041, 1_042, 1_043]
-    assert told.index(AtEnd()) == 3
-    assert told.count(AtEnd()) == 1
+    assert told.index(EndReached()) == 3
+    assert told.count(EndReached()) == 1
 
 
 async def test_the_topic_is_not_made_by_asking_for_it(cluster: Cluster) -> None:
     async with reading() as (_, until):
-        await until(lambda told: AtEnd() in told)
+        await until(lambda told: EndReached() in told)
 
     metadata = next(request for request in cluster.asked if isinstance(request, MetadataRequest))
     assert metadata._allow_auto_topic_creation is False
@@ -155,14 +161,14 @@ async def test_since_is_when_the_fetch_was_sent_that_last_came_to_the_end(cluste
     cluster.is_hanging = True
 
     async with reading() as (told, until):
-        await until(lambda told: AtEnd() in told)
+        await until(lambda told: EndReached() in told)
         await until(lambda _: len(cluster.fetches) > 5)
         cluster.append(rule(3))
         cluster.append(rule(4))
         await until(lambda told: rule(4) in records(told))
 
     # Sent at 0 and 10; the second came to the end.
-    sinces = [one.since_ms for one in told if isinstance(one, Read)]
+    sinces = [one.since_ms for one in told if isinstance(one, RecordsRead)]
     assert sinces[:2] == [None, None]
     # The third was brought by the fetch behind one that came to the end; the fourth by the next, before another did.
     (idle_ms, _), _ = next((before, after) for before, after in pairwise(cluster.fetches) if not before[1] and after[1])
@@ -171,18 +177,18 @@ async def test_since_is_when_the_fetch_was_sent_that_last_came_to_the_end(cluste
 
 async def test_an_empty_topic_is_read_at_once(cluster: Cluster) -> None:
     async with reading() as (told, until):
-        await until(lambda told: AtEnd() in told)
+        await until(lambda told: EndReached() in told)
 
-    assert told == [Began(), AtEnd()]
+    assert told == [ReadingBegan(), EndReached()]
 
 
 async def test_many_records_are_told_in_portions(cluster: Cluster) -> None:
     cluster.append(*(rule(number) for number in range(600)))
 
     async with reading() as (told, until):
-        await until(lambda told: AtEnd() in told)
+        await until(lambda told: EndReached() in told)
 
-    assert [len(one.records) for one in told if isinstance(one, Read)] == [250, 250, 100]
+    assert [len(one.records) for one in told if isinstance(one, RecordsRead)] == [250, 250, 100]
 
 
 async def test_with_each_portion_it_is_told_whether_a_batch_goes_on_behind_it(cluster: Cluster) -> None:
@@ -190,9 +196,9 @@ async def test_with_each_portion_it_is_told_whether_a_batch_goes_on_behind_it(cl
     cluster.append(*(rule(number) for number in range(251)), gaps=4)
 
     async with reading() as (told, until):
-        await until(lambda told: AtEnd() in told)
+        await until(lambda told: EndReached() in told)
 
-    portions = [(len(one.records), one.is_whole) for one in told if isinstance(one, Read)]
+    portions = [(len(one.records), one.is_whole) for one in told if isinstance(one, RecordsRead)]
     assert portions == [(250, False), (250, True), (250, False), (1, True)]
 
 
@@ -203,7 +209,7 @@ async def test_what_compaction_has_left_empty_is_gone_through(cluster: Cluster) 
     cluster.append(rule(9), is_control=True)
 
     async with reading() as (told, until):
-        await until(lambda told: AtEnd() in told)
+        await until(lambda told: EndReached() in told)
 
     assert records(told) == [rule(1), rule(2)]
 
@@ -212,14 +218,14 @@ async def test_how_far_it_is_is_told_also_where_nothing_is_left_to_tell(cluster:
     cluster.append(rule(1), rule(2), gaps=2)
 
     async with reading() as (told, until):
-        await until(lambda told: AtEnd() in told)
-        assert next(one.next_offset for one in told if isinstance(one, AtEnd)) == 4
+        await until(lambda told: EndReached() in told)
+        assert next(one.next_offset for one in told if isinstance(one, EndReached)) == 4
         cluster.append(rule(9), is_control=True)
-        await until(lambda told: isinstance(told[-1], Read) and told[-1].next_offset == 5)
+        await until(lambda told: isinstance(told[-1], RecordsRead) and told[-1].next_offset == 5)
         cluster.append(rule(3))
-        await until(lambda told: isinstance(told[-1], Read) and told[-1].next_offset == 6)
+        await until(lambda told: isinstance(told[-1], RecordsRead) and told[-1].next_offset == 6)
 
-    assert [one.next_offset for one in told if isinstance(one, Read)] == [2, 5, 6]
+    assert [one.next_offset for one in told if isinstance(one, RecordsRead)] == [2, 5, 6]
 
 
 async def test_of_a_batch_that_began_before_only_the_rest_is_told(cluster: Cluster) -> None:
@@ -228,7 +234,7 @@ async def test_of_a_batch_that_began_before_only_the_rest_is_told(cluster: Clust
     cluster.beginning = 2
 
     async with reading() as (told, until):
-        await until(lambda told: AtEnd() in told)
+        await until(lambda told: EndReached() in told)
 
     assert records(told) == [rule(3)]
 
@@ -239,11 +245,11 @@ async def test_a_wrong_checksum_is_read_again(cluster: Cluster) -> None:
     cluster.log[0] = (next_offset, good[:-1] + b"\xff")
 
     async with reading() as (told, until):
-        await until(lambda told: any(isinstance(one, Failed) for one in told))
+        await until(lambda told: any(isinstance(one, ReadFailed) for one in told))
         cluster.log[0] = (next_offset, good)
-        await until(lambda told: AtEnd() in told)
+        await until(lambda told: EndReached() in told)
 
-    assert next(one for one in told if isinstance(one, Failed)).reason.endswith("has a wrong checksum")
+    assert next(one for one in told if isinstance(one, ReadFailed)).reason.endswith("has a wrong checksum")
     assert records(told) == [rule(1)]
 
 
@@ -263,9 +269,9 @@ async def test_a_topic_that_cannot_be_read_is_told_and_tried_again(
 
     async with reading() as (told, until):
         await until(lambda told: len(told) > 1)
-        assert set(told) == {Failed(reason)}
+        assert set(told) == {ReadFailed(reason)}
         cluster.topic_error, cluster.partitions = 0, 1
-        await until(lambda told: AtEnd() in told)
+        await until(lambda told: EndReached() in told)
 
     assert cluster.clients > 2
 
@@ -276,9 +282,9 @@ async def test_a_cluster_that_is_away_is_tried_for_ever_and_nothing_is_left_open
     async with reading() as (told, until):
         await until(lambda told: len(told) == 5)
         cluster.is_away = False
-        await until(lambda told: AtEnd() in told)
+        await until(lambda told: EndReached() in told)
 
-    assert told[0] == Failed("KafkaConnectionError: Unable to bootstrap from k:9092")
+    assert told[0] == ReadFailed("KafkaConnectionError: Unable to bootstrap from k:9092")
     assert cluster.closed == cluster.clients == 6
 
 
@@ -286,19 +292,19 @@ async def test_after_a_failure_all_is_read_anew(cluster: Cluster) -> None:
     cluster.append(rule(1))
 
     async with reading() as (told, until):
-        await until(lambda told: AtEnd() in told)
+        await until(lambda told: EndReached() in told)
         cluster.fetch_error = 6
-        await until(lambda told: isinstance(told[-1], Failed))
+        await until(lambda told: isinstance(told[-1], ReadFailed))
         cluster.append(NEWS)
         cluster.fetch_error = 0
-        await until(lambda told: told.count(AtEnd()) == 2)
+        await until(lambda told: told.count(EndReached()) == 2)
 
     # It may have failed once more before the broker was well again.
-    second = told[max(at for at, one in enumerate(told) if isinstance(one, Failed)) + 1 :]
-    assert [type(one) for one in second] == [Began, Read, Read, AtEnd]
+    second = told[max(at for at, one in enumerate(told) if isinstance(one, ReadFailed)) + 1 :]
+    assert [type(one) for one in second] == [ReadingBegan, RecordsRead, RecordsRead, EndReached]
     assert records(second) == [rule(1), NEWS]
     # What was known of the end still is: what was written since cannot be older.
-    assert all(one.since_ms is not None for one in second if isinstance(one, Read))
+    assert all(one.since_ms is not None for one in second if isinstance(one, RecordsRead))
 
 
 async def test_a_leader_that_tells_of_an_end_too_early_is_not_believed(cluster: Cluster) -> None:
@@ -313,31 +319,35 @@ async def test_a_leader_that_tells_of_an_end_too_early_is_not_believed(cluster: 
         cluster.latest = held[0]
         await until(lambda told: rule(2) in records(told))
         await until(lambda _: len(cluster.fetches) > 6)
-        assert AtEnd() not in told
+        assert EndReached() not in told
         cluster.log.append(held)
         cluster.end_offset = None
-        await until(lambda told: AtEnd() in told)
+        await until(lambda told: EndReached() in told)
 
-    assert [type(one) for one in told] == [Began, Read, Read, Read, AtEnd]
-    assert all(one.since_ms is None for one in told if isinstance(one, Read))
+    assert [type(one) for one in told] == [ReadingBegan, RecordsRead, RecordsRead, RecordsRead, EndReached]
+    assert all(one.since_ms is None for one in told if isinstance(one, RecordsRead))
 
 
 async def test_nor_is_a_topic_made_anew_when_its_leader_tells_of_an_end_too_early(cluster: Cluster) -> None:
     cluster.append(rule(1), rule(2))
 
     async with reading() as (told, until):
-        await until(lambda told: AtEnd() in told)
+        await until(lambda told: EndReached() in told)
         cluster.fetch_error = 6
-        await until(lambda told: isinstance(told[-1], Failed))
+        await until(lambda told: isinstance(told[-1], ReadFailed))
         cluster.end_offset = 1
         cluster.latest = 3
         cluster.fetch_error = 0
-        await until(lambda told: Began() in told[told.index(AtEnd()) :] and isinstance(told[-1], Read))
+        await until(
+            lambda told: ReadingBegan() in told[told.index(EndReached()) :] and isinstance(told[-1], RecordsRead)
+        )
         cluster.append(NEWS)
         cluster.end_offset = None
-        await until(lambda told: told.count(AtEnd()) == 2)
+        await until(lambda told: told.count(EndReached()) == 2)
 
-    assert next(one for one in told if isinstance(one, Read) and one.records[0].record == NEWS).since_ms is not None
+    assert (
+        next(one for one in told if isinstance(one, RecordsRead) and one.records[0].record == NEWS).since_ms is not None
+    )
 
 
 async def test_a_leader_that_does_not_know_its_end_yet_is_asked_again(cluster: Cluster) -> None:
@@ -347,10 +357,10 @@ async def test_a_leader_that_does_not_know_its_end_yet_is_asked_again(cluster: C
     async with reading() as (told, until):
         await until(lambda told: bool(told))
         cluster.latest_error = 0
-        await until(lambda told: AtEnd() in told)
+        await until(lambda told: EndReached() in told)
 
-    assert isinstance(told[0], Failed)
-    assert [type(one) for one in told if not isinstance(one, Failed)] == [Began, Read, AtEnd]
+    assert isinstance(told[0], ReadFailed)
+    assert [type(one) for one in told if not isinstance(one, ReadFailed)] == [ReadingBegan, RecordsRead, EndReached]
 
 
 async def test_a_leader_that_is_reached_through_this_proxy_is_refused(cluster: Cluster) -> None:
@@ -359,14 +369,14 @@ async def test_a_leader_that_is_reached_through_this_proxy_is_refused(cluster: C
     async with reading() as (told, until):
         await until(lambda told: len(told) > 1)
         cluster.leader = Address(host="127.0.0.1", port=9093)
-        await until(lambda told: AtEnd() in told)
+        await until(lambda told: EndReached() in told)
 
-    assert told[0] == Failed(
+    assert told[0] == ReadFailed(
         "its leader is reached at 127.0.0.1:9092, which is this proxy's own 0.0.0.0:9092: name a "
         "listener of the brokers that no proxy is in front of",
         is_own_fault=True,
     )
-    assert all(isinstance(request, MetadataRequest) for request in cluster.asked[: told.index(Began())])
+    assert all(isinstance(request, MetadataRequest) for request in cluster.asked[: told.index(ReadingBegan())])
 
 
 @pytest.fixture
@@ -394,13 +404,13 @@ async def test_a_leader_that_has_moved_and_partitions_that_were_added_are_notice
     cluster: Cluster,
 ) -> None:
     async with reading() as (told, until):
-        await until(lambda told: AtEnd() in told)
+        await until(lambda told: EndReached() in told)
         cluster.leader_id = 8
-        await until(lambda told: isinstance(told[-1], AtEnd) and told.count(AtEnd()) == 2)
-        assert [one.reason for one in told if isinstance(one, Failed)] == ["its leader is another broker by now"]
+        await until(lambda told: isinstance(told[-1], EndReached) and told.count(EndReached()) == 2)
+        assert [one.reason for one in told if isinstance(one, ReadFailed)] == ["its leader is another broker by now"]
 
         cluster.partitions = 3
-        await until(lambda told: isinstance(told[-1], Failed))
+        await until(lambda told: isinstance(told[-1], ReadFailed))
         assert "it has 3 partitions" in str(told[-1])
 
 
@@ -409,18 +419,18 @@ async def test_one_broker_that_has_been_cut_off_from_the_others_is_not_believed(
     cluster: Cluster,
 ) -> None:
     async with reading() as (told, until):
-        await until(lambda told: AtEnd() in told)
+        await until(lambda told: EndReached() in told)
         cluster.mistaken = frozenset(BROKERS[:1])
         await until(cluster.has_been_asked_where(8))
-        assert not any(isinstance(one, Failed) for one in told)
+        assert not any(isinstance(one, ReadFailed) for one in told)
 
         # Nor are two of which one does not answer: nobody knows which of those that do is right.
         cluster.silent = frozenset(BROKERS[1:2])
         await until(cluster.has_been_asked_where(8))
-        assert not any(isinstance(one, Failed) for one in told)
+        assert not any(isinstance(one, ReadFailed) for one in told)
 
         cluster.silent, cluster.mistaken = frozenset(BROKERS[2:]), frozenset(BROKERS[:2])
-        await until(lambda told: Failed("its leader is another broker by now") in told)
+        await until(lambda told: ReadFailed("its leader is another broker by now") in told)
 
 
 @pytest.mark.usefixtures("_looks_often")
@@ -428,13 +438,13 @@ async def test_who_does_not_say_where_the_topic_is_ends_nothing(
     cluster: Cluster,
 ) -> None:
     async with reading() as (told, until):
-        await until(lambda told: AtEnd() in told)
+        await until(lambda told: EndReached() in told)
         cluster.topic_error = 5
         await until(cluster.has_been_asked_where(2))
         cluster.append(rule(1))
         await until(lambda told: rule(1) in records(told))
 
-    assert not any(isinstance(one, Failed) for one in told)
+    assert not any(isinstance(one, ReadFailed) for one in told)
 
 
 async def test_a_reader_that_its_broker_throttles_waits_and_reads_on(cluster: Cluster, pauses: list[float]) -> None:
@@ -443,13 +453,13 @@ async def test_a_reader_that_its_broker_throttles_waits_and_reads_on(cluster: Cl
     cluster.fetch_throttles_ms.extend([(700, True), (2_000, False), (0, False)])
 
     async with reading() as (told, until):
-        await until(lambda told: AtEnd() in told)
+        await until(lambda told: EndReached() in told)
         cluster.fetch_throttles_ms.append((3_000, False))
         await until(lambda _: not cluster.fetch_throttles_ms)
         cluster.append(rule(3))
         await until(lambda told: rule(3) in records(told))
 
-    assert [type(one) for one in told] == [Began, Read, Read, AtEnd, Read]
+    assert [type(one) for one in told] == [ReadingBegan, RecordsRead, RecordsRead, EndReached, RecordsRead]
     assert records(told) == [rule(1), rule(2), rule(3)]
     # An answer without the topic that is not held back for anything is not asked for again and again, either.
     assert pauses == [0.7, 2.0, 0.25, 3.0]
@@ -458,13 +468,13 @@ async def test_a_reader_that_its_broker_throttles_waits_and_reads_on(cluster: Cl
 
 async def test_what_a_throttled_answer_did_not_say_is_not_known(cluster: Cluster, pauses: list[float]) -> None:
     async with reading() as (told, until):
-        await until(lambda told: AtEnd() in told)
+        await until(lambda told: EndReached() in told)
         cluster.fetch_throttles_ms.append((60_000, False))
         await until(lambda _: not cluster.fetch_throttles_ms)
         cluster.append(rule(1))
         await until(lambda told: rule(1) in records(told))
 
-    (since_ms,) = [one.since_ms for one in told if isinstance(one, Read)]
+    (since_ms,) = [one.since_ms for one in told if isinstance(one, RecordsRead)]
     empty = [sent_ms for sent_ms, has_data in cluster.fetches if not has_data]
     assert pauses == [60.0]
     assert since_ms in empty
@@ -483,55 +493,55 @@ async def test_an_error_of_the_whole_answer_is_a_failure(cluster: Cluster) -> No
     cluster.answer_error = 7
 
     async with reading() as (told, until):
-        await until(lambda told: any(isinstance(one, Failed) for one in told))
+        await until(lambda told: any(isinstance(one, ReadFailed) for one in told))
 
-    assert told[:2] == [Began(), Failed("[Error 7] RequestTimedOutError")]
+    assert told[:2] == [ReadingBegan(), ReadFailed("[Error 7] RequestTimedOutError")]
 
 
 async def test_of_a_topic_made_anew_nothing_is_known(cluster: Cluster) -> None:
     cluster.append(rule(1), rule(2), rule(3))
 
     async with reading() as (told, until):
-        await until(lambda told: AtEnd() in told)
+        await until(lambda told: EndReached() in told)
         cluster.fetch_error = 1
-        await until(lambda told: isinstance(told[-1], Failed))
+        await until(lambda told: isinstance(told[-1], ReadFailed))
         cluster.log = []
         cluster.append(NEWS)
         cluster.fetch_error = 0
-        await until(lambda told: told.count(AtEnd()) == 2)
+        await until(lambda told: told.count(EndReached()) == 2)
 
-    assert [one.since_ms for one in told if isinstance(one, Read)] == [None, None]
+    assert [one.since_ms for one in told if isinstance(one, RecordsRead)] == [None, None]
 
 
 async def test_it_outlives_who_cannot_hear_that_it_failed(cluster: Cluster) -> None:
     cluster.append(rule(1))
-    told: list[Told] = []
-    faults = [Read, Failed, Read, Failed]
+    told: list[ReaderEvent] = []
+    faults = [RecordsRead, ReadFailed, RecordsRead, ReadFailed]
 
-    async def tell(one: Told) -> None:
+    async def tell(one: ReaderEvent) -> None:
         if faults and isinstance(one, faults[0]):
             faults.pop(0)
             raise OSError("broken")
         told.append(one)
 
-    task = asyncio.ensure_future(Reader(SETTINGS, "me", tell)._read_for_ever())
-    await eventually(lambda: AtEnd() in told or task.done())
+    task = asyncio.ensure_future(TopicReader(SETTINGS, "me", tell)._read_for_ever())
+    await eventually(lambda: EndReached() in told or task.done())
     task.cancel()
     await asyncio.wait([task])
 
-    assert [type(one) for one in told[:5]] == [Began, Began, Began, Read, AtEnd]
+    assert [type(one) for one in told[:5]] == [ReadingBegan, ReadingBegan, ReadingBegan, RecordsRead, EndReached]
 
 
 async def test_in_its_thread_it_ends_when_told_to(cluster: Cluster) -> None:
-    told: list[Told] = []
+    told: list[ReaderEvent] = []
 
-    async def tell(one: Told) -> None:
+    async def tell(one: ReaderEvent) -> None:
         told.append(one)
 
-    reader = Reader(SETTINGS, "me", tell)
+    reader = TopicReader(SETTINGS, "me", tell)
     reader.join(0)
     reader.start()
-    await eventually(lambda: AtEnd() in told)
+    await eventually(lambda: EndReached() in told)
     reader.stop()
     await asyncio.to_thread(reader.join, 10)
 
@@ -541,10 +551,10 @@ async def test_in_its_thread_it_ends_when_told_to(cluster: Cluster) -> None:
 
 
 async def test_told_to_end_before_its_thread_has_begun_it_reads_nothing(cluster: Cluster) -> None:
-    async def tell(one: Told) -> None:
+    async def tell(one: ReaderEvent) -> None:
         raise AssertionError(one)
 
-    reader = Reader(SETTINGS, "me", tell)
+    reader = TopicReader(SETTINGS, "me", tell)
     reader.stop()
     reader.start()
     await asyncio.to_thread(reader.join, 1)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.model import DEFAULT, EntityName, QuotaRule
 from kafka_quota_proxy.config.quota_record import TERMS, News, QuotaRecord, RecordFault, Rule, Setting, Share, decode
-from kafka_quota_proxy.proxy.client_quotas.topic.topic_rules import Notice, QuotaTopicState, Seen
+from kafka_quota_proxy.proxy.client_quotas.topic.topic_rules import Notice, TopicRecord, TopicRules
 from kafka_quota_proxy.proxy.quota.entity import Entity
 
 # Clocks that have nothing to do with each other.
@@ -35,9 +35,7 @@ def share(byte_rate: float, proxy: str = "p1") -> Share:
 class Topic:
     """A state and the offsets that it is given, all of it at ``NOW_MS`` unless said otherwise."""
 
-    state: QuotaTopicState = field(
-        default_factory=lambda: QuotaTopicState(proxy="p1", topic="store", file_rules=[FILE])
-    )
+    state: TopicRules = field(default_factory=lambda: TopicRules(proxy="p1", topic="store", file_rules=[FILE]))
     offset: int = 0
 
     def read(
@@ -45,7 +43,7 @@ class Topic:
     ) -> None:
         seen = []
         for record in records:
-            seen.append(Seen(self.offset, WALL_MS - age_ms, record))
+            seen.append(TopicRecord(self.offset, WALL_MS - age_ms, record))
             self.offset += 1
         self.state.take(seen, since_ms=since_ms, now_ms=now_ms, wall_ms=WALL_MS)
 
@@ -152,7 +150,7 @@ def test_every_kind_of_limit_is_taken() -> None:
 
 def test_a_rule_for_a_long_name_is_the_one_that_a_table_of_rules_finds() -> None:
     name = "n" * 300
-    topic = Topic(QuotaTopicState(proxy="p1", topic="store", file_rules=[QuotaRule(client_id=name, connections=1)]))
+    topic = Topic(TopicRules(proxy="p1", topic="store", file_rules=[QuotaRule(client_id=name, connections=1)]))
 
     topic.started(Rule(client_id=name, limits=produce(1.0)), Rule(user=name, limits=produce(2.0)))
 
@@ -551,7 +549,7 @@ def test_garbage_behind_something_new_leaves_the_new_in_force() -> None:
 
 
 def test_a_topic_without_end_is_held_to_a_number_of_entities() -> None:
-    topic = Topic(QuotaTopicState(proxy="p1", topic="store", most=3))
+    topic = Topic(TopicRules(proxy="p1", topic="store", most=3))
 
     topic.started(*(Rule(user=f"u{number}", limits=produce(1.0)) for number in range(5)))
     topic.read(Rule(user="u0", limits=produce(2.0)), Rule(user="u1"), Rule(user="u9", limits=produce(3.0)))
@@ -564,7 +562,7 @@ def test_a_topic_without_end_is_held_to_a_number_of_entities() -> None:
 
 
 def test_tombstones_take_no_places_of_entities() -> None:
-    topic = Topic(QuotaTopicState(proxy="p1", topic="store", most=3)).started(Rule(user="u0", limits=produce(1.0)))
+    topic = Topic(TopicRules(proxy="p1", topic="store", most=3)).started(Rule(user="u0", limits=produce(1.0)))
     topic.state.begin()
     topic.read(*(Rule(user=f"u{number}") for number in range(5)))
     topic.read(*(Share(proxy="p1", user=f"u{number}") for number in range(5)))
@@ -664,7 +662,7 @@ class Run:
     """A state that is given what the oracle reckons from, and what it has told of changes."""
 
     def __init__(self) -> None:
-        self.state, self.oracle = QuotaTopicState(proxy="p1", topic="store"), Oracle()
+        self.state, self.oracle = TopicRules(proxy="p1", topic="store"), Oracle()
         self.state.begin()
         self.state.end_reached(now_ms=0)
         self.told: dict[Entity, QuotaRule] = {}
@@ -690,7 +688,7 @@ class Run:
         if is_anew:
             self.state.begin()
             new = (compacted(known) if is_compacted else known) + new
-        seen = [Seen(offset, 0, record) for offset, record in new]
+        seen = [TopicRecord(offset, 0, record) for offset, record in new]
         self.state.take(seen, since_ms=self.since_ms, now_ms=self.now_ms, wall_ms=0)
         if is_anew:
             self.state.end_reached(now_ms=self.now_ms)
@@ -746,7 +744,7 @@ def test_no_share_holds_longer_than_its_lease_after_it_was_published(
     publications: list[int], delays: list[int], lease_ms: int
 ) -> None:
     """However late answers come. The publisher reckons with it: what was lowered is free when the lease is over."""
-    state = QuotaTopicState(proxy="p1", topic="store")
+    state = TopicRules(proxy="p1", topic="store")
     state.begin()
     state.end_reached(now_ms=0)
     sent_ms, now_ms, read, clock = 0, 0, 0, 0
@@ -758,7 +756,7 @@ def test_no_share_holds_longer_than_its_lease_after_it_was_published(
         # The broker answers a fetch at once with all that there is; the answer is long under way.
         there = sum(at_ms <= now_ms for at_ms in written)
         answered_ms = now_ms + delay_ms
-        seen = [Seen(index, 0, News(published_ms=1, lease_ms=lease_ms)) for index in range(read, there)]
+        seen = [TopicRecord(index, 0, News(published_ms=1, lease_ms=lease_ms)) for index in range(read, there)]
         state.take(seen, since_ms=sent_ms, now_ms=answered_ms, wall_ms=0)
         read, sent_ms, now_ms = there, now_ms, answered_ms
 
