@@ -104,7 +104,7 @@ EXCEPTIONS = {
     # The parts of a connection are tested together, over real sockets.
     **{
         f"proxy/server/{name}.py": "tests/proxy/server/test_connection.py"
-        for name in ("broker_connection", "half_close", "listener_state", "route", "time_checks", "transport_pair")
+        for name in ("broker_connection", "listener_state", "route", "transport_pair")
     },
     **{
         f"proxy/server/{name}.py": "tests/proxy/server/test_server.py"

@@ -73,7 +73,7 @@ class ActiveRules:
         )
 
     def administration(self, listener: str, *, is_inter_broker: bool) -> Administration | None:
-        """Return who may change quotas by requests to a listener; None: the broker answers these requests."""
+        """Return the administration of quotas through a listener; None: the broker answers such requests."""
         principals = self.config.principals
         # Rules of a topic or of the brokers leave no others to change (config.store_checks), also after a reload.
         is_followed = self.quota_topic is not None or self.broker_quotas is not None

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.certificate import CertificateError, subject_of
 from kafka_quota_proxy.proxy.server.tls.distinguished_name import rfc2253_name
-from tests.support.certificates import Attribute, certificate_of, element, name, object_identifier, sequence
+from tests.support.certificates import certificate_of, element, name, object_identifier, sequence
 from tests.support.java_principals import CN, SUBJECTS, UTF8
 
 
@@ -14,9 +14,9 @@ def name_of(subject: bytes) -> str:
     return rfc2253_name(subject_of(certificate_of(subject)))
 
 
-@pytest.mark.parametrize(("parts", "written"), SUBJECTS)
-def test_a_subject_is_written_as_java_writes_it(parts: list[list[Attribute]], written: str) -> None:
-    assert name_of(name(parts)) == written
+def test_a_subject_is_written_as_java_writes_it() -> None:
+    for parts, written in SUBJECTS:
+        assert name_of(name(parts)) == written, parts
 
 
 @pytest.mark.parametrize(
