@@ -22,7 +22,7 @@ def told(given: list[tuple[int, Demand]], at_once: int = 1_000) -> list[Demand]:
     return found + [Demand._make(one) for one in zip(*(column.tolist() for column in ones.rest()), strict=True)]
 
 
-def test_the_next_record_of_the_same_client_is_waited_for_and_no_longer_than_it_may_come() -> None:
+def test_a_record_is_held_until_its_successor_arrives_or_is_too_late() -> None:
     ones = AdjacentRates()
     column = [np.array([at], np.int64) for at in SECOND]
 
@@ -33,7 +33,7 @@ def test_the_next_record_of_the_same_client_is_waited_for_and_no_longer_than_it_
 
 
 @pytest.mark.parametrize(("gap_ms", "rate"), [(0, 2.0), (-3, 2.0), (499, 2.0), (500, 0.0), (-500, 0.0)])
-def test_a_gap_of_half_an_interval_is_silence(gap_ms: int, rate: float) -> None:
+def test_records_do_not_adjoin_across_half_an_interval(gap_ms: int, rate: float) -> None:
     first, second = told([(1, Demand(0, *SECOND)), (1, Demand(1_000 + gap_ms, *SECOND))])
 
     assert (first.before, first.after) == (0.0, rate)
@@ -58,9 +58,7 @@ records = st.lists(
 
 
 @given(given=records, at_once=st.integers(1, 30))
-def test_it_is_what_the_records_of_each_client_say_however_they_come(
-    given: list[tuple[int, Demand]], at_once: int
-) -> None:
+def test_rates_do_not_depend_on_batches_or_other_clients(given: list[tuple[int, Demand]], at_once: int) -> None:
     expected = {
         who: beside([demand for number, demand in given if number == who]) for who in {number for number, _ in given}
     }

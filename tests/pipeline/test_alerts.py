@@ -23,7 +23,7 @@ def levels(spark: SparkSession, *log: dict[str, Any], near: float = 0.8, window_
     return {(row["start_ms"] - START_MS) // 1_000: row["level"] for row in every}
 
 
-def test_over_is_above_the_limit_near_is_above_its_part_and_the_rest_is_silence(spark: SparkSession) -> None:
+def test_use_above_the_limit_is_over_and_above_its_part_is_near(spark: SparkSession) -> None:
     log = [
         record(at_s=minute * 60 + at_s, limit=1_000.0, amount=amount)
         for minute, amount in enumerate((30_001, 30_000, 24_001, 24_000))
@@ -34,7 +34,7 @@ def test_over_is_above_the_limit_near_is_above_its_part_and_the_rest_is_silence(
     assert levels(spark, *log) == {0: "over", 60: "near", 120: "near"}
 
 
-def test_whoever_waited_is_over_whatever_he_used(spark: SparkSession) -> None:
+def test_a_throttled_bucket_is_over_whatever_its_use(spark: SparkSession) -> None:
     log = [
         record(at_s=0, limit=1e9, throttled_requests=1, throttle_time_ms=7),
         record(at_s=60, limit=1e9),
@@ -49,18 +49,18 @@ def test_whoever_waited_is_over_whatever_he_used(spark: SparkSession) -> None:
     ]
 
 
-def test_without_a_limit_nothing_is_too_much(spark: SparkSession) -> None:
+def test_use_without_a_limit_causes_no_alert(spark: SparkSession) -> None:
     assert levels(spark, record(amount=10**15), record(at_s=1, limit=1_000.0, amount=1)) == {}
 
 
-def test_where_the_limit_changes_the_highest_counts(spark: SparkSession) -> None:
+def test_the_highest_limit_of_a_window_counts(spark: SparkSession) -> None:
     log = [record(at_s=0, limit=10.0, amount=5_000), record(at_s=1, limit=100.0), record(at_s=2, limit=50.0)]
 
     assert levels(spark, *log) == {0: "over"}
     assert levels(spark, *log[1:], record(at_s=3, limit=10.0, amount=3_000)) == {0: "near"}
 
 
-def test_of_the_time_of_threads_a_second_has_a_thousand_milliseconds(spark: SparkSession) -> None:
+def test_request_time_is_compared_in_milliseconds(spark: SparkSession) -> None:
     log = [record(at_s=at_s, kind="request", limit=50.0, amount=1_500_000) for at_s in (0, 1)]
 
     (seen,) = rows(found(spark, *log))
@@ -69,14 +69,14 @@ def test_of_the_time_of_threads_a_second_has_a_thousand_milliseconds(spark: Spar
     assert (seen["level"], seen["use"]) == ("near", 1.0)
 
 
-def test_an_interval_longer_than_the_window_is_allowed_what_it_covers(spark: SparkSession) -> None:
+def test_a_long_interval_is_compared_with_its_own_length(spark: SparkSession) -> None:
     stalled = record(limit=1_000.0, interval_ms=120_000, amount=90_000)
 
     assert levels(spark, stalled) == {}
     assert levels(spark, stalled | {"interval_ms": 60_000}) == {0: "over"}
 
 
-def test_each_bucket_is_by_itself_and_has_one_alert_a_window(spark: SparkSession) -> None:
+def test_each_bucket_has_one_alert_per_window(spark: SparkSession) -> None:
     names: list[dict[str, Any]] = [
         {}, {"proxy": "p2"}, {"broker": None}, {"kind": "fetch"}, {"user": "bob"}, {"client_id": ""}, {"listener": "x"},
     ]  # fmt: skip
@@ -88,13 +88,13 @@ def test_each_bucket_is_by_itself_and_has_one_alert_a_window(spark: SparkSession
     assert {(row["level"], row["amount"], row["requests"]) for row in seen} == {("over", 62, 2)}
 
 
-def test_a_record_that_comes_again_counts_once(spark: SparkSession) -> None:
+def test_a_repeated_record_counts_once(spark: SparkSession) -> None:
     log = [record(at_s=at_s, limit=1_000.0, amount=25_000, broker=None) for at_s in (0, 1)]
 
     assert levels(spark, *log, *log) == {0: "near"}
 
 
-def test_order_changes_nothing_to_the_last_digit(spark: SparkSession) -> None:
+def test_the_order_of_records_does_not_change_alerts(spark: SparkSession) -> None:
     log = [record(at_s=at_s, limit=10.0 / 3, amount=at_s * 7) for at_s in range(60)]
     there, back = (
         rows(encoded(found(spark, *order))) for order in (log, sorted(log, key=lambda one: str(one["amount"])))

@@ -67,7 +67,7 @@ def test_many_records_are_cut_as_each_is_by_itself(given: list[Demand]) -> None:
     assert pairs(parts_in_arrays(arrays(given))) == one_by_one(given)
 
 
-def test_parts_are_right_where_products_of_whole_numbers_have_no_room() -> None:
+def test_parts_are_exact_when_products_exceed_64_bits() -> None:
     given = [Demand(0, 86_400_000, 10**15, 10**6), Demand(1, 86_400_000, 10**15 + 1, 10**6)]
 
     for some in (given[:1], given):
@@ -75,7 +75,7 @@ def test_parts_are_right_where_products_of_whole_numbers_have_no_room() -> None:
 
 
 @given(given=demands, at_once=st.integers(1, 20))
-def test_what_is_due_comes_in_order(given: list[Demand], at_once: int) -> None:
+def test_due_parts_come_in_order(given: list[Demand], at_once: int) -> None:
     line = ArrivalQueue()
 
     due = [one for first in range(0, len(given), at_once) for one in line.take(arrays(given[first : first + at_once]))]
@@ -111,16 +111,18 @@ def record(amount: int, *, before: float, after: float, interval_ms: int = 1_000
         (4_000, 1.0, 3.0, [166, 500, 500, 833]),  # 3 beside 1,000 at once
     ],
 )
-def test_parts_come_as_the_records_beside_say(amount: int, before: float, after: float, expected: list[int]) -> None:
+def test_arrival_times_follow_from_adjacent_records(
+    amount: int, before: float, after: float, expected: list[int]
+) -> None:
     assert times(record(amount, before=before, after=after)) == expected
 
 
-def test_of_more_than_two_seconds_nothing_is_guessed() -> None:
+def test_parts_of_long_intervals_are_spread_evenly() -> None:
     assert times(record(4_000, before=0.0, after=0.0, interval_ms=2_000)) == [1_000] * 4
     assert times(record(4_000, before=0.0, after=0.0, interval_ms=2_001)) == [250, 750, 1_250, 1_750]
 
 
-def test_a_load_that_begins_and_ends_anywhere_is_found_again() -> None:
+def test_a_load_is_reconstructed_wherever_it_begins_and_ends() -> None:
     # 600 bytes per millisecond, from 300 ms after a second's start until 200 ms after another's.
     amounts = [420_000, 600_000, 600_000, 120_000]
     log = [Demand(START_MS + at * 1_000, 1_000, amount, 50) for at, amount in enumerate(amounts)]
@@ -136,7 +138,7 @@ def test_a_load_that_begins_and_ends_anywhere_is_found_again() -> None:
 
 
 @given(amount=st.integers(1, 10**6), before=finite_rates, after=finite_rates, requests=st.integers(1, 60))
-def test_no_part_of_a_record_comes_faster_than_beside_it_but_for_what_came_at_once(
+def test_parts_are_no_faster_than_adjacent_records_except_for_a_burst(
     amount: int, before: float, after: float, requests: int
 ) -> None:
     demand = record(amount, before=before, after=after, requests=requests)

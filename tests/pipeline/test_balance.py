@@ -22,7 +22,7 @@ from tests.pipeline.support import frame, record, rows
     demands=st.dictionaries(st.sampled_from("abc"), st.integers(0, 10**12)),
     floor=st.floats(0, 1),
 )
-def test_shares_are_never_more_than_the_limit_and_nobody_is_below_the_floor(
+def test_shares_sum_to_at_most_the_limit_and_respect_the_floor(
     limit: float, demands: dict[str, int], floor: float
 ) -> None:
     found = divided(limit, demands, ["a", "b", "c"], floor=floor)
@@ -38,7 +38,7 @@ def test_shares_follow_demand() -> None:
     assert divided(900.0, {}, ["a", "b", "c"], floor=0.1) == {"a": 300, "b": 300, "c": 300}
 
 
-def test_demand_is_that_of_the_last_of_the_log_by_the_bucket_that_a_rule_names(spark: SparkSession) -> None:
+def test_demand_is_from_the_end_of_the_log_by_bucket(spark: SparkSession) -> None:
     rules = ProposedQuotas(
         config=ProxyConfig(listeners=(), quotas=(QuotaRule(user="alice", producer_byte_rate=100.0),))
     )
@@ -57,7 +57,7 @@ def test_demand_is_that_of_the_last_of_the_log_by_the_bucket_that_a_rule_names(s
 
 
 @pytest.mark.parametrize("name", ["<default>", "<shared>", "<other>"])
-def test_no_share_is_for_a_name_that_means_others_in_a_file(spark: SparkSession, name: str) -> None:
+def test_collective_names_get_no_share(spark: SparkSession, name: str) -> None:
     """A client-id is what its client likes; as ``<default>`` it would limit all others."""
     rules = ProposedQuotas(
         config=ProxyConfig(listeners=(), quotas=(QuotaRule(user=DEFAULT, client_id=DEFAULT, producer_byte_rate=9.0),))
@@ -69,7 +69,7 @@ def test_no_share_is_for_a_name_that_means_others_in_a_file(spark: SparkSession,
     assert [(row["bucket_user"], row["bucket_client_id"]) for row in found] == [("alice", "etl")]
 
 
-def test_who_was_not_seen_has_an_even_share_of_his_rule() -> None:
+def test_an_entity_without_use_has_an_even_share_of_its_rule() -> None:
     rules = [
         QuotaRule(user=DEFAULT, producer_byte_rate=900.0),
         QuotaRule(user="bob", consumer_byte_rate=30.0, connections=5),
@@ -102,7 +102,7 @@ def test_who_was_not_seen_has_an_even_share_of_his_rule() -> None:
     assert [rule.limits.get("producer_byte_rate") for rule in second] == [300.0, 30.0, None]
 
 
-def test_a_share_is_held_as_the_rule_that_it_is_of() -> None:
+def test_a_share_has_the_enforcement_and_shaping_of_its_rule() -> None:
     rules = [
         QuotaRule(user=DEFAULT, producer_byte_rate=900.0, enforcement=Enforcement.OBSERVE, shaping=Shaping.PACED),
         QuotaRule(user="bob", producer_byte_rate=90.0, enforcement=Enforcement.DELAY),
@@ -118,7 +118,7 @@ def test_a_share_is_held_as_the_rule_that_it_is_of() -> None:
     ]
 
 
-def test_one_rule_cannot_hold_produce_and_fetch_in_two_ways_so_that_one_of_them_stays_even() -> None:
+def test_produce_and_fetch_with_different_shaping_keep_one_even_share() -> None:
     rules = [
         QuotaRule(user=DEFAULT, consumer_byte_rate=900.0, enforcement=Enforcement.OBSERVE),
         QuotaRule(user="alice", producer_byte_rate=90.0),
@@ -137,13 +137,13 @@ def test_one_rule_cannot_hold_produce_and_fetch_in_two_ways_so_that_one_of_them_
 
 
 @pytest.mark.parametrize("floor", [0.0, 1.0])
-def test_a_floor_of_one_is_an_even_share_and_of_nothing_none(floor: float) -> None:
+def test_a_floor_of_1_gives_even_shares_and_0_gives_none(floor: float) -> None:
     found = divided(1_000.0, {"a": 1}, ["a", "b"], floor=floor)
 
     assert found == ({"a": 500, "b": 500} if floor else {"a": 1_000, "b": 1})
 
 
-def test_of_what_came_together_there_is_a_row_for_each_bucket_and_proxy(spark: SparkSession) -> None:
+def test_recent_use_has_one_row_for_each_bucket_and_proxy(spark: SparkSession) -> None:
     log = [
         record(limit=1e6, amount=10, interval_ms=900, throttled_requests=1, throttle_time_ms=7),
         record(limit=1e6, amount=20, at_s=1, interval_ms=1_100, throttled_requests=2),
@@ -209,9 +209,7 @@ def seen(rules: Sequence[QuotaRule], users: Sequence[tuple[str, str, str]]) -> l
         st.tuples(st.sampled_from(["produce", "fetch"]), st.sampled_from(USERS), st.sampled_from(CLIENTS)), unique=True
     ),
 )
-def test_a_share_changes_the_limit_of_its_own_bucket_alone(
-    rules: list[QuotaRule], users: list[tuple[str, str, str]]
-) -> None:
+def test_a_share_changes_only_its_own_bucket(rules: list[QuotaRule], users: list[tuple[str, str, str]]) -> None:
     """Whoever the log does not have finds the bucket that the cluster's rules give him, and a part of its limit."""
     shared = seen(rules, users)
 
@@ -233,7 +231,7 @@ def test_a_share_changes_the_limit_of_its_own_bucket_alone(
                     assert (one.rule and one.rule.enforcement) == (expected.rule and expected.rule.enforcement)
 
 
-def test_a_share_of_a_default_user_leaves_clients_that_were_not_seen_their_own_rules() -> None:
+def test_a_share_of_a_default_user_keeps_rules_of_unseen_clients() -> None:
     rules = [
         QuotaRule(user=DEFAULT, producer_byte_rate=900.0),
         QuotaRule(user=DEFAULT, client_id="backup", producer_byte_rate=90.0, enforcement=Enforcement.OBSERVE),
@@ -253,7 +251,7 @@ def test_a_share_of_a_default_user_leaves_clients_that_were_not_seen_their_own_r
     ]
 
 
-def test_a_share_of_a_default_user_that_would_take_a_rule_from_others_is_not_given() -> None:
+def test_no_share_for_a_default_user_that_would_override_other_rules() -> None:
     rules = [
         QuotaRule(user=DEFAULT, producer_byte_rate=900.0),
         QuotaRule(user=DEFAULT, client_id="backup", producer_byte_rate=90.0),

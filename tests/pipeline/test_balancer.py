@@ -96,7 +96,7 @@ def moving(second: int, proxy: str) -> float:
     return 10 * LIMIT if PROXIES[second // 60 % 3] == proxy else 0
 
 
-def test_a_load_that_moves_has_its_limit_twenty_seconds_later_and_never_more() -> None:
+def test_a_moved_load_has_its_limit_after_20_s_and_never_more() -> None:
     fleet = Fleet(moving).run(360)
 
     for move in range(6):
@@ -105,7 +105,7 @@ def test_a_load_that_moves_has_its_limit_twenty_seconds_later_and_never_more() -
 
 
 @pytest.mark.parametrize("left", [0.1, 0.3])
-def test_a_load_that_leaves_some_behind_has_its_limit_as_soon(left: float) -> None:
+def test_a_partly_moved_load_has_its_limit_as_soon(left: float) -> None:
     def wanted(second: int, proxy: str) -> float:
         return moving(second, proxy) or left * LIMIT
 
@@ -116,7 +116,7 @@ def test_a_load_that_leaves_some_behind_has_its_limit_as_soon(left: float) -> No
     assert max(fleet.used) <= LIMIT
 
 
-def test_a_load_that_comes_beside_another_shares_its_limit_twenty_seconds_later() -> None:
+def test_a_second_load_shares_the_limit_after_20_s() -> None:
     def wanted(second: int, proxy: str) -> float:
         return 10 * LIMIT if proxy == "p1" or (proxy == "p2" and second >= 60) else 0
 
@@ -128,7 +128,7 @@ def test_a_load_that_comes_beside_another_shares_its_limit_twenty_seconds_later(
 
 
 @pytest.mark.parametrize("proxy", PROXIES)
-def test_with_a_proxy_cut_off_at_any_second_it_is_an_even_share_more_at_most(proxy: str) -> None:
+def test_a_disconnected_proxy_adds_at_most_an_even_share(proxy: str) -> None:
     for since in range(50, 130, 5):
         fleet = Fleet(
             lambda _, proxy: 10 * LIMIT if proxy != "p3" else 0.5 * LIMIT,
@@ -155,7 +155,7 @@ def test_with_a_proxy_cut_off_at_any_second_it_is_an_even_share_more_at_most(pro
         {"p1": 0.48, "p2": 0.48, "p3": 0.0},
     ],
 )
-def test_shares_come_to_rest_with_demand_though_it_is_noisy(appetite: dict[str, float]) -> None:
+def test_noisy_constant_demand_leads_to_constant_shares(appetite: dict[str, float]) -> None:
     fleet = Fleet(noisy(appetite)).run(300)
 
     late = fleet.used[60:]
@@ -164,7 +164,7 @@ def test_shares_come_to_rest_with_demand_though_it_is_noisy(appetite: dict[str, 
     assert fleet.changes(slice(60, 300)) <= 24
 
 
-def test_whoever_uses_his_limit_in_bursts_has_it_for_the_next_one() -> None:
+def test_a_client_with_bursts_keeps_its_share_between_them() -> None:
     def wanted(second: int, proxy: str) -> float:
         return 10 * LIMIT if proxy == "p1" and second % 20 < 8 else 0
 
@@ -173,14 +173,14 @@ def test_whoever_uses_his_limit_in_bursts_has_it_for_the_next_one() -> None:
     assert all(min(fleet.used[burst : burst + 8]) >= 0.95 * LIMIT for burst in range(60, 200, 20))
 
 
-def test_shares_do_not_move_while_demand_does_not() -> None:
+def test_constant_demand_keeps_shares() -> None:
     fleet = Fleet(noisy({"p1": 2.0, "p2": 0.6, "p3": 0.1}, noise=0)).run(300)
 
     assert fleet.changes(slice(0, 60)) > 0
     assert fleet.changes(slice(60, 300)) == 0
 
 
-def test_shares_are_those_of_demand_a_lease_and_a_publication_after_it_stands_still() -> None:
+def test_shares_match_constant_demand_after_a_lease_and_a_publication() -> None:
     one = balancer()
     for second in range(10):
         one.take([throttled("p1", amount=10 * LIMIT)], now_ms=second * 1_000)
@@ -190,7 +190,7 @@ def test_shares_are_those_of_demand_a_lease_and_a_publication_after_it_stands_st
     assert last.records == [Share(proxy="p1", user="alice", limits={"producer_byte_rate": 2_940_000.0})]
 
 
-def test_a_bucket_that_wants_no_more_than_an_even_share_goes_back_to_it_and_is_forgotten() -> None:
+def test_a_bucket_that_fits_an_even_share_returns_to_it() -> None:
     def wanted(second: int, proxy: str) -> float:
         return 10 * LIMIT if second < 30 and proxy == "p1" else 0
 
@@ -207,7 +207,7 @@ def test_a_bucket_that_wants_no_more_than_an_even_share_goes_back_to_it_and_is_f
     assert fleet.balancer._written == {}
 
 
-def test_what_is_throttled_nowhere_has_no_shares_and_is_not_remembered() -> None:
+def test_a_bucket_without_throttling_gets_no_shares() -> None:
     one = balancer()
 
     one.take([Use("p1", ALICE, ProxyUsage(LIMIT, 1_000, 1_000, 0, 0))], now_ms=0)
@@ -217,7 +217,7 @@ def test_what_is_throttled_nowhere_has_no_shares_and_is_not_remembered() -> None
     assert one._known == {}
 
 
-def test_while_the_log_is_late_shares_stay_and_when_it_is_silent_they_go() -> None:
+def test_shares_stay_while_the_log_is_late_and_end_when_it_is_silent() -> None:
     one = balancer()
     for second in range(11):
         one.take([throttled("p1", amount=LIMIT)], now_ms=second * 1_000)
@@ -228,7 +228,7 @@ def test_while_the_log_is_late_shares_stay_and_when_it_is_silent_they_go() -> No
     assert one.publish(now_ms=40_000).moved == [(ALICE, {"p1": EVEN, "p2": 30_000, "p3": 30_000})]
 
 
-def test_the_rules_for_all_are_even_and_of_bytes_alone() -> None:
+def test_common_rules_are_even_shares_of_byte_rates() -> None:
     one = balancer(
         QuotaRule(user=DEFAULT, producer_byte_rate=3_001.0, consumer_byte_rate=2.0, request_percentage=50.0),
         QuotaRule(client_id="etl", request_percentage=50.0),
@@ -296,7 +296,7 @@ def test_a_bucket_gets_no_shares(rules: tuple[QuotaRule, ...], bucket: Bucket) -
     assert one._known == {}
 
 
-def test_no_more_buckets_have_shares_than_may() -> None:
+def test_the_number_of_buckets_with_shares_is_bounded() -> None:
     one = balancer(QuotaRule(user=DEFAULT, producer_byte_rate=float(LIMIT)), terms=replace(TERMS, most_buckets=2))
     names = ["a", "b", "c", "d"]
 

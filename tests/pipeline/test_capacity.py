@@ -47,7 +47,7 @@ def suggested(**given: Any) -> Suggestion:  # noqa: ANN401  (fields)
     return Suggestion(**(values | {"limit": 1_200, "why": ""} | given))
 
 
-def test_a_percentile_is_one_that_was_seen_and_not_below_the_true_one(spark: SparkSession) -> None:
+def test_a_percentile_is_a_measured_rate_not_below_the_true_one(spark: SparkSession) -> None:
     amounts = [(at * 7_919) % 100_003 for at in range(1_000)]
     records = frame(spark, [record(at_s=at, amount=amount) for at, amount in enumerate(amounts)])
 
@@ -60,7 +60,7 @@ def test_a_percentile_is_one_that_was_seen_and_not_below_the_true_one(spark: Spa
     assert (row["amount"], row["intervals"], row["active_ms"]) == (sum(amounts), 1_000, 1_000_000)
 
 
-def test_rates_are_of_the_interval_that_was_really_covered(spark: SparkSession) -> None:
+def test_rates_use_the_measured_interval(spark: SparkSession) -> None:
     given = [
         record(amount=3_000, interval_ms=3_000),
         record(at_s=9, amount=50, interval_ms=0, client_id="b", broker=None),
@@ -71,7 +71,7 @@ def test_rates_are_of_the_interval_that_was_really_covered(spark: SparkSession) 
     assert [(row["client_id"], row["rate"], row["broker"]) for row in found] == [("b", 500, -1), ("etl", 1_000, 1)]
 
 
-def test_an_entity_has_what_it_used_on_its_busiest_broker(spark: SparkSession) -> None:
+def test_an_entity_has_the_use_of_its_busiest_broker(spark: SparkSession) -> None:
     log = [record(at_s=at, broker=broker, amount=broker * 1_000) for at in range(10) for broker in (1, 2, 3)]
 
     (row,) = rows(entities(percentiles(byte_usage(frame(spark, log)), 90.0)))
@@ -106,7 +106,7 @@ def test_a_limit_is_the_percentile_and_the_headroom(spark: SparkSession) -> None
 
 
 @pytest.mark.parametrize("names", [("<default>", "etl"), ("alice", "<default>")])
-def test_no_limit_is_for_a_name_that_a_file_takes_for_all_others(names: tuple[str, str]) -> None:
+def test_collective_names_get_no_limit(names: tuple[str, str]) -> None:
     """A client-id is what its client likes; the rule would be everybody's."""
     sums = {"percentile": 9_000, "peak": 9_000, "part": 9_000, "throttled_requests": 0}
 
@@ -122,7 +122,7 @@ def test_no_limit_is_for_a_name_that_a_file_takes_for_all_others(names: tuple[st
     requests=st.integers(1, 100),
     kind=st.sampled_from(["produce", "fetch"]),
 )
-def test_under_the_limit_that_never_waits_nobody_does(
+def test_no_client_is_throttled_under_the_limit_that_never_waits(
     amounts: list[int], interval_ms: int, requests: int, kind: str
 ) -> None:
     demands = [Demand(at * interval_ms, interval_ms, amount, requests) for at, amount in enumerate(amounts)]
@@ -141,7 +141,7 @@ def test_a_limit_is_raised_until_it_is_one_that_never_waits() -> None:
     assert [one.limit for one in one.ladder()] == [1_200, 1_800, 2_700, 4_050, 6_080, 9_120, 1_200_000]
 
 
-def test_a_ramp_ends_at_the_limit_and_begins_where_nobody_feels_it() -> None:
+def test_a_ramp_goes_from_no_throttling_to_the_limit() -> None:
     steps = ramp(suggested(limit=1_000, peak=13_000, part=2_000), 4)
 
     assert steps[-1] == 1_000
@@ -150,7 +150,7 @@ def test_a_ramp_ends_at_the_limit_and_begins_where_nobody_feels_it() -> None:
     assert ramp(suggested(limit=None), 4) == []
 
 
-def test_a_step_of_the_ramp_has_all_who_have_a_limit() -> None:
+def test_a_step_of_the_ramp_has_every_entity_with_a_limit() -> None:
     every = [suggested(limit=1_000, peak=13_000, why="raised"), suggested(user="x", limit=None)]
 
     steps = ramp_steps(every, 3)
@@ -204,7 +204,7 @@ def test_weekends_are_compared_with_weekends(spark: SparkSession) -> None:
     assert found["percent_in_30_days"] == pytest.approx(9 * 30 * 100 / median(rates), rel=0.02)
 
 
-def test_the_limits_of_all_who_used_a_broker_stand_beside_what_it_can_do(spark: SparkSession) -> None:
+def test_the_sum_of_limits_is_compared_with_the_capacity(spark: SparkSession) -> None:
     log = [
         record(broker=1),
         record(broker=1, client_id="b", amount=59_000),

@@ -45,7 +45,7 @@ def test_a_name_in_words() -> None:
     assert [label("a", "b"), label("", "b"), label("a", ""), label("", "")] == ["a / b", "b", "a", "(no name)"]
 
 
-def test_the_page_answers_with_numbers_that_were_given() -> None:
+def test_the_page_shows_the_given_numbers() -> None:
     text = capacity_page(**FULL)
 
     for said in (
@@ -66,7 +66,7 @@ def test_the_page_answers_with_numbers_that_were_given() -> None:
     assert text.count("<svg role=") == 4
 
 
-def test_the_page_begins_with_what_decides() -> None:
+def test_the_page_begins_with_the_key_figures() -> None:
     head = capacity_page(**FULL).partition("<h2>")[0]
 
     assert "<b>1</b>limits suggested, for 1 entity" in head
@@ -74,7 +74,7 @@ def test_the_page_begins_with_what_decides() -> None:
     assert "<b>2.00 ×</b>the capacity, if all used their limits at once: broker 1 (p1), produce" in head
 
 
-def test_where_nobody_waits_and_no_capacity_is_known_it_says_so() -> None:
+def test_the_page_says_when_no_client_waits_and_no_capacity_is_known() -> None:
     quiet = {KEY: FULL["throttled"][KEY] | {"throttle_time_ms": 0, "throttled_share": 0.0}}
     unknown = [BROKER | {"capacity": None, "oversubscription": None}]
 
@@ -87,7 +87,7 @@ def test_where_nobody_waits_and_no_capacity_is_known_it_says_so() -> None:
     assert 'class="key tick"' not in text
 
 
-def test_of_many_entities_the_longest_waits_are_drawn_and_the_busiest_are_listed() -> None:
+def test_many_entities_are_cut_to_the_longest_waits_and_the_busiest() -> None:
     many = [ONE._replace(client_id=f"c{at:03}") for at in range(300)]
     waits = {one[:3]: {"throttle_time_ms": 1_000 + at, "throttled_share": 0.001} for at, one in enumerate(many)}
 
@@ -100,7 +100,7 @@ def test_of_many_entities_the_longest_waits_are_drawn_and_the_busiest_are_listed
     assert "alice / c200<" not in text.partition("Which limits?")[2]
 
 
-def test_who_shrinks_is_gone_before_he_is_negative() -> None:
+def test_a_negative_trend_ends_at_minus_100_percent() -> None:
     assert "−100 %" in capacity_page(**FULL | {"growth": {KEY: -571.0}})
 
 
@@ -113,7 +113,7 @@ def test_the_busiest_hour_and_the_quietest_hours_are_said() -> None:
     assert busy_and_quiet({(0, 3): 1e6}) == "busiest Mon 03:00, 1 MB/s"
 
 
-def test_an_empty_log_is_a_page_too() -> None:
+def test_an_empty_log_gives_a_page() -> None:
     text = capacity_page(**EMPTY)
 
     assert "Nobody." in text

@@ -30,7 +30,7 @@ def owners_of(spark: SparkSession, records: list[dict[str, Any]], *owners: Owner
     return {row["owner"]: row["bytes"] for row in rows(days.groupBy("owner").sum("bytes").toDF("owner", "bytes"))}
 
 
-def test_the_more_specific_line_counts_and_nothing_is_lost(spark: SparkSession) -> None:
+def test_the_more_specific_line_counts_and_sums_equal_the_log(spark: SparkSession) -> None:
     names = [("alice", "etl"), ("alice", "x"), ("bob", "etl"), ("bob", "y")]
     log = [record(user=user, client_id=client, amount=10**at) for at, (user, client) in enumerate(names)]
     log += [record(kind="request", amount=7), record(kind="fetch", user="bob", client_id="y", amount=50_000)]
@@ -42,7 +42,7 @@ def test_the_more_specific_line_counts_and_nothing_is_lost(spark: SparkSession) 
     assert found == {"etl of a": 1, "team a": 10, "tools": 100, NOBODY: 51_000}
 
 
-def test_an_owner_who_changes_pays_until_the_day(spark: SparkSession) -> None:
+def test_a_former_owner_pays_until_the_day_of_the_change(spark: SparkSession) -> None:
     log = [record(at_s=day * DAY_S + second, amount=10**day) for day in range(3) for second in (0, DAY_S - 1)]
     change_ms = START_MS + DAY_MS
 
@@ -53,7 +53,7 @@ def test_an_owner_who_changes_pays_until_the_day(spark: SparkSession) -> None:
     assert found == {"old": 2, "new": 220}
 
 
-def test_names_come_to_another_owner_where_a_line_begins_or_ends() -> None:
+def test_an_owner_changes_where_a_line_begins_or_ends() -> None:
     first, second, third = (START_MS + day * DAY_MS for day in (1, 2, 3))
     lines = [
         Owner(None, "etl", "old", until_ms=first),
@@ -72,7 +72,7 @@ def test_names_come_to_another_owner_where_a_line_begins_or_ends() -> None:
     ]
 
 
-def test_a_change_is_told_where_there_are_bytes_from_before_and_after(spark: SparkSession) -> None:
+def test_a_change_is_reported_if_bytes_span_it(spark: SparkSession) -> None:
     log = [record(at_s=day * DAY_S, client_id=name) for day in (0, 2) for name in ("etl", "b")]
     log += [record(at_s=2 * DAY_S, client_id="new"), record(at_s=0, client_id="gone")]
     at_ms = START_MS + DAY_MS

@@ -10,7 +10,7 @@ from kafka_quota_proxy.pipeline.errors import UsageError
 from kafka_quota_proxy.pipeline.files import Files
 
 
-def test_the_same_directory_is_the_same_job_and_another_one_another(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_directory_is_a_job(spark: SparkSession, tmp_path: Path) -> None:
     files = Files(spark)
     first = job_of(files, f"{tmp_path}/a", {"--window": "1000ms"})
 
@@ -18,21 +18,21 @@ def test_the_same_directory_is_the_same_job_and_another_one_another(spark: Spark
     assert job_of(files, f"{tmp_path}/b", {"--window": "1000ms"}) != first
 
 
-def test_a_job_that_was_killed_while_it_was_named_is_named_anew(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_job_killed_while_its_id_was_written_gets_a_new_id(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "job.json.tmp").write_text('{"id": "3f', encoding="utf-8")
 
     assert len(job_of(Files(spark), f"{tmp_path}/a", {})) == 12
 
 
-def test_what_a_job_was_begun_with_it_keeps(spark: SparkSession, tmp_path: Path) -> None:
+def test_settings_of_a_job_must_not_change(spark: SparkSession, tmp_path: Path) -> None:
     job_of(Files(spark), f"{tmp_path}/a", {"--window": "1000ms"})
 
     with pytest.raises(UsageError, match="begun with --window 1000ms, and goes on only so; for --window 2000ms"):
         job_of(Files(spark), f"{tmp_path}/a", {"--window": "2000ms"})
 
 
-def test_somebody_elses_directory_is_no_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_directory_of_other_files_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("three years", encoding="utf-8")
 
     with pytest.raises(UsageError, match=r"has no job\.json"):

@@ -35,16 +35,14 @@ def test_a_batch_is_a_file_and_a_batch_without_alerts_is_none(
     assert there(tmp_path / "out") == {"alerts-job-0000000000.jsonl": "b\nä\n", "alerts-job-0000000002.jsonl": "c\n"}
 
 
-def test_a_batch_that_is_there_stays_as_it_is(spark: SparkSession, delivery: FileDelivery, tmp_path: Path) -> None:
+def test_a_delivered_batch_is_not_rewritten(spark: SparkSession, delivery: FileDelivery, tmp_path: Path) -> None:
     delivery.deliver(batch(spark, "a"), 3)
     delivery.deliver(batch(spark, "another"), 3)
 
     assert there(tmp_path / "out") == {"alerts-job-0000000003.jsonl": "a\n"}
 
 
-def test_what_a_killed_process_left_is_written_anew(
-    spark: SparkSession, delivery: FileDelivery, tmp_path: Path
-) -> None:
+def test_a_batch_of_a_killed_process_is_rewritten(spark: SparkSession, delivery: FileDelivery, tmp_path: Path) -> None:
     left = tmp_path / "out" / ".alerts-job-0000000003"
     left.mkdir()
     (left / "part-00000-old.txt").write_text("half of it", encoding="utf-8")

@@ -44,7 +44,7 @@ def test_a_file_is_read_as_java_reads_it(tmp_path: Path) -> None:
     assert [setting.line for setting in config.settings.values()] == [4, 5, 6, 7, 10, 11]
 
 
-def test_without_a_file_nobody_logs_in() -> None:
+def test_without_a_file_there_is_no_login() -> None:
     assert KafkaConfig().spark_options() == {}
     assert KafkaConfig().client_keywords() == {"security_protocol": "PLAINTEXT"}
 
@@ -97,7 +97,7 @@ def test_authorities_and_an_own_certificate_are_pem(tmp_path: Path) -> None:
         ("\nsecurity.protocol=TLS\n", "2: security.protocol: 'TLS' is none of PLAINTEXT, SSL,"),
     ],
 )
-def test_a_line_that_cannot_be_meant_is_named(tmp_path: Path, text: str, said: str) -> None:
+def test_a_faulty_line_is_named(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(InputError) as fault:
         config_of(tmp_path, text)
 
@@ -118,7 +118,7 @@ def test_a_line_that_cannot_be_meant_is_named(tmp_path: Path, text: str, said: s
         ),
     ],
 )
-def test_what_only_spark_could_do_is_said_where_something_is_written(tmp_path: Path, text: str, said: str) -> None:
+def test_settings_that_only_spark_supports_are_refused_for_writing(tmp_path: Path, text: str, said: str) -> None:
     config = config_of(tmp_path, text)
 
     with pytest.raises(InputError) as fault:
@@ -127,7 +127,7 @@ def test_what_only_spark_could_do_is_said_where_something_is_written(tmp_path: P
     assert str(fault.value).startswith(f"{tmp_path}/client.properties:{said}")
 
 
-def test_a_password_is_nowhere_to_be_seen(tmp_path: Path) -> None:
+def test_passwords_are_not_printed(tmp_path: Path) -> None:
     config = config_of(tmp_path, LOGIN + 'user="a" password="hush";')
 
     with pytest.raises(InputError) as fault:
@@ -136,6 +136,6 @@ def test_a_password_is_nowhere_to_be_seen(tmp_path: Path) -> None:
     assert "hush" not in f"{config!r} {config} {fault.value}"
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read: No such file"):
         read_kafka_config(str(tmp_path / "absent"))

@@ -81,7 +81,7 @@ GAPS_MS = st.integers(500, 2_000) | st.integers(0, 2 * LEASE_MS)
 
 
 @given(limit=LIMITS, played=steps(st.integers(0, LEASE_MS // 2 - 1), st.integers(0, LEASE_MS // 2)))
-def test_with_all_in_touch_shares_are_at_most_the_limit(limit: int, played: list[Step]) -> None:
+def test_shares_of_connected_proxies_sum_to_at_most_the_limit(limit: int, played: list[Step]) -> None:
     leases = [Proxy(name, 0) for name in "ab"]
     now_ms = 0
     for step in played:
@@ -96,7 +96,7 @@ def test_with_all_in_touch_shares_are_at_most_the_limit(limit: int, played: list
 
 
 @given(limit=LIMITS, played=steps(st.integers(0, LEASE_MS - 1), GAPS_MS))
-def test_whoever_hears_later_than_his_lease_has_an_even_share_more_at_most(limit: int, played: list[Step]) -> None:
+def test_a_late_proxy_adds_at_most_an_even_share(limit: int, played: list[Step]) -> None:
     check(limit, played)
 
 
@@ -109,12 +109,12 @@ def test_whoever_hears_later_than_his_lease_has_an_even_share_more_at_most(limit
         *(Step(500, (1, 98, 1), (None, 0, 0)) for _ in range(20)),
     ],
 )
-def test_whoever_is_cut_off_at_any_moment_has_an_even_share_more_at_most(limit: int, played: list[Step]) -> None:
+def test_a_disconnected_proxy_adds_at_most_an_even_share(limit: int, played: list[Step]) -> None:
     check(limit, played)
 
 
 @given(limit=LIMITS, played=steps(st.just(0), GAPS_MS), weights=st.tuples(*[st.integers(1, 100)] * 4))
-def test_shares_are_what_is_wanted_a_lease_and_a_publication_after_that_stands_still(
+def test_shares_reach_a_constant_goal_after_a_lease_and_a_publication(
     limit: int, played: list[Step], weights: tuple[int, ...]
 ) -> None:
     count = len(played[0].weights)
@@ -132,7 +132,7 @@ def test_shares_are_what_is_wanted_a_lease_and_a_publication_after_that_stands_s
     assert not leases.move(goal, now_ms=now_ms + LEASE_MS + DELAY_MS + 1)
 
 
-def test_a_share_that_was_lowered_is_given_to_nobody_for_a_lease_and_a_delay() -> None:
+def test_a_lowered_share_is_held_for_a_lease_and_a_delay() -> None:
     leases = Leases(3_000, ["a", "b", "c"], hold_ms=9_000)
     goal = {"a": 2_400, "b": 300, "c": 300}
 
@@ -144,7 +144,7 @@ def test_a_share_that_was_lowered_is_given_to_nobody_for_a_lease_and_a_delay() -
     assert seen == [1_000, 1_000, 1_000, 2_400]
 
 
-def test_what_is_free_goes_to_those_who_lack_as_they_lack() -> None:
+def test_free_amounts_go_to_proxies_in_proportion_to_their_need() -> None:
     leases = Leases(3_000, ["a", "b", "c"], hold_ms=9_000)
     leases.move({"a": 100, "b": 1_000, "c": 1_000}, now_ms=0)
     leases.move({"a": 100, "b": 700, "c": 1_000}, now_ms=5_000)
@@ -158,7 +158,7 @@ def test_what_is_free_goes_to_those_who_lack_as_they_lack() -> None:
     assert leases.shares == {"a": 100, "b": 700, "c": 1_000}
 
 
-def test_a_share_may_return_to_whom_it_was_taken_from_at_once() -> None:
+def test_a_share_may_return_to_its_proxy_at_once() -> None:
     leases = Leases(3_000, ["a", "b", "c"], hold_ms=9_000)
     leases.move({"a": 100, "b": 1_000, "c": 1_000}, now_ms=0)
 
@@ -168,7 +168,7 @@ def test_a_share_may_return_to_whom_it_was_taken_from_at_once() -> None:
     assert leases.is_even(now_ms=1_000)
 
 
-def test_it_is_even_when_nobody_can_have_more() -> None:
+def test_shares_are_even_when_no_proxy_can_have_more() -> None:
     leases = Leases(3_000, ["a", "b", "c"], hold_ms=9_000)
     leases.move({"a": 2_800, "b": 100, "c": 100}, now_ms=0)
     leases.move({"a": 2_800, "b": 100, "c": 100}, now_ms=9_000)

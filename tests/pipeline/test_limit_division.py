@@ -20,7 +20,7 @@ def throttled(amount: int, wait_ms: int = 0, **given: int) -> ProxyUsage:
     return used(amount, **{"throttled_requests": 2, "throttle_time_ms": wait_ms} | given)
 
 
-def test_what_is_wanted_is_a_little_more_than_was_used_at_most_of_late() -> None:
+def test_demand_is_a_little_above_the_highest_recent_use() -> None:
     demand = DemandTracker()
     demand.take(used(500), share=EVEN, now_ms=0)
     demand.take(used(200), share=EVEN, now_ms=1_000)
@@ -30,7 +30,7 @@ def test_what_is_wanted_is_a_little_more_than_was_used_at_most_of_late() -> None
     assert demand.demand(limit=LIMIT, now_ms=4_000) == ProxyDemand(0)
 
 
-def test_whoever_is_throttled_all_the_time_wants_all_there_is() -> None:
+def test_constant_throttling_demands_the_whole_limit() -> None:
     demand = DemandTracker()
     demand.take(throttled(10), share=10, now_ms=0)
     demand.take(throttled(10), share=10, now_ms=1_000)
@@ -38,7 +38,7 @@ def test_whoever_is_throttled_all_the_time_wants_all_there_is() -> None:
     assert demand.demand(limit=LIMIT, now_ms=1_001) == ProxyDemand(LIMIT, is_throttled=True)
 
 
-def test_whoever_is_throttled_now_and_then_wants_a_quarter_more() -> None:
+def test_occasional_throttling_demands_a_quarter_more() -> None:
     demand = DemandTracker()
     demand.take(used(90), share=100, now_ms=0)
     demand.take(throttled(100), share=100, now_ms=1_000)
@@ -46,7 +46,7 @@ def test_whoever_is_throttled_now_and_then_wants_a_quarter_more() -> None:
     assert demand.demand(limit=LIMIT, now_ms=1_001) == ProxyDemand(125, is_throttled=True)
 
 
-def test_whoever_is_throttled_in_a_burst_and_uses_less_than_he_may_wants_no_more() -> None:
+def test_a_throttled_burst_below_the_share_demands_no_more() -> None:
     demand = DemandTracker()
     demand.take(throttled(790), share=1_000, now_ms=0)
 
@@ -54,7 +54,7 @@ def test_whoever_is_throttled_in_a_burst_and_uses_less_than_he_may_wants_no_more
 
 
 @pytest.mark.parametrize("throttled_requests", [1, 30])
-def test_a_bucket_that_is_silent_is_not_forgotten_on_however_many_connections(throttled_requests: int) -> None:
+def test_a_silent_throttled_bucket_is_remembered(throttled_requests: int) -> None:
     demand = DemandTracker()
     demand.take(throttled(256_000, wait_ms=25_000, throttled_requests=throttled_requests), share=10_000, now_ms=0)
 
@@ -62,7 +62,7 @@ def test_a_bucket_that_is_silent_is_not_forgotten_on_however_many_connections(th
     assert demand.demand(limit=LIMIT, now_ms=27_000) == ProxyDemand(0)
 
 
-def test_a_rate_is_of_the_time_that_was_logged_and_of_a_second_at_least() -> None:
+def test_rates_are_over_at_least_a_second() -> None:
     long, short = DemandTracker(), DemandTracker()
     long.take(used(60_000, interval_ms=60_000, longest_interval_ms=10_000), share=EVEN, now_ms=0)
     short.take(used(100, interval_ms=3), share=EVEN, now_ms=0)
@@ -73,7 +73,7 @@ def test_a_rate_is_of_the_time_that_was_logged_and_of_a_second_at_least() -> Non
     assert short.demand(limit=LIMIT, now_ms=0).rate == pytest.approx(105)
 
 
-def test_more_that_was_taken_back_than_was_charged_is_nothing() -> None:
+def test_a_negative_amount_counts_as_0() -> None:
     demand = DemandTracker()
     demand.take(used(-5), share=EVEN, now_ms=0)
 
@@ -88,9 +88,7 @@ WANTED = st.builds(ProxyDemand, st.floats(0, 1e13), st.booleans())
     wants=st.lists(WANTED, min_size=1, max_size=6),
     floor=st.floats(0, 1),
 )
-def test_the_limit_is_divided_whole_and_nobody_is_below_the_floor(
-    limit: int, wants: list[ProxyDemand], floor: float
-) -> None:
+def test_shares_sum_to_the_limit_and_respect_the_floor(limit: int, wants: list[ProxyDemand], floor: float) -> None:
     found = divide_limit(limit, {str(number): want for number, want in enumerate(wants)}, floor=floor)
 
     # But for what whole bytes leave, and for who would have nothing and has 1.
@@ -99,7 +97,7 @@ def test_the_limit_is_divided_whole_and_nobody_is_below_the_floor(
 
 
 @given(limit=st.integers(1_000, 10**12), wants=st.lists(WANTED, min_size=2, max_size=6))
-def test_whoever_gets_less_than_he_wants_gets_no_less_than_any_other(limit: int, wants: list[ProxyDemand]) -> None:
+def test_a_proxy_below_its_demand_has_the_highest_share(limit: int, wants: list[ProxyDemand]) -> None:
     found = divide_limit(limit, {str(number): want for number, want in enumerate(wants)}, floor=0)
 
     for number, want in enumerate(wants):
@@ -132,7 +130,7 @@ def test_a_limit_of_3000_and_a_floor_of_3_percent(wants: list[ProxyDemand], shar
     assert sum(found.values()) <= 3_000
 
 
-def test_of_a_small_limit_a_least_share_of_one_is_a_part_and_not_on_top() -> None:
+def test_least_shares_do_not_exceed_a_small_limit() -> None:
     wants = {"a": ProxyDemand(10.0, is_throttled=True), "b": ProxyDemand(), "c": ProxyDemand()}
 
     assert divide_limit(10, wants, floor=0.03) == {"a": 8, "b": 1, "c": 1}

@@ -48,7 +48,7 @@ def test_help_of_each_command_has_an_example(command: str, capsys: pytest.Captur
         "simulate --entities 20 --brokers 3 --days 7 --out usage --seed 5",
     ],
 )
-def test_what_a_command_needs_is_enough(line: str) -> None:
+def test_required_arguments_suffice(line: str) -> None:
     words = line.split()
 
     assert parser(words[0]).parse_args(words).command == words[0]
@@ -88,7 +88,7 @@ def test_simulate_writes_a_log_and_says_where(tmp_path: Path, capsys: pytest.Cap
 
 
 @pytest.mark.usefixtures("spark")
-def test_who_reads_no_further_does_not_lose_the_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_closed_pipe_does_not_lose_the_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As in ``kafka-quota-pipeline … | head``; 141 is what a shell says of who was ended by SIGPIPE."""
     reading, writing = os.pipe()
     os.close(reading)
@@ -105,7 +105,7 @@ def test_who_reads_no_further_does_not_lose_the_result(tmp_path: Path, monkeypat
     assert (out / "days").is_dir()
 
 
-def test_help_that_nobody_reads_ends_without_a_word() -> None:
+def test_help_into_a_closed_pipe_prints_no_error() -> None:
     reading, writing = os.pipe()
     os.close(reading)
 
@@ -120,9 +120,7 @@ def test_help_that_nobody_reads_ends_without_a_word() -> None:
 
 
 @pytest.mark.usefixtures("spark")
-def test_a_log_that_is_not_there_is_a_sentence_and_no_traceback(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missing_log_is_reported_in_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status = main(["capacity", "--usage", str(tmp_path / "none"), "--out", str(tmp_path / "plan")])
 
     assert status == 2
@@ -131,7 +129,7 @@ def test_a_log_that_is_not_there_is_a_sentence_and_no_traceback(
 
 
 @pytest.mark.usefixtures("spark")
-def test_from_a_log_to_limits_that_a_proxy_takes_and_that_hold_what_they_promise(
+def test_suggested_limits_load_in_a_proxy_and_throttle_as_forecast(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     usage, plan, forecast = (str(tmp_path / name) for name in ("usage", "plan", "forecast"))
@@ -188,7 +186,7 @@ def table(out: str, name: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_a_month_is_billed_with_all_that_was_odd_about_its_log(
+def test_the_bill_of_a_month_has_remarks_on_the_log(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], spark: SparkSession
 ) -> None:
     """A duplicated file, a missing hour, a clock that stepped back, an owner who changed: sums equal the log's."""
@@ -280,7 +278,7 @@ def test_a_throttle_that_is_too_low_is_said_to_never_end(
 
 
 @pytest.mark.usefixtures("spark")
-def test_each_proxy_gets_a_file_that_it_takes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_proxy_gets_a_valid_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = [
         record(at_s=at, proxy=proxy, amount=amount)
         for at in range(3)
@@ -309,7 +307,7 @@ def test_each_proxy_gets_a_file_that_it_takes(tmp_path: Path, capsys: pytest.Cap
     assert {rule.enforcement for config in configs for rule in config.quotas} == {Enforcement.OBSERVE}
 
 
-def test_progress_is_told_in_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_is_printed_in_lines_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     looked = threading.Semaphore(0)
     stages = [SimpleNamespace(numCompletedTasks=done, numTasks=64) for done in (1, 1, 12)]
 

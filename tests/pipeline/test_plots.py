@@ -67,7 +67,7 @@ def test_a_rate_of_years_has_as_many_points_as_a_plot_shows_and_its_highest() ->
 
 
 @pytest.mark.parametrize("rates", [[], [None], [0.0], [5e-324], [9e18]])
-def test_a_rate_of_nothing_or_too_much_is_a_plot(rates: list[float | None]) -> None:
+def test_extreme_rates_give_a_plot(rates: list[float | None]) -> None:
     assert "0" in words(rate_over_time(START_MS, HOUR_MS, rates, None))
 
 
@@ -80,7 +80,7 @@ def test_names_are_text_and_are_cut_where_there_is_no_room() -> None:
         assert len(name) == 34
 
 
-def test_an_hour_in_which_nothing_was_logged_has_no_tile() -> None:
+def test_an_hour_without_records_has_no_tile() -> None:
     cells = {(day, hour): 1e6 for day in range(7) for hour in range(24)}
     whole = heat_map(cells).count("<path")
 

@@ -98,9 +98,7 @@ def results(out: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_limits_are_what_they_promise_whatever_the_log_and_however_it_lies(
-    spark: SparkSession, tmp_path: Path, seed: int
-) -> None:
+def test_limits_throttle_as_forecast_for_any_log(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)  # noqa: S311  (the same run again)
     log, percentile = chance_log(chance), chance.choice(PERCENTILES)
     write_in_order(tmp_path / "order", log)

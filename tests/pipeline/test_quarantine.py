@@ -11,7 +11,7 @@ from kafka_quota_proxy.pipeline.quarantine import BATCHES, LINES, Quarantine, ba
 from tests.pipeline.support import lines, record
 
 
-def test_of_a_batch_some_bad_lines_are_found_with_their_places(spark: SparkSession) -> None:
+def test_some_bad_lines_of_a_batch_are_kept_with_their_places(spark: SparkSession) -> None:
     texts = [f"bad {number}" for number in range(LINES + 20)] + [lines([record()]).strip()]
     rows = [(text, "topic-0", 0, offset) for offset, text in enumerate(texts)]
     batch = parsed(spark.createDataFrame(rows, "value string, source string, block long, position long"))
@@ -25,7 +25,7 @@ def test_of_a_batch_some_bad_lines_are_found_with_their_places(spark: SparkSessi
     }
 
 
-def test_of_good_lines_nothing_is_kept(spark: SparkSession, tmp_path: Path) -> None:
+def test_good_lines_are_not_kept(spark: SparkSession, tmp_path: Path) -> None:
     rows = [(lines([record()]).strip(), "topic-0", 0, 0)]
     batch = parsed(spark.createDataFrame(rows, "value string, source string, block long, position long"))
 
@@ -34,7 +34,9 @@ def test_of_good_lines_nothing_is_kept(spark: SparkSession, tmp_path: Path) -> N
     assert not (tmp_path / "bad").exists()
 
 
-def test_files_of_old_batches_go_and_one_that_is_run_again_has_one_file(spark: SparkSession, tmp_path: Path) -> None:
+def test_files_of_old_batches_are_deleted_and_a_repeated_batch_has_one_file(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     quarantine = Quarantine(Files(spark), f"{tmp_path}/bad/")
 
     for batch in [0, *range(BATCHES + 5), BATCHES + 4]:

@@ -45,7 +45,7 @@ def topic() -> QuotaTopic:
     return QuotaTopic("127.0.0.1:1", "quotas", delivery_ms=5_000)
 
 
-def test_a_look_reads_all_that_has_come_and_so_sees_the_other_behind_own_records() -> None:
+def test_another_publisher_is_found_after_own_records() -> None:
     quotas = topic()
     quotas._consumer = FakeConsumer([message(quotas._id), message(None), message(quotas._id), message(b"another")])
 
@@ -53,7 +53,7 @@ def test_a_look_reads_all_that_has_come_and_so_sees_the_other_behind_own_records
         quotas.check_alone()
 
 
-def test_own_records_and_those_of_whoever_gives_no_shares_are_no_other() -> None:
+def test_own_records_and_plain_rules_are_no_other_publisher() -> None:
     quotas = topic()
     rule = Rule(user="bob", limits={"producer_byte_rate": 5.0})
     quotas._consumer = FakeConsumer([message(quotas._id), message(None, rule)])

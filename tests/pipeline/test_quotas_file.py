@@ -17,7 +17,7 @@ names = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), min_siz
 
 
 @given(user=names | st.none() | st.just(DEFAULT), client_id=names, rate=st.integers(1_000, 2**50))
-def test_what_is_written_is_what_a_proxy_reads(user: str | None, client_id: str, rate: int) -> None:
+def test_written_quotas_load_in_a_proxy(user: str | None, client_id: str, rate: int) -> None:
     rule = QuotaRule(user=user, client_id=client_id, producer_byte_rate=float(rate))
 
     loaded = load_bytes(as_file([(rule, "why")], head=["one", ""]).encode(), file="quotas.yaml")
@@ -34,7 +34,7 @@ def test_what_is_written_is_what_a_proxy_reads(user: str | None, client_id: str,
     burst_ms=st.integers(1, 60_000),
     max_throttle_time_ms=st.integers(1_000, 60_000) | st.none(),
 )
-def test_how_limits_are_held_is_written_with_them(
+def test_enforcement_and_shaping_are_written_with_the_limits(
     of_rule: tuple[Enforcement | None, Shaping | None],
     of_file: tuple[Enforcement, Shaping],
     burst_ms: int,
@@ -56,7 +56,7 @@ def test_how_limits_are_held_is_written_with_them(
     assert (read.burst_ms, read.max_throttle_time_ms) == (burst_ms, max_throttle_time_ms)
 
 
-def test_no_quotas_are_a_file_too() -> None:
+def test_no_quotas_give_a_valid_file() -> None:
     assert load_bytes(as_file([], head=[]).encode(), file="quotas.yaml").config.quotas == ()
 
 

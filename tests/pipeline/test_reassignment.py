@@ -25,7 +25,7 @@ def test_a_plan_of_kafka_is_read(tmp_path: Path) -> None:
     ("text", "fault"),
     [("{\n,", "2: is no JSON"), ("[]", "1: is no plan"), ('{"partitions": [{"topic": "x"}]}', "1: is no plan")],
 )
-def test_what_is_no_plan_is_said(tmp_path: Path, text: str, fault: str) -> None:
+def test_a_file_that_is_no_plan_is_refused(tmp_path: Path, text: str, fault: str) -> None:
     path = tmp_path / "plan.json"
     path.write_text(text, encoding="utf-8")
 

@@ -11,7 +11,7 @@ from tests.pipeline.support import frame, record, rows
 HOUR_MS = 3_600_000
 
 
-def test_a_new_replica_is_sent_by_the_leader_and_got_by_the_follower() -> None:
+def test_a_new_replica_loads_its_leader_and_its_follower() -> None:
     now = {
         ("orders", 0): Partition(1, frozenset({1, 2}), 1_000, 10.0),
         ("orders", 1): Partition(2, frozenset({2, 1}), 500, 5.0),
@@ -28,13 +28,13 @@ def test_a_new_replica_is_sent_by_the_leader_and_got_by_the_follower() -> None:
     ]
 
 
-def test_what_is_there_already_is_not_copied() -> None:
+def test_existing_replicas_are_not_copied() -> None:
     now = {("orders", 0): Partition(1, frozenset({1, 2, 3}), 1_000, 10.0)}
 
     assert loads(now, {("orders", 0): [3, 1]}) == []
 
 
-def test_it_never_ends_where_as_much_comes_in_as_the_throttle_lets_through() -> None:
+def test_a_throttle_at_the_incoming_rate_never_ends() -> None:
     load = Load(1, Side.LEADER, 36_000_000, 1_000.0)
 
     assert load.time_ms(1_000.0) is None
@@ -51,7 +51,7 @@ def test_the_rate_for_a_window_ends_in_the_window(left: int, incoming: float, wi
     assert time_ms == pytest.approx(window_ms, rel=1e-6) or left * 1_000 / window_ms < incoming * 1e-9
 
 
-def test_clients_use_what_their_busiest_hour_says(spark: SparkSession) -> None:
+def test_client_use_has_peak_and_mean_by_hour(spark: SparkSession) -> None:
     log = [record(at_s=day * 86_400 + 7 * 3_600, amount=(day + 1) * 3_600) for day in range(3)]
     log += [record(broker=None), record(kind="leader_replication")]
 

@@ -81,7 +81,7 @@ def by_brute_force(given: list[Demand], kind: QuotaKind, shaping: Shaping) -> di
 
 
 @given(given=demands, kind=kinds, shaping=st.sampled_from(Shaping))
-def test_it_is_what_brute_force_says_to_the_millisecond(given: list[Demand], kind: QuotaKind, shaping: Shaping) -> None:
+def test_replay_equals_brute_force_to_the_millisecond(given: list[Demand], kind: QuotaKind, shaping: Shaping) -> None:
     (outcome,) = replayed(given, bucket(kind=kind, shaping=shaping))
 
     mine = {
@@ -92,9 +92,7 @@ def test_it_is_what_brute_force_says_to_the_millisecond(given: list[Demand], kin
 
 
 @given(given=demands, kind=kinds)
-def test_nothing_is_lost_and_no_bucket_is_silent_for_longer_than_there_is_time(
-    given: list[Demand], kind: QuotaKind
-) -> None:
+def test_no_byte_is_lost_and_throttle_time_fits_the_clock(given: list[Demand], kind: QuotaKind) -> None:
     (outcome,) = replayed(given, bucket(kind=kind))
 
     amount = sum(demand.amount for demand in given)
@@ -117,7 +115,7 @@ def test_a_client_that_asks_for_twice_its_limit_gets_it_in_twice_the_time() -> N
     assert outcome.sent_ms == pytest.approx(1_200_000, rel=0.02)
 
 
-def test_what_is_owed_is_waited_for_in_full_however_little_is_told() -> None:
+def test_debt_is_waited_for_in_full() -> None:
     given = [Demand(0, 1_000, 80_000, 2)]
 
     (outcome,) = replayed(given, bucket())
@@ -131,7 +129,7 @@ def test_what_is_owed_is_waited_for_in_full_however_little_is_told() -> None:
     assert hour.throttle_time_ms == 30_000 + 30_000
 
 
-def test_of_fetches_half_as_much_passes_at_once() -> None:
+def test_fetches_pass_in_pieces() -> None:
     given = [Demand(0, 1_000, 8_000, 1)]
 
     outcomes = [replayed(given, bucket(kind=kind)) for kind in (QuotaKind.PRODUCE, QuotaKind.FETCH)]
@@ -198,7 +196,7 @@ def at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 @given(given=long_demand(), tried=st.lists(factors, min_size=1, max_size=3), kafka=kafkas, kind=kinds)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @pytest.mark.usefixtures("at_once")
-def test_many_at_once_are_what_they_are_one_by_one(
+def test_charging_many_at_once_equals_one_by_one(
     given: list[Demand], tried: list[float], kafka: KafkaSettings, kind: QuotaKind
 ) -> None:
     limits = [limit_near(given, factor) for factor in tried]
@@ -218,7 +216,7 @@ def test_many_at_once_are_what_they_are_one_by_one(
 )
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @pytest.mark.usefixtures("at_once")
-def test_it_does_not_matter_which_arithmetic_and_how_many_records_come_at_once(
+def test_batch_sizes_do_not_change_the_outcome(
     given: list[Demand], factor: float, shaping: Shaping, burst_ms: int, records: int, kind: QuotaKind
 ) -> None:
     limit = limit_near(given, factor, 10 if shaping is Shaping.SAMPLED else burst_ms / 1_000)
@@ -236,7 +234,7 @@ def test_it_does_not_matter_which_arithmetic_and_how_many_records_come_at_once(
     records=st.integers(1, 25),
     kind=kinds,
 )
-def test_what_is_taken_back_what_is_huge_and_what_comes_at_once_is_right_as_well(
+def test_refunds_huge_amounts_and_bursts_are_exact(
     given: list[Demand], limit: float, shaping: Shaping, factor: int, records: int, kind: QuotaKind
 ) -> None:
     given = [

@@ -35,7 +35,7 @@ def read(text: str) -> Elements:
 HOSTILE = "<script>alert(1)</script><b onclick='x'>&\"\x00\n\u202e$\\frac{"
 
 
-def test_a_page_shows_what_clients_call_themselves_and_does_not_obey_it() -> None:
+def test_names_of_clients_are_escaped() -> None:
     body = plots([figure(HOSTILE, HOSTILE, "<svg></svg>")]) + table([HOSTILE], [[HOSTILE]]) + keys({"use": HOSTILE})
 
     found = page(HOSTILE, [("1", HOSTILE)], [Section(HOSTILE, HOSTILE, body)], words=HOSTILE, notes=[HOSTILE])
@@ -57,21 +57,21 @@ def test_a_page_fetches_nothing_and_is_made_for_the_dark_and_for_a_phone() -> No
     assert "color-scheme: light dark" in found
 
 
-def test_a_plot_has_its_words_for_who_does_not_see_it() -> None:
+def test_a_plot_has_a_description_for_screen_readers() -> None:
     found = figure("alice, produce", 'limit "2" MB/s', "<svg><path/></svg>")
 
     assert '<svg role="img" aria-label="alice, produce: limit &quot;2&quot; MB/s">' in found
     assert "<b>alice, produce</b><span>limit" in found
 
 
-def test_of_many_notes_some_are_shown_and_all_are_there() -> None:
+def test_further_notes_are_folded() -> None:
     found = page("T", [], [], words="", notes=[f"note {at}" for at in range(20)])
 
     assert "<summary>12 more</summary>" in found
     assert found.count("<li>") == 20
 
 
-def test_what_cannot_be_seen_is_marked() -> None:
+def test_invisible_characters_are_marked() -> None:
     assert shown("a\x00b\nc\u202ed\ud800e ü 漢") == "a\ufffdb\ufffdc\ufffdd\ufffde ü 漢"
 
 

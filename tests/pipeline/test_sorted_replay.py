@@ -65,5 +65,5 @@ def test_each_bucket_is_replayed_by_itself_under_each_limit(size: int) -> None:
 
 
 @pytest.mark.parametrize("rows", [[], [head(1, 1)]])
-def test_of_nothing_nothing_becomes(rows: list[tuple[int | str | None, ...]]) -> None:
+def test_no_rows_give_no_outcome(rows: list[tuple[int | str | None, ...]]) -> None:
     assert [batch.num_rows for batch in replayed(batches(rows, 10), QUOTAS) if batch.num_rows] == []

@@ -49,6 +49,6 @@ def test_each_fault_has_its_line(tmp_path: Path, name: str, text: str, faults: l
         assert fault.startswith(f"{tmp_path}/{expected}")
 
 
-def test_a_file_that_is_not_there_is_named() -> None:
+def test_a_missing_file_is_named() -> None:
     with pytest.raises(InputError, match=r"none\.csv: cannot be read: No such file"):
         capacities("none.csv")

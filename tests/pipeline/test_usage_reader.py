@@ -56,7 +56,7 @@ def test_json_lines_gzip_and_parquet_below_one_directory_are_one_log(
     assert usage.words() == []
 
 
-def test_a_bad_line_is_kept_with_its_file_and_line_and_stops_nothing(
+def test_a_bad_line_is_kept_with_its_place_and_does_not_stop_the_job(
     spark: SparkSession, output: Output, tmp_path: Path
 ) -> None:
     good = lines([record(at_s=at) for at in range(3)]).splitlines()
@@ -109,9 +109,7 @@ def test_the_line_of_a_bad_line_is_right_in_a_file_that_is_read_in_blocks(
     assert usage.records.count() == 450
 
 
-def test_a_gz_file_that_ends_too_early_gives_what_it_has_and_is_named(
-    spark: SparkSession, output: Output, tmp_path: Path
-) -> None:
+def test_a_truncated_gz_file_is_read_to_its_end_and_named(spark: SparkSession, output: Output, tmp_path: Path) -> None:
     whole = gzip.compress(lines([record(at_s=at, amount=at * 7_919) for at in range(5_000)]).encode())
     write_log(tmp_path / "good.jsonl", [record(proxy="p2")])
     (tmp_path / "empty.jsonl.gz").write_bytes(b"")
@@ -132,7 +130,7 @@ def test_a_gz_file_that_ends_too_early_gives_what_it_has_and_is_named(
 
 
 @pytest.mark.parametrize("size", [1, 7, 1 << 20])
-def test_several_members_and_padding_are_a_whole_gz_file_in_whatever_pieces_it_comes(size: int) -> None:
+def test_a_gz_file_may_have_members_and_padding(size: int) -> None:
     member = gzip.compress(b"a" * 3_000_000)
 
     def fault(content: bytes) -> str | None:
@@ -162,7 +160,7 @@ def test_a_gz_file_is_never_in_memory_as_a_whole() -> None:
         tracemalloc.stop()
 
 
-def test_where_no_worker_has_the_file_the_driver_looks_at_it(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_remote_gz_file_is_checked_by_the_driver(spark: SparkSession, tmp_path: Path) -> None:
     whole, cut = tmp_path / "whole.jsonl.gz", tmp_path / "cut.jsonl.gz"
     whole.write_bytes(gzip.compress(lines([record()]).encode()))
     cut.write_bytes(whole.read_bytes()[:-9])
@@ -172,7 +170,7 @@ def test_where_no_worker_has_the_file_the_driver_looks_at_it(spark: SparkSession
     assert found == [("ends too early: what is missing was not read", None, str(cut), None)]
 
 
-def test_parquet_that_cannot_be_read_is_named_and_stops_nothing(
+def test_unreadable_parquet_is_named_and_does_not_stop_the_job(
     spark: SparkSession, output: Output, tmp_path: Path
 ) -> None:
     log, good = tmp_path / "log", [record(at_s=at, amount=at * 7_919) for at in range(2_000)]
@@ -207,16 +205,14 @@ def test_parquet_that_cannot_be_read_is_named_and_stops_nothing(
     }
 
 
-def test_a_log_of_nothing_but_broken_parquet_has_no_records(
-    spark: SparkSession, output: Output, tmp_path: Path
-) -> None:
+def test_a_log_of_broken_parquet_has_no_records(spark: SparkSession, output: Output, tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_bytes(b"no parquet at all")
 
     assert counts(read(spark, str(tmp_path / "a.parquet"), output)) == (0, 0, 1, 0)
 
 
 @pytest.mark.parametrize("place", ["", "/", "/*"])
-def test_results_below_the_log_are_no_part_of_it_and_a_log_that_was_made_up_is(
+def test_results_below_the_log_are_skipped_but_a_simulated_log_is_read(
     spark: SparkSession, output: Output, tmp_path: Path, place: str
 ) -> None:
     log = tmp_path / "log"
@@ -234,7 +230,7 @@ def test_results_below_the_log_are_no_part_of_it_and_a_log_that_was_made_up_is(
     assert usage.words() == []
 
 
-def test_what_is_named_is_read_though_it_lies_in_results(spark: SparkSession, output: Output, tmp_path: Path) -> None:
+def test_a_named_file_is_read_even_inside_results(spark: SparkSession, output: Output, tmp_path: Path) -> None:
     with staged(spark, str(tmp_path / "plan")) as results:
         results.table("records", frame(spark, [record()]))
 
@@ -242,7 +238,7 @@ def test_what_is_named_is_read_though_it_lies_in_results(spark: SparkSession, ou
     assert counts(read(spark, str(tmp_path / "plan"), Output(spark, str(tmp_path / "other"), None))) == (1, 0, 0, 0)
 
 
-def test_a_file_that_is_there_twice_counts_once(spark: SparkSession, output: Output, tmp_path: Path) -> None:
+def test_a_copied_file_counts_once(spark: SparkSession, output: Output, tmp_path: Path) -> None:
     log = [record(at_s=at, broker=broker) for at in range(5) for broker in (1, None)]
     write_log(tmp_path / "a.jsonl", log)
     write_log(tmp_path / "copy.jsonl", [*log, record(at_s=9)])
@@ -255,15 +251,13 @@ def test_a_file_that_is_there_twice_counts_once(spark: SparkSession, output: Out
     assert usage.words() == ["13 records came more than once and were counted once"]
 
 
-def test_records_that_differ_in_their_listener_alone_are_two(
-    spark: SparkSession, output: Output, tmp_path: Path
-) -> None:
+def test_records_of_two_listeners_are_not_duplicates(spark: SparkSession, output: Output, tmp_path: Path) -> None:
     write_log(tmp_path / "a.jsonl", [record(kind="connection", listener=name) for name in ("x", "y", None)])
 
     assert counts(read(spark, str(tmp_path), output)) == (3, 0, 0, 0)
 
 
-def test_a_file_that_is_still_written_is_left_alone(spark: SparkSession, output: Output, tmp_path: Path) -> None:
+def test_a_part_file_is_skipped(spark: SparkSession, output: Output, tmp_path: Path) -> None:
     write_log(tmp_path / "a.jsonl", [record()])
     write_log(tmp_path / "b.jsonl.part", [record(at_s=1)])
 
@@ -271,19 +265,19 @@ def test_a_file_that_is_still_written_is_left_alone(spark: SparkSession, output:
 
 
 @pytest.mark.parametrize("name", ["nothing/here", "", "*.jsonl"])
-def test_where_there_is_no_log_it_says_so(spark: SparkSession, output: Output, tmp_path: Path, name: str) -> None:
+def test_a_missing_log_is_refused(spark: SparkSession, output: Output, tmp_path: Path, name: str) -> None:
     with pytest.raises(UsageError, match=r"no usage log|no such file"):
         read(spark, f"{tmp_path}/{name}", output)
 
 
-def test_without_the_connector_it_says_how_to_get_it(spark: SparkSession, output: Output) -> None:
+def test_without_the_connector_the_error_says_how_to_get_it(spark: SparkSession, output: Output) -> None:
     with pytest.raises(UsageError, match=r"spark\.jars\.packages=org\.apache\.spark:spark-sql-kafka"):
         read(spark, "kafka://127.0.0.1:9092/usage", output)
     with pytest.raises(UsageError, match="kafka://HOST:PORT/TOPIC"):
         read(spark, "kafka://127.0.0.1:9092", output)
 
 
-def test_what_kafkas_client_says_is_told_in_words() -> None:
+def test_errors_of_kafkas_client_are_put_in_words() -> None:
     stack = (
         "py4j.protocol.Py4JJavaError: An error occurred while calling o1.parquet.\n"
         ": java.util.concurrent.ExecutionException: org.apache.kafka.common.KafkaException: Failed to create\n"

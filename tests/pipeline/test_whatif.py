@@ -50,7 +50,7 @@ def test_names_get_the_bucket_and_the_limit_that_a_proxy_gives_them(spark: Spark
     assert found["bob", "x"]["rule"] == "user <default>, client-id None"
 
 
-def test_a_bucket_is_replayed_as_replay_does_it(spark: SparkSession) -> None:
+def test_the_forecast_equals_a_replay_of_each_bucket(spark: SparkSession) -> None:
     given = quotas(ETL)
     records = frame(spark, [*load(), *load(20, broker=2), *load(20, user="free")])
 
@@ -65,7 +65,7 @@ def test_a_bucket_is_replayed_as_replay_does_it(spark: SparkSession) -> None:
     assert hours[0]["longest_delay_ms"] == hour.longest_delay_ms > 0
 
 
-def test_it_does_not_matter_how_rows_lie_and_where_a_batch_ends(spark: SparkSession) -> None:
+def test_partitions_and_batches_do_not_change_the_forecast(spark: SparkSession) -> None:
     given = quotas(ETL, QuotaRule(client_id="shared", producer_byte_rate=2_000.0))
     log = [*load(), *load(30, user="x", client_id="shared"), *load(40, user="y", client_id="shared")]
     one = frame(spark, log).coalesce(1)
@@ -80,7 +80,7 @@ def test_it_does_not_matter_how_rows_lie_and_where_a_batch_ends(spark: SparkSess
         whole.unpersist()
 
 
-def test_who_cannot_exceed_a_limit_is_not_replayed_and_who_can_is(spark: SparkSession) -> None:
+def test_only_buckets_that_may_exceed_a_limit_are_replayed(spark: SparkSession) -> None:
     below, above = (
         QuotaRule(user="alice", producer_byte_rate=6_000.0),
         QuotaRule(user="alice", producer_byte_rate=3_000.0),
@@ -91,7 +91,7 @@ def test_who_cannot_exceed_a_limit_is_not_replayed_and_who_can_is(spark: SparkSe
     assert not forecast(records, total_demand(records), resolved(records, quotas(above)), quotas(above)).isEmpty()
 
 
-def test_of_what_was_asked_for_all_is_in_the_outcome(spark: SparkSession) -> None:
+def test_the_outcome_has_all_of_the_demand(spark: SparkSession) -> None:
     given = quotas(ETL)
     records = frame(spark, [*load(30), *load(30, broker=None, client_id="etl", proxy="p2")])
     found = resolved(records, given)
@@ -121,7 +121,7 @@ def test_an_even_flow_is_forecast_for_paced_quotas(spark: SparkSession) -> None:
     assert waits["paced"] > waits["sampled"] > 0
 
 
-def test_limits_are_tried_side_by_side_as_each_is_by_itself(spark: SparkSession) -> None:
+def test_several_limits_at_once_equal_one_by_one(spark: SparkSession) -> None:
     records = frame(spark, [*load(40), *load(40, broker=2)])
     used = total_demand(records)
     both = [quotas(replace(ETL, limits={**ETL.limits, "producer_byte_rate": limit})) for limit in (1_000.0, 2_000.0)]
@@ -142,7 +142,7 @@ def test_limits_are_tried_side_by_side_as_each_is_by_itself(spark: SparkSession)
 @pytest.mark.parametrize(
     ("limit", "burst_ms", "is_replayed"), [(3_000, 2_000, False), (2_999, 9_000, True), (3_000, 1_000, True)]
 )
-def test_tokens_that_come_as_fast_as_they_go_need_no_replay(
+def test_a_rate_below_the_tokens_needs_no_replay(
     spark: SparkSession, limit: float, burst_ms: int, is_replayed: bool
 ) -> None:
     given = quotas(

@@ -97,7 +97,7 @@ def sent(
 
 
 @pytest.mark.usefixtures("spark")
-def test_the_command_says_from_the_log_to_the_table_what_brute_force_says(tmp_path: Path) -> None:
+def test_the_command_equals_brute_force(tmp_path: Path) -> None:
     log = made_up_log()
     for number in range(3):
         write_log(tmp_path / "usage" / f"usage-{number}.jsonl", log[number::3])

@@ -33,7 +33,7 @@ def test_results_appear_at_the_end_and_scratch_goes(spark: SparkSession, tmp_pat
     assert not (out / "_scratch").exists()
 
 
-def test_what_fails_leaves_the_last_results_alone(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_failure_keeps_the_last_results(spark: SparkSession, tmp_path: Path) -> None:
     out = tmp_path / "out"
     with staged(spark, str(out)) as output:
         output.text("note.txt", "first")
@@ -59,7 +59,7 @@ def test_a_second_run_replaces_all_of_the_first(spark: SparkSession, tmp_path: P
     assert files(out) == ["second"]
 
 
-def test_what_grows_with_the_log_is_a_file_for_each_day_in_order(spark: SparkSession, output: Output) -> None:
+def test_a_daily_table_has_a_sorted_file_for_each_day(spark: SparkSession, output: Output) -> None:
     rows = [(f"2026-09-{day:02}", name, 1) for day in (9, 7, 8) for name in ("b", "a", "c")]
 
     output.daily("days", spark.createDataFrame(rows, "day string, name string, n int").repartition(5), "name")
@@ -81,7 +81,7 @@ class FullDisk(Files):
         super().rename(source, target)
 
 
-def test_what_cannot_take_its_place_leaves_the_last_results_in_theirs(
+def test_a_failed_rename_keeps_the_last_results(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
@@ -96,7 +96,7 @@ def test_what_cannot_take_its_place_leaves_the_last_results_in_theirs(
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-def test_what_a_killed_run_had_moved_aside_is_moved_back_by_the_next(spark: SparkSession, tmp_path: Path) -> None:
+def test_results_moved_aside_by_a_killed_run_are_restored(spark: SparkSession, tmp_path: Path) -> None:
     out = tmp_path / "out"
     with staged(spark, str(out)) as output:
         output.text("note.txt", "first")
@@ -114,7 +114,7 @@ def test_what_a_killed_run_had_moved_aside_is_moved_back_by_the_next(spark: Spar
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-def test_a_directory_of_somebody_else_is_not_touched(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_directory_of_other_files_is_not_replaced(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("three years", encoding="utf-8")
 
     with pytest.raises(UsageError, match="was not written by this program"), staged(spark, str(tmp_path)):

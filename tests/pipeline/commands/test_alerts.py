@@ -93,9 +93,7 @@ def test_alerts_come_once_over_runs_and_what_is_left_out_is_counted(
 
 
 @pytest.mark.usefixtures("spark")
-def test_it_follows_until_it_is_told_to_end(
-    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_it_follows_the_log_until_sigterm(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_log(tmp_path / "usage" / "1.jsonl", [used(0, 2_000), used(60, 1)])
     ended = threading.Event()
 
@@ -120,7 +118,7 @@ def test_it_follows_until_it_is_told_to_end(
 
 
 @pytest.mark.usefixtures("spark")
-def test_another_window_wants_another_checkpoint(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_another_window_needs_another_checkpoint(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*words, "--once"]) == 0
 
     assert main([*words, "--once", "--window", "20s"]) == 2
@@ -129,7 +127,9 @@ def test_another_window_wants_another_checkpoint(words: list[str], capsys: pytes
 
 
 @pytest.mark.usefixtures("spark")
-def test_what_cannot_be_followed_is_said(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_log_that_cannot_be_followed_is_refused(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "usage").rmdir()
 
     assert main(words) == 2
@@ -143,7 +143,7 @@ def test_what_cannot_be_followed_is_said(words: list[str], tmp_path: Path, capsy
 
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("argument", ["--out", "--checkpoint"])
-def test_what_it_writes_is_not_read_as_log(
+def test_output_below_the_log_is_refused(
     words: list[str], argument: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*words, argument, str(tmp_path / "usage" / "own")]) == 2
@@ -153,7 +153,7 @@ def test_what_it_writes_is_not_read_as_log(
 
 
 @pytest.mark.usefixtures("spark")
-def test_without_a_place_alerts_are_printed_and_nothing_is_remembered(
+def test_without_a_destination_alerts_are_printed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_log(tmp_path / "usage" / "1.jsonl", [used(12, 1_001), used(3, 900), used(0, 1, user="bob"), used(60, 1)])
@@ -194,7 +194,7 @@ def nobody_reads() -> Iterator[io.TextIOWrapper]:
         (["--checkpoint", "c"], "--checkpoint goes with --to or --out"),
     ],
 )
-def test_a_place_wants_a_checkpoint_and_a_checkpoint_a_place(
+def test_a_destination_and_a_checkpoint_need_each_other(
     words: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["alerts", "--usage", "u", *words]) == 2
@@ -202,7 +202,7 @@ def test_a_place_wants_a_checkpoint_and_a_checkpoint_a_place(
     assert said in capsys.readouterr().err
 
 
-def test_it_wants_one_place_for_alerts(capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_destinations_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["alerts", "--usage", "u", "--checkpoint", "c", "--out", "x", "--to", "kafka://h:1/t"])
 

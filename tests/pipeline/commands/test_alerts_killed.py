@@ -37,7 +37,7 @@ def used(seconds: range) -> list[Record]:
     ]
 
 
-def test_after_a_kill_within_the_batch_that_has_alerts_each_is_there_once(tmp_path: Path) -> None:
+def test_after_a_kill_within_a_batch_each_alert_is_delivered_once(tmp_path: Path) -> None:
     send, reader = to_files(tmp_path / "usage"), FileReader(tmp_path / "alerts")
     settings = ("spark.sql.shuffle.partitions=1", "spark.sql.codegen.wholeStage=false", f"{JAVA_OPTIONS}={SHORT_LIVED}")
     small = [word for setting in settings for word in ("--conf", setting)]

@@ -34,7 +34,7 @@ def limits(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_what_does_not_go_to_the_topic_is_said(limits: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_settings_that_do_not_go_to_the_topic_are_reported(limits: str, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["balance", "--follow", "--usage", USAGE, "--to", "quotas", "--proxies", "a", "--limits", limits]
     assert main(words) == 2
     without = capsys.readouterr().err
@@ -76,7 +76,7 @@ def test_what_does_not_go_to_the_topic_is_said(limits: str, capsys: pytest.Captu
         (["--usage", USAGE, "--follow", "--to", TO, "--proxies", "a", "--lease", "2h"], "at most 1h"),
     ],
 )
-def test_what_cannot_be_is_said_before_spark_starts(
+def test_wrong_usage_is_refused_before_spark_starts(
     words: list[str], said: str, limits: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["balance", "--limits", limits, *words]) == 2
@@ -84,7 +84,7 @@ def test_what_cannot_be_is_said_before_spark_starts(
     assert said in capsys.readouterr().err
 
 
-def test_a_limit_that_is_wrong_is_said_with_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_limit_is_reported_with_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "cluster.yaml"
     path.write_text("quotas:\n  - {user: alice, producer_byte_rate: much}\n", encoding="utf-8")
 
@@ -107,7 +107,7 @@ def balancer(*rules: QuotaRule) -> Balancer:
     return Balancer(ProxyConfig(listeners=(), quotas=rules), ("a", "b", "c"), terms)
 
 
-def test_what_was_left_in_the_topic_goes_before_the_first_news_and_what_is_right_stays() -> None:
+def test_old_records_are_removed_before_the_first_news_and_valid_ones_stay() -> None:
     one = balancer(QuotaRule(user="alice", producer_byte_rate=3_000.0), QuotaRule(user="bob", producer_byte_rate=30.0))
     found = Found(
         rules=(
@@ -126,7 +126,7 @@ def test_what_was_left_in_the_topic_goes_before_the_first_news_and_what_is_right
     ]
 
 
-def test_it_says_who_has_what_and_of_many_some(capsys: pytest.CaptureFixture[str]) -> None:
+def test_changed_shares_are_printed_up_to_a_number(capsys: pytest.CaptureFixture[str]) -> None:
     moved = [
         Moved(Bucket("produce", "alice", "\x1b[2J"), {"a": 2_000_000, "b": 30_000}),
         Moved(Bucket("fetch", "", "etl"), {}),
@@ -238,7 +238,7 @@ def publish(played: Played, *, end: FakeEnd, found: Found = NOTHING) -> None:
     balance_follow._publish(topic, balancer(ALICE), found, ARGS, end=event, stream=stream)
 
 
-def test_it_looks_before_it_writes(played: Played) -> None:
+def test_it_checks_for_another_publisher_before_it_writes(played: Played) -> None:
     """The fake topic sees to it: whoever stood still must not write before he knows of the other."""
     played.topic.other_from_s = played.clock.now_s + 5
 
@@ -249,9 +249,7 @@ def test_it_looks_before_it_writes(played: Played) -> None:
 
 
 @pytest.mark.parametrize(("stood_still_s", "writes"), [(6.9, True), (7.1, False)])
-def test_whoever_stood_still_for_so_long_that_another_may_have_begun_ends(
-    played: Played, stood_still_s: float, *, writes: bool
-) -> None:
+def test_a_process_suspended_for_too_long_ends(played: Played, stood_still_s: float, *, writes: bool) -> None:
     """A lease and --every after his last word another begins; what he writes may be under way for half a lease."""
 
     class Stalled(FakeEnd):
@@ -268,12 +266,12 @@ def test_whoever_stood_still_for_so_long_that_another_may_have_begun_ends(
     assert len(played.topic.published) == (2 if writes else 1)
 
 
-def test_what_is_under_way_is_given_up_before_another_begins() -> None:
+def test_a_publication_times_out_before_another_process_begins() -> None:
     assert balance_follow._latest_ms(ARGS) + balance_follow._delivery_ms(ARGS) <= ARGS.lease + ARGS.every
     assert balance_follow._delivery_ms(ARGS) < ARGS.lease
 
 
-def test_rules_are_written_anew_every_few_minutes(played: Played, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rules_are_rewritten_every_few_minutes(played: Played, capsys: pytest.CaptureFixture[str]) -> None:
     rule = Rule(user="alice", limits={"producer_byte_rate": 1_000.0})
 
     publish(played, end=FakeEnd(played.clock, 320))
@@ -342,9 +340,7 @@ def row(
         [[row(broker=1, other_broker=1)], [row("b", 2, 2)], [row(broker=2, other_broker=2)]],
     ],
 )
-def test_a_proxy_before_several_brokers_ends_it_whenever_they_show(
-    batches: list[list[Mapping[str, object]]], followed: Followed
-) -> None:
+def test_a_proxy_with_several_brokers_ends_it(batches: list[list[Mapping[str, object]]], followed: Followed) -> None:
     for batch in batches:
         followed.come(*batch)
 
@@ -352,7 +348,7 @@ def test_a_proxy_before_several_brokers_ends_it_whenever_they_show(
         followed.stream.check()
 
 
-def test_a_proxy_that_does_not_know_its_broker_yet_stands_before_one(followed: Followed) -> None:
+def test_a_proxy_without_a_known_broker_is_accepted(followed: Followed) -> None:
     for batch in (
         [row(broker=None, other_broker=None)],
         [row(), row("b", 2, 2)],
@@ -386,7 +382,7 @@ def run(limits: str) -> int:
     return main(["balance", "--limits", limits, "--usage", USAGE, "--follow", "--to", TO, "--proxies", "a,b,c"])
 
 
-def test_after_another_nothing_is_published_before_all_leases_have_run_out(
+def test_it_waits_for_the_leases_of_an_earlier_process(
     played: Played, command: FakeEnd, limits: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     played.topic.found = LEFT
@@ -403,13 +399,13 @@ def test_after_another_nothing_is_published_before_all_leases_have_run_out(
     assert "waiting 27 s and a little, until the leases of an earlier process have run out" in capsys.readouterr().err
 
 
-def test_in_a_new_topic_nothing_is_waited_for(played: Played, command: FakeEnd, limits: str) -> None:
+def test_a_new_topic_needs_no_wait(played: Played, command: FakeEnd, limits: str) -> None:
     assert run(limits) == 0
 
     assert played.topic.published[0][0] == 1_000
 
 
-def test_told_to_end_while_it_waits_it_publishes_nothing(played: Played, command: FakeEnd, limits: str) -> None:
+def test_sigterm_during_the_wait_publishes_nothing(played: Played, command: FakeEnd, limits: str) -> None:
     played.topic.found = LEFT
     command.waits = 3
 
@@ -418,7 +414,7 @@ def test_told_to_end_while_it_waits_it_publishes_nothing(played: Played, command
     assert played.topic.published == []
 
 
-def test_a_second_one_is_refused_while_it_waits(
+def test_a_second_publisher_during_the_wait_ends_it(
     played: Played, command: FakeEnd, limits: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     played.topic.found = LEFT
@@ -454,7 +450,7 @@ def progress(at: str, **given: object) -> Mapping[str, object]:
     return {"timestamp": at, "observedMetrics": {"read": read}}
 
 
-def test_a_proxy_that_is_not_among_them_is_said_once(followed: Followed, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_proxy_is_reported_once(followed: Followed, capsys: pytest.CaptureFixture[str]) -> None:
     followed.query.recentProgress = [progress("1", unknown_one="d"), progress("2", unknown_one="\x1b[2J")]
     followed.stream.check()
     followed.query.recentProgress.append(progress("3", unknown_one="d", bad=2, bad_one="usage@3: no JSON"))
@@ -468,14 +464,14 @@ def test_a_proxy_that_is_not_among_them_is_said_once(followed: Followed, capsys:
     assert followed.stream.words() == "30 lines, 2 of them bad"
 
 
-def test_a_stream_that_has_ended_without_a_word_ends_it(followed: Followed) -> None:
+def test_a_stream_that_ended_without_an_error_ends_it(followed: Followed) -> None:
     followed.query.isActive = False
 
-    with pytest.raises(PipelineError, match="the stream of it has ended"):
+    with pytest.raises(PipelineError, match="the stream has ended"):
         followed.stream.check()
 
 
-def test_long_intervals_are_said_once(followed: Followed, capsys: pytest.CaptureFixture[str]) -> None:
+def test_long_intervals_are_reported_once(followed: Followed, capsys: pytest.CaptureFixture[str]) -> None:
     followed.come(row(longest_interval_ms=60_000))
     followed.come(row(longest_interval_ms=90_000), row("b", longest_interval_ms=61_000))
 
@@ -485,7 +481,7 @@ def test_long_intervals_are_said_once(followed: Followed, capsys: pytest.Capture
     )
 
 
-def test_of_two_that_start_at_once_one_is_later_and_sees_the_other(
+def test_of_two_simultaneous_starts_one_ends(
     played: Played, command: FakeEnd, limits: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     played.topic.found = LEFT

@@ -14,7 +14,7 @@ WORDS = ["capacity", "--usage", "usage", "--out", "plan"]
 @pytest.mark.parametrize(
     ("words", "shaping"), [([], Shaping.SAMPLED), (["--shaping", "paced"], Shaping.PACED)], ids=["default", "paced"]
 )
-def test_limits_are_held_as_they_were_tried(words: list[str], shaping: Shaping) -> None:
+def test_limits_keep_the_shaping_of_the_replay(words: list[str], shaping: Shaping) -> None:
     args = parser("capacity").parse_args([*WORDS, *words])
     suggested = [Suggestion("produce", "alice", "etl", 1_000, 5_000, 100, 2_000, "")]
 
