@@ -40,24 +40,24 @@ def test_an_address_is_written_as_it_is_read(written: str, host: str, port: int)
         ("a:1,b:2", "not a list"),
     ],
 )
-def test_what_is_no_address_says_why(written: str, hint: str) -> None:
+def test_a_text_that_is_no_address_is_refused_with_a_reason(written: str, hint: str) -> None:
     with pytest.raises(UnitError, match=hint):
         parse_address(written)
 
 
 @pytest.mark.parametrize("host", ["kafka..local", ".kafka", "kafka..", "a" * 64, f"kafka.{'b' * 64}.local"])
-def test_a_host_that_no_dns_knows_is_refused(host: str) -> None:
+def test_an_invalid_host_name_is_refused(host: str) -> None:
     with pytest.raises(UnitError, match="not a host name"):
         parse_address(f"{host}:9092")
 
 
 @pytest.mark.parametrize("host", ["kafka", "kafka.local", "kafka.local.", "a" * 63, "10.0.0.1"])
-def test_a_host_as_dns_knows_them_is_taken(host: str) -> None:
+def test_a_valid_host_name_is_accepted(host: str) -> None:
     assert parse_address(f"{host}:9092").host == host
 
 
 @pytest.mark.parametrize("address", [IPv4Address("10.0.0.7"), IPv6Address("2001:db8::1"), IPv6Address("::")])
-def test_one_address_is_one_text(address: IPv4Address | IPv6Address) -> None:
+def test_an_ip_address_has_one_form(address: IPv4Address | IPv6Address) -> None:
     assert parse_ip(str(address)) == parse_ip(address.exploded) == parse_ip(str(address).upper())
 
 
@@ -69,6 +69,6 @@ def test_an_ipv4_address_within_ipv6_is_that_ipv4_address() -> None:
     ("written", "hint"),
     [("10.0.0.0/8", "is a network"), ("broker1", "no IP address"), ("10.0.0", "no IP address"), ("", "no IP address")],
 )
-def test_what_is_no_ip_address_says_why(written: str, hint: str) -> None:
+def test_a_text_that_is_no_ip_address_is_refused_with_a_reason(written: str, hint: str) -> None:
     with pytest.raises(UnitError, match=hint):
         parse_ip(written)

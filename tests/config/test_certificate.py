@@ -31,13 +31,13 @@ def test_subject_and_times_of_a_real_certificate() -> None:
         (element(0x18, b"99991231235959Z"), datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)),
     ],
 )
-def test_a_time_has_two_forms(time: bytes, meaning: datetime) -> None:
+def test_both_forms_of_time_are_read(time: bytes, meaning: datetime) -> None:
     """Source: RFC 5280, 4.1.2.5."""
     assert validity_of(certificate_of(SUBJECT, not_after=time))[1] == meaning
 
 
 @pytest.mark.parametrize("time", [b"2601010000Z", b"260101000000+0100", b"261301000000Z", "２60101000000Z".encode()])
-def test_another_time_is_refused_where_it_matters_only(time: bytes) -> None:
+def test_an_invalid_time_is_refused_only_when_it_is_read(time: bytes) -> None:
     der = certificate_of(SUBJECT, not_after=element(0x17, time))
 
     with pytest.raises(CertificateError):
@@ -61,14 +61,14 @@ def test_another_time_is_refused_where_it_matters_only(time: bytes) -> None:
         sequence(sequence(element(0x02, b"\x01"), sequence(), sequence())),
     ],
 )
-def test_other_bytes_are_refused(der: bytes) -> None:
+def test_bytes_that_are_no_certificate_are_refused(der: bytes) -> None:
     with pytest.raises(CertificateError):
         subject_of(der)
     with pytest.raises(CertificateError):
         validity_of(der)
 
 
-def test_the_certificates_of_a_file_in_their_order() -> None:
+def test_certificates_of_a_file_keep_their_order() -> None:
     other = AUTHORITY.issue("other")
     pem = b"comment\n" + ISSUED.key + ISSUED.certificate.replace(b"\n", b"\r\n") + b"text\n" + other.certificate
 

@@ -16,11 +16,11 @@ def test_values_are_what_yaml_says() -> None:
 
 
 @pytest.mark.parametrize("written", ["007", "0x1F", "1:30", "2024-01-01", "0b1"])
-def test_what_only_yaml_takes_for_a_value_stays_as_it_is_written(written: str) -> None:
+def test_dates_and_other_types_of_yaml_stay_text(written: str) -> None:
     assert parse(f"a: {written}", file="f").data == {"a": Odd(written)}
 
 
-def test_lines_are_those_of_keys_and_of_elements() -> None:
+def test_keys_and_elements_have_their_lines() -> None:
     document = parse("a: 1\nb:\n  - c: 2\n  - d: 3\n    e: 4\n", file="f")
 
     assert document.line(("b", 1, "e")) == 5
@@ -29,21 +29,21 @@ def test_lines_are_those_of_keys_and_of_elements() -> None:
     assert document.element_lines("b") == [3, 4]
 
 
-def test_the_line_of_what_is_not_there_is_that_of_what_is_around_it() -> None:
+def test_a_missing_key_has_the_line_of_its_parent() -> None:
     document = parse("a: 1\nb:\n  - c: 2\n", file="f")
 
     assert document.line(("b", 0, "missing")) == 3
     assert document.line(("missing",)) == 1
 
 
-def test_of_a_key_given_twice_the_first_is_taken_and_looked_up() -> None:
+def test_the_first_of_duplicate_keys_counts() -> None:
     document = parse("a: 1\nb: 2\na: 3\n", file="f")
 
     assert document.data == {"a": 1, "b": 2}
     assert (document.line(("a",)), document.text(("a",))) == (1, "1")
 
 
-def test_a_key_given_twice_is_a_fault_that_names_both_lines() -> None:
+def test_duplicate_keys_are_a_fault_with_both_lines() -> None:
     document = parse("a:\n  b: 1\n  c: 2\n  b: 3\n", file="f.yaml")
 
     assert [str(fault) for fault in document.faults] == [

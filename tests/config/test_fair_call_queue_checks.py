@@ -159,7 +159,7 @@ def test_every_key_reaches_the_model() -> None:
     )
 
 
-def test_hadoops_worked_example_is_taken_as_it_stands() -> None:
+def test_hadoops_worked_example_is_accepted_unchanged() -> None:
     found = queue(
         """\
 callqueue.impl: org.apache.hadoop.ipc.FairCallQueue
@@ -197,7 +197,7 @@ def test_the_example_shows_the_defaults() -> None:
     assert found.config.listeners[0].fair_call_queue == queue("decay-scheduler.thresholds: 13,25,50")
 
 
-def test_a_listener_has_the_files_its_own_or_none() -> None:
+def test_a_listener_has_the_queue_of_the_file_its_own_or_none() -> None:
     text = """\
 listeners:
   - {name: a, bind: 'h:1', upstream: 'k:1'}
@@ -214,7 +214,7 @@ fair_call_queue: {scheduler.priority.levels: 2}
     assert c is None
 
 
-def test_false_is_none_for_the_file_as_well() -> None:
+def test_false_in_the_file_means_no_queue() -> None:
     assert loaded(f"{LISTENERS}fair_call_queue: false\n").config.listeners[0].fair_call_queue is None
 
 
@@ -239,7 +239,7 @@ def test_an_older_key_wins_and_warns_as_in_hadoop(old: str, name: str, value: ob
     assert "warning: is Hadoop's old name, and wins over" in warning
 
 
-def test_an_older_key_alone_says_what_it_is_called_now() -> None:
+def test_an_older_key_is_a_warning_with_its_new_name() -> None:
     (warning,) = warnings("faircallqueue.decay-scheduler.period-ms: 200")
 
     assert warning == (
@@ -363,7 +363,7 @@ def test_a_faulty_section_is_refused(section: str, fault: str) -> None:
         ("faircallqueue.decay-scheduler.thresholds: 9,8,7", "must ascend"),
     ],
 )
-def test_an_older_key_is_held_to_the_same(section: str, fault: str) -> None:
+def test_an_older_key_is_validated_like_the_new_one(section: str, fault: str) -> None:
     refused, warning = sorted(faults(with_section(section)), key=lambda each: "warning: " in each)
 
     assert fault in refused
@@ -383,7 +383,7 @@ def test_the_section_is_a_mapping_or_false(value: str) -> None:
     assert of_listener.startswith(f"f.yaml:5: listeners[0].{wanted}")
 
 
-def test_the_faults_of_a_listeners_own_are_found_at_their_lines() -> None:
+def test_faults_of_a_listeners_own_queue_have_their_lines() -> None:
     assert faults(
         """\
         listeners:
@@ -402,7 +402,7 @@ def test_the_faults_of_a_listeners_own_are_found_at_their_lines() -> None:
     ]
 
 
-def test_lists_have_the_length_that_the_older_key_says() -> None:
+def test_the_older_key_of_levels_sets_the_length_of_lists() -> None:
     section = "faircallqueue.priority-levels: 2\nscheduler.priority.levels: 3\ndecay-scheduler.thresholds: 10,20"
 
     (fault,) = [fault for fault in faults(with_section(section)) if "warning" not in fault]
@@ -410,7 +410,7 @@ def test_lists_have_the_length_that_the_older_key_says() -> None:
     assert "has 2 thresholds; give 1" in fault
 
 
-def test_where_the_levels_are_faulty_lists_are_not_counted() -> None:
+def test_faulty_levels_do_not_lead_to_faults_of_lists() -> None:
     assert "from 1 to 100" in only_fault("scheduler.priority.levels: many\ndecay-scheduler.thresholds: 10,20")
 
 
@@ -446,7 +446,7 @@ fair_call_queue: {}
         ("decay-scheduler.thresholds: 13,25,50,", (0.13, 0.25, 0.5)),
     ],
 )
-def test_thresholds_with_which_hadoop_starts_are_taken_in_its_mode(section: str, thresholds: tuple[float]) -> None:
+def test_mode_hadoop_accepts_the_thresholds_that_hadoop_accepts(section: str, thresholds: tuple[float]) -> None:
     found = queue(f"mode: hadoop\n{section}")
     scheduler = DecayScheduler(decay_options(found), now_ms=0)
     scheduler.charge("a", 15)
@@ -479,7 +479,7 @@ def test_thresholds_with_which_hadoop_starts_are_taken_in_its_mode(section: str,
         ),
     ],
 )
-def test_what_hadoop_starts_with_is_taken(section: str, expected: dict[str, object]) -> None:
+def test_settings_that_hadoop_accepts_are_accepted(section: str, expected: dict[str, object]) -> None:
     found = queue(section if section.startswith("{") else f"mode: hadoop\n{section}")
 
     assert {name: getattr(found, name) for name in expected} == expected
@@ -511,16 +511,16 @@ def test_of_several_providers_the_first_counts_as_in_hadoop() -> None:
         ("{callqueue.impl: fifo, decay-scheduler.period-ms: 9}", "decay-scheduler.period", "scheduler.impl: decay"),
     ],
 )
-def test_a_key_that_another_makes_useless_is_a_warning(section: str, key: str, needed: str) -> None:
+def test_a_key_without_effect_is_a_warning(section: str, key: str, needed: str) -> None:
     (warning,) = warnings(section)
 
     assert warning.startswith(f"f.yaml:3: fair_call_queue.{key}")
     assert warning.endswith(f"warning: has no effect without {needed}")
 
 
-def test_a_plain_queue_with_the_decay_scheduler_is_meant() -> None:
+def test_a_plain_queue_with_the_decay_scheduler_is_no_warning() -> None:
     assert warnings("{callqueue.impl: fifo, scheduler.impl: decay, decay-scheduler.period-ms: 9}") == []
 
 
-def test_the_examples_own_listener_passes_it_by() -> None:
+def test_the_listener_of_the_example_has_no_queue() -> None:
     assert [one.fair_call_queue for one in load("config/example.yaml").config.listeners] == [None] * 3

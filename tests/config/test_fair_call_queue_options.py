@@ -88,7 +88,7 @@ def test_a_list_of_numbers_is_text_as_in_hadoop_or_a_list_of_yaml(value: object,
         "²",
     ],
 )
-def test_what_is_no_list_of_numbers_above_0_is_refused(value: object) -> None:
+def test_a_list_with_other_than_numbers_above_0_is_refused(value: object) -> None:
     with pytest.raises(ValueError, match="whole number"):
         parse_whole_numbers(value)
 
@@ -98,7 +98,7 @@ def test_thresholds_are_any_of_javas_numbers() -> None:
 
 
 @pytest.mark.parametrize("value", ["8,0,2,1", [8, -4, 2, 1]])
-def test_turns_that_hadoop_takes_and_never_ends_are_refused_with_that(value: object) -> None:
+def test_turns_that_make_hadoop_loop_for_ever_are_refused(value: object) -> None:
     with pytest.raises(ValueError, match="Hadoop takes it, and then serves one level for ever"):
         parse_turns(value)
 
@@ -124,7 +124,7 @@ def test_a_bare_duration_is_milliseconds_as_in_hadoop(value: object, expected: t
 
 
 @pytest.mark.parametrize("value", [0, "0s", "999us", "1.5us", ",10s", [True], [None], {}, None, "-1s", ".5s", [1e-9]])
-def test_what_is_no_list_of_durations_above_0_is_refused(value: object) -> None:
+def test_a_list_with_other_than_durations_above_0_is_refused(value: object) -> None:
     with pytest.raises(ValueError, match=r"duration|above 0|milliseconds"):
         parse_durations_ms(value)
 
@@ -138,7 +138,7 @@ def test_names_are_trimmed_unlike_in_hadoop(value: object, expected: set[str]) -
 
 
 @pytest.mark.parametrize("value", [None, 7, [7], {"a": 1}, True])
-def test_what_is_no_name_is_refused(value: object) -> None:
+def test_a_value_that_is_no_name_is_refused(value: object) -> None:
     with pytest.raises(ValueError, match="must be names"):
         parse_names(value)
 
@@ -165,7 +165,7 @@ def test_an_implementation_has_a_word_or_the_name_of_hadoops_class(name: str, ex
 
 
 @pytest.mark.parametrize("value", ["FairCallQueue", f"{IPC}.DecayRpcScheduler", "", None, 1, ["fair"]])
-def test_another_class_is_refused_with_those_that_are_known(value: object) -> None:
+def test_an_unknown_class_is_refused_with_the_known_ones(value: object) -> None:
     with pytest.raises(ValueError, match=r"must be fair or fifo, or of Hadoop's classes org\.apache"):
         parse_implementation(value, CallQueueImpl)
 
@@ -176,13 +176,13 @@ def test_requests_in_flight_are_a_number_or_adaptive(value: object, expected: in
 
 
 @pytest.mark.parametrize("value", [0, -1, True, "8", None, "Adaptive", 2**31, 1.0])
-def test_no_other_number_of_requests_in_flight_is_taken(value: object) -> None:
+def test_other_numbers_of_requests_in_flight_are_refused(value: object) -> None:
     with pytest.raises(ValueError, match="must be adaptive, or a whole number"):
         parse_max_in_flight(value)
 
 
 @given(ANYTHING)
-def test_whatever_stands_there_is_a_value_or_a_value_error(value: object) -> None:
+def test_any_value_is_parsed_or_a_value_error(value: object) -> None:
     for parse in (parse_whole_numbers, parse_durations_ms, parse_names, parse_max_in_flight):
         try:
             parse(value)
@@ -203,7 +203,7 @@ def test_hadoops_defaults_depend_on_the_levels() -> None:
     assert default_response_times_ms(4) == (10_000, 20_000, 30_000, 40_000)
 
 
-def test_with_other_levels_all_lists_are_as_long() -> None:
+def test_default_lists_are_as_long_as_there_are_levels() -> None:
     found = settings({"levels": 2})
 
     assert (found.capacity_weights, found.multiplexer_weights) == ((1, 1), (2, 1))
@@ -211,7 +211,7 @@ def test_with_other_levels_all_lists_are_as_long() -> None:
 
 
 @pytest.mark.parametrize("levels", [1, MAX_LEVELS])
-def test_there_may_be_as_many_levels_as_per_cents(levels: int) -> None:
+def test_a_hundred_levels_are_accepted(levels: int) -> None:
     found = settings({"levels": levels})
 
     assert len(found.thresholds) == levels - 1
@@ -219,7 +219,7 @@ def test_there_may_be_as_many_levels_as_per_cents(levels: int) -> None:
     assert all(0 < weight < 2**31 for weight in found.multiplexer_weights)
 
 
-def test_hadoops_mode_is_hadoop_in_all_that_has_an_option_of_its_own() -> None:
+def test_mode_hadoop_sets_every_option_as_in_hadoop() -> None:
     found = settings({"mode": FairCallQueueMode.HADOOP})
 
     assert found.mode is FairCallQueueMode.HADOOP
@@ -239,7 +239,7 @@ def test_thresholds_are_per_cents_in_the_file_and_shares_in_the_model() -> None:
     assert settings({"thresholds": (13, 25, 50)}).thresholds == (0.13, 0.25, 0.5)
 
 
-def test_an_older_key_wins_where_it_is_set() -> None:
+def test_an_older_key_wins_if_it_is_set() -> None:
     new = {"levels": 4, "period_ms": 1_000, "decay_factor": 0.1, "thresholds": (1, 2, 3)}
     old = {"deprecated_levels": 2, "deprecated_period_ms": 9, "deprecated_decay_factor": 0.9}
 
@@ -266,7 +266,7 @@ def test_the_queue_implies_its_scheduler_as_in_hadoop(given_: dict[str, object],
     assert settings(given_).scheduler_impl is scheduler
 
 
-def test_one_queue_for_all_serves_them_as_they_came() -> None:
+def test_the_fifo_queue_serves_requests_in_order_of_arrival() -> None:
     assert settings({}).within_level is WithinLevel.ROUND_ROBIN
     assert settings({"callqueue_impl": CallQueueImpl.FIFO}).within_level is WithinLevel.FIFO
     both = {"callqueue_impl": CallQueueImpl.FIFO, "within_level": WithinLevel.ROUND_ROBIN}
@@ -296,14 +296,16 @@ def test_weights_of_phases_are_one_value() -> None:
         (1, (5,), CapacityRemainder.FIRST, 0),
     ],
 )
-def test_levels_without_places_are_counted(
+def test_levels_without_room_are_counted(
     capacity: int, weights: tuple[int, ...], remainder: CapacityRemainder, without: int
 ) -> None:
     assert levels_without_places(capacity, weights, remainder) == without
 
 
 @given(st.integers(1, 200), st.lists(st.integers(1, 50), min_size=1, max_size=8))
-def test_by_the_largest_fraction_no_level_is_more_than_a_place_off_its_share(capacity: int, weights: list[int]) -> None:
+def test_with_the_largest_fraction_each_level_is_within_one_place_of_its_share(
+    capacity: int, weights: list[int]
+) -> None:
     shares = [Fraction(capacity * weight, sum(weights)) for weight in weights]
 
     without = levels_without_places(capacity, weights, CapacityRemainder.LARGEST_FRACTION)

@@ -27,7 +27,7 @@ OWN = (
         ("own_identities:f", "own_identities has no function f"),
     ],
 )
-def test_a_function_that_is_not_there_is_a_fault(
+def test_a_missing_identity_function_is_a_fault(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, provider: str, said: str
 ) -> None:
     (tmp_path / "own_identities.py").write_text("f = 'no function'\n")
@@ -44,7 +44,7 @@ def test_a_function_that_is_not_there_is_a_fault(
     assert load_bytes(path.read_bytes(), file="c.yaml").warnings == ()
 
 
-def test_a_function_that_is_there_is_taken_and_principals_are_folded(tmp_path: Path) -> None:
+def test_an_identity_function_is_used_with_folded_principals(tmp_path: Path) -> None:
     path = tmp_path / "c.yaml"
     path.write_text(f"{OWN}json:dumps\nprincipals: {{fold: [{{match: 'a-.*', to: a}}]}}\n")
 

@@ -53,12 +53,12 @@ def matches(pattern: str, text: str) -> bool:
         ("é", ["é"], ["e"]),
     ],
 )
-def test_a_pattern_takes_what_java_takes(pattern: str, taken: list[str], not_taken: list[str]) -> None:
+def test_a_pattern_matches_the_texts_that_java_matches(pattern: str, taken: list[str], not_taken: list[str]) -> None:
     assert [text for text in taken if not matches(pattern, text)] == []
     assert [text for text in not_taken if matches(pattern, text)] == []
 
 
-def test_a_dollar_stands_at_the_end_alone_so_names_that_end_with_a_line_are_not_to_be_matched() -> None:
+def test_a_dollar_matches_only_at_the_very_end() -> None:
     found = compile_java("$").search("a\n")
 
     assert found
@@ -139,7 +139,7 @@ def test_groups_keep_their_numbers_and_names() -> None:
         ("(" * 60 + ")" * 60, "groups within groups"),
     ],
 )
-def test_what_java_refuses_or_re2_does_otherwise_is_refused(pattern: str, why: str) -> None:
+def test_a_pattern_that_java_refuses_or_re2_reads_differently_is_refused(pattern: str, why: str) -> None:
     with pytest.raises(JavaRegexError, match=re.escape(why)):
         compile_java(pattern)
 

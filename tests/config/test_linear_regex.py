@@ -15,7 +15,7 @@ from kafka_quota_proxy.config.linear_regex import (
 
 
 @pytest.mark.parametrize("pattern", ["(a+)+", "(a|aa)+", "(a?){500}a{500}", ".*.*.*.*.*.*x"])
-def test_no_name_takes_a_pattern_long(pattern: str) -> None:
+def test_matching_is_fast_for_any_name(pattern: str) -> None:
     compiled = compile_linear(pattern)
     begun_s = time.thread_time()
 
@@ -31,7 +31,7 @@ def test_a_name_that_is_too_long_matches_nothing() -> None:
     assert not match_whole(anything, "a" * (MAX_NAME_LENGTH + 1))
 
 
-def test_half_a_pair_of_utf_16_matches_nothing() -> None:
+def test_an_unpaired_surrogate_matches_nothing() -> None:
     assert not match_whole(compile_linear(".*"), "a\ud800")
 
 
@@ -44,7 +44,7 @@ def test_half_a_pair_of_utf_16_matches_nothing() -> None:
         ("a", r"\g<0>\g<0>", "a", "aa"),
     ],
 )
-def test_what_replaces_a_name(pattern: str, to: str, name: str, expected: str) -> None:
+def test_a_replacement_inserts_the_texts_of_groups(pattern: str, to: str, name: str, expected: str) -> None:
     compiled = compile_linear(pattern)
     found = match_whole(compiled, name)
 
@@ -59,7 +59,7 @@ def test_a_replacement_that_fits_no_group_is_refused(to: str) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["(", r"(a)\1", "(?=a)", "a++", "(?>a)", "a{2000}", r"\Z"])
-def test_what_cannot_be_matched_in_linear_time_is_refused_and_not_printed(
+def test_a_pattern_beyond_linear_time_is_refused_without_output(
     pattern: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(LinearRegexError) as refused:

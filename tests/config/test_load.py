@@ -61,7 +61,7 @@ def only_fault(text: str) -> str:
     return fault
 
 
-def test_a_listener_is_enough_and_all_else_has_its_default() -> None:
+def test_a_file_with_one_listener_has_defaults_for_all_else() -> None:
     config = loaded(LISTENERS).config
 
     assert config == ProxyConfig(
@@ -211,7 +211,7 @@ def test_the_hash_is_that_of_the_bytes() -> None:
     assert len(one.hash) == 16
 
 
-def test_all_faults_come_at_once_in_the_order_of_lines() -> None:
+def test_all_faults_are_reported_at_once_in_order_of_lines() -> None:
     assert faults(
         """\
         listeners:
@@ -296,7 +296,7 @@ def test_a_faulty_rule_is_refused(rule: str, hint: str) -> None:
 @pytest.mark.parametrize(
     ("value", "hint"), [("eth0", "is no IP address"), ("10", "must be an IP address"), ("''", "empty")]
 )
-def test_a_source_that_is_no_address_of_a_machine_is_refused(value: str, hint: str) -> None:
+def test_an_invalid_upstream_bind_is_refused(value: str, hint: str) -> None:
     assert hint in only_fault(f"{LISTENERS}upstream_bind: {value}\n")
 
 
@@ -427,7 +427,7 @@ def test_listeners_with_one_upstream_need_one_shaping() -> None:
     assert len(loaded(f"{dedent(text)}shaping: paced\n").config.listeners) == 3
 
 
-def test_two_rules_for_one_entity_name_both_lines() -> None:
+def test_two_rules_for_one_entity_are_a_fault_with_both_lines() -> None:
     fault = only_fault(
         LISTENERS
         + "quotas:\n"
@@ -442,7 +442,7 @@ def test_two_rules_for_one_entity_name_both_lines() -> None:
     )
 
 
-def test_a_bare_rate_under_1000_is_a_warning_and_holds() -> None:
+def test_a_bare_rate_below_1000_is_accepted_with_a_warning() -> None:
     text = f"{LISTENERS}quotas: [{{client-id: a, producer_byte_rate: 999, consumer_byte_rate: 1000}}]\n"
 
     assert warnings(text) == [
@@ -452,7 +452,7 @@ def test_a_bare_rate_under_1000_is_a_warning_and_holds() -> None:
     assert loaded(text).config.quotas[0].limits["producer_byte_rate"] == 999.0
 
 
-def test_a_small_rate_with_a_unit_is_meant() -> None:
+def test_a_small_rate_with_a_unit_is_no_warning() -> None:
     assert warnings(f"{LISTENERS}quotas: [{{client-id: a, producer_byte_rate: 999B}}]\n") == []
 
 
@@ -474,7 +474,7 @@ def test_the_windows_of_mutations_may_be_a_single_one() -> None:
     )
 
 
-def test_a_topic_is_made_with_as_many_partitions_as_the_broker_says() -> None:
+def test_num_partitions_is_read() -> None:
     found = loaded(f"{LISTENERS}kafka: {{num.partitions: 12}}\n")
 
     assert found.warnings == ()
@@ -482,7 +482,7 @@ def test_a_topic_is_made_with_as_many_partitions_as_the_broker_says() -> None:
     assert loaded(LISTENERS).config.kafka.num_partitions == 1
 
 
-def test_a_listener_has_a_limit_of_connections_per_second_where_one_is_given() -> None:
+def test_a_listeners_limit_of_connections_per_second_is_read() -> None:
     limited, unlimited = (
         loaded(listener_with(key)).config.listeners[0] for key in ("max_connection_creation_rate: 7", "")
     )
@@ -490,13 +490,13 @@ def test_a_listener_has_a_limit_of_connections_per_second_where_one_is_given() -
     assert (limited.max_connection_creation_rate, unlimited.max_connection_creation_rate) == (7, None)
 
 
-def test_a_rule_for_a_user_is_no_warning_for_any_client_may_log_in_by_sasl() -> None:
+def test_a_rule_for_a_user_is_no_warning() -> None:
     text = f"{LISTENERS}quotas: [{{user: alice, producer_byte_rate: 1MB}}]\nprincipals: {{brokers: [broker1]}}\n"
 
     assert warnings(text) == []
 
 
-def test_the_claim_that_names_a_user_is_a_listeners_own() -> None:
+def test_the_oauthbearer_claim_is_a_setting_of_a_listener() -> None:
     text = """
         listeners:
           - {name: a, bind: 'h:1', upstream: 'h:2'}
@@ -506,7 +506,7 @@ def test_the_claim_that_names_a_user_is_a_listeners_own() -> None:
     assert [one.sasl.oauthbearer_claim for one in loaded(text).config.listeners] == ["sub", "azp"]
 
 
-def test_an_empty_claim_names_nobody() -> None:
+def test_an_empty_oauthbearer_claim_is_refused() -> None:
     listeners = LISTENERS.replace("}]", ", sasl: {oauthbearer_claim: ''}}]")
 
     assert only_fault(listeners) == (
@@ -528,7 +528,7 @@ def test_a_file_that_is_no_mapping_is_refused(text: str, what: str) -> None:
     assert only_fault(text).startswith(f"f.yaml:1: (file): {what}; a configuration is a mapping")
 
 
-def test_a_fault_of_syntax_stands_alone() -> None:
+def test_a_syntax_error_is_the_only_fault() -> None:
     with pytest.raises(InvalidYamlError, match=r"f\.yaml:2: \(yaml\): "):
         loaded("shapng: x\nlisteners: [\n")
 
@@ -619,11 +619,11 @@ def test_the_brokers_of_a_cluster_have_the_hundred_ports_behind_the_bootstrap_po
         ("bind: a:5, bootstrap_servers: b:2, broker_ports: 1-9", "broker_ports: 5 is already bound in line 1"),
     ],
 )
-def test_what_is_wrong_with_a_cluster(listener: str, fault: str) -> None:
+def test_a_faulty_cluster_is_refused(listener: str, fault: str) -> None:
     assert f"f.yaml:1: listeners[0].{fault}" in only_fault(f"listeners: [{{name: x, {listener}}}]\n")
 
 
-def test_the_ports_of_brokers_are_nobody_else_s() -> None:
+def test_ports_of_brokers_may_not_be_used_twice() -> None:
     text = """\
         listeners:
           - {name: one, bind: 127.0.0.1:9192, bootstrap_servers: a:1}
@@ -725,7 +725,7 @@ def test_a_fault_of_tls(text: str, hint: str) -> None:
     assert hint in only_fault(CLIENT_TLS + text)
 
 
-def test_a_section_that_is_there_has_its_files() -> None:
+def test_a_tls_section_without_its_files_is_refused() -> None:
     found = faults("listeners: [{name: a, bind: a:1, upstream: b:2, client_tls: {}}]\n")
 
     assert ["certificate: is missing; write the path" in found[0], "key: is missing; write the path" in found[1]] == [
@@ -734,7 +734,7 @@ def test_a_section_that_is_there_has_its_files() -> None:
     ]
 
 
-def test_listeners_in_front_of_one_broker_speak_to_it_alike() -> None:
+def test_listeners_of_one_broker_have_equal_upstream_tls() -> None:
     fault = only_fault(
         "listeners:\n- {name: a, bind: a:1, upstream: b:2}\n- {name: b, bind: a:3, upstream: b:2, upstream_tls: {}}\n"
     )

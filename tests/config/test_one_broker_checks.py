@@ -30,7 +30,7 @@ def warned(*servers: str) -> list[str]:
     return [str(warning) for warning in warnings if "share its quotas" in str(warning)]
 
 
-def test_the_warning_names_both_and_what_to_do() -> None:
+def test_the_warning_names_both_listeners_and_the_remedy() -> None:
     (warning,) = warned("127.0.0.1:19092", "localhost:19092")
     assert warning == (
         "f.yaml:3: listeners[1].upstream: warning: localhost:19092 may be the broker at 127.0.0.1:19092 in line 2: "
@@ -55,11 +55,11 @@ def test_the_warning_names_both_and_what_to_do() -> None:
         (("a:9092", "b:9092"), 0),
     ],
 )
-def test_what_texts_tell(servers: tuple[str, ...], count: int) -> None:
+def test_equal_address_texts_are_one_broker(servers: tuple[str, ...], count: int) -> None:
     assert len(warned(*servers)) == count
 
 
-def test_what_addresses_of_hosts_tell() -> None:
+def test_equal_looked_up_addresses_are_one_broker() -> None:
     document = parse(file_of("a.example:9092", "b.example:9092", "c.example:9092", "d.example:9093").decode(), file="f")
     assert hosts_to_find(document) == {"a.example", "b.example", "c.example"}
     found: list[str] = []

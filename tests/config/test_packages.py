@@ -35,7 +35,7 @@ def test_a_topic_without_aiokafka_is_a_warning_that_says_what_to_install(tmp_pat
 
 @pytest.mark.usefixtures("without_aiokafka")
 @pytest.mark.parametrize("value", ["kafka://k:9092/store", "{kafka: {bootstrap_servers: 'k:9092'}}"])
-def test_so_is_a_topic_of_quotas(tmp_path: Path, value: str) -> None:
+def test_a_quota_topic_without_aiokafka_is_a_warning(tmp_path: Path, value: str) -> None:
     path = tmp_path / "c.yaml"
     path.write_text(f"{LISTENERS}quotas_from: {value}\n")
 
@@ -49,7 +49,7 @@ def test_so_is_a_topic_of_quotas(tmp_path: Path, value: str) -> None:
     "usage_log",
     ["", "usage_log: {directory: usage}\n", "quotas_from: broker\n", "quotas_from: {broker: {every: 2s}}\n"],
 )
-def test_who_wants_no_topic_hears_nothing(tmp_path: Path, usage_log: str) -> None:
+def test_a_file_without_topics_has_no_warning_about_packages(tmp_path: Path, usage_log: str) -> None:
     path = tmp_path / "c.yaml"
     path.write_text(LISTENERS + usage_log)
 
@@ -61,7 +61,7 @@ def test_bytes_alone_are_not_compared_with_the_machine() -> None:
     assert load_bytes(TOPIC.encode(), file="c.yaml").warnings == ()
 
 
-def test_where_it_is_installed_nothing_is_said_and_it_is_not_imported(tmp_path: Path) -> None:
+def test_an_installed_package_is_no_warning_and_is_not_imported(tmp_path: Path) -> None:
     path = tmp_path / "c.yaml"
     path.write_text(TOPIC)
     program = (

@@ -28,7 +28,7 @@ def test_a_rule_ends_at_its_third_slash_and_not_at_a_comma() -> None:
     ]
 
 
-def test_the_parts_of_a_rule() -> None:
+def test_a_rule_has_pattern_replacement_and_case() -> None:
     (rule,) = parse_rules(r"RULE:^CN=(.*?),OU=(.*?)$/\$$2@$1x/U")
 
     assert rule.pattern
@@ -37,13 +37,13 @@ def test_the_parts_of_a_rule() -> None:
     assert rule.letter_case is LetterCase.UPPER
 
 
-def test_empty_rules_count_for_nothing() -> None:
+def test_empty_rules_are_ignored() -> None:
     assert sources(" , DEFAULT,,") == ["DEFAULT"]
     assert sources("") == []
 
 
 @pytest.mark.parametrize(("text", "name", "answer"), MAPPINGS)
-def test_what_kafka_refuses_or_would_fail_at_is_refused(text: str, name: str, answer: str | Answer) -> None:
+def test_a_rule_that_kafka_refuses_or_fails_at_is_refused(text: str, name: str, answer: str | Answer) -> None:
     if answer in (Answer.INVALID, Answer.FAILS):
         assert fault(text)
     elif is_refused_here(text):
@@ -66,11 +66,11 @@ def test_what_kafka_refuses_or_would_fail_at_is_refused(text: str, name: str, an
         ("DEFAULT\nDEFAULT\n\nRULE:a/b/", "has a line break between rules where no comma stands"),
     ],
 )
-def test_a_fault_says_what_would_be_right(text: str, message: str) -> None:
+def test_a_faulty_mapping_rule_is_refused_with_a_remedy(text: str, message: str) -> None:
     assert message in fault(text)
 
 
-def test_a_line_break_behind_a_comma_is_space() -> None:
+def test_a_line_break_after_a_comma_is_ignored() -> None:
     assert sources("DEFAULT,\n  RULE:a/b/,\r\nDEFAULT\n") == ["DEFAULT", "RULE:a/b/", "DEFAULT"]
 
 

@@ -69,7 +69,7 @@ def test_a_rule_of_an_address_is_kept_apart_from_those_of_clients(written: str, 
     assert found.ip_quotas == (IpRule(ip=ip, connection_creation_rate=2.5, source="f.yaml:4"),)  # type: ignore[arg-type]
 
 
-def test_an_address_may_be_let_in_never() -> None:
+def test_a_rate_of_0_for_an_address_is_accepted() -> None:
     """A rate of 0 is what ``ConnectionQuotasTest`` refuses an address with, though Kafka's Admin API has none (V55)."""
     (rule,) = config("{ip: 10.0.0.7, connection_creation_rate: 0}").ip_quotas
 
@@ -133,7 +133,7 @@ def test_two_rules_for_one_address_name_both_lines_however_it_is_written() -> No
     ]
 
 
-def test_a_user_a_client_id_and_an_address_of_one_name_are_three() -> None:
+def test_a_user_a_client_id_and_an_address_may_have_equal_names() -> None:
     found = config(
         "{user: 10.0.0.7, connections: 1}",
         "{client-id: 10.0.0.7, connections: 1}",
@@ -143,13 +143,13 @@ def test_a_user_a_client_id_and_an_address_of_one_name_are_three() -> None:
     assert (len(found.quotas), len(found.ip_quotas)) == (2, 1)
 
 
-def test_limits_of_one_client_belong_into_one_rule_whatever_their_kinds() -> None:
+def test_two_rules_of_a_client_with_different_limits_are_refused() -> None:
     assert faults("{user: a, connections: 1}", "{user: a, request_rate: 1}") == [
         "f.yaml:4: quotas[1]: user a has a rule in line 3 already; put all limits of it into one rule"
     ]
 
 
-def test_a_rule_without_anything_says_what_it_could_have() -> None:
+def test_a_rule_without_limits_is_refused_with_the_keys_it_may_have() -> None:
     (fault,) = faults("{client-id: x}")
 
     assert fault == (
@@ -158,7 +158,7 @@ def test_a_rule_without_anything_says_what_it_could_have() -> None:
     )
 
 
-def test_what_is_no_mapping_is_passed_over_for_the_schema_says_it() -> None:
+def test_the_checks_ignore_a_rule_that_is_no_mapping() -> None:
     with pytest.raises(ConfigError) as caught:
         load_bytes(dedent(with_rules("just text", "{ip: [1], connection_creation_rate: 1}")).encode(), file="f.yaml")
 
@@ -166,7 +166,7 @@ def test_what_is_no_mapping_is_passed_over_for_the_schema_says_it() -> None:
 
 
 @pytest.mark.parametrize("key", ["user", "client-id"])
-def test_a_name_is_no_longer_than_kafka_can_say(key: str) -> None:
+def test_a_name_longer_than_kafkas_protocol_allows_is_refused(key: str) -> None:
     longest = "ü" * 16_383 + "x"
     assert len(config(f"{{{key}: {longest}, connections: 3}}").quotas) == 1
 

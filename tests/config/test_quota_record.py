@@ -106,12 +106,12 @@ def test_the_format_is_what_is_documented(record: QuotaRecord, key: str, value: 
 
 
 @given(RECORDS)
-def test_what_is_written_is_read(record: QuotaRecord) -> None:
+def test_an_encoded_record_decodes_to_itself(record: QuotaRecord) -> None:
     assert decode(*encode(record)) == record
 
 
 @pytest.mark.parametrize("value", [None, b"", b"{}"])
-def test_nothing_deletes(value: bytes | None) -> None:
+def test_an_empty_value_deletes(value: bytes | None) -> None:
     assert decode(RULE, value) == Rule(user="alice")
     assert decode(SETTING, value) == Setting(user="alice", key="producer_byte_rate")
     assert decode(b'{"news":"balance"}', value) == News()
@@ -215,7 +215,7 @@ def test_the_longest_name_of_a_client_is_read() -> None:
     assert decode(*encode(record)) == record
 
 
-def test_what_could_not_be_read_is_not_written() -> None:
+def test_a_record_that_would_not_decode_is_not_encoded() -> None:
     with pytest.raises(ValueError, match="names no entity"):
         encode(Rule(limits={"producer_byte_rate": 1.0}))
     with pytest.raises(ValueError, match="above 0"):
@@ -228,13 +228,13 @@ def test_what_could_not_be_read_is_not_written() -> None:
         encode(Share(proxy="p 1", user="a"))
 
 
-def test_a_message_shows_a_key_that_is_no_text() -> None:
+def test_an_error_shows_a_key_that_is_no_text() -> None:
     assert str(fault(b"\xffa\n", None)) == r"key of '\\xffa\n': is not UTF-8"
 
 
 @given(st.binary(max_size=60) | st.none(), st.binary(max_size=60) | st.none())
 @example(b'{"user":"a"}', json.dumps({"producer_byte_rate": 10**400}).encode())
-def test_whatever_the_bytes_are_nothing_is_raised(key: bytes | None, value: bytes | None) -> None:
+def test_decoding_any_bytes_raises_nothing(key: bytes | None, value: bytes | None) -> None:
     found = decode(key, value)
 
     if not isinstance(found, RecordFault):
@@ -242,7 +242,7 @@ def test_whatever_the_bytes_are_nothing_is_raised(key: bytes | None, value: byte
 
 
 @pytest.mark.parametrize("depth", [40, 970, 100_000])
-def test_what_is_nested_deeper_than_any_record_is_not_looked_at(depth: int) -> None:
+def test_a_deeply_nested_value_is_a_fault(depth: int) -> None:
     """Whoever goes through it later may have less room for that than who has read it."""
     nested = b"[" * depth + b"]" * depth
     for key, value in (
@@ -258,7 +258,7 @@ def test_what_is_nested_deeper_than_any_record_is_not_looked_at(depth: int) -> N
 
 
 @given(RECORDS, st.data())
-def test_nor_where_a_record_is_damaged(record: QuotaRecord, data: st.DataObject) -> None:
+def test_a_damaged_record_is_a_fault(record: QuotaRecord, data: st.DataObject) -> None:
     key, value = encode(record)
     halves = [bytearray(key), bytearray(value or b"")]
     for _ in range(data.draw(st.integers(1, 3))):

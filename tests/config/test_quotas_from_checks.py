@@ -24,11 +24,11 @@ def only_fault(section: str) -> str:
     return fault
 
 
-def test_without_the_key_the_file_has_all_rules() -> None:
+def test_without_quotas_from_the_file_has_all_rules() -> None:
     assert load_bytes(LISTENERS.encode(), file="f.yaml").config.quotas_from is None
 
 
-def test_a_topic_is_a_url() -> None:
+def test_a_topic_is_given_as_a_url() -> None:
     found = loaded("kafka://k1:9092,k2:9093/limits.of-all")
 
     assert found.config.quotas_from == QuotasFrom(topic="limits.of-all", client=AdminClient(bootstrap_servers=TWO))
@@ -36,7 +36,7 @@ def test_a_topic_is_a_url() -> None:
     assert found.warnings == ()
 
 
-def test_or_a_mapping_for_a_cluster_that_wants_a_login(tmp_path: Path) -> None:
+def test_a_topic_is_given_as_a_mapping_with_a_login(tmp_path: Path) -> None:
     (tmp_path / "password").write_text("secret\n")
     file = tmp_path / "f.yaml"
     file.write_text(
@@ -58,7 +58,7 @@ def test_or_a_mapping_for_a_cluster_that_wants_a_login(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("section", ["broker", "{broker: {}}"])
-def test_the_brokers_own_are_a_word(section: str) -> None:
+def test_the_brokers_quotas_are_given_as_a_word(section: str) -> None:
     found = loaded(section)
 
     assert found.config.quotas_from == QuotasFromBroker(every_ms=2_000, client=AdminClient())
@@ -66,7 +66,7 @@ def test_the_brokers_own_are_a_word(section: str) -> None:
     assert found.warnings == ()
 
 
-def test_or_a_mapping_for_brokers_that_want_a_login(tmp_path: Path) -> None:
+def test_the_brokers_quotas_are_given_as_a_mapping_with_a_login(tmp_path: Path) -> None:
     (tmp_path / "password").write_text("secret\n")
     file = tmp_path / "f.yaml"
     file.write_text(
@@ -97,7 +97,7 @@ def test_or_a_mapping_for_brokers_that_want_a_login(tmp_path: Path) -> None:
         ("kafka://k:7/t", False),
     ],
 )
-def test_brokers_that_speak_tls_are_not_asked_in_plaintext_unsaid(section: str, is_warned: bool) -> None:
+def test_plaintext_requests_to_brokers_with_tls_are_a_warning(section: str, is_warned: bool) -> None:
     listeners = "listeners:\n  - {name: a, bind: 'h:1', upstream: 'k:1', upstream_tls: {}}\n"
     found = load_bytes(f"{listeners}quotas_from: {section}\n".encode(), file="f.yaml")
 
@@ -108,7 +108,7 @@ def test_brokers_that_speak_tls_are_not_asked_in_plaintext_unsaid(section: str, 
     assert [str(each) for each in found.warnings if "plaintext" in str(each)] == ([message] if is_warned else [])
 
 
-def test_brokers_behind_this_proxy_are_warned_of() -> None:
+def test_brokers_behind_this_proxy_are_a_warning() -> None:
     found = load_bytes(f"{PROXY}quotas_from: {{broker: {{bootstrap_servers: 'localhost:9092'}}}}\n".encode(), file="f")
 
     assert (
@@ -117,7 +117,7 @@ def test_brokers_behind_this_proxy_are_warned_of() -> None:
     )
 
 
-def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_a_fault(tmp_path: Path) -> None:
     file = tmp_path / "f.yaml"
     file.write_text(
         f"{LISTENERS}quotas_from: {{kafka: {{bootstrap_servers: 'k:1', security_protocol: SSL, ssl_cafile: no}}}}\n"
@@ -145,7 +145,7 @@ PROXY = (
         ("k:9092", None),
     ],
 )
-def test_a_topic_behind_this_proxy_is_warned_of(server: str, line: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_behind_this_proxy_is_a_warning(server: str, line: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("socket.gethostname", lambda: "here")
     message = (
         f"{server} is bound by this proxy in line {line}, which serves no client before it has read the topic; name a "
@@ -198,5 +198,5 @@ def test_a_topic_behind_this_proxy_is_warned_of(server: str, line: int | None, m
         ("{broker: {ssl_cafile: x}}", "has no effect with security_protocol PLAINTEXT"),
     ],
 )
-def test_anything_else_is_refused(section: str, hint: str) -> None:
+def test_other_values_of_quotas_from_are_refused(section: str, hint: str) -> None:
     assert hint in only_fault(section)

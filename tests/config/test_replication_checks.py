@@ -41,7 +41,7 @@ def warnings(section: str, listeners: str = LISTENERS) -> list[str]:
     return [str(warning) for warning in loaded(f"{listeners}replication: {{{section}}}\n").warnings]
 
 
-def test_no_section_throttles_nobody() -> None:
+def test_without_the_section_no_replica_is_throttled() -> None:
     assert loaded(LISTENERS).config.replication is None
 
 
@@ -101,7 +101,7 @@ def test_every_key_reaches_the_model() -> None:
     )
 
 
-def test_a_rate_alone_holds_for_every_replica_that_lags() -> None:
+def test_a_rate_without_lists_is_for_every_replica_that_lags() -> None:
     assert replication(RATE) == Replication(leader_rate=52_428_800.0)
 
 
@@ -112,7 +112,7 @@ def test_one_list_is_for_both_sides() -> None:
     assert found.follower_replicas == found.leader_replicas
 
 
-def test_the_cluster_may_say_it() -> None:
+def test_the_settings_may_come_from_the_cluster() -> None:
     found = replication("from_cluster: true, lease: 1h, paths: [{follower: 4, rate: 1MB}]")
 
     assert found.from_cluster
@@ -267,7 +267,7 @@ def test_a_topic_is_found_in_its_line() -> None:
         ("paths: [{leader: 1, rate: 1MB}]", "paths[0].leader: there is no broker to ask for node ids"),
     ],
 )
-def test_what_only_the_cluster_knows_needs_a_broker_to_ask(section: str, fault: str) -> None:
+def test_settings_that_the_cluster_knows_need_a_broker_to_ask(section: str, fault: str) -> None:
     listeners = f"{UNTRUSTED}principals: {{brokers: [b]}}\n"
 
     (found,) = faults(f"{listeners}replication: {{{section}}}\n")
@@ -303,7 +303,7 @@ def test_a_section_that_throttles_nothing_is_a_warning() -> None:
     assert [line for line in warnings("poll_interval: 1s") if "nothing is throttled, for there is no rate" in line]
 
 
-def test_a_lease_of_what_the_file_says_is_a_warning() -> None:
+def test_a_lease_without_from_cluster_is_a_warning() -> None:
     assert ["lease: warning: has no effect" in line for line in warnings(f"{RATE}, lease: 1m")] == [True]
 
 
@@ -325,14 +325,14 @@ def test_plaintext_towards_brokers_with_tls_is_a_warning() -> None:
         ("{name: b, bind: 'h:2', upstream: 'k:2', node_id: x}", "must be a whole number from 0"),
     ],
 )
-def test_a_node_id_is_one_brokers(others: str, fault: str) -> None:
+def test_one_broker_with_two_node_ids_is_refused(others: str, fault: str) -> None:
     (found,) = faults(f"listeners:\n  - {{name: a, bind: 'h:1', upstream: 'k:1', node_id: 1}}\n  - {others}\n")
 
     assert found.startswith("f.yaml:3: listeners[1].node_id: ")
     assert fault in found
 
 
-def test_two_addresses_with_one_node_id_are_warned_of() -> None:
+def test_two_addresses_with_one_node_id_are_a_warning() -> None:
     """They may be one broker's, or brokers of two clusters."""
     text = (
         "listeners:\n"
@@ -345,7 +345,7 @@ def test_two_addresses_with_one_node_id_are_warned_of() -> None:
     assert warning.startswith("f.yaml:3: listeners[1].node_id: warning: 1 is also the node id of the broker in line 2")
 
 
-def test_a_followers_limit_behind_a_proxy_of_one_broker_is_warned_of() -> None:
+def test_a_follower_rate_with_one_broker_is_a_warning() -> None:
     rate = "follower.replication.throttled.rate: 50MiB"
 
     (warning,) = warnings(rate)

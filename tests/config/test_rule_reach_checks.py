@@ -123,7 +123,7 @@ def test_rule_for_an_exempt_user_is_a_warning(rule: str) -> None:
 FOLD = "principals: {fold: [{match: '^app-([a-z]+)-[0-9a-f]+$', to: 'app-\\1'}]}\n"
 
 
-def test_rule_for_a_user_who_is_charged_under_another_name_is_a_warning() -> None:
+def test_rule_for_a_folded_user_is_a_warning() -> None:
     found = of_rules(
         "{user: app-etl-12ab, producer_byte_rate: 1MB}", "{user: app-etl, producer_byte_rate: 1MB}", more=FOLD
     )
@@ -134,7 +134,7 @@ def test_rule_for_a_user_who_is_charged_under_another_name_is_a_warning() -> Non
     ]
 
 
-def test_rule_for_a_user_whom_others_are_charged_as_is_no_warning() -> None:
+def test_rule_for_the_target_of_a_fold_is_no_warning() -> None:
     """team-etl itself is charged as team-team-etl, but etl is charged as team-etl."""
     folds = "principals: {fold: [{match: '^(.*)$', to: 'team-\\1'}]}\n"
 
@@ -216,7 +216,7 @@ def test_rule_of_another_kind_hides_nothing() -> None:
 
 
 @pytest.mark.parametrize("times", ["expires: 2099-01-01T00:00:00Z", "schedule: {hours: 08:00-18:00, time_zone: UTC}"])
-def test_rule_that_holds_at_times_hides_nothing_for_good(times: str) -> None:
+def test_a_scheduled_rule_hides_no_other(times: str) -> None:
     assert of_rules("{client-id: etl, request_rate: 20}", f"{{user: <default>, request_rate: 10, {times}}}") == []
 
 
@@ -256,7 +256,7 @@ def test_clients_without_a_client_id_that_have_no_limit_are_a_warning() -> None:
         ("{user: alice, client-id: <default>, producer_byte_rate: 1MB}", "{user: alice, producer_byte_rate: …}"),
     ],
 )
-def test_so_they_are_where_each_client_id_of_users_has_a_limit(rule: str, missing: str) -> None:
+def test_clients_without_a_client_id_are_a_warning_if_only_pairs_have_limits(rule: str, missing: str) -> None:
     (found,) = of_rules(rule)
 
     assert found.startswith("f.yaml:3: quotas[0].client-id: warning: clients ")
@@ -274,7 +274,7 @@ def test_so_they_are_where_each_client_id_of_users_has_a_limit(rule: str, missin
         ("{user: alice, client-id: etl, producer_byte_rate: 1MB}",),
     ],
 )
-def test_clients_without_a_client_id_are_no_warning_where_they_have_a_limit_or_no_others_have(
+def test_clients_without_a_client_id_are_no_warning_if_they_or_no_clients_have_limits(
     rules: tuple[str, ...],
 ) -> None:
     assert of_rules(*rules) == []

@@ -76,7 +76,7 @@ hours = st.tuples(minutes, minutes | st.just(DAY_MINUTES)).filter(lambda pair: p
     ("Pacific/Apia", 1_325_152_800_000), {4}, (0, DAY_MINUTES)
 )  # at the end of 2011-12-29 comes the 31st, a Saturday
 @example(("America/Sao_Paulo", 1_518_912_000_000), {6}, (0, 60))  # 2018-02-18 began an hour before its midnight
-def test_it_is_open_at_those_minutes_at_which_the_clock_shows_it(
+def test_a_schedule_is_open_at_the_local_times_within_its_hours(
     at: tuple[str, int], days: set[int], hours: tuple[int, int]
 ) -> None:
     name, now_ms = at
@@ -113,7 +113,7 @@ FROM_HALF_PAST_TWO = Schedule(time_zone="Europe/Berlin", begin_minute=150, end_m
 TO_HALF_PAST_TWO = Schedule(time_zone="Europe/Berlin", begin_minute=60, end_minute=150)
 
 
-def test_what_begins_or_ends_in_the_hour_that_there_is_not_does_so_when_the_clock_jumps() -> None:
+def test_a_begin_or_end_in_the_skipped_hour_is_at_the_jump() -> None:
     day = ("2026-03-29T00:00+01:00", "2026-03-30T00:00+02:00")
 
     assert changes(FROM_HALF_PAST_TWO, *day) == ["opens 29. 03:00 +0200", "closes 29. 04:00 +0200"]
@@ -122,7 +122,7 @@ def test_what_begins_or_ends_in_the_hour_that_there_is_not_does_so_when_the_cloc
     assert changes(within, *day) == []
 
 
-def test_the_hour_that_is_there_twice_counts_twice() -> None:
+def test_the_repeated_hour_counts_twice() -> None:
     day = ("2026-10-25T00:00+02:00", "2026-10-26T00:00+01:00")
 
     assert changes(FROM_HALF_PAST_TWO, *day) == [
@@ -142,7 +142,7 @@ def test_hours_over_midnight_belong_to_the_day_on_which_they_begin() -> None:
     ]  # fmt: skip
 
 
-def test_what_is_always_open_never_changes() -> None:
+def test_a_schedule_that_is_always_open_never_changes() -> None:
     assert next_change_ms(Schedule(time_zone="Europe/Berlin"), now_ms=1_800_000_000_000) is None
 
 
@@ -159,7 +159,7 @@ def test_days_are_written_as_they_are_read(days: frozenset[int]) -> None:
     assert frozenset().union(*map(days_of, written_days(days))) == days
 
 
-def test_every_day_is_every_day() -> None:
+def test_all_seven_days_are_every_day() -> None:
     assert days_of("mon-sun") == EVERY_DAY
     assert written_days(EVERY_DAY) == ["mon-sun"]
 
@@ -168,6 +168,6 @@ def test_every_day_is_every_day() -> None:
     "name",
     ["", "Europe", "Europe/Nowhere", "../etc/passwd", "/etc/localtime", "localtime", "right/UTC", "a\0b", "x" * 9999],
 )
-def test_what_is_no_zone_is_a_value_error(name: str) -> None:
+def test_an_unknown_zone_is_a_value_error(name: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - the name is all that it says
         zone(name)

@@ -20,7 +20,7 @@ def fault(text: str) -> str:
     return str(only)
 
 
-def test_a_store_and_who_may_change_it_are_taken() -> None:
+def test_a_store_and_its_administrators_are_read() -> None:
     found = loaded(
         "store: {directory: quotas.d}\nprincipals: {admins: [admin, 'CN=ops'], forward_quota_requests: true}\n"
     )
@@ -31,7 +31,7 @@ def test_a_store_and_who_may_change_it_are_taken() -> None:
     assert found.warnings == ()
 
 
-def test_a_topic_is_taken_and_has_its_own_files_in_the_directory() -> None:
+def test_a_topic_has_a_subdirectory_of_its_own() -> None:
     found = loaded(
         "store:\n"
         "  kafka: {bootstrap_servers: 'k:9092', topic: t.q, security_protocol: SSL, ssl_cafile: ca.pem}\n"
@@ -60,13 +60,13 @@ def test_a_topic_is_taken_and_has_its_own_files_in_the_directory() -> None:
         ),
     ],
 )
-def test_what_is_likely_not_meant_of_a_topic_is_said(text: str, said: str) -> None:
+def test_doubtful_settings_of_a_topic_are_warnings(text: str, said: str) -> None:
     (warning,) = loaded(text + "principals: {admins: [a]}\n").warnings
 
     assert str(warning).startswith(said)
 
 
-def test_without_them_there_is_no_store_and_nobody_may_change_it() -> None:
+def test_without_the_section_there_is_no_store_and_no_administrator() -> None:
     config = loaded("").config
 
     assert config.store is None
@@ -74,7 +74,7 @@ def test_without_them_there_is_no_store_and_nobody_may_change_it() -> None:
     assert not config.principals.forward_quota_requests
 
 
-def test_changes_are_limited_and_audited_as_the_file_says() -> None:
+def test_the_rate_of_changes_and_the_audit_log_are_read() -> None:
     store = loaded("store: {directory: d, changes_per_second: 2.5, audit_log: a.jsonl}\n").config.store
     unlimited = loaded("store: {directory: d, changes_per_second: null}\n").config.store
 
@@ -83,7 +83,7 @@ def test_changes_are_limited_and_audited_as_the_file_says() -> None:
     assert Store(directory="d").changes_per_second == 100
 
 
-def test_who_has_a_token_may_change_what_is_kept() -> None:
+def test_a_token_file_is_enough_to_change_the_store() -> None:
     found = loaded("store: {directory: d}\nadmin: {bind: '127.0.0.1:0', quotas_token_file: t}\n")
 
     assert found.config.admin is not None
@@ -160,11 +160,11 @@ def test_who_has_a_token_may_change_what_is_kept() -> None:
         ),
     ],
 )
-def test_what_cannot_be_is_told_with_its_line(text: str, said: str) -> None:
+def test_a_faulty_store_is_refused_with_its_line(text: str, said: str) -> None:
     assert fault(text).startswith(said)
 
 
-def test_nobody_is_an_administrator_beside_a_topic() -> None:
+def test_administrators_with_quotas_from_are_refused() -> None:
     assert loaded("quotas_from: kafka://k:9092/t\nprincipals: {admins: []}\n").config.principals.admins == frozenset()
 
 
@@ -182,7 +182,7 @@ def test_nobody_is_an_administrator_beside_a_topic() -> None:
         ),
     ],
 )
-def test_what_is_likely_not_meant_is_told(text: str, said: str) -> None:
+def test_doubtful_settings_of_a_store_are_warnings(text: str, said: str) -> None:
     (warning,) = loaded(text).warnings
 
     assert said in str(warning)

@@ -65,7 +65,7 @@ all_terms = st.builds(
 
 
 @given(all_terms)
-def test_what_is_written_is_what_is_read(terms: Terms) -> None:
+def test_written_terms_are_read_as_the_same(terms: Terms) -> None:
     written = written_terms(terms)
 
     assert read_terms(json.loads(json.dumps(written))) == terms
@@ -103,7 +103,7 @@ texts_of_terms = st.fixed_dictionaries(
 
 
 @given(texts_of_terms)
-def test_what_is_taken_is_written_so_that_it_is_taken_again(given: dict[str, object]) -> None:
+def test_terms_that_are_read_are_written_and_read_again(given: dict[str, object]) -> None:
     """Else a change that was answered would keep a proxy from ever starting again."""
     try:
         terms = read_terms(given)
@@ -123,7 +123,7 @@ def test_what_is_taken_is_written_so_that_it_is_taken_again(given: dict[str, obj
         ({"schedule": {"days": ["mon"], "time_zone": "UTC", "otherwise": {"producer_byte_rate": 2**63 - 1}}}, True),
     ],
 )
-def test_the_edges_of_what_is_taken_are_those_of_what_is_written(given: dict[str, object], is_taken: bool) -> None:
+def test_the_first_and_last_instants_are_read_and_written(given: dict[str, object], is_taken: bool) -> None:
     if is_taken:
         terms = read_terms(given)
         assert read_terms(written_terms(terms)) == terms
@@ -142,7 +142,7 @@ def test_the_edges_of_what_is_taken_are_those_of_what_is_written(given: dict[str
         ),
     ],
 )
-def test_terms_that_would_be_read_as_others_are_not_kept(terms: Terms) -> None:
+def test_terms_that_would_be_read_differently_are_refused(terms: Terms) -> None:
     with pytest.raises(TermsError, match="could not be read again as they are written"):
         check_kept(terms)
 
@@ -156,9 +156,7 @@ anything = st.recursive(
 
 
 @given(all_terms, all_terms, st.frozensets(st.sampled_from(TERMS)))
-def test_a_change_names_what_is_to_be_others_and_leaves_the_rest(
-    old: Terms, new: Terms, removed: frozenset[str]
-) -> None:
+def test_a_change_sets_and_removes_terms_and_keeps_the_rest(old: Terms, new: Terms, removed: frozenset[str]) -> None:
     change = TermsChange(given=new, removed=removed - written_terms(new).keys())
     expected = {key: term for key, term in written_terms(old).items() if key not in removed} | written_terms(new)
 
@@ -182,7 +180,7 @@ def rules(*lines: str) -> tuple[QuotaRule | IpRule, ...]:
     return (*config.quotas, *config.ip_quotas)
 
 
-def test_a_file_has_them_beside_the_limits() -> None:
+def test_a_rule_of_the_file_has_terms() -> None:
     expiring, scheduled, ramped, of_address = rules(
         "  - {client-id: a, producer_byte_rate: 10MiB, expires: 2026-12-01 13:00:00+01:00, shaping: paced}",
         "  - client-id: b",
@@ -292,7 +290,7 @@ def test_a_file_has_them_beside_the_limits() -> None:
         ),
     ],
 )
-def test_a_fault_is_told_at_its_key(terms: str, key: str, message: str) -> None:
+def test_a_faulty_term_has_the_line_of_its_key(terms: str, key: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         rules("  - client-id: a", "    producer_byte_rate: 10MiB", f"    {terms}")
 
@@ -303,7 +301,7 @@ def test_a_fault_is_told_at_its_key(terms: str, key: str, message: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["enforcement: observe", "shaping: paced"])
-def test_an_address_has_times_and_no_manner(key: str) -> None:
+def test_a_rule_of_an_address_has_times_but_no_enforcement(key: str) -> None:
     with pytest.raises(
         ConfigError, match="cannot be given with ip, whose rule has connection_creation_rate and its times alone"
     ):
@@ -334,7 +332,7 @@ def test_instants_and_durations_are_written_in_full(unix_ms: int, duration_ms: i
     assert (ramp.begins_ms, ramp.over_ms) == (unix_ms, duration_ms)
 
 
-def test_a_rule_that_has_expired_is_warned_of_where_there_is_a_clock(tmp_path: Path) -> None:
+def test_an_expired_rule_is_a_warning_if_the_time_is_known(tmp_path: Path) -> None:
     file = tmp_path / "f.yaml"
     line = "  - {client-id: %s, producer_byte_rate: 10MiB, expires: %s}\n"
     file.write_text(

@@ -34,7 +34,7 @@ def replicas(*pairs: tuple[int, int]) -> ThrottledReplicas:
         ("100:0,", replicas((100, 0))),
     ],
 )
-def test_what_kafka_takes_is_read(text: str, expected: ThrottledReplicas) -> None:
+def test_a_list_that_kafka_accepts_is_read(text: str, expected: ThrottledReplicas) -> None:
     """V41. Source: LogConfigTest.shouldValidateThrottledReplicasConfig in Apache Kafka."""
     assert parse(text) == expected
 
@@ -56,7 +56,7 @@ def test_what_kafka_takes_is_read(text: str, expected: ThrottledReplicas) -> Non
         "*,*",
     ],
 )
-def test_what_kafka_refuses_is_refused(text: str) -> None:
+def test_a_list_that_kafka_refuses_is_refused(text: str) -> None:
     """V41."""
     with pytest.raises(ThrottledReplicasError, match=re.escape('write "*" for all, or PARTITION:BROKER')):
         parse(text)
@@ -97,7 +97,7 @@ def test_a_star_is_every_partition_of_every_broker() -> None:
         ("\t1:1\n,\x002:1 ", replicas((1, 1), (2, 1))),
     ],
 )
-def test_what_stops_kafkas_parser_is_read(text: str, expected: ThrottledReplicas) -> None:
+def test_a_list_that_only_kafkas_validator_accepts_is_read(text: str, expected: ThrottledReplicas) -> None:
     """V43."""
     assert parse(text) == expected
     assert read(text) == (expected, ())
@@ -113,13 +113,13 @@ def test_a_number_that_is_no_int32_names_no_replica() -> None:
     assert read("2147483647:2147483647,1:2147483648") == (replicas((2147483647, 2147483647)), ("1:2147483648",))
 
 
-def test_the_rest_of_a_value_is_read_past_what_cannot_be() -> None:
+def test_the_lenient_reader_skips_invalid_items() -> None:
     assert read("none,0:1, 7 ,2-3") == (replicas((0, 1), (2, 3)), ("none", "7"))
     assert read("*,0:1,x") == (ALL_REPLICAS, ("x",))
 
 
 @given(st.text(alphabet="0123456789:-,* x\t"))
-def test_any_text_is_read_and_parsed_exactly_where_nothing_is_left_over(text: str) -> None:
+def test_the_lenient_reader_agrees_with_the_parser(text: str) -> None:
     found, unread = read(text)
 
     try:
@@ -131,7 +131,7 @@ def test_any_text_is_read_and_parsed_exactly_where_nothing_is_left_over(text: st
 
 
 @given(st.lists(st.tuples(st.integers(0, 2**31 - 1), st.integers(0, 2**31 - 1))))
-def test_what_is_written_is_held_and_nothing_else(pairs: list[tuple[int, int]]) -> None:
+def test_exactly_the_listed_replicas_are_throttled(pairs: list[tuple[int, int]]) -> None:
     found = parse(",".join(f"{partition}:{broker}" for partition, broker in pairs))
 
     assert {(p, b) for b, partitions in found.partitions.items() for p in partitions} == set(pairs)

@@ -59,7 +59,7 @@ def test_a_pair_and_a_ca_are_loaded(directory: Path) -> None:
         ("proxy.key", AUTHORITY.issue("other").key, "key", "is not the key of the first certificate in"),
     ],
 )
-def test_what_cannot_be_used_is_named(
+def test_an_invalid_certificate_or_key_is_refused_with_its_path(
     directory: Path, file: str, content: bytes | None, key: str, message: str
 ) -> None:
     (directory / file).unlink()
@@ -75,7 +75,7 @@ def test_what_cannot_be_used_is_named(
 
 
 @pytest.mark.parametrize("content", [b"", b"-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n"])
-def test_a_ca_that_cannot_be_used_is_named(directory: Path, content: bytes) -> None:
+def test_an_invalid_ca_is_refused_with_its_path(directory: Path, content: bytes) -> None:
     (directory / "ca.pem").write_bytes(content)
 
     with pytest.raises(TlsFileError) as found:
@@ -84,7 +84,7 @@ def test_a_ca_that_cannot_be_used_is_named(directory: Path, content: bytes) -> N
     assert found.value.key == "client_ca"
 
 
-def test_expiry(directory: Path) -> None:
+def test_the_expiry_of_a_certificate_is_read(directory: Path) -> None:
     path = str(directory / "proxy.pem")
     until = x509.load_pem_x509_certificate(ISSUED.certificate).not_valid_after_utc
 
@@ -126,7 +126,7 @@ def test_paths_start_from_the_configuration(directory: Path) -> None:
     assert listener.upstream_tls.ca == str(directory / "ca.pem")
 
 
-def test_every_file_that_cannot_be_used_is_a_fault_of_its_line(directory: Path) -> None:
+def test_each_invalid_file_is_a_fault_with_its_line(directory: Path) -> None:
     with pytest.raises(InvalidConfigError) as found:
         load(write(directory, certificate="nothing.pem", ca="nobody.pem"))
 
@@ -145,7 +145,7 @@ def test_an_expired_certificate_is_a_warning(directory: Path) -> None:
     assert "has expired on" in str(warning)
 
 
-def test_a_reload_leaves_the_files_alone(directory: Path) -> None:
+def test_a_reload_does_not_read_the_files(directory: Path) -> None:
     """They may be in the middle of being replaced, and who watches them will see."""
     file = write(directory, certificate="nothing.pem")
 

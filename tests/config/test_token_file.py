@@ -36,7 +36,7 @@ def test_a_token_is_the_first_line(tmp_path: Path, content: str) -> None:
         (bytes(16), "with more than letters, digits and signs"),
     ],
 )
-def test_what_is_no_token_is_told_with_what_would_be_one(tmp_path: Path, content: bytes, said: str) -> None:
+def test_an_invalid_token_is_refused_with_a_remedy(tmp_path: Path, content: bytes, said: str) -> None:
     with pytest.raises(TokenFileError, match=said) as caught:
         read_token(written(tmp_path, content))
 
@@ -44,7 +44,7 @@ def test_what_is_no_token_is_told_with_what_would_be_one(tmp_path: Path, content
     assert "openssl rand -hex 32" in str(caught.value)
 
 
-def test_check_tells_of_a_file_that_is_not_there_and_of_one_that_everybody_reads(tmp_path: Path) -> None:
+def test_a_missing_or_world_readable_token_file_is_reported(tmp_path: Path) -> None:
     document = parse(SETTINGS, file="conf/f.yaml")
 
     (missing,) = check_token_file(document, tmp_path)
@@ -57,7 +57,7 @@ def test_check_tells_of_a_file_that_is_not_there_and_of_one_that_everybody_reads
     assert check_token_file(document, tmp_path) == []
 
 
-def test_a_configuration_is_loaded_with_it(tmp_path: Path) -> None:
+def test_a_configuration_with_a_token_file_is_loaded(tmp_path: Path) -> None:
     listeners = "listeners: [{name: a, bind: '127.0.0.1:9092', upstream: '127.0.0.1:19092'}]\n"
     written(tmp_path, TOKEN.encode(), 0o644)
     (tmp_path / "f.yaml").write_text(f"{listeners}{SETTINGS}store: {{directory: d}}\n")

@@ -56,7 +56,7 @@ def test_a_size_takes_powers_of_1000_and_of_1024(written: str | float, size_byte
         ("１０MB", "is not a size"),
     ],
 )
-def test_what_is_no_size_says_what_would_be_one(written: str | float, hint: str) -> None:
+def test_a_text_that_is_no_size_is_refused_with_a_remedy(written: str | float, hint: str) -> None:
     with pytest.raises(UnitError, match=hint.replace("?", r"\?")):
         parse_size(written)
 
@@ -65,7 +65,7 @@ def test_what_is_no_size_says_what_would_be_one(written: str | float, hint: str)
 @pytest.mark.parametrize(
     "written", ["9" * 1_100_000, f"0.{'0' * 1_100_000}1", f"{'9' * 1_100_000}h", 1 << 20_000], ids=range(4)
 )
-def test_a_quantity_of_a_million_digits_is_none(parse: Callable[[str | float], float], written: str | int) -> None:
+def test_a_quantity_of_a_million_digits_is_refused(parse: Callable[[str | float], float], written: str | int) -> None:
     with pytest.raises(UnitError, match="is too long for"):
         parse(written)
 
@@ -86,7 +86,7 @@ def test_any_text_is_a_quantity_or_a_unit_error(text: str) -> None:
 
 
 @pytest.mark.parametrize("written", ["10MiB", "10MiB/s", "10 MiB / s".replace(" ", ""), 10_485_760])
-def test_a_rate_is_a_size_per_second_with_or_without_saying_so(written: str | int) -> None:
+def test_a_rate_may_end_with_per_second(written: str | int) -> None:
     assert parse_rate(written) == 10_485_760.0
 
 
@@ -111,13 +111,13 @@ def test_a_duration_is_whole_milliseconds(written: str, duration_ms: int) -> Non
 
 
 @pytest.mark.parametrize("written", [30, "30", 1.5])
-def test_a_bare_number_is_no_duration(written: str | float) -> None:
+def test_a_duration_without_a_unit_is_refused(written: str | float) -> None:
     with pytest.raises(UnitError, match="has no unit"):
         parse_duration_ms(written)
 
 
 @pytest.mark.parametrize("written", ["-1s", "1d", "1.5ms", "s", "5MB"])
-def test_other_texts_are_no_duration(written: str) -> None:
+def test_invalid_durations_are_refused(written: str) -> None:
     with pytest.raises(UnitError):
         parse_duration_ms(written)
 
@@ -125,7 +125,7 @@ def test_other_texts_are_no_duration(written: str) -> None:
 @pytest.mark.parametrize(
     ("written", "number"), [(50, 50.0), ("0.5", 0.5), (2_147_483_647, 2_147_483_647.0), (1e-9, 1e-9)]
 )
-def test_a_number_without_a_unit_is_taken_as_it_is(written: str | float, number: float) -> None:
+def test_a_number_without_a_unit_is_parsed(written: str | float, number: float) -> None:
     assert parse_number(written, kind="a request rate", example="100") == number
 
 
@@ -142,12 +142,12 @@ def test_a_number_without_a_unit_is_taken_as_it_is(written: str | float, number:
         (math.nan, "must be finite"),
     ],
 )
-def test_what_is_no_number_of_a_quota_says_why(written: str | float, hint: str) -> None:
+def test_an_invalid_number_is_refused_with_a_reason(written: str | float, hint: str) -> None:
     with pytest.raises(UnitError, match=hint):
         parse_number(written, kind="a request rate", example="100")
 
 
-def test_0_is_a_number_where_it_means_something() -> None:
+def test_0_is_accepted_where_allowed() -> None:
     assert parse_number("0.0", kind="a connection rate", example="5", allows_0=True) == 0.0
     with pytest.raises(UnitError, match="above 0"):
         parse_number("0." + "0" * 400 + "1", kind="a connection rate", example="5", allows_0=True)

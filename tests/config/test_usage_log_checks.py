@@ -112,7 +112,7 @@ def test_the_topic_has_a_default_name() -> None:
          "security_protocol PLAINTEXT; write SSL, or remove this"),
     ],
 )  # fmt: skip
-def test_a_fault_names_its_place_and_what_would_be_right(section: str, expected: str) -> None:
+def test_a_faulty_usage_log_is_refused_with_a_remedy(section: str, expected: str) -> None:
     assert faults(section) == [f"d/f.yaml:2: {expected}"]
 
 
@@ -122,7 +122,7 @@ def test_unknown_keys_are_faults() -> None:
     assert fault.startswith("d/f.yaml:2: usage_log.intervall: ")
 
 
-def test_files_of_passwords_and_certificates_are_looked_at(tmp_path: Path) -> None:
+def test_unreadable_password_and_certificate_files_are_faults(tmp_path: Path) -> None:
     file = tmp_path / "proxy.yaml"
     file.write_text(f"{LISTENERS}usage_log: {{kafka: {{bootstrap_servers: 'k:1', security_protocol: SSL, "
                     "ssl_cafile: away.pem}}\n")  # fmt: skip
@@ -144,7 +144,7 @@ def test_files_of_passwords_and_certificates_are_looked_at(tmp_path: Path) -> No
         ("{name: a, bind: 'h:1', bootstrap_servers: 'k:1'}", []),
     ],
 )  # fmt: skip
-def test_who_leaves_out_a_node_id_is_told(listener: str, expected: list[str]) -> None:
+def test_a_missing_node_id_is_a_warning(listener: str, expected: list[str]) -> None:
     found = loaded("{directory: u}", f"listeners: [{listener}]\n").warnings
 
     assert [str(warning).replace("warning: ", "") for warning in found] == expected

@@ -13,7 +13,7 @@ def of_listener(bind: str, more: str) -> list[str]:
 
 @pytest.mark.parametrize("bind", ["0.0.0.0:9092", "[::]:9092", "10.0.0.5:9092", "broker1:9092", "[2001:db8::1]:9092"])
 @pytest.mark.parametrize("key", ["inter_broker", "proxy_protocol"])
-def test_listener_that_believes_whoever_reaches_it_is_a_warning(bind: str, key: str) -> None:
+def test_listener_that_trusts_every_client_is_a_warning(bind: str, key: str) -> None:
     (found,) = of_listener(bind, f"{key}: true")
 
     assert found.startswith(f"f.yaml:5: listeners[0].{key}: warning: every client that reaches {bind} may ")
@@ -21,7 +21,7 @@ def test_listener_that_believes_whoever_reaches_it_is_a_warning(bind: str, key: 
 
 @pytest.mark.parametrize("bind", ["127.0.0.1:9092", "127.8.0.1:9092", "localhost:9092", "[::1]:9092"])
 @pytest.mark.parametrize("key", ["inter_broker", "proxy_protocol"])
-def test_listener_of_this_machine_alone_is_no_warning(bind: str, key: str) -> None:
+def test_trusting_listener_on_loopback_is_no_warning(bind: str, key: str) -> None:
     assert of_listener(bind, f"{key}: true") == []
 
 
@@ -34,7 +34,7 @@ def test_listener_of_this_machine_alone_is_no_warning(bind: str, key: str) -> No
         "{inter_broker: true, client_tls: {certificate: c, key: k, client_ca: ca, client_auth: required}}",
     ],
 )
-def test_listener_that_does_not_believe_everybody_is_no_warning(more: str) -> None:
+def test_listener_that_does_not_trust_clients_is_no_warning(more: str) -> None:
     more = more if more.endswith("}}") else f"{{{more}}}"
 
     assert warnings(f"listeners: [{{name: a, bind: '0.0.0.0:1', upstream: 'b:2', {more[1:-1]}}}]\n") == []
@@ -42,7 +42,7 @@ def test_listener_that_does_not_believe_everybody_is_no_warning(more: str) -> No
 
 @pytest.mark.parametrize("key", ["brokers", "exempt"])
 @pytest.mark.parametrize("name", ["ANONYMOUS", "UNKNOWN"])
-def test_everybody_among_users_without_limits_is_a_warning(key: str, name: str) -> None:
+def test_anonymous_among_exempt_users_is_a_warning(key: str, name: str) -> None:
     (found,) = warnings(f"{LISTENERS}principals: {{{key}: [broker1, {name}]}}\n")
 
     assert found.startswith(f"f.yaml:2: principals.{key}[1]: warning: {name} is every client ")
@@ -60,7 +60,7 @@ def test_everybody_among_users_without_limits_is_a_warning(key: str, name: str) 
         ("kafka: {quota.window.num: 4, quota.window.size.seconds: 30}", "kafka.quota.window.size.seconds"),
     ],
 )
-def test_time_out_of_proportion_is_a_warning(line: str, key: str) -> None:
+def test_extreme_time_is_a_warning(line: str, key: str) -> None:
     (found,) = warnings(f"{LISTENERS}{line}\n")
 
     assert found.startswith(f"f.yaml:2: {key}: warning: ")
@@ -77,11 +77,11 @@ def test_time_out_of_proportion_is_a_warning(line: str, key: str) -> None:
         "kafka: {quota.window.num: 11, quota.window.size.seconds: 6}",
     ],
 )
-def test_time_in_proportion_is_no_warning(line: str) -> None:
+def test_usual_time_is_no_warning(line: str) -> None:
     assert warnings(f"{LISTENERS}{line}\n") == []
 
 
-def test_a_longer_burst_is_told_in_seconds() -> None:
+def test_the_warning_about_a_burst_is_in_seconds() -> None:
     (found,) = warnings(f"{LISTENERS}burst: 100000s\n")
 
     assert "lets an idle client send 100000 s of its quota at once; write 60s or less" in found
@@ -128,9 +128,9 @@ def test_limits_some_of_which_are_enforced_are_no_warning(text: str) -> None:
         "max_throttle_time: 0s",
     ],
 )
-def test_value_of_another_type_is_the_schemas_to_tell(text: str) -> None:
+def test_value_of_the_wrong_type_is_left_to_the_schema(text: str) -> None:
     assert faults(f"{LISTENERS}{text}\n")
 
 
-def test_listener_of_another_type_is_the_schemas_to_tell() -> None:
+def test_listener_of_the_wrong_type_is_left_to_the_schema() -> None:
     assert faults("listeners: [{name: a, bind: [], upstream: b:2, inter_broker: true, proxy_protocol: true}, 5]\n")
