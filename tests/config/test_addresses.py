@@ -7,10 +7,11 @@ import pytest
 from kafka_quota_proxy.config.addresses import parse_address, parse_ip
 from kafka_quota_proxy.config.errors import UnitError
 from kafka_quota_proxy.config.model import Address
+from tests.support.cases import each_case
 
 
-@pytest.mark.parametrize(
-    ("written", "host", "port"),
+@each_case(
+    "written, host, port",
     [
         ("127.0.0.1:9092", "127.0.0.1", 9092),
         ("broker-1.example.com:9092", "broker-1.example.com", 9092),
@@ -27,8 +28,8 @@ def test_an_address_is_written_as_it_is_read(written: str, host: str, port: int)
     assert str(address) == written
 
 
-@pytest.mark.parametrize(
-    ("written", "hint"),
+@each_case(
+    "written, hint",
     [
         ("localhost", "not an address"),
         (":9092", "not an address"),
@@ -45,18 +46,18 @@ def test_a_text_that_is_no_address_is_refused_with_a_reason(written: str, hint: 
         parse_address(written)
 
 
-@pytest.mark.parametrize("host", ["kafka..local", ".kafka", "kafka..", "a" * 64, f"kafka.{'b' * 64}.local"])
+@each_case("host", ["kafka..local", ".kafka", "kafka..", "a" * 64, f"kafka.{'b' * 64}.local"])
 def test_an_invalid_host_name_is_refused(host: str) -> None:
     with pytest.raises(UnitError, match="not a host name"):
         parse_address(f"{host}:9092")
 
 
-@pytest.mark.parametrize("host", ["kafka", "kafka.local", "kafka.local.", "a" * 63, "10.0.0.1"])
+@each_case("host", ["kafka", "kafka.local", "kafka.local.", "a" * 63, "10.0.0.1"])
 def test_a_valid_host_name_is_accepted(host: str) -> None:
     assert parse_address(f"{host}:9092").host == host
 
 
-@pytest.mark.parametrize("address", [IPv4Address("10.0.0.7"), IPv6Address("2001:db8::1"), IPv6Address("::")])
+@each_case("address", [IPv4Address("10.0.0.7"), IPv6Address("2001:db8::1"), IPv6Address("::")])
 def test_an_ip_address_has_one_form(address: IPv4Address | IPv6Address) -> None:
     assert parse_ip(str(address)) == parse_ip(address.exploded) == parse_ip(str(address).upper())
 
@@ -65,8 +66,8 @@ def test_an_ipv4_address_within_ipv6_is_that_ipv4_address() -> None:
     assert parse_ip("::ffff:10.0.0.7") == parse_ip("::ffff:a00:7") == "10.0.0.7"
 
 
-@pytest.mark.parametrize(
-    ("written", "hint"),
+@each_case(
+    "written, hint",
     [("10.0.0.0/8", "is a network"), ("broker1", "no IP address"), ("10.0.0", "no IP address"), ("", "no IP address")],
 )
 def test_a_text_that_is_no_ip_address_is_refused_with_a_reason(written: str, hint: str) -> None:

@@ -8,6 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.certificate import CertificateError, certificates_of, subject_of, validity_of
+from tests.support.cases import each_case
 from tests.support.certificates import Authority, certificate_of, element, name, sequence
 
 AUTHORITY = Authority("authority")
@@ -22,8 +23,8 @@ def test_subject_and_times_of_a_real_certificate() -> None:
     assert validity_of(ISSUED.der) == (certificate.not_valid_before_utc, certificate.not_valid_after_utc)
 
 
-@pytest.mark.parametrize(
-    ("time", "meaning"),
+@each_case(
+    "time, meaning",
     [
         (element(0x17, b"491231235959Z"), datetime(2049, 12, 31, 23, 59, 59, tzinfo=UTC)),
         (element(0x17, b"500101000000Z"), datetime(1950, 1, 1, tzinfo=UTC)),
@@ -36,7 +37,7 @@ def test_both_forms_of_time_are_read(time: bytes, meaning: datetime) -> None:
     assert validity_of(certificate_of(SUBJECT, not_after=time))[1] == meaning
 
 
-@pytest.mark.parametrize("time", [b"2601010000Z", b"260101000000+0100", b"261301000000Z", "２60101000000Z".encode()])
+@each_case("time", [b"2601010000Z", b"260101000000+0100", b"261301000000Z", "２60101000000Z".encode()])
 def test_an_invalid_time_is_refused_only_when_it_is_read(time: bytes) -> None:
     der = certificate_of(SUBJECT, not_after=element(0x17, time))
 
@@ -45,7 +46,7 @@ def test_an_invalid_time_is_refused_only_when_it_is_read(time: bytes) -> None:
     assert subject_of(der).encoded == SUBJECT
 
 
-@pytest.mark.parametrize(
+@each_case(
     "der",
     [
         b"",

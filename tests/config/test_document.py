@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.document import Odd, key_path, parse
 from kafka_quota_proxy.config.errors import InvalidYamlError
+from tests.support.cases import each_case
 
 
 def test_values_are_what_yaml_says() -> None:
@@ -15,7 +16,7 @@ def test_values_are_what_yaml_says() -> None:
     assert document.faults == ()
 
 
-@pytest.mark.parametrize("written", ["007", "0x1F", "1:30", "2024-01-01", "0b1"])
+@each_case("written", ["007", "0x1F", "1:30", "2024-01-01", "0b1"])
 def test_dates_and_other_types_of_yaml_stay_text(written: str) -> None:
     assert parse(f"a: {written}", file="f").data == {"a": Odd(written)}
 
@@ -51,8 +52,8 @@ def test_duplicate_keys_are_a_fault_with_both_lines() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("text", "hint"),
+@each_case(
+    "text, hint",
     [
         ("a: &x {b: 1}\nc: {<<: *x}", "merge keys are not supported"),
         ("a: &x [*x]", "refers to itself"),
@@ -72,8 +73,8 @@ def test_an_alias_is_its_value() -> None:
     assert parse("a: &x {b: 1}\nc: *x", file="f").data == {"a": {"b": 1}, "c": {"b": 1}}
 
 
-@pytest.mark.parametrize(
-    ("text", "line", "hint"),
+@each_case(
+    "text, line, hint",
     [
         ("a:\n  - b\n c: 1\n", 3, "did not find expected"),
         ("a: 1\nbind: [::1]:9092\nc: 1\n", 2, 'quote an address in brackets: "[::1]:9092"'),

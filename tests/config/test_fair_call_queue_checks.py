@@ -25,6 +25,7 @@ from kafka_quota_proxy.proxy.fair_queue.decay import DecayScheduler
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import Dispatcher
 from kafka_quota_proxy.proxy.fair_queue.settings import decay_options, dispatcher_options
 from tests.config.test_load import LISTENERS, loaded
+from tests.support.cases import each_case
 
 # The table of Hadoop's guide and what its code reads beside it.
 HADOOPS_KEYS = {
@@ -218,8 +219,8 @@ def test_false_in_the_file_means_no_queue() -> None:
     assert loaded(f"{LISTENERS}fair_call_queue: false\n").config.listeners[0].fair_call_queue is None
 
 
-@pytest.mark.parametrize(
-    ("old", "name", "value"),
+@each_case(
+    "old, name, value",
     [
         ("faircallqueue.priority-levels: 2", "levels", 2),
         ("faircallqueue.decay-scheduler.period-ms: 200", "period_ms", 200),
@@ -248,7 +249,7 @@ def test_an_older_key_is_a_warning_with_its_new_name() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_case(
     "old",
     [
         "faircallqueue.priority-levels",
@@ -264,8 +265,8 @@ def test_an_older_key_of_0_is_not_set(old: str) -> None:
 # -- what is refused --
 
 
-@pytest.mark.parametrize(
-    ("section", "fault"),
+@each_case(
+    "section, fault",
     [
         (
             "callqueue.impl: MyQueue",
@@ -354,8 +355,8 @@ def test_a_faulty_section_is_refused(section: str, fault: str) -> None:
     assert fault in found
 
 
-@pytest.mark.parametrize(
-    ("section", "fault"),
+@each_case(
+    "section, fault",
     [
         ("faircallqueue.priority-levels: -1", "must be a whole number from 0 to 100"),
         ("faircallqueue.decay-scheduler.decay-factor: 1.5", "must be a number above 0 and below 1"),
@@ -370,7 +371,7 @@ def test_an_older_key_is_validated_like_the_new_one(section: str, fault: str) ->
     assert "is Hadoop's old name" in warning
 
 
-@pytest.mark.parametrize("value", ["true", "", "fair", "[]", "4"])
+@each_case("value", ["true", "", "fair", "[]", "4"])
 def test_the_section_is_a_mapping_or_false(value: str) -> None:
     wanted = "fair_call_queue: must be a mapping of its settings"
 
@@ -434,8 +435,8 @@ fair_call_queue: {}
 # -- what Hadoop starts with --
 
 
-@pytest.mark.parametrize(
-    ("section", "thresholds"),
+@each_case(
+    "section, thresholds",
     [
         ("decay-scheduler.thresholds: 50,25,10", (0.5, 0.25, 0.1)),
         ("decay-scheduler.thresholds: 13,13,50", (0.13, 0.13, 0.5)),
@@ -458,8 +459,8 @@ def test_mode_hadoop_accepts_the_thresholds_that_hadoop_accepts(section: str, th
     assert scheduler.level("a") == scheduler.standing("a").level == highest
 
 
-@pytest.mark.parametrize(
-    ("section", "expected"),
+@each_case(
+    "section, expected",
     [
         ("weighted-cost.lockshared: -1\ncost-provider.impl: weighted", {"cost_weights": CostWeights(lockshared=-1)}),
         ("callqueue.capacity.weights: ''", {"capacity_weights": (1, 1, 1, 1)}),
@@ -500,8 +501,8 @@ def test_of_several_providers_the_first_counts_as_in_hadoop() -> None:
 # -- what has no effect --
 
 
-@pytest.mark.parametrize(
-    ("section", "key", "needed"),
+@each_case(
+    "section, key, needed",
     [
         ("decay-scheduler.backoff.responsetime.enable: true", "decay-scheduler.backoff", "backoff.enable: true"),
         ("weighted-cost.queue: 1", "weighted-cost.queue", "cost-provider.impl: weighted"),

@@ -34,6 +34,7 @@ from kafka_quota_proxy.config.fair_call_queue_options import (
     parse_whole_numbers,
     settings,
 )
+from tests.support.cases import each_case
 
 IPC = "org.apache.hadoop.ipc"
 ANYTHING = st.recursive(
@@ -45,8 +46,8 @@ ANYTHING = st.recursive(
 # -- how values are written --
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
+@each_case(
+    "value, expected",
     [
         ("8,4,2,1", (8, 4, 2, 1)),
         (" 99 , 1", (99, 1)),
@@ -66,7 +67,7 @@ def test_a_list_of_numbers_is_text_as_in_hadoop_or_a_list_of_yaml(value: object,
     assert parse_whole_numbers(value) == expected
 
 
-@pytest.mark.parametrize(
+@each_case(
     "value",
     [
         "8,,1",
@@ -97,14 +98,14 @@ def test_thresholds_are_any_of_javas_numbers() -> None:
     assert parse_whole_numbers("-5,0,250", minimum=-(2**31)) == (-5, 0, 250)
 
 
-@pytest.mark.parametrize("value", ["8,0,2,1", [8, -4, 2, 1]])
+@each_case("value", ["8,0,2,1", [8, -4, 2, 1]])
 def test_turns_that_make_hadoop_loop_for_ever_are_refused(value: object) -> None:
     with pytest.raises(ValueError, match="Hadoop takes it, and then serves one level for ever"):
         parse_turns(value)
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
+@each_case(
+    "value, expected",
     [
         ("10s,20s", (10_000, 20_000)),
         ("500ms, 1m", (500, 60_000)),
@@ -123,28 +124,28 @@ def test_a_bare_duration_is_milliseconds_as_in_hadoop(value: object, expected: t
     assert parse_durations_ms(value) == expected
 
 
-@pytest.mark.parametrize("value", [0, "0s", "999us", "1.5us", ",10s", [True], [None], {}, None, "-1s", ".5s", [1e-9]])
+@each_case("value", [0, "0s", "999us", "1.5us", ",10s", [True], [None], {}, None, "-1s", ".5s", [1e-9]])
 def test_a_list_with_other_than_durations_above_0_is_refused(value: object) -> None:
     with pytest.raises(ValueError, match=r"duration|above 0|milliseconds"):
         parse_durations_ms(value)
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
+@each_case(
+    "value, expected",
     [("", set()), ([], set()), ("hdfs, hive", {"hdfs", "hive"}), (["a", "b"], {"a", "b"}), ("a,,b,", {"a", "b"})],
 )
 def test_names_are_trimmed_unlike_in_hadoop(value: object, expected: set[str]) -> None:
     assert parse_names(value) == expected
 
 
-@pytest.mark.parametrize("value", [None, 7, [7], {"a": 1}, True])
+@each_case("value", [None, 7, [7], {"a": 1}, True])
 def test_a_value_that_is_no_name_is_refused(value: object) -> None:
     with pytest.raises(ValueError, match="must be names"):
         parse_names(value)
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
+@each_case(
+    "name, expected",
     [
         ("fair", CallQueueImpl.FAIR),
         ("fifo", CallQueueImpl.FIFO),
@@ -164,18 +165,18 @@ def test_an_implementation_has_a_word_or_the_name_of_hadoops_class(name: str, ex
     assert parse_implementation(name, type(expected)) is expected
 
 
-@pytest.mark.parametrize("value", ["FairCallQueue", f"{IPC}.DecayRpcScheduler", "", None, 1, ["fair"]])
+@each_case("value", ["FairCallQueue", f"{IPC}.DecayRpcScheduler", "", None, 1, ["fair"]])
 def test_an_unknown_class_is_refused_with_the_known_ones(value: object) -> None:
     with pytest.raises(ValueError, match=r"must be fair or fifo, or of Hadoop's classes org\.apache"):
         parse_implementation(value, CallQueueImpl)
 
 
-@pytest.mark.parametrize(("value", "expected"), [("adaptive", None), (1, 1), (2**31 - 1, 2**31 - 1)])
+@each_case("value, expected", [("adaptive", None), (1, 1), (2**31 - 1, 2**31 - 1)])
 def test_requests_in_flight_are_a_number_or_adaptive(value: object, expected: int | None) -> None:
     assert parse_max_in_flight(value) == expected
 
 
-@pytest.mark.parametrize("value", [0, -1, True, "8", None, "Adaptive", 2**31, 1.0])
+@each_case("value", [0, -1, True, "8", None, "Adaptive", 2**31, 1.0])
 def test_other_numbers_of_requests_in_flight_are_refused(value: object) -> None:
     with pytest.raises(ValueError, match="must be adaptive, or a whole number"):
         parse_max_in_flight(value)
@@ -210,7 +211,7 @@ def test_default_lists_are_as_long_as_there_are_levels() -> None:
     assert (found.thresholds, found.backoff_responsetime_thresholds_ms) == ((0.5,), (10_000, 20_000))
 
 
-@pytest.mark.parametrize("levels", [1, MAX_LEVELS])
+@each_case("levels", [1, MAX_LEVELS])
 def test_a_hundred_levels_are_accepted(levels: int) -> None:
     found = settings({"levels": levels})
 
@@ -252,8 +253,8 @@ def test_an_older_key_wins_if_it_is_set() -> None:
     assert unset.thresholds == (0.01, 0.02, 0.03)
 
 
-@pytest.mark.parametrize(
-    ("given_", "scheduler"),
+@each_case(
+    "given_, scheduler",
     [
         ({}, SchedulerImpl.DECAY),
         ({"callqueue_impl": CallQueueImpl.FAIR}, SchedulerImpl.DECAY),
@@ -282,8 +283,8 @@ def test_weights_of_phases_are_one_value() -> None:
 # -- room in every level --
 
 
-@pytest.mark.parametrize(
-    ("capacity", "weights", "remainder", "without"),
+@each_case(
+    "capacity, weights, remainder, without",
     [
         (4, (1, 1, 1, 1), CapacityRemainder.FIRST, 0),
         (3, (1, 1, 1, 1), CapacityRemainder.FIRST, 3),

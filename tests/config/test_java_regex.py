@@ -7,14 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.java_regex import JavaRegexError, compile_java
+from tests.support.cases import each_case
 
 
 def matches(pattern: str, text: str) -> bool:
     return compile_java(pattern).fullmatch(text) is not None
 
 
-@pytest.mark.parametrize(
-    ("pattern", "taken", "not_taken"),
+@each_case(
+    "pattern, taken, not_taken",
     [
         (r"a.c", ["abc", "a😀c", "a\tc"], ["a\nc", "a\rc", "a\x85c", "a\u2028c", "a\u2029c"]),
         (r"(?s)a.c", ["a\nc", "a\u2028c"], ["ac"]),
@@ -75,8 +76,8 @@ def test_groups_keep_their_numbers_and_names() -> None:
     assert pattern.groupindex == {"name": 2}
 
 
-@pytest.mark.parametrize(
-    ("pattern", "why"),
+@each_case(
+    "pattern, why",
     [
         ("(", "is not closed"),
         ("a)", "closes no group"),

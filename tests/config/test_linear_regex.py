@@ -12,9 +12,10 @@ from kafka_quota_proxy.config.linear_regex import (
     read_replacement,
     replaced,
 )
+from tests.support.cases import each_case
 
 
-@pytest.mark.parametrize("pattern", ["(a+)+", "(a|aa)+", "(a?){500}a{500}", ".*.*.*.*.*.*x"])
+@each_case("pattern", ["(a+)+", "(a|aa)+", "(a?){500}a{500}", ".*.*.*.*.*.*x"])
 def test_matching_is_fast_for_any_name(pattern: str) -> None:
     compiled = compile_linear(pattern)
     begun_s = time.thread_time()
@@ -35,8 +36,8 @@ def test_an_unpaired_surrogate_matches_nothing() -> None:
     assert not match_whole(compile_linear(".*"), "a\ud800")
 
 
-@pytest.mark.parametrize(
-    ("pattern", "to", "name", "expected"),
+@each_case(
+    "pattern, to, name, expected",
     [
         ("app-([a-z]+)-[0-9a-f]+", r"app-\1", "app-etl-7f", "app-etl"),
         ("(?P<team>.*)/(.*)", r"\g<team>.\g<2>\\x", "é/😀", "é.😀\\x"),
@@ -52,7 +53,7 @@ def test_a_replacement_inserts_the_texts_of_groups(pattern: str, to: str, name: 
     assert replaced(found, read_replacement(to, compiled)) == expected
 
 
-@pytest.mark.parametrize("to", [r"\1", r"\g<x>", r"\g<1>", r"\n", "\\", r"\g<-1>", r"\0", r"\g<99999999999>"])
+@each_case("to", [r"\1", r"\g<x>", r"\g<1>", r"\n", "\\", r"\g<-1>", r"\0", r"\g<99999999999>"])
 def test_a_replacement_that_fits_no_group_is_refused(to: str) -> None:
     with pytest.raises(LinearRegexError):
         read_replacement(to, compile_linear("a"))

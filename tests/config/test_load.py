@@ -34,6 +34,7 @@ from kafka_quota_proxy.config.principals import Fold, Principals
 from kafka_quota_proxy.config.schema import SECTIONS, known_keys
 from kafka_quota_proxy.config.security import ClientAuth, TlsVersion, UpstreamTls
 from kafka_quota_proxy.config.units import UNLIMITED
+from tests.support.cases import each_case
 
 LISTENERS = "listeners: [{name: clients, bind: 0.0.0.0:9092, upstream: 127.0.0.1:19092}]\n"
 
@@ -196,7 +197,7 @@ def test_null_lifts_the_limits_of_a_listener() -> None:
     assert (listener.login_timeout_ms, listener.idle_timeout_ms, listener.max_connection_age_ms) == (None, None, None)
 
 
-@pytest.mark.parametrize(("text", "expected"), [("true", ProxyProtocol()), ("false", None)])
+@each_case("text, expected", [("true", ProxyProtocol()), ("false", None)])
 def test_the_proxy_protocol_is_required_or_off(text: str, expected: ProxyProtocol | None) -> None:
     (listener,) = loaded(listener_with(f"proxy_protocol: {text}")).config.listeners
 
@@ -237,8 +238,8 @@ def test_all_faults_are_reported_at_once_in_order_of_lines() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("rule", "hint"),
+@each_case(
+    "rule, hint",
     [
         ("{client_id: x, producer_byte_rate: 1MB}", "quotas[0].client_id: unknown key; did you mean client-id?"),
         ("{clientId: x, producer_byte_rate: 1MB}", "quotas[0].clientId: unknown key; did you mean client-id?"),
@@ -293,15 +294,13 @@ def test_a_faulty_rule_is_refused(rule: str, hint: str) -> None:
     assert hint in fault
 
 
-@pytest.mark.parametrize(
-    ("value", "hint"), [("eth0", "is no IP address"), ("10", "must be an IP address"), ("''", "empty")]
-)
+@each_case("value, hint", [("eth0", "is no IP address"), ("10", "must be an IP address"), ("''", "empty")])
 def test_an_invalid_upstream_bind_is_refused(value: str, hint: str) -> None:
     assert hint in only_fault(f"{LISTENERS}upstream_bind: {value}\n")
 
 
-@pytest.mark.parametrize(
-    ("text", "hint"),
+@each_case(
+    "text, hint",
     [
         ("{}\n", "f.yaml:1: listeners: is missing"),
         ("listeners: []\n", "f.yaml:1: listeners: is empty"),
@@ -521,9 +520,7 @@ def test_errors_and_warnings_can_be_told_apart() -> None:
     assert [fault.severity for fault in caught.value.faults] == [Severity.ERROR, Severity.WARNING]
 
 
-@pytest.mark.parametrize(
-    ("text", "what"), [("", "is empty"), ("# all\n", "is empty"), ("- a\n", "is a list"), ("a\n", "is text")]
-)
+@each_case("text, what", [("", "is empty"), ("# all\n", "is empty"), ("- a\n", "is a list"), ("a\n", "is text")])
 def test_a_file_that_is_no_mapping_is_refused(text: str, what: str) -> None:
     assert only_fault(text).startswith(f"f.yaml:1: (file): {what}; a configuration is a mapping")
 
@@ -598,8 +595,8 @@ def test_the_brokers_of_a_cluster_have_the_hundred_ports_behind_the_bootstrap_po
     assert [cluster.port_of(node_id) for node_id in (-1, 0, 99, 100)] == [None, 9193, 9292, None]
 
 
-@pytest.mark.parametrize(
-    ("listener", "fault"),
+@each_case(
+    "listener, fault",
     [
         ("bind: a:1, upstream: b:2, bootstrap_servers: c:3", "bootstrap_servers: cannot be given with upstream"),
         ("bind: a:1, upstream: b:2, advertised_host: c", "advertised_host: belongs to bootstrap_servers"),
@@ -698,8 +695,8 @@ def test_without_rules_the_whole_name_is_the_user() -> None:
 ASKING = "      client_auth: requested\n      client_ca: ca\n"
 
 
-@pytest.mark.parametrize(
-    ("text", "hint"),
+@each_case(
+    "text, hint",
     [
         ("      client_auth: required\n", "client_tls.client_ca: is missing; without it no client's certificate"),
         ("      client_auth: perhaps\n", "client_tls.client_auth: "),

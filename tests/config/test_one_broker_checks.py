@@ -1,11 +1,10 @@
 """Two listeners that may lead to one broker under different names are warned of."""
 
-import pytest
-
 from kafka_quota_proxy.config.document import parse
 from kafka_quota_proxy.config.errors import Severity
 from kafka_quota_proxy.config.load import load_bytes
 from kafka_quota_proxy.config.one_broker_checks import check_one_broker, hosts_to_find
+from tests.support.cases import each_case
 
 SIDECAR = "  - {{name: l{}, bind: 127.0.0.1:{}, upstream: '{}'}}\n"
 CLUSTER = "  - {{name: l{}, bind: 127.0.0.1:{}, bootstrap_servers: '{}', broker_ports: {}-{}}}\n"
@@ -38,8 +37,8 @@ def test_the_warning_names_both_listeners_and_the_remedy() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("servers", "count"),
+@each_case(
+    "servers, count",
     [
         (("127.0.0.1:19092", "[::1]:19092"), 1),
         (("Broker.example:9092", "broker.example.:9092"), 1),
@@ -55,11 +54,11 @@ def test_the_warning_names_both_listeners_and_the_remedy() -> None:
         (("a:9092", "b:9092"), 0),
     ],
 )
-def test_equal_address_texts_are_one_broker(servers: tuple[str, ...], count: int) -> None:
+def test_address_texts_tell_whether_two_upstreams_are_one_broker(servers: tuple[str, ...], count: int) -> None:
     assert len(warned(*servers)) == count
 
 
-def test_equal_looked_up_addresses_are_one_broker() -> None:
+def test_looked_up_addresses_tell_whether_two_upstreams_are_one_broker() -> None:
     document = parse(file_of("a.example:9092", "b.example:9092", "c.example:9092", "d.example:9093").decode(), file="f")
     assert hosts_to_find(document) == {"a.example", "b.example", "c.example"}
     found: list[str] = []

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.principal_mapping import LetterCase, MappingRuleError, parse_rules
+from tests.support.cases import each_case
 from tests.support.java_principals import MAPPINGS, Answer, is_refused_here
 
 
@@ -42,7 +43,7 @@ def test_empty_rules_are_ignored() -> None:
     assert sources("") == []
 
 
-@pytest.mark.parametrize(("text", "name", "answer"), MAPPINGS)
+@each_case("text, name, answer", MAPPINGS)
 def test_a_rule_that_kafka_refuses_or_fails_at_is_refused(text: str, name: str, answer: str | Answer) -> None:
     if answer in (Answer.INVALID, Answer.FAILS):
         assert fault(text)
@@ -52,8 +53,8 @@ def test_a_rule_that_kafka_refuses_or_fails_at_is_refused(text: str, name: str, 
         parse_rules(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
+@each_case(
+    "text, message",
     [
         ("CN=(.*)", "'CN=(.*)' is not a rule; write DEFAULT or RULE:pattern/replacement/"),
         ("DEFAULT/L", "'DEFAULT/L' has '/L' behind its end; write DEFAULT or RULE:pattern/replacement/"),

@@ -9,6 +9,7 @@ from kafka_quota_proxy.config.load import load_bytes
 from kafka_quota_proxy.config.model import DEFAULT, IpRule, ProxyConfig, QuotaRule
 from kafka_quota_proxy.config.quota_kinds import CLIENT_LIMIT_KEYS
 from tests.config.test_load import LISTENERS, loaded
+from tests.support.cases import each_case
 
 
 def with_rules(*rules: str) -> str:
@@ -46,15 +47,15 @@ def test_a_rule_of_clients_has_limits_of_all_kinds() -> None:
     )
 
 
-@pytest.mark.parametrize("key", CLIENT_LIMIT_KEYS)
+@each_case("key", CLIENT_LIMIT_KEYS)
 def test_any_one_limit_is_enough(key: str) -> None:
     (rule,) = config(f"{{client-id: x, {key}: 1000}}").quotas
 
     assert rule.limits == {key: 1_000}
 
 
-@pytest.mark.parametrize(
-    ("written", "ip"),
+@each_case(
+    "written, ip",
     [
         ("10.0.0.7", "10.0.0.7"),
         ("<default>", DEFAULT),
@@ -85,8 +86,8 @@ def test_an_address_and_all_others_have_a_rate_each() -> None:
     assert {rule.ip: rule.connection_creation_rate for rule in rules} == {"1.2.3.4": 150.0, DEFAULT: 200.0}
 
 
-@pytest.mark.parametrize(
-    ("rule", "fault"),
+@each_case(
+    "rule, fault",
     [
         ("{ip: 10.0.0.7}", "quotas[0]: limits nothing; give connection_creation_rate"),
         ("{ip: 10.0.0.0/8, connection_creation_rate: 1}", "quotas[0].ip: '10.0.0.0/8' is a network; write one"),
@@ -165,7 +166,7 @@ def test_the_checks_ignore_a_rule_that_is_no_mapping() -> None:
     assert len(caught.value.faults) == 2
 
 
-@pytest.mark.parametrize("key", ["user", "client-id"])
+@each_case("key", ["user", "client-id"])
 def test_a_name_longer_than_kafkas_protocol_allows_is_refused(key: str) -> None:
     longest = "ü" * 16_383 + "x"
     assert len(config(f"{{{key}: {longest}, connections: 3}}").quotas) == 1

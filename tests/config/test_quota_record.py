@@ -21,6 +21,7 @@ from kafka_quota_proxy.config.quota_record import (
     encode,
 )
 from kafka_quota_proxy.config.units import UNLIMITED
+from tests.support.cases import each_case
 
 RATE = "connection_creation_rate"
 NAMES = st.none() | st.just(DEFAULT) | st.text(min_size=1, max_size=20).filter(lambda name: name.isprintable())
@@ -62,8 +63,8 @@ def fault(key: bytes | None, value: bytes | None) -> RecordFault:
     return found
 
 
-@pytest.mark.parametrize(
-    ("record", "key", "value"),
+@each_case(
+    "record, key, value",
     [
         (
             Rule(user="alice", client_id="etl", limits={"producer_byte_rate": 5242880.0}),
@@ -110,14 +111,14 @@ def test_an_encoded_record_decodes_to_itself(record: QuotaRecord) -> None:
     assert decode(*encode(record)) == record
 
 
-@pytest.mark.parametrize("value", [None, b"", b"{}"])
+@each_case("value", [None, b"", b"{}"])
 def test_an_empty_value_deletes(value: bytes | None) -> None:
     assert decode(RULE, value) == Rule(user="alice")
     assert decode(SETTING, value) == Setting(user="alice", key="producer_byte_rate")
     assert decode(b'{"news":"balance"}', value) == News()
 
 
-@pytest.mark.parametrize(
+@each_case(
     "key",
     [
         None, b"", b"\xff\xfe", b"alice", b"null", b"[]", b'"user"', b"{}", b'{"news":"other"}', b'{"ip":""}',
@@ -139,7 +140,7 @@ def test_any_other_key_is_a_fault(key: bytes | None) -> None:
     assert len(str(found)) < 300
 
 
-@pytest.mark.parametrize(
+@each_case(
     "key",
     [
         b'{"user": "a"}', b' {"user":"a"}', b'{"user":"a"}\n', b'{"client-id":"b","user":"a"}', b'{"user":"\\u0061"}',
@@ -152,7 +153,7 @@ def test_a_key_has_one_form_only(key: bytes) -> None:
     assert fault(key, b'{"producer_byte_rate":1.0}').kind is FaultKind.KEY
 
 
-@pytest.mark.parametrize(
+@each_case(
     "value",
     [
         b"\xff", b"7", b"[]", b"null", b'"x"', b"{", b'{"producer_byte_rate":1.0', b'{"enforcement":"observe"}',
@@ -174,7 +175,7 @@ def test_any_other_value_is_a_fault(value: bytes) -> None:
     str(found).encode()
 
 
-@pytest.mark.parametrize(
+@each_case(
     "value",
     [
         b"7", b"[]", b'{"value":0}', b'{"value":-1}', b'{"value":true}', b'{"value":null}', b'{"value":{}}', b'{"a":1}',
@@ -188,14 +189,12 @@ def test_a_setting_is_one_number(value: bytes) -> None:
     assert (found.kind, found.about) == (FaultKind.VALUE, Setting(user="alice", key="producer_byte_rate"))
 
 
-@pytest.mark.parametrize(
-    "value", [b'{"value":7}', b'{"value":[]}', b'{"value":null}', b'{"value":{}}', b'{"expires":1}']
-)
+@each_case("value", [b'{"value":7}', b'{"value":[]}', b'{"value":null}', b'{"value":{}}', b'{"expires":1}'])
 def test_terms_are_an_object(value: bytes) -> None:
     assert fault(b'{"user":"alice","key":"terms"}', value).kind is FaultKind.VALUE
 
 
-@pytest.mark.parametrize(
+@each_case(
     "value",
     [
         b'{"published_ms":1}', b'{"lease_ms":1}', b'{"published_ms":1,"lease_ms":0}',
@@ -241,9 +240,9 @@ def test_decoding_any_bytes_raises_nothing(key: bytes | None, value: bytes | Non
         assert decode(*encode(found)) == found
 
 
-@pytest.mark.parametrize("depth", [40, 970, 100_000])
+@each_case("depth", [40, 970, 100_000])
 def test_a_deeply_nested_value_is_a_fault(depth: int) -> None:
-    """Whoever goes through it later may have less room for that than who has read it."""
+    """Code that walks the value later may have less stack left than its reader."""
     nested = b"[" * depth + b"]" * depth
     for key, value in (
         (b'{"user":"a","key":%s}' % nested, None),
@@ -258,7 +257,7 @@ def test_a_deeply_nested_value_is_a_fault(depth: int) -> None:
 
 
 @given(RECORDS, st.data())
-def test_a_damaged_record_is_a_fault(record: QuotaRecord, data: st.DataObject) -> None:
+def test_decoding_a_damaged_record_raises_nothing(record: QuotaRecord, data: st.DataObject) -> None:
     key, value = encode(record)
     halves = [bytearray(key), bytearray(value or b"")]
     for _ in range(data.draw(st.integers(1, 3))):

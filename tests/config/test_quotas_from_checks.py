@@ -8,6 +8,7 @@ from kafka_quota_proxy.config.errors import ConfigError
 from kafka_quota_proxy.config.load import Loaded, load, load_bytes
 from kafka_quota_proxy.config.model import Address, AdminClient, QuotasFrom, QuotasFromBroker
 from kafka_quota_proxy.config.security import SaslMechanism, SecurityProtocol
+from tests.support.cases import each_case
 
 LISTENERS = "listeners: [{name: a, bind: 'h:1', upstream: 'k:1', node_id: 1}]\n"
 TWO = (Address(host="k1", port=9092), Address(host="k2", port=9093))
@@ -57,7 +58,7 @@ def test_a_topic_is_given_as_a_mapping_with_a_login(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("section", ["broker", "{broker: {}}"])
+@each_case("section", ["broker", "{broker: {}}"])
 def test_the_brokers_quotas_are_given_as_a_word(section: str) -> None:
     found = loaded(section)
 
@@ -87,8 +88,8 @@ def test_the_brokers_quotas_are_given_as_a_mapping_with_a_login(tmp_path: Path) 
     )
 
 
-@pytest.mark.parametrize(
-    ("section", "is_warned"),
+@each_case(
+    "section, is_warned",
     [
         ("broker", True),
         ("{broker: {every: 5s}}", True),
@@ -162,8 +163,8 @@ def test_a_topic_behind_this_proxy_is_a_warning(server: str, line: int | None, m
         )
 
 
-@pytest.mark.parametrize(
-    ("section", "hint"),
+@each_case(
+    "section, hint",
     [
         ("k1:9092/topic", "quotas_from: 'k1:9092/topic' is no topic; write kafka://HOST:PORT"),
         ("kafka://k1:9092", "quotas_from: 'kafka://k1:9092' is no topic; write kafka://HOST:PORT"),

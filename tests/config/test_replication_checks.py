@@ -10,6 +10,7 @@ from kafka_quota_proxy.config.load import Loaded, load, load_bytes
 from kafka_quota_proxy.config.model import Address, AdminClient, Replication, ReplicationPath
 from kafka_quota_proxy.config.security import SaslMechanism, SecurityProtocol
 from kafka_quota_proxy.config.throttled_replicas import ALL_REPLICAS, parse
+from tests.support.cases import each_case
 
 LISTENERS = "listeners: [{name: a, bind: '127.0.0.1:1', upstream: 'k:1', inter_broker: true}]\n"
 UNTRUSTED = "listeners: [{name: a, bind: 'h:1', upstream: 'k:1'}]\n"
@@ -181,8 +182,8 @@ def test_a_name_that_no_file_can_have_is_a_fault(tmp_path: Path) -> None:
         load(tmp_path / "f.yaml")
 
 
-@pytest.mark.parametrize(
-    ("section", "fault"),
+@each_case(
+    "section, fault",
     [
         (f"{RATE}, throttled_replicas: {{}}", "throttled_replicas: unknown key; did you mean throttled.replicas?"),
         (f"{RATE}, leases: 1m", "leases: unknown key; did you mean lease?"),
@@ -258,8 +259,8 @@ def test_a_topic_is_found_in_its_line() -> None:
     assert fault.startswith("f.yaml:6: replication.throttled.replicas.b: 'none' names no replica")
 
 
-@pytest.mark.parametrize(
-    ("section", "fault"),
+@each_case(
+    "section, fault",
     [
         ("from_cluster: true", "from_cluster: there is no broker to ask; give admin_client.bootstrap_servers"),
         ("paths: [{leader_rack: a, rate: 1MB}]", "paths[0].leader_rack: there is no broker to ask for racks"),
@@ -317,8 +318,8 @@ def test_plaintext_towards_brokers_with_tls_is_a_warning() -> None:
     assert warnings(RATE, LISTENERS.replace("]", f", {clients}]")) == [], "nobody is asked there"
 
 
-@pytest.mark.parametrize(
-    ("others", "fault"),
+@each_case(
+    "others, fault",
     [
         ("{name: b, bind: 'h:2', upstream: 'k:1', node_id: 2}", "the same upstream has node id 1 in line 2"),
         ("{name: b, bind: 'h:2', bootstrap_servers: 'k:2', broker_ports: 5-9, node_id: 1}", "belongs to upstream"),

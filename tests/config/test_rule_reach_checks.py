@@ -1,9 +1,8 @@
 """Names that no client has, rules that never win, and clients that no rule reaches: each is a warning at its line."""
 
-import pytest
-
 from kafka_quota_proxy.config.quota_kinds import CLIENT_LIMIT_KEYS
 from tests.config.test_load import LISTENERS, warnings
+from tests.support.cases import each_case
 
 CATCHES_NAMELESS = "{user: <default>, producer_byte_rate: 1MB}"
 
@@ -21,8 +20,8 @@ def of_principals(principals: str) -> list[str]:
     return warnings(f"{LISTENERS}principals: {{{principals}}}\n")
 
 
-@pytest.mark.parametrize(
-    ("name", "right"),
+@each_case(
+    "name, right",
     [
         ("'User:alice'", "write alice"),
         ("'user: alice'", "write alice"),
@@ -51,14 +50,14 @@ def test_user_name_that_no_client_has_is_a_warning(name: str, right: str) -> Non
     assert found.endswith(right)
 
 
-@pytest.mark.parametrize("name", ["'*'", "default", "<DEFAULT>", "'etl '", "'team-*'", "<shared>"])
+@each_case("name", ["'*'", "default", "<DEFAULT>", "'etl '", "'team-*'", "<shared>"])
 def test_client_id_that_no_client_has_is_a_warning(name: str) -> None:
     (found,) = of_rules(f"{{client-id: {name}, producer_byte_rate: 1MB}}")
 
     assert found.startswith("f.yaml:3: quotas[0].client-id: warning: ")
 
 
-@pytest.mark.parametrize(
+@each_case(
     "rule",
     [
         "{user: alice, producer_byte_rate: 1MB}",
@@ -77,8 +76,8 @@ def test_name_that_a_client_may_have_is_no_warning(rule: str) -> None:
     assert of_rules(rule) == []
 
 
-@pytest.mark.parametrize("key", ["exempt", "brokers", "admins"])
-@pytest.mark.parametrize("name", ["'User:admin'", "'*'", "default", "'admin '", "anonymous"])
+@each_case("key", ["exempt", "brokers", "admins"])
+@each_case("name", ["'User:admin'", "'*'", "default", "'admin '", "anonymous"])
 def test_name_of_no_user_among_principals_is_a_warning(key: str, name: str) -> None:
     (found,) = of_principals(f"{key}: [root, {name}]")
 
@@ -91,16 +90,14 @@ def test_fold_of_names_with_kafkas_type_is_a_warning() -> None:
     assert found.startswith("f.yaml:2: principals.fold[0].match: warning: matches no user")
 
 
-@pytest.mark.parametrize("ip", ["0.0.0.0", "'::'", "224.0.0.1"])  # noqa: S104
+@each_case("ip", ["0.0.0.0", "'::'", "224.0.0.1"])  # noqa: S104
 def test_address_that_no_client_has_is_a_warning(ip: str) -> None:
     (found,) = of_rules(f"{{ip: {ip}, connection_creation_rate: 5}}")
 
     assert found.startswith("f.yaml:3: quotas[0].ip: warning: no client has the address ")
 
 
-@pytest.mark.parametrize(
-    "rule", ["{ip: 10.0.0.7, connection_creation_rate: 5}", "{ip: <default>, connection_creation_rate: 5}"]
-)
+@each_case("rule", ["{ip: 10.0.0.7, connection_creation_rate: 5}", "{ip: <default>, connection_creation_rate: 5}"])
 def test_address_of_clients_is_no_warning(rule: str) -> None:
     assert of_rules(rule) == []
 
@@ -108,9 +105,7 @@ def test_address_of_clients_is_no_warning(rule: str) -> None:
 # -- users who are exempt, or charged under another name --
 
 
-@pytest.mark.parametrize(
-    "rule", ["{user: admin, producer_byte_rate: 1MB}", "{user: admin, client-id: x, connections: 3}"]
-)
+@each_case("rule", ["{user: admin, producer_byte_rate: 1MB}", "{user: admin, client-id: x, connections: 3}"])
 def test_rule_for_an_exempt_user_is_a_warning(rule: str) -> None:
     found = of_rules(rule, "{user: alice, producer_byte_rate: 1MB}", more="principals: {exempt: [root, admin]}\n")
 
@@ -142,8 +137,8 @@ def test_rule_for_the_target_of_a_fold_is_no_warning() -> None:
     assert len(of_rules("{user: etl, producer_byte_rate: 1MB}", more=folds)) == 1
 
 
-@pytest.mark.parametrize(
-    ("match", "to", "user", "is_reached"),
+@each_case(
+    "match, to, user, is_reached",
     [
         ("(?P<team>[a-z]+)-.*", "\\g<team>", "etl", True),
         ("(?P<team>[a-z]+)-.*", "\\g<team>", "etl-1", False),
@@ -167,7 +162,7 @@ def test_rule_for_a_folded_name_is_a_warning_only_where_the_fold_makes_no_such_n
 # -- rules behind others --
 
 
-@pytest.mark.parametrize("key", CLIENT_LIMIT_KEYS)
+@each_case("key", CLIENT_LIMIT_KEYS)
 def test_rule_for_a_client_id_alone_behind_one_for_all_users_is_a_warning(key: str) -> None:
     found = of_rules(f"{{client-id: etl, {key}: 2000}}", f"{{user: <default>, {key}: 1000}}")
 
@@ -215,7 +210,7 @@ def test_rule_of_another_kind_hides_nothing() -> None:
     )
 
 
-@pytest.mark.parametrize("times", ["expires: 2099-01-01T00:00:00Z", "schedule: {hours: 08:00-18:00, time_zone: UTC}"])
+@each_case("times", ["expires: 2099-01-01T00:00:00Z", "schedule: {hours: 08:00-18:00, time_zone: UTC}"])
 def test_a_scheduled_rule_hides_no_other(times: str) -> None:
     assert of_rules("{client-id: etl, request_rate: 20}", f"{{user: <default>, request_rate: 10, {times}}}") == []
 
@@ -246,8 +241,8 @@ def test_clients_without_a_client_id_that_have_no_limit_are_a_warning() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("rule", "missing"),
+@each_case(
+    "rule, missing",
     [
         (
             "{user: <default>, client-id: <default>, producer_byte_rate: 1MB}",
@@ -264,7 +259,7 @@ def test_clients_without_a_client_id_are_a_warning_if_only_pairs_have_limits(rul
     assert found.endswith(f"; add a rule {missing}")
 
 
-@pytest.mark.parametrize(
+@each_case(
     "rules",
     [
         ("{user: <default>, client-id: <default>, producer_byte_rate: 1MB}", CATCHES_NAMELESS),
@@ -280,7 +275,7 @@ def test_clients_without_a_client_id_are_no_warning_if_they_or_no_clients_have_l
     assert of_rules(*rules) == []
 
 
-@pytest.mark.parametrize(
+@each_case(
     "more",
     [
         "quotas_from: broker\n",

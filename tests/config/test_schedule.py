@@ -19,6 +19,7 @@ from kafka_quota_proxy.config.schedule import (
     written_days,
     zone,
 )
+from tests.support.cases import each_case
 
 MINUTE_MS = 60_000
 # Clocks that change by an hour, by half of one, by two, at midnight, the other way round, never.
@@ -146,8 +147,8 @@ def test_a_schedule_that_is_always_open_never_changes() -> None:
     assert next_change_ms(Schedule(time_zone="Europe/Berlin"), now_ms=1_800_000_000_000) is None
 
 
-@pytest.mark.parametrize(
-    ("text", "days"),
+@each_case(
+    "text, days",
     [("mon", {0}), ("Mon-Fri", {0, 1, 2, 3, 4}), ("sat-mon", {5, 6, 0}), ("sun", {6}), (" tue - wed ", {1, 2})],
 )
 def test_days_are_names_and_ranges(text: str, days: set[int]) -> None:
@@ -164,7 +165,7 @@ def test_all_seven_days_are_every_day() -> None:
     assert written_days(EVERY_DAY) == ["mon-sun"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "name",
     ["", "Europe", "Europe/Nowhere", "../etc/passwd", "/etc/localtime", "localtime", "right/UTC", "a\0b", "x" * 9999],
 )

@@ -5,6 +5,7 @@ import pytest
 from kafka_quota_proxy.config.errors import ConfigError
 from kafka_quota_proxy.config.load import Loaded, load_bytes
 from kafka_quota_proxy.config.model import Store
+from tests.support.cases import each_case
 
 LISTENERS = "listeners: [{name: a, bind: '127.0.0.1:9092', upstream: '127.0.0.1:19092'}]\n"
 
@@ -47,8 +48,8 @@ def test_a_topic_has_a_subdirectory_of_its_own() -> None:
     assert found.warnings == ()
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
+@each_case(
+    "text, said",
     [
         (
             "store: {kafka: {bootstrap_servers: 'k:9092'}}\n",
@@ -91,8 +92,8 @@ def test_a_token_file_is_enough_to_change_the_store() -> None:
     assert found.warnings == ()
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
+@each_case(
+    "text, said",
     [
         (
             "store: {}\nprincipals: {admins: [a]}\n",
@@ -168,8 +169,8 @@ def test_administrators_with_quotas_from_are_refused() -> None:
     assert loaded("quotas_from: kafka://k:9092/t\nprincipals: {admins: []}\n").config.principals.admins == frozenset()
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
+@each_case(
+    "text, said",
     [
         ("store: {directory: d}\n", "conf/f.yaml:2: store: warning: keeps quotas that no user may change"),
         (

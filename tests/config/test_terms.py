@@ -34,6 +34,7 @@ from kafka_quota_proxy.config.terms import (
     written_terms_change,
 )
 from tests.config.test_load import LISTENERS
+from tests.support.cases import each_case
 
 NOON_MS = 1_796_126_400_000  # 2026-12-01T12:00:00Z
 
@@ -113,8 +114,8 @@ def test_terms_that_are_read_are_written_and_read_again(given: dict[str, object]
     check_kept(terms)
 
 
-@pytest.mark.parametrize(
-    ("given", "is_taken"),
+@each_case(
+    "given, is_taken",
     [
         ({"expires": "9998-12-31T23:00:00-05:00"}, False),
         ({"expires": "9999-01-01T00:00:00+05:00"}, True),
@@ -132,7 +133,7 @@ def test_the_first_and_last_instants_are_read_and_written(given: dict[str, objec
             read_terms(given)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "terms",
     [
         Terms(expires_ms=parse_instant_ms("9998-12-31T23:59:59.999Z") + 1),
@@ -211,8 +212,8 @@ def test_a_rule_of_the_file_has_terms() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("terms", "key", "message"),
+@each_case(
+    "terms, key, message",
     [
         (
             "expires: 2026-12-01",
@@ -300,7 +301,7 @@ def test_a_faulty_term_has_the_line_of_its_key(terms: str, key: str, message: st
     assert message in fault.message
 
 
-@pytest.mark.parametrize("key", ["enforcement: observe", "shaping: paced"])
+@each_case("key", ["enforcement: observe", "shaping: paced"])
 def test_a_rule_of_an_address_has_times_but_no_enforcement(key: str) -> None:
     with pytest.raises(
         ConfigError, match="cannot be given with ip, whose rule has connection_creation_rate and its times alone"

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.errors import ThrottledReplicasError
 from kafka_quota_proxy.config.throttled_replicas import ALL_REPLICAS, ThrottledReplicas, parse, read
+from tests.support.cases import each_case
 
 NOBODY = ThrottledReplicas(is_all=False, partitions={})
 
@@ -20,8 +21,8 @@ def replicas(*pairs: tuple[int, int]) -> ThrottledReplicas:
     )
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@each_case(
+    "text, expected",
     [
         ("*", ALL_REPLICAS),
         ("* ", ALL_REPLICAS),
@@ -39,7 +40,7 @@ def test_a_list_that_kafka_accepts_is_read(text: str, expected: ThrottledReplica
     assert parse(text) == expected
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         "100",
@@ -62,8 +63,8 @@ def test_a_list_that_kafka_refuses_is_refused(text: str) -> None:
         parse(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "of_102"),
+@each_case(
+    "text, of_102",
     [
         ("0:101,0:102,1:101,1:102", {0, 1}),
         ("", set()),
@@ -87,8 +88,8 @@ def test_a_star_is_every_partition_of_every_broker() -> None:
     assert parse("*").holds(0, 103)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@each_case(
+    "text, expected",
     [
         (",1:1", replicas((1, 1))),
         ("1:1,,2:2", replicas((1, 1), (2, 2))),

@@ -11,10 +11,11 @@ from kafka_quota_proxy.config.addresses import parse_address
 from kafka_quota_proxy.config.errors import UnitError
 from kafka_quota_proxy.config.model import Address
 from kafka_quota_proxy.config.units import UNLIMITED, parse_duration_ms, parse_number, parse_rate, parse_size
+from tests.support.cases import each_case
 
 
-@pytest.mark.parametrize(
-    ("written", "size_bytes"),
+@each_case(
+    "written, size_bytes",
     [
         (0, 0),
         (1500, 1_500),
@@ -38,8 +39,8 @@ def test_a_size_takes_powers_of_1000_and_of_1024(written: str | float, size_byte
     assert parse_size(written) == size_bytes
 
 
-@pytest.mark.parametrize(
-    ("written", "hint"),
+@each_case(
+    "written, hint",
     [
         ("10mib", "did you mean MiB?"),
         ("10m", "did you mean MB or MiB?"),
@@ -85,14 +86,12 @@ def test_any_text_is_a_quantity_or_a_unit_error(text: str) -> None:
         assert isinstance(value, Address) or value >= 0
 
 
-@pytest.mark.parametrize("written", ["10MiB", "10MiB/s", "10 MiB / s".replace(" ", ""), 10_485_760])
+@each_case("written", ["10MiB", "10MiB/s", "10 MiB / s".replace(" ", ""), 10_485_760])
 def test_a_rate_may_end_with_per_second(written: str | int) -> None:
     assert parse_rate(written) == 10_485_760.0
 
 
-@pytest.mark.parametrize(
-    ("written", "hint"), [(0, "above 0"), ("0MB", "above 0"), (-5, "negative"), (2**64, "at most")]
-)
+@each_case("written, hint", [(0, "above 0"), ("0MB", "above 0"), (-5, "negative"), (2**64, "at most")])
 def test_a_rate_is_above_zero_and_within_kafkas_int64(written: str | int, hint: str) -> None:
     with pytest.raises(UnitError, match=hint):
         parse_rate(written)
@@ -102,35 +101,33 @@ def test_kafkas_value_for_no_quota_is_a_rate() -> None:
     assert parse_rate(UNLIMITED) == float(UNLIMITED)
 
 
-@pytest.mark.parametrize(
-    ("written", "duration_ms"),
+@each_case(
+    "written, duration_ms",
     [("500ms", 500), ("30s", 30_000), ("5m", 300_000), ("1h", 3_600_000), ("1.5s", 1_500), ("0s", 0)],
 )
 def test_a_duration_is_whole_milliseconds(written: str, duration_ms: int) -> None:
     assert parse_duration_ms(written) == duration_ms
 
 
-@pytest.mark.parametrize("written", [30, "30", 1.5])
+@each_case("written", [30, "30", 1.5])
 def test_a_duration_without_a_unit_is_refused(written: str | float) -> None:
     with pytest.raises(UnitError, match="has no unit"):
         parse_duration_ms(written)
 
 
-@pytest.mark.parametrize("written", ["-1s", "1d", "1.5ms", "s", "5MB"])
+@each_case("written", ["-1s", "1d", "1.5ms", "s", "5MB"])
 def test_invalid_durations_are_refused(written: str) -> None:
     with pytest.raises(UnitError):
         parse_duration_ms(written)
 
 
-@pytest.mark.parametrize(
-    ("written", "number"), [(50, 50.0), ("0.5", 0.5), (2_147_483_647, 2_147_483_647.0), (1e-9, 1e-9)]
-)
+@each_case("written, number", [(50, 50.0), ("0.5", 0.5), (2_147_483_647, 2_147_483_647.0), (1e-9, 1e-9)])
 def test_a_number_without_a_unit_is_parsed(written: str | float, number: float) -> None:
     assert parse_number(written, kind="a request rate", example="100") == number
 
 
-@pytest.mark.parametrize(
-    ("written", "hint"),
+@each_case(
+    "written, hint",
     [
         (0, "a request rate must be above 0"),
         ("0." + "0" * 400 + "1", "a request rate must be above 0"),

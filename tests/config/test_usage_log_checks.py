@@ -9,6 +9,7 @@ from kafka_quota_proxy.config.errors import ConfigError
 from kafka_quota_proxy.config.load import Loaded, load, load_bytes
 from kafka_quota_proxy.config.model import Address, AdminClient, UsageFiles, UsageLog, UsageTopic
 from kafka_quota_proxy.config.security import SaslMechanism, SecurityProtocol
+from tests.support.cases import each_case
 
 LISTENERS = "listeners: [{name: a, bind: 'h:1', upstream: 'k:1', node_id: 1}]\n"
 
@@ -87,8 +88,8 @@ def test_the_topic_has_a_default_name() -> None:
     assert found.topic.topic == "kafka-quota-usage"
 
 
-@pytest.mark.parametrize(
-    ("section", "expected"),
+@each_case(
+    "section, expected",
     [
         ("{}", "usage_log: goes nowhere; give directory for files, kafka for a topic, or both"),
         ("{interval: 1s}", "usage_log: goes nowhere; give directory for files, kafka for a topic, or both"),
@@ -135,8 +136,8 @@ def test_unreadable_password_and_certificate_files_are_faults(tmp_path: Path) ->
     )
 
 
-@pytest.mark.parametrize(
-    ("listener", "expected"),
+@each_case(
+    "listener, expected",
     [
         ("{name: a, bind: 'h:1', upstream: 'k:1'}", ["d/f.yaml:1: listeners[0].node_id: is missing, so that broker is "
          "null in the usage log; write the node id of the broker there"]),

@@ -1,8 +1,7 @@
 """Keys that leave limits without effect: each is a warning at its line."""
 
-import pytest
-
 from tests.config.test_load import LISTENERS, faults, warnings
+from tests.support.cases import each_case
 
 RULE = "quotas: [{user: alice, producer_byte_rate: 1MB}]\n"
 
@@ -11,21 +10,21 @@ def of_listener(bind: str, more: str) -> list[str]:
     return warnings(f"listeners:\n  - name: a\n    bind: '{bind}'\n    upstream: b:2\n    {more}\n")
 
 
-@pytest.mark.parametrize("bind", ["0.0.0.0:9092", "[::]:9092", "10.0.0.5:9092", "broker1:9092", "[2001:db8::1]:9092"])
-@pytest.mark.parametrize("key", ["inter_broker", "proxy_protocol"])
+@each_case("bind", ["0.0.0.0:9092", "[::]:9092", "10.0.0.5:9092", "broker1:9092", "[2001:db8::1]:9092"])
+@each_case("key", ["inter_broker", "proxy_protocol"])
 def test_listener_that_trusts_every_client_is_a_warning(bind: str, key: str) -> None:
     (found,) = of_listener(bind, f"{key}: true")
 
     assert found.startswith(f"f.yaml:5: listeners[0].{key}: warning: every client that reaches {bind} may ")
 
 
-@pytest.mark.parametrize("bind", ["127.0.0.1:9092", "127.8.0.1:9092", "localhost:9092", "[::1]:9092"])
-@pytest.mark.parametrize("key", ["inter_broker", "proxy_protocol"])
+@each_case("bind", ["127.0.0.1:9092", "127.8.0.1:9092", "localhost:9092", "[::1]:9092"])
+@each_case("key", ["inter_broker", "proxy_protocol"])
 def test_trusting_listener_on_loopback_is_no_warning(bind: str, key: str) -> None:
     assert of_listener(bind, f"{key}: true") == []
 
 
-@pytest.mark.parametrize(
+@each_case(
     "more",
     [
         "inter_broker: false",
@@ -40,16 +39,16 @@ def test_listener_that_does_not_trust_clients_is_no_warning(more: str) -> None:
     assert warnings(f"listeners: [{{name: a, bind: '0.0.0.0:1', upstream: 'b:2', {more[1:-1]}}}]\n") == []
 
 
-@pytest.mark.parametrize("key", ["brokers", "exempt"])
-@pytest.mark.parametrize("name", ["ANONYMOUS", "UNKNOWN"])
-def test_anonymous_among_exempt_users_is_a_warning(key: str, name: str) -> None:
+@each_case("key", ["brokers", "exempt"])
+@each_case("name", ["ANONYMOUS", "UNKNOWN"])
+def test_anonymous_or_unknown_in_a_list_of_users_is_a_warning(key: str, name: str) -> None:
     (found,) = warnings(f"{LISTENERS}principals: {{{key}: [broker1, {name}]}}\n")
 
     assert found.startswith(f"f.yaml:2: principals.{key}[1]: warning: {name} is every client ")
 
 
-@pytest.mark.parametrize(
-    ("line", "key"),
+@each_case(
+    "line, key",
     [
         ("max_throttle_time: 1ms", "max_throttle_time"),
         ("max_throttle_time: 999ms", "max_throttle_time"),
@@ -66,7 +65,7 @@ def test_extreme_time_is_a_warning(line: str, key: str) -> None:
     assert found.startswith(f"f.yaml:2: {key}: warning: ")
 
 
-@pytest.mark.parametrize(
+@each_case(
     "line",
     [
         "max_throttle_time: 1s",
@@ -87,8 +86,8 @@ def test_the_warning_about_a_burst_is_in_seconds() -> None:
     assert "lets an idle client send 100000 s of its quota at once; write 60s or less" in found
 
 
-@pytest.mark.parametrize(
-    ("text", "where"),
+@each_case(
+    "text, where",
     [
         (f"{LISTENERS}enforcement: observe\n{RULE}", "f.yaml:2: enforcement"),
         (f"{LISTENERS}enforcement: observe\nquotas_from: broker\n", "f.yaml:2: enforcement"),
@@ -102,7 +101,7 @@ def test_limits_none_of_which_is_enforced_are_a_warning(text: str, where: str) -
     assert found.startswith(f"{where}: warning: every limit is observed and none is enforced")
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         f"{LISTENERS}enforcement: observe\n",  # nothing to enforce: measured alone
@@ -115,7 +114,7 @@ def test_limits_some_of_which_are_enforced_are_no_warning(text: str) -> None:
     assert warnings(text) == []
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         "enforcement: []",
