@@ -34,10 +34,10 @@ class Lookups:
     """
 
     def __init__(self) -> None:
-        self._turns = asyncio.Semaphore(_THREADS)
-        self._asked: dict[str, asyncio.Task[tuple[str, ...] | None]] = {}
+        self._slots = asyncio.Semaphore(_THREADS)
+        self._running: dict[str, asyncio.Task[tuple[str, ...] | None]] = {}
         self._begun: set[str] = set()
-        self._wanted: Counter[str] = Counter()  # the number of callers that wait for each host
+        self._waiters: Counter[str] = Counter()  # the number of callers that wait for each host
 
     async def find(self, hosts: Iterable[str]) -> Addresses:
         """Return the addresses of the hosts that are found within some seconds."""
@@ -46,38 +46,38 @@ class Lookups:
             return {}
         # So that not the same hosts time out each time, behind lookups without an answer.
         shuffle(names)
-        asked = {host: self._ask(host) for host in names}
-        self._wanted.update(names)
+        tasks = {host: self._lookup(host) for host in names}
+        self._waiters.update(names)
         try:
-            await asyncio.wait(asked.values(), timeout=_LOOKUP_S)
+            await asyncio.wait(tasks.values(), timeout=_LOOKUP_S)
         finally:
-            self._want_no_more(asked)
-        answers = {host: task.result() for host, task in asked.items() if task.done() and not task.cancelled()}
+            self._release(tasks)
+        answers = {host: task.result() for host, task in tasks.items() if task.done() and not task.cancelled()}
         return {host: addresses for host, addresses in answers.items() if addresses}
 
-    def _ask(self, host: str) -> asyncio.Task[tuple[str, ...] | None]:
+    def _lookup(self, host: str) -> asyncio.Task[tuple[str, ...] | None]:
         # Callers share a lookup that is under way.
-        task = self._asked.get(host)
+        task = self._running.get(host)
         if task is None or task.done():
-            task = self._asked[host] = asyncio.ensure_future(alone(partial(self._look_up, host)))
-            task.add_done_callback(partial(self._end, host))
+            task = self._running[host] = asyncio.ensure_future(alone(partial(self._resolve, host)))
+            task.add_done_callback(partial(self._forget, host))
         return task
 
     @repeated
-    def _end(self, host: str, task: asyncio.Task[tuple[str, ...] | None]) -> None:
-        if self._asked.get(host) is task:
-            del self._asked[host]
+    def _forget(self, host: str, task: asyncio.Task[tuple[str, ...] | None]) -> None:
+        if self._running.get(host) is task:
+            del self._running[host]
 
-    def _want_no_more(self, asked: Mapping[str, asyncio.Task[tuple[str, ...] | None]]) -> None:
-        self._wanted.subtract(asked.keys())
-        for host, task in asked.items():
-            if not self._wanted[host]:
-                del self._wanted[host]
+    def _release(self, tasks: Mapping[str, asyncio.Task[tuple[str, ...] | None]]) -> None:
+        self._waiters.subtract(tasks.keys())
+        for host, task in tasks.items():
+            if not self._waiters[host]:
+                del self._waiters[host]
                 if host not in self._begun:
                     task.cancel()
 
-    async def _look_up(self, host: str) -> tuple[str, ...]:
-        async with self._turns:
+    async def _resolve(self, host: str) -> tuple[str, ...]:
+        async with self._slots:
             self._begun.add(host)
             try:
                 return await in_thread(lambda: _addresses_of(host), name="host")

@@ -219,7 +219,9 @@ def _alteration(given: object, at: str) -> Alteration:
 def _entity(given: object, at: str) -> EntityParts:
     names = _object(given, at)
     if not names:
-        raise JsonFormError(f'{at}: names nobody; such as {{"user":"alice"}}, or {{"user":null}} for the default')
+        raise JsonFormError(
+            f'{at}: names no user, client-id or ip; such as {{"user":"alice"}}, or {{"user":null}} for the default'
+        )
     for kind, name in names.items():
         if kind not in ENTITY_TYPES:
             raise JsonFormError(f"{at}: {_cut(kind)} is no type of an entity; there are {', '.join(ENTITY_TYPES)}")

@@ -1,8 +1,8 @@
-"""Quotas in a topic that the proxies of a fleet share: written there, read back, and then in force, at each of them.
+"""Quotas in a topic that several proxies share: each proxy applies what it reads from it.
 
-A change is decided on when all that is in the topic is in force here, is one batch, and is answered when this proxy's
-own reader has come past it. So of changes that follow each other, at whichever proxies, none is decided on without
-those before; and all proxies put them in force in the order of the topic.
+Before a change is decided, all records of the topic are applied here. It is written as one batch, and answered when
+this proxy's reader has read it back. So each change is decided on all earlier ones, whichever proxies made them, and
+all proxies apply changes in the order of the topic.
 """
 
 import asyncio
@@ -34,13 +34,13 @@ from kafka_quota_proxy.proxy.client_quotas.topic.reader_thread import EventHandl
 log = logging.getLogger(__name__)
 
 # How long clients wait at the start for the topic to be read.
-_FIRST_S: Final = 15.0
+_START_S: Final = 15.0
 # How long a change may take from the topic to this proxy.
 _READ_BACK_S: Final = 5.0
 # Entities looked at before other tasks have a turn: some milliseconds.
 _AT_ONCE: Final = 250
 # The least time between two looks at the topic's configuration.
-_LOOK_S: Final = 5.0
+_CHECK_S: Final = 5.0
 _UNPACKED: Final = ("producer", "uncompressed", "gzip")
 
 
@@ -78,16 +78,16 @@ class TopicStore:
         self.failures = self.refused = self.offset = 0
         self.copy = copy
         self._apply = apply
-        self._hearing = ReaderBridge(reader, self._hear)
+        self._hearing = ReaderBridge(reader, self._on_event)
         self._writer = writer
         self._writing = asyncio.Lock()
         self._is_failing = False
         self._reason = "it has not been read yet"  # why the topic is not connected
         self._may_serve = asyncio.Event()
         self._has_moved = asyncio.Event()
-        self._is_to_be_looked_at = asyncio.Event()
+        self._must_check = asyncio.Event()
         self._is_within_batch = False
-        self._said: set[str] = set()
+        self._warned: set[str] = set()
 
     @property
     def sources(self) -> Mapping[Entity, str]:
@@ -113,13 +113,13 @@ class TopicStore:
         self._hearing.start()
         began_s = monotonic()
         try:
-            async with asyncio.timeout(_FIRST_S):
+            async with asyncio.timeout(_START_S):
                 await self._may_serve.wait()
         except TimeoutError:
             pass
         if self.has_read:
             return
-        await self._settle(is_said=False)
+        await self._apply_changes(is_logged=False)
         within = f" within {monotonic() - began_s:.0f} s"
         log.warning(
             "store %s: not read to its end%s: clients are served with the quotas of %d entities, as they were known "
@@ -133,13 +133,13 @@ class TopicStore:
             if self.copy is not None:
                 tasks.create_task(kept_up(self.copy.run))
             while True:
-                await self._is_to_be_looked_at.wait()
-                self._is_to_be_looked_at.clear()
+                await self._must_check.wait()
+                self._must_check.clear()
                 try:
-                    await self._look()
+                    await self._check_configuration()
                 except Exception as error:  # noqa: BLE001 - only a warning is lost
                     report(error, "store %s: its configuration could not be looked at", self.name)
-                await asyncio.sleep(_LOOK_S)
+                await asyncio.sleep(_CHECK_S)
 
     async def catch_up(self) -> None:
         """See ``QuotaStore``."""
@@ -154,33 +154,33 @@ class TopicStore:
         except NotWrittenError as error:
             raise self._not_kept(error) from error
         if end_offset < was_read_to:
-            told = f"{self.name} ends at offset {end_offset}, and was read up to {was_read_to} before"
-            raise self._refusal(KAFKA_STORAGE_ERROR, f"No quota was changed: {told}; ask again")
+            message = f"{self.name} ends at offset {end_offset}, and was read up to {was_read_to} before"
+            raise self._refusal(KAFKA_STORAGE_ERROR, f"No quota was changed: {message}; ask again")
         if not await self._is_read_to(end_offset):
             raise self._refusal(KAFKA_STORAGE_ERROR, f"No quota was changed: {self.name} is behind; ask again")
 
     async def keep(self, changes: Sequence[Change], before: Mapping[Entity, StoredRule]) -> None:
         """See ``QuotaStore``."""
         self._check_connected()
-        records = await self._records(changes, before)
+        records = await self._records_of(changes, before)
         was_read_to = self.offset
         try:
             async with self._writing:
                 offset = await self._writer.append(records)
         except NotWrittenError as error:
             raise self._not_kept(error) from error
-        told = f"The change is in {self.name} at offset {offset}"
+        message = f"The change is in {self.name} at offset {offset}"
         if offset < was_read_to:
             # The topic was created again: the change was decided on rules that it does not have.
-            told += f", of a topic that was read up to {was_read_to} before"
-            raise self._refusal(REQUEST_TIMED_OUT, told, may_hold=True)
+            message += f", of a topic that was read up to {was_read_to} before"
+            raise self._refusal(REQUEST_TIMED_OUT, message, may_hold=True)
         if not await self._is_read_to(offset + len(records)):
-            raise self._refusal(REQUEST_TIMED_OUT, f"{told}, and not in force at this proxy yet", may_hold=True)
+            raise self._refusal(REQUEST_TIMED_OUT, f"{message}, and not in force at this proxy yet", may_hold=True)
         if not self.state.has(len(records), offset=offset):
-            told += ", and was not understood when it was read back; see the proxy's log"
+            message += ", and was not understood when it was read back; see the proxy's log"
             # Another version may understand it.
-            raise self._refusal(KAFKA_STORAGE_ERROR, told, may_hold=True)
-        self._check_not_hidden(changes, told)
+            raise self._refusal(KAFKA_STORAGE_ERROR, message, may_hold=True)
+        self._check_not_hidden(changes, message)
 
     async def close(self) -> None:
         """See ``QuotaStore``."""
@@ -193,30 +193,30 @@ class TopicStore:
 
     def _check_connected(self) -> None:
         if not self.is_connected:
-            told = f"No quota can be changed while {self.name} cannot be read: {self._reason}"
-            raise self._refusal(KAFKA_STORAGE_ERROR, told)
+            message = f"No quota can be changed while {self.name} cannot be read: {self._reason}"
+            raise self._refusal(KAFKA_STORAGE_ERROR, message)
 
-    def _check_not_hidden(self, changes: Sequence[Change], told: str) -> None:
+    def _check_not_hidden(self, changes: Sequence[Change], message: str) -> None:
         """Refuse changes of entities that a publisher has written a rule for since the decision."""
         for entity, _ in changes:
             source = self.state.sources.get(entity)
             if source is not None:
-                told += f", and {source} holds in its place for {entity}"
-                raise self._refusal(REQUEST_TIMED_OUT, told, may_hold=True)
+                message += f", and {source} holds in its place for {entity}"
+                raise self._refusal(REQUEST_TIMED_OUT, message, may_hold=True)
 
-    async def _records(self, changes: Sequence[Change], before: Mapping[Entity, StoredRule]) -> Sequence[Record]:
+    async def _records_of(self, changes: Sequence[Change], before: Mapping[Entity, StoredRule]) -> Sequence[Record]:
         """Return the records of changes. In a thread: a large request takes long."""
         left = self.state.left_terms(entity for entity, _ in changes if entity not in before)
         try:
             return await asyncio.to_thread(lambda: list(map(encode, settings_of(changes, before, left))))
         except ValueError as error:
-            told = f"A quota cannot be kept in {self.name}: {error}"
-            raise self._refusal(POLICY_VIOLATION, told) from error
+            message = f"A quota cannot be kept in {self.name}: {error}"
+            raise self._refusal(POLICY_VIOLATION, message) from error
 
     def _not_kept(self, error: NotWrittenError) -> NotKeptError:
         if error.may_be_there:
-            told = f"The change may be in {self.name} or not, and in force later: {error}"
-            return self._refusal(REQUEST_TIMED_OUT, told, may_hold=True)
+            message = f"The change may be in {self.name} or not, and in force later: {error}"
+            return self._refusal(REQUEST_TIMED_OUT, message, may_hold=True)
         error_code = POLICY_VIOLATION if error.is_final else KAFKA_STORAGE_ERROR
         return self._refusal(error_code, f"No quota was changed: {self.name} cannot be written: {error}")
 
@@ -236,7 +236,7 @@ class TopicStore:
             return False
         return True
 
-    async def _look(self) -> None:
+    async def _check_configuration(self) -> None:
         """Warn once of each fault of the topic's configuration."""
         try:
             async with self._writing:
@@ -262,59 +262,58 @@ class TopicStore:
             )
 
     def _warn(self, text: str) -> None:
-        if text not in self._said:
-            self._said.add(text)
+        if text not in self._warned:
+            self._warned.add(text)
             log.warning("store %s: %s", self.name, text)
 
     # -- reading --
 
-    async def _hear(self, told: ReaderEvent) -> None:
-        if isinstance(told, RecordsRead) and not self.state.is_read_anew:
-            self._is_within_batch = not told.is_whole
-        elif isinstance(told, EndReached):
+    async def _on_event(self, event: ReaderEvent) -> None:
+        if isinstance(event, RecordsRead) and not self.state.is_read_anew:
+            self._is_within_batch = not event.is_whole
+        elif isinstance(event, EndReached):
             self._is_within_batch = False  # a batch that a failure cut off has been read again
-        if isinstance(told, ReadingBegan):
+        if isinstance(event, ReadingBegan):
             self.state.begin()
-        elif isinstance(told, RecordsRead):
-            self.state.take(told.records, next_offset=told.next_offset)
-        elif isinstance(told, EndReached):
-            self.state.end_reached(next_offset=told.next_offset)
+        elif isinstance(event, RecordsRead):
+            self.state.take(event.records, next_offset=event.next_offset)
+        elif isinstance(event, EndReached):
+            self.state.end_reached(next_offset=event.next_offset)
         else:
-            self._fail(told)
+            self._fail(event)
         if self._is_within_batch:
             return
-        await self._settle(is_said=isinstance(told, RecordsRead))
+        await self._apply_changes(is_logged=isinstance(event, RecordsRead))
         self.offset = self.state.next_offset
-        if isinstance(told, EndReached):
+        if isinstance(event, EndReached):
             self._succeed()
         self._has_moved.set()
 
-    async def _settle(self, *, is_said: bool) -> None:
+    async def _apply_changes(self, *, is_logged: bool) -> None:
         """Apply changes, and log each one if it is new.
 
         Nothing of a half-read batch is applied: it may have limits whose terms follow.
         """
         while self.state.is_unsettled and not self._is_within_batch:
-            told = self.state.changes(_AT_ONCE)
-            self._say()
-            if told:
-                await self._put_in_force(told)
-            for one in told if is_said else ():
-                _tell_of(self.name, one)
+            changes = self.state.changes(_AT_ONCE)
+            self._log_notices()
+            if changes:
+                await self._apply_and_copy(changes)
+            for one in changes if is_logged else ():
+                _log_change(self.name, one)
             # Also without changes, as while a topic is read again.
             await asyncio.sleep(0)
-        self._say()
+        self._log_notices()
 
-    async def _put_in_force(self, told: Sequence[TopicChange]) -> None:
-        changes = [one.change for one in told]
+    async def _apply_and_copy(self, changes: Sequence[TopicChange]) -> None:
         try:
-            await self._apply(changes)
+            await self._apply([one.change for one in changes])
         except Exception:
             # The reader begins again, and returns them again.
-            self.state.take_back(told)
+            self.state.take_back(changes)
             raise
         if self.copy is not None:
-            self.copy.put(changes)
+            self.copy.put(one.change for one in changes)
 
     def _succeed(self) -> None:
         if not self.is_connected:
@@ -322,28 +321,28 @@ class TopicStore:
         self.has_read = self.is_connected = True
         self._is_failing = False
         self._may_serve.set()
-        self._is_to_be_looked_at.set()
+        self._must_check.set()
 
-    def _fail(self, told: ReadFailed) -> None:
+    def _fail(self, failure: ReadFailed) -> None:
         if not self._is_failing:
             self._is_failing = True
             log.warning(
                 "store %s: cannot be read: %s; it is tried again, and what is known stays in force",
-                self.name, told.reason,
+                self.name, failure.reason,
             )  # fmt: skip
         self.failures += 1
         self.is_connected = False
-        self._reason = told.reason
-        if told.is_own_fault:
+        self._reason = failure.reason
+        if failure.is_own_fault:
             self._may_serve.set()
 
-    def _say(self) -> None:
+    def _log_notices(self) -> None:
         for notice in self.state.notices():
             log.warning("store %s: %s", self.name, notice.text)
 
 
-def _tell_of(name: str, told: TopicChange) -> None:
-    entity, rule = told.change
+def _log_change(name: str, change: TopicChange) -> None:
+    entity, rule = change.change
     said: dict[str, object] = {**rule.limits, **written_terms(rule.terms)} if rule else {}
     words = ", ".join(starmap("{}={}".format, said.items())) or "none"
-    log.info("%s@%d sets the quotas of %s: %s", name, told.offset, entity, words)
+    log.info("%s@%d sets the quotas of %s: %s", name, change.offset, entity, words)

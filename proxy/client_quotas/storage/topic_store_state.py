@@ -34,7 +34,7 @@ from kafka_quota_proxy.proxy.client_quotas.topic.topic_rules import Notice, Topi
 # Above ``proxy.client_quotas.rules.alter.MAX_RULES``: two proxies may set the last rule at once.
 MOST_ENTITIES: Final = 210_000
 # Keys that the log names as not understood; further ones are only counted.
-_MOST_SAID: Final = 100
+_MOST_NAMED: Final = 100
 # Offsets of records that were not understood; the proxy that wrote a record asks for its offset at once.
 _MOST_FAULTS: Final = 10_000
 _NONE_HOLD: Final = "; none of the limits that were set for this entity hold here"
@@ -73,9 +73,9 @@ class StoreTopicState:
         self._touched: dict[
             Entity, int | None
         ] = {}  # entities for ``changes`` to look at, and the record that changed them
-        self._owed: set[Entity] = set()  # whose changes were returned and could not be applied
+        self._unapplied: set[Entity] = set()  # whose changes were returned and could not be applied
         self._notices: deque[Notice] = deque()
-        self._said: set[object] = set()
+        self._notified: set[object] = set()
         self._faults: deque[int] = deque(maxlen=_MOST_FAULTS)  # offsets
         self._is_full = False
 
@@ -86,7 +86,7 @@ class StoreTopicState:
         for entity, rule in rules.items():
             for setting in _settings(entity, None, rule):
                 terms = rule.terms if setting.key == TERMS and setting.value else None
-                self._now.put(entity, *_said_by(setting, terms), -1)
+                self._now.put(entity, *_key_and_value(setting, terms), -1)
             self._touched[entity] = None
 
     def begin(self) -> None:
@@ -105,7 +105,9 @@ class StoreTopicState:
             elif isinstance(record, Rule | Setting):
                 self._put(record, one.offset, terms)
             elif isinstance(record, Share):
-                self._say_once(Share, "has shares of proxies, which hold with quotas_from alone: they are passed over")
+                self._notify_once(
+                    Share, "has shares of proxies, which hold with quotas_from alone: they are passed over"
+                )
         if self._next is None:
             self.next_offset = next_offset
 
@@ -114,9 +116,11 @@ class StoreTopicState:
         if self._next is None:
             return
         if next_offset < self.next_offset:
-            self._say(f"was made anew: it ends at offset {next_offset}, and was read up to {self.next_offset} before")
+            self._notify(
+                f"was created again: it ends at offset {next_offset}, and was read up to {self.next_offset} before"
+            )
         if not self._next and self._now:
-            self._say(f"has no quotas any more; those of {_entities(len(self._now))} that were known are taken back")
+            self._notify(f"has no quotas any more; those of {_entities(len(self._now))} that were known are taken back")
         before, self._now, self._next = self._now, self._next, None
         self._is_full = False
         self._now.forget_deletions()
@@ -149,9 +153,9 @@ class StoreTopicState:
             offset = self._touched.pop(entity)
             limits = self._now.limits(entity)
             rule = self._rule(entity, limits)
-            if rule == self.in_force.get(entity) and entity not in self._owed:
+            if rule == self.in_force.get(entity) and entity not in self._unapplied:
                 continue
-            self._owed.discard(entity)
+            self._unapplied.discard(entity)
             if rule is None:
                 self.in_force.pop(entity, None)
             else:
@@ -165,7 +169,7 @@ class StoreTopicState:
         """Make ``changes`` return these again: they could not be applied."""
         for told in changes:
             self._touched[told.change.entity] = told.offset
-            self._owed.add(told.change.entity)
+            self._unapplied.add(told.change.entity)
 
     def has(self, count: int, *, offset: int) -> bool:
         """Whether ``count`` records from ``offset`` on, all before ``next_offset``, were understood.
@@ -199,7 +203,7 @@ class StoreTopicState:
         return StoredRule(limits=limits.limits, terms=limits.terms if isinstance(limits.terms, Terms) else NO_TERMS)
 
     def _put(self, record: Rule | Setting, offset: int, terms: object) -> None:
-        entity, (key, value) = _entity(record), _said_by(record, terms)
+        entity, (key, value) = _entity(record), _key_and_value(record, terms)
         table = self._now
         if self._next is None:
             self._touched[entity] = offset
@@ -212,7 +216,7 @@ class StoreTopicState:
             self._faults.append(offset)
             if not self._is_full:
                 self._is_full = True
-                self._say(
+                self._notify(
                     f"has more than {self._most} entities: those above it are passed over, from offset {offset} on"
                 )
 
@@ -221,7 +225,7 @@ class StoreTopicState:
         self._faults.append(offset)
         text = f"offset {offset} was not understood: {fault}"
         if isinstance(fault.about, Rule | Setting):
-            entity, (key, _) = _entity(fault.about), _said_by(fault.about, None)
+            entity, (key, _) = _entity(fault.about), _key_and_value(fault.about, None)
             table = self._now if self._next is None else self._next
             if self._next is not None:
                 self._next.carry_over(self._now, entity, key)
@@ -229,16 +233,16 @@ class StoreTopicState:
                 text += _NONE_HOLD
                 if self._next is None:
                     self._touched[entity] = offset
-        self._say_once(fault.key, text)
+        self._notify_once(fault.key, text)
 
-    def _say_once(self, about: object, text: str) -> None:
-        if about in self._said or len(self._said) >= _MOST_SAID:
+    def _notify_once(self, about: object, text: str) -> None:
+        if about in self._notified or len(self._notified) >= _MOST_NAMED:
             return
-        self._said.add(about)
-        more = "; others are only counted from now on" if len(self._said) == _MOST_SAID else ""
-        self._say(f"{text}{more}")
+        self._notified.add(about)
+        more = "; others are only counted from now on" if len(self._notified) == _MOST_NAMED else ""
+        self._notify(f"{text}{more}")
 
-    def _say(self, text: str) -> None:
+    def _notify(self, text: str) -> None:
         self._notices.append(Notice(is_warning=True, text=text))
 
 
@@ -261,7 +265,7 @@ def _entity(record: Rule | Setting) -> Entity:
     return Entity(record.user, record.client_id, record.ip)
 
 
-def _said_by(record: Rule | Setting, terms: object) -> tuple[str, object]:
+def _key_and_value(record: Rule | Setting, terms: object) -> tuple[str, object]:
     """Return the key that a record sets, and its value."""
     if isinstance(record, Rule):
         return RULE, record.limits

@@ -108,7 +108,7 @@ async def test_silent_name_server_holds_a_few_threads_of_the_lookups(
         assert len(await later) == 10
     finally:
         is_back.set()
-    assert lookups._wanted == {}
+    assert lookups._waiters == {}
     assert await lookups.find(hosts) == {host: (f"192.0.2.{host}",) for host in hosts}
 
 

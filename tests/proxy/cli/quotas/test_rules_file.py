@@ -90,7 +90,7 @@ def test_a_file_of_rules_reads_as_a_person_would_write_it() -> None:
         ('{"rules":{}}', "f:1: rules: must be a list"),
         ('{"rules":[{"entity":{"user":"a"},"limits":{}}]}', "f:1: rules[0].limits: must be keys and numbers"),
         ('{"rules":[{"entity":{"user":"a"},"limits":{"producer_byte_rate":null}}]}', "f:1: rules[0].limits: must be"),
-        ('{"rules":[{"entity":{},"limits":{"a":1}}]}', "f:1: rules[0].entity: names nobody"),
+        ('{"rules":[{"entity":{},"limits":{"a":1}}]}', "f:1: rules[0].entity: names no user, client-id or ip"),
         (
             '{"rules":[{"entity":{"ip":null},"limits":{"a":1}},{"entity":{"ip":null},"limits":{"a":1}}]}',
             "f:1: rules[1].entity: has two rules",

@@ -29,7 +29,7 @@ P = "producer_byte_rate"
         (b'{"changes":[],"dry_run":1}', "dry_run: must be true or false"),
         (b'{"changes":[7]}', "changes[0]: must be an object"),
         (b'{"changes":[{"entity":{"user":"a"}}]}', "changes[0].limits: is missing"),
-        (b'{"changes":[{"entity":{},"limits":{}}]}', "changes[0].entity: names nobody"),
+        (b'{"changes":[{"entity":{},"limits":{}}]}', "changes[0].entity: names no user, client-id or ip"),
         (b'{"changes":[{"entity":{"group":"a"},"limits":{}}]}', "changes[0].entity: 'group' is no type of an entity"),
         (
             b'{"changes":[{"entity":{"user":"' + b"a" * 32_768 + b'"},"limits":{}}]}',

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from kafka_quota_proxy.config import terms as terms_module
+from kafka_quota_proxy.config import term_values
 from kafka_quota_proxy.config.terms import read_terms
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
@@ -110,7 +110,7 @@ async def test_rules_that_are_not_understood_are_counted_and_leave_the_copy(
 
     again: dict[Entity, StoredRule] = {}
     understood = {entity: each for entity, each in stored.items() if entity != ALICE}
-    monkeypatch.setattr(terms_module, "zone", gone)
+    monkeypatch.setattr(term_values, "zone", gone)
     async with running(tmp_path, again) as one:
         assert again == understood
         assert read_store(tmp_path).rules == understood

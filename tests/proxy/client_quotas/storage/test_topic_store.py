@@ -90,7 +90,7 @@ async def bed(log: TopicLog, directory: Path | None = None) -> AsyncIterator[Bed
 
 @pytest.fixture(autouse=True)
 def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topic_module, "_LOOK_S", 0.001)
+    monkeypatch.setattr(topic_module, "_CHECK_S", 0.001)
 
 
 @on_uvloop
@@ -290,7 +290,7 @@ async def test_copy_is_used_if_the_topic_is_unreachable_at_the_start(
         await one.set(Entity(user="bob"), {P: 5.0})
         await one.set(Entity(user="bob"), {})
     log.is_away = True
-    monkeypatch.setattr(topic_module, "_FIRST_S", 0.01)
+    monkeypatch.setattr(topic_module, "_START_S", 0.01)
 
     async with bed(log, tmp_path) as one:
         assert one.stored == {ALICE: rule(**{P: 5.0})}

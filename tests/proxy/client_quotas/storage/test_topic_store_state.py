@@ -183,7 +183,7 @@ def test_recreated_topic_is_warned_of() -> None:
 
     assert reader.settles() == [Change(ALICE, None)]
     assert reader.said() == [
-        "was made anew: it ends at offset 0, and was read up to 2 before",
+        "was created again: it ends at offset 0, and was read up to 2 before",
         "has no quotas any more; those of 1 entity that were known are taken back",
     ]
 
