@@ -65,7 +65,9 @@ def shapes(draw: st.DrawFn) -> QueueOptions:
         (4, (1, 1, 1, 1), (1, 1, 1, 1)),
     ],
 )
-def test_a_remainder_by_largest_fraction(capacity: int, weights: tuple[int, ...], sizes: tuple[int, ...]) -> None:
+def test_the_remainder_goes_to_the_largest_fractions(
+    capacity: int, weights: tuple[int, ...], sizes: tuple[int, ...]
+) -> None:
     assert divide(capacity, weights, Remainder.LARGEST_FRACTION) == sizes
 
 
@@ -74,7 +76,7 @@ def test_a_remainder_by_largest_fraction(capacity: int, weights: tuple[int, ...]
     capacity=st.integers(0, 10_000),
     remainder=st.sampled_from(Remainder),
 )
-def test_all_of_the_capacity_is_given_and_no_level_is_without(
+def test_the_whole_capacity_is_divided_and_each_level_has_a_place(
     weights: list[int], capacity: int, remainder: Remainder
 ) -> None:
     try:
@@ -102,7 +104,7 @@ def test_all_of_the_capacity_is_given_and_no_level_is_without(
         ({"levels": 0}, "there must be a level"),
     ],
 )
-def test_a_shape_that_cannot_be_is_refused(options: dict[str, Any], fault: str) -> None:
+def test_an_impossible_shape_is_refused(options: dict[str, Any], fault: str) -> None:
     with pytest.raises(ValueError, match=fault):
         queue_of(**options)
 
@@ -110,7 +112,7 @@ def test_a_shape_that_cannot_be_is_refused(options: dict[str, Any], fault: str) 
 # -- room --
 
 
-def test_who_waits_for_room_waits_for_the_last_level_in_hadoop() -> None:
+def test_in_hadoop_mode_waiting_elements_wait_for_the_last_level() -> None:
     queue = queue_of()
     calls = [Call(0) for _ in range(4)]
     assert [queue.put(call) for call in calls] == [Put.QUEUED] * 2 + [Put.WAITS_FOR_ROOM] * 2
@@ -123,7 +125,7 @@ def test_who_waits_for_room_waits_for_the_last_level_in_hadoop() -> None:
     assert drained(queue) == calls[2:]
 
 
-def test_who_waits_for_room_may_take_the_first_place_from_its_level_down() -> None:
+def test_a_waiting_element_takes_the_first_free_place_from_its_level_down() -> None:
     queue = queue_of(3, 3, waits_for_last=False)
     running = [Call(level) for level in range(3)]
     low, middle, high = Call(2), Call(1), Call(0)
@@ -138,7 +140,7 @@ def test_who_waits_for_room_may_take_the_first_place_from_its_level_down() -> No
     assert drained(queue) == [high, running[1], middle]
 
 
-def test_a_place_goes_to_who_waited_longest() -> None:
+def test_a_free_place_goes_to_the_element_that_waited_longest() -> None:
     queue = queue_of(1, 1)
     calls = [Call() for _ in range(5)]
     for call in calls:
@@ -147,7 +149,7 @@ def test_a_place_goes_to_who_waited_longest() -> None:
     assert drained(queue) == calls
 
 
-def test_who_leaves_while_it_waits_for_room_makes_nobody_wait_longer() -> None:
+def test_a_removed_waiting_element_does_not_delay_others() -> None:
     queue = queue_of(1, 1)
     first, gone, last = (Call() for _ in range(3))
     for call in (first, gone, last):
@@ -159,7 +161,7 @@ def test_who_leaves_while_it_waits_for_room_makes_nobody_wait_longer() -> None:
     assert not queue.remove(gone)
 
 
-def test_who_is_removed_uses_no_turn() -> None:
+def test_a_removal_uses_no_turn() -> None:
     queue = queue_of(2, 20, multiplexer_weights=(2, 1))
     gone = [Call(0), Call(1)]
     kept = [Call(level) for level in (0, 0, 1, 0, 0, 1)]
@@ -171,7 +173,7 @@ def test_who_is_removed_uses_no_turn() -> None:
     assert [call.level for call in drained(queue)] == [0, 0, 1, 0, 0, 1]
 
 
-def test_what_spilled_is_found_where_it_is() -> None:
+def test_a_spilled_element_can_be_removed() -> None:
     queue = queue_of(4, 4)
     calls = [Call(0) for _ in range(4)]
     for call in calls:
@@ -181,7 +183,7 @@ def test_what_spilled_is_found_where_it_is() -> None:
     assert (len(queue), queue.sizes) == (0, (0,) * 4)
 
 
-def test_refusing_a_level_that_there_is_not() -> None:
+def test_a_level_beyond_the_last_is_refused_as_the_last() -> None:
     queue = queue_of(2, 2)
 
     assert [queue.add(Call(9)) for _ in range(2)] == [None, Overflow.DISCONNECT]
@@ -190,7 +192,7 @@ def test_refusing_a_level_that_there_is_not() -> None:
 # -- within a level --
 
 
-def test_identities_take_turns_where_that_is_wanted() -> None:
+def test_identities_take_turns_with_round_robin() -> None:
     queue = queue_of(1, 20, within_level=WithinLevel.ROUND_ROBIN)
     for identity in "aaaabbc":
         queue.put(Call(identity=identity))
@@ -198,7 +200,7 @@ def test_identities_take_turns_where_that_is_wanted() -> None:
     assert "".join(call.identity for call in drained(queue)) == "abcabaa"
 
 
-def test_a_head_and_a_removal_in_round_robin() -> None:
+def test_peek_and_remove_in_round_robin() -> None:
     queue = queue_of(1, 20, within_level=WithinLevel.ROUND_ROBIN)
     first, second, third, other = Call(identity="a"), Call(identity="a"), Call(identity="a"), Call(identity="b")
     for call in (first, second, other):
@@ -213,7 +215,7 @@ def test_a_head_and_a_removal_in_round_robin() -> None:
 
 
 @given(lengths=st.lists(st.integers(1, 20), min_size=1, max_size=6))
-def test_round_robin_takes_as_many_of_each_who_waits(lengths: list[int]) -> None:
+def test_round_robin_takes_as_many_of_each_identity(lengths: list[int]) -> None:
     queue = queue_of(1, 200, within_level=WithinLevel.ROUND_ROBIN)
     for n, length in enumerate(lengths):
         for _ in range(length):
@@ -231,7 +233,7 @@ def test_round_robin_takes_as_many_of_each_who_waits(lengths: list[int]) -> None
 
 
 @given(weights=st.lists(st.integers(1, 20), min_size=1, max_size=6))
-def test_in_saturation_weights_are_kept(weights: list[int]) -> None:
+def test_a_saturated_queue_follows_the_weights(weights: list[int]) -> None:
     levels = len(weights)
     queue = queue_of(levels, 10 * levels, multiplexer_weights=weights)
     for level in range(levels):
@@ -251,7 +253,7 @@ def test_in_saturation_weights_are_kept(weights: list[int]) -> None:
 
 
 @given(weights=st.lists(st.integers(1, 9), min_size=2, max_size=5), ahead=st.integers(0, 5))
-def test_nobody_starves(weights: list[int], ahead: int) -> None:
+def test_no_level_starves(weights: list[int], ahead: int) -> None:
     """Whoever is last of ``ahead + 1`` in the lowest level is taken within as many cycles, however full the others."""
     levels = len(weights)
     queue = queue_of(levels, 60 * levels, multiplexer_weights=weights)
@@ -325,7 +327,7 @@ def test_no_element_is_lost_or_doubled(
 
 
 @given(shape=shapes(), levels=st.lists(st.integers(0, 4), max_size=80))
-def test_a_level_leaves_in_the_order_of_its_coming(shape: QueueOptions, levels: list[int]) -> None:
+def test_a_level_is_first_in_first_out(shape: QueueOptions, levels: list[int]) -> None:
     queue: CallQueue[Call] = CallQueue(shape)
     calls = [Call(level) for level in levels]
     for call in calls:
@@ -339,7 +341,7 @@ def test_a_level_leaves_in_the_order_of_its_coming(shape: QueueOptions, levels: 
         assert all(earlier < later for earlier, later in pairwise(own))
 
 
-def test_overflow_goes_on_being_counted_in_another_shape() -> None:
+def test_overflow_counts_survive_a_change_of_shape() -> None:
     queue = queue_of(2, 2)
     for _ in range(3):
         queue.add(Call(0))

@@ -71,7 +71,7 @@ def assert_knee_found(limits: list[int], knee: int) -> None:
 
 @pytest.mark.parametrize("noise", _NOISES)
 @pytest.mark.parametrize(("workers", "service_us"), [(1, 1_000), (4, 500), (16, 5_000), (64, 20_000), (100, 5_000)])
-def test_the_knee_is_found(workers: int, service_us: int, noise: str) -> None:
+def test_the_limit_settles_at_the_knee(workers: int, service_us: int, noise: str) -> None:
     broker = Broker(workers=workers, service_us=service_us, noise=noise)
 
     run = broker.run(
@@ -82,7 +82,7 @@ def test_the_knee_is_found(workers: int, service_us: int, noise: str) -> None:
     assert run.throughput >= 0.85
 
 
-def test_the_knee_is_found_from_any_minimum_below_it() -> None:
+def test_the_limit_settles_at_the_knee_from_any_lower_minimum() -> None:
     for minimum in (1, 2, 16):
         run = Broker(workers=20, service_us=2_000, noise="exponential").run(
             VegasLimit(minimum=minimum, maximum=500), clients=1_000, seconds=10
@@ -90,7 +90,7 @@ def test_the_knee_is_found_from_any_minimum_below_it() -> None:
         assert_knee_found(run.limits, 20)
 
 
-def test_a_minimum_above_the_knee_is_taken_for_it() -> None:
+def test_a_minimum_above_the_knee_stays_the_limit() -> None:
     """With so many, all that can be measured is a broker that queues."""
     run = Broker(workers=5, service_us=2_000).run(VegasLimit(minimum=30, maximum=500), clients=1_000, seconds=10)
 
@@ -98,7 +98,7 @@ def test_a_minimum_above_the_knee_is_taken_for_it() -> None:
 
 
 @pytest.mark.parametrize(("before", "after"), [((40, 10_000), (10, 10_000)), ((10, 10_000), (40, 10_000))])
-def test_a_broker_that_changes_is_followed(before: tuple[int, int], after: tuple[int, int]) -> None:
+def test_the_limit_follows_a_broker_that_changes(before: tuple[int, int], after: tuple[int, int]) -> None:
     limit = VegasLimit(minimum=4, maximum=1_000)
     broker = Broker(workers=before[0], service_us=before[1], noise="exponential")
     assert_knee_found(broker.run(limit, clients=2_000, seconds=20).limits, before[0])
@@ -109,7 +109,7 @@ def test_a_broker_that_changes_is_followed(before: tuple[int, int], after: tuple
     assert_knee_found(broker.run(limit, clients=2_000, seconds=20).limits, after[0])
 
 
-def test_a_broker_that_has_become_slower_is_not_taken_for_one_that_queues_for_ever() -> None:
+def test_a_slower_broker_does_not_count_as_queueing_for_ever() -> None:
     limit = VegasLimit(minimum=4, maximum=1_000)
     broker = Broker(workers=20, service_us=10_000, noise="exponential")
     broker.run(limit, clients=2_000, seconds=10)
@@ -120,7 +120,7 @@ def test_a_broker_that_has_become_slower_is_not_taken_for_one_that_queues_for_ev
     assert_knee_found(broker.run(limit, clients=2_000, seconds=30).limits, 20)
 
 
-def test_a_hiccup_while_it_is_measured_is_forgotten() -> None:
+def test_a_pause_during_a_probe_is_averaged_out() -> None:
     limit = VegasLimit(minimum=4, maximum=1_000)
     broker = Broker(workers=20, service_us=100_000)
     broker.run(limit, clients=2_000, seconds=3)
@@ -131,7 +131,7 @@ def test_a_hiccup_while_it_is_measured_is_forgotten() -> None:
     assert_knee_found(broker.run(limit, clients=2_000, seconds=10).limits, 20)
 
 
-def test_where_nobody_asks_for_more_the_limit_does_not_grow() -> None:
+def test_the_limit_does_not_grow_without_demand() -> None:
     limit = VegasLimit(minimum=4, maximum=1_000)
 
     run = Broker(workers=64, service_us=1_000).run(limit, clients=2, seconds=20)
@@ -139,7 +139,7 @@ def test_where_nobody_asks_for_more_the_limit_does_not_grow() -> None:
     assert set(run.limits) <= {4}
 
 
-def test_the_limit_is_halved_for_a_moment_to_measure_anew() -> None:
+def test_a_probe_halves_the_limit() -> None:
     run = Broker(workers=20, service_us=4_000).run(VegasLimit(minimum=1, maximum=200), clients=500, seconds=60)
 
     late = run.limits[len(run.limits) // 2 :]
@@ -152,9 +152,7 @@ def test_the_limit_is_halved_for_a_moment_to_measure_anew() -> None:
     bounds=st.tuples(st.integers(1, 50), st.integers(0, 100)),
     samples=st.lists(st.tuples(st.integers(1, 10**8), st.integers(1, 300), st.integers(-100, 5_000)), max_size=400),
 )
-def test_whatever_comes_the_limit_is_within_its_bounds(
-    bounds: tuple[int, int], samples: list[tuple[int, int, int]]
-) -> None:
+def test_the_limit_stays_within_its_bounds(bounds: tuple[int, int], samples: list[tuple[int, int, int]]) -> None:
     minimum, maximum = bounds[0], sum(bounds)
     limit, now_ms = VegasLimit(minimum=minimum, maximum=maximum), 0
 
@@ -165,7 +163,7 @@ def test_whatever_comes_the_limit_is_within_its_bounds(
             assert minimum <= limit.limit <= maximum
 
 
-def test_a_fixed_limit_stays() -> None:
+def test_a_fixed_limit_does_not_change() -> None:
     limit = FixedLimit(7)
 
     limit.observe(10**9, 7, 0)
@@ -176,6 +174,6 @@ def test_a_fixed_limit_stays() -> None:
 @pytest.mark.parametrize(
     "make", [lambda: FixedLimit(0), lambda: VegasLimit(minimum=0, maximum=5), lambda: VegasLimit(minimum=6, maximum=5)]
 )
-def test_bounds_that_leave_nothing_are_refused(make: Callable[[], Limit]) -> None:
+def test_invalid_bounds_are_refused(make: Callable[[], Limit]) -> None:
     with pytest.raises(ValueError, match=r"at least one|must ascend"):
         make()

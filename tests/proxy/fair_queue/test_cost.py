@@ -33,7 +33,7 @@ def test_the_default_weights_are_those_of_the_guide() -> None:
     }
 
 
-def test_what_is_known_on_arrival_is_charged_then() -> None:
+def test_request_bytes_are_charged_on_arrival() -> None:
     cost = TrafficCost()
 
     assert cost.on_arrival(500) == 1_500
@@ -42,5 +42,5 @@ def test_what_is_known_on_arrival_is_charged_then() -> None:
 
 
 @given(size_bytes=st.integers(0, 2**31), factor=st.floats(0.1, 0.99))
-def test_the_cheapest_request_is_remembered_for_a_sweep(size_bytes: int, factor: float) -> None:
+def test_the_cheapest_request_survives_a_sweep(size_bytes: int, factor: float) -> None:
     assert int(TrafficCost().on_arrival(size_bytes) * factor) > 0

@@ -45,7 +45,7 @@ STEPS = st.lists(
     percents=st.lists(st.integers(1, 99), min_size=5, max_size=5) | st.none(),
     steps=STEPS,
 )
-def test_any_history_gives_what_hadoop_gives(
+def test_any_history_gives_the_levels_of_hadoop(
     levels: int, factor: float, percents: list[int] | None, steps: list[tuple[str, Any, Any]]
 ) -> None:
     thresholds = [p / 100 for p in percents[: levels - 1]] if percents else list(default_thresholds(levels))
@@ -98,7 +98,7 @@ def test_an_idle_level_forgets_its_average() -> None:
 # -- time --
 
 
-def test_nothing_is_swept_before_its_time_nor_twice() -> None:
+def test_each_period_is_swept_once() -> None:
     scheduler = scheduler_of(now_ms=1_000)
 
     assert not scheduler.sweep_if_due(now_ms=5_999)
@@ -118,7 +118,7 @@ def test_nothing_is_swept_before_its_time_nor_twice() -> None:
         (Pause.ONCE, 1_000_000, 125),
     ],
 )
-def test_after_a_pause(pause: Pause, periods: int, left: int) -> None:
+def test_a_pause_decays_costs_by_the_configured_rule(pause: Pause, periods: int, left: int) -> None:
     scheduler = scheduler_of(pause=pause)
     scheduler.charge("a", 1_000)
 
@@ -130,9 +130,7 @@ def test_after_a_pause(pause: Pause, periods: int, left: int) -> None:
 
 @pytest.mark.parametrize("pause", Pause)
 @pytest.mark.parametrize(("period_ms", "factor"), [(1, 0.999), (10, 0.99), (100, 0.9), (332, 0.5), (400, 0.5)])
-def test_an_idle_queue_that_is_looked_at_once_a_second_decays_as_a_busy_one(
-    pause: Pause, period_ms: int, factor: float
-) -> None:
+def test_an_idle_queue_decays_like_a_busy_one(pause: Pause, period_ms: int, factor: float) -> None:
     busy, idle = (scheduler_of(period_ms=period_ms, decay_factor=factor, pause=pause) for _ in range(2))
     for scheduler in (busy, idle):
         scheduler.charge("a", 10**9)
@@ -148,7 +146,7 @@ def test_an_idle_queue_that_is_looked_at_once_a_second_decays_as_a_busy_one(
 
 
 @pytest.mark.parametrize("pause", Pause)
-def test_a_day_asleep_is_no_day_of_sweeps(pause: Pause) -> None:
+def test_a_long_pause_makes_a_bounded_number_of_sweeps(pause: Pause) -> None:
     scheduler = scheduler_of(period_ms=1, decay_factor=0.999, pause=pause)
     scheduler.charge("a", 10**6)
 
@@ -161,7 +159,7 @@ def test_a_day_asleep_is_no_day_of_sweeps(pause: Pause) -> None:
 # -- what is better than Hadoop --
 
 
-def test_a_normalised_average_comes_to_the_truth() -> None:
+def test_a_normalised_average_converges_to_the_mean() -> None:
     scheduler = scheduler_of(levels=1, average=Average.NORMALISED)
     for _ in range(40):
         scheduler.add_response_time(0, 2_000_000)
@@ -171,7 +169,7 @@ def test_a_normalised_average_comes_to_the_truth() -> None:
 
 
 @pytest.mark.parametrize(("samples", "average_ms"), [(9, 0), (10, 500)])
-def test_a_few_slow_responses_say_nothing(samples: int, average_ms: int) -> None:
+def test_too_few_samples_count_as_idle(samples: int, average_ms: int) -> None:
     scheduler = scheduler_of(levels=1, min_samples=10)
     for _ in range(samples):
         scheduler.add_response_time(0, 500_000)
@@ -181,7 +179,7 @@ def test_a_few_slow_responses_say_nothing(samples: int, average_ms: int) -> None
     assert scheduler.average_response_ms == [average_ms]
 
 
-def test_a_broker_at_leisure_has_no_heavy_users() -> None:
+def test_below_the_utilisation_floor_all_users_are_in_level_0() -> None:
     scheduler = scheduler_of(utilisation_floor=0.5)
     scheduler.charge("a", 1)
 
@@ -193,7 +191,7 @@ def test_a_broker_at_leisure_has_no_heavy_users() -> None:
     assert [scheduler.level("a", in_flight, 2) for in_flight in (0, 2)] == [0, 3]
 
 
-def test_scaled_costs_keep_who_truncation_forgets() -> None:
+def test_scaled_costs_survive_truncation() -> None:
     schedulers = [scheduler_of(cost_scale=scale) for scale in (1, 1_000)]
     for scheduler in schedulers:
         scheduler.charge("small", 1)
@@ -204,7 +202,7 @@ def test_scaled_costs_keep_who_truncation_forgets() -> None:
     assert costs_of(schedulers[1]) == {"small": (0.5, 1), "large": (500, 1_000)}
 
 
-def test_identities_beyond_the_bound_are_one() -> None:
+def test_identities_beyond_the_bound_share_one_cost() -> None:
     scheduler = scheduler_of(max_identities=2, service_users=frozenset({"service"}))
     for name in ("a", "b", "service", "c", "d", "d"):
         scheduler.charge(name, 10)
@@ -217,7 +215,7 @@ def test_identities_beyond_the_bound_are_one() -> None:
 
 
 @given(names=st.lists(st.integers(0, 10_000).map(str), max_size=300))
-def test_any_number_of_identities_is_bounded(names: list[str]) -> None:
+def test_the_number_of_identities_is_bounded(names: list[str]) -> None:
     scheduler = scheduler_of(max_identities=20)
     for n, name in enumerate(names):
         scheduler.level(name)
@@ -228,7 +226,7 @@ def test_any_number_of_identities_is_bounded(names: list[str]) -> None:
     assert len(scheduler) <= 21
 
 
-def test_there_is_room_again_when_somebody_is_forgotten() -> None:
+def test_a_forgotten_identity_makes_room() -> None:
     scheduler = scheduler_of(max_identities=1)
     scheduler.charge("a", 1)
     scheduler.charge("b", 1)
@@ -242,7 +240,7 @@ def test_there_is_room_again_when_somebody_is_forgotten() -> None:
 # -- seen --
 
 
-def test_the_top_is_by_raw_cost_and_leaves_out_who_cost_nothing() -> None:
+def test_top_is_by_raw_cost_above_0() -> None:
     scheduler = scheduler_of()
     for name, cost in (("a", 5), ("b", 2**40), ("c", 0), ("d", 5), ("e", 7)):
         scheduler.charge(name, cost)
@@ -251,7 +249,7 @@ def test_the_top_is_by_raw_cost_and_leaves_out_who_cost_nothing() -> None:
     assert [standing.identity for standing in scheduler.top(10)] == ["b", "e", "a", "d"]
 
 
-def test_a_standing_says_why() -> None:
+def test_a_standing_has_cost_share_and_level() -> None:
     scheduler = scheduler_of(service_users=frozenset({"s"}))
     for name, cost in (("a", 30), ("b", 70), ("s", 900)):
         scheduler.charge(name, cost)
@@ -266,7 +264,7 @@ def test_a_standing_says_why() -> None:
 # -- other options --
 
 
-def test_costs_outlive_a_change_of_options() -> None:
+def test_costs_survive_a_change_of_options() -> None:
     before = scheduler_of(service_users=frozenset({"s"}))
     for name, cost in (("a", 60), ("b", 40), ("s", 100)):
         before.charge(name, cost)
@@ -279,7 +277,7 @@ def test_costs_outlive_a_change_of_options() -> None:
     assert [after.level(name) for name in "abs"] == [0, 0, 1]
 
 
-def test_a_level_that_is_no_more_counts_as_the_lowest() -> None:
+def test_a_removed_level_counts_as_the_lowest() -> None:
     scheduler = scheduler_of(levels=2, is_backoff_by_response_time=True)
     scheduler.add_response_time(7, 30_000_000)
 

@@ -40,7 +40,7 @@ def ran(dispatcher: Dispatcher, **ticket: object) -> Ticket:
     return own
 
 
-def test_a_slot_that_is_free_is_given_at_once() -> None:
+def test_a_free_slot_is_given_at_once() -> None:
     dispatcher, ticket = dispatcher_of(2), Ticket("connection", identity="alice", level=3)
 
     assert dispatcher.ask(ticket, 17) is Answer.RUN
@@ -50,7 +50,7 @@ def test_a_slot_that_is_free_is_given_at_once() -> None:
     assert dispatcher.granted() == []
 
 
-def test_who_waits_is_granted_the_slot_that_comes_free() -> None:
+def test_a_freed_slot_goes_to_a_waiting_ticket() -> None:
     dispatcher = dispatcher_of()
     first, second = ran(dispatcher), Ticket(None)
     waiting(dispatcher, second)
@@ -62,7 +62,7 @@ def test_who_waits_is_granted_the_slot_that_comes_free() -> None:
     assert (first.state, second.state, second.arrived_us, second.started_us) == (State.IDLE, State.RUNNING, 0, 40)
 
 
-def test_a_ticket_is_used_again() -> None:
+def test_a_ticket_can_be_reused() -> None:
     dispatcher = dispatcher_of()
     ticket = ran(dispatcher)
     for now_us in range(1, 5):
@@ -95,7 +95,7 @@ def test_a_parked_request_has_no_slot() -> None:
     assert (poll.state, dispatcher.granted(), dispatcher.in_flight) == (State.IDLE, [], 1)
 
 
-def test_who_leaves_while_it_waits_is_not_granted() -> None:
+def test_a_ticket_that_left_the_queue_is_not_granted() -> None:
     dispatcher = dispatcher_of(queue={"levels": 1, "capacity": 2})
     running, *others = ran(dispatcher), *[Ticket(n) for n in range(4)]
     waiting(dispatcher, *others)
@@ -109,7 +109,7 @@ def test_who_leaves_while_it_waits_is_not_granted() -> None:
     assert dispatcher.granted() == [others[2]]
 
 
-def test_who_leaves_before_it_hears_of_its_slot_passes_it_on() -> None:
+def test_a_ticket_that_leaves_after_its_grant_frees_the_slot() -> None:
     dispatcher = dispatcher_of()
     running, first, second = ran(dispatcher), Ticket(1), Ticket(2)
     waiting(dispatcher, first, second)
@@ -122,7 +122,7 @@ def test_who_leaves_before_it_hears_of_its_slot_passes_it_on() -> None:
     assert dispatcher.in_flight == 1
 
 
-def test_only_what_ran_to_its_end_says_how_busy_the_broker_is() -> None:
+def test_only_completed_requests_are_samples_of_load() -> None:
     limit = RecordingLimit(9)
     dispatcher = Dispatcher(DispatcherOptions(), limit)
     tickets = [Ticket(None) for _ in range(6)]
@@ -159,7 +159,7 @@ def test_control_requests_do_not_wait_behind_others() -> None:
     assert dispatcher.granted() == [later]
 
 
-def test_nobodys_control_requests_keep_those_of_others_waiting() -> None:
+def test_control_requests_take_turns_by_identity() -> None:
     dispatcher = dispatcher_of(1, control_slots=1)
     running = ran(dispatcher, identity="flood", is_control=True)
     flood = [Ticket(None, identity="flood", is_control=True) for _ in range(1_000)]
@@ -173,7 +173,7 @@ def test_nobodys_control_requests_keep_those_of_others_waiting() -> None:
     assert dispatcher.in_flight == 0
 
 
-def test_a_control_request_is_held_and_never_refused() -> None:
+def test_a_control_request_waits_and_is_never_refused() -> None:
     dispatcher = dispatcher_of(1, control_slots=1, is_backoff_enabled=True, queue={"levels": 1, "capacity": 1})
     ran(dispatcher, is_control=True)
     tickets = [Ticket(None, is_control=True) for _ in range(5_000)]
@@ -194,7 +194,7 @@ def test_refusals_are_counted() -> None:
     assert dispatcher.refused == {Answer.KEEP_ALIVE: 1, Answer.DISCONNECT: 2, Answer.FAILOVER: 0}
 
 
-def test_who_may_not_be_refused_is_held() -> None:
+def test_a_request_that_cannot_be_refused_waits() -> None:
     dispatcher = dispatcher_of(1, is_backoff_enabled=True, queue={"levels": 1, "capacity": 1})
     ran(dispatcher)
 
@@ -214,7 +214,7 @@ def test_a_slow_level_need_not_disconnect() -> None:
 # -- other options --
 
 
-def test_more_slots_are_filled_at_once() -> None:
+def test_added_slots_are_filled_at_once() -> None:
     dispatcher = dispatcher_of(1, control_slots=1)
     ran(dispatcher)
     ran(dispatcher, is_control=True)
@@ -227,7 +227,7 @@ def test_more_slots_are_filled_at_once() -> None:
     assert {ticket.started_us for ticket in tickets[:4]} == {9}
 
 
-def test_fewer_slots_are_fewer_when_requests_are_done() -> None:
+def test_removed_slots_go_as_requests_end() -> None:
     dispatcher = dispatcher_of(3)
     running, last = [ran(dispatcher) for _ in range(3)], Ticket(None)
     waiting(dispatcher, last)

@@ -7,7 +7,7 @@ from kafka_quota_proxy.protocol.refusal_responses import is_refusable
 from kafka_quota_proxy.proxy.fair_queue.request_kind import CONTROL, may_wait, request_kind
 
 
-def test_what_may_wait() -> None:
+def test_requests_that_may_wait() -> None:
     assert may_wait(ApiKey.PRODUCE, acks=-1)
     assert not may_wait(ApiKey.PRODUCE, acks=1)
     assert may_wait(ApiKey.FETCH)
@@ -18,18 +18,18 @@ def test_what_may_wait() -> None:
     assert not may_wait(ApiKey.METADATA)
 
 
-def test_an_api_that_is_not_known_may_wait() -> None:
+def test_an_unknown_api_may_wait() -> None:
     assert may_wait(30_000)
 
 
-def test_all_requests_of_a_kind_are_one() -> None:
+def test_requests_of_a_kind_share_one_object() -> None:
     assert request_kind(ApiKey.PRODUCE, 7, 1) is request_kind(ApiKey.PRODUCE, 7, 1)
     assert request_kind(ApiKey.PRODUCE, 7, 1) != request_kind(ApiKey.PRODUCE, 7, -1)
 
 
 @pytest.mark.parametrize("api_key", [*ApiKey, 30_000])
 @pytest.mark.parametrize("acks", [-1, 0, 1])
-def test_a_kind_says_what_is_known_of_its_api(api_key: int, acks: int) -> None:
+def test_a_kind_has_the_properties_of_its_api(api_key: int, acks: int) -> None:
     kind = request_kind(api_key, 3, acks)
 
     assert kind.api_key == api_key
@@ -41,7 +41,7 @@ def test_a_kind_says_what_is_known_of_its_api(api_key: int, acks: int) -> None:
     assert kind.is_refusable is is_refusable(api_key, 3, acks=acks)
 
 
-def test_only_a_patient_poll_waits_for_data() -> None:
+def test_only_a_fetch_with_a_wait_time_waits_for_data() -> None:
     waiting = {key for key in ApiKey if request_kind(key, 0).waits_for_data}
 
     assert waiting == {ApiKey.FETCH, ApiKey.SHARE_FETCH}

@@ -64,7 +64,7 @@ def test_hadoops_mode_is_hadoops_defaults() -> None:
     assert queue == DispatcherOptions(queue=queue.queue)
 
 
-def test_ours_differs_where_it_says_so() -> None:
+def test_our_mode_differs_from_hadoop_as_documented() -> None:
     options = decay_options(FairCallQueue())
 
     assert (options.average, options.pause, options.is_backoff_inclusive) == (Average.NORMALISED, Pause.ONCE, False)
@@ -83,7 +83,7 @@ def test_a_plain_queue_has_one_level() -> None:
     assert (queue.levels, queue.capacity, queue.capacity_weights, queue.multiplexer_weights) == (1, 10, None, None)
 
 
-def test_the_default_scheduler_has_everybody_in_level_0() -> None:
+def test_the_default_scheduler_puts_all_users_in_level_0() -> None:
     scheduler = DecayScheduler(decay_options(FairCallQueue(scheduler_impl=SchedulerImpl.DEFAULT)), now_ms=0)
     scheduler.charge("alice", 1_000)
     scheduler.sweep()
@@ -91,7 +91,7 @@ def test_the_default_scheduler_has_everybody_in_level_0() -> None:
     assert scheduler.level("alice", 1, 1) == 0
 
 
-def test_slots_are_fixed_or_found() -> None:
+def test_the_limit_is_fixed_or_vegas() -> None:
     fixed, found = limit(FairCallQueue(max_in_flight=7)), limit(FairCallQueue(min_in_flight=3, most_in_flight=9))
 
     assert isinstance(fixed, FixedLimit)
@@ -101,7 +101,7 @@ def test_slots_are_fixed_or_found() -> None:
 
 
 @pytest.mark.parametrize(("settings", "on_refusal"), [(HADOOP, 0), (FairCallQueue(), 1)])
-def test_by_default_a_request_costs_one_when_it_is_over(settings: FairCallQueue, on_refusal: int) -> None:
+def test_by_default_a_completed_request_costs_one(settings: FairCallQueue, on_refusal: int) -> None:
     made = cost(settings)
 
     assert (made.on_arrival, made.flat, made.on_completion(FETCH), made.on_refusal) == (None, 1, 1, on_refusal)
@@ -148,7 +148,7 @@ def test_an_identity_is_the_folded_user_or_an_address(provider: IdentityProvider
     assert [identity(principal, "etl", "10.0.0.7") for principal in ("app-etl-7", "alice", "ANONYMOUS")] == found
 
 
-def test_a_function_of_the_operators_is_asked_once_for_the_folded_user(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_operators_function_is_called_once_with_the_folded_user(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, str, str]] = []
     module = ModuleType("own_identities")
 

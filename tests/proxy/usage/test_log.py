@@ -113,11 +113,11 @@ async def test_intervals_end_where_the_wall_clock_s_do() -> None:
 @pytest.mark.parametrize(
     ("wall_ms", "expected"), [(1_000_000, 1_000), (1_000_001, 999), (1_000_500, 500), (1_000_950, 1_050)]
 )
-def test_a_timer_that_was_early_does_not_make_two_intervals(wall_ms: int, expected: int) -> None:
+def test_an_early_timer_does_not_split_an_interval(wall_ms: int, expected: int) -> None:
     assert _until_end_ms(wall_ms, 1_000) == expected
 
 
-async def test_while_a_sink_is_full_the_interval_goes_on() -> None:
+async def test_a_full_sink_extends_the_interval() -> None:
     quotas, full, other = BrokerQuotas(CONFIG), Memory(), Memory()
     full.is_full = True
     async with logging(quotas, full, other) as usage:
@@ -132,7 +132,7 @@ async def test_while_a_sink_is_full_the_interval_goes_on() -> None:
     assert full.batches[0].interval_ms >= 3 * 20
 
 
-async def test_nothing_is_read_before_it_is_known_where_the_last_process_stopped(
+async def test_reading_waits_for_the_last_start_of_an_earlier_process(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     quotas, sink, other = BrokerQuotas(CONFIG), Memory(last_start_ms=None), Memory()
@@ -148,7 +148,7 @@ async def test_nothing_is_read_before_it_is_known_where_the_last_process_stopped
     assert "the usage log is 59 s ahead of the clock" in caplog.text
 
 
-async def test_a_stop_logs_what_was_used_until_then() -> None:
+async def test_a_stop_logs_the_use_until_then() -> None:
     quotas, sink = BrokerQuotas(CONFIG), Memory()
     async with logging(quotas, sink) as usage:
         pass
@@ -159,7 +159,7 @@ async def test_a_stop_logs_what_was_used_until_then() -> None:
     assert sink.stopped == log_module.STOP_TIMEOUT_S
 
 
-async def test_a_stop_gives_a_full_sink_what_is_left_so_that_it_is_counted() -> None:
+async def test_a_stop_puts_the_rest_into_a_full_sink() -> None:
     quotas, sink = BrokerQuotas(CONFIG), Memory(last_start_ms=None)
     sink.is_full = True
     async with logging(quotas, sink) as usage:
@@ -169,7 +169,7 @@ async def test_a_stop_gives_a_full_sink_what_is_left_so_that_it_is_counted() -> 
     assert sink.amounts == [5]
 
 
-async def test_who_is_in_a_hurry_does_not_wait_for_a_disk_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_hurried_stop_does_not_wait_for_a_hanging_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_module, "_HURRIED_S", 0.01)
     sink, hurry = Memory(), asyncio.Event()
     sink.hangs = True
@@ -184,7 +184,7 @@ async def test_who_is_in_a_hurry_does_not_wait_for_a_disk_that_hangs(monkeypatch
     assert sink.stopped == 0
 
 
-async def test_a_broker_may_join_in_the_middle_of_a_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_broker_may_join_during_a_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(meter_module, "_SLICE", 1)
     assert CONFIG.usage_log is not None
     brokers, sink = {1: BrokerQuotas(CONFIG), 2: BrokerQuotas(CONFIG)}, Memory()
@@ -206,7 +206,7 @@ async def test_a_broker_may_join_in_the_middle_of_a_reading(monkeypatch: pytest.
 
 
 @pytest.mark.usefixtures("has_faults")
-async def test_a_reading_that_fails_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failed_reading_is_logged_and_retried(caplog: pytest.LogCaptureFixture) -> None:
     quotas, sink = BrokerQuotas(CONFIG), Memory()
     async with logging(quotas, sink) as usage:
         brokers, usage._brokers = usage._brokers, lambda: 1 / 0  # type: ignore[assignment, return-value]
@@ -231,7 +231,7 @@ async def test_files_are_written(tmp_path: Path) -> None:
     assert record["proxy"].endswith("-9092")
 
 
-async def test_one_that_was_never_started_can_be_stopped(tmp_path: Path) -> None:
+async def test_a_logger_that_was_not_started_can_be_stopped(tmp_path: Path) -> None:
     config = replace(CONFIG, usage_log=UsageLog(files=UsageFiles(directory=str(tmp_path))))
     usage = usage_log(config, brokers=lambda: (), replicas=lambda: ())
     assert usage is not None
@@ -239,11 +239,11 @@ async def test_one_that_was_never_started_can_be_stopped(tmp_path: Path) -> None
     await usage.stop(asyncio.Event())
 
 
-def test_without_the_section_there_is_none() -> None:
+def test_without_the_section_there_is_no_logger() -> None:
     assert usage_log(replace(CONFIG, usage_log=None), brokers=lambda: (), replicas=lambda: ()) is None
 
 
-def test_a_topic_needs_a_package_and_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_without_its_package_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "aiokafka", None)
     monkeypatch.delitem(sys.modules, "kafka_quota_proxy.proxy.usage.topic", raising=False)
 

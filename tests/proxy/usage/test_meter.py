@@ -68,7 +68,7 @@ def charge(
     return bucket
 
 
-def test_a_record_says_what_was_used_under_which_rule() -> None:
+def test_a_record_has_the_use_and_the_rule() -> None:
     quotas, one = BrokerQuotas(CONFIG), meter()
     bucket = charge(quotas, 30_000)
     charge(quotas, 12_000)
@@ -83,7 +83,7 @@ def test_a_record_says_what_was_used_under_which_rule() -> None:
     }  # fmt: skip
 
 
-def test_what_was_read_is_not_read_again() -> None:
+def test_use_is_read_once() -> None:
     quotas, one = BrokerQuotas(CONFIG), meter()
     broker = MeteredBroker(3, quotas, enforces=True)
     charge(quotas, 500)
@@ -103,7 +103,7 @@ def test_unlimited_traffic_is_logged_by_user_and_client_id() -> None:
     assert (used.amount, used.limit, used.rule_user, used.rule_client_id) == (99, None, None, None)
 
 
-def test_service_time_is_in_per_cent_times_milliseconds_and_what_is_less_waits_for_more() -> None:
+def test_service_time_is_logged_in_whole_percent_milliseconds() -> None:
     """A thread that works for 1.5 s is 150,000 of them; a unit is 10 us."""
     config = replace(CONFIG, quotas=(QuotaRule(user="alice", request_percentage=50.0, source="file:1"),))
     quotas, one = BrokerQuotas(config), meter()
@@ -127,9 +127,7 @@ def test_service_time_is_in_per_cent_times_milliseconds_and_what_is_less_waits_f
         (True, Enforcement.DELAY, True),
     ],
 )
-def test_whether_it_is_enforced_the_rule_says_and_else_the_listener(
-    policy: bool, rule: Enforcement | None, expected: bool
-) -> None:
+def test_enforced_follows_the_rule_then_the_listener(policy: bool, rule: Enforcement | None, expected: bool) -> None:
     config = replace(CONFIG, quotas=(QuotaRule(client_id="etl", producer_byte_rate=5.0, enforcement=rule),))
     quotas = BrokerQuotas(config)
     charge(quotas, 10)
@@ -139,7 +137,7 @@ def test_whether_it_is_enforced_the_rule_says_and_else_the_listener(
     assert used.is_enforced is expected
 
 
-def test_waits_that_are_only_observed_are_logged_as_such() -> None:
+def test_observed_throttling_is_logged_as_not_enforced() -> None:
     quotas = BrokerQuotas(CONFIG)
     charge(quotas, 10).observe(400, took_ms=0, now_ms=0)
 
@@ -148,7 +146,7 @@ def test_waits_that_are_only_observed_are_logged_as_such() -> None:
     assert (used.throttled_requests, used.throttle_time_ms, used.is_enforced) == (1, 400, False)
 
 
-def test_a_wait_that_is_told_in_a_later_interval_is_in_its_record() -> None:
+def test_a_throttle_time_is_logged_in_the_interval_of_its_response() -> None:
     """As that of topics made: they are charged before they are passed on, and the wait is told with the answer."""
     quotas, one = BrokerQuotas(CONFIG), meter()
     broker = MeteredBroker(3, quotas, enforces=True)
@@ -198,7 +196,7 @@ def test_connections_are_logged_by_listener() -> None:
     }
 
 
-def test_connections_that_are_refused_are_not_charged() -> None:
+def test_refused_connections_are_not_charged() -> None:
     from kafka_quota_proxy.config.model import IpRule
 
     config = replace(CONFIG, ip_quotas=(IpRule(ip="10.0.0.7", connection_creation_rate=0.1),))
@@ -231,7 +229,7 @@ def test_replicas_are_logged_by_their_broker() -> None:
     assert read(one, replicas=replicas, now_ms=2_000) == {}
 
 
-def test_a_reading_that_is_given_up_takes_nothing_away() -> None:
+def test_an_unfinished_reading_loses_nothing() -> None:
     quotas, one = BrokerQuotas(CONFIG), meter()
     broker = MeteredBroker(3, quotas, enforces=True)
     for number in range(1_000):
@@ -253,7 +251,7 @@ def one_place(most: int = 1) -> BrokerQuotas:
     return BrokerQuotas(replace(CONFIG, max_buckets=most))
 
 
-def test_a_bucket_that_made_room_is_logged_under_its_own_name() -> None:
+def test_a_removed_bucket_is_logged_under_its_own_name() -> None:
     quotas = one_place()
     for number in range(3):
         charge(quotas, 10 + number, client_id=f"c-{number}", now_ms=number)
@@ -264,7 +262,7 @@ def test_a_bucket_that_made_room_is_logged_under_its_own_name() -> None:
     assert {identity.client_id: used.amount for identity, used in records.items()} == {"c-0": 10, "c-1": 11, "c-2": 12}
 
 
-def test_one_that_went_and_came_back_is_one_record() -> None:
+def test_a_removed_and_recreated_bucket_is_one_record() -> None:
     quotas = one_place()
     for now_ms, (client_id, amount) in enumerate((("a", 1), ("b", 20), ("a", 300))):
         charge(quotas, amount, client_id=client_id, now_ms=now_ms)
@@ -275,7 +273,7 @@ def test_one_that_went_and_came_back_is_one_record() -> None:
     assert {identity.client_id: used.amount for identity, used in records.items()} == {"a": 301, "b": 20}
 
 
-def test_of_more_than_are_kept_the_sum_is_logged_as_others() -> None:
+def test_removed_buckets_beyond_the_bound_are_logged_as_other() -> None:
     departed = DepartedBuckets(max_buckets=2)
     quotas = one_place()
     quotas.produce.departed = departed
@@ -292,7 +290,7 @@ def test_of_more_than_are_kept_the_sum_is_logged_as_others() -> None:
     assert read(one, broker, now_ms=2_000) == {}
 
 
-def test_one_that_is_gone_in_the_middle_of_a_reading_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bucket_removed_during_a_reading_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(meter_module, "_SLICE", 1)
     quotas, one = BrokerQuotas(CONFIG), meter()
     quotas.produce.departed = DepartedBuckets(max_buckets=0)
@@ -308,7 +306,7 @@ def test_one_that_is_gone_in_the_middle_of_a_reading_is_counted_once(monkeypatch
     assert sum(amounts) == 30
 
 
-def test_many_that_are_gone_are_read_in_steps() -> None:
+def test_many_removed_buckets_are_read_in_steps() -> None:
     quotas, one = one_place(), meter()
     for number in range(1_000):
         charge(quotas, 1, client_id=f"c-{number}", now_ms=number)
@@ -321,7 +319,7 @@ def test_many_that_are_gone_are_read_in_steps() -> None:
     assert sum(len(batch.records) for batch in pieces if batch) == 1_000
 
 
-def test_one_that_is_gone_and_still_held_is_read_until_it_is_let_go() -> None:
+def test_a_removed_bucket_in_use_is_read_until_released() -> None:
     """A fetch that takes more than an hour is charged to the bucket that it was sent under."""
     quotas, one = BrokerQuotas(CONFIG), meter()
     broker = MeteredBroker(3, quotas, enforces=True)
@@ -341,7 +339,7 @@ def test_one_that_is_gone_and_still_held_is_read_until_it_is_let_go() -> None:
     assert not quotas.produce.departed.buckets
 
 
-def test_without_a_usage_log_nothing_is_kept_of_who_is_gone() -> None:
+def test_without_a_usage_log_removed_buckets_are_not_kept() -> None:
     quotas = BrokerQuotas(replace(CONFIG, usage_log=None, max_buckets=1))
     for number in range(3):
         charge(quotas, 1, client_id=f"c-{number}", now_ms=number)

@@ -24,7 +24,7 @@ def test_a_line_has_all_fields() -> None:
     )
 
 
-def test_what_is_not_known_or_not_there_is_null() -> None:
+def test_unknown_fields_are_null() -> None:
     used = UsageCounts(amount=1, requests=1, throttled_requests=0, throttle_time_ms=0, is_enforced=True)
 
     (line,) = a_batch(UsageKey(None, "produce", "ANONYMOUS", ""), used).lines()
@@ -41,7 +41,7 @@ def test_records_of_connections_have_a_listener() -> None:
     assert json.loads(line)["listener"] == "clients"
 
 
-def test_a_key_is_what_a_record_is_the_use_of() -> None:
+def test_a_key_identifies_the_bucket() -> None:
     with_listener = a_batch(UsageKey(3, "connection", "", "", "clients"))
 
     assert list(a_batch(UsageKey(3, "produce", "alice", "etl")).keys()) == [
@@ -52,7 +52,7 @@ def test_a_key_is_what_a_record_is_the_use_of() -> None:
     ]
 
 
-def test_of_two_ways_to_a_broker_connections_are_added_up() -> None:
+def test_connections_through_two_listeners_are_added() -> None:
     one, other, unknown = (USED._replace(connections=count) for count in (2, 3, None))
 
     assert one.plus(other).connections == 5

@@ -69,13 +69,13 @@ def test_a_file_has_its_final_name_once_it_is_complete(fresh: Segments, tmp_path
     assert amounts(directory) == [1]
 
 
-def test_where_nothing_was_used_there_is_no_file(fresh: Segments, tmp_path: Path) -> None:
+def test_without_use_there_is_no_file(fresh: Segments, tmp_path: Path) -> None:
     fresh.end()
 
     assert names(tmp_path / "usage") == []
 
 
-def test_a_file_is_completed_from_a_size_on(tmp_path: Path) -> None:
+def test_a_file_is_completed_at_a_size(tmp_path: Path) -> None:
     files = opened(tmp_path, rotate_size_bytes=1_024)
     for number in range(12):
         files.write(a_batch(number), now_ms=0)
@@ -87,7 +87,7 @@ def test_a_file_is_completed_from_a_size_on(tmp_path: Path) -> None:
     assert amounts(tmp_path) == list(range(12))
 
 
-def test_a_file_says_when_it_is_old_enough(fresh: Segments) -> None:
+def test_a_file_knows_when_rotation_is_due(fresh: Segments) -> None:
     assert fresh.rotate_from_ms is None
     fresh.write(a_batch(1), now_ms=7_000)
 
@@ -108,7 +108,7 @@ def test_an_interval_may_be_divided_among_files(tmp_path: Path, monkeypatch: pyt
     assert len(set(lines)) == len(lines) == 25
 
 
-def test_above_the_bound_the_oldest_go(tmp_path: Path) -> None:
+def test_the_oldest_files_above_the_bound_are_removed(tmp_path: Path) -> None:
     other = tmp_path / "usage-p2-1.jsonl"
     other.write_bytes(b"x" * 10_000)
     files = opened(tmp_path, rotate_size_bytes=1_024, retention_size_bytes=3_000)
@@ -135,7 +135,7 @@ def test_files_of_one_start_go_in_the_order_that_they_were_written(tmp_path: Pat
 # -- a crash --
 
 
-def test_what_a_crash_has_left_is_completed_and_a_cut_line_is_not_kept(
+def test_a_leftover_of_a_crash_is_completed_without_its_cut_line(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     line = next(a_batch(1).lines())
@@ -179,7 +179,7 @@ def test_the_last_start_of_an_earlier_process_is_known(tmp_path: Path) -> None:
     other.end()
 
 
-def test_a_last_line_that_is_no_record_says_nothing(tmp_path: Path) -> None:
+def test_a_faulty_last_line_has_no_start(tmp_path: Path) -> None:
     for number, content in enumerate((b"", b"\0\0\n", b"[]\n", b"{}\n", b'{"start_ms":"x"}\n')):
         directory = tmp_path / str(number)
         directory.mkdir()
@@ -234,7 +234,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
 
 
 @given(free_bytes=st.lists(st.integers(0, 3_000), max_size=10))
-def test_whatever_fits_no_line_is_cut_and_none_is_lost_or_doubled(
+def test_on_a_full_disk_no_line_is_cut_lost_or_doubled(
     tmp_path_factory: pytest.TempPathFactory, free_bytes: list[int]
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -261,7 +261,7 @@ def test_whatever_fits_no_line_is_cut_and_none_is_lost_or_doubled(
         assert sorted(amounts(directory)) == [1] * 4 + [2] + [3] * 6
 
 
-def test_while_there_is_no_room_not_one_file_after_the_other_is_made(disk: Disk, tmp_path: Path) -> None:
+def test_a_full_disk_does_not_create_file_after_file(disk: Disk, tmp_path: Path) -> None:
     files = opened(tmp_path)
     disk.free_bytes = 100
     for _ in range(5):
@@ -299,9 +299,7 @@ def test_above_a_bound_on_a_file_s_size_the_next_one_goes_on(tmp_path: Path) -> 
     assert amounts(tmp_path) == list(range(12))
 
 
-def test_half_a_line_that_could_not_be_cut_off_is_cut_off_before_anything_follows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_incomplete_line_is_cut_off_before_the_next_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = opened(tmp_path)
     files.write(a_batch(1), now_ms=0)
     disk = Disk(30)
@@ -321,9 +319,7 @@ def test_half_a_line_that_could_not_be_cut_off_is_cut_off_before_anything_follow
     assert amounts(tmp_path) == [1, 2]
 
 
-def test_a_file_that_somebody_removed_is_said_and_the_next_batch_has_a_new_one(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_removed_file_is_logged_and_replaced(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     files = opened(tmp_path)
     files.write(a_batch(1), now_ms=0)
     next(tmp_path.glob("*.part")).unlink()
@@ -335,7 +331,7 @@ def test_a_file_that_somebody_removed_is_said_and_the_next_batch_has_a_new_one(
     assert "was removed while it was written" in caplog.text
 
 
-def test_a_file_that_somebody_removed_does_not_keep_a_stop(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_removed_file_does_not_block_a_stop(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     files = opened(tmp_path)
     files.write(a_batch(1), now_ms=0)
     next(tmp_path.glob("*.part")).unlink()
@@ -345,7 +341,7 @@ def test_a_file_that_somebody_removed_does_not_keep_a_stop(tmp_path: Path, caplo
     assert "was removed while it was written" in caplog.text
 
 
-def test_a_directory_that_cannot_be_made_is_tried_again(tmp_path: Path) -> None:
+def test_creating_the_directory_is_retried(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     files = Segments(UsageFiles(directory=str(tmp_path / "file" / "usage")), "p1")
     with pytest.raises(OSError, match=r"cannot be made, for .*/file is no directory"):
@@ -356,9 +352,7 @@ def test_a_directory_that_cannot_be_made_is_tried_again(tmp_path: Path) -> None:
     files.end()
 
 
-def test_a_file_system_without_locks_costs_no_descriptor_each_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_system_without_locks_leaks_no_descriptor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 
