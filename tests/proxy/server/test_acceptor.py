@@ -24,8 +24,8 @@ from kafka_quota_proxy.config.model import (
     ProxyProtocol,
 )
 from kafka_quota_proxy.proxy.server import acceptor as acceptor_module
-from kafka_quota_proxy.proxy.server import broker_dialer as dialler_module
-from kafka_quota_proxy.proxy.server import refused_sockets as late_close_module
+from kafka_quota_proxy.proxy.server import broker_dialer as dialer_module
+from kafka_quota_proxy.proxy.server import refused_sockets as refused_sockets_module
 from kafka_quota_proxy.proxy.server.acceptor import bind
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.frames import other_request, other_response
@@ -51,7 +51,7 @@ LOCAL = SIGNATURE + b"\x20\x00\x00\x00"
 
 @pytest.fixture(autouse=True)
 def probes_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dialler_module, "_PROBE_EVERY_S", 3_600.0)
+    monkeypatch.setattr(dialer_module, "_PROBE_EVERY_S", 3_600.0)
 
 
 @asynccontextmanager
@@ -382,7 +382,7 @@ async def test_the_connection_rate_counts_the_address_in_the_proxy_header() -> N
 
 @on_uvloop
 async def test_a_flood_of_the_refused_does_not_take_all_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(late_close_module, "MAX_KEPT", 3)
+    monkeypatch.setattr(refused_sockets_module, "MAX_KEPT", 3)
     async with proxy_under({DEFAULT: 0.0}) as server, AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(client_of(server)) for _ in range(10)]
         await eventually(lambda: server.listeners[0].refused_sockets.hurried == 7)

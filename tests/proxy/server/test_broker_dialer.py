@@ -11,7 +11,7 @@ import pytest
 
 from kafka_quota_proxy.config.model import Address, ProxyConfig
 from kafka_quota_proxy.config.security import UpstreamTls
-from kafka_quota_proxy.proxy.server import broker_dialer as dialler_module
+from kafka_quota_proxy.proxy.server import broker_dialer as dialer_module
 from kafka_quota_proxy.proxy.server.broker_connection import BrokerConnection
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.certificates import Authority
@@ -35,7 +35,7 @@ NEVER_S = 3_600.0
 
 @pytest.fixture(autouse=True)
 def probes_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dialler_module, "_PROBE_EVERY_S", NEVER_S)
+    monkeypatch.setattr(dialer_module, "_PROBE_EVERY_S", NEVER_S)
 
 
 def answers(frame: bytes) -> bytes:
@@ -94,8 +94,8 @@ async def _never(*_: object, **__: object) -> None:
 async def test_the_time_out_of_a_dial_begins_with_the_dial_and_not_with_the_wait_for_a_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(dialler_module, "_MAX_DIALS", 1)
-    monkeypatch.setattr(dialler_module, "_DIAL_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(dialer_module, "_MAX_DIALS", 1)
+    monkeypatch.setattr(dialer_module, "_DIAL_TIMEOUT_S", 0.3)
     async with stub_broker(answers) as broker, running(_config(broker)) as server, AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(client_of(server)) for _ in range(3)]
         monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", _never, raising=False)
@@ -149,7 +149,7 @@ async def test_a_dial_that_completes_as_its_time_out_fires_ends_one_client_alone
         ) as server,
     ):
         await eventually(lambda: upstream_of(server, broker.address).is_reachable)
-        monkeypatch.setattr(dialler_module, "_DIAL_TIMEOUT_S", 0.3)
+        monkeypatch.setattr(dialer_module, "_DIAL_TIMEOUT_S", 0.3)
         monkeypatch.setattr(BrokerConnection, "connection_made", late)
         async with client_of(server) as client, client_of(server) as other:
             assert await client.ask(other_request()) == b""
@@ -164,7 +164,7 @@ async def test_a_dial_that_completes_as_its_time_out_fires_ends_one_client_alone
 async def test_a_dial_that_waits_for_its_turn_is_given_up_when_its_client_leaves(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(dialler_module, "_MAX_DIALS", 1)
+    monkeypatch.setattr(dialer_module, "_MAX_DIALS", 1)
     async with stub_broker(answers) as broker, running(_config(broker)) as server, AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(client_of(server)) for _ in range(4)]
         with monkeypatch.context() as patch:
@@ -188,7 +188,7 @@ async def test_a_dial_that_waits_for_its_turn_is_given_up_when_its_client_leaves
 async def test_a_queued_dial_goes_on_for_acks_0_after_its_client_has_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(dialler_module, "_MAX_DIALS", 1)
+    monkeypatch.setattr(dialer_module, "_MAX_DIALS", 1)
     async with (
         stub_broker() as broker,
         running(_config(broker)) as server,
@@ -260,7 +260,7 @@ async def test_brokers_see_the_address_that_the_file_names() -> None:
 
 @on_uvloop
 async def test_a_probe_says_whether_the_broker_listens(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dialler_module, "_PROBE_EVERY_S", 0.01)
+    monkeypatch.setattr(dialer_module, "_PROBE_EVERY_S", 0.01)
     broker = StubBroker(answers)
     async with running(_config(broker)) as server:
         upstream = upstream_of(server, broker.address)
@@ -332,7 +332,7 @@ async def test_a_brokers_certificate_is_checked(
 async def test_a_silent_tls_broker_times_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(dialler_module, "_DIAL_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(dialer_module, "_DIAL_TIMEOUT_S", 0.3)
     with deaf_broker() as deaf:
         config = ProxyConfig(listeners=(replace(listener_to(deaf), upstream_tls=UpstreamTls()),))
         async with running(config) as server:
@@ -394,7 +394,7 @@ async def test_a_broker_that_speaks_no_tls(
 @on_uvloop
 async def test_a_probe_shakes_hands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Authority("nobody's").issue("broker", hosts=["127.0.0.1"]).save(tmp_path, "other")
-    monkeypatch.setattr(dialler_module, "_PROBE_EVERY_S", 0.01)
+    monkeypatch.setattr(dialer_module, "_PROBE_EVERY_S", 0.01)
     tls = UpstreamTls(ca=str(tmp_path / "ca.pem"))
     async with stub_broker(answers, tls=_brokers_tls(tmp_path)) as broker, running(_tls_config(broker, tls)) as server:
         upstream = upstream_of(server, broker.address)
@@ -409,7 +409,7 @@ async def test_a_probe_shakes_hands(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 @on_uvloop
 async def test_a_probe_hears_a_refusal_behind_the_handshake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In TLS 1.3 we are through before the broker has seen that we show no certificate."""
-    monkeypatch.setattr(dialler_module, "_PROBE_EVERY_S", 0.01)
+    monkeypatch.setattr(dialer_module, "_PROBE_EVERY_S", 0.01)
     tls = UpstreamTls(ca=str(tmp_path / "ca.pem"))
     context = _brokers_tls(tmp_path, asks=True)
     async with stub_broker(answers, tls=context) as broker, running(_tls_config(broker, tls)) as server:

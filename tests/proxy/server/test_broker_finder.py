@@ -236,7 +236,7 @@ async def test_two_clusters_of_the_file_that_are_one_have_each_broker_once() -> 
         first.script = second.script = Node(brokers=told).script
         both = in_front_of("both", first.address, second.address), in_front_of("one", first.address)
         async with running(config_of(*both)) as server:
-            await eventually(lambda: all(len(fleet.brokers) == 2 for fleet in server.brokers.clusters.values()))
+            await eventually(lambda: all(len(one.brokers) == 2 for one in server.brokers.clusters.values()))
             await eventually(lambda: len(brokers_of(server)) == 2)
             one, other = server.brokers.clusters.values()
             assert [one.brokers[node].broker is other.brokers[node].broker for node in (0, 1)] == [True, True]

@@ -43,13 +43,13 @@ class Client:
         return turn is Turn.PASSES
 
 
-def desk_of(settings: FairCallQueue = ONE_SLOT) -> tuple[BrokerQueue, ListenerQueue]:
-    desk = BrokerQueue(settings)
-    return desk, desk.listener_queue(ListenerPriorities(settings), None)
+def broker_queue_of(settings: FairCallQueue = ONE_SLOT) -> tuple[BrokerQueue, ListenerQueue]:
+    broker_queue = BrokerQueue(settings)
+    return broker_queue, broker_queue.listener_queue(ListenerPriorities(settings), None)
 
 
 async def test_a_granted_connection_is_woken_once_after_the_current_callback() -> None:
-    _, line = desk_of()
+    _, line = broker_queue_of()
     first, second = Client(line), Client(line)
     assert first.ask()
     assert not second.ask()
@@ -63,7 +63,7 @@ async def test_a_granted_connection_is_woken_once_after_the_current_callback() -
 
 
 async def test_a_slow_upload_loses_its_slot() -> None:
-    _, line = desk_of()
+    _, line = broker_queue_of()
     first, second = Client(line), Client(line)
     assert first.ask(FETCH)
     assert not second.ask()
@@ -74,7 +74,7 @@ async def test_a_slow_upload_loses_its_slot() -> None:
 
 
 async def test_the_slot_timer_fires_for_the_earliest_timeout() -> None:
-    _, line = desk_of(FairCallQueue(max_in_flight=2))
+    _, line = broker_queue_of(FairCallQueue(max_in_flight=2))
     uploads, polls, waits = Client(line), Client(line), Client(line)
     assert uploads.ask()
     now_us = monotonic_ns() // 1_000
@@ -90,7 +90,7 @@ async def test_the_slot_timer_fires_for_the_earliest_timeout() -> None:
 
 
 async def test_waking_does_not_scan_the_slot_timeouts() -> None:
-    desk, line = desk_of(FairCallQueue(max_in_flight=3))
+    broker_queue, line = broker_queue_of(FairCallQueue(max_in_flight=3))
     clients = [Client(line) for _ in range(3)]
     now_us = monotonic_ns() // 1_000
     timers = []
@@ -98,12 +98,12 @@ async def test_waking_does_not_scan_the_slot_timeouts() -> None:
         assert client.ask()
         client.call.passed(PRODUCE, is_whole=False, now_us=now_us + number)
         await asyncio.sleep(0)
-        timers.append(desk._timer)
+        timers.append(broker_queue._timer)
 
-    assert timers == [desk._timer] * 3 != [None] * 3
+    assert timers == [broker_queue._timer] * 3 != [None] * 3
     for client in clients:
         client.call.end(now_us)
-    assert desk._timeouts.park_due(now_us + 10 * UPLOAD_GRACE_US) is None
+    assert broker_queue._timeouts.park_due(now_us + 10 * UPLOAD_GRACE_US) is None
 
 
 @on_uvloop
@@ -116,7 +116,7 @@ async def test_a_timer_that_fires_early_is_not_set_again_and_again(monkeypatch: 
         return park_due(self, now_us)
 
     monkeypatch.setattr(SlotTimeouts, "park_due", counted)
-    _, line = desk_of(FairCallQueue(max_in_flight=100))
+    _, line = broker_queue_of(FairCallQueue(max_in_flight=100))
     clients = [Client(line) for _ in range(20)]
     for client in clients:
         now_us = monotonic_ns() // 1_000
@@ -130,12 +130,12 @@ async def test_a_timer_that_fires_early_is_not_set_again_and_again(monkeypatch: 
 
 
 async def test_more_slots_wake_waiting_connections() -> None:
-    desk, line = desk_of()
+    broker_queue, line = broker_queue_of()
     clients = [Client(line) for _ in range(5)]
     assert [client.ask() for client in clients] == [True, False, False, False, False]
     settings = FairCallQueue(max_in_flight=3, identity_provider=IdentityProvider.USER_CLIENT_ID)
 
-    assert desk.listener_queue(ListenerPriorities(settings), line) is line
+    assert broker_queue.listener_queue(ListenerPriorities(settings), line) is line
     await asyncio.sleep(0)
 
     assert [client.turns for client in clients] == [0, 1, 1, 0, 0]

@@ -240,8 +240,8 @@ async def test_after_a_reload_the_file_overrules_the_broker_and_no_client_may_ad
                 assert server.config.quotas == (wanted,)
                 assert list(upstream.quotas.produce.table.rules()) == [wanted]
                 assert server.config.quotas_from == config.quotas_from
-                assert [door.policy.administration for door in server.brokers.entrances.values()] == [None]
-                assert [door.policy.authority for door in server.brokers.entrances.values()] == [server.broker_quotas]
+                assert [entrance.policy.administration for entrance in server.brokers.entrances.values()] == [None]
+                assert [one.policy.authority for one in server.brokers.entrances.values()] == [server.broker_quotas]
 
 
 @on_uvloop
@@ -252,14 +252,14 @@ async def test_brokers_of_a_cluster_have_the_rules_and_so_have_those_that_join()
         listener = Listener(name="all", bind=Address(host="127.0.0.1", port=free_port()), cluster=cluster)
         config = ProxyConfig(listeners=(listener,), quotas_from=QuotasFromBroker(every_ms=20))
         async with running(config) as server:
-            (fleet,) = server.brokers.clusters.values()
-            joined = fleet.upstream(3, Address(host="127.0.0.1", port=1))
-            for upstream in (fleet.bootstrap(0), joined):
+            (known_cluster,) = server.brokers.clusters.values()
+            joined = known_cluster.upstream(3, Address(host="127.0.0.1", port=1))
+            for upstream in (known_cluster.bootstrap(0), joined):
                 bucket = upstream.quotas.bucket(QuotaKind.PRODUCE, principal="a", client_id="etl", now_ms=0)
                 assert bucket.limit == 1_000.0
             quotas.set(ENTITY)
             await eventually(lambda: not joined.quotas.limits(QuotaKind.PRODUCE))
-            assert not fleet.bootstrap(0).quotas.limits(QuotaKind.PRODUCE)
+            assert not known_cluster.bootstrap(0).quotas.limits(QuotaKind.PRODUCE)
 
 
 @on_uvloop

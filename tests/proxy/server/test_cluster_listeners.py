@@ -25,7 +25,7 @@ from kafka_quota_proxy.config.model import (
     QuotaRule,
 )
 from kafka_quota_proxy.config.security import ClientTls, UpstreamTls
-from kafka_quota_proxy.proxy.server import cluster_listeners as fleet_module
+from kafka_quota_proxy.proxy.server import cluster_listeners as cluster_listeners_module
 from kafka_quota_proxy.proxy.server import cluster_members as cluster_module
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.certificates import Authority
@@ -117,8 +117,8 @@ def is_open(port: int) -> bool:
 
 
 def asks(monkeypatch: pytest.MonkeyPatch, *, every_s: float) -> None:
-    monkeypatch.setattr(fleet_module, "_QUERY_EVERY_S", every_s)
-    monkeypatch.setattr(fleet_module, "_RETRY_S", every_s)
+    monkeypatch.setattr(cluster_listeners_module, "_QUERY_EVERY_S", every_s)
+    monkeypatch.setattr(cluster_listeners_module, "_RETRY_S", every_s)
 
 
 def reached(cluster: StubCluster, node_id: int) -> bool:
@@ -207,10 +207,10 @@ async def test_during_a_stop_no_port_is_opened_and_clients_go_on_hearing_of_thos
             await known(server, listener, 0, 3)
             client = await stack.enter_async_context(client_of(server))
             await client.ask(other_request(api_key=OTHER_API))
-            (fleet,) = server.brokers.clusters.values()
-            fleet.close()
+            (known_cluster,) = server.brokers.clusters.values()
+            known_cluster.close()
 
-            fleet.see({1: Address(host="127.0.0.1", port=1)}, True)
+            known_cluster.see({1: Address(host="127.0.0.1", port=1)}, True)
 
             assert not any(is_open(port_of(listener, node_id)) for node_id in (0, 1, 3))
             told = brokers_in(await client.ask(metadata_request()))
@@ -264,12 +264,12 @@ async def test_a_broker_that_moves_keeps_its_usage(monkeypatch: pytest.MonkeyPat
                 await client.ask(produce_request(size_bytes=300))
             await cluster.alive[1].stop()
             cluster.alive[1] = elsewhere
-            (fleet,) = server.brokers.clusters.values()
-            await eventually(lambda: fleet.brokers[1].address == elsewhere.address)
+            (known_cluster,) = server.brokers.clusters.values()
+            await eventually(lambda: known_cluster.brokers[1].address == elsewhere.address)
 
             async with client_at(port_of(listener, 1)) as client:
                 await client.ask(produce_request(size_bytes=400))
-            assert [bucket.amount for bucket in fleet.brokers[1].quotas.produce if bucket.requests] == [700]
+            assert [bucket.amount for bucket in known_cluster.brokers[1].quotas.produce if bucket.requests] == [700]
 
 
 @on_uvloop
@@ -301,8 +301,8 @@ async def test_a_port_in_use_is_said_once_and_taken_when_it_is_free(
                 assert set(brokers_in(await client.ask(metadata_request()))) == {0}
             await asyncio.sleep(0.1)
         try:
-            (fleet,) = server.brokers.clusters.values()
-            await eventually(lambda: 1 in fleet.brokers)
+            (known_cluster,) = server.brokers.clusters.values()
+            await eventually(lambda: 1 in known_cluster.brokers)
             async with client_of(server) as client:
                 assert set(brokers_in(await client.ask(metadata_request()))) == {0, 1}
         finally:
@@ -350,9 +350,9 @@ async def test_a_broker_takes_over_the_queue_of_its_stand_in(
             before = dict(server.brokers.queues_by_name)
             async with client_at(port_of(listener, 1)) as client:
                 await client.ask(metadata_request())
-            (fleet,) = server.brokers.clusters.values()
+            (known_cluster,) = server.brokers.clusters.values()
 
-            assert {str(one.address): one.broker.queue for one in fleet.brokers.values()} == before
+            assert {str(one.address): one.broker.queue for one in known_cluster.brokers.values()} == before
             assert len(server.brokers.queues_by_name) == len(before) == 2
 
 
@@ -369,12 +369,12 @@ async def test_a_listener_leads_to_stand_ins_until_its_brokers_are_known(monkeyp
             stand_ins = server.brokers.entrances[first].upstreams
             async with client_at(port_of(listeners[0], 1)) as client:
                 await client.ask(metadata_request())
-            fleet, fleet_of_other = server.brokers.clusters.values()
+            known_cluster, other_known_cluster = server.brokers.clusters.values()
 
-            assert set(stand_ins) == {fleet.bootstrap(0), fleet.bootstrap(1)}
+            assert set(stand_ins) == {known_cluster.bootstrap(0), known_cluster.bootstrap(1)}
             assert len(stand_ins) == 2
-            assert server.brokers.entrances[first].upstreams == [fleet.brokers[0], fleet.brokers[1]]
-            assert server.brokers.entrances[second].upstreams == [fleet_of_other.brokers[0]]
+            assert server.brokers.entrances[first].upstreams == [known_cluster.brokers[0], known_cluster.brokers[1]]
+            assert server.brokers.entrances[second].upstreams == [other_known_cluster.brokers[0]]
 
 
 @on_uvloop
@@ -406,8 +406,8 @@ async def test_listeners_of_one_cluster_share_its_buckets_and_clusters_do_not() 
                     await client.ask(produce_request(size_bytes=300))
 
             used = [
-                [bucket.amount for bucket in fleet.brokers[0].quotas.produce if bucket.requests]
-                for fleet in server.brokers.clusters.values()
+                [bucket.amount for bucket in known_cluster.brokers[0].quotas.produce if bucket.requests]
+                for known_cluster in server.brokers.clusters.values()
             ]
             assert sorted(used) == [[300], [600]]
 
@@ -426,8 +426,8 @@ async def test_a_reload_holds_at_brokers_that_join_later(monkeypatch: pytest.Mon
             for node_id in (0, 1):
                 async with client_at(port_of(listener, node_id)) as client:
                     assert await client.ask(produce_request(size_bytes=40_000)) == produce_response()
-                (fleet,) = server.brokers.clusters.values()
-                (bucket,) = [one for one in fleet.brokers[node_id].quotas.produce if one.requests]
+                (known_cluster,) = server.brokers.clusters.values()
+                (bucket,) = [one for one in known_cluster.brokers[node_id].quotas.produce if one.requests]
                 assert bucket.throttling.observed_time_ms > 0
 
 
@@ -441,8 +441,8 @@ async def test_ipv6_on_both_sides() -> None:
         cluster.alive[0] = broker
         listener = front_of(cluster, host="::1")
         async with running(ProxyConfig(listeners=(listener,))) as server:
-            (fleet,) = server.brokers.clusters.values()
-            await eventually(lambda: 0 in fleet.brokers)
+            (known_cluster,) = server.brokers.clusters.values()
+            await eventually(lambda: 0 in known_cluster.brokers)
             async with client_at(port_of(listener, 0), "::1") as client:
                 assert set(brokers_in(await client.ask(metadata_request()))) == {0}
                 assert await client.ask(other_request(2, api_key=OTHER_API)) == other_response(2)

@@ -14,7 +14,7 @@ from kio.serial import entity_reader
 from kafka_quota_proxy.config.model import Address
 from kafka_quota_proxy.config.security import UpstreamTls
 from kafka_quota_proxy.protocol.errors import ProtocolError
-from kafka_quota_proxy.proxy.server import cluster_query as discovery
+from kafka_quota_proxy.proxy.server import cluster_query as cluster_query
 from kafka_quota_proxy.proxy.server.tls.contexts import TlsContext
 from tests.support.certificates import Authority
 from tests.support.frames import framed, metadata_response
@@ -24,7 +24,7 @@ BROKERS = {0: ("one.example", 9092), 7: ("2001:db8::7", 19092)}
 
 
 def test_it_asks_for_no_topic() -> None:
-    frame = discovery.request()
+    frame = cluster_query.request()
     header, header_bytes = entity_reader(MetadataRequest.__header_schema__)(frame, 4)
     message, body_bytes = entity_reader(MetadataRequest)(frame, 4 + header_bytes)
 
@@ -34,7 +34,7 @@ def test_it_asks_for_no_topic() -> None:
 
 
 def test_an_answer_has_the_brokers() -> None:
-    found = discovery.read(metadata_response(BROKERS, api_version=2, cluster_id="abc"))
+    found = cluster_query.read(metadata_response(BROKERS, api_version=2, cluster_id="abc"))
 
     assert found.cluster_id == "abc"
     assert found.brokers == {node_id: Address(host=host, port=port) for node_id, (host, port) in BROKERS.items()}
@@ -43,7 +43,7 @@ def test_an_answer_has_the_brokers() -> None:
 @given(st.binary(max_size=200))
 def test_any_answer_has_brokers_or_is_a_protocol_error(body: bytes) -> None:
     try:
-        found = discovery.read(framed(body)).brokers
+        found = cluster_query.read(framed(body)).brokers
     except ProtocolError:
         return
     assert len(found) <= len(body)
@@ -52,9 +52,9 @@ def test_any_answer_has_brokers_or_is_a_protocol_error(body: bytes) -> None:
 @on_uvloop
 async def test_a_broker_describes_its_cluster() -> None:
     async with stub_broker(lambda _: metadata_response(BROKERS, api_version=2)) as broker:
-        assert set((await discovery.describe_cluster(broker.address, None)).brokers) == {0, 7}
+        assert set((await cluster_query.describe_cluster(broker.address, None)).brokers) == {0, 7}
         (connection,) = broker.connections
-        assert [bytes(request) for request in connection.requests] == [discovery.request()]
+        assert [bytes(request) for request in connection.requests] == [cluster_query.request()]
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ async def test_a_broker_describes_its_cluster() -> None:
 async def test_an_answer_of_something_else_is_a_protocol_error(answer: Callable[[bytes], bytes], error: str) -> None:
     async with stub_broker(answer) as broker:
         with pytest.raises(ProtocolError, match=error):
-            await discovery.describe_cluster(broker.address, None)
+            await cluster_query.describe_cluster(broker.address, None)
 
 
 @on_uvloop
@@ -80,22 +80,24 @@ async def test_a_broker_that_hangs_up_may_require_tls_or_a_login() -> None:
     server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
     async with server:
         with pytest.raises(OSError, match="does it require TLS or a login"):
-            await discovery.describe_cluster(Address(host="127.0.0.1", port=server.sockets[0].getsockname()[1]), None)
+            await cluster_query.describe_cluster(
+                Address(host="127.0.0.1", port=server.sockets[0].getsockname()[1]), None
+            )
 
 
 @on_uvloop
 async def test_one_that_says_nothing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(discovery, "_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(cluster_query, "_TIMEOUT_S", 0.05)
     async with stub_broker() as broker:
         with pytest.raises(TimeoutError, match="no answer in"):
-            await discovery.describe_cluster(broker.address, None)
+            await cluster_query.describe_cluster(broker.address, None)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "kafka..local"])
 @on_uvloop
 async def test_one_that_is_not_there_is_an_os_error(host: str) -> None:
     with pytest.raises(OSError):  # noqa: PT011 - whichever the system has
-        await discovery.describe_cluster(Address(host=host, port=free_port()), None)
+        await cluster_query.describe_cluster(Address(host=host, port=free_port()), None)
 
 
 @on_uvloop
@@ -106,10 +108,10 @@ async def test_a_broker_describes_its_cluster_over_tls(tmp_path: Path) -> None:
     context.load_cert_chain(*authority.issue("broker", hosts=["127.0.0.1"]).save(tmp_path, "broker"))
     async with stub_broker(lambda _: metadata_response(BROKERS, api_version=2), tls=context) as broker:
         assert set(
-            (await discovery.describe_cluster(broker.address, None, TlsContext(UpstreamTls(ca=ca)))).brokers
+            (await cluster_query.describe_cluster(broker.address, None, TlsContext(UpstreamTls(ca=ca)))).brokers
         ) == {0, 7}
 
         with pytest.raises(OSError, match="is not signed by any in the system's certificates"):
-            await discovery.describe_cluster(broker.address, None, TlsContext(UpstreamTls()))
+            await cluster_query.describe_cluster(broker.address, None, TlsContext(UpstreamTls()))
         with pytest.raises(OSError, match=r"does it require TLS|no answer|a response has"):
-            await discovery.describe_cluster(broker.address, None)
+            await cluster_query.describe_cluster(broker.address, None)

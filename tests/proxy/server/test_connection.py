@@ -12,7 +12,7 @@ import pytest
 
 from kafka_quota_proxy.config.model import DEFAULT, Enforcement, ProxyConfig, QuotaRule
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
-from kafka_quota_proxy.proxy.server import broker_dialer as dialler_module
+from kafka_quota_proxy.proxy.server import broker_dialer as dialer_module
 from kafka_quota_proxy.proxy.server import transport_pair as transport_pair_module
 from kafka_quota_proxy.proxy.server.connection import ClientConnection
 from kafka_quota_proxy.proxy.server.server import Server
@@ -49,7 +49,7 @@ MOST_BUFFERED_BYTES = 64 * 1024 + 256 * 1024
 
 @pytest.fixture(autouse=True)
 def probes_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dialler_module, "_PROBE_EVERY_S", 3_600.0)
+    monkeypatch.setattr(dialer_module, "_PROBE_EVERY_S", 3_600.0)
 
 
 def config_to(

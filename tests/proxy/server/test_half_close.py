@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from kafka_quota_proxy.config.model import Enforcement
-from kafka_quota_proxy.proxy.server import broker_dialer as dialler_module
+from kafka_quota_proxy.proxy.server import broker_dialer as dialer_module
 from kafka_quota_proxy.proxy.server import half_close as half_close_module
 from tests.proxy.server.test_connection import (
     LIMITED,
@@ -37,7 +37,7 @@ from tests.support.stub_broker import (
 
 @pytest.fixture(autouse=True)
 def probes_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dialler_module, "_PROBE_EVERY_S", 3_600.0)
+    monkeypatch.setattr(dialer_module, "_PROBE_EVERY_S", 3_600.0)
 
 
 @on_uvloop

@@ -8,8 +8,8 @@ import pytest
 
 from kafka_quota_proxy.config.model import DEFAULT, Enforcement, ProxyConfig, QuotaRule
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
-from kafka_quota_proxy.proxy.server import broker_dialer as dialler_module
-from kafka_quota_proxy.proxy.server import orphaned_connections as late_answers_module
+from kafka_quota_proxy.proxy.server import broker_dialer as dialer_module
+from kafka_quota_proxy.proxy.server import orphaned_connections as orphans_module
 from kafka_quota_proxy.proxy.server.orphaned_connections import ANSWERED, CUT_SHORT, LOST
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.proxy.server.test_connection import config_to
@@ -33,7 +33,7 @@ MIB = 1024 * 1024
 
 @pytest.fixture(autouse=True)
 def probes_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dialler_module, "_PROBE_EVERY_S", 3_600.0)
+    monkeypatch.setattr(dialer_module, "_PROBE_EVERY_S", 3_600.0)
 
 
 def bucket_of(server: Server, broker: StubBroker) -> Bucket:
@@ -135,7 +135,7 @@ async def test_a_broker_that_leaves_or_answers_nonsense_ends_the_wait() -> None:
 
 @on_uvloop
 async def test_an_orphan_that_lasts_too_long_is_charged_by_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(late_answers_module, "LONGEST_S", 0.05)
+    monkeypatch.setattr(orphans_module, "LONGEST_S", 0.05)
     async with stub_broker() as broker, running(config_to(broker, LIMITED)) as server, client_of(server) as client:
         connection = await abandoned(server, broker, client, fetch_request())
         expected_bytes = bucket_of(server, broker).in_flight
@@ -150,7 +150,7 @@ async def test_an_orphan_that_lasts_too_long_is_charged_by_estimate(monkeypatch:
 
 @on_uvloop
 async def test_of_too_many_the_oldest_makes_room_and_is_not_free_either(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(late_answers_module, "MAX_KEPT", 1)
+    monkeypatch.setattr(orphans_module, "MAX_KEPT", 1)
     wide = QuotaRule(client_id="etl", consumer_byte_rate=1e9)
     async with stub_broker() as broker, running(config_to(broker, wide)) as server:
         connections = []

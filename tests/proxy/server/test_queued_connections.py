@@ -10,7 +10,7 @@ from kafka_quota_proxy.config.fair_call_queue import CostProvider, FairCallQueue
 from kafka_quota_proxy.config.model import Address, ProxyConfig
 from kafka_quota_proxy.config.principals import Fold
 from kafka_quota_proxy.protocol.api import ApiKey
-from kafka_quota_proxy.proxy.server import broker_queue as call_desk_module
+from kafka_quota_proxy.proxy.server import broker_queue as broker_queue_module
 from kafka_quota_proxy.proxy.server.broker_queue import BrokerQueue, ListenerPriorities
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.frames import (
@@ -40,10 +40,10 @@ def config_to(broker: StubBroker, settings: FairCallQueue | None = ONE_SLOT) -> 
     return ProxyConfig(listeners=(replace(listener_to(broker.address), fair_call_queue=settings),))
 
 
-def desk_of(server: Server, address: Address) -> BrokerQueue:
-    desk = upstream_of(server, address).broker.queue
-    assert desk is not None
-    return desk
+def broker_queue_of(server: Server, address: Address) -> BrokerQueue:
+    broker_queue = upstream_of(server, address).broker.queue
+    assert broker_queue is not None
+    return broker_queue
 
 
 def reload(server: Server, settings: FairCallQueue | None) -> None:
@@ -51,8 +51,8 @@ def reload(server: Server, settings: FairCallQueue | None) -> None:
     server.apply(replace(server.config, listeners=listeners))
 
 
-async def until_queued(desk: BrokerQueue, count: int) -> None:
-    await eventually(lambda: desk.dispatcher.in_flight == 1 and len(desk.dispatcher.queue) == count)
+async def until_queued(broker_queue: BrokerQueue, count: int) -> None:
+    await eventually(lambda: broker_queue.dispatcher.in_flight == 1 and len(broker_queue.dispatcher.queue) == count)
 
 
 async def until_served(broker: StubBroker, count: int) -> None:
@@ -62,12 +62,12 @@ async def until_served(broker: StubBroker, count: int) -> None:
 
 async def queue_up(server: Server, broker: StubBroker, stack: AsyncExitStack, count: int) -> list[Client]:
     """Let so many clients ask for something, one after the other; the broker has what the first one asked."""
-    desk = desk_of(server, broker.address)
+    broker_queue = broker_queue_of(server, broker.address)
     clients = []
     for number in range(count):
         client = await stack.enter_async_context(client_of(server))
         await client.send(produce_request(number))
-        await until_queued(desk, number)
+        await until_queued(broker_queue, number)
         clients.append(client)
     await eventually(lambda: broker.in_use)
     return clients
@@ -87,24 +87,24 @@ async def test_queued_clients_are_served_in_turn() -> None:
             await until_served(broker, number + 1)
             answer_next(broker, number)
             assert await client.answer() == produce_response(number)
-        assert desk_of(server, broker.address).dispatcher.in_flight == 0
+        assert broker_queue_of(server, broker.address).dispatcher.in_flight == 0
 
 
 @on_uvloop
 async def test_a_client_that_dies_in_the_queue_is_skipped() -> None:
     async with stub_broker() as broker, running(config_to(broker)) as server, AsyncExitStack() as stack:
         first, dead, last = await queue_up(server, broker, stack, 3)
-        desk = desk_of(server, broker.address)
+        broker_queue = broker_queue_of(server, broker.address)
 
         dead.reset()
         # A connection that is not read says nothing of its end; the server looks once a second.
-        await eventually(lambda: len(desk.dispatcher.queue) == 1)
+        await eventually(lambda: len(broker_queue.dispatcher.queue) == 1)
         answer_next(broker, 0)
         assert await first.answer() == produce_response(0)
         await eventually(lambda: len(broker.in_use) == 2)
         answer_next(broker, 2)
         assert await last.answer() == produce_response(2)
-        assert desk.dispatcher.in_flight == 0
+        assert broker_queue.dispatcher.in_flight == 0
 
 
 @on_uvloop
@@ -129,7 +129,7 @@ async def test_an_answered_client_that_does_not_read_frees_its_slot() -> None:
         await eventually(lambda: len(broker.in_use) == 2)
         answer_next(broker, 1)
         assert await other.answer() == produce_response(1)
-        assert desk_of(server, broker.address).dispatcher.in_flight == 0
+        assert broker_queue_of(server, broker.address).dispatcher.in_flight == 0
 
 
 @on_uvloop
@@ -155,15 +155,15 @@ async def test_a_client_that_does_not_read_sends_no_more_requests_and_frees_its_
         answer_next(broker, 3)
         assert await other.answer() == produce_response(3)
         assert len(broker.in_use[0].requests) == 1
-        desk = desk_of(server, broker.address)
-        assert (desk.dispatcher.in_flight, connection.route.context.service.served) == (0, 0)
+        broker_queue = broker_queue_of(server, broker.address)
+        assert (broker_queue.dispatcher.in_flight, connection.route.context.service.served) == (0, 0)
 
         sleeper.writer.transport.resume_reading()  # type: ignore[attr-defined]
         assert await sleeper.answer() == large
         await eventually(lambda: len(broker.in_use[0].requests) == 2)
         broker.in_use[0].transport.write(other_response(2))
         assert await sleeper.answer() == other_response(2)
-        assert desk.dispatcher.in_flight == 0
+        assert broker_queue.dispatcher.in_flight == 0
 
 
 @on_uvloop
@@ -177,7 +177,7 @@ async def test_a_client_that_stalls_within_a_request_frees_its_slot(monkeypatch:
     ):
         request = produce_request(1, size_bytes=10_000)
         await sleeper.send(request[:5_000])
-        await eventually(lambda: desk_of(server, broker.address).dispatcher.in_flight == 1)
+        await eventually(lambda: broker_queue_of(server, broker.address).dispatcher.in_flight == 1)
         await other.send(produce_request(2))
         await eventually(lambda: any(one.requests for one in broker.in_use))
 
@@ -203,10 +203,10 @@ async def test_a_waiting_poll_gives_its_slot_away() -> None:
 async def test_a_lost_broker_connection_frees_its_slots() -> None:
     async with stub_broker() as broker, running(config_to(broker)) as server, AsyncExitStack() as stack:
         clients = await queue_up(server, broker, stack, 2)
-        desk = desk_of(server, broker.address)
+        broker_queue = broker_queue_of(server, broker.address)
         await broker.stop()
         assert [await client.answer() for client in clients] == [b"", b""]
-        assert (desk.dispatcher.in_flight, len(desk.dispatcher.queue)) == (0, 0)
+        assert (broker_queue.dispatcher.in_flight, len(broker_queue.dispatcher.queue)) == (0, 0)
 
         await broker.start()
         broker.script = lambda frame: other_response(int.from_bytes(frame[8:12]))
@@ -234,7 +234,7 @@ def test_queued_clients_continue_after_a_reload(settings: FairCallQueue | None) 
                 await until_served(broker, number + 1)
                 answer_next(broker, number)
             assert [await client.answer() for client in clients] == [produce_response(number) for number in range(3)]
-            dispatcher = desk_of(server, broker.address).dispatcher
+            dispatcher = broker_queue_of(server, broker.address).dispatcher
             assert (dispatcher.in_flight, len(dispatcher.queue)) == (0, 0)
 
     go_on()
@@ -249,7 +249,7 @@ async def test_a_connection_without_a_queue_gets_one_and_loses_it() -> None:
             assert await client.ask(produce_request(number)) == produce_response(number)
         calls = server.listeners[0].priorities
         assert calls is None
-        assert desk_of(server, broker.address).dispatcher.in_flight == 0
+        assert broker_queue_of(server, broker.address).dispatcher.in_flight == 0
 
 
 @on_uvloop
@@ -298,13 +298,13 @@ async def test_user_costs_survive_a_reload() -> None:
 @on_uvloop
 async def test_the_measured_slot_limit_survives_an_unrelated_reload() -> None:
     async with stub_broker() as broker, running(config_to(broker, FairCallQueue())) as server:
-        desk = desk_of(server, broker.address)
-        desk._limit.limit = 17
+        broker_queue = broker_queue_of(server, broker.address)
+        broker_queue._limit.limit = 17
 
         reload(server, FairCallQueue(capacity=100))
-        assert desk.dispatcher.limit == 17
+        assert broker_queue.dispatcher.limit == 17
         reload(server, FairCallQueue(min_in_flight=6))
-        assert desk.dispatcher.limit == 6
+        assert broker_queue.dispatcher.limit == 6
 
 
 def test_fifty_thousand_identities_are_bounded_and_swept_in_a_moment() -> None:
@@ -332,7 +332,7 @@ def test_fifty_thousand_identities_without_a_bound_are_forgotten_when_they_are_s
 @pytest.mark.parametrize("jump_ms", [-3_600_000, 0, 4_999, 3_600_000, 10**12])
 def test_a_clock_jump_skips_no_turn(jump_ms: int, monkeypatch: pytest.MonkeyPatch) -> None:
     now_ms = 10**9
-    monkeypatch.setattr(call_desk_module, "monotonic_ns", lambda: now_ms * 1_000_000)
+    monkeypatch.setattr(broker_queue_module, "monotonic_ns", lambda: now_ms * 1_000_000)
     calls = ListenerPriorities(FairCallQueue())
     calls.scheduler.charge("alice", 1_000)
     begin_s = time.process_time()

@@ -167,8 +167,8 @@ async def test_at_brokers_of_a_cluster_they_hold_as_well_and_at_those_that_join(
     listener = Listener(name="l", bind=Address(host="127.0.0.1", port=0), cluster=cluster)
     config = ProxyConfig(listeners=(listener,), store=Store(directory=str(tmp_path)))
     server = Server(config)
-    (fleet,) = server.brokers.clusters.values()
-    known = fleet.upstream(0, host)
+    (known_cluster,) = server.brokers.clusters.values()
+    known = known_cluster.upstream(0, host)
     ticket = None
 
     class Owner:
@@ -182,7 +182,7 @@ async def test_at_brokers_of_a_cluster_they_hold_as_well_and_at_those_that_join(
     assert ticket is not None
     await eventually(lambda: ticket.answer)
 
-    for upstream in (known, fleet.upstream(1, host)):
+    for upstream in (known, known_cluster.upstream(1, host)):
         bucket = upstream.quotas.bucket(QuotaKind.PRODUCE, principal="u", client_id="etl", now_ms=1_000_000)
         assert bucket.limit == 1_000.0
     desk_runs.cancel()

@@ -196,7 +196,7 @@ async def test_with_quotas_from_a_topic_a_reload_grants_no_administration(told: 
         principals = Principals(admins=frozenset({"ANONYMOUS"}))
         server.apply(replace(config, principals=principals, quotas_from=None))
 
-        assert [door.policy.administration for door in server.brokers.entrances.values()] == [None]
+        assert [entrance.policy.administration for entrance in server.brokers.entrances.values()] == [None]
         await stopped(server, end)
 
 
@@ -209,13 +209,13 @@ async def test_brokers_of_a_cluster_have_the_rules_and_so_have_those_that_join(t
         server = Server(ProxyConfig(listeners=(listener,), quotas_from=SETTINGS))
         end = asyncio.ensure_future(server.run())
         await eventually(lambda: server.is_listening)
-        (fleet,) = server.brokers.clusters.values()
+        (known_cluster,) = server.brokers.clusters.values()
 
-        joined = fleet.upstream(3, Address(host="127.0.0.1", port=1))
-        for upstream in (fleet.bootstrap(0), joined):
+        joined = known_cluster.upstream(3, Address(host="127.0.0.1", port=1))
+        for upstream in (known_cluster.bootstrap(0), joined):
             bucket = upstream.quotas.bucket(QuotaKind.PRODUCE, principal="a", client_id="etl", now_ms=0)
             assert bucket.limit == 1_000.0
         await topic_of(server)._hear(NO_LIMIT)
         assert not joined.quotas.limits(QuotaKind.PRODUCE)
-        assert not fleet.bootstrap(0).quotas.limits(QuotaKind.PRODUCE)
+        assert not known_cluster.bootstrap(0).quotas.limits(QuotaKind.PRODUCE)
         await stopped(server, end)

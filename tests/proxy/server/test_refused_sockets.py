@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from kafka_quota_proxy.proxy.server import refused_sockets as late_close_module
+from kafka_quota_proxy.proxy.server import refused_sockets as refused_sockets_module
 from kafka_quota_proxy.proxy.server.refused_sockets import RefusedSockets
 from tests.support.stub_broker import eventually, on_uvloop
 
@@ -39,7 +39,7 @@ async def test_each_is_closed_at_its_time() -> None:
 
 @on_uvloop
 async def test_of_too_many_the_oldest_is_closed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(late_close_module, "MAX_KEPT", 2)
+    monkeypatch.setattr(refused_sockets_module, "MAX_KEPT", 2)
     refused_sockets = RefusedSockets()
     pairs = [pair() for _ in range(4)]
 

@@ -24,7 +24,7 @@ from kafka_quota_proxy.config.security import Sasl
 from kafka_quota_proxy.proxy.admin.http_server import Health
 from kafka_quota_proxy.proxy.replication import config_watcher as watcher_module
 from kafka_quota_proxy.proxy.replication.cluster_view import ClusterView
-from kafka_quota_proxy.proxy.server import broker_dialer as dialler_module
+from kafka_quota_proxy.proxy.server import broker_dialer as dialer_module
 from kafka_quota_proxy.proxy.server import drain as drain_module
 from kafka_quota_proxy.proxy.server import sweeps as sweeps_module
 from kafka_quota_proxy.proxy.server.acceptor import Acceptor, Arrival
@@ -60,7 +60,7 @@ NEVER_S = 3_600.0
 
 @pytest.fixture(autouse=True)
 def probes_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dialler_module, "_PROBE_EVERY_S", NEVER_S)
+    monkeypatch.setattr(dialer_module, "_PROBE_EVERY_S", NEVER_S)
 
 
 def answers(frame: bytes) -> bytes:
@@ -154,7 +154,7 @@ async def test_the_listener_stays_up_while_the_broker_restarts() -> None:
 
 @on_uvloop
 async def test_readiness_follows_the_broker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dialler_module, "_PROBE_EVERY_S", 0.01)
+    monkeypatch.setattr(dialer_module, "_PROBE_EVERY_S", 0.01)
     broker = StubBroker()
     config = config_to(broker)
     health = Health(Server(config), Reloads())
@@ -559,7 +559,7 @@ async def test_a_claim_that_a_reload_names_holds_for_the_next_login() -> None:
 
         server.apply(replace(config, listeners=listeners))
 
-        assert [door.policy.oauthbearer_claim for door in server.brokers.entrances.values()] == ["azp"]
+        assert [entrance.policy.oauthbearer_claim for entrance in server.brokers.entrances.values()] == ["azp"]
 
 
 @on_uvloop

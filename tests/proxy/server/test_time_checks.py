@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from kafka_quota_proxy.proxy.server import broker_dialer as dialler_module
+from kafka_quota_proxy.proxy.server import broker_dialer as dialer_module
 from kafka_quota_proxy.proxy.server.connection import ClientConnection
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.proxy.server.test_connection import (
@@ -40,7 +40,7 @@ from tests.support.stub_broker import (
 
 @pytest.fixture(autouse=True)
 def probes_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dialler_module, "_PROBE_EVERY_S", 3_600.0)
+    monkeypatch.setattr(dialer_module, "_PROBE_EVERY_S", 3_600.0)
 
 
 def pass_time(server: Server, connection: ClientConnection, time_ms: int) -> None:

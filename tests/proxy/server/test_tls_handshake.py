@@ -13,7 +13,7 @@ import pytest
 from kafka_quota_proxy.config.model import ProxyConfig, ProxyProtocol, QuotaRule
 from kafka_quota_proxy.config.principal_mapping import parse_rules
 from kafka_quota_proxy.config.security import ClientAuth, ClientTls
-from kafka_quota_proxy.proxy.server import broker_dialer as dialler_module
+from kafka_quota_proxy.proxy.server import broker_dialer as dialer_module
 from kafka_quota_proxy.proxy.server.server import Server
 from kafka_quota_proxy.proxy.server.tls import contexts as tls_module
 from kafka_quota_proxy.proxy.server.tls import transport as tls_transport
@@ -35,7 +35,7 @@ AUTHORITY = Authority("clients")
 
 @pytest.fixture(autouse=True)
 def probes_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dialler_module, "_PROBE_EVERY_S", 3_600.0)
+    monkeypatch.setattr(dialer_module, "_PROBE_EVERY_S", 3_600.0)
 
 
 def answers(frame: bytes) -> bytes:
@@ -216,13 +216,13 @@ async def test_stop_ends_handshakes(files: Files) -> None:
         async with running(config_of(broker, files)) as server:
             bind = server.config.listeners[0].bind
             reader, writer = await asyncio.open_connection(bind.host, bind.port)
-            (door,) = server.handshakes
-            await eventually(lambda: door.pending)
+            (entrance,) = server.handshakes
+            await eventually(lambda: entrance.pending)
         async with asyncio.timeout(tls_transport.HANDSHAKE_TIMEOUT_S / 2):
             with suppress(ConnectionError):
                 assert await reader.read() == b""
         writer.close()
-        assert not door.pending
+        assert not entrance.pending
 
 
 # -- with limits and PROXY headers --

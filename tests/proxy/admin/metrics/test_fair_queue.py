@@ -58,11 +58,11 @@ def test_there_is_nothing_where_there_is_no_queue() -> None:
 
 def test_a_broker_shows_queued_requests_and_slots_in_use() -> None:
     server = server_of(FairCallQueue(max_in_flight=2, capacity=8))
-    desk = upstream_of(server, UPSTREAM).broker.queue
-    assert desk is not None
+    broker_queue = upstream_of(server, UPSTREAM).broker.queue
+    assert broker_queue is not None
     for level in (0, 0, 0, 1, 3, 3, 3, 3):
-        desk.dispatcher.ask(Ticket(None, level=level, identity="alice"), 0)
-    desk.dispatcher.ask(Ticket(None, is_control=True), 0)
+        broker_queue.dispatcher.ask(Ticket(None, level=level, identity="alice"), 0)
+    broker_queue.dispatcher.ask(Ticket(None, is_control=True), 0)
 
     found = scraped(server)
 
@@ -72,7 +72,7 @@ def test_a_broker_shows_queued_requests_and_slots_in_use() -> None:
     assert [found["in_flight", of_broker(pool=pool)] for pool in ("requests", "control")] == [2, 1]
     assert [found["max_in_flight", of_broker(pool=pool)] for pool in ("requests", "control")] == [2, 64]
     assert sum(found["overflows_total", of_broker(level=str(level))] for level in range(4)) == sum(
-        desk.dispatcher.queue.overflowed
+        broker_queue.dispatcher.queue.overflowed
     )
 
 
@@ -82,13 +82,13 @@ def test_a_broker_that_is_behind_two_listeners_has_one_queue() -> None:
     cluster = Cluster(bootstrap_servers=(UPSTREAM,), advertised_host="proxy.example", first_port=9300, last_port=9301)
     beside = Listener(name="beside", bind=ANY, upstream=UPSTREAM, fair_call_queue=settings)
     server = Server(ProxyConfig(listeners=(beside, Listener(name="clients", bind=ANY, cluster=cluster))))
-    (fleet,) = server.brokers.clusters.values()
-    of_cluster = fleet.upstream(0, UPSTREAM)
-    desk = of_cluster.broker.queue
-    assert desk is not None
-    assert [one.broker.queue is desk for one in server.brokers.upstreams] == [True] * 3
+    (known_cluster,) = server.brokers.clusters.values()
+    of_cluster = known_cluster.upstream(0, UPSTREAM)
+    broker_queue = of_cluster.broker.queue
+    assert broker_queue is not None
+    assert [one.broker.queue is broker_queue for one in server.brokers.upstreams] == [True] * 3
     for _ in range(7):
-        desk.dispatcher.ask(Ticket(None, level=2), 0)
+        broker_queue.dispatcher.ask(Ticket(None, level=2), 0)
 
     found = scraped(server)
 
