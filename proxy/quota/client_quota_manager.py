@@ -148,8 +148,8 @@ class ClientQuotaManager:
     def bucket(self, *, user: str, client_id: str, now_ms: int, is_exempt: bool = False) -> Bucket:
         """Return the bucket to charge, under the current limit.
 
-        Without a limit this is the bucket of exactly this user and client-id, so that unlimited traffic can be told
-        apart. With a limit it is the bucket that Kafka's tags name.
+        Without a limit this is the bucket of exactly this user and client-id, which keeps unlimited clients apart.
+        With a limit it is the bucket that Kafka's tags name.
         """
         if is_exempt:
             return self._look_up(Tags(user, client_id), None, None, None, None, now_ms)

@@ -1,7 +1,7 @@
 """Rates under the tags that Kafka would use, where a bucket has other tags.
 
-An unlimited client has a bucket of its own here, so that its traffic can be told apart. Kafka names buckets after the
-kinds of rules that exist, whether they limit the client or not, and counts the usage under these tags when a limit
+An unlimited client has a bucket of its own here, which keeps the traffic of clients apart. Kafka names buckets after
+the kinds of rules that exist, whether they limit the client or not, and counts the usage under these tags when a limit
 comes.
 """
 

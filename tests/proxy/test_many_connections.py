@@ -1,4 +1,4 @@
-"""A quota holds for any number of connections: sessions of one bucket that ask again at once, and an exact count.
+"""Any number of connections share one quota: sessions of one bucket whose clients retry at once, counted exactly.
 
 The bounds are those of ``docs/explanation/throttling.md``. Kafka gives many connections several times the quota.
 """
@@ -14,8 +14,8 @@ from tests.support.rules_in_force import update
 
 LIMIT = 256 * 1024.0
 ROLES = ("consumer", "producer")
-# The most that may pass in any minute, in multiples of the quota. Sampled, a producer's are Kafka's own windows: six of
-# them begin in some minutes.
+# The most that may pass in any minute, in multiples of the quota. A sampled producer has Kafka's own windows, of which
+# six begin in some minutes.
 MOST = {
     ("consumer", Shaping.SAMPLED): 1.10,
     ("consumer", Shaping.PACED): 1.05,
@@ -27,8 +27,8 @@ AFTER_S = 15
 CASES = [pytest.param(role, shaping, id=f"{role}-{shaping.value}") for role, shaping in product(ROLES, Shaping)]
 
 
-def look(crowd: Crowd, role: str, shaping: Shaping, *, least: float = LEAST, late: float = 0.0) -> None:
-    """Compare what passed in any minute with the bounds; ``late`` is what may be in flight at its beginning."""
+def check_minutes(crowd: Crowd, role: str, shaping: Shaping, *, least: float = LEAST, late: float = 0.0) -> None:
+    """Compare the bytes of every minute with the bounds. ``late`` is the part that may be in flight when it begins."""
     minutes = crowd.minutes(after_s=AFTER_S)
     assert max(minutes) <= MOST[role, shaping] + late, max(minutes)
     assert min(minutes) >= least, min(minutes)
@@ -40,7 +40,7 @@ def test_any_number_of_connections_has_one_quota(role: str, shaping: Shaping, nu
     crowd = Crowd(number, role, shaping, limit=LIMIT)
     crowd.run(150)
 
-    look(crowd, role, shaping)
+    check_minutes(crowd, role, shaping)
     if len(crowd.passed) >= 10 * number:
         assert crowd.fairness() >= 0.5
     if role == "consumer":
@@ -52,7 +52,7 @@ def test_ten_thousand_connections_have_one_quota(role: str, shaping: Shaping) ->
     crowd = Crowd(10_000, role, shaping, limit=32 * LIMIT)
     crowd.run(80)
 
-    look(crowd, role, shaping)
+    check_minutes(crowd, role, shaping)
 
 
 @pytest.mark.parametrize(("role", "shaping"), CASES)
@@ -61,7 +61,7 @@ def test_clients_that_ignore_throttle_time_get_no_more(role: str, shaping: Shapi
     crowd = Crowd(30, role, shaping, limit=LIMIT, enforcement=enforcement, heeds=lambda number: number % 2 == 0)
     crowd.run(150)
 
-    look(crowd, role, shaping)
+    check_minutes(crowd, role, shaping)
     heeding = sum(member.passed_bytes for member in crowd.members[::2])
     ignoring = sum(member.passed_bytes for member in crowd.members[1::2])
     assert ignoring <= 1.2 * heeding
@@ -74,12 +74,12 @@ def test_requests_of_mixed_sizes_have_one_quota(role: str, shaping: Shaping) -> 
     )
     crowd.run(200)
 
-    look(crowd, role, shaping)
+    check_minutes(crowd, role, shaping)
 
 
 @pytest.mark.parametrize(("role", "shaping"), CASES)
 def test_huge_requests_are_paid_in_full(role: str, shaping: Shaping) -> None:
-    """Over a long time: in one minute a request more or less is much."""
+    """Over ten minutes, because one request is a large part of a minute."""
     crowd = Crowd(30, role, shaping, limit=LIMIT, request_bytes=lambda random: 1 << 20)
     crowd.run(600)
 
@@ -91,7 +91,7 @@ def test_a_slow_broker_changes_no_quota(role: str, shaping: Shaping) -> None:
     crowd = Crowd(30, role, shaping, limit=LIMIT, answer_ms=lambda random: random.randint(300, 900))
     crowd.run(150)
 
-    look(crowd, role, shaping, least=0.85, late=0.02)
+    check_minutes(crowd, role, shaping, least=0.85, late=0.02)
 
 
 @pytest.mark.parametrize("shaping", Shaping)
@@ -99,7 +99,7 @@ def test_idle_consumers_take_nothing_from_a_busy_one(shaping: Shaping) -> None:
     crowd = Crowd(30, "consumer", shaping, limit=LIMIT, is_idle=lambda number: number > 0)
     crowd.run(150)
 
-    look(crowd, "consumer", shaping)
+    check_minutes(crowd, "consumer", shaping)
 
 
 @pytest.mark.parametrize(("role", "shaping"), CASES)
@@ -115,7 +115,7 @@ def test_reload_keeps_debt_and_applies_the_new_limit_to_waiting_requests(role: s
     update(crowd.listening.quotas, replace(crowd.config, quotas=(raised,)))
     crowd.run(60)
 
-    # Clients that were told to wait before wait for that long, 25 s at the most.
+    # Clients keep the waits of earlier responses, 25 s at the most.
     assert sum(crowd.passed) - before_bytes >= 0.5 * 8 * 60 * LIMIT
 
 
@@ -153,7 +153,7 @@ def test_closed_connections_leave_the_line() -> None:
 @pytest.mark.parametrize(("role", "shaping"), CASES)
 @pytest.mark.parametrize("number", [1, 30])
 def test_observed_throttle_time_matches_enforcement(role: str, shaping: Shaping, number: int) -> None:
-    """Time counts once for a bucket, however many of its requests wait."""
+    """Overlapping waits of one bucket count once."""
     times_ms = []
     for enforcement in (Enforcement.RESPOND, Enforcement.OBSERVE):
         crowd = Crowd(number, role, shaping, limit=LIMIT, enforcement=enforcement, answer_ms=lambda random: 4)

@@ -1,4 +1,4 @@
-"""Limits of addresses: one name for each, and what a change leaves of them."""
+"""Limits of addresses: canonical names, and changes of single rules."""
 
 from kafka_quota_proxy.config.model import DEFAULT, IpRule
 from kafka_quota_proxy.proxy.quota.address_limits import UNLIMITED_RATE, AddressLimits, canonical

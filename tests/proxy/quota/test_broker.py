@@ -1,4 +1,4 @@
-"""The quota state of one broker: all kinds, which names are folded or exempt, and what a reload moves."""
+"""The quota state of one broker: all kinds, folded and exempt principals, reloads."""
 
 import time
 from dataclasses import replace
@@ -46,12 +46,12 @@ def test_request_percentage_is_recorded_in_nanoseconds() -> None:
 
     buckets = {one.kind: one for one in quotas.buckets(principal="alice", client_id="etl", now_ms=0)}
 
-    assert buckets[QuotaKind.REQUEST].limit == 500_000_000.0  # half a second in each
+    assert buckets[QuotaKind.REQUEST].limit == 500_000_000.0  # half a second of a thread in each second
     assert buckets[QuotaKind.REQUEST_RATE].limit == 20.0
     assert buckets[QuotaKind.MUTATION].limit == 0.5
     assert [quotas.manager(kind).limit_of(buckets[kind]) for kind in BUCKET_KINDS] == [None, None, 50.0, 20.0, 0.5]
     assert [quotas.limits(kind) for kind in BUCKET_KINDS] == [False, False, True, True, True]
-    # 5.4 s of a thread's time in a window of 10 s: 4 % over 50 %, 0.8 s of silence; of 6 s a window's, not 2
+    # 5.4 s of a thread in a window of 10 s is 54 %: a wait of 0.8 s. 6 s would be a wait of 2 s, bounded to a window.
     assert buckets[QuotaKind.REQUEST].charge(5_400_000_000, now_ms=0) == 800
     assert buckets[QuotaKind.REQUEST].charge(600_000_000, now_ms=0) == 1_000
 

@@ -1,4 +1,4 @@
-"""Who has a place, who makes room, and who never does: against a model that looks at everybody each time."""
+"""Which bucket is evicted and which never is: against a model that looks at all buckets each time."""
 
 from dataclasses import dataclass, field
 from itertools import count
@@ -15,7 +15,7 @@ HOUR_MS = 3_600_000
 
 
 @dataclass(eq=False)
-class Tenant:
+class Entry:
     tags: Tags
     owes_until_ms: float = 0
     holders: int = 0
@@ -25,312 +25,312 @@ class Tenant:
 
 
 @dataclass
-class House:
-    """Places for a number of tenants, and how often each of them was looked at."""
+class CountedTable:
+    """A table, and how often it has looked at an entry."""
 
     most: int
     named: set[Tags] = field(default_factory=set)
     looks: int = 0
 
     def __post_init__(self) -> None:
-        self.gone: list[Tenant] = []
-        self.places = BucketTable[Tenant](
+        self.gone: list[Entry] = []
+        self.table = BucketTable[Entry](
             self.most, owes_until_ms=self._owes, is_named=self.named.__contains__, on_removed=self.gone.append
         )
 
-    def _owes(self, tenant: Tenant, now_ms: int) -> float:
+    def _owes(self, entry: Entry, now_ms: int) -> float:
         self.looks += 1
-        return tenant.owes_until_ms if tenant.owes_until_ms > now_ms else 0
+        return entry.owes_until_ms if entry.owes_until_ms > now_ms else 0
 
-    def come(self, name: str, *, now_ms: int = 0) -> Tenant | None:
-        """Return the tenant of that name, a new one if there is room for it; else None."""
+    def look_up(self, name: str, *, now_ms: int = 0) -> Entry | None:
+        """Return the entry of that name, a new one if there is room; else None."""
         tags = Tags("", name)
-        tenant = self.places.get(tags)
-        if tenant is None:
-            if tags not in self.named and not self.places.make_room(now_ms=now_ms):
+        entry = self.table.get(tags)
+        if entry is None:
+            if tags not in self.named and not self.table.make_room(now_ms=now_ms):
                 return None
-            tenant = Tenant(tags)
-            self.places.add(tenant)
-        return tenant
+            entry = Entry(tags)
+            self.table.add(entry)
+        return entry
 
-    def visit(self, name: str, *, now_ms: int = 0, owes_until_ms: float = 0) -> Tenant | None:
-        """Come, hold, owe, let go."""
-        tenant = self.come(name, now_ms=now_ms)
-        if tenant is not None:
-            tenant.holders += 1
-            tenant.owes_until_ms = max(tenant.owes_until_ms, owes_until_ms)
-            self.places.release(tenant, now_ms=now_ms)
-        return tenant
+    def use(self, name: str, *, now_ms: int = 0, owes_until_ms: float = 0) -> Entry | None:
+        """Look up, hold, charge, release."""
+        entry = self.look_up(name, now_ms=now_ms)
+        if entry is not None:
+            entry.holders += 1
+            entry.owes_until_ms = max(entry.owes_until_ms, owes_until_ms)
+            self.table.release(entry, now_ms=now_ms)
+        return entry
 
     @property
     def names(self) -> str:
-        return "".join(sorted(tenant.tags.client_id for tenant in self.places))
+        return "".join(sorted(entry.tags.client_id for entry in self.table))
 
 
 def test_bucket_released_first_is_evicted_first() -> None:
-    house = House(3)
+    counted = CountedTable(3)
     for name in "abcab":
-        house.visit(name)
+        counted.use(name)
 
-    house.visit("d")
-    assert house.names == "abd"
-    assert [tenant.tags.client_id for tenant in house.gone] == ["c"]
-    house.visit("e")
-    assert house.names == "bde"
-    assert house.places.evicted == 2
+    counted.use("d")
+    assert counted.names == "abd"
+    assert [entry.tags.client_id for entry in counted.gone] == ["c"]
+    counted.use("e")
+    assert counted.names == "bde"
+    assert counted.table.evicted == 2
 
 
 def test_held_bucket_is_never_evicted() -> None:
-    house = House(2)
-    held = house.visit("a")
+    counted = CountedTable(2)
+    held = counted.use("a")
     assert held is not None
     held.holders += 1
 
     for name in "bcdef":
-        house.visit(name)
+        counted.use(name)
 
-    assert house.names == "af"
-    house.places.release(held, now_ms=0)
-    house.visit("g")
-    house.visit("h")
-    assert house.names == "gh"
+    assert counted.names == "af"
+    counted.table.release(held, now_ms=0)
+    counted.use("g")
+    counted.use("h")
+    assert counted.names == "gh"
 
 
 def test_bucket_held_twice_is_evicted_after_two_releases() -> None:
-    house = House(1)
-    held = house.visit("a")
+    counted = CountedTable(1)
+    held = counted.use("a")
     assert held is not None
     held.holders += 2
 
-    house.places.release(held, now_ms=0)
-    assert house.visit("b") is None
-    house.places.release(held, now_ms=0)
-    assert house.visit("b") is not None
+    counted.table.release(held, now_ms=0)
+    assert counted.use("b") is None
+    counted.table.release(held, now_ms=0)
+    assert counted.use("b") is not None
 
 
 def test_bucket_is_evicted_first_when_its_debt_ends() -> None:
-    house = House(2)
-    house.visit("a", owes_until_ms=1_000)
-    house.visit("b", now_ms=1)
+    counted = CountedTable(2)
+    counted.use("a", owes_until_ms=1_000)
+    counted.use("b", now_ms=1)
 
-    house.visit("c", now_ms=999)
-    assert house.names == "ac"
-    house.visit("d", now_ms=1_000)
-    assert house.names == "cd"
+    counted.use("c", now_ms=999)
+    assert counted.names == "ac"
+    counted.use("d", now_ms=1_000)
+    assert counted.names == "cd"
 
 
 def test_no_bucket_is_evicted_while_all_owe() -> None:
-    house = House(2)
-    house.visit("a", owes_until_ms=1_000)
-    house.visit("b", owes_until_ms=2_000)
+    counted = CountedTable(2)
+    counted.use("a", owes_until_ms=1_000)
+    counted.use("b", owes_until_ms=2_000)
 
-    assert house.visit("c", now_ms=999) is None
-    assert house.names == "ab"
-    assert house.visit("c", now_ms=1_000) is not None
-    assert house.names == "bc"
+    assert counted.use("c", now_ms=999) is None
+    assert counted.names == "ab"
+    assert counted.use("c", now_ms=1_000) is not None
+    assert counted.names == "bc"
 
 
 def test_bucket_that_came_to_owe_without_a_holder_is_not_evicted() -> None:
-    """Whoever charges without holding must not make a debt vanish either."""
-    house = House(1)
-    tenant = house.visit("a")
-    assert tenant is not None
-    tenant.owes_until_ms = 1_000
+    """A charge without a holder must not lose the debt either."""
+    counted = CountedTable(1)
+    entry = counted.use("a")
+    assert entry is not None
+    entry.owes_until_ms = 1_000
 
-    assert house.visit("b", now_ms=0) is None
-    assert house.visit("b", now_ms=1_000) is not None
+    assert counted.use("b", now_ms=0) is None
+    assert counted.use("b", now_ms=1_000) is not None
 
 
 def test_bucket_with_requests_in_flight_is_not_evicted() -> None:
-    house = House(1)
-    tenant = house.visit("a")
-    assert tenant is not None
-    tenant.in_flight = 1
+    counted = CountedTable(1)
+    entry = counted.use("a")
+    assert entry is not None
+    entry.in_flight = 1
 
-    assert house.visit("b", now_ms=0) is None
-    tenant.in_flight = 0
-    assert house.visit("b", now_ms=999) is None  # looked at once a second
-    assert house.visit("b", now_ms=1_000) is not None
+    assert counted.use("b", now_ms=0) is None
+    entry.in_flight = 0
+    assert counted.use("b", now_ms=999) is None  # checked once a second
+    assert counted.use("b", now_ms=1_000) is not None
 
 
 def test_named_buckets_do_not_count_and_are_never_evicted() -> None:
-    house = House(2, named={Tags("", "x"), Tags("", "y")})
+    counted = CountedTable(2, named={Tags("", "x"), Tags("", "y")})
     for name in "axbycde":
-        assert house.visit(name) is not None
-        assert len(house.places) <= 2 + len([name for name in house.names if name in "xy"])
+        assert counted.use(name) is not None
+        assert len(counted.table) <= 2 + len([name for name in counted.names if name in "xy"])
 
-    assert house.names == "dexy"
+    assert counted.names == "dexy"
 
 
 def test_bucket_is_evicted_after_its_rule_is_removed() -> None:
-    house = House(1, named={Tags("", "x")})
-    house.visit("x")
-    house.visit("a")
+    counted = CountedTable(1, named={Tags("", "x")})
+    counted.use("x")
+    counted.use("a")
 
-    house.named.clear()
-    house.places.recount_named(house.named)
-    house.visit("b", now_ms=60_000)
-    house.visit("c", now_ms=60_000)
+    counted.named.clear()
+    counted.table.recount_named(counted.named)
+    counted.use("b", now_ms=60_000)
+    counted.use("c", now_ms=60_000)
 
-    assert house.names == "c"
+    assert counted.names == "c"
 
 
 def test_lower_bound_evicts_two_buckets_for_each_new_one() -> None:
-    house = House(6)
+    counted = CountedTable(6)
     for name in "abcdef":
-        house.visit(name)
+        counted.use(name)
 
-    house.places.max_buckets = 3
+    counted.table.max_buckets = 3
     sizes = []
     for name in "ghijk":
-        house.visit(name)
-        sizes.append(len(house.places))
+        counted.use(name)
+        sizes.append(len(counted.table))
 
     assert sizes == [5, 4, 3, 3, 3]
 
 
 def test_removed_bucket_is_not_evicted_later() -> None:
-    house = House(2)
-    tenants = [house.visit(name, owes_until_ms=owes) for name, owes in (("a", 0), ("b", 1_000))]
-    for tenant in tenants:
-        assert tenant is not None
-        house.places.remove(tenant)
-    house.places.recheck_parked(now_ms=1_000, most=10)
+    counted = CountedTable(2)
+    entries = [counted.use(name, owes_until_ms=owes) for name, owes in (("a", 0), ("b", 1_000))]
+    for entry in entries:
+        assert entry is not None
+        counted.table.remove(entry)
+    counted.table.recheck_parked(now_ms=1_000, most=10)
 
     for name in "cd":
-        house.visit(name, now_ms=1_000)
+        counted.use(name, now_ms=1_000)
 
-    assert house.names == "cd"
-    assert house.places.evicted == 0
-    assert house.gone == tenants
+    assert counted.names == "cd"
+    assert counted.table.evicted == 0
+    assert counted.gone == entries
 
 
 def test_bucket_that_owes_for_ever_is_rechecked_after_an_hour() -> None:
-    """Buckets are forgotten after an hour of silence; what lies apart must not keep them alive for longer."""
-    house = House(2)
-    tenant = house.visit("a", owes_until_ms=float("inf"))
-    assert tenant is not None
-    house.places.remove(tenant)
+    """Buckets expire after an hour of silence, and the parked list must not keep them alive for longer."""
+    counted = CountedTable(2)
+    entry = counted.use("a", owes_until_ms=float("inf"))
+    assert entry is not None
+    counted.table.remove(entry)
 
-    house.places.recheck_parked(now_ms=HOUR_MS - 1, most=10)
-    assert tenant.is_parked
-    house.places.recheck_parked(now_ms=HOUR_MS, most=10)
-    assert not tenant.is_parked
-    assert house.places._parked == []
+    counted.table.recheck_parked(now_ms=HOUR_MS - 1, most=10)
+    assert entry.is_parked
+    counted.table.recheck_parked(now_ms=HOUR_MS, most=10)
+    assert not entry.is_parked
+    assert counted.table._parked == []
 
 
 @pytest.mark.parametrize("most", [100, 10_000])
 def test_adding_a_bucket_costs_the_same_while_all_others_owe(most: int) -> None:
-    """Were those who owe looked at for each newcomer, flooding would cost more the larger the table is."""
-    house = House(most)
+    """A look at all indebted buckets for each new one would make a flood cost more in a larger table."""
+    counted = CountedTable(most)
     for number in range(most - 1):
-        house.visit(str(number), owes_until_ms=1_000_000)
-    house.looks = 0
+        counted.use(str(number), owes_until_ms=1_000_000)
+    counted.looks = 0
 
     for number in range(1_000):
-        assert house.visit(f"new-{number}") is not None
+        assert counted.use(f"new-{number}") is not None
 
-    assert house.looks <= 3_000
+    assert counted.looks <= 3_000
 
 
 def test_few_buckets_are_rechecked_when_all_debts_end_at_once() -> None:
-    house = House(10_000)
+    counted = CountedTable(10_000)
     for number in range(10_000):
-        house.visit(str(number), owes_until_ms=1_000)
+        counted.use(str(number), owes_until_ms=1_000)
 
-    house.looks = 0
-    house.visit("new", now_ms=1_000)
+    counted.looks = 0
+    counted.use("new", now_ms=1_000)
 
-    assert house.looks < 20
+    assert counted.looks < 20
 
 
 NAMES = st.sampled_from("abcdefgh")
 NAMED = Tags("", "h")
 
 
-class Houses(RuleBasedStateMachine):
-    """Any order of coming, holding, owing, letting go, removing and time."""
+class BucketTableMachine(RuleBasedStateMachine):
+    """Look-ups, holds, debts, releases, removals and time in any order."""
 
     @initialize(most=st.integers(1, 4))
     def begin(self, most: int) -> None:
-        self.house = House(most, named={NAMED})
+        self.counted = CountedTable(most, named={NAMED})
         self.now_ms = 0
         self.clock = count()
-        self.let_go_at: dict[Tenant, int] = {}  # in which order they let go, who is here
-        self.held: list[Tenant] = []
+        self.released_at: dict[Entry, int] = {}  # the order of release
+        self.held: list[Entry] = []
 
     @rule(name=NAMES, owes_ms=st.sampled_from([0, 0, 0, 10, 500]), keeps=st.booleans())
     def come(self, name: str, owes_ms: int, keeps: bool) -> None:
-        before = {tenant.tags: tenant for tenant in self.house.places}
-        may_go = {one for one in before.values() if self._may_go(one)}
-        evicted = self.house.places.evicted
-        tenant = self.house.come(name, now_ms=self.now_ms)
-        gone = set(before.values()) - set(self.house.places)
-        if tenant is None:
+        before = {entry.tags: entry for entry in self.counted.table}
+        evictable = {one for one in before.values() if self._may_be_evicted(one)}
+        evicted = self.counted.table.evicted
+        entry = self.counted.look_up(name, now_ms=self.now_ms)
+        gone = set(before.values()) - set(self.counted.table)
+        if entry is None:
             assert Tags("", name) not in before
-            assert not may_go
+            assert not evictable
             assert not gone
             return
-        assert before.get(tenant.tags, tenant) is tenant
-        assert len(gone) == self.house.places.evicted - evicted <= 1
-        assert gone <= may_go
+        assert before.get(entry.tags, entry) is entry
+        assert len(gone) == self.counted.table.evicted - evicted <= 1
+        assert gone <= evictable
         for one in gone:
-            # Nobody goes who let go later than another that never owed and might have gone.
-            others = [self.let_go_at[other] for other in may_go if not other.owes_until_ms]
-            assert one.owes_until_ms or self.let_go_at[one] == min(others)
-            del self.let_go_at[one]
-        self.let_go_at.setdefault(tenant, next(self.clock))
-        tenant.holders += 1
-        tenant.owes_until_ms = max(tenant.owes_until_ms, self.now_ms + owes_ms if owes_ms else 0)
-        self.held.append(tenant)
+            # No entry is evicted before another that was released earlier, never owed and may be evicted.
+            others = [self.released_at[other] for other in evictable if not other.owes_until_ms]
+            assert one.owes_until_ms or self.released_at[one] == min(others)
+            del self.released_at[one]
+        self.released_at.setdefault(entry, next(self.clock))
+        entry.holders += 1
+        entry.owes_until_ms = max(entry.owes_until_ms, self.now_ms + owes_ms if owes_ms else 0)
+        self.held.append(entry)
         if not keeps:
             self._release(len(self.held) - 1)
 
     @precondition(lambda self: self.held)
     @rule(data=st.data())
-    def let_go(self, data: st.DataObject) -> None:
+    def release(self, data: st.DataObject) -> None:
         self._release(data.draw(st.integers(0, len(self.held) - 1)))
 
     @rule(name=NAMES)
     def remove(self, name: str) -> None:
-        tenant = self.house.places.get(Tags("", name))
-        if tenant is not None:
-            self.house.places.remove(tenant)
-            self.let_go_at.pop(tenant)
+        entry = self.counted.table.get(Tags("", name))
+        if entry is not None:
+            self.counted.table.remove(entry)
+            self.released_at.pop(entry)
 
     @rule(wait_ms=st.sampled_from([1, 10, 100, 60_000]))
     def wait(self, wait_ms: int) -> None:
         self.now_ms += wait_ms
 
     @rule(most=st.integers(0, 3))
-    def wake(self, most: int) -> None:
-        self.house.places.recheck_parked(now_ms=self.now_ms, most=most)
+    def recheck(self, most: int) -> None:
+        self.counted.table.recheck_parked(now_ms=self.now_ms, most=most)
 
     @invariant()
     def there_are_no_more_than_places(self) -> None:
-        if hasattr(self, "house"):
-            named = self.house.places.get(NAMED) is not None
-            assert len(self.house.places) <= self.house.most + named
+        if hasattr(self, "counted"):
+            named = self.counted.table.get(NAMED) is not None
+            assert len(self.counted.table) <= self.counted.most + named
 
     @invariant()
     def nothing_is_kept_of_whoever_is_gone_but_for_who_lies_apart(self) -> None:
-        if hasattr(self, "house"):
-            places = self.house.places
-            assert all(tenant.is_listed and not tenant.is_parked for tenant in places._idle)
-            assert len({id(tenant) for _, _, tenant in places._parked}) == len(places._parked)
+        if hasattr(self, "counted"):
+            table = self.counted.table
+            assert all(entry.is_listed and not entry.is_parked for entry in table._idle)
+            assert len({id(entry) for _, _, entry in table._parked}) == len(table._parked)
 
     def _release(self, index: int) -> None:
-        tenant = self.held.pop(index)
-        self.house.places.release(tenant, now_ms=self.now_ms)
-        if tenant in self.let_go_at and not tenant.holders:
-            self.let_go_at[tenant] = next(self.clock)
+        entry = self.held.pop(index)
+        self.counted.table.release(entry, now_ms=self.now_ms)
+        if entry in self.released_at and not entry.holders:
+            self.released_at[entry] = next(self.clock)
 
-    def _may_go(self, tenant: Tenant) -> bool:
-        owes = tenant.owes_until_ms > self.now_ms
-        return not (tenant.holders or owes or tenant.tags == NAMED)
+    def _may_be_evicted(self, entry: Entry) -> bool:
+        owes = entry.owes_until_ms > self.now_ms
+        return not (entry.holders or owes or entry.tags == NAMED)
 
 
-TestHouses = Houses.TestCase
-TestHouses.settings = settings(
+TestBucketTableMachine = BucketTableMachine.TestCase
+TestBucketTableMachine.settings = settings(
     max_examples=200, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )

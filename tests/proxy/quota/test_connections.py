@@ -1,4 +1,4 @@
-"""Kafka's quotas on the creation of connections; time is a number. ``V`` and a number as in ``test_vectors``."""
+"""Kafka's quotas on the creation of connections. ``V`` and a number as in ``test_vectors``."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -53,7 +53,7 @@ def config_of(
 
 
 def come(listener: ListenerQuota, hosts: Iterable[str], *, at_ms: int = T, every_ms: int = 0) -> list[int]:
-    """Let a connection come from each address; return for how long each is kept unserved, 0 for those let in."""
+    """Open a connection from each address; return how long each is kept unserved, 0 for one that is served."""
     kept = []
     for turn, host in enumerate(hosts):
         now_ms = at_ms + turn * every_ms
@@ -66,7 +66,7 @@ def come(listener: ListenerQuota, hosts: Iterable[str], *, at_ms: int = T, every
 
 
 def test_v54_most_specific_rule_of_an_address_wins() -> None:
-    """V54, ClientQuotasRequestTest.testAlterIpQuotasRequest, as far as it is about what holds."""
+    """V54, the resolved limits of ClientQuotasRequestTest.testAlterIpQuotasRequest."""
     quotas = ConnectionQuotas(config_of({"1.2.3.4": 100.0}))
     assert (quotas.limit_of("1.2.3.4"), quotas.limit_of("5.6.7.8")) == (100.0, UNLIMITED_RATE)
 
@@ -138,7 +138,7 @@ def test_v55_address_limit_follows_rule_changes() -> None:
 
 
 def test_limit_of_5_passes_5_of_20_connections_a_second() -> None:
-    """With Kafka's eleven windows: all of ten seconds at once, then as many as leave the windows."""
+    """With Kafka's eleven windows: ten seconds' worth at once, then as many as leave the windows."""
     kept = come(
         ConnectionQuotas(config_of({ONE: 5.0}, kafka=KafkaSettings())).listener("clients"), [ONE] * 1_200, every_ms=50
     )
@@ -168,7 +168,7 @@ def test_a_pause_is_never_longer_than_a_window() -> None:
 
 
 def test_connections_that_wait_for_pauses_reach_the_limit() -> None:
-    """20 a second want in, and a pause holds all of them up: what an acceptor does."""
+    """20 connections a second arrive, and a pause holds all of them back, as an acceptor does."""
     listener = ConnectionQuotas(config_of(listener=5, kafka=KafkaSettings())).listener("clients")
     let_in, now_ms = 0, T
     while now_ms < T + 60_000:
@@ -206,7 +206,7 @@ def test_observed_listener_counts_but_refuses_no_connection() -> None:
 
 
 def test_late_refusal_gives_no_credit() -> None:
-    """What is taken back a long time after it came would be taken back for longer than it counted."""
+    """A late credit would count for longer than the connection did."""
     quotas = ConnectionQuotas(config_of({ONE: 0.0}, listener=5))
     clients = quotas.listener("clients")
     for turn in range(5):
@@ -277,7 +277,7 @@ def test_flood_evicts_no_address_at_its_limit_or_with_a_rule() -> None:
 
     assert come(clients, [ONE]) != [0]
     assert quotas.rate_of(OTHER, now_ms=T) == 0.1
-    # Nothing that came counts any more: it may go.
+    # None of its connections counts any more, so it may be evicted.
     come(clients, [f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}" for n in range(300)], at_ms=T + 12_000)
     assert quotas.rate_of(ONE, now_ms=T + 12_000) == 0
 
@@ -317,7 +317,7 @@ def test_addresses_without_a_place_share_a_rate() -> None:
     assert quotas.overflows == 2
 
 
-# -- at any time, by any history --
+# -- any history --
 
 _HISTORY = st.lists(
     st.tuples(st.integers(0, 3_000), st.sampled_from([ONE, OTHER, "10.0.0.1"])), min_size=1, max_size=80
@@ -359,7 +359,7 @@ def test_any_connections_are_decided_as_by_the_oracle(
 )
 @settings(max_examples=200)
 def test_no_window_passes_more_than_the_limit_of_the_longest(gaps_ms: list[int], limit: float, samples: int) -> None:
-    """Whatever came in the last N samples counts, and a window is never longer than N + 1 of them."""
+    """Connections of the last N samples count, and a window is never longer than N + 1 of them."""
     quotas = ConnectionQuotas(config_of({DEFAULT: limit}, kafka=KafkaSettings(quota_window_num=samples)))
     let_in: list[int] = []
     now_ms = T

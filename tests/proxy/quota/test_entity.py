@@ -1,4 +1,4 @@
-"""Whose bucket is charged and whose limit holds: Kafka's two functions, for each set of rules and each connection."""
+"""Which bucket is charged and which limit applies: Kafka's two functions, for all sets of rules and connections."""
 
 from itertools import chain, combinations, product
 
@@ -70,7 +70,7 @@ def test_any_set_of_rules_resolves_as_in_kafka(entities: set[Entity]) -> None:
 
 @given(entities=st.sets(st.sampled_from(MANY)), removed=st.sampled_from(MANY))
 def test_limit_is_found_by_tags_alone(entities: set[Entity], removed: Entity) -> None:
-    """Also of a bucket that a rule made which has gone."""
+    """Also for a bucket whose rule was removed."""
     limits = {entity: 1_000.0 + number for number, entity in enumerate(entities)}
     before = {**limits, removed: 1.0}
     table = table_of(*(rule(*entity, limit) for entity, limit in limits.items()))
@@ -200,7 +200,7 @@ def test_an_explanation_says_that_an_empty_client_id_is_not_looked_up() -> None:
 
 
 def test_explanation_mentions_an_empty_client_id_of_a_pair() -> None:
-    """The default pair names the bucket (alice, ""), and for that one only users are looked up."""
+    """The default pair names the bucket (alice, ""), for which Kafka looks up only rules of users."""
     candidates = table_of(rule(DEFAULT, DEFAULT), rule(DEFAULT, None)).explain(user="alice", client_id="")
 
     assert [candidate.level.number for candidate in candidates if candidate.wins] == [6]

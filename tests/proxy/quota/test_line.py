@@ -1,4 +1,4 @@
-"""The line in front of a bucket: who is next, how many are in front, and who is woken."""
+"""The line in front of a bucket: which request is next, how many are ahead, and which is woken."""
 
 from kafka_quota_proxy.proxy.quota.line import BrokerLines, Line, Place
 
@@ -25,7 +25,7 @@ def line_of(*names: str) -> tuple[Line, BrokerLines, list[Place]]:
 
 
 def names_of(lines: BrokerLines) -> list[str]:
-    """Return which connections have been woken since, and forget them."""
+    """Return the connections that were woken since the last call."""
     names = [waiter.name for waiter in lines.woken if isinstance(waiter, Waiting)]
     lines.woken.clear()
     return names

@@ -1,4 +1,4 @@
-"""More names than there are places for: what is forgotten, what never is, and what a flood of names is worth."""
+"""More names than places: which buckets are evicted, which never are, and the cost of a flood of names."""
 
 from dataclasses import dataclass, field, replace
 from time import process_time
@@ -34,8 +34,8 @@ def quotas_of(*rules: QuotaRule, most: int, shaping: Shaping = Shaping.SAMPLED) 
 
 
 @dataclass
-class Visitor:
-    """A client that comes for each request on a connection of its own, and leaves."""
+class OneOffClients:
+    """Clients that open a connection for each request and close it."""
 
     quotas: BrokerQuotas
     buckets: dict[str, Bucket] = field(default_factory=dict)
@@ -63,7 +63,7 @@ STEPS = st.lists(
 def test_waits_match_kafka_while_active_names_fit_the_table(
     most: int, steps: list[tuple[str, int, int]], is_known: bool
 ) -> None:
-    visitor = Visitor(quotas_of(most=most))
+    clients = OneOffClients(quotas_of(most=most))
     kafkas: dict[str, kafka_rate.Rate] = {}
     config = MetricConfig(samples=11, window_ms=1_000, bound=LIMIT)
     charged_ms: dict[str, int] = {}
@@ -75,21 +75,21 @@ def test_waits_match_kafka_while_active_names_fit_the_table(
         if name not in counting and len(counting) == most:
             name = counting[amount % most]
         charged_ms[name] = now_ms
-        wait_ms = visitor.charge(name, amount, now_ms)
+        wait_ms = clients.charge(name, amount, now_ms)
         rate = kafkas.setdefault(name, kafka_rate.Rate())
         assert wait_ms == kafka_rate.record_and_get_throttle_time_ms(rate, config, amount, now_ms)
-        assert len(visitor.quotas.produce) <= most
-    assert visitor.quotas.produce.overflows == 0
+        assert len(clients.quotas.produce) <= most
+    assert clients.quotas.produce.overflows == 0
 
 
 @given(most=st.integers(2, 5), steps=STEPS, shaping=st.sampled_from(Shaping))
 def test_no_debt_is_lost_while_indebted_names_fit_the_table(
     most: int, steps: list[tuple[str, int, int]], shaping: Shaping
 ) -> None:
-    """Beside an unbounded table, which forgets somebody only where the bounded one did."""
-    visitor = Visitor(quotas_of(most=most, shaping=shaping))
+    """Compared with an unbounded table from which the same buckets are removed."""
+    clients = OneOffClients(quotas_of(most=most, shaping=shaping))
     unbounded = ClientQuotaManager(QuotaKind.PRODUCE, [A_DEFAULT], shaping=shaping, max_buckets=1_000_000)
-    owes_until_ms: dict[str, float] = {}  # a debt is over when nothing of it counts any more
+    owes_until_ms: dict[str, float] = {}  # until none of the usage counts any more
     now_ms = 86_400_000
 
     for name, amount, pause_ms in steps:
@@ -97,54 +97,54 @@ def test_no_debt_is_lost_while_indebted_names_fit_the_table(
         owing = [one for one, until_ms in owes_until_ms.items() if until_ms > now_ms]
         if name not in owing and len(owing) >= most - 1:
             amount = 1
-        known = visitor.buckets.get(name)
-        wait_ms = visitor.charge(name, amount, now_ms)
-        if known is not visitor.buckets[name]:
+        known = clients.buckets.get(name)
+        wait_ms = clients.charge(name, amount, now_ms)
+        if known is not clients.buckets[name]:
             assert name not in owing
             for mirror in unbounded:
                 if mirror.tags.client_id == name:
                     unbounded._buckets.remove(mirror)
         mirrored_ms = unbounded.record_and_get_throttle_time_ms(amount, user="x", client_id=name, now_ms=now_ms)
         assert wait_ms == mirrored_ms
-        owes_until_ms[name] = visitor.buckets[name].owes_until_ms(now_ms=now_ms)
-        assert len(visitor.quotas.produce) <= most
-    assert visitor.quotas.produce.overflows == 0
+        owes_until_ms[name] = clients.buckets[name].owes_until_ms(now_ms=now_ms)
+        assert len(clients.quotas.produce) <= most
+    assert clients.quotas.produce.overflows == 0
 
 
 @pytest.mark.parametrize("shaping", Shaping)
 def test_flood_of_names_evicts_no_debt(shaping: Shaping) -> None:
-    visitor = Visitor(quotas_of(most=100, shaping=shaping))
+    clients = OneOffClients(quotas_of(most=100, shaping=shaping))
     alone = ClientQuotaManager(QuotaKind.PRODUCE, [A_DEFAULT], shaping=shaping)
     charge_alone = alone.record_and_get_throttle_time_ms
 
-    assert visitor.charge("debtor", 15_000, 0) == charge_alone(15_000, user="u", client_id="debtor", now_ms=0)
+    assert clients.charge("debtor", 15_000, 0) == charge_alone(15_000, user="u", client_id="debtor", now_ms=0)
     for number in range(10_000):
-        visitor.charge(f"flood-{number}", 100, number // 10)
+        clients.charge(f"flood-{number}", 100, number // 10)
 
-    assert visitor.charge("debtor", 1, 1_000) == charge_alone(1, user="u", client_id="debtor", now_ms=1_000) > 0
-    assert len(visitor.quotas.produce) == 100
-
-
-# -- when everybody owes --
+    assert clients.charge("debtor", 1, 1_000) == charge_alone(1, user="u", client_id="debtor", now_ms=1_000) > 0
+    assert len(clients.quotas.produce) == 100
 
 
-def fill(visitor: Visitor, most: int, *, now_ms: int = 0) -> None:
-    """Let as many names as there are places come to owe."""
+# -- all buckets owe --
+
+
+def fill(clients: OneOffClients, most: int, *, now_ms: int = 0) -> None:
+    """Fill the table with buckets that owe."""
     for number in range(most):
-        assert visitor.charge(f"debtor-{number}", FULL + 1, now_ms) > 0
+        assert clients.charge(f"debtor-{number}", FULL + 1, now_ms) > 0
 
 
 def test_new_names_share_one_quota_while_all_owe() -> None:
-    visitor = Visitor(quotas_of(most=10))
-    fill(visitor, 10)
+    clients = OneOffClients(quotas_of(most=10))
+    fill(clients, 10)
 
-    waits_ms = [visitor.charge(f"new-{number}", FULL // 100, 0) for number in range(101)]
+    waits_ms = [clients.charge(f"new-{number}", FULL // 100, 0) for number in range(101)]
 
     assert waits_ms == [0] * 100 + [100]
-    assert len({id(visitor.buckets[f"new-{number}"]) for number in range(101)}) == 1
-    assert visitor.buckets["new-0"].tags == ("", SHARED)
-    assert visitor.quotas.produce.overflows == 101
-    assert visitor.charge("debtor-3", 1, 0) > 0
+    assert len({id(clients.buckets[f"new-{number}"]) for number in range(101)}) == 1
+    assert clients.buckets["new-0"].tags == ("", SHARED)
+    assert clients.quotas.produce.overflows == 101
+    assert clients.charge("debtor-3", 1, 0) > 0
 
 
 def test_each_rule_has_its_own_shared_bucket() -> None:
@@ -156,146 +156,148 @@ def test_each_rule_has_its_own_shared_bucket() -> None:
         (DEFAULT, "etl", (SHARED, "etl")),
     ]:
         rule = QuotaRule(user=user, client_id=client_id, producer_byte_rate=5.0)
-        visitor = Visitor(quotas_of(rule, QuotaRule(user="bob", client_id=DEFAULT, producer_byte_rate=LIMIT), most=3))
+        clients = OneOffClients(
+            quotas_of(rule, QuotaRule(user="bob", client_id=DEFAULT, producer_byte_rate=LIMIT), most=3)
+        )
         for number in range(3):
-            visitor.charge(f"debtor-{number}", FULL + 1, 0, user="bob")
+            clients.charge(f"debtor-{number}", FULL + 1, 0, user="bob")
 
-        visitor.charge("etl", 1, 0, user="alice")
+        clients.charge("etl", 1, 0, user="alice")
 
-        bucket = visitor.buckets["etl"]
+        bucket = clients.buckets["etl"]
         assert bucket.tags == tags, (user, client_id, tags)
         assert bucket.limit == 5.0, (user, client_id, tags)
-        assert bucket in list(visitor.quotas.produce), (user, client_id, tags)
+        assert bucket in list(clients.quotas.produce), (user, client_id, tags)
 
 
 def test_unlimited_names_share_an_unlimited_bucket() -> None:
     pairs = QuotaRule(user=DEFAULT, client_id=DEFAULT, producer_byte_rate=LIMIT)
     config = ProxyConfig(listeners=(), quotas=(pairs,), max_buckets=2)
     quotas = BrokerQuotas(replace(config, principals=replace(config.principals, exempt=frozenset({"admin"}))))
-    visitor = Visitor(quotas)
-    fill(visitor, 2)
+    clients = OneOffClients(quotas)
+    fill(clients, 2)
 
-    assert visitor.charge("limited", FULL + 1, 0) > 0
-    assert visitor.charge("unlimited", 2**40, 0, user="admin") == 0
+    assert clients.charge("limited", FULL + 1, 0) > 0
+    assert clients.charge("unlimited", 2**40, 0, user="admin") == 0
 
-    assert visitor.buckets["unlimited"].tags == visitor.buckets["limited"].tags == (SHARED, SHARED)
-    assert not visitor.buckets["unlimited"].is_limited
-    assert visitor.buckets["limited"].is_limited
+    assert clients.buckets["unlimited"].tags == clients.buckets["limited"].tags == (SHARED, SHARED)
+    assert not clients.buckets["unlimited"].is_limited
+    assert clients.buckets["limited"].is_limited
 
 
 def test_named_bucket_never_shares_and_is_never_evicted() -> None:
     etl = QuotaRule(client_id="etl", producer_byte_rate=LIMIT)
-    visitor = Visitor(quotas_of(A_DEFAULT, etl, most=10))
-    assert visitor.charge("etl", 9_000, 0) == 0  # within its quota: nothing is owed
+    clients = OneOffClients(quotas_of(A_DEFAULT, etl, most=10))
+    assert clients.charge("etl", 9_000, 0) == 0  # within its quota
     for number in range(1_000):
-        visitor.charge(f"flood-{number}", 100, 0)
-    fill(visitor, 10)
+        clients.charge(f"flood-{number}", 100, 0)
+    fill(clients, 10)
 
-    assert visitor.charge("etl", 2_000, 0) == 1_000
-    assert visitor.buckets["etl"].tags == ("", "etl")
-    assert len(visitor.quotas.produce) == 11
+    assert clients.charge("etl", 2_000, 0) == 1_000
+    assert clients.buckets["etl"].tags == ("", "etl")
+    assert len(clients.quotas.produce) == 11
 
 
 def test_sharing_ends_with_a_new_generation_when_there_is_room() -> None:
-    visitor = Visitor(quotas_of(most=2))
-    fill(visitor, 2)
-    visitor.charge("new", 1, 0)
-    generation = visitor.quotas.generation
+    clients = OneOffClients(quotas_of(most=2))
+    fill(clients, 2)
+    clients.charge("new", 1, 0)
+    generation = clients.quotas.generation
 
-    visitor.charge("new", 1, WINDOW_MS - 1)
-    assert visitor.buckets["new"].tags.client_id == SHARED
-    assert visitor.quotas.generation == generation
-    visitor.charge("new", 1, 2 * WINDOW_MS)
-    assert visitor.buckets["new"].tags.client_id == "new"
-    assert visitor.quotas.generation == generation + 1
+    clients.charge("new", 1, WINDOW_MS - 1)
+    assert clients.buckets["new"].tags.client_id == SHARED
+    assert clients.quotas.generation == generation
+    clients.charge("new", 1, 2 * WINDOW_MS)
+    assert clients.buckets["new"].tags.client_id == "new"
+    assert clients.quotas.generation == generation + 1
 
 
 def test_sharing_lasts_for_a_second_at_least() -> None:
-    """Each time all connections look up once more."""
-    visitor = Visitor(quotas_of(most=1))
-    held = visitor.quotas.bucket(QuotaKind.PRODUCE, principal="u", client_id="held", now_ms=0)
-    visitor.quotas.hold(held)
-    visitor.charge("new", 1, 0)
-    visitor.quotas.release(held, now_ms=0)
-    generation = visitor.quotas.generation
+    """The end of sharing makes all connections look up again, so it must be rare."""
+    clients = OneOffClients(quotas_of(most=1))
+    held = clients.quotas.bucket(QuotaKind.PRODUCE, principal="u", client_id="held", now_ms=0)
+    clients.quotas.hold(held)
+    clients.charge("new", 1, 0)
+    clients.quotas.release(held, now_ms=0)
+    generation = clients.quotas.generation
 
     for now_ms in range(0, 1_000, 100):
-        visitor.charge("new", 1, now_ms)
-    assert visitor.quotas.generation == generation
-    visitor.charge("new", 1, 1_000)
-    assert visitor.quotas.generation == generation + 1
+        clients.charge("new", 1, now_ms)
+    assert clients.quotas.generation == generation
+    clients.charge("new", 1, 1_000)
+    assert clients.quotas.generation == generation + 1
 
 
 def test_expiry_ends_sharing() -> None:
-    visitor = Visitor(quotas_of(most=2))
-    fill(visitor, 2)
-    visitor.charge("new", 1, 0)
-    generation = visitor.quotas.generation
+    clients = OneOffClients(quotas_of(most=2))
+    fill(clients, 2)
+    clients.charge("new", 1, 0)
+    generation = clients.quotas.generation
 
-    visitor.quotas.expire(now_ms=WINDOW_MS - 1)
-    assert visitor.quotas.generation == generation
-    visitor.quotas.expire(now_ms=2 * WINDOW_MS)
-    assert visitor.quotas.generation == generation + 1
+    clients.quotas.expire(now_ms=WINDOW_MS - 1)
+    assert clients.quotas.generation == generation
+    clients.quotas.expire(now_ms=2 * WINDOW_MS)
+    assert clients.quotas.generation == generation + 1
 
 
 def test_shared_bucket_expires_when_it_is_unused() -> None:
-    visitor = Visitor(quotas_of(most=2))
-    fill(visitor, 2)
-    visitor.charge("new", FULL + 1, 0)
-    visitor.quotas.expire(now_ms=2_000)
+    clients = OneOffClients(quotas_of(most=2))
+    fill(clients, 2)
+    clients.charge("new", FULL + 1, 0)
+    clients.quotas.expire(now_ms=2_000)
 
-    assert visitor.charge("another", 1, 2_000) > 0  # the debt of those who shared before
-    visitor.quotas.expire(now_ms=2_000 + EXPIRES_AFTER_MS)
-    assert [bucket.tags.client_id for bucket in visitor.quotas.produce] == [SHARED]
-    visitor.quotas.expire(now_ms=2_001 + EXPIRES_AFTER_MS)
-    assert list(visitor.quotas.produce) == []
+    assert clients.charge("another", 1, 2_000) > 0  # the debt of the clients that shared before
+    clients.quotas.expire(now_ms=2_000 + EXPIRES_AFTER_MS)
+    assert [bucket.tags.client_id for bucket in clients.quotas.produce] == [SHARED]
+    clients.quotas.expire(now_ms=2_001 + EXPIRES_AFTER_MS)
+    assert list(clients.quotas.produce) == []
 
 
 # -- reloads --
 
 
 def test_lower_limit_protects_new_debts_from_eviction() -> None:
-    """A bucket takes its new limit when it is next asked for; until then nothing that counts is forgotten."""
-    visitor = Visitor(quotas_of(most=2))
-    visitor.charge("a", 5_000, 0)
-    visitor.charge("b", 5_000, 0)
+    """A bucket takes its new limit at its next look-up. Until then no usage that counts is lost."""
+    clients = OneOffClients(quotas_of(most=2))
+    clients.charge("a", 5_000, 0)
+    clients.charge("b", 5_000, 0)
 
     low = replace(A_DEFAULT, limits={**A_DEFAULT.limits, "producer_byte_rate": 100.0})
-    update(visitor.quotas, ProxyConfig(listeners=(), quotas=(low,), max_buckets=2, max_throttle_time_ms=None))
-    visitor.charge("c", 1, 1)
+    update(clients.quotas, ProxyConfig(listeners=(), quotas=(low,), max_buckets=2, max_throttle_time_ms=None))
+    clients.charge("c", 1, 1)
 
-    assert visitor.buckets["c"].tags.client_id == SHARED
-    assert visitor.charge("a", 1, 1) == 40_009
+    assert clients.buckets["c"].tags.client_id == SHARED
+    assert clients.charge("a", 1, 1) == 40_009
 
 
 def test_bound_follows_a_reload() -> None:
-    visitor = Visitor(quotas_of(most=5))
+    clients = OneOffClients(quotas_of(most=5))
     for number in range(5):
-        visitor.charge(f"client-{number}", 1, 0)
+        clients.charge(f"client-{number}", 1, 0)
 
-    update(visitor.quotas, ProxyConfig(listeners=(), quotas=(A_DEFAULT,), max_buckets=2))
+    update(clients.quotas, ProxyConfig(listeners=(), quotas=(A_DEFAULT,), max_buckets=2))
     for number in range(5, 12):
-        visitor.charge(f"client-{number}", 1, WINDOW_MS)
+        clients.charge(f"client-{number}", 1, WINDOW_MS)
 
-    assert len(visitor.quotas.produce) == 2
+    assert len(clients.quotas.produce) == 2
 
 
 def test_bucket_gains_and_loses_its_rule() -> None:
-    visitor = Visitor(quotas_of(most=2))
-    visitor.charge("etl", 1, 0)
+    clients = OneOffClients(quotas_of(most=2))
+    clients.charge("etl", 1, 0)
     config = ProxyConfig(listeners=(), quotas=(A_DEFAULT,), max_buckets=2)
     named = replace(config, quotas=(A_DEFAULT, QuotaRule(client_id="etl", producer_byte_rate=1.0)))
 
-    update(visitor.quotas, named)
+    update(clients.quotas, named)
     for number in range(5):
-        visitor.charge(f"client-{number}", 1, WINDOW_MS + number)
-    assert sorted(b.tags.client_id for b in visitor.quotas.produce) == ["client-3", "client-4", "etl"]
+        clients.charge(f"client-{number}", 1, WINDOW_MS + number)
+    assert sorted(b.tags.client_id for b in clients.quotas.produce) == ["client-3", "client-4", "etl"]
 
-    update(visitor.quotas, config)
+    update(clients.quotas, config)
     later_ms = WINDOW_MS + 120_000
     for number in range(5, 10):
-        visitor.charge(f"client-{number}", 1, later_ms)
-    assert sorted(b.tags.client_id for b in visitor.quotas.produce) == ["client-8", "client-9"]
+        clients.charge(f"client-{number}", 1, later_ms)
+    assert sorted(b.tags.client_id for b in clients.quotas.produce) == ["client-8", "client-9"]
 
 
 # -- long names --
@@ -303,12 +305,12 @@ def test_bucket_gains_and_loses_its_rule() -> None:
 
 def test_long_name_has_its_own_bucket_under_a_short_name() -> None:
     quotas = quotas_of(most=10)
-    visitor = Visitor(quotas)
+    clients = OneOffClients(quotas)
     one, other = "x" * 32_766 + "1", "x" * 32_766 + "2"
 
-    assert visitor.charge(one, FULL + 1, 0) > 0
-    assert visitor.charge(other, FULL, 0) == 0
-    assert visitor.charge(one, 1, 0) > 0
+    assert clients.charge(one, FULL + 1, 0) > 0
+    assert clients.charge(other, FULL, 0) == 0
+    assert clients.charge(one, 1, 0) > 0
 
     assert all(len(bucket.tags.client_id) <= MAX_NAME_LENGTH for bucket in quotas.produce)
     assert all(len(client_id) <= MAX_NAME_LENGTH for _, client_id in quotas.produce._resolved)
@@ -326,18 +328,18 @@ def test_a_rule_for_a_long_name_holds_for_it_and_for_no_other() -> None:
     assert limits == [7.0, LIMIT, LIMIT]
 
 
-# -- what it costs --
+# -- costs --
 
 
 def _flood(names: int, most: int) -> tuple[float, float]:
-    """Return microseconds of the processor for each new name, and MB of memory that the flood has left."""
-    visitor = Visitor(quotas_of(most=most))
+    """Return CPU microseconds for each new name, and the memory in MB after the flood."""
+    clients = OneOffClients(quotas_of(most=most))
     begun_s = process_time()
     for number in range(names):
-        visitor.charge(f"client-{number}", 100, number // 100)
-        visitor.buckets.clear()
+        clients.charge(f"client-{number}", 100, number // 100)
+        clients.buckets.clear()
     cost_us = (process_time() - begun_s) / names * 1e6
-    assert len(visitor.quotas.produce) == most
+    assert len(clients.quotas.produce) == most
     return cost_us, get_traced_memory()[0] / 1e6
 
 
@@ -349,7 +351,7 @@ def test_memory_depends_on_the_bound_not_on_the_names() -> None:
     finally:
         stop()
 
-    # Up to a thousand that have made room may still be remembered beside those that have a place.
+    # The cache of look-ups may still hold up to a thousand evicted buckets.
     assert few_mb < 2.5
     assert many_mb < 2.5
 

@@ -1,4 +1,4 @@
-"""What becomes of topics that are made, grown and deleted, and what they cost."""
+"""Which topics may be created, grown and deleted, and what they cost."""
 
 from collections.abc import Mapping, Sequence
 from uuid import UUID
@@ -143,7 +143,7 @@ def test_v38_without_a_quota_everything_passes() -> None:
 # -- strict and permissive against a transcription of Kafka's
 
 
-class KafkasQuota:
+class KafkaQuota:
     """``StrictControllerMutationQuota`` and ``PermissiveControllerMutationQuota``, line by line."""
 
     def __init__(self, limit: float, burst_s: int) -> None:
@@ -189,7 +189,7 @@ def test_any_requests_are_decided_as_in_kafka(
 ) -> None:
     bucket = bucket_of(limit, samples=burst_s)
     now_ms = T
-    kafkas = KafkasQuota(limit, burst_s)
+    kafkas = KafkaQuota(limit, burst_s)
     for pause_ms, version, partitions in requests:
         now_ms += pause_ms
         kafkas.last_throttle_time_ms = 0
@@ -205,7 +205,7 @@ def test_any_requests_are_decided_as_in_kafka(
             assert throttle.throttle_time_ms == kafkas.last_throttle_time_ms
 
 
-# -- what topics cost
+# -- permits
 
 
 def test_permits_are_partitions_created_added_or_deleted() -> None:
@@ -233,7 +233,7 @@ def test_unknown_topic_has_assumed_permits() -> None:
 
 
 def test_repeated_topic_is_charged_and_decided_once() -> None:
-    """Else one could be refused, and the other, now alone, would be done for nothing."""
+    """Otherwise one of the two could be refused, and the broker would do the other for free."""
     bucket = bucket_of(10.0)
     request = request_of([(b"a", 150), (b"b", 2), (b"a", 10), (b"b", 5), (b"none", 0)])
 
@@ -283,7 +283,7 @@ def test_quota_that_may_not_refuse_records_everything() -> None:
     assert record(decision, bucket, now_ms=T).throttle_time_ms == 5_100
 
 
-# -- the wait
+# -- waits
 
 
 def test_max_throttle_time_bounds_a_mutation_wait() -> None:
@@ -301,7 +301,7 @@ def test_response_says_what_is_left_of_the_wait() -> None:
         assert throttle_time_ms(throttle, now_ms=T + after_ms) == left_ms, (after_ms, left_ms)
 
 
-# -- what the answer says
+# -- the response
 
 
 def result(name: bytes | None, error_code: int, partitions: int = -1, topic_id: UUID | None = None) -> TopicResult:
@@ -314,7 +314,7 @@ def tokens(bucket: Bucket) -> int:
 
 
 def test_failed_change_is_uncharged() -> None:
-    """A request that timed out, or failed nobody knows how, may have been done."""
+    """After a timeout or an unknown error the change may have been done."""
     for error_code in ERRORS:
         bucket = bucket_of(10.0)
         decision = decided(bucket, request_of([(b"a", 20), (b"b", 30)]))
@@ -334,7 +334,7 @@ def test_response_corrects_the_default_partitions() -> None:
     decision = decided(bucket, request_of([(b"a", BROKER_DEFAULT), (b"b", 5), (b"c", BROKER_DEFAULT)]))
     record(decision, bucket, now_ms=T)
 
-    # Of "c" it does not tell: the client may not describe its configs.
+    # Without partitions for "c": the client may not describe its configs.
     difference = settle(decision, [result(b"a", 0, 12), result(b"b", 0, 5), result(b"c", 0, -1)], bucket, now_ms=T)
 
     assert difference == 11

@@ -24,7 +24,7 @@ def open_connections(*rules: QuotaRule, principals: Principals | None = None) ->
 
 
 def enter(connections: OpenConnections, *identities: Identity) -> list[bool]:
-    """Let each in that may; return which of them."""
+    """Open each connection that is allowed; return for each whether it was."""
     came = []
     for identity in identities:
         standing = connections.check(identity)

@@ -1,4 +1,4 @@
-"""Rates over sampled windows: equal to Kafka's to the last bit, whoever reads in between and whenever.
+"""Rates over sampled windows: equal to Kafka's to the last bit, with any measurements in between.
 
 Kafka's own numbers are in ``test_vectors``.
 """
@@ -30,7 +30,7 @@ def shapes(draw: st.DrawFn) -> MetricConfig:
 
 @st.composite
 def histories(draw: st.DrawFn) -> tuple[MetricConfig, int, list[Step]]:
-    """A shape, a start, and steps: a pause in milliseconds, then an action. Edges are likelier than the rest."""
+    """A shape, a start, and steps: a pause in milliseconds, then an action. Edges are more likely than other pauses."""
     config = draw(shapes())
     window_ms, span_ms = config.window_ms, config.samples * config.window_ms
     edges = [0, 1, window_ms - 1, window_ms, window_ms + 1, span_ms - window_ms, span_ms - 1, span_ms, span_ms + 1]
@@ -64,7 +64,7 @@ def test_any_interleaving_of_records_and_readings_gives_kafkas_rate(
         elif action == WINDOW:
             assert rate.window_ms(now_ms=now_ms) == kafkas.window_ms(config, now_ms)
         else:
-            # On a copy: a peek that changed anything would show in what follows.
+            # A peek that changes the rate shows in the steps that follow.
             assert rate.peek(now_ms=now_ms) == deepcopy(kafkas).measure(config, now_ms)
     assert rate.measure(now_ms=now_ms) == kafkas.measure(config, now_ms)
     assert rate.total == kafkas.stat.measure_sum(config, now_ms)
@@ -72,7 +72,7 @@ def test_any_interleaving_of_records_and_readings_gives_kafkas_rate(
 
 @given(history=histories(), more=st.integers(1, 10_000))
 @example(
-    # The slot that the record would reuse began, at a reading, later than the one that leaves at this very moment.
+    # The slot that the record would reuse was reset by a measurement and starts later than the one that leaves now.
     history=(
         MetricConfig(samples=2, window_ms=1_000),
         0,
@@ -92,11 +92,11 @@ def test_peek_with_more_predicts_the_rate_after_a_record(
         elif action == MEASURE:
             rate.measure(now_ms=now_ms)
 
-        foretold = rate.peek(now_ms=now_ms, more=more)
+        predicted = rate.peek(now_ms=now_ms, more=more)
 
-        told = deepcopy(rate)
-        told.record(more, now_ms=now_ms)
-        assert foretold == told.measure(now_ms=now_ms)
+        recorded = deepcopy(rate)
+        recorded.record(more, now_ms=now_ms)
+        assert predicted == recorded.measure(now_ms=now_ms)
 
 
 @given(history=histories(), amount=st.integers(1, 10**9))
@@ -113,7 +113,7 @@ def test_negative_record_at_once_restores_the_total(history: tuple[MetricConfig,
     rate.record(-amount, now_ms=now_ms)
 
     assert rate.total == before
-    # Nor later, when the slot that held both has left.
+    # And also later, when the slot with both records has left.
     assert rate.measure(now_ms=now_ms + 2 * config.samples * config.window_ms) == 0
 
 
@@ -137,7 +137,7 @@ def test_a_first_reading_starts_the_clock_of_an_empty_rate() -> None:
     assert rate.measure(now_ms=5_000) == 0
     rate.record(9_000, now_ms=8_100)
 
-    # As if three windows had passed without a byte, not as if it had just begun.
+    # As after three windows without a byte, not as at the start.
     assert rate.window_ms(now_ms=8_100) == 2_000
     assert rate.peek(now_ms=8_100) == 4_500
 
@@ -243,7 +243,7 @@ def test_restored_rate_continues_as_the_original(history: tuple[MetricConfig, in
         now_ms += pause_ms
         if at == moved:
             going_on = rate_of(config)
-            going_on.record(17, now_ms=now_ms)  # of which nothing is left
+            going_on.record(17, now_ms=now_ms)  # which has left the windows
             going_on.restore(rate.slots())
         if action == RECORD:
             rate.record(value, now_ms=now_ms)

@@ -1,4 +1,4 @@
-"""One limit on replication: Kafka's measure to the millisecond, and the even flow below it."""
+"""One limit on replication: Kafka's measure to the millisecond, and an even flow below it."""
 
 from math import inf
 
@@ -163,10 +163,10 @@ def test_place_in_line_lasts_until_it_is_left_or_late() -> None:
     one.settle(0, 1_000)
     assert one.wait("a", 1, now_ms=NOW_MS) == NOW_MS + 1_000
     assert one.wait("b", 2, now_ms=NOW_MS) == NOW_MS + 1_100, "behind what a is given"
-    one.wait("a", 9, now_ms=NOW_MS)  # it was served elsewhere, and does not come behind for it
-    assert [one.ahead(who, 9, now_ms=NOW_MS) for who in ("a", "b", "c")] == [0, 1, 2]
+    one.wait("a", 9, now_ms=NOW_MS)  # served elsewhere since: it keeps its first ticket
+    assert [one.ahead(waiter, 9, now_ms=NOW_MS) for waiter in ("a", "b", "c")] == [0, 1, 2]
     one.leave("a")
-    assert [one.ahead(who, 9, now_ms=NOW_MS) for who in ("a", "b", "c")] == [1, 0, 1]
+    assert [one.ahead(waiter, 9, now_ms=NOW_MS) for waiter in ("a", "b", "c")] == [1, 0, 1]
     assert one.ahead("c", 9, now_ms=NOW_MS + 1_200) == 1, "b is a little late"
     assert one.ahead("c", 9, now_ms=NOW_MS + 1_201) == 0, "b did not come"
 
@@ -205,7 +205,7 @@ def test_flow_stays_below_the_rate_plus_one_response(limit: int, steps: list[tup
                 break
             taken = int(room * min(share, 1))
             one.reserve(taken)
-            brought = int(room * share)  # a batch may be larger than what was asked for
+            brought = int(room * share)  # a batch may be larger than the fetch asks for
             one.settle(taken, brought)
             one.record(brought, now_ms=now_ms)
             flows.append((now_ms, brought))

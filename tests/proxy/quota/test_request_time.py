@@ -1,4 +1,4 @@
-"""What a request is charged of the time that it was with the broker."""
+"""How much of a request's time at the broker is charged."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -154,5 +154,5 @@ def test_charges_stay_within_single_cost_and_thread_time(steps: list[tuple[int, 
         worked_ns += clock.end(service, now_ns=now_ns).worked_ns
 
     assert clock.served == 0
-    # Whoever waits keeps what it was given when it is no longer counted: 1,500 µs of each fetch at the most.
+    # A fetch that begins to wait keeps its share so far: 1,500 µs of each fetch at the most.
     assert worked_ns <= now_ns * parallel + len(steps) * 300 * US

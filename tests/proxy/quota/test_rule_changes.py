@@ -1,4 +1,4 @@
-"""Single rules that change leave a broker's quotas as if all of them had been put in force anew."""
+"""A change of single rules leaves a broker's quotas as an update with all rules does."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -43,7 +43,7 @@ def rules_of(changes: Mapping[Entity, Mapping[str, int] | None]) -> dict[Entity,
 
 
 def seen_by(quotas: BrokerQuotas, now_ms: int) -> object:
-    """What holds for every client, and how many have a place of their own."""
+    """Return the limits of every client, and how many buckets there are."""
     buckets = [
         quotas.bucket(kind, principal=user, client_id=client_id, now_ms=now_ms)
         for kind in BUCKET_KINDS

@@ -1,4 +1,4 @@
-"""A timetable returns what holds, whichever way the clock goes, and looks at nothing that cannot have changed."""
+"""A schedule returns each rule's current form, also after the clock is set back, and looks only at due rules."""
 
 from itertools import count
 
@@ -54,28 +54,28 @@ def test_schedule_equals_in_force_after_each_step(
 ) -> None:
     table, now_ms = RuleSchedule[str](now_ms=START_MS), START_MS
     rules: dict[str, Rule] = {}
-    told: dict[str, Rule | None] = {}
+    current: dict[str, Rule | None] = {}
     for step in steps:
         if isinstance(step, int):
             now_ms += step
         elif isinstance(step, str):
             table.repeat_all()
-            told = dict.fromkeys(rules)  # as if none of it had come through
+            current = dict.fromkeys(rules)  # as if all of it was lost
         else:
             key, one = step
-            told[key] = table.put(key, one, now_ms=now_ms)
+            current[key] = table.put(key, one, now_ms=now_ms)
             rules.pop(key, None)
             if one is not None:
                 rules[key] = one
 
-        told |= table.due(most, now_ms=now_ms)
+        current |= table.due(most, now_ms=now_ms)
         while (next_ms := table.next_ms) is not None and next_ms <= now_ms:
-            told |= table.due(most, now_ms=now_ms)
+            current |= table.due(most, now_ms=now_ms)
 
         for key, timed_rule in rules.items():
-            # One that is the same at all times is told when it is put, and never again.
+            # A rule without times is returned when it is put, and never again.
             if key in table.rules():
-                assert told[key] == in_force(timed_rule, now_ms=now_ms)
+                assert current[key] == in_force(timed_rule, now_ms=now_ms)
 
 
 def test_untimed_rules_are_not_kept() -> None:

@@ -1,4 +1,4 @@
-"""Rules that brokers share: each counts for itself, and all of them by the same."""
+"""Rules that brokers share: one table, and separate usage at each broker."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What holds of a rule at an instant, and when that may change."""
+"""The form of a rule at an instant, and when it may change."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -52,7 +52,7 @@ def test_otherwise_applies_outside_the_schedule() -> None:
 
     night = in_force(rule, now_ms=at(7))
 
-    # Of what it does not name there is no limit then.
+    # Limits that ``otherwise`` does not name do not exist then.
     assert night == QuotaRule(user="u", consumer_byte_rate=7.0, connections=2, source="f.yaml:3")
     assert in_force(rule, now_ms=at(9)) is rule
     assert in_force(rule, now_ms=at(41)) is None
@@ -112,7 +112,7 @@ def test_ramp_step_begins_at_its_instant(steps: int, over_ms: int, since_ms: int
     assert step_of(ramp, now_ms=1_000 + since_ms) == max(begun, default=0)
 
 
-# So short that each of their milliseconds can be looked at.
+# Short enough to look at every millisecond.
 SHORT_RAMPS = st.builds(
     Ramp,
     start=st.just((("producer_byte_rate", 9.0),)),

@@ -1,4 +1,4 @@
-"""User names in metrics: as Kafka writes them. Vectors V60 and V28."""
+"""User names in metrics, as Kafka writes them. Vectors V60 and V28."""
 
 import re
 from urllib.parse import unquote

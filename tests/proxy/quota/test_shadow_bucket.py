@@ -1,4 +1,4 @@
-"""What enforcement would have done, counted without it."""
+"""An observed bucket counts what enforcement would have done."""
 
 from kafka_quota_proxy.config.model import QuotaRule, Shaping
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
@@ -14,7 +14,7 @@ def bucket_of(shaping: Shaping = Shaping.SAMPLED, *, max_throttle_time_ms: int |
 
 
 def send(bucket: Bucket, amount: int, *, now_ms: int, took_ms: int = 0) -> None:
-    """Charge a request, and observe it where it is over the limit."""
+    """Charge a request, and observe it if it is over the limit."""
     wait_ms = bucket.charge(amount, now_ms=now_ms)
     if wait_ms > 0:
         bucket.observe(wait_ms, took_ms=took_ms, now_ms=now_ms)
@@ -44,7 +44,7 @@ def test_one_held_request_passes_when_the_wait_ends() -> None:
     send(bucket, 500, now_ms=1_000)
     send(bucket, 500, now_ms=2_500)
 
-    # 6,500 B in ten seconds are 30 % over 500 B/s: three seconds from 2,000 ms on. The last one would wait for that.
+    # 6,500 B in ten seconds are 30 % over 500 B/s: three seconds from 2,000 ms on. The last request would wait.
     assert bucket.throttling.observed_requests == 2
     assert bucket.throttling.observed_time_ms == 2_000 + 3_000
 
@@ -55,7 +55,7 @@ def test_slow_broker_delays_the_held_charge() -> None:
     send(bucket, 250, now_ms=500, took_ms=400)
     send(bucket, 250, now_ms=1_400, took_ms=400)
 
-    # 500 B owed: one second. What waited is charged at 1,400 ms, when 200 B have flowed in.
+    # 500 B owed: one second. The held request is charged at 1,400 ms, when 200 B have flowed in.
     assert bucket.throttling.observed_time_ms == 1_000 + 100
 
 

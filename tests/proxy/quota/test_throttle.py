@@ -1,4 +1,4 @@
-"""How long a client is silent: Kafka's formula, its rounding, and an end where Kafka wraps around."""
+"""How long a client waits: Kafka's formula, its rounding, and saturation where Kafka wraps around."""
 
 from fractions import Fraction
 from math import floor, inf

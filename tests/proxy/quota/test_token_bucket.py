@@ -1,4 +1,4 @@
-"""The token bucket of ``shaping: paced``: Kafka's arithmetic, full at the start, and a flow that is even."""
+"""The token bucket of ``shaping: paced``: Kafka's arithmetic, full at the start, with an even flow."""
 
 from copy import deepcopy
 from itertools import accumulate
@@ -43,12 +43,12 @@ def test_any_interleaving_gives_kafkas_tokens(
             kafkas.record(config, value, now_ms)
             assert left == kafkas.tokens
         else:
-            # On a copy: a peek that changed anything would show in what follows.
+            # A peek that changes the bucket shows in the steps that follow.
             assert bucket.peek(byte_rate_limit=limit, now_ms=now_ms) == deepcopy(kafkas).measure(config, now_ms)
 
 
 def test_bucket_starts_full_at_any_time() -> None:
-    """Unlike Kafka's, which starts empty and full only because epoch times are large."""
+    """Kafka's bucket starts empty, and is full only because epoch times are large."""
     for start_ms in STARTS_MS:
         bucket = TokenBucket(burst_ms=2_000, byte_rate_limit=50.0, now_ms=start_ms)
 
