@@ -9,6 +9,8 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError
 from typing import Any, TypeVar
 
+from kafka_quota_proxy.proxy.background.isolation import attempt
+
 T = TypeVar("T")
 
 
@@ -28,7 +30,7 @@ class LoopThread:
         self._closing = asyncio.Event()
         self._lock = threading.Lock()
         self._is_closed = False
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = threading.Thread(target=attempt, args=(self._run,), name=name, daemon=True)
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
