@@ -94,7 +94,7 @@ class Health:
         An invalid file leaves the proxy ready, because the file before is still in force. So do an unavailable topic
         of quotas, a broker that does not show its own, and a store that cannot be written.
         """
-        rules, manager = self._server.quota_topic or self._server.broker_quotas, self._server.quota_manager
+        rules, manager = self._server.rules.source, self._server.quota_manager
         is_listening = self._server.is_listening
         upstreams = {str(one.address): one.is_reachable for one in self._server.brokers.upstreams}
         state = "starting" if not is_listening else "ready" if self._server.brokers.is_reachable() else "degraded"

@@ -7,6 +7,7 @@ from kafka_quota_proxy.config.model import Listener, ProxyConfig, QuotaRule
 from kafka_quota_proxy.proxy.client_quotas.api import Administration
 from kafka_quota_proxy.proxy.client_quotas.manager import QuotaManager
 from kafka_quota_proxy.proxy.client_quotas.sources.broker_source import broker_source
+from kafka_quota_proxy.proxy.client_quotas.sources.quota_source import QuotaSource
 from kafka_quota_proxy.proxy.client_quotas.sources.topic_source import topic_source
 from kafka_quota_proxy.proxy.quota.entity import Entity
 from kafka_quota_proxy.proxy.quota.rule_changes import Changes, IpChanges, RuleChanges
@@ -39,6 +40,8 @@ class ActiveRules:
         self._on_changed = on_changed
         self.quota_topic = topic_source(config, on_changes=self._change_topic_rules)
         self.broker_quotas = broker_source(config, on_changes=self._change, wall_ms=wall_ms)
+        # At most one of them: the file's quotas_from.
+        self.source: QuotaSource | None = self.quota_topic or self.broker_quotas
         self.quota_manager = QuotaManager(config, on_changes=self._change_stored_rules, wall_ms=wall_ms)
         self.config = self._merged()
         self.tables = RuleTables(self.config)
@@ -49,11 +52,8 @@ class ActiveRules:
         started = self._started_with
         file = replace(file, usage_log=started.usage_log, quotas_from=started.quotas_from, store=started.store)
         changes: Changes | None = self.quota_manager.follow_file(file)
-        if self.quota_topic is not None:
-            changes = None
-            self.quota_topic.follow_file(file.quotas)
-        if self.broker_quotas is not None:
-            changes = self.broker_quotas.follow_file(file)
+        if self.source is not None:
+            changes = self.source.follow_file(file)
         self.config = self.file = file
         self.config = self._merged()
         if changes is None:
@@ -76,8 +76,7 @@ class ActiveRules:
         """Return the administration of quotas through a listener; None: the broker answers such requests."""
         principals = self.config.principals
         # Rules of a topic or of the brokers leave no others to change (config.store_checks), also after a reload.
-        is_followed = self.quota_topic is not None or self.broker_quotas is not None
-        if not principals.admins or is_inter_broker or is_followed:
+        if not principals.admins or is_inter_broker or self.source is not None:
             return None
         return Administration(principals.admins, principals.forward_quota_requests, self.quota_manager, listener)
 

@@ -126,8 +126,8 @@ class Server:
                 async with asyncio.TaskGroup() as self._tasks:
                     await self._serve(bound, companion)
             finally:
-                if self.quota_topic is not None:
-                    await self.quota_topic.stop()
+                if self.rules.source is not None:
+                    await self.rules.source.stop()
                 await self.quota_manager.stop()
                 if self.usage is not None:
                     await self.usage.stop(self._hurry)
@@ -165,13 +165,12 @@ class Server:
         if self.config.store is not None:
             await read_store(self.quota_manager, self._stopping, self._tasks)
             self.apply(self.rules.file)
-        started: list[asyncio.Task[None]] = []
-        if self.quota_topic is not None:
-            self.quota_topic.start()
-            await await_rules(self.quota_topic, self._stopping, self._tasks)
-        if self.broker_quotas is not None:
-            started.append(self._keep_up(self.broker_quotas.run))
-            await await_rules(self.broker_quotas, self._stopping, self._tasks)
+        source = self.rules.source
+        if source is None:
+            return []
+        source.start()
+        started = [self._keep_up(source.run)]
+        await await_rules(source, self._stopping, self._tasks)
         return started
 
     def _listen(self, bound: list[list[socket.socket]]) -> list[Acceptor]:
@@ -201,8 +200,6 @@ class Server:
         if self.usage is not None:
             self.usage.start()
             started.append(self._keep_up(self.usage.run))
-        if self.quota_topic is not None:
-            started.append(self._keep_up(self.quota_topic.run))
         return started
 
     def _keep_up(self, work: Work) -> asyncio.Task[None]:

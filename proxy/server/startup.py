@@ -5,8 +5,7 @@ import logging
 from typing import Final
 
 from kafka_quota_proxy.proxy.client_quotas.manager import QuotaManager
-from kafka_quota_proxy.proxy.client_quotas.sources.broker_source import BrokerSource
-from kafka_quota_proxy.proxy.client_quotas.sources.topic_source import TopicSource
+from kafka_quota_proxy.proxy.client_quotas.sources.quota_source import QuotaSource
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +30,7 @@ async def read_store(manager: QuotaManager, stopping: asyncio.Event, tasks: asyn
         reading.cancel()
 
 
-async def await_rules(source: TopicSource | BrokerSource, stopping: asyncio.Event, tasks: asyncio.TaskGroup) -> None:
+async def await_rules(source: QuotaSource, stopping: asyncio.Event, tasks: asyncio.TaskGroup) -> None:
     """Wait for the first rules of a source, for some seconds, or until the server stops."""
     waits = [tasks.create_task(event.wait()) for event in (source.may_serve, stopping)]
     await asyncio.wait(waits, timeout=_FIRST_RULES_S, return_when=asyncio.FIRST_COMPLETED)

@@ -1,6 +1,9 @@
-"""The brokers' own quotas as rules, followed as they change (``quotas_from: broker``).
+"""Rules from other places than the file (``quotas_from``): a topic, or the brokers' own quotas.
 
-``told`` makes rules of what a broker answers, and says what differs; ``passing`` is a request to change quotas on its
-way through the proxy, whose answer waits until the change holds here. Both are without I/O. ``reader`` asks, in a
-thread; ``follower`` is the loop's part.
+quota_source     the interface of such a place
+topic_source     a topic's rules, put in force on the loop; ``proxy.client_quotas.topic`` reads the topic
+broker_source    the brokers' quotas on the loop, read every few seconds
+broker_reader    asks a broker for them, in a thread
+broker_rules     makes rules of the answer, and finds what differs from the last one
+forwarded_alter  a client's request to change the brokers' quotas, answered once the change holds here
 """

@@ -206,6 +206,12 @@ class BrokerSource:
         self._is_asked.set()
         return ticket
 
+    def start(self) -> None:
+        """Nothing has to begin before ``run``."""
+
+    async def stop(self) -> None:
+        """Nothing is open once ``run`` has been cancelled."""
+
     async def run(self) -> None:
         """Read again and again, until cancelled; the first time at once."""
         async with asyncio.TaskGroup() as tasks:

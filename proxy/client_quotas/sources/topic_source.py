@@ -92,12 +92,12 @@ class TopicSource:
             "lease_in_force": self.state.has_lease,
         }
 
-    def follow_file(self, rules: Iterable[QuotaRule]) -> None:
-        """Take the file's rules from now on, also those that do not hold now: their entities are the file's.
+    def follow_file(self, config: ProxyConfig) -> None:
+        """Use the rules of a new file, also those that do not hold now: their entities are the file's.
 
-        ``rules`` are right when this returns; ``on_changes`` is not called.
+        ``rules`` are right when this returns; ``on_changes`` is not called. None says that any rule may have changed.
         """
-        self.state.follow_file(rules)
+        self.state.follow_file(config.quotas)
         self.state.changes()
         self._say()
 

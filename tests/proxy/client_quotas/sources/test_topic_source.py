@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from time import time_ns
 
 import pytest
@@ -189,7 +190,7 @@ async def test_a_reload_of_the_file_merges_anew() -> None:
         watched.changes.clear()
 
         own = QuotaRule(user="alice", connections=3, source="f.yaml:1")
-        watched.topic.follow_file([own])
+        watched.topic.follow_file(replace(CONFIG, quotas=(own,)))
 
         assert watched.topic.rules == (QuotaRule(user="filed", connections=1, source="kafka://store@1"),)
         assert watched.changes == {}
