@@ -34,7 +34,7 @@ from kafka_quota_proxy.config.fair_call_queue_options import (
     parse_whole_numbers,
 )
 from kafka_quota_proxy.config.model import Address
-from kafka_quota_proxy.config.unvalidated import Say, addresses_of, elements
+from kafka_quota_proxy.config.unvalidated import Report, addresses_of, elements
 
 _KEY: Final = "fair_call_queue"
 _COSTS: Final = "weighted-cost."
@@ -48,7 +48,7 @@ _T = TypeVar("_T")
 _E = TypeVar("_E", bound=Enum)
 
 
-def check_fair_call_queue(document: Document, say: Say, warn: Say) -> None:
+def check_fair_call_queue(document: Document, report: Report, warn: Report) -> None:
     """Report faults that concern more than one key, in the section of the file and in those of listeners."""
     data = document.data
     for_all = data.get(_KEY) if isinstance(data, dict) else None
@@ -60,11 +60,11 @@ def check_fair_call_queue(document: Document, say: Say, warn: Say) -> None:
     ]
     for location, section in places:
         if isinstance(section, dict):
-            _Section(section, location, say, warn).check()
-    _check_shared_upstreams(document, for_all, say)
+            _Section(section, location, report, warn).check()
+    _check_shared_upstreams(document, for_all, report)
 
 
-def _check_shared_upstreams(document: Document, for_all: object, say: Say) -> None:
+def _check_shared_upstreams(document: Document, for_all: object, report: Report) -> None:
     """Listeners of one broker share its queue; a listener can also opt out."""
     first: dict[frozenset[Address], tuple[object, int]] = {}
     for index, listener in elements(document, "listeners"):
@@ -75,16 +75,16 @@ def _check_shared_upstreams(document: Document, for_all: object, say: Say) -> No
         other, line = first.setdefault(upstream, (section, document.line(("listeners", index))))
         if other != section:
             message = f"the listener in line {line} has another {_KEY} and the same upstream, whose queue they share"
-            say(("listeners", index, _KEY), f"{message}; give both the same, or false to one")
+            report(("listeners", index, _KEY), f"{message}; give both the same, or false to one")
 
 
 class _Section:
     """One section before validation: a value of the wrong type counts as missing."""
 
-    def __init__(self, section: Mapping[str, object], location: Location, say: Say, warn: Say) -> None:
+    def __init__(self, section: Mapping[str, object], location: Location, report: Report, warn: Report) -> None:
         self._section = section
         self._location = location
-        self._say_at = say
+        self._report_at = report
         self._warn_at = warn
         callqueue = self._choice("callqueue.impl", CallQueueImpl, CallQueueImpl.FAIR)
         self._is_fair = callqueue is CallQueueImpl.FAIR
@@ -139,7 +139,7 @@ class _Section:
     ) -> None:
         values = self._parsed(key, parse)
         if values and len(values) != length:
-            self._say(key, f"has {len(values)} {noun}{'s' if len(values) != 1 else ''}; give {wanted}")
+            self._report(key, f"has {len(values)} {noun}{'s' if len(values) != 1 else ''}; give {wanted}")
 
     def _check_capacity(self, levels: int) -> None:
         capacity = self._section.get(CAPACITY, DEFAULTS.capacity)
@@ -155,22 +155,24 @@ class _Section:
             message = (
                 f"{capacity}, divided by {','.join(map(str, weights))}, leaves {without} of {levels} levels without"
             )
-            self._say(key, f"{message} a place; give {CAPACITY} of {sum(weights)} or more, or more even weights")
+            self._report(key, f"{message} a place; give {CAPACITY} of {sum(weights)} or more, or more even weights")
 
     def _check_thresholds(self) -> None:
         for key in self._keys_of(THRESHOLDS):
             values = self._parsed(key, _per_cents) or ()
             wrong = next((value for value in values if not 1 <= value <= 99), None)
             if wrong is not None:
-                self._say(key, f"each must be from 1 to 99, not {wrong} (mode: hadoop takes any)")
+                self._report(key, f"each must be from 1 to 99, not {wrong} (mode: hadoop takes any)")
             elif any(high <= low for low, high in pairwise(values)):
                 written = ",".join(map(str, values))
-                self._say(key, f"must ascend, each above the one before, not {written} (mode: hadoop takes any order)")
+                self._report(
+                    key, f"must ascend, each above the one before, not {written} (mode: hadoop takes any order)"
+                )
 
     def _check_costs(self) -> None:
         for key, weight in self._section.items():
             if key.startswith(_COSTS) and isinstance(weight, int) and weight < 0:
-                self._say(key, f"must be from 0, not {weight} (mode: hadoop takes any)")
+                self._report(key, f"must be from 0, not {weight} (mode: hadoop takes any)")
 
     def _check_in_flight(self) -> None:
         fixed = self._section.get("max_in_flight", ADAPTIVE)
@@ -180,11 +182,13 @@ class _Section:
         )
         if least is not None and most is not None and least > most:
             key = "max_in_flight.min" if "max_in_flight.min" in self._section else "max_in_flight.max"
-            self._say(key, f"the least, {least}, is above the most, {most}; give max_in_flight.min and .max in order")
+            self._report(
+                key, f"the least, {least}, is above the most, {most}; give max_in_flight.min and .max in order"
+            )
         if fixed != ADAPTIVE:
             for key in ("max_in_flight.min", "max_in_flight.max"):
                 if key in self._section:
-                    self._say(key, f"belongs to max_in_flight: {ADAPTIVE}; with a fixed number, remove it")
+                    self._report(key, f"belongs to max_in_flight: {ADAPTIVE}; with a fixed number, remove it")
 
     def _warn_of_what_has_no_effect(self) -> None:
         section = self._section
@@ -226,8 +230,8 @@ class _Section:
         value = self._section.get(key, default)
         return value if isinstance(value, int) and not isinstance(value, bool) and value >= 1 else None
 
-    def _say(self, key: str, message: str) -> None:
-        self._say_at((*self._location, key), message)
+    def _report(self, key: str, message: str) -> None:
+        self._report_at((*self._location, key), message)
 
     def _warn(self, key: str, message: str) -> None:
         self._warn_at((*self._location, key), message)

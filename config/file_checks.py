@@ -16,7 +16,7 @@ from kafka_quota_proxy.config.quotas_from_checks import check_quotas_from
 from kafka_quota_proxy.config.replication_checks import check_replication
 from kafka_quota_proxy.config.rule_reach_checks import check_rule_reach
 from kafka_quota_proxy.config.store_checks import check_store
-from kafka_quota_proxy.config.unvalidated import Say, elements, mapping_at
+from kafka_quota_proxy.config.unvalidated import Report, elements, mapping_at
 from kafka_quota_proxy.config.usage_log_checks import check_usage_log
 from kafka_quota_proxy.config.weak_limit_checks import check_weak_limits
 
@@ -38,39 +38,39 @@ def check(document: Document, *, now_ms: int | None = None) -> list[Fault]:
         return []
     faults: list[Fault] = []
 
-    def say(location: Location, message: str, severity: Severity = Severity.ERROR) -> None:
+    def report(location: Location, message: str, severity: Severity = Severity.ERROR) -> None:
         line = document.line(location)
         faults.append(Fault(file=document.file, line=line, key=key_path(location), message=message, severity=severity))
 
     def warn(location: Location, message: str) -> None:
-        say(location, message, Severity.WARNING)
+        report(location, message, Severity.WARNING)
 
-    check_listeners(document, say)
+    check_listeners(document, report)
     check_one_broker(document, warn)
-    check_quotas(document, say, warn)
+    check_quotas(document, report, warn)
     if now_ms is not None:
         warn_of_expired(document, warn, now_ms=now_ms)
-    _check_nulls(document, say)
-    check_replication(document, say, warn)
-    check_fair_call_queue(document, say, warn)
-    check_usage_log(document, say, warn)
-    check_quotas_from(document, say, warn)
-    check_store(document, say, warn)
+    _check_nulls(document, report)
+    check_replication(document, report, warn)
+    check_fair_call_queue(document, report, warn)
+    check_usage_log(document, report, warn)
+    check_quotas_from(document, report, warn)
+    check_store(document, report, warn)
     check_rule_reach(document, warn)
     check_weak_limits(document, warn)
     return faults
 
 
-def _check_nulls(document: Document, say: Say) -> None:
+def _check_nulls(document: Document, report: Report) -> None:
     """Report keys without a value: in YAML that is null, which here means "no limit" and must be written."""
     location: Location = ("max_throttle_time",)
     if isinstance(document.data, dict) and location[0] in document.data and not document.text(location):
-        say(location, "has no value; write a duration such as 25s, or null for no bound")
+        report(location, "has no value; write a duration such as 25s, or null for no bound")
     location = ("replication", "lease")
     if "lease" in (mapping_at(document, "replication") or ()) and not document.text(location):
-        say(location, "has no value; write a duration such as 10m, or null for ever")
+        report(location, "has no value; write a duration such as 10m, or null for ever")
     for index, listener in elements(document, "listeners"):
         for key, example in _NULLABLE.items():
             location = ("listeners", index, key)
             if listener.get(key, key) is None and not document.text(location):
-                say(location, f"has no value; write {example}, or null for no limit")
+                report(location, f"has no value; write {example}, or null for no limit")

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from kafka_quota_proxy.config.document import Document, Location
 from kafka_quota_proxy.config.model import Address
-from kafka_quota_proxy.config.unvalidated import Say, addresses_of, elements
+from kafka_quota_proxy.config.unvalidated import Report, addresses_of, elements
 
 _LOOPBACK: Final = "this machine"
 _OWN: Final = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -24,7 +24,7 @@ class _Way(NamedTuple):
     servers: tuple[Address, ...]
 
 
-def check_one_broker(document: Document, warn: Say, *, hosts: Mapping[str, Collection[str]] | None = None) -> None:
+def check_one_broker(document: Document, warn: Report, *, hosts: Mapping[str, Collection[str]] | None = None) -> None:
     """Warn of each listener that may lead to a broker of one above it.
 
     Args:

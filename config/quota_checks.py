@@ -14,20 +14,20 @@ from kafka_quota_proxy.config.quota_kinds import (
     STATIC_DEFAULTS,
 )
 from kafka_quota_proxy.config.terms import parse_instant_ms, written_instant
-from kafka_quota_proxy.config.unvalidated import Say, elements, is_small, mapping_at, small
+from kafka_quota_proxy.config.unvalidated import Report, elements, is_small, mapping_at, small
 
 _OF_CLIENTS: Final = ("user", "client-id", *CLIENT_LIMIT_KEYS, "enforcement", "shaping")
 
 
-def check_quotas(document: Document, say: Say, warn: Say) -> None:
+def check_quotas(document: Document, report: Report, warn: Report) -> None:
     """Report faults that concern more than one key, and rates that seem to lack a unit."""
     for index, rule in elements(document, "quotas"):
-        _check_ip_rule(rule, index, say)
-    _check_entities(document, say)
+        _check_ip_rule(rule, index, report)
+    _check_entities(document, report)
     _warn_of_small_rates(document, warn)
 
 
-def warn_of_expired(document: Document, warn: Say, *, now_ms: int) -> None:
+def warn_of_expired(document: Document, warn: Report, *, now_ms: int) -> None:
     """Warn of each rule that has expired."""
     for index, rule in elements(document, "quotas"):
         if "expires" not in rule:
@@ -42,22 +42,22 @@ def warn_of_expired(document: Document, warn: Say, *, now_ms: int) -> None:
             warn(location, f"{message}write a later time")
 
 
-def _check_ip_rule(rule: Mapping[str, object], index: int, say: Say) -> None:
+def _check_ip_rule(rule: Mapping[str, object], index: int, report: Report) -> None:
     if "ip" not in rule:
         if CONNECTION_CREATION_RATE in rule:
             message = (
                 "is a limit of addresses; write a rule {ip: 10.0.0.7} or {ip: <default>} with no other limit in it"
             )
-            say(("quotas", index, CONNECTION_CREATION_RATE), message)
+            report(("quotas", index, CONNECTION_CREATION_RATE), message)
         return
     for key in _OF_CLIENTS:
         if key in rule:
             allowed = f"{CONNECTION_CREATION_RATE} and its times alone"
             message = f"cannot be given with ip, whose rule has {allowed}; give it a rule of its own"
-            say(("quotas", index, key), message)
+            report(("quotas", index, key), message)
 
 
-def _check_entities(document: Document, say: Say) -> None:
+def _check_entities(document: Document, report: Report) -> None:
     seen: dict[tuple[object, ...], int] = {}
     for index, rule in elements(document, "quotas"):
         entity = _ip(rule) if "ip" in rule else _client(rule)
@@ -68,7 +68,7 @@ def _check_entities(document: Document, say: Say) -> None:
             line = document.line(("quotas", first))
             words = ", ".join(f"{key} {name}" for key, name in entity.items())
             cure = "keep one of them" if "ip" in rule else "put all limits of it into one rule"
-            say(("quotas", index), f"{words} has a rule in line {line} already; {cure}")
+            report(("quotas", index), f"{words} has a rule in line {line} already; {cure}")
 
 
 def _client(rule: Mapping[str, object]) -> dict[str, object] | None:
@@ -85,7 +85,7 @@ def _ip(rule: Mapping[str, object]) -> dict[str, object] | None:
         return None
 
 
-def _warn_of_small_rates(document: Document, warn: Say) -> None:
+def _warn_of_small_rates(document: Document, warn: Report) -> None:
     for index, rule in elements(document, "quotas"):
         for key in BYTE_RATES:
             if is_small(rule.get(key)):

@@ -7,34 +7,42 @@ from typing import Final
 from kafka_quota_proxy.config.document import Document, Location
 from kafka_quota_proxy.config.model import Address
 from kafka_quota_proxy.config.replication_checks import check_client, check_topic
-from kafka_quota_proxy.config.unvalidated import ANY_HOST, Say, address_of, addresses_of, elements, leads_to, mapping_at
+from kafka_quota_proxy.config.unvalidated import (
+    ANY_HOST,
+    Report,
+    address_of,
+    addresses_of,
+    elements,
+    leads_to,
+    mapping_at,
+)
 
 _AT: Final = ("quotas_from",)
 _TOPICS: Final = (_AT, ("store",))
 
 
-def check_quotas_from(document: Document, say: Say, warn: Say) -> None:
+def check_quotas_from(document: Document, report: Report, warn: Report) -> None:
     """Report faults that concern more than one key, and addresses that lead back to this proxy."""
     _warn_of_own_address(document, warn)
     _warn_of_plaintext(document, warn)
     section = mapping_at(document, *_AT)
     if section is not None:
-        _check_section(section, document, say)
+        _check_section(section, document, report)
     for at in _TOPICS:
-        check_topic(document, at, say)
+        check_topic(document, at, report)
 
 
-def _check_section(section: Mapping[str, object], document: Document, say: Say) -> None:
+def _check_section(section: Mapping[str, object], document: Document, report: Report) -> None:
     if "kafka" not in section and "broker" not in section:
-        say(_AT, "names no topic; give kafka, with bootstrap_servers and topic, or broker")
+        report(_AT, "names no topic; give kafka, with bootstrap_servers and topic, or broker")
     if "kafka" in section and "broker" in section:
-        say((*_AT, "broker"), "cannot be given with kafka; one of them has the quotas that are not in this file")
+        report((*_AT, "broker"), "cannot be given with kafka; one of them has the quotas that are not in this file")
     broker = mapping_at(document, *_AT, "broker")
     if broker is not None:
-        check_client(broker, (*_AT, "broker"), say)
+        check_client(broker, (*_AT, "broker"), report)
 
 
-def _warn_of_own_address(document: Document, warn: Say) -> None:
+def _warn_of_own_address(document: Document, warn: Report) -> None:
     """Both topics are read before clients are served, so they cannot be read through this proxy."""
     for location, server, what in _servers(document):
         for index, listener in elements(document, "listeners"):
@@ -48,7 +56,7 @@ def _warn_of_own_address(document: Document, warn: Say) -> None:
                 break
 
 
-def _warn_of_plaintext(document: Document, warn: Say) -> None:
+def _warn_of_plaintext(document: Document, warn: Report) -> None:
     """TLS settings of listeners do not apply to this client: each listener may have other files, and a login."""
     section = mapping_at(document, *_AT, "broker") or {}
     if not asks_broker(document) or {"bootstrap_servers", "security_protocol"} & section.keys():

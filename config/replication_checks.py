@@ -6,7 +6,7 @@ from typing import Final
 from kafka_quota_proxy.config.document import Document, Location
 from kafka_quota_proxy.config.model import Address
 from kafka_quota_proxy.config.security import SecurityProtocol
-from kafka_quota_proxy.config.unvalidated import Say, addresses_of, elements, is_small, list_at, mapping_at, small
+from kafka_quota_proxy.config.unvalidated import Report, addresses_of, elements, is_small, list_at, mapping_at, small
 
 _RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 _BOTH_SIDES: Final = "throttled.replicas"
@@ -22,31 +22,31 @@ _MISSING: Final = {
 _AT: Final = ("replication",)
 
 
-def check_replication(document: Document, say: Say, warn: Say) -> None:
+def check_replication(document: Document, report: Report, warn: Report) -> None:
     """Report faults that concern more than one key, ``node_id`` of listeners included."""
-    _check_node_ids(document, say, warn)
+    _check_node_ids(document, report, warn)
     replication = mapping_at(document, *_AT)
     if replication is None:
         return
-    _check_sources(replication, say, warn)
-    _check_paths(document, say)
-    _check_admin_client(document, say, warn)
-    _check_who_is_asked(document, replication, say, warn)
+    _check_sources(replication, report, warn)
+    _check_paths(document, report)
+    _check_admin_client(document, report, warn)
+    _check_who_is_asked(document, replication, report, warn)
     _warn_of_rates(document, replication, warn)
     _warn_of_nothing(document, replication, warn)
     _warn_of_part_of_a_follower(document, replication, warn)
 
 
-def _check_sources(replication: Mapping[str, object], say: Say, warn: Say) -> None:
+def _check_sources(replication: Mapping[str, object], report: Report, warn: Report) -> None:
     """Report rates and lists that come from two places."""
     is_from_cluster = replication.get("from_cluster") is True
     for key in (*_RATES, _BOTH_SIDES, *_LISTS):
         if key not in replication:
             continue
         if is_from_cluster:
-            say((*_AT, key), "cannot be given with from_cluster: true, which takes it from the cluster; remove one")
+            report((*_AT, key), "cannot be given with from_cluster: true, which takes it from the cluster; remove one")
         elif key in _LISTS and _BOTH_SIDES in replication:
-            say(
+            report(
                 (*_AT, key),
                 f"cannot be given with {_BOTH_SIDES}, which is for both sides; give that, or a list per side",
             )
@@ -54,7 +54,7 @@ def _check_sources(replication: Mapping[str, object], say: Say, warn: Say) -> No
         warn((*_AT, "lease"), "has no effect without from_cluster: true; what this file says holds until it is changed")
 
 
-def _check_paths(document: Document, say: Say) -> None:
+def _check_paths(document: Document, report: Report) -> None:
     seen: dict[tuple[object, ...], int] = {}
     for index, path in elements(document, *_AT, "paths"):
         ends = tuple(path.get(key) for key in _PATH_KEYS)
@@ -63,17 +63,19 @@ def _check_paths(document: Document, say: Say) -> None:
         first = seen.setdefault(ends, index)
         if first != index:
             line = document.line((*_AT, "paths", first))
-            say((*_AT, "paths", index), f"this path has a rate in line {line} already; keep one of them")
+            report((*_AT, "paths", index), f"this path has a rate in line {line} already; keep one of them")
 
 
-def _check_node_ids(document: Document, say: Say, warn: Say) -> None:
+def _check_node_ids(document: Document, report: Report, warn: Report) -> None:
     """Report a broker with two node ids. Two addresses may be one broker, or have equal node ids in two clusters."""
     upstream_of: dict[int, tuple[frozenset[Address], int]] = {}
     node_id_of: dict[frozenset[Address], tuple[int, int]] = {}
     for index, listener in elements(document, "listeners"):
         node_id, location = listener.get("node_id"), ("listeners", index, "node_id")
         if "node_id" in listener and "bootstrap_servers" in listener:
-            say(location, "belongs to upstream, which is one broker; those of a cluster tell their node ids themselves")
+            report(
+                location, "belongs to upstream, which is one broker; those of a cluster tell their node ids themselves"
+            )
             continue
         upstream = frozenset(addresses_of(listener.get("upstream")))
         if not isinstance(node_id, int) or isinstance(node_id, bool) or not upstream:
@@ -85,10 +87,10 @@ def _check_node_ids(document: Document, say: Say, warn: Say) -> None:
             warn(location, f"{message}: the two have one set of quotas if their cluster is one; else give each its own")
         other_node_id, first = node_id_of.setdefault(upstream, (node_id, line))
         if other_node_id != node_id:
-            say(location, f"the same upstream has node id {other_node_id} in line {first}; a broker has one")
+            report(location, f"the same upstream has node id {other_node_id} in line {first}; a broker has one")
 
 
-def _check_admin_client(document: Document, say: Say, warn: Say) -> None:
+def _check_admin_client(document: Document, report: Report, warn: Report) -> None:
     location = (*_AT, "admin_client")
     settings = mapping_at(document, *location)
     if settings is None:
@@ -97,10 +99,10 @@ def _check_admin_client(document: Document, say: Say, warn: Say) -> None:
         ):
             warn(location, "is missing, so the cluster is asked in plaintext, at brokers whose upstream_tls says TLS")
         return
-    check_client(settings, location, say)
+    check_client(settings, location, report)
 
 
-def check_client(settings: Mapping[str, object], location: Location, say: Say) -> None:
+def check_client(settings: Mapping[str, object], location: Location, report: Report) -> None:
     """Report keys of an ``admin_client``, or of a section like it, that need or exclude each other."""
     given = settings.get("security_protocol", SecurityProtocol.PLAINTEXT.value)
     if given not in [known.value for known in SecurityProtocol]:
@@ -108,16 +110,18 @@ def check_client(settings: Mapping[str, object], location: Location, say: Say) -
     protocol = SecurityProtocol(given)
     for key, what in _MISSING.items():
         if protocol.has_sasl and key not in settings:
-            say((*location, key), f"is missing; security_protocol {given} needs it: write {what}")
+            report((*location, key), f"is missing; security_protocol {given} needs it: write {what}")
     for keys, is_used, example in ((_SASL_KEYS, protocol.has_sasl, "SASL_SSL"), (_SSL_KEYS, protocol.has_tls, "SSL")):
         for key in keys:
             if key in settings and not is_used:
-                say((*location, key), f"has no effect with security_protocol {given}; write {example}, or remove this")
+                report(
+                    (*location, key), f"has no effect with security_protocol {given}; write {example}, or remove this"
+                )
     if "ssl_keyfile" in settings and "ssl_certfile" not in settings:
-        say((*location, "ssl_certfile"), "is missing; ssl_keyfile is of no use without it")
+        report((*location, "ssl_certfile"), "is missing; ssl_keyfile is of no use without it")
 
 
-def check_topic(document: Document, at: tuple[str, ...], say: Say) -> None:
+def check_topic(document: Document, at: tuple[str, ...], report: Report) -> None:
     """Report faults of a ``kafka:`` section: the topic's cluster, and the login there."""
     topic = mapping_at(document, *at, "kafka")
     if topic is None:
@@ -125,11 +129,11 @@ def check_topic(document: Document, at: tuple[str, ...], say: Say) -> None:
     location = (*at, "kafka")
     if "bootstrap_servers" not in topic:
         message = "is missing; write brokers of the topic's cluster: HOST:PORT,HOST:PORT"
-        say((*location, "bootstrap_servers"), message)
-    check_client(topic, location, say)
+        report((*location, "bootstrap_servers"), message)
+    check_client(topic, location, report)
 
 
-def _check_who_is_asked(document: Document, replication: Mapping[str, object], say: Say, warn: Say) -> None:
+def _check_who_is_asked(document: Document, replication: Mapping[str, object], report: Report, warn: Report) -> None:
     """Report settings that need a cluster to ask, if no broker is given."""
     settings = mapping_at(document, *_AT, "admin_client") or {}
     listeners = list(_listeners(document))
@@ -137,7 +141,7 @@ def _check_who_is_asked(document: Document, replication: Mapping[str, object], s
         return
     cure = "give admin_client.bootstrap_servers, or inter_broker: true to the listener in front of a broker"
     if replication.get("from_cluster") is True:
-        say((*_AT, "from_cluster"), f"there is no broker to ask; {cure}")
+        report((*_AT, "from_cluster"), f"there is no broker to ask; {cure}")
     for key in (_BOTH_SIDES, *_LISTS):
         if replication.get(key):
             message = "there is no broker to ask for topic ids: followers that use them, from Kafka 3.1 on, go free"
@@ -146,13 +150,13 @@ def _check_who_is_asked(document: Document, replication: Mapping[str, object], s
     for index, path in elements(document, *_AT, "paths"):
         for key in _PATH_KEYS:
             if key in path and ("rack" in key or (key == "leader" and not has_node_ids)):
-                say(
+                report(
                     (*_AT, "paths", index, key),
                     f"there is no broker to ask for {'racks' if 'rack' in key else 'node ids'}; {cure}",
                 )
 
 
-def _warn_of_rates(document: Document, replication: Mapping[str, object], warn: Say) -> None:
+def _warn_of_rates(document: Document, replication: Mapping[str, object], warn: Report) -> None:
     places: list[tuple[Location, object]] = [((*_AT, key), replication.get(key)) for key in _RATES]
     places += [((*_AT, "paths", index, "rate"), path.get("rate")) for index, path in elements(document, *_AT, "paths")]
     for location, rate in places:
@@ -160,7 +164,7 @@ def _warn_of_rates(document: Document, replication: Mapping[str, object], warn: 
             warn(location, f"{small(rate)} Kafka advises 1MB and more, for a throttle is only as fine as a fetch")
 
 
-def _warn_of_nothing(document: Document, replication: Mapping[str, object], warn: Say) -> None:
+def _warn_of_nothing(document: Document, replication: Mapping[str, object], warn: Report) -> None:
     is_believed = any(listener.get("inter_broker") is True for _, listener in _listeners(document))
     if not is_believed and not list_at(document, "principals", "brokers"):
         message = "nothing is throttled: replicas are recognised on listeners with "
@@ -169,7 +173,7 @@ def _warn_of_nothing(document: Document, replication: Mapping[str, object], warn
         warn(_AT, f"nothing is throttled, for there is no rate; give {_RATES[0]}, paths or from_cluster: true")
 
 
-def _warn_of_part_of_a_follower(document: Document, replication: Mapping[str, object], warn: Say) -> None:
+def _warn_of_part_of_a_follower(document: Document, replication: Mapping[str, object], warn: Report) -> None:
     """Warn that a follower rate covers only the fetches that pass this proxy."""
     believed = [listener for _, listener in _listeners(document) if listener.get("inter_broker") is True]
     upstreams = {address for listener in believed for address in addresses_of(listener.get("upstream"))}

@@ -25,7 +25,7 @@ from kafka_quota_proxy.config.model import DEFAULT
 from kafka_quota_proxy.config.principals import ANONYMOUS, UNKNOWN
 from kafka_quota_proxy.config.quota_kinds import CLIENT_LIMIT_KEYS, STATIC_DEFAULTS, parse_limit
 from kafka_quota_proxy.config.units import UNLIMITED, parse_rate
-from kafka_quota_proxy.config.unvalidated import Say, elements, list_at, mapping_at
+from kafka_quota_proxy.config.unvalidated import Report, elements, list_at, mapping_at
 
 _USER: Final = "user"
 _CLIENT_ID: Final = "client-id"
@@ -54,7 +54,7 @@ class _Rule(NamedTuple):
         return ("quotas", self.number)
 
 
-def check_rule_reach(document: Document, warn: Say) -> None:
+def check_rule_reach(document: Document, warn: Report) -> None:
     """Warn of each rule that reaches no client, and of clients that the rules do not reach."""
     rules = list(_rules(document))
     _warn_of_names(document, rules, warn)
@@ -88,7 +88,7 @@ def _top(document: Document) -> Mapping[str, object]:
 # -- names --
 
 
-def _warn_of_names(document: Document, rules: Sequence[_Rule], warn: Say) -> None:
+def _warn_of_names(document: Document, rules: Sequence[_Rule], warn: Report) -> None:
     for rule in rules:
         for key, name in ((_USER, rule.user), (_CLIENT_ID, rule.client_id)):
             fault = (
@@ -154,7 +154,7 @@ def _address_fault(text: object) -> str | None:
 # -- users who are exempt, or charged under another name --
 
 
-def _warn_of_exempt(document: Document, rules: Sequence[_Rule], warn: Say) -> None:
+def _warn_of_exempt(document: Document, rules: Sequence[_Rule], warn: Report) -> None:
     names = list_at(document, "principals", "exempt")
     exempt = {name: index for index, name in reversed(list(enumerate(names))) if isinstance(name, str)}
     for rule in rules:
@@ -201,7 +201,7 @@ def _groups(pattern: str) -> Iterator[tuple[int, str]]:
                 yield number, pattern[start : token.start()]
 
 
-def _warn_of_folded(document: Document, rules: Sequence[_Rule], warn: Say) -> None:
+def _warn_of_folded(document: Document, rules: Sequence[_Rule], warn: Report) -> None:
     folds = list(_folds(document))
     for rule in rules:
         if rule.user is None or rule.user == _DEFAULT:
@@ -231,7 +231,7 @@ def _folds(document: Document) -> Iterator[_Fold]:
 # -- rules behind others --
 
 
-def _warn_of_hidden(document: Document, rules: Sequence[_Rule], warn: Say) -> None:
+def _warn_of_hidden(document: Document, rules: Sequence[_Rule], warn: Report) -> None:
     """A client-id alone is looked up if no rule for its user exists; a rule for the default user always does."""
     hiding: dict[str, _Rule] = {}
     for rule in rules:
@@ -264,7 +264,7 @@ def _entity(rule: _Rule) -> str:
     return f"{{{', '.join(f'{key}: {name}' for key, name in names if name is not None)}}}"
 
 
-def _warn_of_nested(document: Document, rules: Sequence[_Rule], warn: Say) -> None:
+def _warn_of_nested(document: Document, rules: Sequence[_Rule], warn: Report) -> None:
     """Limits do not nest: where each client-id of a user has a limit, the user's own covers no client with a client-id.
 
     One that is not above the client-ids' own is taken for what it is, the limit of clients without a client-id.
@@ -293,7 +293,7 @@ def _is_above(key: str, value: object, other: object) -> bool:
 # -- clients without a client-id --
 
 
-def _warn_of_nameless_clients(rules: Sequence[_Rule], warn: Say) -> None:
+def _warn_of_nameless_clients(rules: Sequence[_Rule], warn: Report) -> None:
     """Warn of clients without a client-id: only rules for whole users apply to them."""
     of_users: dict[str, set[str]] = {}
     for rule in rules:

@@ -14,7 +14,7 @@ _LIKELY_A_UNIT_IS_MISSING: Final = 1_000  # bytes per second; less than one smal
 ANY_HOST: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104
 _OWN_HOST: Final = ANY_HOST | {"localhost", "127.0.0.1", "::1"}
 
-Say = Callable[[Location, str], None]
+Report = Callable[[Location, str], None]
 
 
 def elements(document: Document, *path: str) -> Iterator[tuple[int, dict[str, object]]]:

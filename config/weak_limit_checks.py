@@ -11,7 +11,7 @@ from kafka_quota_proxy.config.principals import ANONYMOUS, UNKNOWN
 from kafka_quota_proxy.config.quota_kinds import CLIENT_LIMIT_KEYS
 from kafka_quota_proxy.config.security import ClientAuth
 from kafka_quota_proxy.config.units import parse_duration_ms
-from kafka_quota_proxy.config.unvalidated import Say, address_of, elements, list_at, mapping_at
+from kafka_quota_proxy.config.unvalidated import Report, address_of, elements, list_at, mapping_at
 
 # One of Kafka's windows, which is also Kafka's own shortest bound of a throttle time.
 _LEAST_THROTTLE_MS: Final = 1_000
@@ -31,7 +31,7 @@ _MAY: Final = {
 }
 
 
-def check_weak_limits(document: Document, warn: Say) -> None:
+def check_weak_limits(document: Document, warn: Report) -> None:
     """Warn of each key that takes away the effect of limits."""
     _warn_of_trust(document, warn)
     _warn_of_everybody(document, warn)
@@ -39,7 +39,7 @@ def check_weak_limits(document: Document, warn: Say) -> None:
     _warn_of_observing(document, warn)
 
 
-def _warn_of_trust(document: Document, warn: Say) -> None:
+def _warn_of_trust(document: Document, warn: Report) -> None:
     """Warn of listeners that trust what clients say, and that any client can reach."""
     for index, listener in elements(document, "listeners"):
         bind = address_of(listener.get("bind"))
@@ -72,7 +72,7 @@ def _asks_for_certificates(listener: Mapping[str, object]) -> bool:
     return isinstance(client_tls, dict) and client_tls.get("client_auth") == ClientAuth.REQUIRED.value
 
 
-def _warn_of_everybody(document: Document, warn: Say) -> None:
+def _warn_of_everybody(document: Document, warn: Report) -> None:
     for key, may in _MAY.items():
         for index, name in enumerate(list_at(document, "principals", key)):
             who = _WHO.get(name) if isinstance(name, str) else None
@@ -81,7 +81,7 @@ def _warn_of_everybody(document: Document, warn: Say) -> None:
                 warn(("principals", key, index), message)
 
 
-def _warn_of_times(document: Document, warn: Say) -> None:
+def _warn_of_times(document: Document, warn: Report) -> None:
     top = document.data if isinstance(document.data, dict) else {}
     most_ms = _duration_ms(top.get("max_throttle_time"))
     if most_ms is not None and 0 < most_ms < _LEAST_THROTTLE_MS:
@@ -96,7 +96,7 @@ def _warn_of_times(document: Document, warn: Say) -> None:
     _warn_of_windows(mapping_at(document, "kafka") or {}, warn)
 
 
-def _warn_of_windows(kafka: Mapping[str, object], warn: Say) -> None:
+def _warn_of_windows(kafka: Mapping[str, object], warn: Report) -> None:
     num = kafka.get(_WINDOW_NUM, _DEFAULTS.quota_window_num)
     size_seconds = kafka.get(_WINDOW_SECONDS, _DEFAULTS.quota_window_size_seconds)
     if not isinstance(num, int) or not isinstance(size_seconds, int):
@@ -117,7 +117,7 @@ def _duration_ms(value: object) -> int | None:
         return None
 
 
-def _warn_of_observing(document: Document, warn: Say) -> None:
+def _warn_of_observing(document: Document, warn: Report) -> None:
     """Warn if no limit is enforced. The rule's own enforcement comes first, then the listener's, then the file's."""
     top = document.data if isinstance(document.data, dict) else {}
     of_file = top.get("enforcement", Enforcement.RESPOND.value)
