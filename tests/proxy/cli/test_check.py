@@ -35,7 +35,7 @@ def test_a_topic_with_more_rules_is_named(tmp_path: Path, capsys: pytest.Capture
     assert capsys.readouterr().out == f"{path}: valid, 1 listener, 0 quotas, and those of kafka://k1:9092/store\n"
 
 
-def test_so_are_brokers_with_more_rules(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_brokers_with_more_rules_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "c.yaml"
     path.write_text(f"{VALID}quotas_from: broker\n")
 
@@ -43,7 +43,7 @@ def test_so_are_brokers_with_more_rules(tmp_path: Path, capsys: pytest.CaptureFi
     assert capsys.readouterr() == (f"{path}: valid, 1 listener, 0 quotas, and those of the brokers\n", "")
 
 
-def test_so_is_a_store_in_a_topic(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_store_in_a_topic_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "c.yaml"
     path.write_text(
         f"{VALID}principals: {{admins: [admin]}}\nstore: {{kafka: {{bootstrap_servers: 'k1:9092', topic: store}}}}\n"
@@ -56,7 +56,7 @@ def test_so_is_a_store_in_a_topic(tmp_path: Path, capsys: pytest.CaptureFixture[
 STORE = "principals: {admins: [admin]}\nstore: {directory: quotas.d}\n"
 
 
-def test_a_store_is_told_with_what_is_in_it_and_what_the_file_has_too(
+def test_the_rules_of_a_store_and_overridden_ones_are_counted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, stored = tmp_path / "c.yaml", tmp_path / "quotas.d"
@@ -71,9 +71,7 @@ def test_a_store_is_told_with_what_is_in_it_and_what_the_file_has_too(
     )
 
 
-def test_a_store_that_is_not_there_is_said_not_to_be_and_none_is_made(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missing_store_is_reported_and_not_created(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, stored = tmp_path / "c.yaml", tmp_path / "quotas.d"
     path.write_text(f"{VALID}{STORE}")
 
@@ -84,9 +82,7 @@ def test_a_store_that_is_not_there_is_said_not_to_be_and_none_is_made(
     assert not stored.exists()
 
 
-def test_what_is_wrong_with_a_store_is_told_at_the_line_that_names_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_faults_of_a_store_have_the_line_that_names_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, stored = tmp_path / "c.yaml", tmp_path / "quotas.d"
     path.write_text(f"{VALID}{STORE}")
     stored.write_text("a file")
@@ -97,7 +93,7 @@ def test_what_is_wrong_with_a_store_is_told_at_the_line_that_names_it(
     assert capsys.readouterr() == ("", told)
 
 
-def test_of_a_store_in_a_topic_what_was_known_last_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_last_known_rules_of_a_topic_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, stored = tmp_path / "c.yaml", tmp_path / "d" / "store"
     kafka = "kafka: {bootstrap_servers: 'k1:9092', topic: store}"
     path.write_text(f"{VALID}principals: {{admins: [admin]}}\nstore: {{directory: d, {kafka}}}\n")
@@ -148,7 +144,7 @@ def type_in(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(text.encode())))
 
 
-def test_warnings_fail_where_they_are_to_be_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_strict_makes_warnings_fail(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "c.yaml"
     path.write_text(WARNED)
 
@@ -160,9 +156,7 @@ def test_warnings_fail_where_they_are_to_be_errors(tmp_path: Path, capsys: pytes
     assert output.err.startswith(f"{path}:3: quotas[0].user: 'User:alice' is the name of no user")
 
 
-def test_a_file_without_warnings_is_as_valid_where_they_are_errors(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_without_warnings_is_valid_with_strict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "c.yaml"
     path.write_text(VALID)
 
@@ -181,7 +175,7 @@ def test_a_file_without_warnings_is_as_valid_where_they_are_errors(
         ("a: [", [], 2, [("error", 1, "(yaml)")]),
     ],
 )
-def test_findings_are_told_to_machines(
+def test_json_has_all_findings(
     text: str,
     words: list[str],
     status: int,
@@ -206,7 +200,7 @@ def test_findings_are_told_to_machines(
         assert one["message"]
 
 
-def test_a_missing_file_is_told_to_machines_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_a_missing_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "--json", str(tmp_path / "absent.yaml")]) == 2
 
     told = json.loads(capsys.readouterr().out)
@@ -214,9 +208,7 @@ def test_a_missing_file_is_told_to_machines_too(tmp_path: Path, capsys: pytest.C
     assert "cannot be read" in told["findings"][0]["message"]
 
 
-def test_what_is_wrong_with_a_store_is_told_to_machines_and_fails_where_warnings_are_errors(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_json_has_faults_of_a_store_which_fail_with_strict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, stored = tmp_path / "c.yaml", tmp_path / "quotas.d"
     path.write_text(f"{VALID}{STORE}quotas:\n- {{user: alice, producer_byte_rate: 1MB}}\n")
     keep(stored, Entity(user="alice"))
@@ -252,7 +244,7 @@ def test_faults_of_standard_input_have_their_lines(
     assert [line.partition(": ")[0] for line in output.err.splitlines()] == ["<stdin>:2", "<stdin>:3"]
 
 
-def test_the_page_shows_what_is_told_to_machines(
+def test_the_page_shows_the_json(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -265,9 +257,7 @@ def test_the_page_shows_what_is_told_to_machines(
     )
 
 
-def test_a_broker_by_its_name_and_by_its_address_is_warned_of(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_broker_named_twice_is_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     name, second = socket.gethostname(), f"{{name: two, bind: 127.0.0.1:9093, upstream: {socket.gethostname()}:19092}}"
     host = socket.gethostbyname(name)
     path = tmp_path / "c.yaml"

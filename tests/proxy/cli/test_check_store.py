@@ -22,7 +22,7 @@ def report(path: Path, *, topic: QuotasFrom | None = None) -> StoreReport:
     return report_on(Store(directory=str(path), topic=topic), path, FILE)
 
 
-def test_its_quotas_are_counted_and_those_that_the_file_has_too_are_told(tmp_path: Path) -> None:
+def test_quotas_and_overridden_ones_are_counted(tmp_path: Path) -> None:
     keep(tmp_path, ALICE, BOB, ADDRESS)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
 
@@ -31,7 +31,7 @@ def test_its_quotas_are_counted_and_those_that_the_file_has_too_are_told(tmp_pat
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before, "it is touched"
 
 
-def test_one_that_is_not_there_has_none_and_can_be_made_or_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_store_has_no_quotas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "some" / "quotas.d"
     assert report(path) == StoreReport(0, is_there=False)
 
@@ -41,9 +41,7 @@ def test_one_that_is_not_there_has_none_and_can_be_made_or_not(tmp_path: Path, m
     assert report(path) == StoreReport(0, errors=(f"{told} to the user that runs the proxy",), is_there=False)
 
 
-def test_one_that_may_not_be_written_is_told_with_what_is_in_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_read_only_store_is_an_error_with_its_quotas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keep(tmp_path, BOB)
     monkeypatch.setattr(os, "access", lambda *_: False)
 
@@ -106,7 +104,7 @@ def test_copy_of_a_topic_is_read_as_the_proxy_reads_it(tmp_path: Path) -> None:
         assert warning.endswith(f"; that rule alone is left out, and so {others}")
 
 
-def test_one_that_may_not_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_store_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(_: Path) -> None:
         raise PermissionError(13, "Permission denied")
 

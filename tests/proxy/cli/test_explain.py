@@ -53,7 +53,7 @@ def test_json_is_null_where_nothing_limits(path: Path, capsys: pytest.CaptureFix
     assert json.loads(capsys.readouterr().out) == dict.fromkeys(ALL_KEYS)
 
 
-def test_text_tells_all_that_holds(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_has_every_kind_of_quota(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status = main(["explain", str(path), "--user", "alice-77", "--client-id", "x"])
 
     assert status == 0
@@ -100,7 +100,7 @@ def test_text_of_an_exempt_user_ends_there(path: Path, capsys: pytest.CaptureFix
     )
 
 
-def test_a_client_is_anonymous_unless_told_otherwise(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_client_is_anonymous_by_default(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["explain", str(path), "--client-id", "etl"])
 
     output = capsys.readouterr()
@@ -263,7 +263,7 @@ def connections_of(path: Path, user: str, capsys: pytest.CaptureFixture[str]) ->
     return text[text.index("connections: ") :]
 
 
-def test_open_connections_of_brokers_are_not_limited(of_brokers: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_open_connections_of_brokers_have_no_limit(of_brokers: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for user in ("kafka", "kafka-9"):  # what counts is the name before folding
         assert connections_of(of_brokers, user, capsys) == (
             "connections: not limited\n"
@@ -274,7 +274,7 @@ def test_open_connections_of_brokers_are_not_limited(of_brokers: Path, capsys: p
     assert json.loads(capsys.readouterr().out)["connections"] is None
 
 
-def test_open_connections_are_not_limited_where_brokers_come(
+def test_inter_broker_listeners_do_not_limit_open_connections(
     of_brokers: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert connections_of(of_brokers, "kafka-8", capsys) == (
@@ -295,13 +295,13 @@ def test_open_connections_are_not_limited_where_brokers_come(
     }
 
 
-def test_what_a_limit_on_connections_does_is_said(other_kinds: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_effect_of_a_connection_limit_is_shown(other_kinds: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (
         "  listener     clients: respond, closes what is too many\n  listener     shadow: observe, closes nothing\n"
     ) in connections_of(other_kinds, "bob", capsys)
 
 
-def test_an_address_is_limited_whoever_logs_in_from_it(other_kinds: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_limit_of_an_address_covers_all_users(other_kinds: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["explain", str(other_kinds), "--user", "admin", "--ip", "10.0.0.8"])
     text = capsys.readouterr().out
     main(["explain", str(other_kinds), "--user", "admin", "--ip", "10.0.0.8", "--json"])
@@ -318,14 +318,14 @@ def test_an_address_is_limited_whoever_logs_in_from_it(other_kinds: Path, capsys
     assert [key for key, one in found.items() if one] == ["connection_creation_rate"]
 
 
-def test_an_address_without_any_rule_is_said_to_be_free(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_address_without_a_rule_is_not_limited(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["explain", str(path), "--ip", "10.0.0.8"])
 
     assert capsys.readouterr().out.endswith("\nconnection_creation_rate of 10.0.0.8: not limited\n")
 
 
 @pytest.mark.parametrize("ip", ["10.0.0.0/8", "host", ""])
-def test_what_is_no_address_is_wrong_usage(ip: str, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_address_is_wrong_usage(ip: str, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", str(path), "--ip", ip]) == 2
     assert capsys.readouterr().err.startswith("kafka-quota-proxy explain: --ip: ")
 
@@ -352,7 +352,7 @@ async def admin_port() -> AsyncIterator[int]:
         yield admin.port
 
 
-async def test_the_priority_that_a_client_has_now_is_asked_of_the_proxy(
+async def test_the_proxy_is_asked_for_the_priority_of_a_client(
     path: Path, admin_port: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     url = f"http://127.0.0.1:{admin_port}"
@@ -379,7 +379,7 @@ async def test_the_priority_that_a_client_has_now_is_asked_of_the_proxy(
     assert queue["users"][0]["level"] == 2
 
 
-async def test_a_name_that_the_admin_port_does_not_go_by_is_told_with_what_to_do(
+async def test_a_misdirected_host_name_is_reported_with_the_remedy(
     path: Path, admin_port: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     look_up = socket.getaddrinfo
@@ -393,7 +393,7 @@ async def test_a_name_that_the_admin_port_does_not_go_by_is_told_with_what_to_do
     )
 
 
-async def test_without_a_login_it_takes_an_address_to_tell_who_somebody_is(
+async def test_the_priority_of_an_anonymous_client_needs_an_address(
     path: Path, admin_port: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = ["explain", str(path), "--client-id", "etl", "--url", f"http://127.0.0.1:{admin_port}"]
@@ -417,7 +417,7 @@ async def test_without_a_login_it_takes_an_address_to_tell_who_somebody_is(
         ),
     ],
 )
-def test_who_has_more_rules_is_said_not_to_be_asked(
+def test_other_sources_of_rules_are_named(
     where: str, others: str, path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path.write_text(f"{CONFIG}quotas_from: {where}\n")
@@ -436,7 +436,7 @@ def test_who_has_more_rules_is_said_not_to_be_asked(
         ("", "--url (and admin.bind in the file)"),
     ],
 )
-def test_where_there_is_a_queue_it_says_how_to_learn_the_priority(
+def test_a_queue_gives_a_hint_how_to_ask_for_the_priority(
     queued: str, admin: str, how: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "queue.yaml"
@@ -453,7 +453,7 @@ def test_where_there_is_a_queue_it_says_how_to_learn_the_priority(
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "127.0.0.1:9308", "http://127.0.0.1:nine"])
-def test_where_no_proxy_answers_it_says_so(url: str, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unreachable_proxy_is_reported(url: str, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", str(path), "--user", "alice", "--url", url]) == 1
 
     output = capsys.readouterr()
@@ -473,7 +473,7 @@ def stored(path: Path, *, limit: float, directory: str = "quotas.d") -> None:
     write_rules(path / directory, changes)
 
 
-def test_rules_that_were_set_through_a_proxy_are_explained_with_those_of_the_file(
+def test_rules_of_the_store_are_explained_with_those_of_the_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "f.yaml"
@@ -500,9 +500,7 @@ def test_rules_that_were_set_through_a_proxy_are_explained_with_those_of_the_fil
     assert of_file["producer_byte_rate"]["source"] == f"{path}:2"
 
 
-def test_a_store_that_is_damaged_or_of_another_version_is_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_damaged_or_foreign_store_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "f.yaml"
     path.write_text(
         "listeners: [{name: a, bind: '127.0.0.1:9092', upstream: '127.0.0.1:19092'}]\n"
@@ -539,7 +537,7 @@ store: {kafka: {bootstrap_servers: 'k1:9092', topic: store}}
 """
 
 
-def test_a_store_in_a_topic_is_said_not_to_be_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_store_in_a_topic_is_named_as_not_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "f.yaml"
     path.write_text(OF_A_TOPIC)
 
@@ -553,7 +551,7 @@ def test_a_store_in_a_topic_is_said_not_to_be_asked(tmp_path: Path, capsys: pyte
     assert told["store"] == {"topic": "kafka://k1:9092/store", "known_last": None}
 
 
-def test_what_was_known_of_a_topic_last_is_said_to_be_that(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_last_known_rules_are_marked_as_such(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "f.yaml"
     path.write_text(OF_A_TOPIC.replace("store: {", "store: {directory: quotas.d, "))
     (tmp_path / "quotas.d").mkdir()
@@ -576,9 +574,7 @@ def test_what_was_known_of_a_topic_last_is_said_to_be_that(tmp_path: Path, capsy
     assert told["store"] == {"topic": "kafka://k1:9092/store", "known_last": f"{tmp_path}/quotas.d/store"}
 
 
-def test_what_was_known_of_a_topic_last_is_read_as_the_proxy_reads_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_last_known_rules_are_read_leniently(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, known_last = tmp_path / "f.yaml", tmp_path / "quotas.d" / "store"
     path.write_text(OF_A_TOPIC.replace("store: {", "store: {directory: quotas.d, "))
     known_last.mkdir(parents=True)
@@ -625,9 +621,7 @@ def said_at(instant: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, *m
     return capsys.readouterr().out.replace(f"{tmp_path}/", "")
 
 
-def test_at_another_instant_another_rule_may_hold_and_it_is_said_why(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_another_instant_may_have_another_rule(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     # A Monday, and the Tuesday on which the first rule has expired.
     monday = said_at("2026-11-30T12:00:00Z", capsys, tmp_path, "--ip", "10.0.0.7")
     tuesday = said_at("2026-12-01T01:30:00Z", capsys, tmp_path, "--ip", "10.0.0.7")
@@ -654,7 +648,7 @@ def test_at_another_instant_another_rule_may_hold_and_it_is_said_why(
     assert "  time         within its schedule (mon-fri 08:00-18:00 UTC) until 2026-12-01T18:00:00Z\n" in noon
 
 
-def test_scripts_are_told_of_times_too(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_json_has_times(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     found = json.loads(said_at("2026-12-01T01:30:00Z", capsys, tmp_path, "--json"))["producer_byte_rate"]
 
     assert found["limit"] == 7_000
@@ -668,9 +662,7 @@ def test_scripts_are_told_of_times_too(capsys: pytest.CaptureFixture[str], tmp_p
     }
 
 
-def test_scripts_are_told_of_addresses_times_and_of_rules_that_all_hold_at_other_times(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_json_has_times_of_addresses_and_inactive_rules(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     command = (capsys, tmp_path, "--json", "--ip", "10.0.0.7")
     own = "  - {ip: 10.0.0.7, connection_creation_rate: 9, schedule: {hours: 08:00-18:00, time_zone: UTC}}\n"
     monday = json.loads(said_at("2026-11-30T20:00:00Z", *command, rules=f"{TIMED}{own}"))["connection_creation_rate"]
@@ -700,7 +692,7 @@ def test_scripts_are_told_of_addresses_times_and_of_rules_that_all_hold_at_other
     }
 
 
-def test_what_holds_outside_a_schedule_is_told_with_its_end(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_rule_outside_a_schedule_has_its_end(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "c.yaml"
     schedule = "{hours: 22:00-06:00, time_zone: Europe/Berlin, otherwise: {consumer_byte_rate: 3000}}"
     rule = f"{{user: alice, producer_byte_rate: 1000, expires: 2026-12-05T00:00:00Z, schedule: {schedule}}}"
@@ -718,7 +710,7 @@ def test_what_holds_outside_a_schedule_is_told_with_its_end(capsys: pytest.Captu
     ) in said
 
 
-def test_what_is_no_instant_is_told(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_instant_is_wrong_usage(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", str(path), "--at", "tomorrow"]) == 2
 
     assert capsys.readouterr().err == (

@@ -101,7 +101,7 @@ def test_a_message_is_one_line_and_in_json_unharmed(message: str) -> None:
         record(Unprintable()),
     ],
 )
-def test_what_cannot_be_shown_still_gives_a_line(formatter: logging.Formatter, wrong: logging.LogRecord) -> None:
+def test_a_failing_str_still_gives_a_line(formatter: logging.Formatter, wrong: logging.LogRecord) -> None:
     line = formatter.format(wrong)
 
     assert "server.server" in line
@@ -120,7 +120,7 @@ def test_the_log_goes_to_stderr_from_its_level_on(capsys: pytest.CaptureFixture[
     assert [json.loads(line)["message"] for line in err.splitlines()] == ["a warning"]
 
 
-def test_configuring_twice_says_things_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_configuring_twice_logs_once(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logging(Log())
     configure_logging(Log())
 
@@ -129,7 +129,7 @@ def test_configuring_twice_says_things_once(capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().err.count("once") == 1
 
 
-def test_a_log_that_cannot_be_written_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_closed_stderr_raises_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     closed = io.StringIO()
     closed.close()
     monkeypatch.setattr(sys, "stderr", closed)

@@ -44,7 +44,7 @@ def test_rates_and_times_have_units() -> None:
         ["--watch", "--once"],
     ],
 )
-def test_what_makes_no_sense_is_wrong_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_arguments_are_wrong_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["rebalance", "c.yaml", *arguments])
 
@@ -62,7 +62,7 @@ def test_an_invalid_file_is_shown_as_check_does(tmp_path: Path, capsys: pytest.C
     assert f"{broken}:1: listeners" in capsys.readouterr().err
 
 
-def test_who_interrupts_it_before_a_broker_answers_sees_no_traceback(
+def test_ctrl_c_before_an_answer_prints_no_traceback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupted(*_: object) -> NoReturn:

@@ -41,7 +41,7 @@ def read_only(directory: Path) -> list[str | Path]:
     return ["unshare", "-rm", "sh", "-c", READ_ONLY, directory]
 
 
-def test_of_a_read_only_directory_of_the_store_check_and_run_say_the_same(tmp_path: Path) -> None:
+def test_check_and_run_agree_on_a_read_only_store(tmp_path: Path) -> None:
     file = written(tmp_path, LISTENER + STORE)
     within = read_only(tmp_path / "quotas.d")
 
@@ -58,7 +58,7 @@ def test_of_a_read_only_directory_of_the_store_check_and_run_say_the_same(tmp_pa
 
 
 @pytest.mark.parametrize("what", ["a file", "another version's", "an audit log in no directory"])
-def test_of_what_keeps_the_store_from_its_place_check_and_run_say_the_same(tmp_path: Path, what: str) -> None:
+def test_check_and_run_agree_on_an_unusable_store(tmp_path: Path, what: str) -> None:
     text, key = STORE, "directory"
     if what == "a file":
         (tmp_path / "quotas.d").write_text("")
@@ -76,7 +76,7 @@ def test_of_what_keeps_the_store_from_its_place_check_and_run_say_the_same(tmp_p
     assert "Errno" not in ran[1]
 
 
-def test_a_store_that_another_process_has_is_told_at_its_line(tmp_path: Path) -> None:
+def test_a_locked_store_is_reported_at_its_line(tmp_path: Path) -> None:
     file = written(tmp_path, LISTENER + STORE)
     keep(tmp_path / "quotas.d", Entity(user="alice"))
     with (tmp_path / "quotas.d" / "lock").open("w") as lock:
@@ -89,7 +89,7 @@ def test_a_store_that_another_process_has_is_told_at_its_line(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("key", ["listeners[0].bind", "admin.bind", "admin.metrics_bind"])
-def test_a_port_that_is_taken_is_told_at_its_line(tmp_path: Path, key: str) -> None:
+def test_a_used_port_is_reported_at_its_line(tmp_path: Path, key: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = f"127.0.0.1:{other.getsockname()[1]}"
         binds = {one: taken if one == key else "127.0.0.1:0" for one in ("admin.bind", "admin.metrics_bind")}
@@ -103,7 +103,7 @@ def test_a_port_that_is_taken_is_told_at_its_line(tmp_path: Path, key: str) -> N
     assert (status, told) == (1, f"{file}:{line}: {key}: cannot listen on {taken}: {reason}")
 
 
-def test_an_address_of_no_machine_is_told_at_its_line(tmp_path: Path) -> None:
+def test_a_foreign_address_is_reported_at_its_line(tmp_path: Path) -> None:
     file = written(tmp_path, LISTENER.replace("127.0.0.1:0", "192.0.2.1:9092"))
 
     status, told = said("run", file)
@@ -113,9 +113,7 @@ def test_an_address_of_no_machine_is_told_at_its_line(tmp_path: Path) -> None:
     assert told.endswith("; use an address of this machine")
 
 
-def test_a_usage_log_without_a_place_is_a_warning_for_the_proxy_starts_without_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unwritable_usage_log_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = written(tmp_path, f"{LISTENER}usage_log: {{directory: none/usage}}\n")
     (tmp_path / "none").write_text("a file")
 
@@ -128,7 +126,7 @@ def test_a_usage_log_without_a_place_is_a_warning_for_the_proxy_starts_without_i
     assert status == 0
 
 
-def test_what_can_be_written_is_no_fault(tmp_path: Path) -> None:
+def test_writable_paths_are_no_fault(tmp_path: Path) -> None:
     file = written(
         tmp_path, f"{LISTENER}{STORE.replace('quotas.d', 'a/b, audit_log: audit')}usage_log: {{directory: c/d}}\n"
     )

@@ -83,9 +83,7 @@ def test_batches_are_written_in_their_order_and_counted(paper: Paper) -> None:
     assert paper.has_ended.is_set()
 
 
-def test_what_fails_is_tried_again_and_said_once_and_once_more_when_it_works(
-    paper: Paper, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_failure_is_retried_and_logged_once(paper: Paper, caplog: pytest.LogCaptureFixture) -> None:
     paper.fails.set()
     sink = started(paper)
     sink.put(a_batch(1))
@@ -103,7 +101,7 @@ def test_what_fails_is_tried_again_and_said_once_and_once_more_when_it_works(
     assert caplog.text.count("works again; 1 records wait") == 1
 
 
-def test_while_it_fails_there_is_room_for_so_many_records(paper: Paper) -> None:
+def test_a_failing_sink_queues_a_bounded_number_of_records(paper: Paper) -> None:
     paper.fails.set()
     sink = started(paper, most=3)
     sink.put(a_batch(1, records=2))
@@ -117,7 +115,7 @@ def test_while_it_fails_there_is_room_for_so_many_records(paper: Paper) -> None:
     sink.join(5)
 
 
-def test_it_is_ready_when_it_could_begin(paper: Paper) -> None:
+def test_the_last_start_is_known_after_begin(paper: Paper) -> None:
     paper.begin_fails = True
     sink = started(paper)
     wait_until(lambda: sink.failures >= 2)
@@ -129,7 +127,7 @@ def test_it_is_ready_when_it_could_begin(paper: Paper) -> None:
     sink.join(5)
 
 
-def test_a_stop_does_not_wait_for_ever_and_counts_what_it_drops(paper: Paper, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_stop_times_out_and_counts_dropped_records(paper: Paper, caplog: pytest.LogCaptureFixture) -> None:
     paper.fails.set()
     sink = started(paper)
     sink.put(a_batch(1, records=3))
@@ -143,7 +141,7 @@ def test_a_stop_does_not_wait_for_ever_and_counts_what_it_drops(paper: Paper, ca
     assert paper.has_ended.is_set()
 
 
-def test_a_stop_goes_on_trying_while_there_is_time(paper: Paper) -> None:
+def test_a_stop_retries_until_its_time_limit(paper: Paper) -> None:
     paper.fails.set()
     sink = started(paper)
     sink.put(a_batch(1))
@@ -157,7 +155,7 @@ def test_a_stop_goes_on_trying_while_there_is_time(paper: Paper) -> None:
     assert sink.dropped == 0
 
 
-def test_what_nobody_foresaw_is_tried_again_too(paper: Paper, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unexpected_error_is_retried(paper: Paper, monkeypatch: pytest.MonkeyPatch) -> None:
     write, tries = paper.write, []
 
     def fail_once(batch: Batch, *, now_ms: int) -> None:
@@ -179,7 +177,7 @@ def test_what_nobody_foresaw_is_tried_again_too(paper: Paper, monkeypatch: pytes
     assert not sink.is_running
 
 
-def test_a_thread_that_hangs_does_not_keep_a_stop(paper: Paper) -> None:
+def test_a_hanging_thread_does_not_block_a_stop(paper: Paper) -> None:
     paper.hangs.set()
     sink = started(paper)
     sink.put(a_batch(1))
@@ -189,7 +187,7 @@ def test_a_thread_that_hangs_does_not_keep_a_stop(paper: Paper) -> None:
     assert sink.dropped == 1
 
 
-def test_a_file_is_completed_when_it_is_old_enough_though_nothing_comes(paper: Paper) -> None:
+def test_an_idle_sink_rotates_its_file(paper: Paper) -> None:
     due_ms = paper.rotate_from_ms = int(monotonic() * 1_000) + 20
     sink = started(paper)
     wait_until(lambda: paper.completed)

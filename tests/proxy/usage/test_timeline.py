@@ -41,7 +41,7 @@ def test_a_step_forward_leaves_a_gap() -> None:
     assert timeline.roll(wall_ms=WALL_MS + 3_601_000, now_ms=6_000) == Span(WALL_MS + 3_600_000, 1_000)
 
 
-def test_after_a_step_back_the_starts_go_on_at_half_the_speed_until_the_wall_clock_is_there() -> None:
+def test_after_a_step_back_starts_continue_at_half_speed() -> None:
     timeline = a_timeline()
     timeline.roll(wall_ms=WALL_MS + 1_000, now_ms=6_000)
 
@@ -55,7 +55,7 @@ def test_after_a_step_back_the_starts_go_on_at_half_the_speed_until_the_wall_clo
     assert [span.interval_ms for span in spans] == [1_000] * 8
 
 
-def test_nothing_starts_where_an_earlier_process_has_started_something() -> None:
+def test_no_start_repeats_one_of_an_earlier_process() -> None:
     timeline = a_timeline()
     timeline.start_after(WALL_MS + 10_000)
 

@@ -93,7 +93,7 @@ def test_records_are_sent_with_their_keys_and_times_by_an_idempotent_producer(br
     assert producer.is_stopped
 
 
-def test_what_was_not_taken_is_sent_again_and_nothing_else(broker: Broker) -> None:
+def test_only_unacknowledged_records_are_sent_again(broker: Broker) -> None:
     batch, topic = a_batch(3), TopicWriter(SETTINGS, "p1")
     keys = list(batch.keys())
     broker.refuses = {keys[1]}
@@ -109,7 +109,7 @@ def test_what_was_not_taken_is_sent_again_and_nothing_else(broker: Broker) -> No
     assert second.is_stopped
 
 
-def test_a_cluster_that_is_away_is_tried_again_with_a_new_producer(broker: Broker) -> None:
+def test_an_unreachable_cluster_is_retried_with_a_new_producer(broker: Broker) -> None:
     broker.is_away = True
     topic = TopicWriter(SETTINGS, "p1")
     for _ in range(2):
@@ -122,7 +122,7 @@ def test_a_cluster_that_is_away_is_tried_again_with_a_new_producer(broker: Broke
     assert [producer.is_stopped for producer in broker.producers] == [True] * 3
 
 
-def test_of_a_producer_that_retries_for_ever_nothing_is_left(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_producer_that_retries_for_ever_is_ended(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """An idempotent one never gives up, and its stop waits for what it has."""
     monkeypatch.setattr(topic_module, "_TIMEOUT_S", 0.05)
     monkeypatch.setattr(topic_module, "_STOP_TIMEOUT_S", 0.01)

@@ -129,7 +129,7 @@ async def test_the_mock_can_answer_a_client_that_has_left() -> None:
         await front.wait_closed()
 
 
-async def test_who_is_cut_off_before_the_mock_was_reached_is_let_go() -> None:
+async def test_a_client_cancelled_before_the_mock_was_reached_is_closed() -> None:
     with socket.create_server(("127.0.0.1", 0)) as mock:
         front = await serve(mock_port=mock.getsockname()[1])
         reader, writer = await asyncio.open_connection(*front.sockets[0].getsockname())

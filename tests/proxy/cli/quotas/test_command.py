@@ -81,7 +81,7 @@ async def test_a_quota_is_set_shown_and_deleted(tmp_path: Path, capsys: pytest.C
 
 
 @on_uvloop
-async def test_what_the_file_of_the_proxy_hides_is_shown_and_deleted(
+async def test_an_overridden_rule_is_shown_and_can_be_deleted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with shell(tmp_path, capsys) as run:
@@ -109,9 +109,7 @@ async def test_what_the_file_of_the_proxy_hides_is_shown_and_deleted(
 
 
 @on_uvloop
-async def test_what_export_leaves_out_as_hidden_is_there_after_an_import_that_replaces_all(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_import_with_replace_keeps_overridden_rules(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async with shell(tmp_path, capsys) as run:
         manager, file = run.page.server.quota_manager, tmp_path / "q"
         await run("alter --user alice --set producer_byte_rate=5")
@@ -150,9 +148,7 @@ async def test_terms_are_set_one_by_one(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 @on_uvloop
-async def test_what_is_exported_is_imported_without_a_change(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_an_export_imports_without_a_change(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "q"
     async with shell(tmp_path, capsys) as run:
         await run("alter --default-user --client-id 'a \"b\": #c' --set producer_byte_rate=1234567")
@@ -175,7 +171,7 @@ async def test_what_is_exported_is_imported_without_a_change(
 
 
 @on_uvloop
-async def test_an_import_of_long_names_goes_in_requests_that_the_proxy_takes(
+async def test_an_import_of_long_names_is_split_into_accepted_requests(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file, name = tmp_path / "q.json", "\u6f22" * 10_000
@@ -189,7 +185,7 @@ async def test_an_import_of_long_names_goes_in_requests_that_the_proxy_takes(
 
 
 @on_uvloop
-async def test_an_import_says_what_differs_and_refuses_what_the_file_decides(
+async def test_an_import_shows_differences_and_refuses_rules_of_the_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "q.yaml"
@@ -221,9 +217,7 @@ async def test_an_import_says_what_differs_and_refuses_what_the_file_decides(
 
 
 @on_uvloop
-async def test_a_file_that_is_none_is_told_with_its_line_and_nothing_is_asked(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_a_faulty_file_is_reported_before_any_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "q.yaml"
     file.write_text("quotas:\n- {user: a, producer_byte_rate: lots}\n")
     async with shell(tmp_path, capsys) as run:
@@ -234,7 +228,7 @@ async def test_a_file_that_is_none_is_told_with_its_line_and_nothing_is_asked(
 
 
 @on_uvloop
-async def test_an_import_sits_out_too_many_changes(
+async def test_an_import_waits_for_the_limit_on_changes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits: list[float] = []
@@ -264,7 +258,7 @@ async def test_an_import_sits_out_too_many_changes(
 
 
 @on_uvloop
-async def test_what_may_hold_is_told_as_that_and_not_as_refused(
+async def test_an_unknown_outcome_is_not_reported_as_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(_: int) -> None:
@@ -297,7 +291,7 @@ async def test_what_may_hold_is_told_as_that_and_not_as_refused(
 
 
 @on_uvloop
-async def test_what_yaml_cannot_say_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_rules_that_yaml_cannot_express_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async with shell(tmp_path, capsys) as run:
         await run("alter --user '<default>' --set producer_byte_rate=1MiB")
         assert "# left out: " in await run("export", status=1)
@@ -327,12 +321,12 @@ async def test_what_yaml_cannot_say_is_told(tmp_path: Path, capsys: pytest.Captu
         ("delete", "no entity"),
     ],
 )
-def test_wrong_usage_is_told_before_anybody_is_asked(line: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_usage_is_reported_before_any_request(line: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["quotas", *shlex.split(line), "--url", "http://127.0.0.1:1"]) == 2
     assert said in capsys.readouterr().err
 
 
-def test_changes_want_a_token_and_all_of_it_a_proxy(
+def test_changes_need_a_token_and_a_proxy(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     delete = ["quotas", "delete", "--user", "a", "--url", "http://127.0.0.1:1"]
@@ -352,7 +346,7 @@ def test_changes_want_a_token_and_all_of_it_a_proxy(
 
 
 @on_uvloop
-async def test_a_wrong_token_is_told_by_the_proxy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_the_proxy_refuses_a_wrong_token(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async with shell(tmp_path, capsys) as run:
         (tmp_path / "mine").write_text("f" * 32)
         await run(f"delete --user a --token-file {tmp_path}/mine", status=1, token=False)

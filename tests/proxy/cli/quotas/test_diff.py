@@ -16,7 +16,7 @@ Rules = dict[Entity, StoredRule]
 
 
 @given(some_rules, some_rules)
-def test_changes_lead_to_what_was_wanted(old: Rules, wanted: Rules) -> None:
+def test_changes_produce_the_new_rules(old: Rules, wanted: Rules) -> None:
     new = {entity: None for entity in old if entity not in wanted} | wanted
     asked = changes_of(differences(old, new), is_dry_run=False)
 
@@ -40,7 +40,7 @@ def _names(entity: Entity) -> dict[str, str | None]:
 
 
 @given(some_rules)
-def test_what_is_alike_needs_no_change(rules: Rules) -> None:
+def test_equal_rules_need_no_change(rules: Rules) -> None:
     assert differences(rules, rules) == ()
     assert changes_of((), is_dry_run=True) == Changes((), {}, True)
 

@@ -24,7 +24,7 @@ def yaml_of(rules: Rules) -> bytes:
 
 @given(some_rules)
 @example({Entity("alice"): StoredRule(limits={P: 1e-5 + 1, R: 1e-5})})
-def test_what_json_says_is_what_was_written(rules: Rules) -> None:
+def test_json_round_trips(rules: Rules) -> None:
     text = "\n".join(as_json(rules.items()))
 
     assert read(text.encode(), file="f") == rules
@@ -36,7 +36,7 @@ def test_what_json_says_is_what_was_written(rules: Rules) -> None:
 @example({Entity("<default>"): StoredRule(limits={P: 1.0})})
 @example({Entity("a"): StoredRule(limits={R: 2147483648.0}), Entity("b"): StoredRule(limits={R: 2147483647.0})})
 @example({Entity("a"): StoredRule(limits={M: 1e300, P: 1.0}), Entity("b"): StoredRule(limits={R: 5e-324})})
-def test_what_yaml_says_is_what_was_written_but_for_what_it_cannot_say(rules: Rules) -> None:
+def test_yaml_round_trips_except_for_rules_it_cannot_express(rules: Rules) -> None:
     data = yaml_of(rules)
     wanted = {entity: rule for entity, rule in rules.items() if not_in_yaml(entity, rule) is None}
 
@@ -44,7 +44,7 @@ def test_what_yaml_says_is_what_was_written_but_for_what_it_cannot_say(rules: Ru
     assert data.count(b"# left out: ") == len(rules) - len(wanted)
 
 
-def test_what_a_proxy_has_told_of_its_rules_is_a_file_of_rules() -> None:
+def test_the_rules_of_the_admin_port_are_a_valid_file() -> None:
     rule = StoredRule(limits={P: 1.0}, terms=Terms(expires_ms=1_800_000_000_000))
     more = {"source": "quotas.d", "can_change": True, "now": {"limits": None, "why": "expired"}}
     told = written_rule(Entity("alice"), rule, **more)
@@ -110,7 +110,7 @@ def test_a_file_of_rules_reads_as_a_person_would_write_it() -> None:
         ),
     ],
 )
-def test_what_is_no_file_of_rules_is_told(text: str, said: str) -> None:
+def test_a_faulty_file_is_reported(text: str, said: str) -> None:
     with pytest.raises(ConfigError) as caught:
         read(text.encode(), file="f")
 

@@ -47,7 +47,7 @@ def _said(report: Report, question: Question = _NOTHING, notes: tuple[str, ...] 
     return list(lines(report, now=_NOW, question=question, notes=notes))
 
 
-def test_a_move_that_ends_has_its_rates_beside_the_limit_and_its_end() -> None:
+def test_a_move_that_ends_has_rates_limit_and_end() -> None:
     assert _said(_report(copied=9 * MB, incoming=4 * MB, limit=10 * MB)) == [
         "topic   to          left    done      rate      limit  incoming  time left      ends",
         "orders  broker 4  940 MB  10.3 %  9.0 MB/s  10.0 MB/s  4.0 MB/s  3 min 8 s  22:18:08",
@@ -55,7 +55,7 @@ def test_a_move_that_ends_has_its_rates_beside_the_limit_and_its_end() -> None:
     ]
 
 
-def test_too_low_is_said_with_the_rate_that_would_end() -> None:
+def test_too_low_is_reported_with_the_rate_that_would_end() -> None:
     *_, last = _said(_report(copied=8 * MB, incoming=12 * MB, limit=8 * MB))
 
     assert last == (
@@ -64,7 +64,7 @@ def test_too_low_is_said_with_the_rate_that_would_end() -> None:
     )
 
 
-def test_a_throttle_that_lets_less_through_than_it_says_is_named_with_what_it_lets_through() -> None:
+def test_a_throttle_below_its_rate_is_reported_with_the_measured_rate() -> None:
     *_, last = _said(_report(copied=9 * MB, incoming=9.5 * MB, limit=10 * MB))
 
     assert last == (
@@ -73,7 +73,7 @@ def test_a_throttle_that_lets_less_through_than_it_says_is_named_with_what_it_le
     )
 
 
-def test_what_followers_in_sync_take_of_a_leaders_throttle_is_part_of_what_comes_in() -> None:
+def test_in_sync_followers_count_as_incoming() -> None:
     said = _said(_report(copied=2 * MB, incoming=3 * MB, limit=8 * MB, in_sync_followers=2))
 
     assert said[3:] == [
@@ -82,7 +82,7 @@ def test_what_followers_in_sync_take_of_a_leaders_throttle_is_part_of_what_comes
     ]
 
 
-def test_of_several_throttles_that_are_too_low_each_is_named_and_then_the_one_rate_for_all() -> None:
+def test_several_low_throttles_are_reported_with_one_rate_for_all() -> None:
     said = _said(_report(copied=7 * MB, incoming=8 * MB, limit=9 * MB, in_sync_followers=1))
 
     assert said[3].startswith("broker 4: too low: incoming 8.0 MB/s is above the 7.0 MB/s that come through")
@@ -90,7 +90,7 @@ def test_of_several_throttles_that_are_too_low_each_is_named_and_then_the_one_ra
     assert said[5:] == ["with a throttle above 16.0 MB/s at all of them it would end"]
 
 
-def test_without_a_throttle_too_slow_is_not_called_too_low() -> None:
+def test_too_slow_without_a_throttle_is_not_called_too_low() -> None:
     *_, last = _said(_report(copied=9 * MB, incoming=12 * MB, limit=None))
 
     assert last == (
@@ -118,11 +118,11 @@ def test_questions_are_answered() -> None:
         (_report(copied=1, incoming=2, limit=None), "never ends"),
     ],
 )
-def test_what_becomes_of_it_is_said_in_the_line_of_all(report: Report, said: str) -> None:
+def test_the_summary_line_has_the_outlook(report: Report, said: str) -> None:
     assert said in _said(report)[2]
 
 
-def test_the_bar_is_full_when_all_has_arrived_and_not_before() -> None:
+def test_the_bar_is_full_only_when_all_is_copied() -> None:
     half = _report(copied=50 * MB, incoming=0, limit=None, seconds=10)
     nearly = _report(copied=99.99 * MB, incoming=0, limit=None, seconds=10)
 

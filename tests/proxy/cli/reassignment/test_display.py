@@ -70,7 +70,7 @@ def test_in_a_terminal_the_report_is_drawn_over() -> None:
     assert out.getvalue() == f"{first}\x1b[4A\r{first}\x1b[4A\rtrouble\x1b[K\n\x1b[Jdone\n"
 
 
-def test_trouble_of_several_lines_is_drawn_as_one_for_one_is_drawn_over() -> None:
+def test_an_error_of_several_lines_is_drawn_in_one() -> None:
     out = StringIO()
     display = LiveDisplay(out)
 
@@ -80,7 +80,7 @@ def test_trouble_of_several_lines_is_drawn_as_one_for_one_is_drawn_over() -> Non
     assert out.getvalue() == "no answer: away\x1b[K\n\x1b[J\x1b[1A\ragain\x1b[K\n\x1b[J"
 
 
-def test_what_does_not_fit_into_a_terminal_is_cut_for_it_could_not_be_drawn_over(
+def test_lines_beyond_the_terminal_are_cut(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("COLUMNS", "30")

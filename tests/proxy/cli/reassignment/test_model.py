@@ -16,6 +16,6 @@ def test_a_load_answers_in_both_directions() -> None:
     assert load.time_left_ms(3 * MB) is None
 
 
-def test_of_nothing_there_is_no_time_to_copy_whatever_the_rate() -> None:
+def test_copying_nothing_takes_no_time() -> None:
     assert time_left_ms(0, -1) == 0
     assert time_left_ms(1, 0) is None

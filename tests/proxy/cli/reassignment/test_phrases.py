@@ -45,7 +45,7 @@ def test_a_duration_has_its_two_largest_units(duration_ms: float, text: str) -> 
     assert duration_text(duration_ms) == text
 
 
-def test_the_time_of_an_end_has_its_date_where_that_is_another_one() -> None:
+def test_the_time_of_an_end_has_its_date_unless_today() -> None:
     assert clock_text(_NOW, 3_600_000) == "23:15:00"
     assert clock_text(_NOW, 7_200_000) == "2026-03-29 00:15"
     assert clock_text(_NOW, 1e300) == "no date"

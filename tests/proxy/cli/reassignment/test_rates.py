@@ -12,14 +12,14 @@ def test_an_even_flow_has_its_rate() -> None:
 
 
 @pytest.mark.parametrize("first", [0, 1])
-def test_where_samples_begin_within_steps_of_a_second_does_not_matter(first: int) -> None:
+def test_the_phase_of_samples_does_not_change_the_rate(first: int) -> None:
     steps = [8e6 if index % 2 == first else 0.0 for index in range(10)]
 
     # Ten samples in five seconds: five steps, or forty megabytes, in five seconds, not in four or six.
     assert rate([steps], [500 * index for index in range(11)]) == 8e6
 
 
-def test_a_rest_that_is_longer_than_any_before_it_counts() -> None:
+def test_an_unusually_long_pause_counts() -> None:
     steps = [1e6] * 5 + [0.0] * 5
 
     assert rate([steps], [1_000 * index for index in range(11)]) == pytest.approx(4e6 / 9)
@@ -45,7 +45,7 @@ def test_a_step_backwards_counts_as_the_mean_of_the_others() -> None:
     assert growth([100, -5_000, 300, None], [1_000, 1_000, 1_000, 1_000]) == [100, 200, 300, 0]
 
 
-def test_of_nothing_but_steps_backwards_nothing_is_known() -> None:
+def test_only_negative_steps_give_no_growth() -> None:
     assert growth([-1, None], [1_000, 1_000]) == [0, 0]
 
 
