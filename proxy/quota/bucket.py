@@ -258,8 +258,8 @@ class Bucket(EntityUsage):
     def is_free(self, amount: int, *, now_ms: int) -> bool:
         """Whether a request that is expected to charge ``amount`` may pass. Changes nothing.
 
-        It passes if nothing is owed and it fits beside all requests in flight. With nothing in flight it passes even
-        if it does not fit: one request may always go over the limit, and is waited for afterwards.
+        It passes if nothing is owed and it fits in addition to all requests in flight. With nothing in flight it passes
+        even if it does not fit: one request may always go over the limit, and is waited for afterwards.
         """
         if now_ms < self.silent_until_ms:
             return False

@@ -28,7 +28,7 @@ _EXPIRY_SLICE: Final = 1_000
 _SHARED: Final = Tags("", "<shared>")
 
 
-class _Source:
+class _AddressEntry:
     """The connections of one address: an entry of ``BucketTable``, under the tags ``("", address)``."""
 
     __slots__ = ("holders", "in_flight", "is_listed", "is_parked", "last_record_ms", "rate", "tags")
@@ -170,7 +170,7 @@ class ListenerQuota:
 class ConnectionQuotas:
     """All listeners in front of one broker, and the addresses that connect to it.
 
-    Limits change under the rates. Samples stay: a lower limit holds at once, and a higher one at the next connection.
+    Limits change under the rates. Samples stay: a lower limit applies at once, and a higher one at the next connection.
 
     Args:
         config: The settings.
@@ -183,10 +183,10 @@ class ConnectionQuotas:
         self.rate = self.new_rate()
         self.limit: float = UNLIMITED_RATE
         self._listeners: dict[str, ListenerQuota] = {}
-        self._addresses = BucketTable[_Source](
+        self._addresses = BucketTable[_AddressEntry](
             config.max_buckets, owes_until_ms=self._owes_until_ms, is_named=self._is_named, on_removed=lambda _: None
         )
-        self._shared: _Source | None = None
+        self._shared: _AddressEntry | None = None
         self.overflows = 0  # connections of addresses without a place
         self.limits: Final = AddressLimits(config.ip_quotas) if limits is None else limits
         self._read(config)
@@ -239,7 +239,7 @@ class ConnectionQuotas:
             if own is not listener:
                 own.absorb(listener, now_ms=now_ms)
         for theirs in other._addresses:  # noqa: SLF001 - same class
-            source = self._source(theirs.tags, now_ms)
+            source = self._entry(theirs.tags, now_ms)
             source.rate.absorb(theirs.rate, now_ms=now_ms)
             source.last_record_ms = max(source.last_record_ms, theirs.last_record_ms)
         shared = other._shared  # noqa: SLF001 - same class
@@ -300,7 +300,7 @@ class ConnectionQuotas:
         limit = self.limits.of(host)
         if limit >= UNLIMITED_RATE:
             return 0
-        source = self._source(Tags("", host), now_ms)
+        source = self._entry(Tags("", host), now_ms)
         source.last_record_ms = now_ms
         wait_ms = self.record(source.rate, limit, now_ms=now_ms)
         if wait_ms and is_taken_back:
@@ -315,23 +315,23 @@ class ConnectionQuotas:
         self._enforcement = config.enforcement
         self.limit = config.kafka.max_connection_creation_rate
 
-    def _source(self, tags: Tags, now_ms: int) -> _Source:
+    def _entry(self, tags: Tags, now_ms: int) -> _AddressEntry:
         source = self._addresses.get(tags)
         if source is not None:
             return source
         if self._is_named(tags) or self._addresses.make_room(now_ms=now_ms):
-            source = _Source(tags, self.new_rate(), now_ms)
+            source = _AddressEntry(tags, self.new_rate(), now_ms)
             self._addresses.add(source)
             return source
         self.overflows += 1
         if self._shared is None:
-            self._shared = _Source(_SHARED, self.new_rate(), now_ms)
+            self._shared = _AddressEntry(_SHARED, self.new_rate(), now_ms)
         return self._shared
 
     def _is_named(self, tags: Tags) -> bool:
         return tags.client_id in self.limits
 
-    def _owes_until_ms(self, source: _Source, now_ms: int) -> float:
+    def _owes_until_ms(self, source: _AddressEntry, now_ms: int) -> float:
         limit = self.limits.of(source.tags.client_id)
         if limit >= UNLIMITED_RATE:
             return 0

@@ -1,7 +1,7 @@
 """Turns counters that only grow into the use of each bucket in an interval: the difference from the last reading.
 
 The last reading is kept at the counters themselves (``logged``). So a bucket that is removed to make room keeps its
-unread use, in ``Departed``. Each use is logged exactly once, whatever happens between two readings.
+unread use, in ``DepartedBuckets``. Each use is logged exactly once, whatever happens between two readings.
 """
 
 from collections.abc import Iterable, Iterator
