@@ -151,7 +151,7 @@ def _address_fault(text: object) -> str | None:
     return None
 
 
-# -- users who are exempt, or charged under another name --
+# -- users that are exempt, or charged under another name --
 
 
 def _warn_of_exempt(document: Document, rules: Sequence[_Rule], warn: Report) -> None:

@@ -1,4 +1,4 @@
-"""What is read of a certificate, against what ``cryptography`` reads; any bytes give a value or one error."""
+"""Certificates are read as ``cryptography`` reads them; any bytes give a value or a CertificateError."""
 
 from datetime import UTC, datetime
 

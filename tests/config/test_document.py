@@ -1,4 +1,4 @@
-"""YAML into values that know their lines."""
+"""YAML as values with lines."""
 
 import pytest
 from hypothesis import given

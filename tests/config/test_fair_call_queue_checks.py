@@ -1,4 +1,4 @@
-"""The section ``fair_call_queue``: of the file or of a listener, every key of Hadoop's guide, and what is refused."""
+"""The section ``fair_call_queue`` of the file or of a listener: every key of Hadoop's guide, and the faults."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from kafka_quota_proxy.proxy.fair_queue.settings import decay_options, dispatche
 from tests.config.test_load import LISTENERS, loaded
 from tests.support.cases import each_case
 
-# The table of Hadoop's guide and what its code reads beside it.
+# The table of Hadoop's guide and the options that only its code has.
 HADOOPS_KEYS = {
     "backoff.enable": "true",
     "callqueue.impl": "org.apache.hadoop.ipc.FairCallQueue",

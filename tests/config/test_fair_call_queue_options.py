@@ -1,4 +1,4 @@
-"""Hadoop's keys: how their values may be written, and what holds where one is left out."""
+"""Hadoop's keys: the forms of their values, and their defaults."""
 
 from fractions import Fraction
 

@@ -1,4 +1,4 @@
-"""A function of the operator's, as a file names it: taken where it is there, else a fault with its line."""
+"""The operator's own identity function: it is used, or it is a fault with its line."""
 
 from pathlib import Path
 

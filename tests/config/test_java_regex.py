@@ -1,4 +1,4 @@
-"""A pattern of Java's matches the same in RE2, or is refused. Whole rules: ``test_principal_mapping``."""
+"""A pattern of Java matches the same texts in RE2, or is refused. ``test_principal_mapping`` tests whole rules."""
 
 import re
 

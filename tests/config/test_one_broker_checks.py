@@ -1,4 +1,4 @@
-"""Two listeners that may lead to one broker under different names are warned of."""
+"""Warnings about two listeners that may lead to one broker under different names."""
 
 from kafka_quota_proxy.config.document import parse
 from kafka_quota_proxy.config.errors import Severity
@@ -68,7 +68,7 @@ def test_looked_up_addresses_tell_whether_two_upstreams_are_one_broker() -> None
 
     assert len(found) == 1
     assert "b.example:9092 may be the broker at a.example:9092" in found[0]
-    # What the texts tell is said already.
+    # Equal texts are reported already.
     check_one_broker(
         parse(file_of("127.0.0.1:1", "localhost:1").decode(), file="f"),
         lambda _, message: found.append(message),

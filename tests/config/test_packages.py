@@ -1,4 +1,4 @@
-"""Packages that a file wants: said where they are not there, wherever the file is looked at."""
+"""Packages that a file needs: a missing one is a warning."""
 
 import subprocess
 import sys

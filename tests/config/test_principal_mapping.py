@@ -1,4 +1,4 @@
-"""Kafka's mapping rules are read as Kafka reads them, and what it would fail at later is refused at once."""
+"""Kafka's mapping rules are read as Kafka reads them; rules that fail later in Kafka are refused."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Rules of users and client-ids have six limits, rules of addresses one, and nothing has two rules."""
+"""Rules of clients and of addresses have their own limits, and no entity has two rules."""
 
 from textwrap import dedent
 

@@ -1,4 +1,4 @@
-"""The table of quota kinds: what it says, and that a new row is all that the rest of the program needs."""
+"""The table of quota kinds, and a new kind that is one row."""
 
 import json
 import os

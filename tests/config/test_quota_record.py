@@ -1,4 +1,4 @@
-"""Records of the quota topic: what is written is read, and what nobody wrote is counted and stops nothing."""
+"""Records of the quota topic: an encoded record decodes to itself, and any other bytes are a fault."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""``quotas_from``: where more rules come from, and what is refused."""
+"""``quotas_from``: sources of more rules, and the faults."""
 
 from pathlib import Path
 

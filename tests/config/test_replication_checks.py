@@ -1,4 +1,4 @@
-"""The section ``replication``: how a file says what replicas that catch up may take, and what is refused."""
+"""The section ``replication``: rates and lists of replicas, and the faults."""
 
 from pathlib import Path
 from textwrap import dedent

@@ -102,7 +102,7 @@ def test_address_of_clients_is_no_warning(rule: str) -> None:
     assert of_rules(rule) == []
 
 
-# -- users who are exempt, or charged under another name --
+# -- users that are exempt, or charged under another name --
 
 
 @each_case("rule", ["{user: admin, producer_byte_rate: 1MB}", "{user: admin, client-id: x, connections: 3}"])

@@ -1,4 +1,4 @@
-"""A schedule is open when the clock on the wall says so, also on the days on which clocks change."""
+"""A schedule is open by the local time of its zone, also on days when clocks change."""
 
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache

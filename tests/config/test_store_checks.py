@@ -1,4 +1,4 @@
-"""``store`` and ``principals.admins``: what is taken, what is not, and what is likely not meant."""
+"""``store`` and ``principals.admins``: values, faults and warnings."""
 
 import pytest
 

@@ -74,7 +74,7 @@ def test_written_terms_are_read_as_the_same(terms: Terms) -> None:
     assert written.keys() <= set(TERMS)
 
 
-# Whatever somebody may write, at the edges of what is taken.
+# Texts at the edges of what is valid.
 texts_of_rates = st.sampled_from(
     [2**63 - 1, float(2**63 - 1), 2**63, "9223372036854775807", "8EiB", "8191.99PiB", "8388607TiB", "8388608TiB", "0.5"]
 ) | st.builds(

@@ -1,4 +1,4 @@
-"""Kafka's lists of throttled replicas: what its validator takes is read, what it refuses is refused."""
+"""Kafka's lists of throttled replicas: exactly the values that Kafka's validator accepts are read."""
 
 import re
 

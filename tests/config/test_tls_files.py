@@ -1,4 +1,4 @@
-"""Certificates and keys on disk: what cannot be used is named, with what would be right."""
+"""Certificates and keys on disk: a fault names the file and the remedy."""
 
 import ssl
 from datetime import UTC, datetime, timedelta
@@ -146,7 +146,7 @@ def test_an_expired_certificate_is_a_warning(directory: Path) -> None:
 
 
 def test_a_reload_does_not_read_the_files(directory: Path) -> None:
-    """They may be in the middle of being replaced, and who watches them will see."""
+    """The files may be in the middle of a replacement, which the reload of certificates notices."""
     file = write(directory, certificate="nothing.pem")
 
     assert (

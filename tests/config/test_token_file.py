@@ -1,4 +1,4 @@
-"""Files with tokens: what is taken, and what is said of others."""
+"""Files with tokens: valid tokens, and the faults."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from kafka_quota_proxy.config.errors import TokenFileError
 from kafka_quota_proxy.config.load import load
 from kafka_quota_proxy.config.token_file import check_token_file, read_token
 
-TOKEN = "0123456789abcdef"  # noqa: S105 - of nobody
+TOKEN = "0123456789abcdef"  # noqa: S105 - not a secret
 SETTINGS = "admin:\n  bind: 127.0.0.1:0\n  quotas_token_file: token\n"
 
 

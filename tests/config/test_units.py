@@ -1,4 +1,4 @@
-"""Sizes, rates, durations and addresses, as operators write them."""
+"""Sizes, rates, numbers and durations as operators write them."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The section ``usage_log``: where the usage log goes, and what is refused."""
+"""The section ``usage_log``: files or a topic, and the faults."""
 
 from pathlib import Path
 from textwrap import dedent
