@@ -13,7 +13,7 @@ from kio.serial import entity_reader
 
 from kafka_quota_proxy.protocol import node_endpoints
 from kafka_quota_proxy.protocol.broker_list import AdvertisedAddresses
-from kafka_quota_proxy.protocol.errors import HeadTooLong, ProtocolError
+from kafka_quota_proxy.protocol.errors import HeadTooLong, ProtocolError, TrailingBytes
 from kafka_quota_proxy.protocol.node_endpoints import (
     FIRST_VERSION,
     MAX_HELD_BYTES,
@@ -309,3 +309,15 @@ def test_topic_ids_are_sixteen_bytes_and_names_are_not() -> None:
     message = replace(message, responses=(replace(topic, topic_id=uuid.UUID(int=2**127)),))
 
     assert find_endpoints(kio_messages.response_frame(message), PRODUCE, 13) is not None
+
+
+@each_case("api_key, version", VERSIONS)
+def test_frame_with_missing_or_extra_bytes_is_refused(api_key: int, version: int) -> None:
+    frame = kio_messages.response_frame(_response(api_key, version, [(3, "host", 9092, None)], records=b"records"))
+    assert find_endpoints(frame, api_key, version)
+
+    for size in range(8, len(frame)):
+        with pytest.raises(ProtocolError):
+            find_endpoints(frame[:size], api_key, version)
+    with pytest.raises(TrailingBytes):
+        find_endpoints(frame + b"\0", api_key, version)
