@@ -6,17 +6,17 @@ of a Kubernetes ConfigMap; a system notification for a file misses the last two.
 
 import asyncio
 import logging
-import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafka_quota_proxy.config.errors import ConfigError, Fault
 from kafka_quota_proxy.config.load import Loaded, load
 from kafka_quota_proxy.config.model import EntityName, KafkaSettings, ProxyConfig, QuotaRule
+from kafka_quota_proxy.proxy.server.file_state import file_state
 
 log = logging.getLogger(__name__)
 
@@ -33,14 +33,6 @@ _KAFKA_FIXED: Final = (
     "replication_quota_window_num",
     "replication_quota_window_size_seconds",
 )
-
-
-class _FileState(NamedTuple):
-    """What differs between two states of a file."""
-
-    mtime_ns: int
-    inode: int
-    size_bytes: int
 
 
 class Reloader:
@@ -64,7 +56,7 @@ class Reloader:
         self._poll_s = poll_s
         self._settle_s = settle_s
         self._requested = asyncio.Event()
-        self._state = self._stat()
+        self._state = file_state(self._path)
 
     @property
     def hash(self) -> str:
@@ -81,7 +73,7 @@ class Reloader:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._poll_s):
                     await self._requested.wait()
-            if self._requested.is_set() or self._stat() != self._state:
+            if self._requested.is_set() or file_state(self._path) != self._state:
                 self._requested.clear()
                 await self._settle()
                 await self.reload()
@@ -112,17 +104,10 @@ class Reloader:
     async def _settle(self) -> None:
         """Wait until the file exists and is no longer being written."""
         while True:
-            self._state = self._stat()
+            self._state = file_state(self._path)
             await asyncio.sleep(self._settle_s)
-            if self._stat() == self._state:
+            if file_state(self._path) == self._state:
                 return
-
-    def _stat(self) -> _FileState | None:
-        try:
-            found = os.stat(self._path)  # noqa: PTH116  # 2 us; Path.stat takes twice that
-        except OSError:
-            return None
-        return _FileState(found.st_mtime_ns, found.st_ino, found.st_size)
 
 
 def needs_restart(running: ProxyConfig, new: ProxyConfig) -> tuple[str, ...]:

@@ -11,19 +11,19 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-import os
 import ssl
 from collections.abc import Collection
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafka_quota_proxy.config.errors import TlsFileError
 from kafka_quota_proxy.config.security import ClientAuth, ClientTls, TlsVersion, UpstreamTls
 from kafka_quota_proxy.config.tls_files import check_expiry, expiry_of, load_ca, load_certificate
 from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.proxy.background.isolation import alone
+from kafka_quota_proxy.proxy.server.file_state import FileState, file_state
 from kafka_quota_proxy.proxy.server.tls.transport import SaidNothingError
 
 log = logging.getLogger(__name__)
@@ -87,15 +87,6 @@ def _trust(context: ssl.SSLContext, *, key: str, ca: str) -> None:
     # Every certificate in the file is trusted, also an intermediate or a broker's own, as in a Java truststore.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     load_ca(context, key=key, ca=ca)
-
-
-class _FileState(NamedTuple):
-    """What differs between two states of a file."""
-
-    mtime_ns: int
-    ctime_ns: int  # an unreadable file may become readable without any other change
-    inode: int
-    size_bytes: int
 
 
 class TlsContext:
@@ -168,8 +159,8 @@ class TlsContext:
         self.expires_at = expiry_of(tls.certificate) if tls.certificate is not None else None
         self._context = context
 
-    def _stat_all(self) -> tuple[_FileState | None, ...]:
-        return tuple(_stat(path) for path in self._paths)
+    def _stat_all(self) -> tuple[FileState | None, ...]:
+        return tuple(file_state(path) for path in self._paths)
 
     def _content_hash(self) -> bytes:
         """Return a hash of all files; ``_build`` reports a file that cannot be read."""
@@ -181,14 +172,6 @@ class TlsContext:
                 content = b""
             digest.update(len(content).to_bytes(8) + content)
         return digest.digest()
-
-
-def _stat(path: str) -> _FileState | None:
-    try:
-        found = os.stat(path)  # noqa: PTH116  # half the time of Path.stat
-    except OSError:
-        return None
-    return _FileState(found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_size)
 
 
 def _paths(tls: ClientTls | UpstreamTls) -> tuple[str, ...]:
