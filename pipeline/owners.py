@@ -1,4 +1,4 @@
-"""owners.csv: who pays for which names, and since when."""
+"""Reads owners.csv: the owner of each name, with days."""
 
 from datetime import UTC, datetime
 

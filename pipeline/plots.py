@@ -100,7 +100,7 @@ def heat_map(cells: Mapping[tuple[int, int], float]) -> str:
     corners = ((low, low), (high, low), (high, high), (low, high))
     tiles = [[(hour + across, day + down) for across, down in corners] for day, hour in places]
     with _figure(2.2) as (figure, axis):
-        # Read by who does not see colours well, and in print: it grows in lightness alone.
+        # Readable in print and with colour blindness: only the lightness grows.
         drawn = PolyCollection(tiles, array=[cells[place] for place in places], cmap="viridis", linewidth=0)
         drawn.set_clim(0, max(cells.values(), default=0) or 1)
         axis.add_collection(drawn)

@@ -57,7 +57,7 @@ BYTE_KINDS: Final = ("produce", "fetch")
 REPLICATION_KINDS: Final = ("leader_replication", "follower_replication")
 # Kinds whose amount is a number of bytes, and so a whole one.
 COUNTED_IN_BYTES: Final = (*BYTE_KINDS, *REPLICATION_KINDS)
-# What stands for several who had no bucket of their own: they share one, or are summed after the fact.
+# Names of buckets that several entities share, or that sum removed ones.
 COLLECTIVE_NAMES: Final = ("<shared>", "<other>")
 # Who calls himself so is one client to a proxy, and all others in a file of quotas.
 NAME_OF_DEFAULTS: Final = DEFAULT.value

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Final, NamedTuple
 
-# Colours that are told apart on white and on black, and by who does not see red or green (after Okabe and Ito).
+# Colours that are distinct on white, on black, and with colour blindness (after Okabe and Ito).
 _CSS: Final = """
 :root { color-scheme: light dark; --ink: #1b1f24; --faint: #59626c; --paper: #fff; --line: #8885; --use: #0072b2;
         --limit: #d55e00 }

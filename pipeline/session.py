@@ -66,7 +66,7 @@ def session(
 
 @contextmanager
 def silenced(spark: SparkSession) -> Iterator[None]:
-    """Turn off Spark's log during the block, whose caller catches failures and reports them in a sentence."""
+    """Turn off Spark's log during the block; the caller catches failures and reports them in a sentence."""
     spark.sparkContext.setLogLevel("OFF")
     try:
         yield

@@ -224,7 +224,7 @@ class _Stream:
                         f"--usage {self._usage}: {row['proxy']} stands before brokers {first} and {broker}, and its "
                         "share would hold at each of them, which is more than the limits; put a proxy of its own name "
                         "before each broker, and all of them in --proxies. (If it was moved to another broker just "
-                        "now, start this anew)"
+                        "now, start this command again)"
                     )
                     raise self._fault
 
@@ -327,8 +327,8 @@ def _check_in_time(since_ms: int, args: argparse.Namespace) -> None:
     if since_ms > _latest_ms(args):
         raise PipelineError(
             f"nothing was published for {since_ms / 1_000:.1f} s, and proxies are losing their shares, or have lost "
-            "them: this process stood still, or Kafka or Spark did not answer. It begins anew when it is started "
-            "again; if this comes often, raise --lease"
+            "them: this process was suspended, or Kafka or Spark did not answer. Start it again; if this happens often, "
+            "raise --lease"
         )
 
 

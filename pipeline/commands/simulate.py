@@ -1,4 +1,4 @@
-"""``kafka-quota-pipeline simulate``: a usage log that nobody wrote."""
+"""``kafka-quota-pipeline simulate``: generates a usage log."""
 
 import argparse
 import sys

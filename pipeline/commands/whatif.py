@@ -1,4 +1,4 @@
-"""``kafka-quota-pipeline whatif``: who would have waited under these quotas, and for how long."""
+"""``kafka-quota-pipeline whatif``: which buckets these quotas would throttle, and for how long."""
 
 import argparse
 import sys
@@ -17,7 +17,7 @@ _SHOWN = 20
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Write what would have happened, by bucket and by hour; print those who would have waited longest."""
+    """Write the forecast by bucket and by hour; print the buckets with the longest throttling."""
     config = read_quotas(args.quotas)
     quotas = ProposedQuotas(config=config, shaping=Shaping(args.shaping) if args.shaping else None)
     with running(args) as (spark, output):

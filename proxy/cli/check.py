@@ -179,10 +179,10 @@ def _addresses_of(host: str) -> frozenset[str]:
 
 def _other_sources(config: ProxyConfig) -> str:
     """Name the other sources of quotas, which are not checked."""
-    whose = "the brokers" if isinstance(config.quotas_from, QuotasFromBroker) else config.quotas_from
+    source = "the brokers" if isinstance(config.quotas_from, QuotasFromBroker) else config.quotas_from
     if config.store is not None:  # and so no quotas_from
-        whose = config.store.topic
-    return f", and those of {whose}" if whose else ""
+        source = config.store.topic
+    return f", and those of {source}" if source else ""
 
 
 def _store_summary(config: ProxyConfig, report: StoreReport | None) -> str:

@@ -69,8 +69,8 @@ def execute(args: argparse.Namespace) -> int:
         return 2
     if args.url is not None and args.user == ANONYMOUS and args.ip is None:
         sys.stderr.write(
-            "kafka-quota-proxy explain: --url: in a queue, who does not log in goes by client-id and address; give "
-            "--ip, or --user\n"
+            "kafka-quota-proxy explain: --url: in a queue, a client without a login is known by its client-id and "
+            "address; give --ip, or --user\n"
         )
         return 2
     try:

@@ -1,19 +1,19 @@
 """``kafka-quota-proxy demo``: a producer and a consumer held at their quotas, live, without Java or Docker.
 
-What runs, each a process of its own under a ``guard`` that outlives neither it nor the demo::
+The processes, each under a ``guard`` that ends with it and with the demo::
 
     demo: an aiokafka producer and consumer  →  the real proxy  →  front  →  librdkafka's mock cluster
                                                                    └────── broker ──────┘
 
-* ``load``       how much each client moves at a time, what is preloaded, how long to look
-* ``library``    where confluent-kafka's wheel keeps librdkafka
+* ``load``       the sizes of requests and of preloaded data, and the duration
+* ``library``    finds librdkafka in confluent-kafka's wheel
 * ``mock``       librdkafka's mock cluster, through ctypes
-* ``front``      what the mock gets wrong on the wire, put right
+* ``front``      a relay that repairs the mock's faults on the wire
 * ``broker``     the broker's process: mock, preload, front
-* ``processes``  children that end with the demo, whatever ends it; ``guard`` is the program around each of them
+* ``processes``  child processes that end with the demo; ``guard`` is the program around each of them
 * ``clients``    the producer and the consumer
-* ``measure``    from what they moved to a rate and a verdict
-* ``scrape``     throttle times, from the proxy's /metrics
+* ``measure``    computes rates and compares them with the quotas
+* ``scrape``     reads throttle times from the proxy's /metrics
 * ``display``    the live table, the plain lines, the summary
-* ``stage``      all of it together
+* ``stage``      runs all of it
 """

@@ -1,4 +1,4 @@
-"""The demo's two applications: a producer that sends and a consumer that reads as fast as they are let."""
+"""The demo's two applications: a producer and a consumer, each as fast as its quota allows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``kafka-quota-proxy demo``: see a producer and a consumer being held at their quotas."""
+"""``kafka-quota-proxy demo``: shows a producer and a consumer throttled to their quotas."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ example: kafka-quota-proxy demo --produce-rate 2MiB --fetch-rate 500KiB --shapin
 The measured rate: paced, from when the burst that a quota allows is over, at least a second after the first byte, to
 the end; sampled, over whole cycles of burst and silence. With --json, throttle_time_ms is the sum over all requests."""
 
-# Of a program that Ctrl-C or SIGTERM ended, by a shell's convention: 128 and the signal's number.
+# The exit status after Ctrl-C or SIGTERM by a shell's convention: 128 plus the signal's number.
 _INTERRUPTED: Final = 130
 _TERMINATED: Final = 143
 
@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--seconds",
         type=_seconds,
         default=15,
-        help=f"how long to look (default 15); sampled: at least {load.SAMPLED_SECONDS}, until a whole cycle was seen",
+        help=f"the duration (default 15); sampled: at least {load.SAMPLED_SECONDS}, until a whole cycle was seen",
     )
     parser.add_argument(
         "--shaping",
@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=load.Shape.PACED.value,
         help="paced: an even flow (default); sampled: Kafka's own windows, a burst and then silence",
     )
-    parser.add_argument("--json", action="store_true", help="print nothing but an object with the result")
+    parser.add_argument("--json", action="store_true", help="print only a JSON object with the result")
 
 
 def execute(args: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""What the user sees while the demo runs: a table in a terminal, a line a second elsewhere, nothing with --json."""
+"""The output of the demo: a table on a terminal, a line a second elsewhere, nothing with --json."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rich.text import Text
 from kafka_quota_proxy.proxy.cli.demo.measure import TOLERANCE
 from kafka_quota_proxy.proxy.cli.demo.scrape import Throttling
 
-# What fits beside the numbers into 80 columns.
+# Fits into 80 columns with the numbers.
 HISTORY_S: Final = 14
 _BARS: Final = " ▁▂▃▄▅▆▇█"
 _UNITS: Final = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
@@ -29,13 +29,13 @@ class ClientView:
     name: str
     quota: float
     rate_now: float
-    rate: float | None  # since the first second, or over whole cycles; None: too early to say
+    rate: float | None  # since the first second, or over whole cycles; None: not known yet
     throttling: Throttling
     history: tuple[float, ...]  # the rate in each second so far, the last HISTORY_S of them
 
 
 class Display(Protocol):
-    """Where the demo's progress goes."""
+    """The output of progress."""
 
     def __enter__(self) -> Self:
         """Begin."""
@@ -46,14 +46,14 @@ class Display(Protocol):
         """End, and leave the terminal as it was."""
 
     def note(self, text: str) -> None:
-        """Say something once."""
+        """Print a note."""
 
     def show(self, views: Sequence[ClientView], *, elapsed_s: float, planned_s: float) -> None:
         """Show the clients as they are now; called several times a second."""
 
 
 class LiveDisplay:
-    """A table that is drawn anew in place."""
+    """A table that is redrawn in place."""
 
     def __init__(self) -> None:
         self._console = Console()
@@ -166,7 +166,7 @@ def sparkline(rates: Sequence[float]) -> str:
 
 
 def format_rate(bytes_per_second: float) -> str:
-    """Return a rate with the binary unit that leaves at least 1 before the point."""
+    """Return a rate in the largest binary unit of which it is at least 1."""
     for unit, size in _UNITS:
         if bytes_per_second >= size:
             return f"{bytes_per_second / size:.1f} {unit}/s"

@@ -1,4 +1,4 @@
-"""What may stop the demo. Each message says what to do.
+"""Errors that stop the demo. Each message says what to do.
 
 ::
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 
 class DemoError(Exception):
-    """The demo cannot go on."""
+    """The demo cannot continue."""
 
 
 class MissingExtraError(DemoError):
@@ -34,4 +34,4 @@ class ClientError(DemoError):
 
 
 class MeasurementError(DemoError):
-    """There is no rate to speak of yet."""
+    """There is not enough traffic for a rate."""

@@ -1,7 +1,7 @@
-"""A relay before the mock cluster that puts right what the mock gets wrong on the wire.
+"""A relay in front of the mock cluster that repairs its faults on the wire.
 
-* ApiVersions from v3 on: the mock's answer is readable to no client. It is asked for v0, and the answer rewritten.
-* Produce with acks=0: the mock answers, a broker of Apache Kafka does not. The answer is dropped.
+* ApiVersions v3 and later: no client can read the mock's response. The relay asks for v0 and rewrites the response.
+* Produce with acks=0: the mock sends a response, which Apache Kafka does not. The relay drops it.
 
 ``Repairs`` decides, without I/O; ``serve`` moves frames. Frames here are without their int32 length.
 """
@@ -34,7 +34,7 @@ class _Answer(Enum):
 
 
 class Repairs:
-    """One connection's repairs: which answers are to be changed, by correlation id."""
+    """The repairs of one connection: the responses to change, by correlation id."""
 
     __slots__ = ("_due",)
 
@@ -42,7 +42,7 @@ class Repairs:
         self._due: dict[int, _Answer] = {}
 
     def request(self, frame: bytes) -> bytes:
-        """Return what the mock is sent, from int16 api_key, int16 api_version, int32 correlation_id and the rest.
+        """Return the request for the mock, from int16 api_key, int16 api_version, int32 correlation_id and the rest.
 
         Raises:
             struct.error, IndexError: The frame ends too early.
@@ -57,7 +57,7 @@ class Repairs:
         return frame
 
     def response(self, frame: bytes) -> bytes | None:
-        """Return what the client is sent, or ``None`` for nothing.
+        """Return the response for the client, or ``None`` to drop it.
 
         Raises:
             struct.error: The frame ends too early.
@@ -146,13 +146,13 @@ def _uvarint(value: int) -> bytes:
 
 async def serve(*, mock_port: int) -> asyncio.Server:
     """Listen on a free port of loopback and relay each connection to the mock."""
-    # asyncio itself knows a task only by whom it waits for: of a client that has left, nobody held them any more.
+    # asyncio keeps only weak references to tasks: without this set, those of a closed client would be collected.
     relays: set[asyncio.Task[None] | None] = set()
 
     async def on_client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         relays.add(relay := asyncio.current_task())
         try:
-            # Closed here as well as by the pumps: who is cancelled before they begin has none.
+            # Closed here too: a client that is cancelled early has no pumps yet.
             with contextlib.suppress(asyncio.CancelledError, OSError), contextlib.closing(writer):
                 await _relay(reader, writer, mock_port)
         finally:

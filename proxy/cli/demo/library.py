@@ -1,4 +1,4 @@
-"""Where the wheel of confluent-kafka keeps its librdkafka, so that ctypes can reach the mock cluster in it."""
+"""Finds librdkafka in the wheel of confluent-kafka, so that ctypes can reach its mock cluster."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ def load_librdkafka() -> ctypes.CDLL:
     maps = _MAPS.read_text() if _MAPS.exists() else ""
     path = library_in_maps(maps) or bundled_library(Path(str(module.__file__)).parent)
     if path is None:
-        raise LibraryError(f"no librdkafka beside confluent-kafka in {Path(str(module.__file__)).parent}: reinstall it")
+        raise LibraryError(
+            f"no librdkafka next to confluent-kafka in {Path(str(module.__file__)).parent}: reinstall it"
+        )
     return ctypes.CDLL(path)
 
 
@@ -59,7 +61,7 @@ def bundled_library(package: Path) -> str | None:
 
 
 def missing_extra_message(error: ImportError, *, soabi: str) -> str:
-    """Return one line: which package is missing and how to get it.
+    """Return a line with the missing package and the command that installs it.
 
     Args:
         error: from importing a package of the extra.
@@ -76,7 +78,7 @@ def _soabi() -> str:
 
 
 def require_extra(*names: str) -> None:
-    """Check that the packages of the extra ``demo`` are there, without importing them.
+    """Check that the packages of the extra ``demo`` are installed, without importing them.
 
     Raises:
         MissingExtraError: One of them is not installed.

@@ -1,4 +1,4 @@
-"""How much each client moves at a time and how long the demo looks, from the rates that were asked for. No I/O."""
+"""The sizes of requests and the duration of the demo, from the requested rates. No I/O."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Shape(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What the user asked for. Rates in bytes per second."""
+    """The user's options. Rates in bytes per second."""
 
     produce_rate: int
     fetch_rate: int
@@ -58,7 +58,7 @@ def preload_records(value_bytes: int) -> int:
 
 
 def planned_seconds(options: Options) -> int:
-    """Return how long the demo runs: as asked, but long enough for a whole cycle of Kafka's windows."""
+    """Return the duration of the demo, which is long enough for a whole cycle of Kafka's windows."""
     if options.shape is Shape.SAMPLED:
         return max(options.seconds, SAMPLED_SECONDS)
     return options.seconds

@@ -1,4 +1,4 @@
-"""From what a client moved, and when, to a rate and a verdict. No I/O, no clock: times are seconds of any one clock."""
+"""Computes a client's rate and compares it with its quota. No I/O, no clock: times are seconds of one clock."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SILENCE_SHARE: Final = 0.3
 
 
 class Flow:
-    """What one client moved: a growing sum of bytes over time."""
+    """The bytes of one client over time."""
 
     __slots__ = ("_sums", "_times")
 
@@ -131,5 +131,5 @@ def sampled_rate(flow: Flow, *, quota_bytes_per_second: float) -> float:
 
 
 def is_within_tolerance(measured: float, *, quota_bytes_per_second: float) -> bool:
-    """Whether a measured rate is as near to its quota as the demo promises."""
+    """Whether a measured rate is within the demo's tolerance of its quota."""
     return abs(measured - quota_bytes_per_second) <= TOLERANCE * quota_bytes_per_second

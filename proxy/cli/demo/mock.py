@@ -67,7 +67,7 @@ class MockCluster:
         return int(bootstraps(self._cluster).decode().rpartition(":")[2])
 
     def advertise(self, host: str, port: int) -> None:
-        """Tell clients, from their next Metadata on, that the broker is at this address."""
+        """Advertise this address, from the next Metadata response on."""
         set_address = self._function(
             "rd_kafka_mock_broker_set_host_port",
             None,
@@ -79,7 +79,7 @@ class MockCluster:
         set_address(self._cluster, _NODE_ID, host.encode(), port)
 
     def close(self) -> None:
-        """Stop listening and give back all memory."""
+        """Stop listening and free all memory."""
         if self._cluster:
             self._function("rd_kafka_mock_cluster_destroy", None, ctypes.c_void_p)(self._cluster)
             self._function("rd_kafka_destroy", None, ctypes.c_void_p)(self._client)
@@ -94,7 +94,7 @@ class MockCluster:
         self.close()
 
     def _new_client(self) -> int:
-        """Return the handle of a client that talks to nobody: a mock cluster lives inside one."""
+        """Return the handle of a client without a broker, which contains the mock cluster."""
         configuration = self._function("rd_kafka_conf_new", ctypes.c_void_p)()
         message = ctypes.create_string_buffer(_ERROR_BYTES)
         set_key = self._function(

@@ -50,7 +50,7 @@ class Child:
         raise AssertionError("fail_when_ended returns only by raising")
 
     async def fail_when_ended(self) -> None:
-        """Wait for the program's end, which is never wanted while the demo runs.
+        """Wait for the program's end, which is an error while the demo runs.
 
         Raises:
             ProcessError: It has ended.
@@ -90,7 +90,7 @@ async def running(name: str, arguments: Sequence[str], *, log: Path) -> AsyncIte
             stdout=subprocess.PIPE,
             stderr=stderr,
             env={**os.environ, "PYTHONPATH": path},
-            # Ctrl-C at a terminal goes to its whole foreground group; the demo alone shall decide who ends when.
+            # Ctrl-C at a terminal goes to the whole foreground group; the demo alone decides the order of the ends.
             start_new_session=True,
         )
     child = Child(name, process, log=log)
@@ -101,7 +101,7 @@ async def running(name: str, arguments: Sequence[str], *, log: Path) -> AsyncIte
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports of loopback that nobody listens on now."""
+    """Return free ports of loopback."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:

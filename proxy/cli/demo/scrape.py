@@ -17,7 +17,7 @@ _THROTTLED_REQUESTS: Final = "kafka_quota_proxy_throttled_requests_total"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Throttling:
-    """What the proxy did to one client since it started."""
+    """The throttling of one client since the proxy started."""
 
     throttle_time_ms: float = 0.0
     throttled_requests: int = 0

@@ -1,4 +1,4 @@
-"""The demo itself: start the broker and the proxy, let the clients run, measure, stop everything."""
+"""Runs the demo: starts the broker and the proxy, runs the clients, measures, stops everything."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LISTENING: Final = re.compile(r"listening on (\S+)")
 
 @dataclass(slots=True)
 class Party:
-    """One client of the demo, and what is known of it so far."""
+    """One client of the demo, with its measurements so far."""
 
     name: str
     client_id: str
@@ -41,7 +41,7 @@ class Party:
     throttling: scrape.Throttling = field(default_factory=scrape.Throttling)
 
     def measured(self, *, now_s: float) -> float:
-        """Return the rate that is held against the quota.
+        """Return the rate that is compared with the quota.
 
         Raises:
             MeasurementError: Too little was seen.
@@ -51,7 +51,7 @@ class Party:
         return measure.paced_rate(self.flow, quota_bytes_per_second=self.quota, now_s=now_s)
 
     def view(self, *, now_s: float) -> ClientView:
-        """Return what the user sees of it now."""
+        """Return the state to display."""
         start_s = self.flow.times[0] if self.flow.times else now_s
         seconds = int(now_s - start_s)
         shown = range(max(0, seconds - HISTORY_S), seconds)
@@ -88,7 +88,7 @@ class Outcome:
 
 
 async def run(options: Options, display: Display) -> tuple[Outcome, Outcome]:
-    """Run the demo; return what became of the producer and of the consumer.
+    """Run the demo; return the results of the producer and of the consumer.
 
     Raises:
         DemoError: It could not be run to its end.
@@ -156,7 +156,7 @@ def proxy_config(options: Options, *, proxy_port: int, admin_port: int, upstream
 
 
 async def while_all_is_well(show: Coroutine[None, None, float], others: Sequence[Coroutine[None, None, None]]) -> float:
-    """Run ``show`` to its end beside the others and return its result; the first failure of any ends all.
+    """Run ``show`` together with the others and return its result; the first failure ends all.
 
     Raises:
         DemoError: That failure.
@@ -164,8 +164,8 @@ async def while_all_is_well(show: Coroutine[None, None, float], others: Sequence
     try:
         async with asyncio.TaskGroup() as group:
             main = group.create_task(show)
-            beside = [group.create_task(other) for other in others]
-            main.add_done_callback(lambda _: [task.cancel() for task in beside])
+            background = [group.create_task(other) for other in others]
+            main.add_done_callback(lambda _: [task.cancel() for task in background])
     except BaseExceptionGroup as failures:
         expected, unexpected = failures.split(DemoError)
         if expected is None or unexpected is not None:
@@ -183,7 +183,7 @@ async def _client(work: Coroutine[None, None, None]) -> None:
 
 
 async def _show(options: Options, parties: Sequence[Party], display: Display, *, metrics: str) -> float:
-    """Draw until the time is over; return the moment up to which rates count."""
+    """Draw until the end; return the time up to which rates count."""
     started_s = await _first_bytes(parties)
     planned_s = load.planned_seconds(options)
     scraped_s = 0.0
@@ -212,7 +212,7 @@ async def _first_bytes(parties: Sequence[Party]) -> float:
 
 
 def _is_measured(options: Options, parties: Sequence[Party], *, elapsed_s: float) -> bool:
-    """Whether there is no reason to go on: sampled, each client needs a whole cycle, but not for ever."""
+    """Whether the demo may end: with sampled windows each client needs a whole cycle, within a time limit."""
     if options.shape is Shape.PACED or elapsed_s >= load.planned_seconds(options) + load.SAMPLED_PATIENCE_SECONDS:
         return True
     return all(len(measure.burst_starts(party.flow, quota_bytes_per_second=party.quota)) >= 2 for party in parties)
