@@ -327,8 +327,8 @@ def _check_in_time(since_ms: int, args: argparse.Namespace) -> None:
     if since_ms > _latest_ms(args):
         raise PipelineError(
             f"nothing was published for {since_ms / 1_000:.1f} s, and proxies are losing their shares, or have lost "
-            "them: this process was suspended, or Kafka or Spark did not answer. Start it again; if this happens often, "
-            "raise --lease"
+            "them: this process was suspended, or Kafka or Spark did not answer. Start it again; if this happens "
+            "often, raise --lease"
         )
 
 
