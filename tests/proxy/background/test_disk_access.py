@@ -9,7 +9,7 @@ import pytest
 from kafka_quota_proxy.proxy.background.disk_access import directory_fault, file_fault
 
 
-def test_a_place_that_can_be_written_has_no_fault_whether_it_is_there_or_not(tmp_path: Path) -> None:
+def test_a_writable_path_has_no_fault_whether_it_exists_or_not(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
     assert directory_fault(tmp_path) is None
@@ -18,7 +18,7 @@ def test_a_place_that_can_be_written_has_no_fault_whether_it_is_there_or_not(tmp
     assert file_fault(tmp_path / "other") is None
 
 
-def test_a_file_is_no_directory_nor_the_other_way_round(tmp_path: Path) -> None:
+def test_a_file_where_a_directory_is_needed_is_a_fault_and_the_reverse(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("")
 
@@ -33,7 +33,7 @@ def test_a_file_is_no_directory_nor_the_other_way_round(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_read_only", [True, False])
-def test_what_may_not_be_written_is_told_with_the_reason(
+def test_a_path_without_write_permission_is_a_fault_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_read_only: bool
 ) -> None:
     file = tmp_path / "file"
@@ -52,7 +52,7 @@ def test_what_may_not_be_written_is_told_with_the_reason(
     assert file_fault(tmp_path / "a") == f"{tmp_path}/a cannot be made: {why}"
 
 
-def test_what_cannot_even_be_looked_at_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_that_cannot_be_read_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(_: Path) -> bool:
         raise PermissionError(13, "Permission denied")
 

@@ -12,7 +12,7 @@ def open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-def test_who_comes_second_is_told_why_and_may_have_it_when_the_first_has_gone(tmp_path: Path) -> None:
+def test_a_second_lock_is_refused_until_the_first_is_released(tmp_path: Path) -> None:
     first = file_lock.take(tmp_path / "lock", taken="never said")
     before = open_files()
     with pytest.raises(OSError, match="another proxy writes there"):
@@ -23,6 +23,6 @@ def test_who_comes_second_is_told_why_and_may_have_it_when_the_first_has_gone(tm
     os.close(file_lock.take(tmp_path / "lock", taken="never said"))
 
 
-def test_a_file_that_cannot_be_used_is_another_fault(tmp_path: Path) -> None:
+def test_a_lock_file_that_cannot_be_opened_is_another_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         file_lock.take(tmp_path / "nowhere" / "lock", taken="never said")

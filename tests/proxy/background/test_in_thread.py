@@ -13,7 +13,7 @@ async def test_the_result_comes_from_a_thread_of_that_name() -> None:
     assert await in_thread(lambda: threading.current_thread().name, name="asked") == "asked"
 
 
-async def test_an_error_is_raised_where_it_is_waited_for() -> None:
+async def test_an_error_in_the_thread_is_raised_in_the_waiting_coroutine() -> None:
     def work() -> None:
         raise OSError("away")
 
@@ -21,7 +21,7 @@ async def test_an_error_is_raised_where_it_is_waited_for() -> None:
         await in_thread(work)
 
 
-async def test_who_is_cancelled_does_not_wait_and_the_thread_keeps_nobody() -> None:
+async def test_a_cancelled_waiter_returns_at_once_and_the_thread_does_not_block_exit() -> None:
     begun, go_on = threading.Event(), threading.Event()
 
     def work() -> bool:

@@ -63,7 +63,7 @@ def tracebacks(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.message for record in caplog.records if record.exc_info]
 
 
-def test_a_method_that_raises_ends_its_object() -> None:
+def test_a_failing_method_ends_its_object() -> None:
     one = Faulty()
 
     assert (one.isolated(), one.failed) == (None, 1)
@@ -72,7 +72,7 @@ def test_a_method_that_raises_ends_its_object() -> None:
 
 
 @on_uvloop
-async def test_work_that_raises_is_tried_again_until_it_does_not() -> None:
+async def test_failing_repeated_work_is_retried_until_it_succeeds() -> None:
     one = Faulty(2)
 
     one.repeated()
@@ -82,7 +82,7 @@ async def test_work_that_raises_is_tried_again_until_it_does_not() -> None:
 
 
 @on_uvloop
-async def test_a_coroutine_that_raises_ends_alone() -> None:
+async def test_a_failing_coroutine_ends_no_other() -> None:
     one = Faulty()
 
     assert await alone(one.work, fail=one.fail) is None
@@ -92,7 +92,7 @@ async def test_a_coroutine_that_raises_ends_alone() -> None:
 
 
 @on_uvloop
-async def test_a_coroutine_that_has_to_go_on_is_begun_again() -> None:
+async def test_a_failing_kept_up_coroutine_is_restarted() -> None:
     one = Faulty(2)
 
     await kept_up(one.work)
@@ -100,7 +100,7 @@ async def test_a_coroutine_that_has_to_go_on_is_begun_again() -> None:
     assert (one.calls, sum(internal_errors.values())) == (3, 2)
 
 
-def test_a_thread_that_has_to_go_on_is_begun_again() -> None:
+def test_a_failing_persisting_thread_is_restarted() -> None:
     one = Faulty(2)
 
     thread = threading.Thread(target=persisting(one._work))
@@ -110,7 +110,7 @@ def test_a_thread_that_has_to_go_on_is_begun_again() -> None:
     assert (one.calls, sum(internal_errors.values())) == (3, 2)
 
 
-def test_steps_follow_one_that_raises() -> None:
+def test_steps_after_a_failing_one_are_run() -> None:
     one = Faulty()
 
     attempt(one._work)
@@ -120,7 +120,7 @@ def test_steps_follow_one_that_raises() -> None:
 
 
 @on_uvloop
-async def test_what_any_callback_of_the_loop_raises_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_exception_in_any_loop_callback_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     one = Faulty()
     loop = asyncio.get_running_loop()
     watch(loop)
@@ -133,7 +133,7 @@ async def test_what_any_callback_of_the_loop_raises_is_reported(caplog: pytest.L
 
 
 @on_uvloop
-async def test_who_is_cancelled_has_no_fault() -> None:
+async def test_cancellation_is_not_reported() -> None:
     tasks = [
         asyncio.ensure_future(alone(lambda: asyncio.sleep(9))),
         asyncio.ensure_future(kept_up(lambda: asyncio.sleep(9))),
@@ -147,7 +147,7 @@ async def test_who_is_cancelled_has_no_fault() -> None:
     assert not internal_errors
 
 
-def test_a_line_that_raises_again_and_again_has_few_tracebacks_and_is_counted_each_time(
+def test_repeated_errors_of_one_line_log_few_tracebacks_and_are_all_counted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     one = Faulty(100)

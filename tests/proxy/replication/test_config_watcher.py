@@ -81,7 +81,7 @@ async def polled(script: Script, times: int) -> None:
 
 
 @on_uvloop
-async def test_each_change_is_told_once_and_a_poll_comes_soon_when_it_is_asked_for() -> None:
+async def test_each_change_is_reported_once_and_a_request_polls_soon() -> None:
     script = Script(THROTTLED)
     async with watching(script) as watcher:
         await eventually(lambda: script.views)
@@ -101,7 +101,7 @@ async def test_each_change_is_told_once_and_a_poll_comes_soon_when_it_is_asked_f
 
 
 @on_uvloop
-async def test_the_shortest_interval_that_a_file_may_say_is_kept() -> None:
+async def test_the_shortest_poll_interval_is_kept() -> None:
     script = Script()
     async with watching(script, replace(FROM_CLUSTER, poll_interval_ms=200)):
         await polled(script, 6)
@@ -111,7 +111,7 @@ async def test_the_shortest_interval_that_a_file_may_say_is_kept() -> None:
 
 
 @on_uvloop
-async def test_without_from_cluster_configs_are_left_alone() -> None:
+async def test_without_from_cluster_no_configs_are_read() -> None:
     script = Script(Readings(racks={1: "a"}, topic_names={bytes(16): "t"}))
     async with watching(script, Replication(leader_rate=1.0)):
         await eventually(lambda: script.views)
@@ -121,7 +121,7 @@ async def test_without_from_cluster_configs_are_left_alone() -> None:
 
 
 @on_uvloop
-async def test_all_topics_are_asked_for_only_while_there_is_a_throttle_or_somebody_wants_it() -> None:
+async def test_all_topics_are_read_only_during_a_throttle_or_on_request() -> None:
     script = Script()
     async with watching(script, replace(FROM_CLUSTER, poll_interval_ms=200)) as watcher:
         await polled(script, 2)
@@ -143,7 +143,7 @@ async def test_all_topics_are_asked_for_only_while_there_is_a_throttle_or_somebo
 
 
 @on_uvloop
-async def test_the_lists_that_go_with_a_new_rate_are_read_at_once() -> None:
+async def test_a_new_rate_has_its_replica_lists_read_at_once() -> None:
     script = Script()
     async with watching(script) as watcher:
         await polled(script, 1)
@@ -178,7 +178,7 @@ async def _a_cluster_that_is_away(caplog: pytest.LogCaptureFixture) -> None:
     assert script.views[-1].leader_rates == {1: 50.0}
 
 
-def test_a_cluster_that_is_away_changes_nothing_and_is_told_of_once_a_minute(
+def test_an_unreachable_cluster_changes_nothing_and_is_logged_once_a_minute(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     _a_cluster_that_is_away(caplog)
@@ -196,12 +196,12 @@ async def _node_ids(caplog: pytest.LogCaptureFixture) -> None:
     assert script.views[-1].node_ids == {OTHER: 2, ONE: 1}
 
 
-def test_an_upstream_is_who_the_file_says_or_who_it_says_it_is(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_upstream_has_the_node_id_of_the_file_or_else_its_own_answer(caplog: pytest.LogCaptureFixture) -> None:
     _node_ids(caplog)
 
 
 @on_uvloop
-async def test_an_upstream_is_asked_again_as_soon_as_there_are_other_brokers() -> None:
+async def test_an_unidentified_upstream_is_asked_again_when_brokers_change() -> None:
     script = Script()
     script.node_ids = {ONE: 2}
     async with watching(script, upstreams={ONE: None}) as watcher:
@@ -212,7 +212,7 @@ async def test_an_upstream_is_asked_again_as_soon_as_there_are_other_brokers() -
 
 
 @on_uvloop
-async def test_a_changed_section_is_taken_and_other_servers_are_asked_from_then_on() -> None:
+async def test_a_reload_uses_the_new_servers() -> None:
     script = Script(THROTTLED)
     elsewhere = AdminClient(bootstrap_servers=(OTHER,))
     async with watching(script) as watcher:
@@ -230,7 +230,7 @@ async def test_a_changed_section_is_taken_and_other_servers_are_asked_from_then_
 
 
 @on_uvloop
-async def test_a_changed_lease_holds_for_the_throttle_that_is_there() -> None:
+async def test_a_reloaded_lease_applies_to_the_current_throttle() -> None:
     script = Script(THROTTLED)
     async with watching(script) as watcher:
         await eventually(lambda: script.views)
@@ -242,7 +242,7 @@ async def test_a_changed_lease_holds_for_the_throttle_that_is_there() -> None:
 
 
 @on_uvloop
-async def test_an_answer_to_what_is_not_asked_any_more_is_passed_over() -> None:
+async def test_an_answer_for_an_old_configuration_is_ignored() -> None:
     script = Script(THROTTLED)
     script.answer_held = threading.Event()
     async with watching(script) as watcher:
@@ -256,7 +256,7 @@ async def test_an_answer_to_what_is_not_asked_any_more_is_passed_over() -> None:
 
 
 @on_uvloop
-async def test_a_stop_waits_for_no_cluster() -> None:
+async def test_a_stop_does_not_wait_for_the_cluster() -> None:
     script = Script()
     script.held = threading.Event()
     async with watching(script):
@@ -283,5 +283,5 @@ async def _unread(caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.text.count("names no replica") == 1
 
 
-def test_what_cannot_be_read_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_unreadable_values_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     _unread(caplog)

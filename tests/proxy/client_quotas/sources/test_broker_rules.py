@@ -44,7 +44,7 @@ def test_each_entity_has_its_rule(parts: tuple[tuple[str, str | None], ...], ent
     assert rules_of(told((parts, {P: 5.0}))).rules == {entity: rule(producer_byte_rate=5.0)}
 
 
-def test_an_address_has_a_rate_of_connections_and_0_lets_nobody_in() -> None:
+def test_an_address_rate_of_0_admits_no_connection() -> None:
     found = rules_of(
         told(
             ((("ip", "10.0.0.7"),), {"connection_creation_rate": 0.0}),
@@ -60,13 +60,13 @@ def test_an_address_has_a_rate_of_connections_and_0_lets_nobody_in() -> None:
 
 
 @pytest.mark.parametrize("value", [math.inf, math.nan])
-def test_a_limit_that_limits_nobody_stands_before_those_of_other_levels(value: float) -> None:
+def test_an_infinite_limit_overrides_lower_levels(value: float) -> None:
     found = rules_of(told(((("user", "alice"),), {"request_percentage": value})))
 
     assert found.rules == {Entity(user="alice"): rule(request_percentage=NO_LIMIT)}
 
 
-def test_what_is_not_known_or_no_rate_is_passed_over_and_said() -> None:
+def test_unknown_keys_and_invalid_rates_are_skipped_and_logged() -> None:
     found = rules_of(
         told(
             ((("user", "alice"),), {P: 5.0, "new_rate": 7.0, "consumer_byte_rate": 0.0}),
@@ -87,14 +87,14 @@ def test_what_is_not_known_or_no_rate_is_passed_over_and_said() -> None:
     )
 
 
-def test_there_is_a_bound_on_entities() -> None:
+def test_entities_above_the_bound_are_skipped() -> None:
     found = rules_of(told(*(((("user", f"u{n}"),), {P: 5.0}) for n in range(5))), most=3)
 
     assert len(found.rules) == 3
     assert found.passed_over == ("there are more than 3 entities: those above it have no rule here",)
 
 
-def test_who_may_not_ask_is_told_which_right_is_needed() -> None:
+def test_missing_authorization_names_the_needed_right() -> None:
     refused = DescribeResponse(0, 31, "Cluster authorization failed.", None)
     with pytest.raises(RefusedError, match="--operation DescribeConfigs --cluster") as caught:
         rules_of(refused)
@@ -106,7 +106,7 @@ def test_who_may_not_ask_is_told_which_right_is_needed() -> None:
 
 
 @pytest.mark.parametrize("seed", range(50))
-def test_differences_lead_from_what_was_told_before_to_what_is_told_now(seed: int) -> None:
+def test_differences_turn_the_old_rules_into_the_new(seed: int) -> None:
     random = Random(seed)  # noqa: S311
     rules: dict[Entity, StoredRule] = {}
     followed: dict[Entity, StoredRule] = {}
@@ -121,7 +121,7 @@ def test_differences_lead_from_what_was_told_before_to_what_is_told_now(seed: in
     assert followed == rules
 
 
-def test_hosts_are_names_of_addresses_that_have_a_rule_now() -> None:
+def test_hosts_in_changes_are_names_that_have_a_rule() -> None:
     some = rule(connection_creation_rate=5.0)
     changes = [
         Change(Entity(ip="10.0.0.7"), some),

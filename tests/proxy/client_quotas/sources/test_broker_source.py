@@ -148,7 +148,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_LONGEST_WAIT_S", 0.2)
 
 
-async def test_what_the_broker_has_is_in_force_before_anybody_is_served_and_followed_as_it_changes() -> None:
+async def test_broker_quotas_are_in_force_before_clients_are_served_and_are_followed() -> None:
     followed = Followed()
     followed.script.rules = {Entity(user=f"u{n}"): rule(producer_byte_rate=5.0) for n in range(600)}
 
@@ -174,7 +174,7 @@ async def test_what_the_broker_has_is_in_force_before_anybody_is_served_and_foll
     assert followed.script.connects == 1
 
 
-async def test_the_file_goes_first_and_that_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_file_overrules_the_broker_and_that_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     followed = Followed()
     followed.script.rules = {Entity(user="filed"): rule(producer_byte_rate=9.0)}
 
@@ -194,7 +194,7 @@ async def test_the_file_goes_first_and_that_is_said_once(caplog: pytest.LogCaptu
         assert caplog.text.count(said) == 2
 
 
-async def test_a_broker_that_is_away_changes_nothing_and_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_unreachable_broker_changes_nothing_and_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     followed = Followed()
     followed.script.rules = {Entity(user="alice"): rule(producer_byte_rate=5.0)}
@@ -229,7 +229,7 @@ async def test_a_broker_that_is_away_changes_nothing_and_is_said_once(caplog: py
     ]
 
 
-async def test_a_connection_that_was_closed_between_two_readings_is_made_anew() -> None:
+async def test_a_connection_closed_between_readings_is_reopened() -> None:
     followed = Followed()
 
     async with followed.running():
@@ -241,7 +241,7 @@ async def test_a_connection_that_was_closed_between_two_readings_is_made_anew() 
     await eventually(lambda: followed.script.closes == 2)
 
 
-async def test_who_may_not_ask_serves_at_once_and_does_not_ask_all_the_time() -> None:
+async def test_without_authorization_clients_are_served_at_once_and_readings_are_rare() -> None:
     followed = Followed()
     followed.script.failure = RefusedError("it may not", is_lasting=True)
 
@@ -259,7 +259,7 @@ async def test_who_may_not_ask_serves_at_once_and_does_not_ask_all_the_time() ->
         assert followed.script.readings <= 3
 
 
-async def test_what_is_passed_over_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_skipped_entities_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     followed = Followed()
     followed.script.passed_over = ("new_rate, which is not known here",)
 
@@ -269,7 +269,7 @@ async def test_what_is_passed_over_is_said_once(caplog: pytest.LogCaptureFixture
     assert caplog.text.count("passed over: new_rate, which is not known here") == 1
 
 
-async def test_an_answer_waits_until_the_broker_tells_of_the_change() -> None:
+async def test_an_alter_answer_waits_until_the_broker_shows_the_change() -> None:
     followed, owner = Followed(every_ms=60_000), Owner()
 
     async with followed.running():
@@ -287,7 +287,7 @@ async def test_an_answer_waits_until_the_broker_tells_of_the_change() -> None:
     assert followed.follower.unconfirmed == 0
 
 
-async def test_an_answer_does_not_wait_for_ever(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_alter_answer_waits_two_seconds_at_most(caplog: pytest.LogCaptureFixture) -> None:
     followed, owner = Followed(every_ms=60_000), Owner()
 
     async with followed.running():
@@ -300,7 +300,7 @@ async def test_an_answer_does_not_wait_for_ever(caplog: pytest.LogCaptureFixture
     assert "a change was acknowledged and the broker has not told of it for" in caplog.text
 
 
-async def test_nor_where_the_broker_is_away() -> None:
+async def test_an_alter_answer_does_not_wait_longer_for_an_unreachable_broker() -> None:
     followed, owner = Followed(every_ms=60_000), Owner()
 
     async with followed.running():
@@ -312,7 +312,7 @@ async def test_nor_where_the_broker_is_away() -> None:
     assert followed.follower.unconfirmed == 1
 
 
-async def test_nor_where_it_says_nothing_at_all() -> None:
+async def test_an_alter_answer_does_not_wait_longer_for_a_silent_broker() -> None:
     followed, owner = Followed(every_ms=60_000), Owner()
 
     async with followed.running():
@@ -325,7 +325,7 @@ async def test_nor_where_it_says_nothing_at_all() -> None:
     assert followed.follower.unconfirmed == 1
 
 
-async def test_nor_for_a_name_server_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_alter_answer_does_not_wait_longer_for_a_name_server(monkeypatch: pytest.MonkeyPatch) -> None:
     async def waits(_: Lookups, hosts: Iterable[str]) -> Addresses:
         if hosts:
             await asyncio.Event().wait()
@@ -350,7 +350,7 @@ async def test_nor_for_a_name_server_that_is_away(monkeypatch: pytest.MonkeyPatc
     assert followed.follower.unconfirmed == 1
 
 
-async def test_who_has_gone_is_not_woken_and_who_is_one_too_many_does_not_wait(
+async def test_a_closed_client_is_not_woken_and_one_above_the_bound_does_not_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "_MOST_WAITING", 1)
@@ -369,7 +369,7 @@ async def test_who_has_gone_is_not_woken_and_who_is_one_too_many_does_not_wait(
 
 
 @pytest.mark.usefixtures("has_faults")
-async def test_a_fault_here_is_said_and_what_was_told_is_in_force_a_little_later(
+async def test_a_fault_is_reported_and_the_rules_take_effect_with_the_next_reading(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     followed = Followed()
@@ -411,7 +411,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[str, ...]]:
     return known
 
 
-async def test_any_number_of_hosts_is_found_before_anybody_is_served(known: dict[str, tuple[str, ...]]) -> None:
+async def test_all_hosts_are_looked_up_before_clients_are_served(known: dict[str, tuple[str, ...]]) -> None:
     followed = Followed(every_ms=60_000)
     known |= {f"host-{number}": (f"192.0.2.{number}",) for number in range(150)}
     followed.script.rules = {Entity(ip=host): rule(connection_creation_rate=3.0) for host in known}
@@ -422,7 +422,7 @@ async def test_any_number_of_hosts_is_found_before_anybody_is_served(known: dict
 
 
 @pytest.mark.usefixtures("has_faults")
-async def test_a_host_that_is_not_found_is_looked_for_until_it_is(
+async def test_an_unknown_host_is_looked_up_until_it_is_found(
     known: dict[str, tuple[str, ...]], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -450,7 +450,7 @@ async def test_a_host_that_is_not_found_is_looked_for_until_it_is(
 
 
 @pytest.mark.usefixtures("has_faults")
-async def test_a_host_that_is_found_at_once_and_cannot_be_put_in_force_is_with_the_next_reading(
+async def test_a_found_host_that_failed_to_apply_takes_effect_with_the_next_reading(
     known: dict[str, tuple[str, ...]], caplog: pytest.LogCaptureFixture
 ) -> None:
     followed = Followed()
@@ -485,7 +485,7 @@ async def test_an_answer_waits_until_the_hosts_limit_holds(
     assert owner.seen == [True]
 
 
-async def test_a_host_that_has_no_quota_any_more_is_not_looked_for(known: dict[str, tuple[str, ...]]) -> None:
+async def test_a_host_without_a_quota_is_no_longer_looked_up(known: dict[str, tuple[str, ...]]) -> None:
     followed = Followed()
     followed.script.rules = {Entity(ip="away"): rule(connection_creation_rate=3.0)}
 
@@ -500,7 +500,7 @@ async def test_a_host_that_has_no_quota_any_more_is_not_looked_for(known: dict[s
     assert followed.follower.ip_quotas == ()
 
 
-def test_the_brokers_of_all_listeners_are_asked_each_once_where_nobody_is_named() -> None:
+def test_without_bootstrap_servers_the_brokers_of_all_listeners_are_asked() -> None:
     two, three = Address(host="k2", port=2), Address(host="k3", port=3)
     cluster = Cluster(bootstrap_servers=(two, three), advertised_host="h", first_port=1, last_port=2)
     listeners = (
@@ -520,7 +520,7 @@ def test_the_brokers_of_all_listeners_are_asked_each_once_where_nobody_is_named(
 
 
 @pytest.mark.parametrize("other", [None, QuotasFrom()])
-def test_where_the_rules_are_others_nothing_is_followed(other: QuotasFrom | None) -> None:
+def test_without_quotas_from_broker_there_is_no_source(other: QuotasFrom | None) -> None:
     config = ProxyConfig(listeners=CONFIG.listeners, quotas_from=other)
 
     assert broker_source(config, on_changes=lambda changes, ips: None) is None

@@ -53,7 +53,7 @@ def awaited(request: AlterRequest, *results: Altered) -> list[tuple[Alteration, 
     return follower.awaited
 
 
-def test_what_the_broker_has_done_is_waited_for() -> None:
+def test_an_acknowledged_change_is_waited_for() -> None:
     other = Alteration(BOB, (Op(P, 6.0),))
     done, refused = Altered(0, None, ALICE[::-1]), Altered(42, "no", BOB)
 
@@ -61,14 +61,14 @@ def test_what_the_broker_has_done_is_waited_for() -> None:
     assert awaited(AlterRequest(0, 7, (SET, other), False), refused, done) == [(SET,)]
 
 
-def test_what_changes_nothing_is_not_waited_for() -> None:
+def test_a_request_that_changes_nothing_is_not_waited_for() -> None:
     assert awaited(AlterRequest(1, 7, (SET,), True), Altered(0, None, ALICE)) == []
     assert awaited(AlterRequest(1, 7, (SET,), False), Altered(31, "no", ALICE)) == []
     assert awaited(AlterRequest(1, 7, (Alteration(BOB, ()),), False), Altered(0, None, BOB)) == []
     assert awaited(AlterRequest(1, 7, (), False)) == []
 
 
-def test_what_cannot_be_read_is_the_brokers_and_the_clients_matter() -> None:
+def test_a_malformed_request_or_answer_passes_unchanged() -> None:
     follower = Follower()
     frame = write_alter_request(AlterRequest(1, 7, (SET,), False), client_id="c")
     answer = write_alter_response(AlterResponse(0, (Altered(0, None, ALICE),)), correlation_id=7, api_version=1)
@@ -91,7 +91,7 @@ def test_only_a_request_of_moderate_size_and_a_known_version_is_read() -> None:
     assert not can_wait(head._replace(api_version=2))
 
 
-def test_a_change_is_told_when_each_value_is_what_it_was_set_to() -> None:
+def test_a_change_is_visible_once_each_value_is_as_set() -> None:
     entity = Entity("alice", rules_entity()[1])
     rules = {entity: StoredRule(limits={P: 5.0})}
 
@@ -110,7 +110,7 @@ def rules_entity() -> Entity:
     return entity
 
 
-def test_a_limit_that_limits_nobody_is_told_as_what_it_is_here() -> None:
+def test_an_infinite_limit_is_compared_as_it_is_stored_here() -> None:
     for value in (math.inf, math.nan):
         rules = rules_of(told((BOB, {"request_percentage": value}))).rules
         assert has_changes(rules, (Alteration(BOB, (Op("request_percentage", value),)),))

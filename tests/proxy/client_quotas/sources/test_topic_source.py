@@ -81,7 +81,7 @@ async def running(watched: Watched) -> AsyncIterator[Watched]:
         await watched.topic.stop()
 
 
-async def test_what_is_read_is_in_force_and_the_readers_thread_waits_for_it() -> None:
+async def test_read_rules_are_in_force_before_the_reader_continues() -> None:
     watched = Watched(
         ReadingBegan(), read(*(Rule(user=f"u{n}", limits={"connections": 5}) for n in range(600))), EndReached()
     )
@@ -98,7 +98,7 @@ async def test_what_is_read_is_in_force_and_the_readers_thread_waits_for_it() ->
     assert watched.playbook.errors == []
 
 
-async def test_of_a_batch_nothing_is_in_force_before_all_of_it_is_read() -> None:
+async def test_rules_of_a_batch_take_effect_together() -> None:
     limit = Setting(user="alice", key="producer_byte_rate", value=1.0)
     terms = Setting(user="alice", key="terms", value={"enforcement": "observe"})
     bob = Rule(user="bob", limits={"producer_byte_rate": 1.0})
@@ -124,7 +124,7 @@ async def test_the_lease_ends_by_itself(caplog: pytest.LogCaptureFixture) -> Non
     assert "quotas_from kafka://k:9092/store: no news for the time of the lease: 1 share" in caplog.text
 
 
-async def test_a_failure_is_said_once_and_leaves_all_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failure_is_logged_once_and_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     watched = Watched(
         ReadingBegan(),
@@ -148,7 +148,7 @@ async def test_a_failure_is_said_once_and_leaves_all_as_it_is(caplog: pytest.Log
     ]
 
 
-async def test_what_is_read_anew_is_in_force_when_clients_may_come() -> None:
+async def test_reread_rules_are_in_force_before_clients_are_served() -> None:
     rules = [Rule(user=f"u{n}", limits={"connections": 5}) for n in range(600)]
     watched = Watched(ReadingBegan(), read(*rules[:10]), ReadFailed("away"), ReadingBegan(), read(*rules), EndReached())
     in_force: list[int] = []
@@ -172,7 +172,7 @@ async def test_what_is_read_anew_is_in_force_when_clients_may_come() -> None:
         (EndReached(), True, True),
     ],
 )
-async def test_clients_wait_for_what_can_be_read_and_for_nothing_else(
+async def test_clients_wait_only_for_a_topic_that_can_be_read(
     told: ReaderEvent, may_serve: bool, has_read: bool
 ) -> None:
     watched = Watched(told)
@@ -183,7 +183,7 @@ async def test_clients_wait_for_what_can_be_read_and_for_nothing_else(
     assert (watched.topic.may_serve.is_set(), watched.topic.has_read.is_set()) == (may_serve, has_read)
 
 
-async def test_a_reload_of_the_file_merges_anew() -> None:
+async def test_a_reload_merges_the_rules_again() -> None:
     watched = Watched(ReadingBegan(), read(alice(5.0), Rule(user="filed", limits={"connections": 1})), EndReached())
     async with running(watched):
         await eventually(watched.topic.has_read.is_set)
@@ -197,7 +197,7 @@ async def test_a_reload_of_the_file_merges_anew() -> None:
 
 
 @pytest.mark.usefixtures("has_faults")
-async def test_what_goes_wrong_here_is_the_readers_to_say() -> None:
+async def test_an_error_on_the_loop_is_reported_by_the_reader() -> None:
     watched = Watched(ReadingBegan(), read(alice(5.0)), EndReached())
 
     def fail(changes: Mapping[Entity, QuotaRule | None]) -> None:
@@ -211,7 +211,7 @@ async def test_what_goes_wrong_here_is_the_readers_to_say() -> None:
 
 
 @pytest.mark.usefixtures("has_faults")
-async def test_rules_that_could_not_be_put_in_force_are_tried_again(
+async def test_rules_that_failed_to_apply_are_retried(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(watcher_module, "_AGAIN_S", 0.001)
@@ -234,7 +234,7 @@ async def test_rules_that_could_not_be_put_in_force_are_tried_again(
     assert "OSError: broken" in caplog.text
 
 
-async def test_it_tells_how_it_stands() -> None:
+async def test_detail_and_metrics_describe_the_state() -> None:
     watched = Watched(ReadingBegan(), read(alice(5.0)), EndReached())
     async with running(watched):
         await eventually(watched.topic.has_read.is_set)
@@ -248,7 +248,7 @@ async def test_it_tells_how_it_stands() -> None:
 CONFIG = ProxyConfig(listeners=(Listener(name="a", bind=Address(host="h", port=9092)),), quotas_from=SETTINGS)
 
 
-def test_a_topic_needs_a_package_and_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("aiokafka", "aiokafka.client", "aiokafka.errors"):
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.delitem(sys.modules, "kafka_quota_proxy.proxy.client_quotas.topic.topic_reader", raising=False)
@@ -257,7 +257,7 @@ def test_a_topic_needs_a_package_and_says_which(monkeypatch: pytest.MonkeyPatch)
         topic_source(CONFIG, on_changes=lambda changes: None)
 
 
-def test_the_shares_are_those_of_the_name_in_the_usage_log() -> None:
+def test_shares_are_those_of_the_proxys_name_in_the_usage_log() -> None:
     config = ProxyConfig(listeners=CONFIG.listeners, quotas_from=SETTINGS, usage_log=UsageLog(proxy="p7"))
 
     topic = topic_source(config, on_changes=lambda changes: None)

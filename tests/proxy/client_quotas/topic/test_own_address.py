@@ -22,7 +22,7 @@ from kafka_quota_proxy.proxy.client_quotas.topic.own_address import bind_of, own
         ("broker4:9092", set(), "broker4:9092", True),
     ],
 )
-def test_an_address_is_the_proxys_by_port_and_by_what_this_machine_has(
+def test_an_address_is_the_proxys_own_by_port_and_local_ip(
     address: str, here: set[str], bind: str, is_own: bool
 ) -> None:
     binds = (Address(host="other", port=1), parse_address(bind))
@@ -31,13 +31,13 @@ def test_an_address_is_the_proxys_by_port_and_by_what_this_machine_has(
 
 
 @pytest.mark.parametrize(("host", "is_own"), [("127.0.0.1", True), ("192.0.2.7", False), ("a" * 80, False)])
-async def test_what_this_machine_has_is_looked_up(host: str, is_own: bool) -> None:
+async def test_local_addresses_are_looked_up(host: str, is_own: bool) -> None:
     bind = Address(host="0.0.0.0", port=9092)  # noqa: S104
 
     assert await own_bind(Address(host=host, port=9092), (bind,)) == (bind if is_own else None)
 
 
-async def test_nothing_is_looked_up_where_no_port_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_an_equal_port_nothing_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*args: object, **more: object) -> None:
         raise AssertionError("looked up")
 

@@ -11,7 +11,7 @@ from tests.support.playbook import Playbook
 from tests.support.stub_broker import eventually
 
 
-async def test_the_reader_waits_until_the_loop_has_heard_of_one_thing_before_it_tells_the_next() -> None:
+async def test_the_reader_waits_until_the_loop_has_handled_each_event() -> None:
     heard: list[tuple[str, ReaderEvent]] = []
     thread = threading.current_thread()
     playbooks: list[Playbook] = []
@@ -42,7 +42,7 @@ async def test_the_reader_waits_until_the_loop_has_heard_of_one_thing_before_it_
 
 
 @pytest.mark.usefixtures("has_faults")
-async def test_a_reader_meets_what_goes_wrong_with_what_it_tells() -> None:
+async def test_a_handler_error_is_raised_in_the_reader() -> None:
     playbooks: list[Playbook] = []
 
     async def hear(told: ReaderEvent) -> None:

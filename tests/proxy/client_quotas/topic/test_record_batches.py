@@ -39,7 +39,7 @@ def test_batches_with_and_without_gzip_are_read() -> None:
     assert read(data, offset=4) == ([(4, rule(4)), (5, rule(5)), (6, rule(6))], 7)
 
 
-def test_which_record_is_the_last_of_its_batch_is_known_also_where_compaction_has_left_less() -> None:
+def test_the_last_record_of_a_batch_is_known_also_after_compaction() -> None:
     batches = RecordBatches(
         batch(0, rule(0), rule(1), gaps=3) + batch(5, rule(5)) + batch(6, rule(6), rule(7)), offset=1
     )
@@ -49,7 +49,7 @@ def test_which_record_is_the_last_of_its_batch_is_known_also_where_compaction_ha
     ]  # fmt: skip
 
 
-def test_a_batch_that_is_cut_off_is_for_the_next_answer() -> None:
+def test_a_truncated_batch_is_left_for_the_next_answer() -> None:
     whole, cut = batch(0, rule(0)), batch(1, rule(1))
 
     for size in (1, 11, 12, 30, len(cut) - 1):
@@ -57,7 +57,7 @@ def test_a_batch_that_is_cut_off_is_for_the_next_answer() -> None:
 
 
 @pytest.mark.parametrize("size", [-1, -12, -(2**31), 0, 3])
-def test_a_size_that_cannot_be_is_a_failure(size: int) -> None:
+def test_an_impossible_batch_size_is_an_error(size: int) -> None:
     data = bytearray(batch(0, rule(0)))
     data[8:12] = size.to_bytes(4, "big", signed=True)
 
@@ -80,7 +80,7 @@ def test_a_batch_that_would_grow_without_bound_is_not_decompressed() -> None:
     assert most_bytes < 4 * MOST_DECOMPRESSED_BYTES
 
 
-def test_nor_are_many_small_ones_behind_each_other() -> None:
+def test_many_small_gzip_members_are_not_decompressed_without_bound() -> None:
     member = gzip.compress(bytes(1_048_576))
     bomb = compressed(batch(0, rule(0)))[:61] + 17 * member
     sized = bytearray(bomb)
@@ -91,13 +91,13 @@ def test_nor_are_many_small_ones_behind_each_other() -> None:
 
 
 @pytest.mark.parametrize("codec", [2, 3, 4, 5, 7])
-def test_another_compression_is_not_understood_whatever_is_installed(codec: int) -> None:
+def test_other_compressions_than_gzip_are_not_read(codec: int) -> None:
     data = compressed(batch(0, rule(0), rule(1)), codec=codec) + batch(2, rule(2))
 
     assert read(data) == ([(1, f"value of a batch up to offset 1: {OTHER_CODEC}"), (2, rule(2))], 3)
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_of_the_old_formats_what_is_not_compressed_is_read(magic: int) -> None:
+def test_old_formats_are_read_if_uncompressed(magic: int) -> None:
     assert read(old(magic, 0)) == ([(0, rule(0))], 1)
     assert read(old(magic, 1)) == ([(0, f"value of a batch up to offset 0: {OTHER_CODEC}")], 1)

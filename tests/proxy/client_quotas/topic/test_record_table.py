@@ -37,7 +37,7 @@ def test_a_rule_goes_before_settings() -> None:
     assert list(one) == []
 
 
-def test_there_is_room_for_so_many_entities() -> None:
+def test_the_table_refuses_entities_above_its_bound() -> None:
     one = table(("a", P, 1.0), ("b", P, 1.0), most=2)
 
     assert not one.put("c", P, 1.0, 2)
@@ -46,7 +46,7 @@ def test_there_is_room_for_so_many_entities() -> None:
     assert list(one) == ["a", "b"]
 
 
-def test_what_is_carried_over_is_what_was_held_and_not_deleted() -> None:
+def test_values_are_carried_over_unless_deleted() -> None:
     before = table(("a", P, 1.0), ("a", C, 2.0), ("b", P, 3.0))
     one = table(("b", P, 9.0))
     one.remember_deletion(before, "a", C)

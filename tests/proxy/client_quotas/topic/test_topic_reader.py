@@ -128,7 +128,7 @@ def records(told: list[ReaderEvent]) -> list[QuotaRecord | RecordFault]:
     return [seen.record for one in told if isinstance(one, RecordsRead) for seen in one.records]
 
 
-async def test_it_reads_from_the_beginning_and_then_what_is_written(cluster: Cluster) -> None:
+async def test_reads_from_the_beginning_and_then_new_records(cluster: Cluster) -> None:
     cluster.beginning = 40
     cluster.append(rule(1), rule(2))
     cluster.append(rule(3))
@@ -147,7 +147,7 @@ async def test_it_reads_from_the_beginning_and_then_what_is_written(cluster: Clu
     assert told.count(EndReached()) == 1
 
 
-async def test_the_topic_is_not_made_by_asking_for_it(cluster: Cluster) -> None:
+async def test_reading_does_not_create_the_topic(cluster: Cluster) -> None:
     async with reading() as (_, until):
         await until(lambda told: EndReached() in told)
 
@@ -155,7 +155,7 @@ async def test_the_topic_is_not_made_by_asking_for_it(cluster: Cluster) -> None:
     assert metadata._allow_auto_topic_creation is False
 
 
-async def test_since_is_when_the_fetch_was_sent_that_last_came_to_the_end(cluster: Cluster) -> None:
+async def test_since_is_the_send_time_of_the_last_fetch_that_reached_the_end(cluster: Cluster) -> None:
     cluster.append(rule(1))
     cluster.append(rule(2))
     cluster.is_hanging = True
@@ -182,7 +182,7 @@ async def test_an_empty_topic_is_read_at_once(cluster: Cluster) -> None:
     assert told == [ReadingBegan(), EndReached()]
 
 
-async def test_many_records_are_told_in_portions(cluster: Cluster) -> None:
+async def test_many_records_are_reported_in_portions(cluster: Cluster) -> None:
     cluster.append(*(rule(number) for number in range(600)))
 
     async with reading() as (told, until):
@@ -191,7 +191,7 @@ async def test_many_records_are_told_in_portions(cluster: Cluster) -> None:
     assert [len(one.records) for one in told if isinstance(one, RecordsRead)] == [250, 250, 100]
 
 
-async def test_with_each_portion_it_is_told_whether_a_batch_goes_on_behind_it(cluster: Cluster) -> None:
+async def test_each_portion_says_whether_its_batch_continues(cluster: Cluster) -> None:
     cluster.append(*(rule(number) for number in range(500)))
     cluster.append(*(rule(number) for number in range(251)), gaps=4)
 
@@ -202,7 +202,7 @@ async def test_with_each_portion_it_is_told_whether_a_batch_goes_on_behind_it(cl
     assert portions == [(250, False), (250, True), (250, False), (1, True)]
 
 
-async def test_what_compaction_has_left_empty_is_gone_through(cluster: Cluster) -> None:
+async def test_batches_emptied_by_compaction_are_skipped(cluster: Cluster) -> None:
     cluster.append(rule(1), gaps=3)
     cluster.append(gaps=2)
     cluster.append(rule(2))
@@ -214,7 +214,7 @@ async def test_what_compaction_has_left_empty_is_gone_through(cluster: Cluster) 
     assert records(told) == [rule(1), rule(2)]
 
 
-async def test_how_far_it_is_is_told_also_where_nothing_is_left_to_tell(cluster: Cluster) -> None:
+async def test_progress_is_reported_also_past_emptied_batches(cluster: Cluster) -> None:
     cluster.append(rule(1), rule(2), gaps=2)
 
     async with reading() as (told, until):
@@ -228,7 +228,7 @@ async def test_how_far_it_is_is_told_also_where_nothing_is_left_to_tell(cluster:
     assert [one.next_offset for one in told if isinstance(one, RecordsRead)] == [2, 5, 6]
 
 
-async def test_of_a_batch_that_began_before_only_the_rest_is_told(cluster: Cluster) -> None:
+async def test_records_before_the_fetch_offset_are_left_out(cluster: Cluster) -> None:
     cluster.beginning = 0
     cluster.append(rule(1), rule(2), rule(3))
     cluster.beginning = 2
@@ -262,7 +262,7 @@ async def test_a_wrong_checksum_is_read_again(cluster: Cluster) -> None:
         (5, 1, "[Error 5] LeaderNotAvailableError"),
     ],
 )
-async def test_a_topic_that_cannot_be_read_is_told_and_tried_again(
+async def test_an_unreadable_topic_is_reported_and_retried(
     topic_error: int, partitions: int, reason: str, cluster: Cluster
 ) -> None:
     cluster.topic_error, cluster.partitions = topic_error, partitions
@@ -276,7 +276,7 @@ async def test_a_topic_that_cannot_be_read_is_told_and_tried_again(
     assert cluster.clients > 2
 
 
-async def test_a_cluster_that_is_away_is_tried_for_ever_and_nothing_is_left_open(cluster: Cluster) -> None:
+async def test_an_unreachable_cluster_is_retried_without_leaking_sockets(cluster: Cluster) -> None:
     cluster.is_away = True
 
     async with reading() as (told, until):
@@ -288,7 +288,7 @@ async def test_a_cluster_that_is_away_is_tried_for_ever_and_nothing_is_left_open
     assert cluster.closed == cluster.clients == 6
 
 
-async def test_after_a_failure_all_is_read_anew(cluster: Cluster) -> None:
+async def test_a_failure_rereads_the_topic_from_the_beginning(cluster: Cluster) -> None:
     cluster.append(rule(1))
 
     async with reading() as (told, until):
@@ -307,7 +307,7 @@ async def test_after_a_failure_all_is_read_anew(cluster: Cluster) -> None:
     assert all(one.since_ms is not None for one in second if isinstance(one, RecordsRead))
 
 
-async def test_a_leader_that_tells_of_an_end_too_early_is_not_believed(cluster: Cluster) -> None:
+async def test_a_high_watermark_below_the_known_end_is_ignored(cluster: Cluster) -> None:
     """Its high watermark follows what the leader before it had told, some time later."""
     cluster.append(rule(1))
     cluster.append(rule(2))
@@ -328,7 +328,7 @@ async def test_a_leader_that_tells_of_an_end_too_early_is_not_believed(cluster: 
     assert all(one.since_ms is None for one in told if isinstance(one, RecordsRead))
 
 
-async def test_nor_is_a_topic_made_anew_when_its_leader_tells_of_an_end_too_early(cluster: Cluster) -> None:
+async def test_a_low_high_watermark_is_ignored_for_a_recreated_topic_too(cluster: Cluster) -> None:
     cluster.append(rule(1), rule(2))
 
     async with reading() as (told, until):
@@ -350,7 +350,7 @@ async def test_nor_is_a_topic_made_anew_when_its_leader_tells_of_an_end_too_earl
     )
 
 
-async def test_a_leader_that_does_not_know_its_end_yet_is_asked_again(cluster: Cluster) -> None:
+async def test_a_leader_without_a_known_end_is_asked_again(cluster: Cluster) -> None:
     cluster.append(rule(1))
     cluster.latest_error = 78
 
@@ -363,7 +363,7 @@ async def test_a_leader_that_does_not_know_its_end_yet_is_asked_again(cluster: C
     assert [type(one) for one in told if not isinstance(one, ReadFailed)] == [ReadingBegan, RecordsRead, EndReached]
 
 
-async def test_a_leader_that_is_reached_through_this_proxy_is_refused(cluster: Cluster) -> None:
+async def test_a_leader_behind_this_proxy_is_refused(cluster: Cluster) -> None:
     cluster.leader = Address(host="127.0.0.1", port=9092)
 
     async with reading() as (told, until):
@@ -400,7 +400,7 @@ def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_looks_often")
-async def test_a_leader_that_has_moved_and_partitions_that_were_added_are_noticed_also_where_all_is_answered(
+async def test_a_moved_leader_and_added_partitions_are_noticed_while_fetches_succeed(
     cluster: Cluster,
 ) -> None:
     async with reading() as (told, until):
@@ -415,7 +415,7 @@ async def test_a_leader_that_has_moved_and_partitions_that_were_added_are_notice
 
 
 @pytest.mark.usefixtures("_looks_often")
-async def test_one_broker_that_has_been_cut_off_from_the_others_is_not_believed(
+async def test_a_partitioned_broker_alone_does_not_change_the_leader(
     cluster: Cluster,
 ) -> None:
     async with reading() as (told, until):
@@ -434,7 +434,7 @@ async def test_one_broker_that_has_been_cut_off_from_the_others_is_not_believed(
 
 
 @pytest.mark.usefixtures("_looks_often")
-async def test_who_does_not_say_where_the_topic_is_ends_nothing(
+async def test_a_broker_without_an_answer_about_the_topic_ends_nothing(
     cluster: Cluster,
 ) -> None:
     async with reading() as (told, until):
@@ -447,7 +447,7 @@ async def test_who_does_not_say_where_the_topic_is_ends_nothing(
     assert not any(isinstance(one, ReadFailed) for one in told)
 
 
-async def test_a_reader_that_its_broker_throttles_waits_and_reads_on(cluster: Cluster, pauses: list[float]) -> None:
+async def test_a_throttled_reader_waits_and_continues(cluster: Cluster, pauses: list[float]) -> None:
     cluster.append(rule(1))
     cluster.append(rule(2))
     cluster.fetch_throttles_ms.extend([(700, True), (2_000, False), (0, False)])
@@ -466,7 +466,7 @@ async def test_a_reader_that_its_broker_throttles_waits_and_reads_on(cluster: Cl
     assert cluster.clients == 1
 
 
-async def test_what_a_throttled_answer_did_not_say_is_not_known(cluster: Cluster, pauses: list[float]) -> None:
+async def test_an_empty_throttled_answer_changes_nothing(cluster: Cluster, pauses: list[float]) -> None:
     async with reading() as (told, until):
         await until(lambda told: EndReached() in told)
         cluster.fetch_throttles_ms.append((60_000, False))
@@ -498,7 +498,7 @@ async def test_an_error_of_the_whole_answer_is_a_failure(cluster: Cluster) -> No
     assert told[:2] == [ReadingBegan(), ReadFailed("[Error 7] RequestTimedOutError")]
 
 
-async def test_of_a_topic_made_anew_nothing_is_known(cluster: Cluster) -> None:
+async def test_a_recreated_topic_starts_without_a_known_end(cluster: Cluster) -> None:
     cluster.append(rule(1), rule(2), rule(3))
 
     async with reading() as (told, until):
@@ -513,7 +513,7 @@ async def test_of_a_topic_made_anew_nothing_is_known(cluster: Cluster) -> None:
     assert [one.since_ms for one in told if isinstance(one, RecordsRead)] == [None, None]
 
 
-async def test_it_outlives_who_cannot_hear_that_it_failed(cluster: Cluster) -> None:
+async def test_the_reader_survives_a_handler_that_fails(cluster: Cluster) -> None:
     cluster.append(rule(1))
     told: list[ReaderEvent] = []
     faults = [RecordsRead, ReadFailed, RecordsRead, ReadFailed]
@@ -532,7 +532,7 @@ async def test_it_outlives_who_cannot_hear_that_it_failed(cluster: Cluster) -> N
     assert [type(one) for one in told[:5]] == [ReadingBegan, ReadingBegan, ReadingBegan, RecordsRead, EndReached]
 
 
-async def test_in_its_thread_it_ends_when_told_to(cluster: Cluster) -> None:
+async def test_stop_ends_the_thread(cluster: Cluster) -> None:
     told: list[ReaderEvent] = []
 
     async def tell(one: ReaderEvent) -> None:
@@ -550,7 +550,7 @@ async def test_in_its_thread_it_ends_when_told_to(cluster: Cluster) -> None:
     reader.stop()
 
 
-async def test_told_to_end_before_its_thread_has_begun_it_reads_nothing(cluster: Cluster) -> None:
+async def test_a_reader_stopped_before_its_start_reads_nothing(cluster: Cluster) -> None:
     async def tell(one: ReaderEvent) -> None:
         raise AssertionError(one)
 

@@ -67,7 +67,7 @@ ALICE: Entity = ("alice", None)
 # -- rules --
 
 
-def test_a_rule_of_the_topic_holds_and_tells_its_offset() -> None:
+def test_a_rule_of_the_topic_holds_and_has_its_offset_as_source() -> None:
     topic = Topic().started(Rule(user=DEFAULT, limits={}), alice(5.0))
 
     assert topic.state.changes() == {
@@ -76,7 +76,7 @@ def test_a_rule_of_the_topic_holds_and_tells_its_offset() -> None:
     assert topic.said() == []
 
 
-def test_what_is_written_later_replaces_it_and_a_tombstone_ends_it() -> None:
+def test_a_later_record_replaces_a_rule_and_a_tombstone_removes_it() -> None:
     topic = Topic().started(alice(5.0))
     topic.rates()
 
@@ -89,7 +89,7 @@ def test_what_is_written_later_replaces_it_and_a_tombstone_ends_it() -> None:
     assert topic.state.in_force == {}
 
 
-def test_the_same_once_more_changes_nothing() -> None:
+def test_the_same_record_again_changes_nothing() -> None:
     topic = Topic().started(alice(5.0))
     topic.rates()
 
@@ -109,7 +109,7 @@ def test_changes_come_in_portions() -> None:
     assert portions == [["u0", "u1", "u2", "u3"], ["u4", "u5", "u6", "u7"], ["u8", "u9"]]
 
 
-def test_changes_that_could_not_be_put_in_force_come_again() -> None:
+def test_changes_taken_back_are_returned_again() -> None:
     topic = Topic().started(alice(5.0), Rule(user="bob", limits=produce(1.0)))
     topic.state.changes()
     topic.read(alice(6.0), Rule(user="bob"))
@@ -126,7 +126,7 @@ def test_changes_that_could_not_be_put_in_force_come_again() -> None:
     assert topic.state.changes() == {}
 
 
-def test_what_became_the_files_meanwhile_is_not_said_to_have_gone() -> None:
+def test_a_rule_that_the_file_took_over_is_not_reported_as_removed() -> None:
     topic = Topic().started(alice(5.0))
     topic.state.take_back(topic.state.changes())
 
@@ -135,7 +135,7 @@ def test_what_became_the_files_meanwhile_is_not_said_to_have_gone() -> None:
     assert topic.state.changes() == {}
 
 
-def test_every_kind_of_limit_is_taken() -> None:
+def test_every_kind_of_limit_is_accepted() -> None:
     limits = {
         "producer_byte_rate": 1.0, "consumer_byte_rate": 2.0, "request_percentage": 3.0, "request_rate": 4.0,
         "controller_mutation_rate": 5.0, "connections": 6,
@@ -148,7 +148,7 @@ def test_every_kind_of_limit_is_taken() -> None:
     )  # fmt: skip
 
 
-def test_a_rule_for_a_long_name_is_the_one_that_a_table_of_rules_finds() -> None:
+def test_a_long_name_is_bounded_as_in_the_table_of_rules() -> None:
     name = "n" * 300
     topic = Topic(TopicRules(proxy="p1", topic="store", file_rules=[QuotaRule(client_id=name, connections=1)]))
 
@@ -180,7 +180,7 @@ def test_settings_of_one_entity_are_one_rule_and_each_has_its_own_end() -> None:
     assert topic.state.changes() == {ALICE: None}
 
 
-def test_a_rule_goes_before_settings_as_a_whole_and_leaves_them() -> None:
+def test_a_rule_hides_settings_and_they_return_after_it() -> None:
     topic = Topic().started(setting("consumer_byte_rate", 5.0), alice(7.0))
     assert topic.rates() == {ALICE: 7.0}
     assert topic.state.in_force[ALICE].limits.get("consumer_byte_rate") is None
@@ -214,7 +214,7 @@ def test_addresses_and_terms_are_counted_and_said_to_be_for_stores() -> None:
         Setting(user="alice", key=TERMS),
     ],
 )
-def test_what_is_deleted_of_what_is_for_stores_is_understood(deletion: Rule | Setting) -> None:
+def test_a_tombstone_of_a_store_record_is_understood(deletion: Rule | Setting) -> None:
     topic = Topic().started(deletion)
 
     topic.read(deletion)
@@ -255,7 +255,7 @@ def test_terms_that_could_not_be_written_again_are_counted() -> None:
     assert "terms hold where the topic is the proxy's store" in topic.said()[0]
 
 
-def test_nor_do_settings_whose_terms_are_of_a_form_that_is_not_known() -> None:
+def test_settings_with_terms_of_an_unknown_form_do_not_hold() -> None:
     unknown = decode(b'{"user":"alice","key":"terms"}', b'{"value":["of a later version"]}')
     topic = Topic().started(setting("producer_byte_rate", 5.0))
     assert topic.rates() == {ALICE: 5.0}
@@ -271,7 +271,7 @@ def test_nor_do_settings_whose_terms_are_of_a_form_that_is_not_known() -> None:
 # -- the file --
 
 
-def test_the_file_decides_where_both_have_a_rule_and_that_is_said_once() -> None:
+def test_the_file_overrules_the_topic_and_that_is_logged_once() -> None:
     topic = Topic().started(NEWS, Rule(user="filed", limits=produce(5.0)))
     topic.read(Share(proxy="p1", user="filed", limits=produce(4.0)))
 
@@ -285,7 +285,7 @@ def test_the_file_decides_where_both_have_a_rule_and_that_is_said_once() -> None
     assert topic.said() == []
 
 
-def test_a_reload_of_the_file_gives_and_takes() -> None:
+def test_a_reload_hides_and_returns_rules_of_the_topic() -> None:
     topic = Topic().started(alice(5.0), Rule(user="filed", limits=produce(4.0)))
     assert topic.rates() == {ALICE: 5.0}
 
@@ -385,7 +385,7 @@ def test_at_the_start_news_are_as_old_as_their_timestamp() -> None:
     assert old.said() == []
 
 
-def test_a_timestamp_in_the_future_is_now() -> None:
+def test_a_timestamp_in_the_future_counts_as_now() -> None:
     topic = Topic().started(share(2.0), NEWS, age_ms=-3_600_000)
 
     assert topic.state.next_ms == NOW_MS + 10_000
@@ -411,7 +411,7 @@ def test_news_that_were_long_under_way_are_old() -> None:
 # -- read anew --
 
 
-def test_what_is_read_anew_replaces_the_old_when_its_end_is_reached() -> None:
+def test_rereading_replaces_the_rules_once_its_end_is_reached() -> None:
     topic = Topic().started(alice(5.0), Rule(user="gone", limits=produce(1.0)), share(2.0), NEWS)
     topic.rates()
 
@@ -432,7 +432,7 @@ def test_what_is_read_anew_replaces_the_old_when_its_end_is_reached() -> None:
     assert not topic.state.has_lease
 
 
-def test_news_that_are_read_again_are_not_new() -> None:
+def test_reread_news_do_not_renew_the_lease() -> None:
     topic = Topic().started(share(2.0), NEWS)
     topic.state.begin()
     topic.offset = 0
@@ -453,7 +453,7 @@ def test_an_old_share_gets_no_lease_by_news_whose_shares_are_not_read_to_the_end
     assert topic.rates() == {ALICE: 1.0}
 
 
-def test_a_topic_made_anew_has_news_of_its_own() -> None:
+def test_a_recreated_topic_has_its_own_news() -> None:
     topic = Topic().started(alice(5.0), share(2.0), NEWS)
     topic.state.begin()
     topic.offset = 0
@@ -463,7 +463,7 @@ def test_a_topic_made_anew_has_news_of_its_own() -> None:
     assert (topic.rates(), topic.state.next_ms) == ({ALICE: 3.0}, NOW_MS + 6_000)
 
 
-def test_a_first_reading_that_stops_half_way_leaves_what_it_had() -> None:
+def test_an_interrupted_first_reading_keeps_its_rules() -> None:
     topic = Topic()
     topic.state.begin()
     topic.read(alice(5.0), since_ms=None)
@@ -482,7 +482,7 @@ def garbage(key: bytes = b'{"user":"alice"}', value: bytes | None = b"garbage") 
     return found
 
 
-def test_garbage_is_counted_said_once_a_key_and_changes_nothing() -> None:
+def test_garbage_is_counted_logged_once_per_key_and_changes_nothing() -> None:
     topic = Topic().started(alice(5.0), garbage(), garbage(b"\xff"), garbage())
 
     assert topic.rates() == {ALICE: 5.0}
@@ -493,7 +493,7 @@ def test_garbage_is_counted_said_once_a_key_and_changes_nothing() -> None:
     ]
 
 
-def test_garbage_of_ever_new_keys_is_said_a_hundred_times() -> None:
+def test_garbage_of_many_keys_is_logged_a_hundred_times() -> None:
     topic = Topic().started(*(garbage(b"%d" % number) for number in range(300)))
 
     said = topic.said()
@@ -502,7 +502,7 @@ def test_garbage_of_ever_new_keys_is_said_a_hundred_times() -> None:
     assert topic.state.not_understood == 300
 
 
-def test_a_share_whose_newer_value_is_not_understood_is_none() -> None:
+def test_a_share_with_a_newer_value_of_garbage_is_removed() -> None:
     topic = Topic().started(alice(5.0), share(9.0), NEWS)
     assert topic.rates() == {ALICE: 9.0}
 
@@ -515,7 +515,7 @@ def test_a_share_whose_newer_value_is_not_understood_is_none() -> None:
     assert topic.rates() == {ALICE: 2.0}
 
 
-def test_nor_has_it_one_when_the_topic_is_read_anew() -> None:
+def test_a_share_of_garbage_stays_removed_after_rereading() -> None:
     topic = Topic().started(alice(5.0), share(9.0), NEWS)
     topic.state.begin()
     topic.offset = 0
@@ -525,7 +525,7 @@ def test_nor_has_it_one_when_the_topic_is_read_anew() -> None:
     assert topic.rates() == {ALICE: 5.0}
 
 
-def test_what_compaction_has_left_of_garbage_leaves_in_force_what_held() -> None:
+def test_garbage_left_by_compaction_keeps_the_former_rule() -> None:
     topic = Topic().started(alice(5.0), share(2.0), NEWS, garbage(b'{"proxy":"p1","user":"alice"}'), garbage())
     topic.state.begin()
     topic.offset = 2
@@ -539,7 +539,7 @@ def test_what_compaction_has_left_of_garbage_leaves_in_force_what_held() -> None
     assert (topic.state.rules, topic.state.shares) == (1, 0)
 
 
-def test_garbage_behind_something_new_leaves_the_new_in_force() -> None:
+def test_garbage_after_a_new_rule_keeps_the_new_rule() -> None:
     topic = Topic().started(alice(5.0), Rule(user="bob", limits=produce(1.0)))
     topic.state.begin()
     topic.read(alice(6.0), garbage(), Rule(user="bob"), garbage(b'{"user":"bob"}'))
@@ -548,7 +548,7 @@ def test_garbage_behind_something_new_leaves_the_new_in_force() -> None:
     assert topic.rates() == {ALICE: 6.0}
 
 
-def test_a_topic_without_end_is_held_to_a_number_of_entities() -> None:
+def test_the_number_of_entities_is_bounded() -> None:
     topic = Topic(TopicRules(proxy="p1", topic="store", most=3))
 
     topic.started(*(Rule(user=f"u{number}", limits=produce(1.0)) for number in range(5)))
@@ -561,7 +561,7 @@ def test_a_topic_without_end_is_held_to_a_number_of_entities() -> None:
     assert topic.state.not_understood == 2
 
 
-def test_tombstones_take_no_places_of_entities() -> None:
+def test_tombstones_do_not_count_as_entities() -> None:
     topic = Topic(TopicRules(proxy="p1", topic="store", most=3)).started(Rule(user="u0", limits=produce(1.0)))
     topic.state.begin()
     topic.read(*(Rule(user=f"u{number}") for number in range(5)))
@@ -717,7 +717,7 @@ class Run:
     ),
     st.integers(1, 3),
 )
-def test_what_holds_is_what_the_whole_log_says(steps: list[Callable[[Run], None]], portion: int) -> None:
+def test_rules_equal_those_of_the_whole_log(steps: list[Callable[[Run], None]], portion: int) -> None:
     run = Run()
     for step in steps:
         step(run)
@@ -766,7 +766,7 @@ def test_no_share_holds_longer_than_its_lease_after_it_was_published(
             assert state.next_ms <= written[read - 1] + lease_ms
 
 
-def test_notices_are_told_once() -> None:
+def test_notices_are_returned_once() -> None:
     topic = Topic().started(NEWS)
 
     assert list(topic.state.notices()) == [
