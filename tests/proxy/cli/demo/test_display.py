@@ -42,11 +42,11 @@ def test_the_highest_second_is_a_full_bar_and_silence_an_empty_one() -> None:
     assert sparkline(()) == ""
 
 
-def test_a_line_tells_the_rate_the_quota_the_average_and_the_throttle_time() -> None:
+def test_a_line_has_rate_quota_average_and_throttle_time() -> None:
     assert plain_line(_view()) == "producer 1023.9 KiB/s of 10.0 MiB/s, average 9.9 MiB/s (99.0%), throttled 12.3 s"
 
 
-def test_a_line_without_an_average_yet_claims_none() -> None:
+def test_a_line_without_an_average_shows_none() -> None:
     assert plain_line(_view(rate=None)) == "producer 1023.9 KiB/s of 10.0 MiB/s, throttled 12.3 s"
 
 

@@ -61,7 +61,7 @@ def test_a_burst_that_takes_longer_than_a_second_is_left_out_whole() -> None:
     assert rate == pytest.approx(QUOTA, rel=0.005)
 
 
-def test_a_client_too_slow_for_its_quota_is_measured_as_it_is() -> None:
+def test_a_slow_client_has_its_own_rate() -> None:
     flow = Flow()
     _steady(flow, start_s=50, end_s=65, rate=0.8 * QUOTA)
 
@@ -97,7 +97,7 @@ def test_a_paced_rate_needs_two_seconds(now_s: float) -> None:
         paced_rate(flow, quota_bytes_per_second=QUOTA, now_s=now_s)
 
 
-def test_nothing_at_all_is_no_rate() -> None:
+def test_no_traffic_is_no_rate() -> None:
     with pytest.raises(MeasurementError):
         paced_rate(Flow(), quota_bytes_per_second=QUOTA, now_s=1_000)
     with pytest.raises(MeasurementError):

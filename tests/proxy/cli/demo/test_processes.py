@@ -63,7 +63,7 @@ async def test_a_program_that_ends_early_is_an_error_with_its_last_words(tmp_pat
             await child.wait_for_line(re.compile("ready"))
 
 
-async def test_a_program_that_ends_later_fails_who_waits_for_it(tmp_path: Path) -> None:
+async def test_a_program_that_ends_later_raises_in_the_waiting_task(tmp_path: Path) -> None:
     program = "print('ready', flush=True); raise SystemExit(3)"
     async with running("the proxy", ("-c", program), log=tmp_path / "log") as child:
         await child.wait_for_line(re.compile("ready"))

@@ -49,7 +49,7 @@ async def test_the_shows_end_ends_the_clients() -> None:
     assert ended == ["client"]
 
 
-async def test_the_first_failure_ends_the_show_and_is_the_one_that_is_told() -> None:
+async def test_the_first_failure_ends_the_show_and_is_raised() -> None:
     async def vanished_proxy() -> None:
         raise ProcessError("the proxy ended")
 

@@ -121,7 +121,7 @@ def _even(copied: float, incoming: float = 0, *, seconds: int = 10, size: int = 
     wave=st.floats(0, 0.5),
     sampled_ms=st.sampled_from([10_000, 20_000]),
 )
-def test_what_is_said_at_a_quarter_is_what_happens_to_15_in_a_hundred(
+def test_the_estimate_at_a_quarter_is_within_15_percent(
     throttle: int, share: float, size: int, grain_ms: int, wave: float, sampled_ms: int
 ) -> None:
     """The producers' rate is ``share`` of the throttle on average, and up and down by ``wave`` every two seconds."""
@@ -153,9 +153,7 @@ def test_what_is_said_at_a_quarter_is_what_happens_to_15_in_a_hundred(
     grain_ms=st.sampled_from([_STEP_MS, 1_000]),
     sampled_ms=st.sampled_from([0, 2_000, 6_000, 15_000]),
 )
-def test_too_low_is_said_where_and_only_where_the_lag_grows(
-    throttle: int, share: float, grain_ms: int, sampled_ms: int
-) -> None:
+def test_too_low_is_reported_only_if_the_lag_grows(throttle: int, share: float, grain_ms: int, sampled_ms: int) -> None:
     moving = Simulated(
         moves={_ORDERS: _sizes(10_000 * MB)},
         limits=[_limit(Side.FOLLOWER, 4, throttle * MB, _ORDERS)],
@@ -181,7 +179,7 @@ def test_too_low_is_said_where_and_only_where_the_lag_grows(
     sizes=st.lists(st.tuples(st.integers(1, 3), st.integers(4, 6), st.integers(100, 600)), min_size=2, max_size=8),
     shares=st.lists(st.floats(0, 0.05), min_size=8, max_size=8),
 )
-def test_the_slowest_of_all_leaders_and_followers_is_the_end(
+def test_the_slowest_leader_or_follower_decides_the_end(
     leader_rate: int, follower_rate: int, sizes: list[tuple[int, int, int]], shares: list[float]
 ) -> None:
     """Partitions go from any of three brokers to any of three new ones: throttle times brokers, or the bottleneck."""
@@ -220,7 +218,7 @@ def test_the_slowest_of_all_leaders_and_followers_is_the_end(
     assert max(report.time_left_ms, 1) >= moving.now_ms / 2.2 - 500
 
 
-def test_with_several_new_brokers_each_has_the_throttle_for_itself() -> None:
+def test_each_new_broker_has_the_throttle_for_itself() -> None:
     """KIP-73: throttle times brokers."""
     first, second = Move("t", 0, 4), Move("t", 1, 5)
     moves = {first: _sizes(600 * MB, leader=1), second: _sizes(600 * MB, leader=2)}
@@ -241,7 +239,7 @@ def test_a_leader_that_feeds_two_brokers_is_the_bottleneck() -> None:
     assert _report(moves, limits=limits).time_left_ms == 120_000
 
 
-def test_followers_in_sync_take_their_part_of_a_leaders_throttle() -> None:
+def test_in_sync_followers_use_a_part_of_a_leaders_throttle() -> None:
     """Kafka charges a listed partition's fetches to the leader's quota whether or not the follower is in sync."""
     samples = [{_ORDERS: _sizes(1_000 * MB + second * 2 * MB, 0, in_sync_followers=2)} for second in (0, 1, 2)]
     limit = _limit(Side.LEADER, 1, 10 * MB, _ORDERS, charges_in_sync=True)
@@ -254,7 +252,7 @@ def test_followers_in_sync_take_their_part_of_a_leaders_throttle() -> None:
     assert report.rate_to_end_in(100_000) == pytest.approx(16.04 * MB)
 
 
-def test_what_is_measured_counts_where_it_is_less_than_the_throttle() -> None:
+def test_a_measured_rate_below_the_throttle_counts() -> None:
     limit = _limit(Side.FOLLOWER, 4, 10 * MB, _ORDERS)
 
     report = _report(*_even(9 * MB, 4 * MB), limits=(limit,))
@@ -269,7 +267,7 @@ def test_what_is_measured_counts_where_it_is_less_than_the_throttle() -> None:
     assert report.time_left_at_ms(4.4 * MB) is None
 
 
-def test_what_kafkas_own_throttle_gives_in_its_first_windows_is_not_what_it_goes_on_to_give() -> None:
+def test_the_first_windows_of_kafkas_throttle_are_too_optimistic() -> None:
     limit = _limit(Side.FOLLOWER, 4, 10 * MB, _ORDERS, source=Source.CLUSTER)
 
     first = _report(*_even(10 * MB, 4 * MB), limits=(limit,))
@@ -282,9 +280,7 @@ def test_what_kafkas_own_throttle_gives_in_its_first_windows_is_not_what_it_goes
 
 @pytest.mark.parametrize("seconds", [10, 12, 21, 23])
 @pytest.mark.parametrize(("incoming", "in_sync_followers"), [(9.2, 0), (4.6, 1)])
-def test_a_lag_that_gets_less_is_not_said_to_grow_for_what_kafkas_throttle_may_give_later(
-    incoming: float, in_sync_followers: int, seconds: int
-) -> None:
+def test_a_shrinking_lag_is_not_reported_as_growing(incoming: float, in_sync_followers: int, seconds: int) -> None:
     limit = _limit(Side.LEADER, 1, 10 * MB, _ORDERS, charges_in_sync=True, source=Source.CLUSTER)
     copied = 9.8 - incoming * in_sync_followers
     samples = [
@@ -299,7 +295,7 @@ def test_a_lag_that_gets_less_is_not_said_to_grow_for_what_kafkas_throttle_may_g
     assert _report(*samples, limits=(limit,)).verdict is Verdict.ENDS
 
 
-def test_a_throttle_that_is_not_reached_is_not_what_holds_it_back() -> None:
+def test_an_unreached_throttle_does_not_decide_the_end() -> None:
     limit = _limit(Side.FOLLOWER, 4, 100 * MB, _ORDERS)
 
     report = _report(*_even(9 * MB, 4 * MB), limits=(limit,))
@@ -308,7 +304,7 @@ def test_a_throttle_that_is_not_reached_is_not_what_holds_it_back() -> None:
     assert report.smallest_rate == 4 * MB
 
 
-def test_until_there_is_a_rate_the_throttle_is_what_will_be_copied() -> None:
+def test_without_a_rate_the_throttle_is_the_estimate() -> None:
     limit = _limit(Side.FOLLOWER, 4, 10 * MB, _ORDERS)
 
     report = _report(*_even(0, 0, seconds=LEAST_SPAN_MS // 1_000 - 1), limits=(limit,))
@@ -316,7 +312,7 @@ def test_until_there_is_a_rate_the_throttle_is_what_will_be_copied() -> None:
     assert (report.rate, report.time_left_ms) == (None, 100_000)
 
 
-def test_a_throttle_of_less_than_a_fetch_in_the_time_is_believed_more_than_what_is_seen() -> None:
+def test_a_tiny_throttle_counts_more_than_the_measured_rate() -> None:
     """At 100 kB/s a fetch of a megabyte comes once in ten seconds: none in the last twenty says nothing."""
     limit = _limit(Side.FOLLOWER, 4, 100_000, _ORDERS)
 
@@ -326,13 +322,13 @@ def test_a_throttle_of_less_than_a_fetch_in_the_time_is_believed_more_than_what_
     assert report.time_left_ms == pytest.approx((1_000 * MB + 1_000_000) / 50_000 * 1_000)
 
 
-def test_without_a_throttle_it_takes_a_while_to_say_anything() -> None:
+def test_without_a_throttle_the_outlook_is_unknown_at_first() -> None:
     assert _report(*_even(9 * MB, 4 * MB, seconds=2)).verdict is Verdict.UNKNOWN
     assert _report(*_even(9 * MB, 4 * MB)).time_left_ms == pytest.approx(190_000)
     assert _report(*_even(3 * MB, 4 * MB)).verdict is Verdict.TOO_LOW
 
 
-def test_a_throttle_that_covers_only_one_side_of_the_moves_leaves_the_others_as_they_are() -> None:
+def test_moves_outside_a_throttle_are_estimated_by_themselves() -> None:
     free = Move("payments", 0, 4)
     samples = [
         {_ORDERS: _sizes(100 * MB, second * MB), free: _sizes(1_000 * MB, second * 20 * MB)} for second in range(11)
@@ -347,14 +343,14 @@ def test_a_throttle_that_covers_only_one_side_of_the_moves_leaves_the_others_as_
     assert report.time_left_ms == pytest.approx(90_000)
 
 
-def test_nothing_copied_though_there_is_room_is_said_to_stand_still_and_not_too_low() -> None:
+def test_nothing_copied_despite_room_stands_still() -> None:
     limit = _limit(Side.FOLLOWER, 4, 10 * MB, _ORDERS)
 
     assert _report(*_even(0, 2 * MB, seconds=12), limits=(limit,)).verdict is Verdict.STANDS_STILL
     assert _report(*_even(0, 12 * MB, seconds=12), limits=(limit,)).verdict is Verdict.TOO_LOW
 
 
-def test_who_has_had_his_share_in_advance_rests_for_a_window_and_no_longer() -> None:
+def test_a_follower_ahead_of_its_throttle_may_rest_for_a_window() -> None:
     """A throttle that was raised gives at once what it would have given in ten seconds, and then nothing for ten."""
     limit = _limit(Side.FOLLOWER, 4, 10 * MB, _ORDERS)
 
@@ -362,7 +358,7 @@ def test_who_has_had_his_share_in_advance_rests_for_a_window_and_no_longer() -> 
     assert _report(*_even(MB, 2 * MB, seconds=12), limits=(limit,)).verdict is Verdict.TOO_LOW
 
 
-def test_who_shares_a_throttle_that_is_too_low_for_another_still_ends() -> None:
+def test_a_move_may_end_under_a_throttle_too_low_for_another() -> None:
     quiet = Move("payments", 0, 4)
     samples = [
         {
@@ -379,7 +375,7 @@ def test_who_shares_a_throttle_that_is_too_low_for_another_still_ends() -> None:
     assert payments.time_left_ms == pytest.approx(94 / 0.5 * 1_000)
 
 
-def test_a_throttle_that_is_far_from_reached_where_another_one_is_does_not_make_it_late() -> None:
+def test_an_unused_throttle_does_not_delay_the_end() -> None:
     """What of broker 4's throttle goes to one topic now goes to the other when the first has arrived."""
     other = Move("payments", 0, 4)
     samples = [
@@ -402,7 +398,7 @@ def test_a_throttle_that_is_far_from_reached_where_another_one_is_does_not_make_
     assert [row.time_left_ms for row in report.rows] == [pytest.approx(38_000), pytest.approx(64 / 3 * 1_000)]
 
 
-def test_what_arrives_of_a_throttle_is_seen_at_the_one_that_is_used_best() -> None:
+def test_the_best_used_throttle_shows_its_effect() -> None:
     """The leader's is used up, three quarters of it by its replica in sync; so the follower's cannot be."""
     samples = [
         {_ORDERS: _sizes(1_000 * MB + second * 6 * MB, round(second * 1.5 * MB), in_sync_followers=1)}
@@ -422,7 +418,7 @@ def test_a_throttle_of_0_never_ends() -> None:
     assert _report(*_even(0, 0, seconds=12), limits=(limit,)).verdict is Verdict.TOO_LOW
 
 
-def test_a_new_throttle_makes_what_was_measured_under_the_old_one_void() -> None:
+def test_a_new_throttle_discards_earlier_samples() -> None:
     progress = Progress()
     for second, moves in enumerate(_even(5 * MB)):
         progress.add(Sample(time_ms=second * 1_000, moves=moves), [_limit(Side.FOLLOWER, 4, 5 * MB, _ORDERS)])
@@ -435,7 +431,7 @@ def test_a_new_throttle_makes_what_was_measured_under_the_old_one_void() -> None
     assert progress.report().time_left_ms == pytest.approx(19_000)
 
 
-def test_rates_forget_what_is_older_than_the_window() -> None:
+def test_rates_ignore_samples_before_the_window() -> None:
     slow = _even(MB, seconds=60)
     progress = Progress()
     for second, moves in enumerate(slow):
@@ -448,7 +444,7 @@ def test_rates_forget_what_is_older_than_the_window() -> None:
     assert progress.report().rate == pytest.approx(5 * MB)
 
 
-def test_segments_that_retention_takes_make_no_nonsense() -> None:
+def test_retention_does_not_make_negative_rates() -> None:
     """100 MB go at once, every five seconds; of the leader's log first, of the follower's a second later."""
     samples = []
     for second in range(21):
@@ -463,7 +459,7 @@ def test_segments_that_retention_takes_make_no_nonsense() -> None:
     assert report.time_left_ms == pytest.approx(report.left_bytes / 6 / MB * 1_000)
 
 
-def test_a_new_leader_has_another_log_and_its_size_is_no_growth() -> None:
+def test_a_new_leader_is_no_growth() -> None:
     samples = [
         {_ORDERS: _sizes(1_000 * MB + (30 * MB if second > 4 else 0), second * MB, leader=2 if second > 4 else 1)}
         for second in range(11)
@@ -475,7 +471,7 @@ def test_a_new_leader_has_another_log_and_its_size_is_no_growth() -> None:
     assert [load.holder.leader for load in report.loads] == [2, None]
 
 
-def test_what_has_arrived_still_counts_as_done_and_as_copied() -> None:
+def test_completed_moves_count_as_copied() -> None:
     other = Move("orders", 1, 4)
     limit = _limit(Side.FOLLOWER, 4, 10 * MB, _ORDERS, other)
     progress = Progress()
@@ -494,7 +490,7 @@ def test_what_has_arrived_still_counts_as_done_and_as_copied() -> None:
     assert report.time_left_ms == pytest.approx(99_000)
 
 
-def test_of_nothing_there_is_nothing_left() -> None:
+def test_no_moves_leave_nothing() -> None:
     report = _report({})
 
     assert (report.rows, report.left_bytes, report.verdict, report.time_left_ms) == ((), 0, Verdict.ENDS, 0)
@@ -532,7 +528,7 @@ _ANY_LIMIT = st.builds(
     ),
     st.floats(1, 1e12),
 )
-def test_whatever_sizes_do_nothing_is_negative_or_more_than_there_is(
+def test_any_sizes_give_plausible_numbers(
     samples: list[tuple[int, dict[Move, Sizes], list[Limit], list[Move]]], question: float
 ) -> None:
     progress, now_ms = Progress(), 0
@@ -567,7 +563,7 @@ def test_whatever_sizes_do_nothing_is_negative_or_more_than_there_is(
         (1, 10 * MB, 0, MB, float("inf")),  # Kafka takes a rate of 0
     ],
 )
-def test_the_first_responses_take_as_long_as_kip_73_says(
+def test_the_first_responses_take_the_time_of_kip_73(
     leaders: int, response_bytes: int, leader_rate: float | None, follower_rate: float | None, seconds: float | None
 ) -> None:
     found = first_responses_ms(

@@ -34,7 +34,7 @@ def _told(limits: list[Limit]) -> set[tuple[Side, int | None, int | None, float,
     return {(*limit.holder[:3], limit.rate, limit.moves) for limit in limits}
 
 
-def test_a_cluster_throttles_what_its_lists_name_at_the_brokers_that_have_rates() -> None:
+def test_cluster_throttles_need_a_list_and_a_rate() -> None:
     cluster = ClusterThrottles(
         brokers={1: _RATES, 2: BrokerConfigs(), 4: _RATES, 5: _RATES},
         leader_replicas={"orders": parse("0:1,1:2")},
@@ -52,13 +52,13 @@ def test_a_cluster_throttles_what_its_lists_name_at_the_brokers_that_have_rates(
     assert {limit.holder.side for limit in limits if limit.charges_in_sync} == {Side.LEADER}
 
 
-def test_a_leader_is_throttled_where_it_leads_and_not_where_it_once_did() -> None:
+def test_only_the_current_leader_is_throttled() -> None:
     cluster = ClusterThrottles(brokers={1: _RATES, 2: _RATES}, leader_replicas={"orders": parse("1:1")})
 
     assert cluster_limits(_MOVES, cluster) == []
 
 
-def test_a_file_without_lists_throttles_all_that_comes_through_the_proxy() -> None:
+def test_a_file_without_lists_throttles_all_moves_through_the_proxy() -> None:
     section = Replication(leader_rate=8 * MB, follower_rate=5 * MB)
 
     everything = file_limits(_MOVES, section, leaders=None, racks={})
@@ -77,7 +77,7 @@ def test_a_file_without_lists_throttles_all_that_comes_through_the_proxy() -> No
     }
 
 
-def test_a_file_with_lists_throttles_what_they_name() -> None:
+def test_a_file_with_lists_throttles_the_listed_moves() -> None:
     section = Replication(
         leader_rate=8 * MB,
         follower_rate=5 * MB,
@@ -94,7 +94,7 @@ def test_a_file_with_lists_throttles_what_they_name() -> None:
     assert [limit.charges_in_sync for limit in limits] == [True, False]
 
 
-def test_all_that_fits_a_path_shares_its_rate_and_of_several_paths_each_holds() -> None:
+def test_moves_of_a_path_share_its_rate_and_all_matching_paths_apply() -> None:
     section = Replication(
         paths=(
             ReplicationPath(leader_rack="a", follower_rack="b", rate=9 * MB),
@@ -115,7 +115,7 @@ def test_all_that_fits_a_path_shares_its_rate_and_of_several_paths_each_holds() 
 
 
 @pytest.mark.parametrize("from_cluster", [False, True])
-def test_a_path_holds_for_what_the_files_lists_name_on_either_side(from_cluster: bool) -> None:
+def test_a_path_applies_to_moves_listed_on_either_side(from_cluster: bool) -> None:
     section = Replication(
         paths=(ReplicationPath(follower=4, rate=7 * MB),),
         leader_replicas=None if from_cluster else {"orders": parse("0:1")},
@@ -128,7 +128,7 @@ def test_a_path_holds_for_what_the_files_lists_name_on_either_side(from_cluster:
     assert limit.moves == ({_A, _B} if from_cluster else {_A})
 
 
-def test_a_rate_without_a_list_is_told_and_neither_without_the_other_is_a_throttle() -> None:
+def test_a_rate_without_a_list_is_reported_and_is_no_throttle() -> None:
     """A topic operator that rewrites a topic's configs takes the list away, and the move runs free."""
     cluster = ClusterThrottles(
         brokers={1: _RATES, 4: _RATES},
@@ -156,7 +156,7 @@ def test_a_rate_without_a_list_is_told_and_neither_without_the_other_is_a_thrott
         (MB // 2, 1, []),  # one partition brings a mebibyte at once, whatever the response might hold
     ],
 )
-def test_first_responses_that_do_not_fit_into_the_window_are_told(rate: int, partitions: int, said: list[str]) -> None:
+def test_first_responses_beyond_the_window_are_reported(rate: int, partitions: int, said: list[str]) -> None:
     moves = {Move("t", index, 4): Sizes(leader=1, leader_bytes=1, follower_bytes=0) for index in range(partitions)}
     configs = BrokerConfigs(leader_rate=rate, follower_rate=rate)
     cluster = ClusterThrottles(
@@ -168,7 +168,7 @@ def test_first_responses_that_do_not_fit_into_the_window_are_told(rate: int, par
     assert list(bursts(moves, cluster_limits(moves, cluster), cluster)) == said
 
 
-def test_a_broker_that_keeps_its_configs_to_itself_is_named() -> None:
+def test_a_broker_with_unreadable_configs_is_named() -> None:
     assert [note[:37] for note in unknown_throttles(ClusterThrottles(unknown=(1, 4)))] == [
         "the throttle of broker 1 is unknown: ",
         "the throttle of broker 4 is unknown: ",
@@ -185,7 +185,7 @@ def test_a_broker_that_keeps_its_configs_to_itself_is_named() -> None:
         (frozenset({1, 2}), 2, False),
     ],
 )
-def test_a_followers_throttle_that_several_proxies_hold_each_for_itself_is_told(
+def test_a_follower_throttle_at_several_proxies_is_reported(
     leaders: frozenset[int] | None, proxied: int, is_said: bool
 ) -> None:
     """Broker 4 fetches from leaders 1 and 2, broker 5 from leader 2 alone."""
@@ -196,7 +196,7 @@ def test_a_followers_throttle_that_several_proxies_hold_each_for_itself_is_told(
     assert list(split_throttles(_MOVES, Replication(leader_rate=5 * MB), leaders=leaders, proxied=proxied)) == []
 
 
-def test_the_file_brings_no_bursts_for_the_proxy_narrows_what_a_fetch_may_bring() -> None:
+def test_the_files_throttle_causes_no_bursts() -> None:
     moves = {Move("t", index, 4): Sizes(leader=1, leader_bytes=1, follower_bytes=0) for index in range(20)}
     limits = file_limits(moves, Replication(leader_rate=1_000), leaders=None, racks={})
 

@@ -115,7 +115,7 @@ def _follow(plan: Plan, cluster: Cluster) -> tuple[int, Display]:
     return follower.run(), display
 
 
-def test_a_move_of_which_brokers_do_not_agree_is_waited_for() -> None:
+def test_it_waits_until_brokers_agree_on_a_move() -> None:
     cluster = Cluster(Clock(), unsure_until_ms=40_000)
 
     status, display = _follow(_WATCH, cluster)
@@ -126,7 +126,7 @@ def test_a_move_of_which_brokers_do_not_agree_is_waited_for() -> None:
     assert display.shown[-1][0] <= 30_020
 
 
-def test_one_report_comes_when_there_is_a_rate_and_then_it_is_over() -> None:
+def test_once_reports_when_there_is_a_rate_and_ends() -> None:
     cluster = Cluster(Clock())
 
     status, display = _follow(_ONCE, cluster)
@@ -139,20 +139,20 @@ def test_one_report_comes_when_there_is_a_rate_and_then_it_is_over() -> None:
     assert cluster.reads == 25  # twice a second
 
 
-def test_the_status_is_1_where_it_never_ends() -> None:
+def test_the_status_is_1_if_it_never_ends() -> None:
     status, display = _follow(_ONCE, Cluster(Clock(), incoming=11 * MB))
 
     assert (status, display.shown[0][1].verdict) == (1, Verdict.TOO_LOW)
 
 
-def test_watching_goes_on_to_the_end() -> None:
+def test_a_watch_lasts_to_the_end() -> None:
     status, display = _follow(_WATCH, Cluster(Clock()))
 
     assert [at_ms // 1_000 for at_ms, *_ in display.shown] == [10, 15, 20, 25]
     assert (status, display.ended) == (0, [("done", "done: 1 replica arrived while this was watching")])
 
 
-def test_what_ends_before_the_first_report_is_done() -> None:
+def test_an_end_before_the_first_report_is_done() -> None:
     plan = Plan(first_ms=60_000, every_ms=60_000, continues=False)
 
     status, display = _follow(plan, Cluster(Clock()))
@@ -167,7 +167,7 @@ def test_a_cancelled_reassignment_is_not_done() -> None:
     assert display.ended == [("given up", "no reassignment in progress any more; cancelled: orders-0 to broker 4")]
 
 
-def test_where_nothing_moves_that_is_said_at_once() -> None:
+def test_no_moves_are_reported_at_once() -> None:
     clock = Clock()
 
     status, display = _follow(_ONCE, Cluster(clock, cancelled_at_ms=0))
@@ -176,7 +176,7 @@ def test_where_nothing_moves_that_is_said_at_once() -> None:
     assert clock.ms == 1_000_020
 
 
-def test_a_cluster_that_is_away_for_a_while_is_waited_for_when_it_was_there() -> None:
+def test_a_watch_retries_an_unreachable_cluster() -> None:
     cluster = Cluster(Clock(), away=lambda at_ms: 12_000 < at_ms < 14_000)
 
     status, display = _follow(_WATCH, cluster)
@@ -186,7 +186,7 @@ def test_a_cluster_that_is_away_for_a_while_is_waited_for_when_it_was_there() ->
     assert 3 <= len(display.troubles) <= 5
 
 
-def test_reports_that_fell_due_while_a_cluster_was_away_are_not_made_up_for() -> None:
+def test_missed_reports_are_not_repeated() -> None:
     cluster = Cluster(Clock(), incoming=5 * MB, away=lambda at_ms: 12_000 < at_ms < 28_000)
 
     _, display = _follow(_WATCH, cluster)
@@ -199,7 +199,7 @@ def test_reports_that_fell_due_while_a_cluster_was_away_are_not_made_up_for() ->
     ("plan", "away_from_ms", "at_least_ms", "at_most_ms"),
     [(_WATCH, 0, 0, 1_000), (_WATCH, 12_000, 72_000, 74_000), (_ONCE, 2_000, 2_000, 3_000)],
 )
-def test_a_cluster_that_stays_away_is_an_error(
+def test_a_cluster_unreachable_for_long_is_an_error(
     plan: Plan, away_from_ms: int, at_least_ms: int, at_most_ms: int
 ) -> None:
     """Whoever waits for one report is told at once; whoever watches, after a minute."""
@@ -211,7 +211,7 @@ def test_a_cluster_that_stays_away_is_an_error(
     assert at_least_ms <= clock.ms - 1_000_000 <= at_most_ms
 
 
-def test_a_cluster_that_was_never_there_is_not_waited_for_however_slowly_time_is_told() -> None:
+def test_a_cluster_unreachable_at_the_start_is_an_error_at_once() -> None:
     clock = SlowClock()
 
     with pytest.raises(ReadingError):
@@ -220,7 +220,7 @@ def test_a_cluster_that_was_never_there_is_not_waited_for_however_slowly_time_is
     assert clock.ms - 1_000_000 <= 1_000
 
 
-def test_a_time_to_end_by_comes_nearer_and_is_dropped_when_it_is_over() -> None:
+def test_a_deadline_comes_nearer_and_is_dropped_when_it_has_passed() -> None:
     plan = Plan(
         first_ms=10_000,
         every_ms=5_000,
