@@ -237,7 +237,7 @@ class RuleDatabase:
                 turn += 1
                 aside = path.with_name(f"{path.name}.{suffix}.{turn}")
             path.rename(aside)
-            log.warning("%s is kept as %s", path, aside.name)
+            log.log(logging.WARNING if suffix == "damaged" else logging.INFO, "%s is kept as %s", path, aside.name)
             _sync(self._directory)
 
     def _measure(self) -> None:
