@@ -1,4 +1,4 @@
-"""A directory's lock file: whoever has it locked is the one process that writes there."""
+"""A directory's lock file: only the process that holds the lock writes there."""
 
 import fcntl
 import os
@@ -6,14 +6,14 @@ from pathlib import Path
 
 
 def take(path: Path, *, taken: str) -> int:
-    """Lock a file, which is made if it is not there; return its descriptor, until whose end it is locked.
+    """Lock a file, creating it if needed; return its descriptor. Closing that releases the lock.
 
     Args:
         path: The file.
-        taken: What to say where another process has it locked.
+        taken: The error text if another process holds the lock.
 
     Raises:
-        OSError: One has; or the file cannot be used.
+        OSError: Another process holds it, or the file cannot be opened.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
     try:

@@ -1,4 +1,4 @@
-"""Blocking work beside the loop, for clients that are synchronous."""
+"""Runs blocking calls in threads."""
 
 import asyncio
 import threading
@@ -10,9 +10,9 @@ _T = TypeVar("_T")
 
 
 async def in_thread(work: Callable[[], _T], *, name: str = "cluster") -> _T:
-    """Run ``work`` in a thread of its own, which does not keep the process from ending: unlike ``to_thread``'s."""
+    """Run ``work`` in a thread of its own. It does not keep the process from ending, unlike ``to_thread``."""
     future: Future[_T] = Future()
-    future.set_running_or_notify_cancel()  # from here on it cannot be taken back, whoever stops waiting for it
+    future.set_running_or_notify_cancel()  # so that a cancelled waiter does not cancel it
     threading.Thread(target=_run, args=(work, future), name=name, daemon=True).start()
     return await asyncio.wrap_future(future)
 

@@ -198,7 +198,7 @@ async def test_a_topic_of_several_partitions_is_refused(mortal_kafka: Kafka, cap
     await eventually(lambda: topic.failures)
     await topic.stop()
 
-    assert "it has 2 partitions, between which there is no order: make it anew, with one" in caplog.text
+    assert "the topic must have exactly one partition, it has 2: create it again with one" in caplog.text
 
 
 async def test_ten_thousand_rules_take_less_than_two_seconds(mortal_kafka: Kafka) -> None:

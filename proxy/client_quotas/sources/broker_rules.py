@@ -1,4 +1,4 @@
-"""What a broker tells of its quotas: as rules, and what differs from those before."""
+"""A broker's quotas as rules, and how they differ from the rules before."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,12 +13,12 @@ from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import literal
 
 # Each takes about 1 kB at most.
 MOST_ENTITIES: Final = 200_000
-# A limit that is no number, or none at all, limits nobody, but it stands before those of other levels.
+# An infinite limit or NaN limits nothing, but overrides those of lower levels.
 _NO_LIMIT: Final = float(UNLIMITED)
 
 
 class RefusedError(Exception):
-    """A broker did not tell. ``is_lasting``: nor will it, until somebody changes something."""
+    """A broker refused. ``is_lasting``: it refuses until its configuration or this one is changed."""
 
     def __init__(self, message: str, *, is_lasting: bool = False) -> None:
         super().__init__(message)
@@ -26,21 +26,21 @@ class RefusedError(Exception):
 
 
 class ParsedQuotas(NamedTuple):
-    """What a broker has said: a rule for each entity, and in words what of it was passed over."""
+    """A broker's quotas: a rule for each entity, and messages about what was skipped."""
 
     rules: Mapping[Entity, StoredRule]
     passed_over: tuple[str, ...]
 
 
 def rules_of(response: DescribeResponse, *, most: int = MOST_ENTITIES) -> ParsedQuotas:
-    """Return the rules of all that an answer names.
+    """Return the rules of an answer.
 
     Args:
-        response: To a request for every entity.
-        most: How many entities there may be; those above it are passed over.
+        response: The answer to a request for every entity.
+        most: The bound on entities; those above it are skipped.
 
     Raises:
-        RefusedError: It is an error.
+        RefusedError: The answer is an error.
     """
     if response.error_code != NONE:
         raise _refusal(response)
@@ -61,14 +61,14 @@ def rules_of(response: DescribeResponse, *, most: int = MOST_ENTITIES) -> Parsed
 
 
 def differences(before: Mapping[Entity, StoredRule], after: Mapping[Entity, StoredRule]) -> tuple[Change, ...]:
-    """Return what makes one set of rules of the other: each entity that has changed, once."""
+    """Return the changes from one set of rules to another, one for each entity."""
     gone = (Change(entity, None) for entity in before.keys() - after.keys())
     come = (Change(entity, rule) for entity, rule in after.items() if before.get(entity) != rule)
     return (*gone, *come)
 
 
 def hosts_in(changes: Iterable[Change]) -> frozenset[str]:
-    """Return the hosts that have a rule now: names of addresses that are no literals."""
+    """Return the host names among the addresses that now have a rule."""
     return frozenset(
         change.entity.ip
         for change in changes
@@ -77,7 +77,7 @@ def hosts_in(changes: Iterable[Change]) -> frozenset[str]:
 
 
 def in_force(value: float) -> float:
-    """Return the limit that a broker's value is here."""
+    """Return the limit that stands for a broker's value here."""
     return value if math.isfinite(value) else _NO_LIMIT
 
 
@@ -107,7 +107,7 @@ def _types(described: Described) -> str:
 def _limits(
     entity: Entity, values: Iterable[tuple[str, float]], passed_over: dict[str, None]
 ) -> Iterator[tuple[str, float]]:
-    """Yield what limits an entity. A broker with ZooKeeper keeps what Kafka refuses today: 0, and less."""
+    """Yield the limits of an entity. Brokers with ZooKeeper may hold values that Kafka refuses today: 0 and less."""
     known = keys_of(entity)
     for key, value in values:
         if key not in known:
@@ -115,6 +115,6 @@ def _limits(
         elif value > 0 or math.isnan(value):
             yield key, in_force(value)
         elif value == 0 and entity.ip is not None:
-            yield key, value  # nobody comes in
+            yield key, value  # no connection is admitted
         else:
             passed_over[f"{key}={value:g} of {entity}: no rate above 0"] = None

@@ -1,6 +1,6 @@
-"""A request to change quotas that goes to the broker: its answer waits until the change holds here as well.
+"""A request to change quotas that goes to the broker. Its answer waits until the change is in force here.
 
-Else a client could be told that a limit is set, and go by another one with its next request.
+Otherwise a client could have an acknowledgement, and its next request would still be charged to the old limit.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,22 +22,22 @@ from kafka_quota_proxy.proxy.client_quotas.rules.entity import ENTITY_TYPES, Ent
 from kafka_quota_proxy.proxy.client_quotas.rules.errors import NONE
 from kafka_quota_proxy.proxy.client_quotas.sources.broker_rules import in_force
 
-# Of a larger one, in bytes or elements, the answer does not wait: it is read on the loop.
+# The answer to a larger request, in bytes or elements, does not wait: requests are parsed on the loop.
 MAX_BYTES: Final = MAX_REFUSED_BYTES
 
 
 class AlterConfirmer(Protocol):
-    """Who follows the quotas that a broker has."""
+    """Confirms that a change which a broker acknowledged is in force here."""
 
     def await_change(self, changed: tuple[Alteration, ...], answer: bytes, owner: object) -> Ticket:
-        """Begin to read them anew, until the broker tells of a change that it has acknowledged.
+        """Read the broker's quotas until they show the change.
 
-        ``answer`` is the ticket's as soon as it does, or some seconds later if it does not; ``owner`` is woken then.
+        The ticket then has ``answer``, at the latest after some seconds, and its ``owner`` is woken.
         """
 
 
 def can_wait(head: RequestHead) -> bool:
-    """Whether a request is to be read whole, so that its answer can wait; others pass as they come."""
+    """Whether a request is collected whole, so that its answer can wait; others are forwarded as they arrive."""
     return is_client_quotas(head.api_key, head.api_version) and head.size_bytes <= MAX_BYTES
 
 
@@ -55,7 +55,7 @@ class ForwardedAlter:
         return data[position : position + frame_bytes]
 
     def await_change(self, answer: bytes, owner: object) -> Ticket | None:
-        """Return who holds the answer until what it says holds here; None: there is nothing to wait for."""
+        """Return a ticket that has the answer once the change is in force here; None: nothing to wait for."""
         changed = self._changed(answer)
         return self._authority.await_change(changed, answer, owner) if changed else None
 
@@ -66,13 +66,13 @@ class ForwardedAlter:
         try:
             results = read_alter_response(answer, request.api_version).results
         except ProtocolError:
-            return ()  # it is the client's to complain of
+            return ()  # the client reports it
         done = {_names(result.entity) for result in results if result.error_code == NONE}
         return tuple(one for one in request.alterations if one.ops and _names(one.entity) in done)
 
 
 def has_changes(rules: Mapping[Entity, StoredRule], changed: Iterable[Alteration]) -> bool:
-    """Whether rules have all that has been changed: each value is what it was set to, or not there."""
+    """Whether rules show all changes: each value is as it was set, or absent if it was removed."""
     wanted: dict[Entity, dict[str, float | None]] = {}
     for entity, ops in changed:
         names = dict(entity)
@@ -89,7 +89,7 @@ def _read(frame: bytes) -> AlterRequest | None:
     try:
         return read_alter_request(frame, most_elements=MAX_REFUSED_ELEMENTS)
     except ProtocolError:
-        return None  # the broker says what it thinks of it
+        return None  # the broker answers it
 
 
 def _names(entity: EntityParts) -> frozenset[tuple[str, str | None]]:

@@ -1,5 +1,11 @@
-"""Rules of a Kafka topic that the proxies of a fleet share (``quotas_from``); ``config.quota_record`` is its format.
+"""Rules of a Kafka topic that several proxies share (``quotas_from``); ``config.quota_record`` is its format.
 
-``state`` decides which of them hold, without I/O or clock; ``reader`` reads the topic, in a thread, and ``batches``
-takes its answers apart; ``hearing`` hands what it tells to the loop, and ``watcher`` is the loop's part.
+topic_rules     which of the records hold, without I/O or clock
+record_table    the records of each entity
+topic_reader    reads the topic, in a thread
+topic_requests  its requests to the cluster
+record_batches  the records of a fetch's answer
+reader_events   what the reader reports
+reader_thread   hands these events to the event loop
+own_address     whether an address leads to this proxy itself
 """

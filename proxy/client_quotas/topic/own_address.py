@@ -11,9 +11,9 @@ _ANY_HOST: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104
 
 
 async def own_bind(address: Address, binds: Collection[Address]) -> Address | None:
-    """Return which of the proxy's ``binds`` an address leads to; None where it leads to none, or nobody knows where.
+    """Return the bind of this proxy that an address leads to; None if it leads elsewhere or cannot be resolved.
 
-    Only where a port is the same is the host looked up, in a thread.
+    The host is looked up only if a port is equal, in a thread.
     """
     if not address.port or all(bind.port != address.port for bind in binds):
         return None
@@ -26,7 +26,7 @@ async def own_bind(address: Address, binds: Collection[Address]) -> Address | No
 
 
 def bind_of(address: Address, here: Collection[str], binds: Iterable[Address]) -> Address | None:
-    """Return the bind that an address leads to; ``here`` has those IP addresses of its host that this machine has."""
+    """Return the bind that an address leads to; ``here``: the IP addresses of its host that are this machine's."""
     return next(
         (
             bind
@@ -39,7 +39,7 @@ def bind_of(address: Address, here: Collection[str], binds: Iterable[Address]) -
 
 
 def _is_here(family: int, ip: str) -> bool:
-    """Whether this machine has the address: only its own can be bound."""
+    """Whether an IP address is this machine's: a socket can be bound to no other."""
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
             probe.bind((ip, 0))

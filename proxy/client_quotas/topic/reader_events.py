@@ -1,4 +1,7 @@
-"""What a reader of a quota topic tells: ``Began``, some ``Read``, ``AtEnd``, more ``Read``; at any time ``Failed``."""
+"""The events that a reader of a quota topic reports.
+
+First ``ReadingBegan``, then some ``RecordsRead``, ``EndReached``, and more ``RecordsRead``; ``ReadFailed`` at any time.
+"""
 
 from dataclasses import dataclass, field
 
@@ -7,34 +10,34 @@ from kafka_quota_proxy.proxy.client_quotas.topic.topic_rules import TopicRecord
 
 @dataclass(frozen=True, slots=True)
 class ReadingBegan:
-    """The topic will be told from its beginning on."""
+    """The reader starts again at the topic's first record."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordsRead:
-    """What was read next; see ``TopicRules.take``.
+    """The records that were read next; see ``TopicRules.take``.
 
-    ``is_whole``: it ends where a batch does. What is behind it says nothing else of what is in it.
+    ``is_whole``: they end with a batch, so that no later record belongs together with them.
     """
 
     records: tuple[TopicRecord, ...]
     since_ms: int | None
-    next_offset: int = 0  # all before it has been told
+    next_offset: int = 0  # all records before it have been reported
     is_whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class EndReached:
-    """All that was there, before ``next_offset``, has been told; what comes is told as it is written."""
+    """All records before ``next_offset`` have been reported; later ones follow as they are written."""
 
     next_offset: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadFailed:
-    """The topic cannot be read; it is tried again.
+    """The topic cannot be read; the reader tries again.
 
-    ``is_own_fault``: it cannot be for as long as somebody has not changed what this proxy is told.
+    ``is_own_fault``: no attempt succeeds before the proxy's configuration is changed.
     """
 
     reason: str

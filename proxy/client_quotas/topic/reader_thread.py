@@ -1,4 +1,4 @@
-"""Between the thread that reads a topic and the loop that hears of it: one thing after the other."""
+"""Hands the events of a reader's thread to the event loop, one after the other."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -13,24 +13,24 @@ EventHandler: TypeAlias = Callable[[ReaderEvent], Awaitable[None]]
 
 
 class ReaderThread(Protocol):
-    """What reads a topic, in a thread of its own: ``proxy.client_quotas.topic.topic_reader``."""
+    """Reads a topic in a thread of its own: ``proxy.client_quotas.topic.topic_reader``."""
 
     def start(self) -> None:
-        """Begin to tell."""
+        """Begin to read."""
 
     def stop(self) -> None:
-        """Have it end, soon."""
+        """Stop soon."""
 
     def join(self, timeout_s: float) -> None:
-        """Wait until it has."""
+        """Wait until it has stopped."""
 
 
 class ReaderBridge:
-    """Has the loop hear what a reader tells, who waits with each thing until it is heard.
+    """Runs a handler on the loop for each event of a reader, which waits until the event is handled.
 
     Args:
-        reader: Returns who reads, and awaits what it is given here with each thing that he tells.
-        hear: Is run on the loop with it. What it raises the reader meets.
+        reader: Returns the reader. It is given a function, which it awaits with each event.
+        hear: The handler, run on the loop. Its exceptions are raised in the reader.
     """
 
     def __init__(
@@ -41,17 +41,17 @@ class ReaderBridge:
         self._loop: asyncio.AbstractEventLoop
 
     def start(self) -> None:
-        """Begin to read; on the loop."""
+        """Begin to read. Called on the loop."""
         self._loop = asyncio.get_running_loop()
         self._reader.start()
 
     async def stop(self) -> None:
-        """Read no more. Waits a moment for the reader to let go of the cluster."""
+        """Stop reading. Waits a moment for the reader to close its connections."""
         self._reader.stop()
         await asyncio.to_thread(self._reader.join, _STOP_S)
 
     async def _tell(self, told: ReaderEvent) -> None:
-        """Have the loop hear, and wait until it has. In the reader's thread."""
+        """Have the loop handle an event, and wait for that. Runs in the reader's thread."""
         if self._loop.is_closed():
             raise asyncio.CancelledError
         await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._heard(told), self._loop))
@@ -60,5 +60,5 @@ class ReaderBridge:
         try:
             await self._hear(told)
         except Exception as error:
-            report(error, "what a topic tells could not be taken up; it is read again")
+            report(error, "records of a topic could not be applied; they are read again")
             raise

@@ -1,6 +1,6 @@
-"""What the clients of a quota topic ask a cluster, by hand: where the topic is, and how far it goes.
+"""The requests about a quota topic: its leader, and its first and last offset.
 
-Nobody may make the topic by asking for it, as brokers do for clients of the usual kind: it would not be compacted.
+They are sent by hand, because brokers create a topic for the usual clients, and it would not be compacted.
 Imported only where a topic is configured, for it loads aiokafka.
 """
 
@@ -19,12 +19,12 @@ from kafka_quota_proxy.proxy.client_quotas.topic.own_address import own_bind
 
 EARLIEST: Final = -2
 LATEST: Final = -1
-# What is written is read, committed or not.
+# Records of open and aborted transactions are read, too.
 ANY_ISOLATION: Final = 0
 
 
 class NoTopicError(Exception):
-    """There is something of that name, and it is no quota topic."""
+    """The topic of that name is no quota topic."""
 
 
 class OwnAddressError(Exception):
@@ -32,22 +32,22 @@ class OwnAddressError(Exception):
 
 
 class LeaderMovedError(Exception):
-    """Who is asked leads the topic no more."""
+    """The broker that is read from no longer leads the topic."""
 
 
 async def leader_of(client: AIOKafkaClient, topic: str, binds: Collection[Address], *, node: int | None = None) -> int:
     """Return the node id of the one partition's leader.
 
     Args:
-        client: Who asks.
+        client: The client that asks.
         topic: The topic.
         binds: Where this proxy listens.
-        node: Whom to ask; left out: any broker.
+        node: The broker to ask; left out: any broker.
 
     Raises:
         NoTopicError: It has several partitions.
         OwnAddressError: The leader is reached through this proxy.
-        KafkaError: It is not there, or cannot be asked for.
+        KafkaError: The topic does not exist, or may not be described.
     """
     asked = client.get_random_node() if node is None else node
     answer = await client.send(asked, MetadataRequest([topic], False))
@@ -55,7 +55,7 @@ async def leader_of(client: AIOKafkaClient, topic: str, binds: Collection[Addres
     raise_for(error_code)
     if len(partitions) != 1:
         raise NoTopicError(
-            f"it has {len(partitions)} partitions, between which there is no order: make it anew, with one"
+            f"the topic must have exactly one partition, it has {len(partitions)}: create it again with one"
         )
     ((error_code, _, leader, *_),) = partitions
     raise_for(error_code)
@@ -63,7 +63,7 @@ async def leader_of(client: AIOKafkaClient, topic: str, binds: Collection[Addres
     address = Address(host=host, port=port)
     bind = await own_bind(address, binds)
     if bind is not None:
-        # Nobody is served there before the topic is read; and later its own quotas would hold the reader back.
+        # That listener serves no client before the topic is read; later its own quotas would throttle the reader.
         raise OwnAddressError(
             f"its leader is reached at {address}, which is this proxy's own {bind}: name a listener of the brokers "
             "that no proxy is in front of"
@@ -74,13 +74,13 @@ async def leader_of(client: AIOKafkaClient, topic: str, binds: Collection[Addres
 async def watch_leader(
     client: AIOKafkaClient, topic: str, binds: Collection[Address], *, leader: int, every_s: float
 ) -> NoReturn:
-    """Look whether the topic is what it was, until it is not. Who does not say proves nothing.
+    """Check the topic's leader every ``every_s`` until it has changed. A broker that does not answer proves nothing.
 
-    Nor does one broker that says otherwise: it may itself be the one that has been cut off from the others.
+    Neither does one broker with another answer: it may be the one that is partitioned from the others.
 
     Raises:
-        LeaderMovedError: Another broker is its leader, say most of those that answer.
-        NoTopicError, OwnAddressError: As of ``leader_of``, likewise.
+        LeaderMovedError: Most brokers that answer name another leader.
+        NoTopicError, OwnAddressError: As of ``leader_of``, if most brokers agree.
     """
     ask = partial(_change, client, topic, binds, leader)
     while True:
@@ -95,7 +95,7 @@ async def watch_leader(
 async def _change(
     client: AIOKafkaClient, topic: str, binds: Collection[Address], leader: int, node: int
 ) -> Exception | bool:
-    """Return what a broker says that the topic is by now; True: what it was; False: it does not say."""
+    """Return how a broker says that the topic has changed; True: not at all; False: it does not answer."""
     try:
         found = await leader_of(client, topic, binds, node=node)
     except (NoTopicError, OwnAddressError) as error:
@@ -109,7 +109,7 @@ async def offset_of(client: AIOKafkaClient, leader: int, topic: str, which: int)
     """Return the first offset of the topic, or the one behind its last record.
 
     Raises:
-        KafkaError: The broker does not say.
+        KafkaError: The broker answers with an error.
     """
     answer = await client.send(leader, OffsetRequest(-1, ANY_ISOLATION, [(topic, [(0, which)])]))
     ((_, ((_, error_code, *_, offset),)),) = answer.topics
@@ -118,10 +118,10 @@ async def offset_of(client: AIOKafkaClient, leader: int, topic: str, which: int)
 
 
 def raise_for(error_code: int) -> None:
-    """Raise what a broker answers with.
+    """Raise an error code as an exception.
 
     Raises:
-        KafkaError: It is an error.
+        KafkaError: The code is not 0.
     """
     error = for_code(error_code)
     if error_code:
@@ -129,7 +129,7 @@ def raise_for(error_code: int) -> None:
 
 
 def words_of(error: Exception) -> str:
-    """Return why a topic cannot be read or written, for people."""
+    """Return why a topic cannot be read or written, in words."""
     if isinstance(error, UnknownTopicOrPartitionError):
         return "there is no such topic"
     if isinstance(error, TopicAuthorizationFailedError):

@@ -432,7 +432,7 @@ async def test_changes_that_could_not_be_applied_are_tried_again(caplog: pytest.
         one.fails = 2
         log.write(Setting(user="alice", key=P, value=5.0))
         await eventually(lambda: one.stored == {ALICE: rule(**{P: 5.0})})
-    assert caplog.text.count("what a topic tells could not be taken up; it is read again") == 2
+    assert caplog.text.count("records of a topic could not be applied; they are read again") == 2
 
 
 @on_uvloop

@@ -258,7 +258,7 @@ async def test_a_wrong_checksum_is_read_again(cluster: Cluster) -> None:
     [
         (3, 0, "there is no such topic"),
         (29, 0, "the cluster does not allow it: this client needs the right to READ and DESCRIBE the topic"),
-        (0, 2, "it has 2 partitions, between which there is no order: make it anew, with one"),
+        (0, 2, "the topic must have exactly one partition, it has 2: create it again with one"),
         (5, 1, "[Error 5] LeaderNotAvailableError"),
     ],
 )
