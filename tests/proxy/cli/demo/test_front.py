@@ -5,6 +5,7 @@ import gc
 import select
 import socket
 import struct
+from itertools import product
 
 import pytest
 from kio.schema.api_versions.v3.response import ApiVersionsResponse
@@ -34,10 +35,9 @@ def _produce(version: int, *, acks: int, correlation_id: int = 5) -> bytes:
     return head + transactional_id + struct.pack(">hi", acks, 30_000) + b"rest"
 
 
-@pytest.mark.parametrize("version", range(14))
-@pytest.mark.parametrize("acks", [0, 1, -1])
-def test_acks_are_found_in_every_version_of_produce(version: int, acks: int) -> None:
-    assert produce_acks(_produce(version, acks=acks)) == acks
+def test_acks_are_found_in_every_version_of_produce() -> None:
+    for version, acks in product(range(14), [0, 1, -1]):
+        assert produce_acks(_produce(version, acks=acks)) == acks, (version, acks)
 
 
 def test_a_null_client_id_and_a_null_transactional_id_take_no_bytes() -> None:
