@@ -68,7 +68,7 @@ def test_ctrl_c_before_an_answer_prints_no_traceback(
     def interrupted(*_: object) -> NoReturn:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(command, "connect", interrupted)
+    monkeypatch.setattr(command, "ClusterClient", interrupted)
     file = tmp_path / "f.yaml"
     file.write_text("listeners: [{name: a, bind: 'h:1', upstream: 'k:1'}]\n")
 
