@@ -1,6 +1,6 @@
-"""The cluster as it changes: asked every few seconds from a thread, told to the loop as one ``ClusterView``.
+"""Follows the cluster: reads it every few seconds in a thread, and reports it on the loop as one ``ClusterView``.
 
-A cluster that is away changes nothing: what was known last stays in force. Nothing here ever writes to it.
+An unreachable cluster changes nothing: its last view stays in force. Nothing here writes to the cluster.
 """
 
 from __future__ import annotations
@@ -23,34 +23,34 @@ from kafka_quota_proxy.proxy.replication.cluster_view import ClusterView, Lease,
 
 log = logging.getLogger(__name__)
 
-# Whoever meets an unknown topic id may ask for a poll with each fetch.
+# Each fetch with an unknown topic id requests a poll.
 _LEAST_BETWEEN_S: Final = 0.5
 _WARN_EVERY_MS: Final = 60_000
-# Reading all topics of a large cluster takes a while; these look after what nobody asks for: topics that went, lists
-# of throttled replicas that are left although no broker has a rate.
+# Reading all topics of a large cluster takes a while. It finds deleted topics, and lists of throttled replicas that are
+# left although no broker has a rate.
 _ALL_TOPICS_EVERY_MS: Final = 30_000
 _IDENTIFY_AGAIN_MS: Final = 30_000
 
 
 class ConfigReader(Protocol):
-    """What reads a cluster, from one thread at a time. Each may raise anything, which is what a failed poll is."""
+    """Reads a cluster, from one thread at a time. Any exception of a method makes a failed poll."""
 
     def read(self, *, has_topics: bool, has_configs: bool, has_topic_configs: bool) -> Readings:
-        """Return what the cluster says now."""
+        """Return the cluster's answers."""
 
     def identify(self, upstream: Address, node_ids: Iterable[int]) -> int | None:
-        """Return which of these brokers an address leads to."""
+        """Return the node id of the broker at an address."""
 
     def close(self) -> None:
-        """Let go of it, from any thread."""
+        """Close its connections. For any thread."""
 
 
 class ReplicationWatcher:
-    """Follows one cluster. All of it belongs to the loop, but for what runs in ``_ask``.
+    """Follows one cluster. All methods run on the loop, but for ``_ask``, which has a thread.
 
     Attributes:
         view: What ``on_view`` was called with last.
-        is_successful: Whether the last poll was; false before the first.
+        is_successful: Whether the last poll succeeded; false before the first.
         last_success_s: When the last successful poll ended, as ``time.time`` has it; 0 before the first.
     """
 
@@ -63,14 +63,14 @@ class ReplicationWatcher:
         on_view: Callable[[ClusterView], None],
         connect: Callable[[AdminClient, tuple[Address, ...]], ConfigReader] | None = None,
     ) -> None:
-        """Remember what to follow; ``run`` follows it.
+        """Set what ``run`` follows.
 
         Args:
             replication: The file's section.
             upstreams: Those of the listeners, each with its node id where the file says it.
-            fallback: Whom to ask where the section does not say: ``proxy.replication.cluster_view.servers_behind``.
+            fallback: The brokers to ask if the section names none: ``proxy.replication.cluster_view.servers_behind``.
             on_view: Is called on the loop with each view that differs from the one before.
-            connect: Returns what reads the cluster, in a thread; left out: a ``cluster_reader.ClusterReader``.
+            connect: Returns the reader, in a thread; left out: a ``cluster_reader.ClusterReader``.
         """
         self.is_successful = False
         self.last_success_s = 0.0
@@ -84,7 +84,7 @@ class ReplicationWatcher:
         self._lease = Lease(replication.lease_ms)
         self._reader: ConfigReader | None = None
         self._requested = asyncio.Event()
-        self._epoch = 0  # one for each time that the connection was let go of
+        self._epoch = 0  # counts how often the connection was closed
         self._unread: frozenset[str] = frozenset()
         self._warn_from_ms = 0
         self._all_topics_from_ms = 0
@@ -97,9 +97,9 @@ class ReplicationWatcher:
         return self._lease.is_orphaned
 
     def request(self) -> None:
-        """Read it all again soon, topic ids in particular: at most twice a second, however often this is called.
+        """Read everything again soon, topic ids in particular: at most twice a second, however often this is called.
 
-        Where ``poll_interval`` is shorter still, as often as that.
+        If ``poll_interval`` is shorter, as often as that.
         """
         self._all_topics_from_ms = 0
         self._requested.set()
@@ -151,7 +151,7 @@ class ReplicationWatcher:
             if replication is self._replication:
                 self._fail(error)
             return
-        if replication is not self._replication:  # it has changed meanwhile, and asks for other things
+        if replication is not self._replication:  # the configuration has changed meanwhile
             return
         if not self.is_successful:
             log.info("the cluster answers: %d brokers", len(readings.racks))
@@ -160,7 +160,7 @@ class ReplicationWatcher:
             self._all_topics_from_ms = now_ms + _ALL_TOPICS_EVERY_MS
         self._read, unread = view_of(readings, self._read)
         if self._read.has_throttle and replication.from_cluster and not has_topic_configs:
-            self.request()  # a rate is new: the lists that go with it are wanted at once
+            self.request()  # a new rate takes effect only with its lists
         for what in sorted(frozenset(unread) - self._unread):
             log.warning("the cluster has a throttle that cannot be read, and that is passed over: %s", what)
         self._unread = frozenset(unread)
@@ -187,7 +187,7 @@ class ReplicationWatcher:
             )  # fmt: skip
 
     async def _identify(self, node_ids: tuple[int, ...]) -> None:
-        """Find out which broker each upstream is that the file does not say it of."""
+        """Find the node id of each upstream that has none in the file."""
         reader, now_ms = self._reader, monotonic_ns() // 1_000_000
         is_early = now_ms < self._identify_from_ms and frozenset(node_ids) == self._identified_among
         if reader is None or not self._unidentified or is_early:
@@ -208,7 +208,7 @@ class ReplicationWatcher:
             self._tell()
 
     def _close(self) -> None:
-        """Let go of the connection. A reading that is on its way fails, and a thread that hangs is not waited for."""
+        """Close the connection. A reading in progress fails; a hanging thread is not waited for."""
         self._epoch += 1
         reader, self._reader = self._reader, None
         if reader is not None:
@@ -217,7 +217,7 @@ class ReplicationWatcher:
     def _ask(
         self, settings: AdminClient, epoch: int, *, has_topics: bool, has_configs: bool, has_topic_configs: bool
     ) -> Readings:
-        """Read, in the thread. There is one at a time."""
+        """Read. Runs in a thread, one at a time."""
         reader = self._reader
         if reader is None:
             reader = self._reader = self._connect(settings, self._fallback)

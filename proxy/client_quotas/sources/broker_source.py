@@ -1,4 +1,4 @@
-"""The brokers' own quotas on the loop: asked for every few seconds, and at once when a client has changed one."""
+"""The brokers' own quotas on the loop: read every few seconds, and at once when a client has changed one."""
 
 from __future__ import annotations
 
@@ -32,47 +32,47 @@ from kafka_quota_proxy.proxy.replication.cluster_view import servers_of
 
 log = logging.getLogger(__name__)
 
-# Where a rule's source is told, in the place of FILE:LINE.
+# The source of a rule, in the place of FILE:LINE.
 SOURCE: Final = "broker"
 # How many rules are put in force before others have a turn: some milliseconds.
 _AT_ONCE: Final = 250
-# A broker tells of a change some time after the controller has acknowledged it. How often it is asked meanwhile: after
-# so long first, then each time twice that. And for how long at most an answer waits.
+# A broker shows a change some time after the controller has acknowledged it. It is asked after the first wait, then
+# after twice that each time. The last is the longest wait of an answer.
 _FIRST_AGAIN_S: Final = 0.01
 _MOST_AGAIN_S: Final = 0.25
 _LONGEST_WAIT_S: Final = 2.0
-# How long after a failure it is tried again, and after one that somebody has to do something about.
+# How long until the next attempt after a failure, and after one that needs a change of configuration.
 _MOST_BACKOFF_S: Final = 5.0
 _LASTING_BACKOFF_S: Final = 30.0
-# Of answers that wait: who comes above that is not waited for.
+# The bound on waiting answers; one above it is sent at once.
 _MOST_WAITING: Final = 1_000
-# How many different things are said to be passed over, or to be the file's.
+# The bound on different warnings.
 _MOST_SAID: Final = 100
 
 
 class QuotaReader(Protocol):
-    """Who asks a broker, from one thread at a time. Each may raise anything, which is what a failed reading is."""
+    """Asks a broker, from one thread at a time. Any exception of a method makes a failed reading."""
 
     @property
     def server(self) -> Address:
         """Return the broker that is asked."""
 
     def read(self) -> ParsedQuotas | None:
-        """Return what it tells now; None where that is what it told last."""
+        """Return the broker's quotas; None if they are those of the last reading."""
 
     def close(self) -> None:
-        """Let go of it, from any thread."""
+        """Close its connection. For any thread."""
 
 
 class _Awaited(NamedTuple):
-    """An answer that is held until the broker tells of what it acknowledges."""
+    """An answer that is held until the broker shows the change that it acknowledges."""
 
     changed: tuple[Alteration, ...]
     until_s: float  # on the loop's clock
 
 
 class _Reading(NamedTuple):
-    """What a reading has brought."""
+    """The result of a reading."""
 
     server: Address
     told: ParsedQuotas | None
@@ -80,14 +80,14 @@ class _Reading(NamedTuple):
 
 
 class BrokerSource:
-    """Follows the quotas of one cluster. All of it belongs to the loop, but for ``_ask``, which has a thread.
+    """Follows the quotas of one cluster. All methods run on the loop, but for ``_ask``, which has a thread.
 
     Args:
         settings: The file's section.
         config: What the process is started with.
-        servers: Whom to ask.
+        servers: The brokers to ask.
         on_changes: See ``OnChanges``.
-        connect: Returns what asks one of the servers, in a thread; left out: a ``reader.BrokerReader``.
+        connect: Returns the reader, in a thread; left out: a ``broker_reader.BrokerReader``.
         wall_ms: Returns Unix time.
 
     Attributes:
@@ -140,7 +140,7 @@ class BrokerSource:
         self._is_asked = asyncio.Event()
         self._said: set[object] = set()
 
-    # -- what the server asks --
+    # -- for the server --
 
     @property
     def quotas(self) -> tuple[QuotaRule, ...]:
@@ -200,7 +200,7 @@ class BrokerSource:
         else:
             loop = asyncio.get_running_loop()
             self._awaited[ticket] = _Awaited(changed, loop.time() + _LONGEST_WAIT_S)
-            # Whatever a reading waits for: a broker that is away, or a name server.
+            # A reading may wait for longer, on an unreachable broker or a name server.
             loop.call_later(_LONGEST_WAIT_S, self._give_up, ticket)
         self._again_s = 0.0
         self._is_asked.set()
@@ -226,7 +226,7 @@ class BrokerSource:
                 started_s = time.monotonic()
                 await self._read()
                 self._answer()
-                # Who changes one limit after the other is not to keep it reading: half of the time at most.
+                # A client that changes limits all the time causes readings for half of the time at most.
                 await asyncio.sleep(min(time.monotonic() - started_s, _LONGEST_WAIT_S))
                 await self._sleep()
         finally:
@@ -235,13 +235,13 @@ class BrokerSource:
     # -- within --
 
     async def _sleep(self) -> None:
-        """Wait until it is time to read again, or somebody asks for it."""
+        """Wait until the next reading is due, or requested."""
         wait_s = max(self._settings.every_ms / 1_000, self._backoff_s)
         if self._awaited and self.is_connected:
             self._again_s = min(max(_FIRST_AGAIN_S, 2 * self._again_s), _MOST_AGAIN_S)
             wait_s = min(wait_s, self._again_s)
         elif self._awaited:
-            # In good time for those that wait, and not before: who changes quotas is not to make it spin.
+            # In time for the waiting answers, and no earlier, so that changes of quotas cannot make it spin.
             wait_s = min(wait_s, max(_MOST_AGAIN_S, self._next_end_s()))
             await asyncio.sleep(wait_s)
             return
@@ -275,7 +275,7 @@ class BrokerSource:
         self.may_serve.set()
 
     async def _settle(self) -> None:
-        """Put what was told in force, in portions; what could not be is tried again with the next reading."""
+        """Put the changes in force, in portions; what fails is tried again with the next reading."""
         hosts = hosts_in(self._pending)
         while self._pending:
             some = [self._pending[index] for index in range(min(_AT_ONCE, len(self._pending)))]
@@ -283,26 +283,26 @@ class BrokerSource:
             for _ in some:
                 self._pending.popleft()
             await asyncio.sleep(0)
-        # Behind the others, which a name server that is away is not to hold up.
+        # After the others, so that an unreachable name server does not hold them up.
         self._answer(but_for=hosts)
         if hosts or self._found:
             self._know(await self._lookups.find(hosts))
         self._hosts.follow(self._in_force.unknown_hosts)
 
     def _know(self, addresses: Addresses) -> None:
-        """Put the limits of hosts in force that have been found, now or before."""
+        """Put the limits of hosts in force that have been resolved, now or before."""
         self._found.update(addresses)
         self._on_changes(*self._in_force.update_addresses(self._found))
         self._found = {}
 
     def _take_found(self, addresses: Addresses) -> None:
-        """Take it that hosts have been found that were looked for again."""
+        """Put the limits of hosts in force that a later lookup resolved."""
         self._know(addresses)
         self._hosts.follow(self._in_force.unknown_hosts)
         log.info("quotas_from %s: found %s, whose quotas hold from now on", self.name, ", ".join(addresses))
 
     def _answer(self, *, but_for: Set[str] = frozenset()) -> None:
-        """Let go of the answers whose changes hold, ``but_for`` those about hosts that are being looked up."""
+        """Send the answers whose changes are in force, ``but_for`` those about hosts that are being looked up."""
         if self._pending or not self.is_connected:
             return
         for ticket, one in tuple(self._awaited.items()):
@@ -313,7 +313,7 @@ class BrokerSource:
 
     @repeated
     def _give_up(self, ticket: Ticket) -> None:
-        """Let go of an answer that has waited for long enough, if it still waits."""
+        """Send an answer that has waited for long enough, if it still waits."""
         if self._let_go(ticket):
             self.unconfirmed += 1
             log.warning(
@@ -397,7 +397,7 @@ class BrokerSource:
         return reader, reader.read()
 
     def _close(self) -> None:
-        """Let go of the connection. A thread that hangs is not waited for."""
+        """Close the connection. A hanging thread is not waited for."""
         reader, self._reader = self._reader, None
         if reader is not None:
             threading.Thread(target=attempt, args=(reader.close,), name="quotas-close", daemon=True).start()

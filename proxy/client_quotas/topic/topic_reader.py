@@ -1,11 +1,11 @@
 """Reads a quota topic, from its beginning on and then as it is written: a thread with a loop of its own.
 
-In a thread because a topic of ten thousand rules takes some tenths of a second to decode, which clients would wait for
-on the loop. Fetches are asked for by hand, one after the other, for two things that aiokafka's consumer does not tell:
-when a fetch was sent that came to the end of the topic, which is what a lease counts from, and that the cluster is
-away. Nor may a reader make the topic, where brokers do so for whoever asks: it would not be compacted.
+A topic of ten thousand rules takes some tenths of a second to decode, which would hold up clients on their loop.
+Fetches are sent by hand, one after the other, because aiokafka's consumer does not tell two things: when the fetch was
+sent that reached the end of the topic, from which a lease counts, and that the cluster is unreachable. A consumer could
+also create the topic, which would not be compacted.
 
-A failure, of whatever kind, ends the connection, and the topic is read anew: what was deleted in it meanwhile may have
+Any failure ends the connection, and the topic is read from its beginning: records that were deleted meanwhile may have
 been compacted away. Imported only where a topic is configured, for it loads aiokafka.
 """
 
@@ -46,7 +46,7 @@ from kafka_quota_proxy.proxy.client_quotas.topic.topic_requests import (
 # How long a broker may wait for something to be written. A lease counts from the fetch before, so it is taken to be up
 # to twice that shorter.
 _WAIT_MS: Final = 250
-# How long an answer may take in all. A connection that was cut in silence is given up then.
+# How long an answer may take in all, also on a connection that was cut without notice.
 _ANSWER_MS: Final = 5_000
 _MAX_BYTES: Final = 1_048_576
 # How many records the loop is given at a time.
@@ -54,14 +54,14 @@ _AT_ONCE: Final = 250
 _STOP_S: Final = 1.0
 _BACKOFF_S: Final = 0.25
 _MOST_BACKOFF_S: Final = 5.0
-# aiokafka's own look at the cluster is of all topics there are. Here it is looked at when something fails, and as often
-# as this: a broker that has been cut off goes on answering, and so does partition 0 when there are others.
+# aiokafka's own refresh of metadata reads all topics. Here the topic's metadata are read after a failure, and this
+# often: a partitioned broker continues to answer, and so does partition 0 after others were added.
 _LOOK_S: Final = 30.0
 _NEVER_MS: Final = 2**31 - 1
 
 
 class TopicReader:
-    """The thread. ``tell`` is called in it, and is awaited before it goes on. ``binds``: where this proxy listens."""
+    """The thread. It awaits ``tell`` with each event. ``binds``: the addresses where this proxy listens."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class TopicReader:
         self._thread.start()
 
     def stop(self) -> None:
-        """Have it end, soon, or not begin."""
+        """Stop soon, or do not begin."""
         self._is_stopped = True
         loop, task = self._loop, self._task
         if loop is not None and task is not None:
@@ -97,7 +97,7 @@ class TopicReader:
                 loop.call_soon_threadsafe(task.cancel)
 
     def join(self, timeout_s: float) -> None:
-        """Wait until it has."""
+        """Wait until it has stopped."""
         if self._thread.ident is not None:
             self._thread.join(timeout_s)
 
@@ -109,23 +109,23 @@ class TopicReader:
 
     async def _read_for_ever(self) -> None:
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
-        # Whoever stopped it before this found nothing to cancel.
+        # A stop before this had nothing to cancel.
         while not self._is_stopped:
             try:
                 await self._read_anew()
             except Exception as error:  # noqa: BLE001 - whatever a library raises: without a thread nothing is read
                 failed = ReadFailed(words_of(error), isinstance(error, OwnAddressError))
-                # Who hears it may be what has failed, and says so himself; the reader goes on.
+                # If the handler itself fails it reports that; the reader continues.
                 with suppress(Exception):
                     await self._tell(failed)
             await asyncio.sleep(self._backoff_s)
             self._backoff_s = min(2 * self._backoff_s, _MOST_BACKOFF_S)
 
     async def _read_anew(self) -> None:
-        """Read the topic until something fails.
+        """Read the topic until something fails, and raise that.
 
         Raises:
-            Exception: It did.
+            Exception: Whatever failed.
         """
         client = AIOKafkaClient(
             request_timeout_ms=_ANSWER_MS,
@@ -155,12 +155,12 @@ class TopicReader:
                 offset = await self._fetch(client, leader, offset)
         finally:
             watching.cancel()
-            # Waited for, and what it says not lost: where a fetch has failed, too, that goes before it.
+            # Its error is raised unless a fetch has failed.
             (ended,) = await asyncio.gather(watching, return_exceptions=True)
         raise ended
 
     async def _fetch(self, client: AIOKafkaClient, leader: int, offset: int) -> int:
-        """Read on from ``offset``, tell what there was, and return how far that was."""
+        """Fetch from ``offset``, report the records, and return the next offset."""
         sent_ms = monotonic_ns() // 1_000_000
         request = FetchRequest(
             _WAIT_MS, 1, _MAX_BYTES, ANY_ISOLATION, [(self._settings.topic, [(0, offset, _MAX_BYTES)])]
@@ -169,16 +169,16 @@ class TopicReader:
         raise_for(getattr(answer, "error_code", 0))  # from version 7 on
         throttle_time_ms = getattr(answer, "throttle_time_ms", 0)
         if not answer.topics:
-            # What a broker answers at once to whom its own quotas hold back: of the topic it says nothing.
+            # A broker answers a throttled client at once, and without the topic.
             await asyncio.sleep(max(throttle_time_ms, _WAIT_MS) / 1_000)
             return offset
         ((_, ((_, error_code, end_offset, *_, data),)),) = answer.topics
         raise_for(error_code)
-        # A broker that has just become the leader may tell of an end that it has passed long ago; asked for the latest
-        # offset it answers with an error until it knows.
+        # A new leader may answer with a high watermark below the real one; asked for the latest offset it answers with
+        # an error until it knows.
         end_offset = max(end_offset, self._least_end_offset)
         if end_offset < self._end_offset:
-            self._since_ms = None  # it was made anew: what was known of its end says nothing of this one
+            self._since_ms = None  # the topic was created again: the known end is of the old one
         batches = RecordBatches(data or b"", offset)
         records = batches.records()
         told = offset
