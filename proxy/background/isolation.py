@@ -1,14 +1,14 @@
-"""An exception that nothing expects is logged, is counted, and ends what it was raised in alone.
+"""An unexpected exception is logged and counted, and ends only the work that raised it.
 
 ====================  ==================================================================================================
 ``isolated``          a method of a connection: the connection's ``fail`` is called
 ``alone``             a coroutine of one dial, one accepted connection, one request: it ends
-``kept_up``           a coroutine that has to go on: it is begun again
-``persisting``        the same of a thread
-``repeated``          a timer, or work that is put off: it is called again later
+``kept_up``           a coroutine that must go on: it is started again
+``persisting``        a thread that must go on: it is started again
+``repeated``          a timer or deferred work: it is called again later
 ``attempt``           one step among others: the others follow
-``watch``             everything else that the loop calls, and the callbacks with what was read above all. For these a
-                      guard of its own would be a call more for each request; uvloop closes the transport.
+``watch``             every other callback of the loop, above all those that receive data. A guard of their own would
+                      cost a call for each request; uvloop closes the transport.
 ====================  ==================================================================================================
 """
 
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 # Why a client's connection was closed, as it is counted.
 INTERNAL_ERROR: Final = "internal_error"
-# How many there were, by the module or package of ``proxy`` that the loop, or the thread, had called.
+# Counts by the room and module of ``proxy`` that the loop, or the thread, had called.
 internal_errors: Final[dict[str, int]] = {}
 
 _AGAIN_S: Final = 1.0

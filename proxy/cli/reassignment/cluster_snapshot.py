@@ -1,4 +1,4 @@
-"""What a cluster tells of its reassignments, through an admin client. Nothing here writes to it.
+"""Snapshots of a cluster's reassignments, through an admin client. Nothing here writes to the cluster.
 
 Asked are the controller (which partitions move), any broker (leaders, replicas in sync, lists of throttled replicas),
 and every broker that a partition comes from or goes to (sizes of logs, rates). That takes DESCRIBE and DESCRIBE_CONFIGS
@@ -68,23 +68,23 @@ class Admin(Protocol):
 
 
 class ReadingError(Exception):
-    """The cluster answered, but not with what has to be known."""
+    """The cluster's answer lacks something necessary."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSnapshot:
-    """What was read at one moment."""
+    """The state of all reassignments at one moment."""
 
     sample: Sample
     limits: tuple[Limit, ...]
-    arrived: tuple[Move, ...]  # moves of the observation before that have ended well since
+    arrived: tuple[Move, ...]  # moves of the snapshot before that have completed since
     given_up: tuple[Move, ...]  # and those that were cancelled
-    unsure: tuple[Move, ...] = ()  # and those of which brokers do not agree yet
+    unsure: tuple[Move, ...] = ()  # and those about which brokers disagree so far
     notes: tuple[str, ...]  # what is wrong with the throttles, in sentences
 
 
 class SnapshotReader:
-    """Reads one cluster again and again.
+    """Reads one cluster repeatedly.
 
     Args:
         admin: Connected; calls block.
@@ -180,7 +180,7 @@ class SnapshotReader:
         return {move: _sizes_of(move, partitions[move.topic, move.partition], moves, sizes) for move in moves}
 
     def _read_throttles(self, moves: Mapping[Move, Sizes], now_ms: int) -> None:
-        """Read them anew where it is time, or where there are moves that were not there before."""
+        """Read the throttles again if two seconds have passed, or if a move is new."""
         is_fresh = self._throttles_at_ms is not None and now_ms - self._throttles_at_ms < _CONFIGS_EVERY_MS
         if not moves or (is_fresh and moves.keys() <= self._throttles_for):
             return
@@ -195,7 +195,7 @@ class SnapshotReader:
         of_topics = _values(of_all_topics)
         self._throttles = ClusterThrottles(
             brokers={broker: _broker_configs(values) for broker, values in of_brokers.items()},
-            # A broker that tells has values for some of them, if only defaults.
+            # A broker that answers has values for some of them, at least defaults.
             unknown=tuple(broker for broker, values in of_brokers.items() if not values),
             leader_replicas=_lists(of_topics, LEADER_REPLICAS),
             follower_replicas=_lists(of_topics, FOLLOWER_REPLICAS),
@@ -205,7 +205,7 @@ class SnapshotReader:
 
 
 def _leaders_behind(config: ProxyConfig) -> frozenset[int] | None:
-    """Return the node ids of the brokers whose followers come through this proxy; None where the file does not say."""
+    """Return the node ids of the brokers whose followers come through this proxy; None if the file does not say."""
     believed = [listener for listener in config.listeners if listener.inter_broker]
     node_ids = frozenset(listener.node_id for listener in believed if listener.node_id is not None)
     return node_ids if believed and all(listener.node_id is not None for listener in believed) else None

@@ -1,4 +1,4 @@
-"""A quota topic on the loop: what the reader tells goes to the state, what has changed to the server."""
+"""A quota topic on the loop: events of the reader change the state, and changed rules go to the server."""
 
 import asyncio
 import logging
@@ -24,16 +24,16 @@ from kafka_quota_proxy.proxy.usage.log import MissingPackageError, proxy_name
 
 log = logging.getLogger(__name__)
 
-# How many rules are looked at before others have a turn: some milliseconds.
+# How many rules are processed before the loop serves others: some milliseconds.
 _AT_ONCE: Final = 250
-# How long it takes until it is tried again to put rules in force.
+# The wait before another attempt to put rules in force.
 _AGAIN_S: Final = 5.0
 
 OnChanges: TypeAlias = Callable[[Mapping[Entity, QuotaRule | None]], None]
 
 
 class TopicSource:
-    """Follows one topic. All of it belongs to the loop.
+    """Follows one topic. All methods run on the loop.
 
     Args:
         settings: The file's section.
@@ -73,7 +73,7 @@ class TopicSource:
 
     @property
     def rules(self) -> tuple[QuotaRule, ...]:
-        """Every rule of the topic that holds."""
+        """Every rule of the topic that is in force."""
         return tuple(self.state.in_force.values())
 
     def news_age_s(self) -> float:
@@ -106,7 +106,7 @@ class TopicSource:
         self._hearing.start()
 
     async def run(self) -> None:
-        """Let the lease end when nothing has come, until cancelled."""
+        """End the lease when it is over without news, until cancelled."""
         while True:
             next_ms = self.state.next_ms
             with suppress(TimeoutError):
@@ -116,13 +116,13 @@ class TopicSource:
             self.state.advance(now_ms=_now_ms())
             try:
                 await self._settle()
-            except Exception as error:  # noqa: BLE001 - no client hears anything of it but that a limit is late
+            except Exception as error:  # noqa: BLE001 - clients notice only that a limit is late
                 report(error, "quotas_from %s: rules could not be put in force; it is tried again", self.name)
                 await asyncio.sleep(_AGAIN_S)
                 self._has_heard.set()
 
     async def stop(self) -> None:
-        """Read no more. Waits a moment for the reader to let go of the cluster."""
+        """Stop reading. Waits a moment for the reader to close its connections."""
         await self._hearing.stop()
 
     async def _hear(self, told: ReaderEvent) -> None:
@@ -134,7 +134,7 @@ class TopicSource:
             self.state.take(told.records, since_ms=told.since_ms, now_ms=now_ms, wall_ms=wall_ms)
         elif isinstance(told, EndReached):
             self.state.end_reached(now_ms=now_ms)
-            # First all of it, then the first client.
+            # All rules take effect before the first client is served.
             await self._settle()
             self._succeed()
         else:
@@ -144,7 +144,7 @@ class TopicSource:
 
     async def _settle(self) -> None:
         self._say()
-        # Of a batch that is half read limits may be there, and not the terms on which they hold.
+        # A half-read batch may contain limits without their terms.
         while self.state.is_unsettled and not self._is_within_batch:
             changes = self.state.changes(_AT_ONCE)
             if changes:
@@ -187,7 +187,7 @@ class TopicSource:
 
 
 def topic_source(config: ProxyConfig, *, on_changes: OnChanges) -> TopicSource | None:
-    """Return what follows the topic that a configuration names; None where it names none.
+    """Return the source for the topic of a configuration; None if it names no topic.
 
     Raises:
         MissingPackageError: It does, and aiokafka is not installed.
@@ -195,7 +195,7 @@ def topic_source(config: ProxyConfig, *, on_changes: OnChanges) -> TopicSource |
     settings = config.quotas_from
     if not isinstance(settings, QuotasFrom):
         return None
-    # Here, for it loads aiokafka, which nothing else of the proxy has need of.
+    # Imported here: it loads aiokafka, which a proxy without a topic does not need.
     try:
         from kafka_quota_proxy.proxy.client_quotas.topic.topic_reader import TopicReader
     except ModuleNotFoundError as error:
