@@ -27,13 +27,15 @@ from tests.pipeline.support import START_MS, record, write_log
 
 REPOSITORY = Path(__file__).parent.parent.parent
 SPARK_HOME = Path(pyspark.__file__).parent
-OURS = ("proxy", "protocol", "config", "pipeline")
+# None of these may be importable: the one name that is installed, and the folders of the checkout.
+OURS = ("kafka_quota_proxy", "proxy", "protocol", "config", "pipeline")
 # Where the driver can be reached by the executors.
 HERE = ("--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.driver.bindAddress=127.0.0.1")
 RESULTS = ("quotas.yaml", "ramp.csv", "report.html")
 # Says first where the code is that runs.
 PROGRAM = (
-    "import sys\nimport pipeline\nfrom pipeline.__main__ import main\nprint(pipeline.__file__)\nsys.exit(main())\n"
+    "import sys\nfrom kafka_quota_proxy import pipeline\nfrom kafka_quota_proxy.pipeline.__main__ import main\n"
+    "print(pipeline.__file__)\nsys.exit(main())\n"
 )
 # Brokers and users, all of whom send alike.
 BUCKETS = [(1, "alice"), (1, "bob"), (2, "alice")]

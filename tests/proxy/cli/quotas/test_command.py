@@ -2,8 +2,8 @@
 
 import asyncio
 import json
-import os
 import shlex
+import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -17,6 +17,7 @@ from kafka_quota_proxy.proxy.__main__ import main
 from kafka_quota_proxy.proxy.cli.quotas import command as quotas
 from kafka_quota_proxy.proxy.cli.quotas.rules_file import as_json
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
+from kafka_quota_proxy.proxy.client_quotas.storage import rule_database
 from tests.support.quota_page import TOKEN, Page, page
 from tests.support.stub_broker import on_uvloop
 
@@ -261,14 +262,14 @@ async def test_an_import_waits_for_the_limit_on_changes(
 async def test_an_unknown_outcome_is_not_reported_as_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(_: int) -> None:
-        raise OSError(28, "No space left on device")
+    def fails(*_: object) -> None:
+        raise sqlite3.OperationalError("disk I/O error")
 
     file = tmp_path / "q.yaml"
     file.write_text("quotas:\n- {user: alice, producer_byte_rate: 5}\n- {user: filed, producer_byte_rate: 8}\n")
     async with shell(tmp_path, capsys) as run:
         with monkeypatch.context() as patched:
-            patched.setattr(os, "fsync", fails)
+            patched.setattr(rule_database, "_write", fails)
             told = await run(f"import {file}", status=1)
         assert told == (
             "+ user alice: producer_byte_rate 5\n"
@@ -281,7 +282,7 @@ async def test_an_unknown_outcome_is_not_reported_as_refused(
 
         await run("alter --user alice --set producer_byte_rate=4")
         with monkeypatch.context() as patched:
-            patched.setattr(os, "fsync", fails)
+            patched.setattr(rule_database, "_write", fails)
             (result,) = json.loads(await run("alter --user alice --set producer_byte_rate=5 --json", status=1))[
                 "results"
             ]
