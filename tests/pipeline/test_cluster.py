@@ -184,7 +184,7 @@ def test_a_small_log_on_a_cluster_that_is_sent_the_wheel(
     ended = run([*submit, program, *words], tmp_path, clean(PYSPARK_PYTHON=str(bare)))
 
     assert ended.returncode == 0, ended.stderr
-    assert ended.stdout.startswith(f"{shipped}/pipeline/"), ended.stdout
+    assert ended.stdout.startswith(f"{shipped}/kafka_quota_proxy/pipeline/"), ended.stdout
     assert len(list(cluster.work.glob(f"app-*/*/{shipped.name}"))) == 2
     expected = LiteralReplay(ProposedQuotas(config=read_quotas(str(quotas))).bucket("produce", "alice", ""))
     for demand in beside([Demand(START_MS + at * 1_000, 1_000, 3_000, 1) for at in range(60)]):

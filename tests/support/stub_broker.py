@@ -236,3 +236,5 @@ async def client_of(server: Server, *, port: int = 0, tls: ssl.SSLContext | None
         yield Client(reader, writer)
     finally:
         writer.transport.abort()
+        with suppress(OSError):  # that the proxy has reset it is no fault of the proxy's
+            await asyncio.wait_for(writer.wait_closed(), _TIMEOUT_S)
