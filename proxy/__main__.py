@@ -81,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             return _run(list(sys.argv[1:] if arguments is None else arguments))
         finally:
-            # Here and not at exit, where nobody could catch that the reader has gone.
+            # Here and not at exit, where a broken pipe could not be caught.
             sys.stdout.flush()
     except BrokenPipeError:  # "kafka-quota-proxy explain … | head"
         # Or the interpreter would try, and complain, once more. Of "2>&1 | head" the one is as broken as the other.

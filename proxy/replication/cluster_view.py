@@ -1,6 +1,6 @@
 """What is known of the cluster beside its configuration in our file: a value, and how it comes of a cluster's answers.
 
-``view_of`` makes it, ``Lease`` takes a throttle out of it that nobody needs any more. No I/O, no clock.
+``view_of`` makes it, ``Lease`` removes throttles that are no longer needed. No I/O, no clock.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def without_throttle(view: ClusterView) -> ClusterView:
 class Lease:
     """For how long a throttle holds that has no reassignment: one that was forgotten does harm unseen.
 
-    It begins when nothing of the cluster is being reassigned any more, and anew when the throttle is changed.
+    It begins when no reassignment is left in the cluster, and again when the throttle changes.
     """
 
     def __init__(self, lease_ms: int | None) -> None:

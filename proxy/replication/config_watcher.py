@@ -147,7 +147,7 @@ class ReplicationWatcher:
         )
         try:
             readings = await in_thread(ask)
-        except Exception as error:  # noqa: BLE001 - whatever a library of somebody else's raises, clients are served on
+        except Exception as error:  # noqa: BLE001 - whatever the Kafka client raises, the proxy serves on
             if replication is self._replication:
                 self._fail(error)
             return

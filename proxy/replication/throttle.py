@@ -24,7 +24,7 @@ _MAX_KNOWN_PARTITIONS: Final = 200_000
 
 # What is throttled on one side: replicas by topic, or None: every one that lags.
 Lists = Mapping[str, ThrottledReplicas] | None
-# The same, and the broker that is meant by it; None while nobody knows which that is.
+# The same, with the broker that it names; None while that is unknown.
 Listing = tuple[Lists, int | None]
 
 

@@ -96,7 +96,7 @@ class BrokerSource:
         is_connected: Whether the last reading worked.
         failures: How often it did not. These are read by metrics as they are.
         readings: How often it did.
-        unconfirmed: How many answers went on although the broker did not tell of what they acknowledge.
+        unconfirmed: How many responses were passed on before the broker listed the change that they acknowledge.
         last_read_s: When it worked last, as ``time.time`` has it; NaN before the first.
         server: Who was asked last.
     """
@@ -193,7 +193,7 @@ class BrokerSource:
         return changes
 
     def await_change(self, changed: tuple[Alteration, ...], answer: bytes, owner: object) -> Ticket:
-        """Read anew, until the broker tells of a change. See ``forwarded_alter.Authority``."""
+        """Read again until the broker lists a change. See ``forwarded_alter.Authority``."""
         ticket = Ticket(answer, NOBODY, owner)
         if len(self._awaited) >= _MOST_WAITING:
             ticket.answer = answer
@@ -255,7 +255,7 @@ class BrokerSource:
     async def _read(self) -> None:
         try:
             reading = await in_thread(self._ask, name="quotas-from")
-        except Exception as error:  # noqa: BLE001 - whatever a library of somebody else's raises, clients are served on
+        except Exception as error:  # noqa: BLE001 - whatever the Kafka client raises, the proxy serves on
             self._fail(error)
             return
         self._succeed(reading)

@@ -111,7 +111,7 @@ def read_store(directory: Path, *, is_copy: bool = False) -> StoredRules:
             f"{directory} has quotas in {FILE}, and others in files of an earlier version, *.journal and *.snapshot; "
             "move away those that are no longer to be used"
         )
-    # Without a log nobody changes the file. With one, SQLite has to look into it.
+    # Without a log no process changes the file. With one, SQLite has to read it.
     mode = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "immutable=1"
     try:
         with _errors_translated(path), closing(_connect(path, f"?{mode}")) as connection:

@@ -96,7 +96,7 @@ class RecordTable(Generic[E]):
         terms = held[TERMS].value if TERMS in held else None
         return EntityLimits(limits, max(one.offset for one in held.values()), terms)
 
-    # -- read anew, beside the table that holds until the end is reached
+    # -- a second reading; the first table holds until its end is reached
 
     def remember_deletion(self, before: "RecordTable[E]", entity: E, key: str) -> None:
         """Have garbage behind a tombstone bring back nothing. Of what there never was a tombstone needs no place."""

@@ -100,7 +100,7 @@ async def _change(
         found = await leader_of(client, topic, binds, node=node)
     except (NoTopicError, OwnAddressError) as error:
         return error
-    except Exception:  # noqa: BLE001 - it is not for this that the topic is read anew
+    except Exception:  # noqa: BLE001 - no reason to read the topic again
         return False
     return found == leader or LeaderMovedError("its leader is another broker by now")
 

@@ -11,7 +11,7 @@ No I/O, no clock: records and the time go in, rules that have changed and what i
   alone, for another's may differ. What is read live was written after the fetch before it had been sent, for that one
   reached the end of the topic: from then on the lease counts, so that news that were long under way count for as much
   less. At the start there is no such fetch, and the record's own timestamp has to do.
-* A topic that is read anew, after a failure, replaces what is known when its end is reached, not before.
+* A topic that is read again after a failure replaces the rules when its end is reached, not before.
 * A rule whose newer value is not understood stays as it was. A share is then none: the publisher gives others what it
   lowers, so an old share may be too much, where the rule for every proxy never is.
 
@@ -105,7 +105,7 @@ class TopicRules:
         self._most = most
         self._file = _by_entity(file_rules)
         self._now = _Contents(most)
-        self._next: _Contents | None = None  # what is read anew, until its end is reached
+        self._next: _Contents | None = None  # a second reading, until its end is reached
         self._has_begun = False
         self._touched: dict[Entity, None] = {}  # what is to be looked at for changes, in the order it came
         self._owed: set[Entity] = set()  # whose changes were taken and not put in force
