@@ -73,11 +73,11 @@ def _firing(minute: int, *alerts: tuple[str, str]) -> dict[str, Any]:
     }
 
 
-def test_the_rules_are_valid() -> None:
+def test_alert_rules_are_valid() -> None:
     _promtool("check", "rules", _RULES)
 
 
-def test_a_flood_fires_both_alerts_of_its_client_and_nothing_else_fires(tmp_path: Path) -> None:
+def test_flood_fires_only_the_two_alerts_of_its_client(tmp_path: Path) -> None:
     interval, series = _series(_END_M)
     assert {name for name in (*_FLOODS, *_CALM) if any(f'"{name}"' in one["series"] for one in series)} == {
         *_FLOODS,

@@ -75,7 +75,7 @@ def test_the_metrics_page_lists_exactly_the_exposed_metrics() -> None:
     assert listed == {name.removesuffix("_bucket") for name in exposed()}
 
 
-def test_each_alert_asks_for_metrics_that_are_exposed() -> None:
+def test_alerts_query_exposed_metrics() -> None:
     rules = yaml.safe_load((DEPLOY / "alerts.yaml").read_text(encoding="utf-8"))["groups"][0]["rules"]
     asked = {name for rule in rules for name in re.findall(r"kafka_quota_proxy_\w+", rule["expr"])}
 
@@ -83,14 +83,14 @@ def test_each_alert_asks_for_metrics_that_are_exposed() -> None:
     assert asked <= exposed()
 
 
-def test_each_result_of_changed_quotas_that_an_alert_asks_for_is_counted() -> None:
+def test_alerts_query_results_that_quota_changes_count() -> None:
     text = (DEPLOY / "alerts.yaml").read_text(encoding="utf-8")
     asked = set(re.findall(r'kafka_quota_proxy_quota_changes_total\{result="(\w+)"\}', text))
 
     assert {"throttled", "unknown"} <= asked <= set(COUNTED)
 
 
-def test_the_configuration_in_the_kubernetes_example_is_valid_and_binds_what_its_ports_say() -> None:
+def test_kubernetes_configuration_is_valid_and_binds_the_listed_ports() -> None:
     documents = list(yaml.safe_load_all((DEPLOY / "kubernetes-sidecar.yaml").read_text(encoding="utf-8")))
     kinds = {document["kind"]: document for document in documents}
 
@@ -108,7 +108,7 @@ def test_the_configuration_in_the_kubernetes_example_is_valid_and_binds_what_its
     assert f":{listener.bind.port}," in broker["KAFKA_ADVERTISED_LISTENERS"]
 
 
-async def test_the_kubernetes_example_publishes_metrics_and_probes_and_nothing_else() -> None:
+async def test_kubernetes_admin_port_serves_only_metrics_and_probes() -> None:
     documents = list(yaml.safe_load_all((DEPLOY / "kubernetes-sidecar.yaml").read_text(encoding="utf-8")))
     kinds = {document["kind"]: document for document in documents}
     config = load_bytes(kinds["ConfigMap"]["data"]["proxy.yaml"].encode(), file="proxy.yaml").config
@@ -143,7 +143,7 @@ def _status(port: int | None, path: str) -> int:
         connection.close()
 
 
-def test_there_is_more_time_to_stop_than_a_drain_takes() -> None:
+def test_stop_timeouts_exceed_the_drain_time() -> None:
     documents = list(yaml.safe_load_all((DEPLOY / "kubernetes-sidecar.yaml").read_text(encoding="utf-8")))
     kinds = {document["kind"]: document for document in documents}
     in_pod = load_bytes(kinds["ConfigMap"]["data"]["proxy.yaml"].encode(), file="proxy.yaml").config
@@ -158,7 +158,7 @@ def test_there_is_more_time_to_stop_than_a_drain_takes() -> None:
     assert load_bytes(_CONFIG, file="proxy.yaml").config.drain_timeout_ms < unit_s * 1_000
 
 
-def test_the_dockerfile_copies_what_exists_and_installs_what_the_proxy_may_import() -> None:
+def test_dockerfile_copies_and_installs_everything_the_proxy_imports() -> None:
     text = (REPOSITORY / "Dockerfile").read_text(encoding="utf-8")
     sources = [word for line in re.findall(r"^COPY (?!--)(.*)$", text, re.MULTILINE) for word in shlex.split(line)[:-1]]
 
@@ -170,7 +170,7 @@ def test_the_dockerfile_copies_what_exists_and_installs_what_the_proxy_may_impor
     assert re.search(r"^USER (?!0|root)", text, re.MULTILINE), "must not run as root"
 
 
-def test_every_pin_of_the_constraints_is_a_name_and_a_version() -> None:
+def test_constraints_pin_exact_versions() -> None:
     lines = (REPOSITORY / "constraints.txt").read_text(encoding="utf-8").splitlines()
 
     pin = r"[A-Za-z0-9_.-]+==[A-Za-z0-9.]+(; python_version (<|>=) \"3\.\d+\")?"

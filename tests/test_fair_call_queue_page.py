@@ -38,14 +38,14 @@ def loaded(**keys: str) -> FairCallQueue:
     return listener.fair_call_queue
 
 
-def test_the_table_has_each_key_once() -> None:
+def test_table_has_each_key_once() -> None:
     aliases = {field.alias or name for name, field in FairCallQueueSection.model_fields.items()}
 
     assert sorted(row.key for row in rows()) == sorted(aliases - set(DEPRECATED))
 
 
 @pytest.mark.parametrize("row", rows(), ids=lambda row: row.key)
-def test_a_key_with_its_documented_default_changes_nothing(row: Row) -> None:
+def test_documented_default_equals_the_default(row: Row) -> None:
     hadoop = {"mode": "hadoop"}
     if row.key == THRESHOLDS:
         assert row.default == ",".join(f"{100 * share:g}" for share in FairCallQueue().thresholds)
@@ -57,7 +57,7 @@ def test_a_key_with_its_documented_default_changes_nothing(row: Row) -> None:
 
 
 @pytest.mark.parametrize("row", [row for row in rows() if row.of_hadoop], ids=lambda row: row.key)
-def test_a_documented_hadoop_default_differs_from_the_default(row: Row) -> None:
+def test_documented_hadoop_default_differs_from_ours(row: Row) -> None:
     hadoop = {"mode": "hadoop"}
 
     assert loaded(**hadoop | {row.key: row.default}) != loaded(**hadoop)

@@ -166,7 +166,7 @@ def test_each_exception_is_a_module_without_a_test_module() -> None:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_an_init_module_holds_a_map_and_public_names_only(package: str) -> None:
+def test_init_modules_hold_only_a_docstring_and_public_names(package: str) -> None:
     for path in (REPOSITORY / package).rglob("__init__.py"):
         lines = path.read_text(encoding="utf-8").splitlines()
 
@@ -192,7 +192,7 @@ def _room(module: str) -> str:
     return f"{package}.{folder}" if package == "proxy" and folder else package
 
 
-def test_ten_rooms_on_eight_floors() -> None:
+def test_import_graph_has_few_rooms_floors_and_arrows() -> None:
     graph = rooms()
 
     @cache

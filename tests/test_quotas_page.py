@@ -22,7 +22,7 @@ def play(console: Console, shown: Block) -> None:
         assert console.run(line).rstrip("\n") == output.rstrip("\n"), line
 
 
-def test_quotas_in_the_file_are_checked_and_explained_as_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_example_file_is_checked_and_explained_as_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("quotas.yaml").write_text(block(PAGE, "yaml", holding="user: alice, client-id: <default>, producer").text)
 
@@ -38,9 +38,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_commands_and_http_requests_are_answered_and_audited_as_shown(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_example_commands_and_http_requests_answer_as_shown(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     @on_uvloop
     async def plays() -> None:
         async with page(directory, config=load(Path("proxy.yaml")).config) as served:

@@ -68,7 +68,7 @@ def test_python_blocks_run(block: Block) -> None:
 
 
 @pytest.mark.parametrize("line", commands("make"))
-def test_named_make_targets_exist(line: str) -> None:
+def test_mentioned_make_targets_exist(line: str) -> None:
     targets = [word for word in shlex.split(line)[1:] if "=" not in word]
 
     plan = subprocess.run(["make", "--dry-run", *targets], cwd=REPOSITORY, capture_output=True, text=True, check=False)
@@ -103,7 +103,7 @@ def test_the_readme_is_one_screen() -> None:
     assert len((REPOSITORY / "README.md").read_text(encoding="utf-8").split()) < 800
 
 
-def test_the_pages_show_something_to_test() -> None:
+def test_pages_contain_examples() -> None:
     assert len(blocks("yaml")) >= 3
     assert len(blocks("python")) >= 2
     assert len(commands("make")) >= 4

@@ -106,7 +106,7 @@ def _charged(metrics: Metrics, kind: str, client_id: str) -> tuple[int, int]:
     return int(metrics.total(_BYTES, **labels)), int(metrics.total(_REQUESTS, **labels))
 
 
-def test_produce_bytes_are_those_that_the_client_sent_and_the_broker_got(kafka: Kafka, proxy: Proxy) -> None:
+def test_produce_bytes_equal_those_of_client_and_broker(kafka: Kafka, proxy: Proxy) -> None:
     topic, broker, broker_bodies = create_topic(kafka), _Counters(kafka), _Bodies(kafka)
     with raw_client(proxy.port(), client_id="counts") as client:
         for size in _SIZES:
@@ -126,7 +126,7 @@ def test_produce_bytes_are_those_that_the_client_sent_and_the_broker_got(kafka: 
     assert broker_bodies.since()["Produce"] == (requests, size_bytes - requests * header)
 
 
-def test_fetch_bytes_are_those_that_the_client_got_and_the_broker_sent(kafka: Kafka, proxy: Proxy) -> None:
+def test_fetch_bytes_equal_those_of_client_and_broker(kafka: Kafka, proxy: Proxy) -> None:
     topic = _filled(kafka)
     broker = _Counters(kafka)
     with raw_client(proxy.port(), client_id="counts") as client:
@@ -142,7 +142,7 @@ def test_fetch_bytes_are_those_that_the_client_got_and_the_broker_sent(kafka: Ka
     assert size_bytes > sum(_SIZES)
 
 
-def test_of_a_flexible_fetch_response_one_byte_is_free(kafka: Kafka, proxy: Proxy) -> None:
+def test_flexible_fetch_response_is_charged_one_byte_less_than_its_frame(kafka: Kafka, proxy: Proxy) -> None:
     topic = _filled(kafka)
     broker = _Counters(kafka)
     with raw_client(proxy.port(), client_id="counts") as client:
@@ -158,7 +158,7 @@ def test_of_a_flexible_fetch_response_one_byte_is_free(kafka: Kafka, proxy: Prox
     assert size_bytes > sum(_SIZES)
 
 
-def test_waits_are_those_that_the_client_was_told(kafka: Kafka) -> None:
+def test_throttle_seconds_equal_the_throttle_times_of_responses(kafka: Kafka) -> None:
     topic = create_topic(kafka)
     body = produce_body(topic, batch_of(16 * KIB), acks=1)
     rules = [{"client-id": "counts", "producer_byte_rate": 100 * KIB}]
@@ -174,7 +174,7 @@ def test_waits_are_those_that_the_client_was_told(kafka: Kafka) -> None:
     assert metrics.total("kafka_quota_proxy_throttle_seconds_total", **labels) == pytest.approx(sum(told_ms) / 1_000)
 
 
-def test_a_client_without_a_quota_is_counted_too(kafka: Kafka) -> None:
+def test_client_without_quota_is_counted(kafka: Kafka) -> None:
     topic = _filled(kafka)
     with Proxy({}, kafka) as proxy:
         with raw_client(proxy.port(), client_id="free") as producer:
@@ -190,7 +190,7 @@ def test_a_client_without_a_quota_is_counted_too(kafka: Kafka) -> None:
     assert metrics.total("kafka_quota_proxy_throttled_requests_total") == 0
 
 
-def test_java_s_and_the_broker_s_counters_of_a_producer_leave_no_byte_over(kafka: Kafka, proxy: Proxy) -> None:
+def test_producer_bytes_equal_the_counters_of_java_and_the_broker(kafka: Kafka, proxy: Proxy) -> None:
     """All that Java says it sent, less what the broker says of the other requests, is what the proxy charged."""
     topic, client_id = create_topic(kafka), "java"
     broker, broker_bodies = _Counters(kafka), _Bodies(kafka)
@@ -218,7 +218,7 @@ def test_java_s_and_the_broker_s_counters_of_a_producer_leave_no_byte_over(kafka
     assert size_bytes > 20_000 * 500
 
 
-def test_java_s_counter_of_a_consumer_is_ours_and_a_handshake(kafka: Kafka, proxy: Proxy) -> None:
+def test_consumer_bytes_equal_java_s_counter_without_the_handshake(kafka: Kafka, proxy: Proxy) -> None:
     """The connection to the broker carries fetches, and at its start ApiVersions, Metadata and ListOffsets."""
     topic, client_id = create_topic(kafka), "java"
     with raw_client(kafka.listener(DIRECT).port) as client:

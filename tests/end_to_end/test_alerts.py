@@ -358,7 +358,7 @@ def prove(job: Job, log: Log, reader: Reader, chance: random.Random) -> None:
     )
 
 
-def test_from_topic_to_topic_each_alert_is_read_once_though_the_job_is_killed(kafka_4: Kafka, tmp_path: Path) -> None:
+def test_alerts_to_topic_are_read_once_although_the_job_is_killed(kafka_4: Kafka, tmp_path: Path) -> None:
     seed = int(os.environ.get("ALERTS_SEED", "1"))
     usage, alerts = (create_topic(kafka_4, partitions=PARTITIONS) for _ in range(2))
     reader = TopicReader(kafka_4, alerts)
@@ -379,7 +379,7 @@ def test_from_topic_to_topic_each_alert_is_read_once_though_the_job_is_killed(ka
     assert len(set(reader.keys)) == len({key for key, _ in reader.keys})
 
 
-def test_from_files_to_files_each_alert_is_there_once_though_the_job_is_killed(tmp_path: Path) -> None:
+def test_alerts_to_files_are_written_once_although_the_job_is_killed(tmp_path: Path) -> None:
     seed = int(os.environ.get("ALERTS_SEED", "1"))
     reader = FileReader(tmp_path / "alerts")
     job = Job(tmp_path, "--usage", str(tmp_path / "usage"), "--out", str(tmp_path / "alerts"))
@@ -421,7 +421,7 @@ def read_numbers(kafka: Kafka, topic: str) -> list[int]:
     return sorted(one["n"] for one in reader.seen)
 
 
-def test_a_batch_that_was_committed_is_not_sent_by_the_next_process(kafka_4: Kafka, spark: SparkSession) -> None:
+def test_committed_batch_is_not_sent_again_by_the_next_process(kafka_4: Kafka, spark: SparkSession) -> None:
     topic = create_topic(kafka_4, partitions=PARTITIONS)
     with delivering(kafka_4, topic) as killed:
         killed.deliver(numbered(spark, 1, 2), 7)
@@ -433,7 +433,7 @@ def test_a_batch_that_was_committed_is_not_sent_by_the_next_process(kafka_4: Kaf
     assert read_numbers(kafka_4, topic) == [1, 2, 3]
 
 
-def test_what_was_sent_and_not_committed_is_never_seen(kafka_4: Kafka, spark: SparkSession) -> None:
+def test_uncommitted_alerts_are_never_read(kafka_4: Kafka, spark: SparkSession) -> None:
     topic = create_topic(kafka_4, partitions=PARTITIONS)
     with delivering(kafka_4, topic) as killed:
         assert killed._producer is not None
@@ -446,7 +446,7 @@ def test_what_was_sent_and_not_committed_is_never_seen(kafka_4: Kafka, spark: Sp
     assert read_numbers(kafka_4, topic) == [1, 2]
 
 
-def test_a_process_that_was_thought_dead_is_refused(kafka_4: Kafka, spark: SparkSession) -> None:
+def test_process_that_was_replaced_is_refused(kafka_4: Kafka, spark: SparkSession) -> None:
     topic = create_topic(kafka_4, partitions=PARTITIONS)
     with delivering(kafka_4, topic) as old, delivering(kafka_4, topic) as new:
         new.deliver(numbered(spark, 1), 0)
@@ -457,7 +457,7 @@ def test_a_process_that_was_thought_dead_is_refused(kafka_4: Kafka, spark: Spark
     assert read_numbers(kafka_4, topic) == [1]
 
 
-def test_where_no_broker_is_the_command_says_so(tmp_path: Path) -> None:
+def test_command_without_reachable_broker_fails_with_a_message(tmp_path: Path) -> None:
     (tmp_path / "usage").mkdir()
     job = Job(tmp_path, "--usage", str(tmp_path / "usage"), "--to", "kafka://127.0.0.1:1/alerts")
 

@@ -93,7 +93,7 @@ def _sources(kafka: Kafka) -> Counter[str]:
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_a_client_does_everything_and_reaches_no_broker_itself(name: str, cluster: Kafka, proxy: Proxy) -> None:
+def test_client_does_everything_without_reaching_a_broker_directly(name: str, cluster: Kafka, proxy: Proxy) -> None:
     before = _sources(cluster)
 
     outcome = EVERY[name](cluster, proxy.address("clients"))
@@ -105,7 +105,7 @@ def test_a_client_does_everything_and_reaches_no_broker_itself(name: str, cluste
     assert seen[PROXY_HOST] > 20
 
 
-def test_a_client_past_the_proxy_would_be_seen(cluster: Kafka) -> None:
+def test_client_that_bypasses_the_proxy_is_detected(cluster: Kafka) -> None:
     """So that the test above can fail."""
     before = _sources(cluster)
     AdminClient({"bootstrap.servers": cluster.addresses(CLIENTS), **QUIET}).list_topics(timeout=30)
@@ -114,7 +114,7 @@ def test_a_client_past_the_proxy_would_be_seen(cluster: Kafka) -> None:
 
 
 @pytest.mark.parametrize("cluster", [KAFKA_4], indirect=True)
-def test_the_new_group_protocol(cluster: Kafka, proxy: Proxy) -> None:
+def test_new_group_protocol_works(cluster: Kafka, proxy: Proxy) -> None:
     before = _sources(cluster)
 
     outcome = everything.java(cluster, proxy.address("clients"), group_protocol="consumer")
@@ -124,7 +124,7 @@ def test_the_new_group_protocol(cluster: Kafka, proxy: Proxy) -> None:
 
 
 @pytest.mark.parametrize("cluster", [KAFKA_4], indirect=True)
-def test_share_groups(cluster: Kafka, proxy: Proxy) -> None:
+def test_share_groups_work(cluster: Kafka, proxy: Proxy) -> None:
     topic = create_topic(cluster, partitions=3)
     before = _sources(cluster)
 
@@ -134,7 +134,7 @@ def test_share_groups(cluster: Kafka, proxy: Proxy) -> None:
     assert set(_sources(cluster) - before) == {PROXY_HOST}
 
 
-def test_clients_push_their_telemetry(cluster: Kafka, proxy: Proxy) -> None:
+def test_clients_push_their_telemetry_through_the_proxy(cluster: Kafka, proxy: Proxy) -> None:
     topic = create_topic(cluster)
     before = _sources(cluster)
 
@@ -213,7 +213,7 @@ class Traffic:
         self.seen.update(message.value() or b"" for message in messages if not message.error())
 
 
-def test_clients_go_on_while_brokers_die_join_and_take_over() -> None:
+def test_clients_continue_while_brokers_die_join_and_lead() -> None:
     with (
         Kafka(KAFKA_4, nodes=3, proxied=(), unproxied=(CLIENTS,), config=QUICK_TO_RETURN, logs_requests=True) as kafka,
         _proxy(kafka) as proxy,

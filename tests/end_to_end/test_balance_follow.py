@@ -157,7 +157,7 @@ def is_close(rate: float) -> bool:
     return abs(rate - 1) <= TOLERANCE
 
 
-def test_a_load_that_moves_takes_its_limit_along(kafka_4: Kafka, tmp_path: Path) -> None:
+def test_limit_follows_a_load_that_moves(kafka_4: Kafka, tmp_path: Path) -> None:
     usage, topic = create_topic(kafka_4), create_topic(kafka_4)
     servers = kafka_4.bootstrap_servers
     upstream = kafka_4.broker.listeners[DIRECT].address
@@ -214,7 +214,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.mark.pipeline
 @pytest.mark.timeout(600)
-def test_a_load_that_moves_every_minute_has_its_limit_twenty_seconds_later(cluster: Cluster) -> None:
+def test_limit_follows_a_load_that_moves_every_minute_within_20_seconds(cluster: Cluster) -> None:
     load = Load()
     rows = []
     for number in (0, 1, 2, 0):
@@ -237,7 +237,7 @@ def test_a_load_that_moves_every_minute_has_its_limit_twenty_seconds_later(clust
 @pytest.mark.pipeline
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", NAMES[1:])
-def test_a_proxy_that_is_cut_off_has_an_even_share_more_at_most(cluster: Cluster, name: str) -> None:
+def test_cut_off_proxy_adds_at_most_one_even_share(cluster: Cluster, name: str) -> None:
     """Of p2 nothing is heard while it is cut off, of p3 what it uses is."""
     number, relay = NAMES.index(name), cluster.relays[name]
     load = Load()

@@ -19,7 +19,7 @@ def proxy(mortal_kafka: Kafka) -> Iterator[Proxy]:
         yield running
 
 
-def test_an_upstream_that_refuses_closes_the_client_with_a_hint_in_the_log() -> None:
+def test_refused_upstream_closes_the_client_and_logs_a_hint() -> None:
     nobody, port = free_port(), free_port()
     listeners = [{"name": "lonely", "bind": f"127.0.0.1:{port}", "upstream": f"127.0.0.1:{nobody}"}]
     with Proxy({"listeners": listeners}) as proxy:
@@ -34,7 +34,7 @@ def test_an_upstream_that_refuses_closes_the_client_with_a_hint_in_the_log() -> 
     assert "Traceback" not in log
 
 
-def test_a_listener_outlives_its_broker_and_serves_it_again(mortal_kafka: Kafka, proxy: Proxy) -> None:
+def test_listener_serves_again_after_its_broker_returns(mortal_kafka: Kafka, proxy: Proxy) -> None:
     topic = create_topic(mortal_kafka)
     with raw_client(proxy.port()) as client:
         client.produce(topic, record_batch([b"before"]), acks=-1)
@@ -51,7 +51,7 @@ def test_a_listener_outlives_its_broker_and_serves_it_again(mortal_kafka: Kafka,
     assert end_offset(mortal_kafka, topic) == 2
 
 
-def test_ready_means_that_the_broker_answers(mortal_kafka: Kafka, proxy: Proxy) -> None:
+def test_readyz_follows_the_broker(mortal_kafka: Kafka, proxy: Proxy) -> None:
     wait_until(proxy.is_ready, timeout_s=10, what="/readyz says that the broker is there")
     assert proxy.admin("/livez") != ""
 

@@ -84,7 +84,7 @@ def _check_that_it_follows(
     assert proxy.metrics().total(f"{_BROKER}_unconfirmed_changes_total") == 0
 
 
-def test_a_broker_is_followed_and_what_it_told_last_holds_while_it_is_away(kafka: Kafka) -> None:
+def test_broker_quotas_are_followed_and_kept_while_the_broker_is_away(kafka: Kafka) -> None:
     topic = create_topic(kafka)
     with _proxy(kafka) as proxy:
         _check_that_it_follows(kafka, proxy, topic)
@@ -161,13 +161,13 @@ def _check_that_it_is_not_the_sum(kafka: Kafka, proxy: Proxy, topic: str, *, sec
 
 
 @pytest.mark.parametrize("obeys", [True, pytest.param(False, marks=pytest.mark.long)])
-def test_a_client_through_the_proxy_is_as_fast_as_one_that_goes_past_it(kafka: Kafka, obeys: bool) -> None:
+def test_client_through_the_proxy_is_as_fast_as_a_direct_one(kafka: Kafka, obeys: bool) -> None:
     with _proxy(kafka) as proxy:
         _check_that_it_is_not_the_sum(kafka, proxy, create_topic(kafka), seconds=8.5, obeys=obeys)
 
 
 @pytest.mark.long
-def test_so_is_a_broker_of_2_8_with_zookeeper_in_a_cluster_whose_addresses_are_rewritten() -> None:
+def test_client_of_kafka_2_8_with_rewritten_addresses_is_as_fast_as_a_direct_one() -> None:
     with OldKafka() as kafka:
         first = free_ports(4)
         listener = {
@@ -184,6 +184,6 @@ def test_so_is_a_broker_of_2_8_with_zookeeper_in_a_cluster_whose_addresses_are_r
 
 @pytest.mark.long
 @pytest.mark.parametrize("obeys", [True, False])
-def test_nor_do_they_add_up_over_two_minutes_of_kafkas_own_windows(kafka_4: Kafka, obeys: bool) -> None:
+def test_quotas_of_proxy_and_broker_do_not_add_up_over_two_minutes(kafka_4: Kafka, obeys: bool) -> None:
     with Proxy({"quotas_from": "broker"}, kafka_4) as proxy:
         _check_that_it_is_not_the_sum(kafka_4, proxy, create_topic(kafka_4), seconds=124, obeys=obeys)

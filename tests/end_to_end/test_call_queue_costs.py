@@ -98,13 +98,13 @@ def _meet(kafka: Kafka, topic: str, queue: Mapping[str, Any]) -> tuple[dict[str,
         return _standings(proxy), seconds
 
 
-def test_where_a_request_costs_one_many_quick_ones_cost_the_most(kafka: Kafka, topic: str) -> None:
+def test_many_quick_requests_cost_the_most_when_each_costs_one(kafka: Kafka, topic: str) -> None:
     standings, _ = _meet(kafka, topic, {})
 
     assert standings[_READER]["share"] > 0.7
 
 
-def test_where_time_is_weighted_a_few_long_writes_cost_the_most(kafka: Kafka, topic: str) -> None:
+def test_few_long_writes_cost_the_most_when_time_is_weighted(kafka: Kafka, topic: str) -> None:
     standings, seconds = _meet(kafka, topic, {"cost-provider.impl": "weighted"})
 
     assert standings[_WRITER]["share"] > 0.8
@@ -113,7 +113,7 @@ def test_where_time_is_weighted_a_few_long_writes_cost_the_most(kafka: Kafka, to
     assert standings[_READER]["cost_raw"] == pytest.approx(10 * seconds[_READER] * 1e6, rel=0.2)
 
 
-def test_weights_are_those_of_the_file(kafka: Kafka, topic: str) -> None:
+def test_weights_come_from_the_file(kafka: Kafka, topic: str) -> None:
     weights = {"weighted-cost.lockexclusive": 0, "weighted-cost.lockshared": 1}
     standings, seconds = _meet(kafka, topic, {"cost-provider.impl": "weighted", **weights})
 
@@ -144,7 +144,7 @@ def team_of(principal, client_id, host):
 """
 
 
-def test_identity_provider_of_the_operator_says_whose_cost_it_is(
+def test_operators_identity_provider_names_the_payer(
     kafka: Kafka, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "own_identities.py").write_text(_PROVIDER)

@@ -103,9 +103,7 @@ def write_month(directory: Path, records: list[Record]) -> int:
 
 
 @pytest.mark.pipeline
-def test_a_month_is_billed_to_the_byte_that_passed_and_what_is_odd_about_it_is_said(
-    kafka_4: Kafka, tmp_path: Path
-) -> None:
+def test_month_is_billed_to_the_byte_and_oddities_are_reported(kafka_4: Kafka, tmp_path: Path) -> None:
     usage, month, out, owners = (tmp_path / name for name in ("usage", "month", "bill", "owners.csv"))
     owners.write_text(OWNERS)
     passed: Counter[tuple[str, str]] = Counter()

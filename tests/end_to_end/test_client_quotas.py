@@ -155,7 +155,7 @@ def _table(commands: Sequence[str], ours: Sequence[list[str]], theirs: Sequence[
 
 
 @pytest.mark.parametrize("version", [KAFKA_2_8, KAFKA_3_9, KAFKA_4])
-def test_kafkas_command_says_the_same_of_the_proxy_as_of_a_broker(kafka_4: Kafka, tmp_path: Path, version: str) -> None:
+def test_kafkas_command_prints_the_same_for_proxy_and_broker(kafka_4: Kafka, tmp_path: Path, version: str) -> None:
     commands = [*_commands(), *_SPELLED, *_HALF_SAID]
     with _proxy(kafka_4, tmp_path) as proxy:
         *ours, _, left = said(kafka_4, version, proxy.address(), *commands, *_LEFT)
@@ -179,7 +179,7 @@ def _waits(client: RawClient, topic: str) -> bool:
     return client.produce(topic, batch_of(64 * KIB)).throttle_time_ms > 0
 
 
-def test_what_is_set_holds_for_the_next_request_and_after_a_crash(kafka_4: Kafka, tmp_path: Path) -> None:
+def test_quota_set_by_kafkas_command_holds_at_once_and_after_a_crash(kafka_4: Kafka, tmp_path: Path) -> None:
     topic = create_topic(kafka_4)
     anonymous = "--entity-type|users|--entity-name|ANONYMOUS|--entity-type|clients|--entity-default"
     filed = "--entity-type|clients|--entity-name|filed"
@@ -222,7 +222,7 @@ def test_what_is_set_holds_for_the_next_request_and_after_a_crash(kafka_4: Kafka
             assert not _waits(client, topic)
 
 
-def test_who_is_no_administrator_is_refused_or_asks_the_broker(kafka_4: Kafka, tmp_path: Path) -> None:
+def test_user_without_admin_rights_is_refused_or_answered_by_the_broker(kafka_4: Kafka, tmp_path: Path) -> None:
     entity, broker = "--entity-type|clients|--entity-name|forwarded", kafka_4.listener(DIRECT).address
     show, set_ = f"--describe|{entity}", f"--alter|--add-config|{_P}=222222|{entity}"
     there = f"--bootstrap-server|{broker}"
@@ -246,9 +246,7 @@ def test_who_is_no_administrator_is_refused_or_asks_the_broker(kafka_4: Kafka, t
         assert proxy.metrics().total("kafka_quota_proxy_quota_changes_total", result="applied") == 0
 
 
-def test_the_java_program_of_the_page_sets_the_quota_and_prints_what_the_page_says(
-    kafka_4: Kafka, tmp_path: Path
-) -> None:
+def test_java_program_of_the_page_sets_the_quota_and_prints_what_is_shown(kafka_4: Kafka, tmp_path: Path) -> None:
     program = block("how-to/set-quotas.md", "java", holding="alterClientQuotas").text
     (printed,) = re.findall(r"^ *// (\{.*)$", program, re.MULTILINE)
     source = tmp_path / "Page.java"

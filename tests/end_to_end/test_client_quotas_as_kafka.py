@@ -118,7 +118,7 @@ def without_order(response: AlterResponse | DescribeResponse) -> object:
     return response.error_code, response.error_message, entries
 
 
-def test_whatever_is_asked_the_answer_is_that_of_kafka(kafka_classes: KafkaClasses) -> None:
+def test_every_answer_equals_that_of_kafkas_classes(kafka_classes: KafkaClasses) -> None:
     random = Random(7)  # noqa: S311 - the same requests in each run
     ours = Ours()
     seen: Counter[str] = Counter()
@@ -146,7 +146,7 @@ def test_whatever_is_asked_the_answer_is_that_of_kafka(kafka_classes: KafkaClass
     assert seen["2 found"] > 20
 
 
-def test_more_keys_than_kafka_changes_at_a_time_are_refused_alike(kafka_classes: KafkaClasses) -> None:
+def test_too_many_keys_in_one_change_are_refused_as_by_kafka(kafka_classes: KafkaClasses) -> None:
     kafka_classes.forget()
     ours = Ours()
     ops = (Op("producer_byte_rate", 1.0), Op("consumer_byte_rate", 2.0))

@@ -88,14 +88,14 @@ class Client:
         return answer.error_code, answer.error_message, entries
 
 
-def test_no_client_for_python_has_a_method_for_quotas() -> None:
+def test_python_clients_have_no_methods_for_quotas() -> None:
     """Once one does, mention it in docs/reference/clients.md and docs/how-to/set-quotas.md, and run it here."""
     clients = (confluent_kafka.admin.AdminClient, kafka.KafkaAdminClient, aiokafka.admin.AIOKafkaAdminClient)
 
     assert [name for client in clients for name in dir(client) if "quota" in name.lower()] == []
 
 
-def test_kafka_python_is_told_the_same_by_the_proxy_as_by_a_broker(kafka_4: Kafka, tmp_path: Path) -> None:
+def test_kafka_python_gets_the_same_answers_from_proxy_and_broker(kafka_4: Kafka, tmp_path: Path) -> None:
     settings = {"principals": {"admins": ["ANONYMOUS"]}, "store": {"directory": str(tmp_path)}}
     with (
         Proxy(settings, kafka_4) as proxy,

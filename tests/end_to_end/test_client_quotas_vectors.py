@@ -294,7 +294,7 @@ def _by_case(blocks: Sequence[list[str]]) -> dict[str, list[list[str]]]:
 
 
 @pytest.mark.parametrize("case", _CASES)
-def test_the_proxy_says_what_the_broker_says_and_that_is_what_kafka_expects(said: Said, case: str) -> None:
+def test_answers_of_proxy_and_broker_equal_kafkas_expectations(said: Said, case: str) -> None:
     for step, own, kafkas in zip(_CASES[case], said.ours[case], said.theirs[case], strict=True):
         assert own == kafkas, step.command
         assert step.says is None or own == list(step.says), step.command

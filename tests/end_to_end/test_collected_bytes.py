@@ -109,7 +109,7 @@ def _settle(proxy: Proxy) -> None:
     wait_until(rests, timeout_s=30, what="the proxy rests", poll_s=0.1)
 
 
-def test_bytes_that_come_one_at_a_time_cost_little_whatever_is_collected() -> None:
+def test_collecting_single_bytes_costs_little_for_any_api() -> None:
     with _proxy() as proxy:
         harmless = _core_share(proxy, "clients", HARMLESS)
         shares = {kind: _core_share(proxy, *begun) for kind, begun in KINDS.items()}

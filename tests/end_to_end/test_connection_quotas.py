@@ -56,7 +56,7 @@ def _served_of(attempts: list[_Attempt]) -> int:
     return sum(one.is_served for one in attempts)
 
 
-def test_20_connections_a_second_against_a_limit_of_5_are_those_of_kafka(kafka_4: Kafka) -> None:
+def test_connection_rate_limit_accepts_as_many_as_kafka(kafka_4: Kafka) -> None:
     tools.set_broker_quota(kafka_4, _SOURCE, {"connection_creation_rate": _LIMIT}, entity_type="ips")
     quotas = [{"ip": _SOURCE, "connection_creation_rate": _LIMIT}]
     with Proxy({"quotas": quotas}, kafka_4) as proxy, ThreadPoolExecutor(2) as pool:

@@ -40,7 +40,7 @@ def proxy(kafka_4: Kafka) -> Iterator[Proxy]:
         yield running
 
 
-def test_pipelined_requests_are_answered_in_order_whatever_they_are(kafka_4: Kafka, proxy: Proxy) -> None:
+def test_pipelined_requests_of_any_api_are_answered_in_order(kafka_4: Kafka, proxy: Proxy) -> None:
     topic = create_topic(kafka_4)
     with raw_client(proxy.port()) as client:
         sent = []
@@ -56,7 +56,7 @@ def test_pipelined_requests_are_answered_in_order_whatever_they_are(kafka_4: Kaf
     assert received == sent
 
 
-def test_produce_without_acks_leaves_answers_to_the_requests_around_it(kafka_4: Kafka, proxy: Proxy) -> None:
+def test_produce_without_acks_does_not_shift_other_responses(kafka_4: Kafka, proxy: Proxy) -> None:
     topic, batch = create_topic(kafka_4), record_batch([b"unanswered"])
     with raw_client(proxy.port()) as client:
         for number in range(20):
@@ -69,7 +69,7 @@ def test_produce_without_acks_leaves_answers_to_the_requests_around_it(kafka_4: 
     assert fetched.high_watermark == 60
 
 
-def test_produce_without_acks_is_held_to_the_quota(kafka_4: Kafka, proxy: Proxy) -> None:
+def test_produce_without_acks_is_throttled(kafka_4: Kafka, proxy: Proxy) -> None:
     topic = create_topic(kafka_4)
     with raw_client(proxy.port(), client_id="slow", timeout_s=2) as client:
         client.send(PRODUCE, PRODUCE_VERSION, produce_body(topic, batch_of(256 * KIB), acks=0))
@@ -82,7 +82,7 @@ def test_produce_without_acks_is_held_to_the_quota(kafka_4: Kafka, proxy: Proxy)
     assert proxy.metrics().total("kafka_quota_proxy_bytes_total", kind="produce", client_id="slow") > 256 * KIB
 
 
-def test_a_half_closed_client_gets_the_answers_it_still_awaits(kafka_4: Kafka, proxy: Proxy) -> None:
+def test_half_closed_client_gets_its_pending_responses(kafka_4: Kafka, proxy: Proxy) -> None:
     topic = create_topic(kafka_4)
     with raw_client(proxy.port(), timeout_s=5) as client:
         client.send(PRODUCE, PRODUCE_VERSION, produce_body(topic, batch_of(256 * KIB), acks=1))
@@ -97,7 +97,7 @@ def test_a_half_closed_client_gets_the_answers_it_still_awaits(kafka_4: Kafka, p
     assert len(fetched.records) > 256 * KIB
 
 
-def test_a_muted_client_that_vanishes_is_noticed_within_seconds(kafka_4: Kafka, proxy: Proxy) -> None:
+def test_muted_client_that_vanishes_is_closed_within_seconds(kafka_4: Kafka, proxy: Proxy) -> None:
     topic = create_topic(kafka_4)
     client = RawClient(proxy.port(), client_id="slow")
     answer = client.produce(topic, batch_of(256 * KIB))
@@ -113,7 +113,9 @@ def test_a_muted_client_that_vanishes_is_noticed_within_seconds(kafka_4: Kafka, 
     )
 
 
-def test_a_muted_client_that_sent_ahead_and_vanishes_is_noticed_within_seconds(kafka_4: Kafka, proxy: Proxy) -> None:
+def test_muted_client_with_pipelined_requests_that_vanishes_is_closed_within_seconds(
+    kafka_4: Kafka, proxy: Proxy
+) -> None:
     topic = create_topic(kafka_4)
     client = RawClient(proxy.port(), client_id="slow")
     for _ in range(4):
@@ -129,7 +131,7 @@ def test_a_muted_client_that_sent_ahead_and_vanishes_is_noticed_within_seconds(k
     )
 
 
-def test_a_client_that_does_not_read_holds_the_broker_back_and_costs_no_memory(kafka_4: Kafka, proxy: Proxy) -> None:
+def test_client_that_does_not_read_slows_the_broker_and_costs_no_memory(kafka_4: Kafka, proxy: Proxy) -> None:
     topic = create_topic(kafka_4)
     with raw_client(proxy.port()) as client:
         for _ in range(16):

@@ -106,7 +106,7 @@ def _get_on(progress: Callable[[], list[float]], what: str) -> None:
 
 
 @pytest.mark.parametrize("times", [2, pytest.param(10, marks=[pytest.mark.long, pytest.mark.timeout(600)])])
-def test_nothing_acknowledged_is_lost_and_nothing_is_doubled_with_idempotence(mortal_kafka: Kafka, times: int) -> None:
+def test_acknowledged_records_survive_kills_once_each_with_idempotence(mortal_kafka: Kafka, times: int) -> None:
     plain_topic, exact_topic, java_topic = (create_topic(mortal_kafka) for _ in range(3))
     java_records = 6_000 * times  # some 125 bytes each: 2.9 s of the quota for each kill
     with Proxy({"quotas": _RULES, "shaping": "paced"}, mortal_kafka) as proxy, ThreadPoolExecutor(3) as pool:

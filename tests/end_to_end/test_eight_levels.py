@@ -272,7 +272,7 @@ def _logged(lines: Iterable[re.Match[str]]) -> dict[Client, Levels]:
     return {client: Levels(levels.get((client, "produce")), levels.get((client, "fetch"))) for client in EXPECTED}
 
 
-def test_each_level_makes_a_client_wait_for_a_time_of_its_own(stage: Stage) -> None:
+def test_each_level_has_its_own_throttle_time(stage: Stage) -> None:
     """Or the next test would prove nothing."""
     for client in CASES[0].clients:
         for waits in stage.waits(client):
@@ -281,7 +281,7 @@ def test_each_level_makes_a_client_wait_for_a_time_of_its_own(stage: Stage) -> N
             assert all(longer - shorter > 100 for shorter, longer in pairwise(shortest_first))
 
 
-def test_kafka_takes_the_limit_of_the_most_specific_level(stage: Stage, theirs: dict[Client, Waits]) -> None:
+def test_kafka_uses_the_most_specific_level(stage: Stage, theirs: dict[Client, Waits]) -> None:
     """By the formula, to the millisecond."""
     waits = {client.client_id is None: stage.waits(client) for client in CASES[0].clients}
 
@@ -294,7 +294,7 @@ def test_kafka_takes_the_limit_of_the_most_specific_level(stage: Stage, theirs: 
         assert theirs[client] == expected, client
 
 
-def test_the_proxy_makes_each_client_wait_as_long_to_the_millisecond(theirs: dict[Client, Waits], ours: Ours) -> None:
+def test_throttle_times_equal_kafkas_to_the_millisecond(theirs: dict[Client, Waits], ours: Ours) -> None:
     assert ours.waits == theirs
 
 

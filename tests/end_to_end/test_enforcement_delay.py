@@ -179,18 +179,18 @@ def clients(kafka_4: Kafka) -> dict[str, Done]:
 
 
 @pytest.mark.parametrize("name", _PRODUCERS)
-def test_producer_sees_its_throttle_time_as_latency(clients: dict[str, Done], name: str) -> None:
+def test_producer_sees_throttle_time_as_latency(clients: dict[str, Done], name: str) -> None:
     assert clients[name].first_s > _WAIT_S * 0.95
     assert clients[name].took_s == pytest.approx(clients[name].throttled_s, rel=0.1)
     assert clients[_AT_ONCE].first_s < _WAIT_S * 0.75
 
 
 @pytest.mark.parametrize("name", [*_PRODUCERS, *_CONSUMERS])
-def test_client_gets_its_quota(clients: dict[str, Done], name: str) -> None:
+def test_delayed_client_gets_its_quota(clients: dict[str, Done], name: str) -> None:
     assert 0.9 < clients[name].share < 1.03, clients[name]
 
 
-def test_java_sits_out_the_throttle_times_that_it_is_taken_to_sit_out(kafka_4: Kafka) -> None:
+def test_java_waits_out_its_throttle_times(kafka_4: Kafka) -> None:
     lines = [line.split() for line in kafka_4.run_java(str(_WAITS_AS_TOLD)).splitlines()]
     says = {(int(api_key), int(version)): word == "true" for api_key, version, word in lines}
 
@@ -222,7 +222,7 @@ def _flood(port: int, topic: str) -> Flood:
     return Flood(held_s, told_s, sent_bytes)
 
 
-def test_a_response_is_held_as_a_broker_before_2_0_holds_it(kafka_4: Kafka) -> None:
+def test_response_is_delayed_as_by_a_broker_before_2_0(kafka_4: Kafka) -> None:
     windows = {"quota.window.num": 3, "quota.producer.default": _QUOTA}
     settings = {"enforcement": "delay", "max_throttle_time": None, "kafka": windows}
     with OldKafka(KAFKA_1_1, config=windows) as old, Proxy(settings, kafka_4) as proxy, ThreadPoolExecutor(2) as pool:

@@ -120,7 +120,7 @@ def _topic_of_one_replica_each(kafka: Kafka, *, partitions: int) -> str:
     "version",
     [KAFKA_4, pytest.param(KAFKA_3_9, marks=pytest.mark.long), pytest.param(KAFKA_2_8, marks=pytest.mark.long)],
 )
-async def test_the_clusters_throttles_are_seen_as_they_come_and_go(version: str, tmp_path: Path) -> None:
+async def test_cluster_throttles_are_followed(version: str, tmp_path: Path) -> None:
     replication = Replication(from_cluster=True, poll_interval_ms=500, lease_ms=None)
     racks = {"broker.rack": "east"}
     with _cluster(version, racks) as kafka:
@@ -178,7 +178,7 @@ async def test_the_clusters_throttles_are_seen_as_they_come_and_go(version: str,
 
 
 @pytest.mark.end_to_end
-async def test_a_throttle_that_lost_its_reassignment_is_dropped_and_the_cluster_left_alone(
+async def test_throttle_without_reassignment_is_dropped_and_left_in_the_cluster(
     kafka_4: Kafka, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic = create_topic(kafka_4)
@@ -203,7 +203,7 @@ async def test_a_throttle_that_lost_its_reassignment_is_dropped_and_the_cluster_
 
 
 @pytest.mark.end_to_end
-async def test_a_cluster_that_is_away_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+async def test_unreachable_cluster_changes_no_throttle(caplog: pytest.LogCaptureFixture) -> None:
     replication = Replication(from_cluster=True, poll_interval_ms=500, lease_ms=None, admin_client=AdminClient())
     with Kafka(KAFKA_4, config=QUICK_TO_RETURN) as kafka:
         topic = create_topic(kafka)
@@ -223,9 +223,7 @@ async def test_a_cluster_that_is_away_changes_nothing(caplog: pytest.LogCaptureF
 
 
 @pytest.mark.end_to_end
-async def test_a_cluster_that_wants_certificates_and_a_login_is_asked_so(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_throttles_are_read_with_certificate_and_login(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     authority = Authority("everybody's")
     (tmp_path / "password").write_text(f"{secret_of('watcher')}\n")
     ca = authority.save(tmp_path, "ca")

@@ -59,12 +59,12 @@ def _one_is_good(kafka: Kafka, *, seconds: float, kind: Writes, goal: Goal) -> N
 
 
 @pytest.mark.parametrize("seconds", [5, pytest.param(30, marks=[pytest.mark.long, pytest.mark.timeout(900)])])
-def test_polite_users_hardly_feel_a_greedy_one(slow_kafka: Kafka, seconds: float) -> None:
+def test_polite_users_are_hardly_slowed_by_a_greedy_one(slow_kafka: Kafka, seconds: float) -> None:
     _one_is_good(slow_kafka, seconds=seconds, kind=Writes(), goal=Goal())
 
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_nor_where_it_is_work_that_the_broker_is_busy_with() -> None:
+def test_polite_users_are_hardly_slowed_when_the_broker_is_busy_with_work() -> None:
     with Kafka(KAFKA_4, config={"num.io.threads": 1}) as kafka:
         _one_is_good(kafka, seconds=30, kind=Writes(record_bytes=5_000_000), goal=_OF_WORK)

@@ -26,7 +26,7 @@ def kafka(request: pytest.FixtureRequest) -> Kafka:
     return chosen
 
 
-def test_a_record_comes_back_from_a_real_broker(kafka: Kafka) -> None:
+def test_record_is_produced_and_consumed(kafka: Kafka) -> None:
     topic = create_topic(kafka)
 
     with raw_client(kafka.listener(DIRECT).port) as client:
@@ -39,7 +39,7 @@ def test_a_record_comes_back_from_a_real_broker(kafka: Kafka) -> None:
     assert b"two" in fetched.records
 
 
-def test_the_performance_tools_of_kafka_can_be_read(kafka: Kafka) -> None:
+def test_output_of_kafkas_performance_tools_is_parsed(kafka: Kafka) -> None:
     topic = create_topic(kafka)
 
     produced = tools.producer_performance(
@@ -53,7 +53,7 @@ def test_the_performance_tools_of_kafka_can_be_read(kafka: Kafka) -> None:
     assert consumed.size_bytes == pytest.approx(2_000_000, rel=1e-4)
 
 
-def test_java_starts_with_the_classes_that_a_broker_has_loaded(kafka: Kafka) -> None:
+def test_java_starts_with_an_archive_of_the_brokers_classes(kafka: Kafka) -> None:
     options = reading(class_archive(kafka.classpath))
     program = [*options, "-cp", kafka.classpath, "kafka.tools.StorageTool", "random-uuid"]
 
@@ -61,7 +61,7 @@ def test_java_starts_with_the_classes_that_a_broker_has_loaded(kafka: Kafka) -> 
     assert run([java(), "-Xshare:on", *program])  # with this, an archive that does not fit is an error
 
 
-def test_a_program_is_compiled_once(kafka_4: Kafka, tmp_path: Path) -> None:
+def test_program_is_compiled_once(kafka_4: Kafka, tmp_path: Path) -> None:
     source = tmp_path / "Said.java"
     word = os.urandom(8).hex()  # or the cache has it from another run
     source.write_text(
@@ -80,7 +80,7 @@ def test_a_program_is_compiled_once(kafka_4: Kafka, tmp_path: Path) -> None:
         shutil.rmtree(directory)
 
 
-def test_a_killed_broker_comes_back_with_its_ports_and_its_records(mortal_kafka: Kafka) -> None:
+def test_killed_broker_restarts_with_its_ports_and_records(mortal_kafka: Kafka) -> None:
     topic = create_topic(mortal_kafka)
     port = mortal_kafka.listener(DIRECT).port
     with raw_client(port) as client:
@@ -93,7 +93,7 @@ def test_a_killed_broker_comes_back_with_its_ports_and_its_records(mortal_kafka:
         assert b"kept" in client.fetch(topic, offset=0, max_bytes=1_000_000).records
 
 
-def test_a_second_proxy_before_one_cluster_is_told_who_the_first_is() -> None:
+def test_second_proxy_of_a_cluster_names_the_first_in_its_error() -> None:
     bind = f"127.0.0.1:{free_port()}"
     settings = {"listeners": [{"name": PROXIED, "bind": bind, "upstream": f"127.0.0.1:{free_port()}"}]}
 
@@ -102,13 +102,13 @@ def test_a_second_proxy_before_one_cluster_is_told_who_the_first_is() -> None:
 
     assert f"listens on {bind}" in str(told.value)
     assert str(first.file) in str(told.value)
-    assert "test_a_second_proxy_before_one_cluster_is_told_who_the_first_is" in str(told.value)
+    assert "test_second_proxy_of_a_cluster_names_the_first_in_its_error" in str(told.value)
     with Proxy(settings) as again:
         again.kill()
         again.start()
 
 
-def test_shares_of_a_quota_are_those_of_any_window_and_of_each_connection() -> None:
+def test_shares_of_a_quota_by_window_and_by_connection() -> None:
     # 100 B in each second but two, when there are 300 and none; three of four answers are of the first connection.
     sizes = [100] * 10 + [300, 0] + [100] * 10
     answers = [Answer(second + 0.5, 0.0, int(second % 4 == 0), size, 0) for second, size in enumerate(sizes)]

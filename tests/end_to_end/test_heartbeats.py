@@ -32,7 +32,7 @@ _GROUPS = ("java", "librdkafka", "aiokafka")
         pytest.param("paced", 120, marks=pytest.mark.long),
     ],
 )
-def test_a_group_under_a_tight_fetch_quota_does_not_rebalance(kafka_4: Kafka, shape: str, seconds: int) -> None:
+def test_group_under_a_tight_fetch_quota_does_not_rebalance(kafka_4: Kafka, shape: str, seconds: int) -> None:
     topic = create_topic(kafka_4)
     batch = batch_of(_BATCH_BYTES)
     with raw_client(kafka_4.listener(DIRECT).port) as client:

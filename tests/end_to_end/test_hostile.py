@@ -64,7 +64,7 @@ def bystander(kafka_4: Kafka, proxy: Proxy) -> Iterator[None]:
 
 @pytest.mark.usefixtures("bystander")
 @pytest.mark.parametrize("name", _CLOSED)
-def test_a_broken_frame_closes_its_connection_and_is_counted(name: str, proxy: Proxy) -> None:
+def test_broken_frame_closes_its_connection_and_is_counted(name: str, proxy: Proxy) -> None:
     before = proxy.metrics().total(_ERRORS)
 
     with raw_client(proxy.port(), timeout_s=5) as client:
@@ -76,7 +76,7 @@ def test_a_broken_frame_closes_its_connection_and_is_counted(name: str, proxy: P
 
 
 @pytest.mark.usefixtures("bystander")
-def test_what_the_proxy_need_not_read_is_left_to_the_broker_to_refuse(proxy: Proxy) -> None:
+def test_errors_in_unread_fields_are_left_to_the_broker(proxy: Proxy) -> None:
     """A Fetch request that ends in its body: without a fetch quota there is nothing in it for the proxy."""
     with raw_client(proxy.port(), timeout_s=10) as client:
         client.send_bytes(request(FETCH, 11, 1, "hostile", bytes(6)))
@@ -84,7 +84,7 @@ def test_what_the_proxy_need_not_read_is_left_to_the_broker_to_refuse(proxy: Pro
 
 
 @pytest.mark.usefixtures("bystander")
-def test_a_tls_hello_is_called_by_its_name(proxy: Proxy) -> None:
+def test_tls_hello_on_a_plaintext_port_is_named_in_the_log(proxy: Proxy) -> None:
     with raw_client(proxy.port(), timeout_s=5) as client:
         client.send_bytes(_TLS_HELLO)
         assert client.is_closed_by_peer()
@@ -95,7 +95,7 @@ def test_a_tls_hello_is_called_by_its_name(proxy: Proxy) -> None:
 
 
 @pytest.mark.usefixtures("bystander")
-def test_a_client_that_leaves_in_the_middle_of_a_frame_is_let_go(proxy: Proxy) -> None:
+def test_client_that_leaves_inside_a_frame_is_closed(proxy: Proxy) -> None:
     connections = proxy.metrics().total(_CONNECTIONS)
     whole = request(PRODUCE, PRODUCE_VERSION, 1, "hostile", produce_body("t", bytes(20_000), acks=1))
     for cut in (2, 4, 9, 13, 20, 60, 10_000):
@@ -107,7 +107,7 @@ def test_a_client_that_leaves_in_the_middle_of_a_frame_is_let_go(proxy: Proxy) -
 
 
 @pytest.mark.usefixtures("bystander")
-def test_an_unknown_api_passes_and_is_counted(proxy: Proxy) -> None:
+def test_unknown_api_is_forwarded_and_counted(proxy: Proxy) -> None:
     """The broker closes the connection over it; that is its right."""
     with raw_client(proxy.port(), timeout_s=10) as client:
         client.send_bytes(request(999, 0, 1, "hostile", b"anything"))
@@ -117,7 +117,7 @@ def test_an_unknown_api_passes_and_is_counted(proxy: Proxy) -> None:
 
 
 @pytest.mark.usefixtures("bystander")
-def test_an_unknown_version_passes_and_its_fate_is_the_brokers(proxy: Proxy) -> None:
+def test_unknown_version_is_forwarded_to_the_broker(proxy: Proxy) -> None:
     with raw_client(proxy.port(), timeout_s=10) as client:
         client.send_bytes(request(PRODUCE, 99, 1, "hostile", bytes(30)))
         assert client.is_closed_by_peer()
@@ -132,7 +132,7 @@ def test_an_unknown_version_passes_and_its_fate_is_the_brokers(proxy: Proxy) -> 
 
 
 @pytest.mark.usefixtures("bystander")
-def test_a_client_that_sends_a_byte_at_a_time_is_answered(kafka_4: Kafka, proxy: Proxy) -> None:
+def test_client_that_sends_single_bytes_is_answered(kafka_4: Kafka, proxy: Proxy) -> None:
     topic = create_topic(kafka_4)
     frame = request(PRODUCE, PRODUCE_VERSION, 5, "drip", produce_body(topic, record_batch([b"drop by drop"]), acks=1))
     with raw_client(proxy.port(), timeout_s=10) as client:
@@ -146,7 +146,7 @@ def test_a_client_that_sends_a_byte_at_a_time_is_answered(kafka_4: Kafka, proxy:
 
 @pytest.mark.long
 @pytest.mark.usefixtures("bystander")
-def test_a_client_that_sends_a_byte_a_second_is_answered(proxy: Proxy) -> None:
+def test_client_that_sends_a_byte_a_second_is_answered(proxy: Proxy) -> None:
     frame = struct.pack(">ihhi", 11, 18, 0, 9) + string("d")
     with raw_client(proxy.port(), timeout_s=10) as client:
         for at in range(len(frame)):
@@ -158,7 +158,7 @@ def test_a_client_that_sends_a_byte_a_second_is_answered(proxy: Proxy) -> None:
 
 
 @pytest.mark.usefixtures("bystander")
-def test_noise_never_stops_the_proxy(proxy: Proxy) -> None:
+def test_random_bytes_never_stop_the_proxy(proxy: Proxy) -> None:
     """A hundred frames with a sound size and a body of noise, the same in each run."""
     state = 1
     for number in range(100):
@@ -175,7 +175,7 @@ def test_noise_never_stops_the_proxy(proxy: Proxy) -> None:
 
 
 @pytest.mark.usefixtures("bystander")
-def test_a_huge_frame_passes_in_bounded_memory(kafka_4: Kafka, proxy: Proxy) -> None:
+def test_huge_frame_passes_in_bounded_memory(kafka_4: Kafka, proxy: Proxy) -> None:
     """The broker refuses 64 MiB for one partition, after it has read them all."""
     topic = create_topic(kafka_4)
     body = produce_body(topic, bytes(64 * KIB * KIB), acks=1)

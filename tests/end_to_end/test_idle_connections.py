@@ -51,7 +51,7 @@ def _idle(kafka: Kafka, *, count: int) -> tuple[int, int]:
         return before, proxy.process.memory_bytes()
 
 
-def test_an_idle_connection_costs_less_than_envoys(mortal_kafka: Kafka) -> None:
+def test_idle_connection_costs_less_memory_than_envoys(mortal_kafka: Kafka) -> None:
     count = 2_000
 
     before, after = _idle(mortal_kafka, count=count)

@@ -81,7 +81,7 @@ def _told(proxy: Proxy) -> dict[int, int]:
     return counts
 
 
-def test_killed_while_it_alters_each_that_was_acknowledged_is_there_and_none_half(tmp_path: Path) -> None:
+def test_kill_while_altering_keeps_acknowledged_changes_and_no_partial_ones(tmp_path: Path) -> None:
     altering = Altering()
     with _proxy(tmp_path / "quotas.d") as proxy, ThreadPoolExecutor(1) as pool:
         for tell_at in (*_KILLED_AT, _ALTERS):

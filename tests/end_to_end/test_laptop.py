@@ -18,7 +18,7 @@ _THEIR_CLUSTER: Final = "broker1.example.com:9092"
 _PROXY: Final = "127.0.0.1:9192"
 
 
-def test_three_lines_throttle_an_application_on_a_laptop(kafka_4: Kafka) -> None:
+def test_three_lines_of_the_readme_throttle_an_application(kafka_4: Kafka) -> None:
     lines = _LINES.search(_README.read_text(encoding="utf-8"))
     assert lines, "README.md has no three lines"
     assert lines[0].count(_THEIR_CLUSTER) == 1

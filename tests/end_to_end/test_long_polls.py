@@ -40,7 +40,7 @@ def _slots_in_use(proxy: Proxy, seconds: float) -> list[float]:
 @pytest.mark.parametrize(
     ("quiet_s", "seconds"), [(6, 23), pytest.param(10, 300, marks=[pytest.mark.long, pytest.mark.timeout(600)])]
 )
-def test_polls_that_wait_hold_no_slot_and_no_group_rebalances(slow_kafka: Kafka, quiet_s: int, seconds: int) -> None:
+def test_long_polls_use_no_slot_and_cause_no_rebalance(slow_kafka: Kafka, quiet_s: int, seconds: int) -> None:
     idle, busy = create_topic(slow_kafka), create_topic(slow_kafka)
     groups = {client_id: f"{client_id}-{idle}" for client_id in _GROUPS}
 

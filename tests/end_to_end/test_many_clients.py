@@ -128,9 +128,7 @@ def _share_within(proxy: Proxy, bound_s: float) -> float:
 
 
 @pytest.mark.parametrize("seconds", [24, pytest.param(96, marks=pytest.mark.long)])
-def test_half_of_500_clients_is_held_to_its_quota_and_the_other_half_is_not_slowed(
-    kafka_4: Kafka, seconds: int
-) -> None:
+def test_throttled_half_of_500_clients_does_not_slow_the_other_half(kafka_4: Kafka, seconds: int) -> None:
     topic = create_topic(kafka_4)
     rules = [{"client-id": "<default>", "producer_byte_rate": _QUOTA}]
 

@@ -195,7 +195,7 @@ def _faults_of_shapes(role: str, cells: dict[str, Cell], bounds: Bounds = _OF_AN
     return [fault for shape in _SHAPES for fault in _faults(role, shape, cells[shape], own, bounds)]
 
 
-def test_thirty_connections_have_the_quota_of_one(kafka_4: Kafka) -> None:
+def test_thirty_connections_share_one_quota(kafka_4: Kafka) -> None:
     topics = {CONSUMERS: topic_to_read(kafka_4), PRODUCERS: topic_to_write(kafka_4)}
     rules = [
         {"client-id": f"{role}-{shape}", _KEYS[role]: _QUOTA, "shaping": shape} for role in topics for shape in _SHAPES
@@ -227,7 +227,7 @@ def test_thirty_connections_have_the_quota_of_one(kafka_4: Kafka) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("role", [CONSUMERS, PRODUCERS])
 @pytest.mark.parametrize("connections", [1, 5, 30, 120, 1_000])
-def test_any_number_of_connections_has_the_quota_of_one(
+def test_any_number_of_connections_share_one_quota(
     kafka: Kafka,
     topics: dict[str, Topic],
     table: dict[tuple[str, str, int], Cell],
@@ -243,9 +243,7 @@ def test_any_number_of_connections_has_the_quota_of_one(
 
 @pytest.mark.long
 @pytest.mark.parametrize("role", [CONSUMERS, PRODUCERS])
-def test_connections_that_ignore_their_throttle_time_have_no_more(
-    kafka: Kafka, topics: dict[str, Topic], role: str
-) -> None:
+def test_connections_that_ignore_throttle_times_get_no_more(kafka: Kafka, topics: dict[str, Topic], role: str) -> None:
     cells = _run(kafka, topics[role], role, 120, obeys=False)
 
     _show(role, 120, cells)

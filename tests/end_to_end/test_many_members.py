@@ -154,7 +154,7 @@ def _keys(kafka: Kafka, topic: str) -> list[str]:
     return sorted(keys)
 
 
-def test_a_group_of_thirty_reads_at_its_quota_and_stays_together(kafka_4: Kafka) -> None:
+def test_group_of_thirty_reads_at_its_quota_without_rebalance(kafka_4: Kafka) -> None:
     _consume(kafka_4, {JAVA: MIB, LIBRDKAFKA: MIB}, shaping="sampled", settle_s=25, seconds=44, within=0.25)
 
 
@@ -165,7 +165,7 @@ def test_thirty_producers_write_at_their_quota_and_lose_nothing(kafka_4: Kafka) 
 @pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("shaping", ["sampled", "paced"])
-def test_groups_of_all_libraries_read_at_a_hundredth_of_what_they_could_and_stay_together(
+def test_groups_of_all_libraries_read_at_a_hundredth_of_their_speed_without_rebalance(
     kafka_4: Kafka, shaping: str
 ) -> None:
     quotas = {library: int(_SLOWED_TO * _unlimited_rate(kafka_4, library)) for library in _LIBRARIES}

@@ -144,7 +144,7 @@ _STEADY_LABELS: Final = {"user": _ANONYMOUS, "client_id": _STEADY}
 _FLOODS_LABELS: Final = {"client_id": _FLOODS}
 
 
-def test_every_attribute_of_a_client_is_a_series_of_the_same_name(beside: Beside) -> None:
+def test_every_client_attribute_is_a_series_of_the_same_name(beside: Beside) -> None:
     passed_here = {_STEADY, _FLOODS, _MAKES, _FETCHES_HERE}
     theirs = {one for one in beside.broker[-1].values if dict(one.labels).get("client_id") in passed_here}
 
@@ -167,16 +167,16 @@ def test_every_attribute_of_a_client_is_a_series_of_the_same_name(beside: Beside
     ],
     ids=str,
 )
-def test_value_is_that_of_the_broker(beside: Beside, name: str, labels: dict[str, str], tolerance: float) -> None:
+def test_value_equals_the_brokers(beside: Beside, name: str, labels: dict[str, str], tolerance: float) -> None:
     assert beside.ratio(name, **labels) == pytest.approx(1, abs=tolerance)
 
 
-def test_request_time_is_of_the_size_of_the_broker(beside: Beside) -> None:
+def test_request_time_is_close_to_the_brokers(beside: Beside) -> None:
     """It is reckoned from outside, and machines differ: docs/explanation/request-time.md."""
     assert 0.25 < beside.ratio("request_request_time", **_STEADY_LABELS) < 4
 
 
-def test_throttle_times_of_fetches_are_of_the_size_of_the_broker(beside: Beside) -> None:
+def test_fetch_throttle_times_are_close_to_the_brokers(beside: Beside) -> None:
     name = "kafka_server_fetch_throttle_time"
     theirs = beside.broker[-1].values[Series(name, frozenset({("client_id", _FETCHES_THERE)}))]
     ours = beside.proxy.last.total(name, client_id=_FETCHES_HERE)
@@ -184,7 +184,7 @@ def test_throttle_times_of_fetches_are_of_the_size_of_the_broker(beside: Beside)
     assert 1 / 3 < ours / theirs < 3
 
 
-def test_quota_values_are_the_limits_that_the_broker_has(beside: Beside) -> None:
+def test_quota_values_equal_the_brokers_limits(beside: Beside) -> None:
     scrape = beside.proxy.last
     told = {
         (entity, key): scrape.values(f"kafka_server_{name}", user=entity.user or "", client_id=entity.client_id or "")

@@ -96,7 +96,7 @@ def _check(expected: Sequence[_Expected], taken: Sequence[_Step]) -> None:
 
 
 @pytest.mark.timeout(200)
-def test_topics_are_made_grown_and_deleted_as_under_kafkas_own_quota(kafka_4: Kafka) -> None:
+def test_topic_mutations_are_throttled_as_by_kafka(kafka_4: Kafka) -> None:
     clients = {
         "new": (_NEW_CLIENT, kafka_4.classpath),
         "old": (_OLD_CLIENT, clients_classpath(CLIENTS_2_6)),

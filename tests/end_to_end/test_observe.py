@@ -28,7 +28,7 @@ def kafka() -> Iterator[Kafka]:
 
 
 @pytest.mark.parametrize(("role", "shaping", "connections"), [(PRODUCERS, "sampled", 1), (CONSUMERS, "paced", 10)])
-def test_observed_throttle_time_is_that_of_an_enforced_run(
+def test_observed_throttle_time_equals_that_of_an_enforced_run(
     kafka: Kafka, role: str, shaping: str, connections: int
 ) -> None:
     topic = topic_to_read(kafka, size_bytes=4 << 20) if role == CONSUMERS else topic_to_write(kafka)

@@ -64,9 +64,7 @@ def topic(kafka_39: Kafka) -> str:
 
 
 @pytest.mark.parametrize("shaping", ["paced", "sampled"])
-def test_old_fetches_of_many_connections_bring_what_their_quota_allows(
-    kafka_39: Kafka, topic: str, shaping: str
-) -> None:
+def test_old_fetches_of_many_connections_stay_within_their_quota(kafka_39: Kafka, topic: str, shaping: str) -> None:
     body = fetch_body(topic, max_bytes=PARTITION_BYTES, partitions=PARTITIONS)
     answers: list[Answer] = []
     end = time.monotonic() + SECONDS
@@ -97,7 +95,7 @@ def test_old_fetches_of_many_connections_bring_what_their_quota_allows(
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_a_message_above_its_quota_reaches_an_old_consumer_whole(kafka_39: Kafka, version: int) -> None:
+def test_old_consumer_gets_a_message_larger_than_its_quota(kafka_39: Kafka, version: int) -> None:
     """Lowered to the quota it would be cut off, and the consumer would ask for it for ever."""
     topic = create_topic(kafka_39)
     with raw_client(kafka_39.listener(DIRECT).port) as direct:

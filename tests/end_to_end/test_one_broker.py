@@ -36,7 +36,7 @@ def _listeners(kafka: Kafka) -> list[dict[str, Any]]:
     ]
 
 
-def test_a_client_that_uses_every_way_to_a_broker_has_its_quota_once(kafka_4: Kafka) -> None:
+def test_client_on_every_listener_of_a_broker_has_one_quota(kafka_4: Kafka) -> None:
     topic = create_topic(kafka_4)
     settings = {
         "listeners": _listeners(kafka_4),

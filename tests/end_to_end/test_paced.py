@@ -34,17 +34,17 @@ def _flood(kafka: Kafka, *, seconds: float) -> None:
     assert steady_rate(answers, after_s=1) / _QUOTA == pytest.approx(1, abs=0.01)
 
 
-def test_a_flood_that_ignores_throttle_times_is_even_to_the_second(kafka_4: Kafka) -> None:
+def test_flood_that_ignores_throttle_times_is_even_in_each_second(kafka_4: Kafka) -> None:
     _flood(kafka_4, seconds=12)
 
 
 @pytest.mark.long
-def test_a_flood_that_ignores_throttle_times_is_even_for_a_minute(kafka_4: Kafka) -> None:
+def test_flood_that_ignores_throttle_times_is_even_for_a_minute(kafka_4: Kafka) -> None:
     _flood(kafka_4, seconds=61)
 
 
 @pytest.mark.long
-def test_records_wait_a_tenth_of_what_they_wait_under_the_quota_of_kafka(kafka_4: Kafka) -> None:
+def test_paced_records_wait_a_tenth_as_long_as_under_kafkas_quota(kafka_4: Kafka) -> None:
     rules = [{"client-id": "ours", "producer_byte_rate": _QUOTA}]
     tools.set_broker_quota(kafka_4, "theirs", {"producer_byte_rate": _QUOTA})
     with Proxy({"quotas": rules, "shaping": "paced"}, kafka_4):

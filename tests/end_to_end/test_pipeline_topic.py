@@ -92,7 +92,7 @@ def owners_in(directory: Path) -> Path:
     return path
 
 
-def test_a_bill_of_the_topic_has_the_bytes_that_passed(kafka_4: Kafka, tmp_path: Path) -> None:
+def test_bill_from_a_topic_has_the_bytes_that_passed(kafka_4: Kafka, tmp_path: Path) -> None:
     topic, usage = create_topic(kafka_4), create_topic(kafka_4, partitions=3)
     to_topic = {"bootstrap_servers": kafka_4.bootstrap_servers, "topic": usage}
     log = {"usage_log": {"interval": "200ms", "proxy": "p1", "kafka": to_topic}}
@@ -172,7 +172,7 @@ def alerts_in(kafka: Kafka, topic: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.pipeline
-def test_limits_from_a_topic_are_those_from_files_by_tls_and_a_login(secure: Secure, tmp_path: Path) -> None:
+def test_limits_from_a_topic_over_tls_and_sasl_equal_those_from_files(secure: Secure, tmp_path: Path) -> None:
     log = [record(at_s=at, amount=1_000 * (at % 7), client_id=name) for at in range(300) for name in ("etl", "reports")]
     usage = fill(secure.kafka, log)
     (tmp_path / "usage.jsonl").write_text(lines(log), encoding="utf-8")
@@ -191,7 +191,7 @@ def test_limits_from_a_topic_are_those_from_files_by_tls_and_a_login(secure: Sec
 
 
 @pytest.mark.pipeline
-def test_alerts_go_from_topic_to_topic_by_tls_and_a_login(secure: Secure, tmp_path: Path) -> None:
+def test_alerts_go_from_topic_to_topic_over_tls_and_sasl(secure: Secure, tmp_path: Path) -> None:
     usage = fill(
         secure.kafka,
         [record(at_s=at, limit=1_000.0, amount=2_000 if at < 60 else 0) for at in (*range(60), 900, 1_800)],
@@ -216,7 +216,7 @@ def test_alerts_go_from_topic_to_topic_by_tls_and_a_login(secure: Secure, tmp_pa
 
 
 @pytest.mark.pipeline
-def test_alerts_without_a_place_are_printed_from_now_on(kafka_4: Kafka, tmp_path: Path) -> None:
+def test_alerts_without_destination_are_printed(kafka_4: Kafka, tmp_path: Path) -> None:
     before = [record(at_s=at, limit=1_000.0, amount=5_000, user="before") for at in range(60)]
     usage = fill(kafka_4, before)
     producer = confluent_kafka.Producer({"bootstrap.servers": kafka_4.bootstrap_servers, **QUIET})
@@ -257,7 +257,7 @@ def test_alerts_without_a_place_are_printed_from_now_on(kafka_4: Kafka, tmp_path
         ("broker", "no broker answers"),
     ],
 )
-def test_what_is_wrong_with_a_topic_is_a_sentence(secure: Secure, tmp_path: Path, case: str, said: str) -> None:
+def test_faults_of_a_topic_are_reported_in_a_sentence(secure: Secure, tmp_path: Path, case: str, said: str) -> None:
     usage = fill(secure.kafka, [record()])
     config = secure.config(case, password="hush-hush" if case == "password" else None)
     if case == "authority":

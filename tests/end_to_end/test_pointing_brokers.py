@@ -43,7 +43,7 @@ def sidecar(broker: Broker, upstream_port: int, replication: Mapping[str, Any]) 
 
 
 @pytest.mark.long
-def test_proxies_come_between_brokers_one_by_one_and_go_again() -> None:
+def test_proxies_are_put_between_brokers_and_removed_one_by_one() -> None:
     with Kafka(KAFKA_4, nodes=3, proxied=(), unproxied=(REPLICATION,), config=BETWEEN_BROKERS) as kafka:
         calm = create_topic(kafka, partitions=3, replicas=[1, 2, 3], config={"min.insync.replicas": "2"})
         moving = load(kafka, on=[1], size_bytes=100 * MB, record_bytes=16_300)

@@ -77,7 +77,7 @@ def answer_of(words: list[str]) -> str | Answer:
 
 
 @pytest.mark.parametrize("version", [KAFKA_3_9, KAFKA_4])
-def test_kafka_itself_still_gives_the_recorded_answers(version: str) -> None:
+def test_recorded_answers_are_still_those_of_kafka(version: str) -> None:
     """The unit tests hold our code to what was recorded; this holds the record to Kafka."""
     subjects = [f"certificate {_word(certificate_of(name(subject)))}" for subject, _ in SUBJECTS]
     mappings = [f"map {_word(rules)} {_word(text)}" for rules, text, _ in MAPPINGS]
@@ -123,7 +123,7 @@ def _attributes(dice: random.Random) -> list[Attribute]:
     ]
 
 
-def test_any_subject_is_written_as_java_writes_it() -> None:
+def test_subjects_are_formatted_as_by_java() -> None:
     dice = random.Random(20260701)  # noqa: S311
     subjects = [[_attributes(dice) for _ in range(dice.randrange(1, 5))] for _ in range(1_500)]
     certificates = [certificate_of(name(subject)) for subject in subjects]
@@ -144,7 +144,7 @@ REPLACEMENT_PIECES = ("$1", "$2", "$0", "${u}", "x", "\\$", "\\/", "@", "$11", "
 NAME_PIECES = ("CN=", "OU=", "a", "b", "c", "ab", "A", ",", ".", "/", "x", "yy", "1", " ", "é", "\n", "@")
 
 
-def test_rules_that_are_taken_do_what_kafka_does() -> None:
+def test_accepted_rules_map_as_in_kafka() -> None:
     """Rules that were put together at random: refused here, or with Kafka's outcome for every name."""
     dice = random.Random(20260702)  # noqa: S311
     pairs = []
@@ -247,7 +247,7 @@ def _denied(kafka: Kafka) -> dict[str, str]:
     return {group: user for user, group in DENIED.findall(kafka.broker.process.output())}
 
 
-def test_a_real_broker_authorises_the_same_user(broker: tuple[TlsKafka, Authority, Path]) -> None:
+def test_real_broker_authorises_the_same_user(broker: tuple[TlsKafka, Authority, Path]) -> None:
     kafka, authority, directory = broker
     expected: dict[str, str] = {}
     for number, subject in enumerate(NAMES):
@@ -269,7 +269,7 @@ def test_a_real_broker_authorises_the_same_user(broker: tuple[TlsKafka, Authorit
     assert expected["DOCUMENTED-2"] == "broker1.example.com"
 
 
-def test_without_a_certificate_a_broker_has_no_name_for_a_client_either(
+def test_client_without_a_certificate_is_anonymous_at_the_broker(
     broker: tuple[TlsKafka, Authority, Path],
 ) -> None:
     kafka, authority, _ = broker

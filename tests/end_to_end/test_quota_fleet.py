@@ -73,7 +73,7 @@ def _last_in_force_at(proxy: Proxy) -> float:
     return max(datetime.fromisoformat(at).timestamp() for at, _, _ in came_into_force(proxy))
 
 
-def test_what_is_set_at_one_holds_at_the_other_and_is_kept(mortal_kafka: Kafka, tmp_path: Path) -> None:
+def test_quota_set_at_one_proxy_holds_at_the_other_and_is_kept(mortal_kafka: Kafka, tmp_path: Path) -> None:
     topic, store = create_topic(mortal_kafka), _store(mortal_kafka)
     with fleet(mortal_kafka, store, tmp_path, 2) as (one, other):
         with (
@@ -139,7 +139,7 @@ def _explained(proxy: Proxy, capsys: pytest.CaptureFixture[str]) -> list[str]:
     return [" ".join(line.split()) for line in found.splitlines()[:3]]
 
 
-def test_kafkas_own_command_at_one_proxy_holds_at_all_within_two_seconds_and_after_they_are_killed(
+def test_quota_set_by_kafkas_command_holds_at_all_proxies_and_after_a_kill(
     mortal_kafka: Kafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With the commands of docs/how-to/set-quotas.md, and what these say there."""
@@ -191,7 +191,7 @@ def test_kafkas_own_command_at_one_proxy_holds_at_all_within_two_seconds_and_aft
 
 
 @pytest.mark.long
-def test_a_topic_that_is_away_changes_nothing_and_nothing_can_be_changed(mortal_kafka: Kafka, tmp_path: Path) -> None:
+def test_unreachable_topic_keeps_rules_and_refuses_changes(mortal_kafka: Kafka, tmp_path: Path) -> None:
     store = _store(mortal_kafka)
     with fleet(mortal_kafka, store, tmp_path, 2) as (one, other):
         with Admin(one.port()) as admin:
@@ -266,9 +266,7 @@ def _all_equal(proxies: Sequence[Proxy]) -> Quotas:
 
 
 @pytest.mark.long
-def test_ten_proxies_have_each_change_within_two_seconds_and_in_the_same_order(
-    mortal_kafka: Kafka, tmp_path: Path
-) -> None:
+def test_ten_proxies_apply_changes_in_one_order_within_two_seconds(mortal_kafka: Kafka, tmp_path: Path) -> None:
     store = _store(mortal_kafka)
     cluster = mortal_kafka.listener()
     here, there = (int(address.rpartition(":")[2]) for address in (cluster.advertised_address, cluster.address))
@@ -316,9 +314,7 @@ def test_ten_proxies_have_each_change_within_two_seconds_and_in_the_same_order(
 
 
 @pytest.mark.long
-def test_a_proxy_that_is_killed_while_it_writes_leaves_nothing_half_and_loses_nothing(
-    mortal_kafka: Kafka, tmp_path: Path
-) -> None:
+def test_kill_while_writing_loses_nothing_and_leaves_no_partial_change(mortal_kafka: Kafka, tmp_path: Path) -> None:
     """Each request sets two keys of two entities to one number."""
     store = _store(mortal_kafka)
     with fleet(mortal_kafka, store, tmp_path, 2) as (killed, other):
@@ -350,7 +346,7 @@ def test_a_proxy_that_is_killed_while_it_writes_leaves_nothing_half_and_loses_no
 
 
 @pytest.mark.long
-def test_a_topic_that_is_compacted_garbled_deleted_and_made_anew(mortal_kafka: Kafka, tmp_path: Path) -> None:
+def test_topic_is_compacted_garbled_deleted_and_recreated(mortal_kafka: Kafka, tmp_path: Path) -> None:
     quickly = {"segment.ms": "100", "min.cleanable.dirty.ratio": "0.001", "delete.retention.ms": "0"}
     store = _store(mortal_kafka, **quickly)
     client = AdminClient({"bootstrap.servers": mortal_kafka.bootstrap_servers, **QUIET})
@@ -421,7 +417,7 @@ def _start(proxy: Proxy) -> tuple[float, float]:
 
 
 @pytest.mark.long
-def test_ten_thousand_entities_are_in_force_less_than_two_seconds_later_than_none(
+def test_ten_thousand_entities_delay_a_start_by_less_than_two_seconds(
     mortal_kafka: Kafka,
 ) -> None:
     store = _store(mortal_kafka)

@@ -32,7 +32,7 @@ def begun(kafka: Kafka, name: str) -> Iterator[tuple[QuotaTopic, Found]]:
         topic.end()
 
 
-def test_it_is_made_with_one_partition_and_what_was_left_there_is_found(kafka_4: Kafka) -> None:
+def test_topic_is_created_with_one_partition_and_its_records_are_read(kafka_4: Kafka) -> None:
     name = f"t-{uuid.uuid4().hex[:12]}"
 
     with begun(kafka_4, name) as (topic, nothing):
@@ -55,7 +55,7 @@ def test_it_is_made_with_one_partition_and_what_was_left_there_is_found(kafka_4:
     assert found == Found(rules=(RULE,), shares=(SHARE,), lease_ms=8_000)
 
 
-def test_two_that_write_to_one_topic_notice_each_other(kafka_4: Kafka) -> None:
+def test_two_writers_of_one_topic_are_detected(kafka_4: Kafka) -> None:
     name = create_topic(kafka_4, config=COMPACTED)
     with begun(kafka_4, name) as (first, _), begun(kafka_4, name) as (second, _):
         first.publish([NEWS])
@@ -65,7 +65,7 @@ def test_two_that_write_to_one_topic_notice_each_other(kafka_4: Kafka) -> None:
             second.check_alone()
 
 
-def test_a_topic_with_several_partitions_is_refused(kafka_4: Kafka) -> None:
+def test_publisher_refuses_a_topic_with_several_partitions(kafka_4: Kafka) -> None:
     name = create_topic(kafka_4, partitions=2, config=COMPACTED)
 
     with pytest.raises(PipelineError, match=f"{name}: has 2 partitions"), begun(kafka_4, name):
@@ -73,7 +73,7 @@ def test_a_topic_with_several_partitions_is_refused(kafka_4: Kafka) -> None:
 
 
 @pytest.mark.parametrize("policy", ["delete", "compact,delete"])
-def test_a_topic_in_which_rules_would_expire_is_refused(kafka_4: Kafka, policy: str) -> None:
+def test_topic_whose_retention_deletes_rules_is_refused(kafka_4: Kafka, policy: str) -> None:
     name = create_topic(kafka_4, config={"cleanup.policy": policy})
 
     with pytest.raises(PipelineError, match=f"{name}: has cleanup.policy={policy}"), begun(kafka_4, name):

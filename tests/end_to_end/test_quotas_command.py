@@ -33,7 +33,7 @@ def _waits(client: RawClient, topic: str) -> bool:
     return client.produce(topic, batch_of(64 * KIB)).throttle_time_ms > 0
 
 
-def test_what_the_command_sets_holds_for_the_next_request_and_after_a_crash(kafka_4: Kafka, tmp_path: Path) -> None:
+def test_quota_set_by_our_command_holds_at_once_and_after_a_crash(kafka_4: Kafka, tmp_path: Path) -> None:
     topic = create_topic(kafka_4)
     token, audit_log, port = tmp_path / "token", tmp_path / "audit.jsonl", free_port()
     token.write_text("f" * 32)

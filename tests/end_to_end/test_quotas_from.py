@@ -92,7 +92,7 @@ def _waits(client: RawClient, topic: str) -> bool:
     return client.produce(topic, batch_of(64 * KIB)).throttle_time_ms > 0
 
 
-def test_what_is_published_holds_at_once_on_open_connections(mortal_kafka: Kafka, tmp_path: Path) -> None:
+def test_published_rules_hold_at_once_on_open_connections(mortal_kafka: Kafka, tmp_path: Path) -> None:
     topic, store = create_topic(mortal_kafka), Store(mortal_kafka)
     store.write(_rule("shared", _HIGH), _rule("ruled", _HIGH), _rule("filed", 5))
     with (
@@ -146,7 +146,7 @@ def test_what_is_published_holds_at_once_on_open_connections(mortal_kafka: Kafka
         assert (_limits(proxy, "shared"), _limits(proxy, "filed")) == ([8], [5])
 
 
-def test_a_topic_that_is_away_changes_nothing_and_is_read_anew(mortal_kafka: Kafka, tmp_path: Path) -> None:
+def test_unreachable_topic_keeps_rules_and_is_read_again_later(mortal_kafka: Kafka, tmp_path: Path) -> None:
     store = Store(mortal_kafka)
     store.write(_rule("kept", _HIGH), _rule("shared", _HIGH), _share("shared", _LOW))
     with _proxy(mortal_kafka, store, tmp_path) as proxy:
@@ -191,7 +191,9 @@ def _followed(
     )
 
 
-async def test_a_topic_of_several_partitions_is_refused(mortal_kafka: Kafka, caplog: pytest.LogCaptureFixture) -> None:
+async def test_reader_refuses_a_topic_with_several_partitions(
+    mortal_kafka: Kafka, caplog: pytest.LogCaptureFixture
+) -> None:
     topic = _followed(mortal_kafka, Store(mortal_kafka, partitions=2), lambda _: None)
 
     topic.start()

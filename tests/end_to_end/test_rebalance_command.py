@@ -108,14 +108,14 @@ def _reports(run: subprocess.CompletedProcess[str]) -> list[Mapping[str, Any]]:
     return [json.loads(line) for line in run.stdout.splitlines()]
 
 
-def test_without_a_reassignment_it_says_so(cluster: Kafka) -> None:
+def test_no_reassignment_is_reported(cluster: Kafka) -> None:
     with _file(cluster) as path:
         run = _rebalance(path)
 
     assert (run.returncode, run.stdout, run.stderr) == (0, "no reassignment in progress\n", "")
 
 
-def test_a_throttle_below_what_comes_in_is_said_to_be_too_low(cluster: Kafka) -> None:
+def test_throttle_below_the_incoming_rate_is_reported_as_too_low(cluster: Kafka) -> None:
     with _file(cluster) as path, _steady_producer(cluster):
         _reassign(cluster, 2, "--execute", "--throttle", str(_TOO_LOW))
 
@@ -137,7 +137,7 @@ def test_a_throttle_below_what_comes_in_is_said_to_be_too_low(cluster: Kafka) ->
 
 
 @pytest.mark.long  # what else the machine does shows in the rates: it wants one to itself
-def test_what_is_said_of_a_move_is_what_happens(cluster: Kafka) -> None:
+def test_forecast_of_a_move_is_right(cluster: Kafka) -> None:
     with _file(cluster) as path, _steady_producer(cluster):
         _reassign(cluster, 2, "--execute", "--throttle", str(_TOO_LOW))
         (report,) = _reports(_rebalance(path, "--json", "--every", "8s", "--by", "30s"))
@@ -156,7 +156,7 @@ def test_what_is_said_of_a_move_is_what_happens(cluster: Kafka) -> None:
     assert end["time_ms"] - began_ms == pytest.approx(took_ms, rel=0.2), (began_ms, report, watched)
 
 
-def test_without_a_broker_it_says_so_and_fails() -> None:
+def test_unreachable_broker_is_reported_as_an_error() -> None:
     with scratch("rebalance") as directory:
         path = directory / "proxy.yaml"
         path.write_text("listeners: [{name: clients, bind: 127.0.0.1:9092, upstream: 127.0.0.1:1}]\n")

@@ -52,7 +52,7 @@ def leaders(moved: Load) -> set[int]:
     return {one.leader for one in found.partitions.values()}
 
 
-def test_new_records_of_a_moving_partition_move_too(bed: Bed) -> None:
+def test_new_records_of_a_moving_partition_are_replicated(bed: Bed) -> None:
     moving = load(bed.kafka, on=[1], size_bytes=SIZE, record_bytes=RECORD_BYTES)
     reassignment = Reassignment(load=moving, to=[1, 3])
 
@@ -67,7 +67,7 @@ def test_new_records_of_a_moving_partition_move_too(bed: Bed) -> None:
     wait_until(lambda: same_on(moving, 1, 3), timeout_s=10, what="the last records are on both brokers")
 
 
-def test_the_leader_changes_in_the_middle(bed: Bed) -> None:
+def test_move_survives_a_change_of_leader(bed: Bed) -> None:
     moving = load(bed.kafka, on=[1, 2], size_bytes=SIZE, record_bytes=RECORD_BYTES)
     wait_until(lambda: same_on(moving, 1, 2), timeout_s=30, what="both replicas have all")
 
@@ -84,7 +84,7 @@ def test_the_leader_changes_in_the_middle(bed: Bed) -> None:
     assert same_on(moving, 1, 2, 3)
 
 
-def test_the_leader_is_killed_in_the_middle(bed: Bed) -> None:
+def test_move_survives_a_kill_of_the_leader(bed: Bed) -> None:
     moving = load(bed.kafka, on=[1, 2], size_bytes=SIZE, record_bytes=RECORD_BYTES)
     wait_until(lambda: same_on(moving, 1, 2), timeout_s=30, what="both replicas have all")
     reassignment = Reassignment(load=moving, to=[2, 1, 3])
@@ -100,7 +100,7 @@ def test_the_leader_is_killed_in_the_middle(bed: Bed) -> None:
     assert same_on(moving, 1, 2, 3)
 
 
-def test_the_new_replicas_broker_is_killed_in_the_middle(bed: Bed) -> None:
+def test_move_survives_a_kill_of_the_new_replica(bed: Bed) -> None:
     target = bed.kafka.brokers[2]
     moving = load(bed.kafka, on=[1], size_bytes=SIZE, record_bytes=RECORD_BYTES)
     reassignment = Reassignment(load=moving, to=[1, 3])
@@ -115,7 +115,7 @@ def test_the_new_replicas_broker_is_killed_in_the_middle(bed: Bed) -> None:
     assert same_on(moving, 1, 3)
 
 
-def test_the_proxy_is_killed_in_the_middle(bed: Bed) -> None:
+def test_move_survives_a_kill_of_the_proxy(bed: Bed) -> None:
     moving = load(bed.kafka, on=[1], size_bytes=SIZE, record_bytes=RECORD_BYTES)
     reassignment = Reassignment(load=moving, to=[1, 3])
 
@@ -130,7 +130,7 @@ def test_the_proxy_is_killed_in_the_middle(bed: Bed) -> None:
     assert watch.under_replicated == {moving.topic}
 
 
-def test_a_follower_that_fetches_a_thousand_partitions(bed: Bed) -> None:
+def test_thousand_partitions_move_within_the_throttle(bed: Bed) -> None:
     create_topic(bed.kafka, partitions=1_000, replicas=[1, 3])
     calm = create_topic(bed.kafka, replicas=[1, 3])
     # Of 20 MB, four seconds, what is left without the start is too little to tell a rate by.
@@ -152,7 +152,7 @@ def test_a_follower_that_fetches_a_thousand_partitions(bed: Bed) -> None:
 
 
 @pytest.mark.parametrize("bed", [KAFKA_4, KAFKA_2_8], indirect=True)
-def test_records_that_are_larger_than_every_limit(bed: Bed) -> None:
+def test_records_larger_than_every_limit_move(bed: Bed) -> None:
     """``replica.fetch.max.bytes`` is 1 MiB, ``replica.fetch.response.max.bytes`` 10 MiB, and the rate 5 MB/s."""
     record_bytes = 11 * MB
     moving = load(

@@ -46,7 +46,7 @@ def throttled(*loads: Load, rate: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("bed", EVERY_VERSION, indirect=True)
-def test_a_replica_grows_at_the_rate_of_the_file_and_is_the_same_to_the_byte(bed: Bed) -> None:
+def test_replica_grows_at_the_configured_rate_and_is_identical(bed: Bed) -> None:
     kafka, proxy = bed
     source, _, target = kafka.brokers
     moving = load(kafka, on=[1], size_bytes=60 * MB, record_bytes=RECORD_BYTES)
@@ -63,14 +63,14 @@ def test_a_replica_grows_at_the_rate_of_the_file_and_is_the_same_to_the_byte(bed
     assert "still in progress" not in reassignment.verify()
 
 
-def test_a_follower_is_held_to_its_rate_over_all_its_leaders(bed: Bed) -> None:
+def test_follower_rate_holds_over_all_its_leaders(bed: Bed) -> None:
     from_1, from_2 = rates_of_two_moves(bed, {"follower.replication.throttled.rate": 10 * MB})
 
     assert from_1 + from_2 == pytest.approx(10 * MB, rel=0.1)
     assert min(from_1, from_2) > 3 * MB
 
 
-def test_each_path_has_a_rate_of_its_own(bed: Bed) -> None:
+def test_each_path_has_its_own_rate(bed: Bed) -> None:
     paths = [{"leader": 1, "follower": 3, "rate": 3 * MB}, {"leader": 2, "follower": 3, "rate": 6 * MB}]
 
     from_1, from_2 = rates_of_two_moves(bed, {"paths": paths})
@@ -97,7 +97,7 @@ def rates_of_two_moves(bed: Bed, replication: dict[str, Any]) -> tuple[float, fl
     return first.rate(since_s=since_s, until_s=until_s), second.rate(since_s=since_s, until_s=until_s)
 
 
-def test_the_throttle_of_kafkas_own_tool_is_kept_and_hardly_doubled(bed: Bed) -> None:
+def test_throttle_of_kafkas_tool_holds_and_proxy_hardly_adds_to_it(bed: Bed) -> None:
     kafka, proxy = bed
     rates = []
     for settings in ({}, {"replication": {"from_cluster": True, "poll_interval": "200ms"}}):
@@ -115,7 +115,7 @@ def test_the_throttle_of_kafkas_own_tool_is_kept_and_hardly_doubled(bed: Bed) ->
     assert 0.75 * kafkas_own <= both <= 10.5 * MB
 
 
-def test_only_the_moving_replicas_are_out_of_sync_and_clients_go_on(bed: Bed) -> None:
+def test_only_moving_replicas_are_out_of_sync_and_clients_continue(bed: Bed) -> None:
     kafka, proxy = bed
     moving = load(kafka, on=[1], size_bytes=40 * MB, record_bytes=RECORD_BYTES)
     calm = create_topic(kafka, replicas=[1, 3, 2])
@@ -131,7 +131,7 @@ def test_only_the_moving_replicas_are_out_of_sync_and_clients_go_on(bed: Bed) ->
     assert len(clients.read) == len(clients.acknowledged) > 200 * 40 / 5
 
 
-def test_a_throttle_that_is_lifted_gives_full_speed_within_a_second(bed: Bed) -> None:
+def test_lifted_throttle_gives_full_speed_within_a_second(bed: Bed) -> None:
     kafka, proxy = bed
     moving = load(kafka, on=[1], size_bytes=200 * MB, record_bytes=RECORD_BYTES)
     assert proxy.reload(throttled(moving, rate=5 * MB))
@@ -149,7 +149,7 @@ def test_a_throttle_that_is_lifted_gives_full_speed_within_a_second(bed: Bed) ->
 
 
 @pytest.mark.long
-def test_a_very_low_rate_makes_nothing_spin(bed: Bed) -> None:
+def test_very_low_rate_causes_no_busy_loop(bed: Bed) -> None:
     kafka, proxy = bed
     rate, seconds = 10_000, 8
     moving = load(kafka, on=[1], size_bytes=20 * MB, record_bytes=RECORD_BYTES)
@@ -175,7 +175,7 @@ def test_a_very_low_rate_makes_nothing_spin(bed: Bed) -> None:
 
 
 @pytest.mark.long
-def test_at_a_quarter_of_a_move_it_is_known_when_it_ends(bed: Bed) -> None:
+def test_end_of_a_move_is_forecast_at_a_quarter_of_it(bed: Bed) -> None:
     kafka, proxy = bed
     moving = load(kafka, on=[1], size_bytes=160 * MB, record_bytes=RECORD_BYTES)
     assert proxy.reload(throttled(moving, rate=5 * MB))

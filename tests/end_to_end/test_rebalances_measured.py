@@ -46,7 +46,7 @@ def throttling(version: str, column: str, rate: int) -> Iterator[Kafka]:
 @pytest.mark.parametrize("column", COLUMNS[RATES])
 @pytest.mark.parametrize(("size", "mb_per_s"), [(SMALL, 20), (SMALL, 40), (SMALL, 80), (LARGE, 20)])
 @pytest.mark.parametrize("version", VERSIONS)
-def test_two_gigabytes(version: str, size: int, mb_per_s: int, column: str) -> None:
+def test_throttled_move_of_two_gigabytes_is_measured(version: str, size: int, mb_per_s: int, column: str) -> None:
     rate = mb_per_s * MB
     with throttling(version, column, rate) as kafka:
         source, _, target = kafka.brokers
@@ -68,7 +68,7 @@ def test_two_gigabytes(version: str, size: int, mb_per_s: int, column: str) -> N
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_latencies_of_others(version: str) -> None:
+def test_latencies_of_other_clients_during_a_move_are_measured(version: str) -> None:
     quiet, kafkas, ours = COLUMNS[LATENCIES]
     rate, seconds = 20 * MB, 60
     for column in (quiet, kafkas, ours):

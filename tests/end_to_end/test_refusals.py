@@ -230,11 +230,11 @@ def _meet(kafka: Kafka, *, wanted: int, patience_s: float) -> None:
     assert {one for one, numbers in written.items() if numbers != sorted(numbers)} <= _MAY_REORDER
 
 
-def test_no_application_hears_of_refusals(kafka_4: Kafka) -> None:
+def test_refusals_reach_no_application(kafka_4: Kafka) -> None:
     _meet(kafka_4, wanted=20, patience_s=150)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(3_000)
-def test_no_application_hears_of_a_thousand_refusals(kafka_4: Kafka) -> None:
+def test_thousand_refusals_reach_no_application(kafka_4: Kafka) -> None:
     _meet(kafka_4, wanted=1_000, patience_s=2_400)

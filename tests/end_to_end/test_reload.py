@@ -17,7 +17,7 @@ def _quota(byte_rate: int) -> dict[str, object]:
     return {"quotas": [{"client-id": _CLIENT, "producer_byte_rate": byte_rate}]}
 
 
-def test_a_lowered_quota_holds_from_the_next_request_of_an_open_connection(kafka_4: Kafka) -> None:
+def test_lowered_quota_holds_from_the_next_request_of_an_open_connection(kafka_4: Kafka) -> None:
     topic, batch = create_topic(kafka_4), batch_of(64 * KIB)
     with Proxy(_quota(10**9), kafka_4) as proxy, raw_client(proxy.port(), client_id=_CLIENT) as client:
         before = client.produce(topic, batch)
@@ -30,7 +30,7 @@ def test_a_lowered_quota_holds_from_the_next_request_of_an_open_connection(kafka
     assert 2_100 <= after.throttle_time_ms <= 3_200
 
 
-def test_a_raised_quota_releases_the_next_request(kafka_4: Kafka) -> None:
+def test_raised_quota_releases_the_next_request(kafka_4: Kafka) -> None:
     topic, batch = create_topic(kafka_4), batch_of(64 * KIB)
     with Proxy(_quota(6_000), kafka_4) as proxy, raw_client(proxy.port(), client_id=_CLIENT) as client:
         before = client.produce(topic, batch)
@@ -42,7 +42,7 @@ def test_a_raised_quota_releases_the_next_request(kafka_4: Kafka) -> None:
     assert after.throttle_time_ms == 0
 
 
-def test_a_changed_file_is_taken_without_a_signal(kafka_4: Kafka) -> None:
+def test_changed_file_is_loaded_without_a_signal(kafka_4: Kafka) -> None:
     topic, batch = create_topic(kafka_4), batch_of(64 * KIB)
     with Proxy(_quota(10**9), kafka_4) as proxy, raw_client(proxy.port(), client_id=_CLIENT) as client:
         loaded_at = proxy.metrics().total(_RELOADED_AT)
@@ -56,7 +56,7 @@ def test_a_changed_file_is_taken_without_a_signal(kafka_4: Kafka) -> None:
     assert produced.throttle_time_ms > 0
 
 
-def test_a_broken_file_changes_nothing_and_says_where(kafka_4: Kafka) -> None:
+def test_broken_file_changes_nothing_and_its_error_names_the_line(kafka_4: Kafka) -> None:
     topic, batch = create_topic(kafka_4), batch_of(64 * KIB)
     with Proxy(_quota(6_000), kafka_4) as proxy, raw_client(proxy.port(), client_id=_CLIENT) as client:
         assert not proxy.reload("quotas:\n  - {client-id: reloaded, producer_byte_rat: 1}\n")

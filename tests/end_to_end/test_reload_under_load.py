@@ -32,7 +32,7 @@ def _settings(queue: dict[str, Any] | None) -> dict[str, Any]:
 
 # Forty: from each of the queues to the next five times.
 @pytest.mark.parametrize("times", [40, pytest.param(100, marks=pytest.mark.long)])
-def test_nothing_is_lost_or_doubled_while_the_queue_is_replaced(slow_kafka: Kafka, times: int) -> None:
+def test_replacing_the_queue_loses_and_doubles_nothing(slow_kafka: Kafka, times: int) -> None:
     topic = create_topic(slow_kafka)
     with Proxy(_settings(_BEHIND_EACH_OTHER[0]), slow_kafka) as proxy:
         with Load(proxy.port(), topic, *_CROWDS, seconds=_AT_THE_MOST_S, kind=Writes()) as load:

@@ -127,7 +127,7 @@ def move() -> Iterator[Move]:
 
 
 @pytest.mark.parametrize(("role", "broker"), [("leader", _LEADER), ("follower", _FOLLOWER)])
-def test_rate_is_the_throttle_and_that_of_the_brokers_own_mbean(move: Move, role: str, broker: int) -> None:
+def test_rate_equals_the_throttle_and_the_brokers_mbean(move: Move, role: str, broker: int) -> None:
     of_kip, of_kafka = _RATES[role]
     rates = move.steady(of_kip, broker=str(broker))
     theirs = [reading.values[Series(of_kafka, frozenset())] for reading in move.readings[role]]
@@ -143,7 +143,7 @@ def test_rate_is_the_throttle_and_that_of_the_brokers_own_mbean(move: Move, role
     assert median(ratios) == pytest.approx(1, abs=0.05)
 
 
-def test_lag_is_what_the_follower_lacks_by_the_files_of_both(move: Move) -> None:
+def test_lag_equals_the_difference_of_the_log_files(move: Move) -> None:
     told = [lag for lag in move.lags if lag.told_bytes]
 
     assert len(told) > 10
@@ -152,13 +152,13 @@ def test_lag_is_what_the_follower_lacks_by_the_files_of_both(move: Move) -> None
     assert median(abs(lag.told_bytes - lag.on_disk_bytes) for lag in told) < 0.05 * _SIZE_BYTES
 
 
-def test_bytes_in_are_what_is_written_meanwhile(move: Move) -> None:
+def test_bytes_in_rate_equals_the_rate_of_the_writer(move: Move) -> None:
     known = [rate for rate in move.steady(_BYTES_IN, topic=move.topic, partition="0") if rate]
 
     assert median(known) == pytest.approx(move.written_per_s, rel=0.15)
 
 
-def test_after_the_move_all_of_them_are_zero(move: Move) -> None:
+def test_rates_and_lag_are_zero_after_the_move(move: Move) -> None:
     told = {name: move.after.values(name) for both in _RATES.values() for name in both}
 
     assert told == {name: [0.0] for name in told}

@@ -32,7 +32,7 @@ def ask_to_scale() -> Iterator[Ask]:
         yield ask
 
 
-def test_a_client_is_held_about_as_its_broker_holds_one() -> None:
+def test_client_is_throttled_about_as_by_its_broker() -> None:
     """In a few seconds, of a broker whose code is hardly compiled yet: that the quota is of the right size.
 
     Such a broker charges up to three times what the proxy reckons. Without a quota a client gets over ten times as
@@ -50,7 +50,7 @@ def test_a_client_is_held_about_as_its_broker_holds_one() -> None:
 @pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("load", LOADS)
-def test_a_client_gets_as_much_done_as_under_its_brokers_quota(load: str, ask_to_scale: Ask) -> None:
+def test_client_gets_as_many_responses_as_under_its_brokers_quota(load: str, ask_to_scale: Ask) -> None:
     ratio = ask_to_scale(load, 5, 10, PERCENT)
 
     _LOG.info("%s | %s", load, ratio)

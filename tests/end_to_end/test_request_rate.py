@@ -96,9 +96,7 @@ def asked(kafka_4: Kafka) -> dict[str, Asked]:
 
 @pytest.mark.parametrize("shaping", _AT_ONCE_S)
 @pytest.mark.parametrize("name", [*_CONNECTIONS, "librdkafka"])
-def test_a_client_gets_its_rate_of_requests_over_all_its_connections(
-    asked: dict[str, Asked], shaping: str, name: str
-) -> None:
+def test_request_rate_holds_over_all_connections_of_a_client(asked: dict[str, Asked], shaping: str, name: str) -> None:
     answered = asked[f"{shaping}-{name}"].answered
     connections = _CONNECTIONS.get(name, 1)
 
@@ -110,7 +108,7 @@ def test_a_client_gets_its_rate_of_requests_over_all_its_connections(
     assert answered >= 0.8 * min(_RATE * _SECONDS, asked[_FREE].answered)
 
 
-def test_a_client_without_a_rate_is_not_held(asked: dict[str, Asked]) -> None:
+def test_client_without_request_rate_is_not_throttled(asked: dict[str, Asked]) -> None:
     assert asked[_FREE].throttled == 0
     assert all(one.throttled > 0 for name, one in asked.items() if name != _FREE)
 

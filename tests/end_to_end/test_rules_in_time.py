@@ -29,7 +29,7 @@ def _limits(proxy: Proxy) -> list[float]:
     return proxy.metrics().values(_LIMIT, client_id=_CLIENT)
 
 
-def test_a_rule_expires_during_a_mute_which_lasts_as_long_as_it_was_given(kafka_4: Kafka) -> None:
+def test_mute_lasts_its_full_time_although_its_rule_expires(kafka_4: Kafka) -> None:
     topic, batch = create_topic(kafka_4), batch_of(64 * KIB)
     lavish = {"quotas": [{"client-id": _CLIENT, _P: 10**9}]}
     with Proxy(lavish, kafka_4) as proxy, raw_client(proxy.port(), client_id=_CLIENT) as client:
@@ -60,7 +60,7 @@ def test_a_rule_expires_during_a_mute_which_lasts_as_long_as_it_was_given(kafka_
     assert f"level 7: expired since {expires}\n" in said
 
 
-def test_a_ramp_goes_on_where_it_should_be_after_the_proxy_was_killed_in_the_middle(kafka_4: Kafka) -> None:
+def test_ramp_continues_on_schedule_after_a_kill(kafka_4: Kafka) -> None:
     seen: list[float] = []
 
     def look() -> float:

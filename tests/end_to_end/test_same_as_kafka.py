@@ -63,7 +63,7 @@ def _throttled_s(answers: list[Answer]) -> float:
     return sum(answer.throttle_time_ms for answer in answers) / 1_000
 
 
-def test_a_burst_and_the_silence_after_it_are_those_of_kafka(kafka_4: Kafka) -> None:
+def test_burst_and_silence_equal_kafkas(kafka_4: Kafka) -> None:
     theirs, ours = _side_by_side(kafka_4, seconds=37)
 
     assert _burst_bytes(ours) == pytest.approx(_burst_bytes(theirs), rel=0.03)
@@ -104,7 +104,7 @@ def test_first_limit_of_a_user_counts_what_was_sent_before_it_as_in_kafka() -> N
 
 @pytest.mark.long
 @pytest.mark.parametrize("broker", ["kafka_39", "kafka_4"])
-def test_the_rate_is_that_of_kafka_over_two_minutes(broker: str, request: pytest.FixtureRequest) -> None:
+def test_rate_equals_kafkas_over_two_minutes(broker: str, request: pytest.FixtureRequest) -> None:
     theirs, ours = _side_by_side(request.getfixturevalue(broker), seconds=135)
 
     assert _rate(ours) / _rate(theirs) == pytest.approx(1, abs=0.01)

@@ -195,7 +195,7 @@ def logins(metrics: Metrics, **labels: str) -> float:
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("name", CLIENTS)
-def test_every_client_logs_in_by_every_mechanism_and_pays_by_its_name(
+def test_every_client_logs_in_with_every_mechanism_and_its_user_is_charged(
     kafka: Kafka, proxy: Proxy, topic: str, name: str, mechanism: str
 ) -> None:
     before, had = proxy.metrics(), end_offset(kafka, topic)
@@ -213,7 +213,7 @@ def test_every_client_logs_in_by_every_mechanism_and_pays_by_its_name(
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "OAUTHBEARER"])
-def test_tokens_behind_a_handshake_v0_tell_who_logs_in(proxy: Proxy, topic: str, mechanism: str) -> None:
+def test_user_is_read_from_tokens_after_a_v0_handshake(proxy: Proxy, topic: str, mechanism: str) -> None:
     before = proxy.metrics()
     scram: Any = import_module("kafka.net.sasl.scram")
 
@@ -234,7 +234,7 @@ def test_tokens_behind_a_handshake_v0_tell_who_logs_in(proxy: Proxy, topic: str,
     assert logins(after, mechanism=mechanism) == logins(before, mechanism=mechanism) + 1
 
 
-def test_a_quota_by_user_holds_for_all_that_the_user_connects(kafka: Kafka, proxy: Proxy, topic: str) -> None:
+def test_user_quota_holds_over_all_connections_of_the_user(kafka: Kafka, proxy: Proxy, topic: str) -> None:
     batch = record_batch([bytes(64 * KIB)])
     count = 48  # 3 MiB over two connections
     began = time.monotonic()
@@ -255,7 +255,7 @@ def test_a_quota_by_user_holds_for_all_that_the_user_connects(kafka: Kafka, prox
 
 
 @pytest.mark.parametrize("name", ["librdkafka", "aiokafka"])
-def test_users_are_known_where_addresses_are_rewritten(kafka: Kafka, proxy: Proxy, topic: str, name: str) -> None:
+def test_users_are_known_with_rewritten_addresses(kafka: Kafka, proxy: Proxy, topic: str, name: str) -> None:
     """The cluster advertises ``proxy``, so that both of them read the same login."""
     first = free_port()
     whole = {
@@ -276,7 +276,7 @@ def test_users_are_known_where_addresses_are_rewritten(kafka: Kafka, proxy: Prox
 
 
 @pytest.mark.parametrize("handshake", [0, 1])
-def test_a_wrong_password_leaves_no_bucket(proxy: Proxy, handshake: int) -> None:
+def test_wrong_password_leaves_no_bucket(proxy: Proxy, handshake: int) -> None:
     before = proxy.metrics()
 
     with raw_client(proxy.port(SASL)) as client:
@@ -295,7 +295,7 @@ def test_a_wrong_password_leaves_no_bucket(proxy: Proxy, handshake: int) -> None
     assert "carol" not in proxy.metrics().label_values("kafka_quota_proxy_bytes_total", "user")
 
 
-def test_a_wrong_scram_password_is_told_to_the_client_as_ever(proxy: Proxy) -> None:
+def test_client_with_wrong_scram_password_gets_the_brokers_error(proxy: Proxy) -> None:
     before = proxy.metrics()
     settings = aiokafka_settings(proxy.address(SASL), "SCRAM-SHA-512", "bob", "wrong")
 
@@ -314,7 +314,7 @@ def test_a_wrong_scram_password_is_told_to_the_client_as_ever(proxy: Proxy) -> N
     )
 
 
-def test_a_delegation_token_passes_and_its_owner_is_unknown(
+def test_delegation_token_login_passes_with_unknown_owner(
     kafka: Kafka, proxy: Proxy, topic: str, tmp_path: Path
 ) -> None:
     settings = tmp_path / "bob.properties"
@@ -343,7 +343,7 @@ def test_a_delegation_token_passes_and_its_owner_is_unknown(
     wait_until(lambda: "does not show the user's name" in proxy.log, timeout_s=5, what="the log says so")
 
 
-def test_a_java_client_that_logs_in_again_and_again_goes_on(kafka: Kafka, proxy: Proxy, topic: str) -> None:
+def test_java_client_continues_through_reauthentications(kafka: Kafka, proxy: Proxy, topic: str) -> None:
     settings = java_settings(proxy.address(SHORT), "PLAIN", jaas_of("PLAIN", "bob"))
     before = proxy.metrics()
 
@@ -361,7 +361,7 @@ def test_a_java_client_that_logs_in_again_and_again_goes_on(kafka: Kafka, proxy:
     assert after.total(fetched, kind="fetch", user="bob") > before.total(fetched, kind="fetch", user="bob")
 
 
-def test_who_logs_in_again_as_another_is_refused(proxy: Proxy) -> None:
+def test_reauthentication_as_another_user_is_refused(proxy: Proxy) -> None:
     """Kafka sees to it itself; what a broker does that does not is in tests/proxy/session/test_login.py."""
     before = proxy.metrics()
 
@@ -377,7 +377,7 @@ def test_who_logs_in_again_as_another_is_refused(proxy: Proxy) -> None:
     assert charged(after, "alice") == charged(before, "alice")
 
 
-def test_no_password_and_no_token_is_in_the_log_or_the_metrics(proxy: Proxy) -> None:
+def test_log_and_metrics_contain_no_password_or_token(proxy: Proxy) -> None:
     """Of all that this module has done, at level debug."""
     said = proxy.log + proxy.admin("/metrics")
 
@@ -393,9 +393,7 @@ def _as(user: str, directory: Path) -> str:
     return f"--command-config|{file}"
 
 
-def test_who_logs_in_as_an_administrator_may_alter_quotas_and_nobody_else(
-    kafka: Kafka, proxy: Proxy, tmp_path: Path
-) -> None:
+def test_only_administrators_may_alter_quotas(kafka: Kafka, proxy: Proxy, tmp_path: Path) -> None:
     of_nobody = "--entity-type|users|--entity-name|nobody"
     alters = f"--alter|--add-config|producer_byte_rate=7000|{of_nobody}"
     shows = f"--describe|{of_nobody}"

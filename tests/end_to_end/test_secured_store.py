@@ -42,7 +42,7 @@ def _right(topic: str, right: str) -> tuple[object, ...]:
 
 
 @pytest.mark.long
-def test_a_store_is_kept_where_a_certificate_a_login_and_four_rights_are_wanted(tmp_path: Path) -> None:
+def test_store_works_with_certificate_login_and_four_rights(tmp_path: Path) -> None:
     authority = Authority("everybody's")
     password = tmp_path / "password"
     password.write_text(f"{secret_of('keeper')}\n")

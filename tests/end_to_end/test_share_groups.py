@@ -73,7 +73,7 @@ def _logged(directory: Path) -> list[dict[str, Any]]:
     return [record for record in map(json.loads, lines) if record["kind"] == "fetch"]
 
 
-def test_share_group_is_held_and_charged_what_its_broker_charges(tmp_path: Path) -> None:
+def test_share_group_is_throttled_and_charged_as_by_its_broker(tmp_path: Path) -> None:
     """The broker's own quota for the same client is so large that it only counts."""
     windows = 4
     settings = {
@@ -106,7 +106,7 @@ def test_share_group_is_held_and_charged_what_its_broker_charges(tmp_path: Path)
 @pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("shaping", "most"), [("sampled", 1.1), ("paced", 1.05)])
-def test_members_of_one_share_group_have_its_quota_together(shaping: str, most: float) -> None:
+def test_members_of_a_share_group_share_its_quota(shaping: str, most: float) -> None:
     """Each waits for most of the time, and loses no acknowledgement by it."""
     windows, seconds, count = 11, 61, 12
     settings = {"shaping": shaping, "quotas": [{"client-id": _OURS, "consumer_byte_rate": _QUOTA}]}
@@ -124,7 +124,7 @@ def test_members_of_one_share_group_have_its_quota_together(shaping: str, most: 
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
-def test_share_group_gets_its_quota_beside_one_that_its_broker_holds() -> None:
+def test_share_group_gets_its_quota_while_its_broker_enforces_one() -> None:
     """Kafka takes a throttled fetch back and answers it empty; its records stay acquired until their lock ends."""
     windows, seconds = 11, 72
     settings = {"quotas": [{"client-id": _OURS, "consumer_byte_rate": _QUOTA}]}

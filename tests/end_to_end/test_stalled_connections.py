@@ -45,7 +45,7 @@ def _connect(stack: ExitStack, proxy: Proxy) -> socket.socket:
 
 
 @pytest.mark.parametrize("count", [500, pytest.param(10_000, marks=pytest.mark.long)])
-def test_connections_that_stall_in_the_middle_of_100_mb_cost_no_more_than_idle_ones(count: int) -> None:
+def test_connections_stalled_inside_100_mb_cost_no_more_than_idle_ones(count: int) -> None:
     dialled = _with_broker(count)
     front = struct.pack(">i", _FRAME_BYTES) + request(PRODUCE, PRODUCE_VERSION, 1, "hostile", b"")[4:]
     body = produce_body("t", bytes(100_000), acks=1)
@@ -74,7 +74,7 @@ def test_connections_that_stall_in_the_middle_of_100_mb_cost_no_more_than_idle_o
 
 
 @pytest.mark.parametrize("count", [500, pytest.param(8_000, marks=pytest.mark.long)])
-def test_what_muted_clients_send_ahead_is_bounded_in_all(count: int) -> None:
+def test_pipelined_bytes_of_muted_clients_are_bounded_in_total(count: int) -> None:
     """Each of them is muted for 25 s, and sends a quarter of a MiB that waits for that."""
     count = _with_broker(count)
     rule = {"client-id": "hostile", "producer_byte_rate": 1}

@@ -103,7 +103,7 @@ def outcomes(kafka_4: Kafka) -> tuple[Outcome, Outcome]:
 
 
 @pytest.mark.parametrize("client_id", ["one", "other", "reads"])
-def test_each_client_has_the_default_for_itself_as_at_the_old_broker(
+def test_static_default_holds_for_each_client_as_in_kafka_2_8(
     outcomes: tuple[Outcome, Outcome], client_id: str
 ) -> None:
     theirs, ours = outcomes
@@ -115,7 +115,7 @@ def test_each_client_has_the_default_for_itself_as_at_the_old_broker(
     assert ours.throttled_s(client_id) / theirs.throttled_s(client_id) == pytest.approx(1, abs=0.3)
 
 
-def test_a_quota_of_its_own_goes_before_the_default(outcomes: tuple[Outcome, Outcome]) -> None:
+def test_rule_of_a_client_overrides_the_static_default(outcomes: tuple[Outcome, Outcome]) -> None:
     for outcome in outcomes:
         assert outcome.bytes_of(_NAMED) > 3 * _QUOTA  # more than the default lets pass at once
         assert outcome.throttled_s(_NAMED) == 0

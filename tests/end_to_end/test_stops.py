@@ -23,7 +23,7 @@ def _ask(proxy: Proxy, client: RawClient) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_stop_says_that_it_drains_and_ends_in_time_with_status_0(number: signal.Signals) -> None:
+def test_stop_logs_the_drain_and_exits_in_time_with_status_0(number: signal.Signals) -> None:
     with proxy_to_sink(drain_timeout="3s") as proxy, raw_client(proxy.port("clients")) as client:
         _ask(proxy, client)
         started_s = time.monotonic()
@@ -43,7 +43,7 @@ def test_a_stop_says_that_it_drains_and_ends_in_time_with_status_0(number: signa
         assert "stopping: 1 connections did not end in time and were closed" in proxy.log
 
 
-def test_a_second_signal_waits_for_nobody() -> None:
+def test_second_signal_ends_the_process_at_once() -> None:
     with proxy_to_sink() as proxy, raw_client(proxy.port("clients")) as client:
         _ask(proxy, client)
         proxy.process.signal(signal.SIGTERM)

@@ -128,7 +128,7 @@ def _disconnects(proxy: Proxy) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("listener", [BOTH, PROXIED, CLUSTER])
-def test_librdkafka_over_tls(stage: Stage, listener: str) -> None:
+def test_librdkafka_works_over_tls(stage: Stage, listener: str) -> None:
     topic = create_topic(stage.kafka)
     client = Librdkafka(settings=stage.librdkafka("bob"))
 
@@ -138,7 +138,7 @@ def test_librdkafka_over_tls(stage: Stage, listener: str) -> None:
     assert end_offset(stage.kafka, topic) == 2_000
 
 
-def test_plaintext_clients_of_brokers_that_speak_tls(stage: Stage) -> None:
+def test_plaintext_clients_reach_brokers_over_tls(stage: Stage) -> None:
     topic = create_topic(stage.kafka)
     client = Librdkafka(settings=QUIET)
 
@@ -147,7 +147,7 @@ def test_plaintext_clients_of_brokers_that_speak_tls(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_aiokafka_over_tls(stage: Stage, version: ssl.TLSVersion) -> None:
+def test_aiokafka_works_over_tls(stage: Stage, version: ssl.TLSVersion) -> None:
     topic = create_topic(stage.kafka)
     context = stage.context("bob")
     context.minimum_version = context.maximum_version = version
@@ -163,7 +163,7 @@ def test_aiokafka_over_tls(stage: Stage, version: ssl.TLSVersion) -> None:
     assert asyncio.run(there_and_back()) == [b"%d" % number for number in range(500)]
 
 
-def test_java_over_tls(stage: Stage) -> None:
+def test_java_works_over_tls(stage: Stage) -> None:
     topic = create_topic(stage.kafka)
     where = {"bootstrap_servers": stage.proxy.address(BOTH), "topic": topic, "properties": stage.java("bob")}
 
@@ -173,7 +173,7 @@ def test_java_over_tls(stage: Stage) -> None:
     assert consumed.size_bytes == pytest.approx(20_000_000, rel=0.01)
 
 
-def test_a_quota_of_the_user_in_the_certificate_holds(stage: Stage) -> None:
+def test_quota_of_the_certificates_user_holds(stage: Stage) -> None:
     topic = create_topic(stage.kafka)
     before = stage.proxy.metrics()
     sent: list[float] = []
@@ -220,7 +220,7 @@ def _serial_of(stage: Stage, context: ssl.SSLContext, *, listener: str = BOTH) -
         return x509.load_der_x509_certificate(certificate).serial_number
 
 
-def test_a_client_without_a_certificate_is_told_why_and_counted(stage: Stage) -> None:
+def test_client_without_a_certificate_gets_an_alert_and_is_counted(stage: Stage) -> None:
     with pytest.raises(ssl.SSLError, match="certificate required"):
         _serial_of(stage, stage.context(None))
 
@@ -229,7 +229,7 @@ def test_a_client_without_a_certificate_is_told_why_and_counted(stage: Stage) ->
     assert "Traceback" not in stage.proxy.log
 
 
-def test_a_client_of_another_authority_is_refused(stage: Stage) -> None:
+def test_client_of_another_authority_is_refused(stage: Stage) -> None:
     stage.enlist("mallory", Authority("nobody's"))
 
     with pytest.raises(ssl.SSLError, match="unknown ca"):
@@ -310,7 +310,7 @@ class Load:
             self._send(self._producer())
 
 
-def test_certificates_are_replaced_under_load_without_a_failed_request(stage: Stage) -> None:
+def test_certificates_are_replaced_under_load_without_failed_requests(stage: Stage) -> None:
     issued = [stage.authority.issue("proxy", hosts=["127.0.0.1"]) for _ in range(3)]
     with Load(stage, create_topic(stage.kafka)) as load:
         for new in issued:
@@ -328,7 +328,7 @@ def test_certificates_are_replaced_under_load_without_a_failed_request(stage: St
     assert expiry == [x509.load_pem_x509_certificate(issued[-1].certificate).not_valid_after_utc.timestamp()]
 
 
-def test_a_broken_pair_changes_nothing_and_is_said(stage: Stage) -> None:
+def test_broken_key_pair_changes_nothing_and_is_logged(stage: Stage) -> None:
     def works() -> float:
         return stage.proxy.metrics().total("kafka_quota_proxy_tls_last_reload_successful", listener=BOTH, side="client")
 
@@ -346,7 +346,7 @@ def test_a_broken_pair_changes_nothing_and_is_said(stage: Stage) -> None:
     wait_until(lambda: works() == 1, timeout_s=10, what="sees the pair that is whole again")
 
 
-def test_whom_the_proxy_trusts_changes_too(stage: Stage) -> None:
+def test_reload_replaces_the_trusted_authorities(stage: Stage) -> None:
     """New handshakes go by the new authority only; a connection that is open goes on."""
     other = Authority("another's")
     stage.enlist("carol", other)

@@ -125,10 +125,10 @@ def _records(seconds: int) -> int:
     return (seconds + 6) * QUOTA // RECORD_BYTES
 
 
-def test_a_user_who_logs_in_over_tls_is_held_to_his_quota_within_one_percent(stage: Stage) -> None:
+def test_user_of_tls_and_scram_gets_its_quota_within_one_percent(stage: Stage) -> None:
     _hold(stage, seconds=12)
 
 
 @pytest.mark.long
-def test_the_same_for_a_minute(stage: Stage) -> None:
+def test_user_of_tls_and_scram_gets_its_quota_for_a_minute(stage: Stage) -> None:
     _hold(stage, seconds=60)

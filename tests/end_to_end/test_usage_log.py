@@ -56,7 +56,7 @@ def _exchange(proxy: Proxy, topic: str, client_id: str, *, count: int = 3) -> tu
     return client.sent_bytes - _SIZE_FIELD * count, consumer.received_bytes - _SIZE_FIELD * count
 
 
-def test_sums_are_the_bytes_that_were_sent_through_evictions_and_reloads(kafka_4: Kafka, tmp_path: Path) -> None:
+def test_sums_equal_the_bytes_sent_through_evictions_and_reloads(kafka_4: Kafka, tmp_path: Path) -> None:
     topic = create_topic(kafka_4)
     common = {**_usage_log(tmp_path), "max_buckets": 2}
     rules = [{"client-id": "<default>", "producer_byte_rate": "50MiB", "consumer_byte_rate": "50MiB"}]
@@ -80,7 +80,7 @@ def test_sums_are_the_bytes_that_were_sent_through_evictions_and_reloads(kafka_4
     assert {record["rule_client_id"] for record in records} == {"<default>", "raw-1", None}
 
 
-def test_sums_are_the_bytes_of_real_clients(kafka_4: Kafka, tmp_path: Path) -> None:
+def test_sums_equal_the_bytes_of_real_clients(kafka_4: Kafka, tmp_path: Path) -> None:
     clients = (Librdkafka(settings={}), Aiokafka(), Java(kafka=kafka_4))
     with Proxy({**_usage_log(tmp_path), "principals": {"exempt": ["ANONYMOUS"]}}, kafka_4) as proxy:
         for client in clients:
@@ -100,7 +100,7 @@ def test_sums_are_the_bytes_of_real_clients(kafka_4: Kafka, tmp_path: Path) -> N
     assert _sum(records, kind="connection") == metrics.total("kafka_quota_proxy_disconnects_total")
 
 
-def test_a_record_says_who_was_slowed_by_which_rule(kafka_4: Kafka, tmp_path: Path) -> None:
+def test_record_names_the_throttled_client_and_its_rule(kafka_4: Kafka, tmp_path: Path) -> None:
     topic = create_topic(kafka_4)
     listener = {"bind": kafka_4.listener().advertised_address, "upstream": kafka_4.listener().address}
     settings = {
@@ -165,7 +165,7 @@ def _producing(proxy: Proxy, topic: str) -> Iterator[list[tuple[float, int]]]:
         client.close()
 
 
-def test_after_a_sigterm_under_load_the_log_is_complete(kafka_4: Kafka, tmp_path: Path) -> None:
+def test_log_is_complete_after_a_sigterm_under_load(kafka_4: Kafka, tmp_path: Path) -> None:
     topic = create_topic(kafka_4)
     with Proxy(_usage_log(tmp_path), kafka_4) as proxy, _producing(proxy, topic) as answered:
         time.sleep(1)
@@ -178,7 +178,7 @@ def test_after_a_sigterm_under_load_the_log_is_complete(kafka_4: Kafka, tmp_path
     assert _sum(_records(tmp_path), kind="produce") in (acknowledged, acknowledged + one)
 
 
-def test_a_kill_loses_an_interval_and_the_next_start_completes_what_was_left(kafka_4: Kafka, tmp_path: Path) -> None:
+def test_kill_loses_one_interval_and_the_next_start_completes_its_file(kafka_4: Kafka, tmp_path: Path) -> None:
     topic = create_topic(kafka_4)
     with Proxy(_usage_log(tmp_path), kafka_4) as proxy:
         with _producing(proxy, topic) as answered:
@@ -206,7 +206,7 @@ def test_a_kill_loses_an_interval_and_the_next_start_completes_what_was_left(kaf
     assert min(started) > max(record["start_ms"] for record in left)
 
 
-def test_while_nothing_can_be_written_clients_are_served_and_nothing_is_lost(kafka_4: Kafka, tmp_path: Path) -> None:
+def test_clients_are_served_and_no_record_lost_while_the_disk_is_full(kafka_4: Kafka, tmp_path: Path) -> None:
     topic = create_topic(kafka_4)
     in_the_way = tmp_path / "usage"
     in_the_way.write_bytes(b"")
@@ -228,7 +228,7 @@ def test_while_nothing_can_be_written_clients_are_served_and_nothing_is_lost(kaf
     assert _sum(_records(in_the_way), kind="produce", client_id="a") == first + second
 
 
-def test_the_topic_has_the_same_records_as_the_files(kafka_4: Kafka, tmp_path: Path) -> None:
+def test_topic_has_the_same_records_as_the_files(kafka_4: Kafka, tmp_path: Path) -> None:
     topic, usage = create_topic(kafka_4), create_topic(kafka_4)
     to_topic = {"bootstrap_servers": kafka_4.bootstrap_servers, "topic": usage}
     with Proxy(_usage_log(tmp_path, kafka=to_topic), kafka_4) as proxy:
@@ -265,9 +265,7 @@ def _messages(kafka: Kafka, topic: str) -> Iterator[tuple[bytes, bytes, tuple[in
         consumer.close()
 
 
-def test_a_cluster_that_is_away_keeps_nobody_from_anything_and_what_is_lost_is_said(
-    kafka_4: Kafka, tmp_path: Path
-) -> None:
+def test_unreachable_log_cluster_stops_no_client_and_losses_are_reported(kafka_4: Kafka, tmp_path: Path) -> None:
     topic = create_topic(kafka_4)
     away = {"bootstrap_servers": "127.0.0.1:1"}
     with Proxy({"usage_log": {"kafka": away, "interval": "200ms"}}, kafka_4) as proxy:

@@ -99,7 +99,7 @@ def _tellers(kafka: Kafka, answers: dict[str, str]) -> set[str]:
     return {name for name, answer in answers.items() if any(port in answer for port in ports)}
 
 
-def test_a_client_with_the_right_to_describe_configurations_reads_addresses_in_them(kafka: Kafka, proxy: Proxy) -> None:
+def test_client_allowed_to_describe_configs_reads_broker_addresses(kafka: Kafka, proxy: Proxy) -> None:
     answers = _asked(proxy, "admin")
 
     assert _tellers(kafka, answers) == {"the configuration of a broker", "the quorum"}
@@ -107,7 +107,7 @@ def test_a_client_with_the_right_to_describe_configurations_reads_addresses_in_t
     assert str(proxy.port("clients") + 2) in answers["the cluster"]  # node 1's: the question was answered
 
 
-def test_a_client_without_that_right_hears_of_no_address(kafka: Kafka, proxy: Proxy) -> None:
+def test_client_not_allowed_to_describe_configs_reads_no_address(kafka: Kafka, proxy: Proxy) -> None:
     answers = _asked(proxy, "alice")
 
     assert _tellers(kafka, answers) == set()

@@ -146,7 +146,7 @@ def bed(kafka_4: Kafka) -> Iterator[Bed]:
 
 
 @pytest.mark.parametrize("shaping", LIMITS)
-def test_throttle_times_and_bytes_are_within_a_tenth_of_what_happens(bed: Bed, shaping: str) -> None:
+def test_forecast_throttle_times_and_bytes_are_within_a_tenth(bed: Bed, shaping: str) -> None:
     limit = {"produce": "producer_byte_rate", "fetch": "consumer_byte_rate"}
     rules = [{"client-id": load.client_id, limit[load.kind]: LIMITS[shaping][load.client_id]} for load in bed.loads]
     told = forecast(bed, {"quotas": rules, "shaping": shaping}, shaping)
