@@ -42,7 +42,7 @@ def measure(size_bytes: int, piece_bytes: int) -> tuple[float, float]:
     response = fetch_response(size_bytes, version=NEW_FETCH_VERSION)
     pieces = [response[at : at + piece_bytes] for at in range(0, len(response), piece_bytes)]
     addresses = Addresses(lambda *_: None)
-    addresses.told[0] = (b"127.0.0.1", 9193)
+    addresses.advertised[0] = (b"127.0.0.1", 9193)
     sessions = (_session(None), _session(addresses))
     taken: tuple[list[float], list[float]] = ([], [])
     for _ in range(ROUNDS):

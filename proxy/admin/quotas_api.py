@@ -27,8 +27,8 @@ from kafka_quota_proxy.proxy.admin.metrics.exposition import paced, rest
 from kafka_quota_proxy.proxy.client_quotas.api import QuotasAltered, Ticket
 from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import (
     MAX_BODY_BYTES,
-    Changes,
     JsonFormError,
+    RequestedChanges,
     read_changes,
     written_results,
     written_rule,
@@ -181,7 +181,7 @@ class QuotasApi:
             self._warned_s = monotonic()
             log.warning(message, *arguments)
 
-    def _read(self, environ: WSGIEnvironment) -> Changes:
+    def _read(self, environ: WSGIEnvironment) -> RequestedChanges:
         """Raises: _RefusedError: The body is no valid request."""
         # A page of another site can send forms and text, but not this type without a CORS preflight, which is refused.
         if environ.get("CONTENT_TYPE", "").partition(";")[0].strip().lower() != JSON:
@@ -203,7 +203,7 @@ class QuotasApi:
         except JsonFormError as error:
             raise _RefusedError("400 Bad Request", str(error)) from None
 
-    def _change(self, changes: Changes, environ: WSGIEnvironment) -> QuotasAltered:
+    def _change(self, changes: RequestedChanges, environ: WSGIEnvironment) -> QuotasAltered:
         """Raises: _RefusedError: The change takes too long, or too many changes are waiting."""
         address = str(environ.get("REMOTE_ADDR", ""))
         origin = Origin(f"token@{address}", None, address, ADMIN, sees_hidden=True)
@@ -226,7 +226,7 @@ class QuotasApi:
             raise _RefusedError("503 Service Unavailable", _BUSY, ("Retry-After", "1"))
         return altered
 
-    async def _submit(self, changes: Changes, origin: Origin) -> QuotasAltered | None:
+    async def _submit(self, changes: RequestedChanges, origin: Origin) -> QuotasAltered | None:
         owner = _Owner()
         ticket = self._server.quota_manager.submit_changes(changes, origin, owner)
         if ticket is None:
@@ -251,7 +251,7 @@ def _drop(ticket: Ticket) -> None:
         ticket.drop()
 
 
-def _results(altered: QuotasAltered, changes: Changes) -> Reply:
+def _results(altered: QuotasAltered, changes: RequestedChanges) -> Reply:
     # Piece by piece, so that other threads get the interpreter in between.
     pieces = paced(written_results(altered.outcomes, is_dry_run=changes.is_dry_run), rest, every=100)
     body = ("".join(pieces).encode(),)

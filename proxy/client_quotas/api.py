@@ -24,7 +24,7 @@ from kafka_quota_proxy.protocol.client_quotas import (
 )
 from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.protocol.field_reader import MAX_ELEMENTS
-from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import Changes
+from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import RequestedChanges
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import refuse_alter
 from kafka_quota_proxy.proxy.client_quotas.rules.describe import refuse_describe
 from kafka_quota_proxy.proxy.client_quotas.rules.errors import (
@@ -85,7 +85,7 @@ class Ticket:
 
     __slots__ = ("altered", "answer", "changes", "error", "frame", "is_dropped", "origin", "owner")
 
-    def __init__(self, frame: bytes, origin: Origin, owner: object, changes: Changes | None = None) -> None:
+    def __init__(self, frame: bytes, origin: Origin, owner: object, changes: RequestedChanges | None = None) -> None:
         self.frame = frame
         self.origin = origin
         self.owner = owner

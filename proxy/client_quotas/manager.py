@@ -31,7 +31,7 @@ from kafka_quota_proxy.proxy.client_quotas.api import (
     refusal,
 )
 from kafka_quota_proxy.proxy.client_quotas.audit.log import ChangeLog
-from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import Changes as ChangesAsked
+from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import RequestedChanges
 from kafka_quota_proxy.proxy.client_quotas.request_queue import RequestQueue
 from kafka_quota_proxy.proxy.client_quotas.rule_applier import RuleApplier
 from kafka_quota_proxy.proxy.client_quotas.rule_timer import OnChanges
@@ -50,7 +50,7 @@ from kafka_quota_proxy.proxy.client_quotas.storage.rule_database import Unusable
 from kafka_quota_proxy.proxy.client_quotas.storage.store import QuotaStore
 from kafka_quota_proxy.proxy.client_quotas.storage.topic_store import TopicStore
 from kafka_quota_proxy.proxy.client_quotas.worker_thread import WorkerThread
-from kafka_quota_proxy.proxy.quota.rule_changes import Changes
+from kafka_quota_proxy.proxy.quota.rule_changes import QuotaChanges
 
 # Smaller requests are handled on the loop: a way to a thread and back takes longer where other work has the processor.
 # At worst, with some hundred entities without a name, it is two milliseconds.
@@ -126,7 +126,7 @@ class QuotaManager:
             elif one.shadowed_by is None or is_here:
                 yield one
 
-    def follow_file(self, config: ProxyConfig) -> Changes:
+    def follow_file(self, config: ProxyConfig) -> QuotaChanges:
         """Replace the file's rules; return all changes that ``on_changes`` has not had."""
         return self._applier.follow_file(config)
 
@@ -134,7 +134,7 @@ class QuotaManager:
         """Begin to answer a request. See ``proxy.client_quotas.api.QuotaRequestHandler``."""
         return self._queue.put(Ticket(frame, origin, owner))
 
-    def submit_changes(self, changes: ChangesAsked, origin: Origin, owner: object) -> Ticket | None:
+    def submit_changes(self, changes: RequestedChanges, origin: Origin, owner: object) -> Ticket | None:
         """Begin to make changes that are no Kafka request; ``altered`` of the ticket is set in place of its answer."""
         return self._queue.put(Ticket(b"", origin, owner, changes))
 
@@ -201,7 +201,7 @@ class QuotaManager:
             report(error, "a request of %s about quotas could not be answered", origin.principal)
             return await self._thread.run(refusal, request, UNKNOWN_SERVER_ERROR, UNKNOWN_SERVER_ERROR_MESSAGE)
 
-    async def _make_changes(self, changes: ChangesAsked, origin: Origin) -> QuotasAltered:
+    async def _make_changes(self, changes: RequestedChanges, origin: Origin) -> QuotasAltered:
         request = AlterRequest(0, 0, changes.alterations, changes.is_dry_run)
         task = AlterTask(request, origin, changes.terms, len(changes.alterations) <= _SMALL_ENTITIES)
         try:

@@ -11,7 +11,7 @@ from kafka_quota_proxy.proxy.client_quotas.rule_timer import OnChanges, RuleTime
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import EffectiveRules
 from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import Addresses
-from kafka_quota_proxy.proxy.quota.rule_changes import Changes, IpChanges, RuleChanges, merge_changes
+from kafka_quota_proxy.proxy.quota.rule_changes import IpChanges, QuotaChanges, RuleChanges, merge_changes
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class RuleApplier:
         self._wall_ms = wall_ms
         self.timer = RuleTimer(self.rules, on_changes=self._apply_timed, wall_ms=wall_ms)
         self.resolver = HostResolver(self.lookups, on_found=self._apply_found)
-        self._unreported: list[Changes] = []
+        self._unreported: list[QuotaChanges] = []
         self._has_begun = False
 
     async def begin(self) -> None:
@@ -69,7 +69,7 @@ class RuleApplier:
         if failure is not None:
             raise failure
 
-    def follow_file(self, config: ProxyConfig) -> Changes:
+    def follow_file(self, config: ProxyConfig) -> QuotaChanges:
         """Replace the file's rules; return all changes that have not been reported."""
         changes = merge_changes(*self._unreported, self.rules.follow_file(config, now_ms=self._wall_ms()))
         self._unreported = []
@@ -88,7 +88,7 @@ class RuleApplier:
                 self.resolver.follow(self.rules.unknown_hosts)
 
     def _apply_timed(self, rules: RuleChanges, ips: IpChanges) -> None:
-        self._unreported.append(Changes(rules, ips))
+        self._unreported.append(QuotaChanges(rules, ips))
         self._report()
         self.resolver.follow(self.rules.unknown_hosts)
 

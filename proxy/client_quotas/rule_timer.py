@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 from kafka_quota_proxy.config.model import EntityName, IpRule, QuotaRule
 from kafka_quota_proxy.proxy.background.isolation import report
 from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import EffectiveRules
-from kafka_quota_proxy.proxy.quota.rule_changes import Changes, IpChanges, RuleChanges
+from kafka_quota_proxy.proxy.quota.rule_changes import IpChanges, QuotaChanges, RuleChanges
 from kafka_quota_proxy.proxy.quota.rule_terms import limits_of
 
 log = logging.getLogger(__name__)
@@ -94,7 +94,7 @@ class RuleTimer:
             log.info("and those of %d others", said - _MOST_SAID)
 
 
-def _say(changes: Changes, said: int) -> int:
+def _say(changes: QuotaChanges, said: int) -> int:
     """Log the first few changes; return how many there were, with the ``said`` ones before."""
     named: list[tuple[str, QuotaRule | IpRule | None]] = [
         (_words(*entity), rule) for entity, rule in changes.rules.items()

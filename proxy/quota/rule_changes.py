@@ -12,18 +12,18 @@ RuleChanges: TypeAlias = Mapping[Entity, QuotaRule | None]
 IpChanges: TypeAlias = Mapping[Ip, IpRule | None]
 
 
-class Changes(NamedTuple):
+class QuotaChanges(NamedTuple):
     """Changed rules of users and client-ids, and of addresses."""
 
     rules: RuleChanges
     ips: IpChanges
 
 
-def merge_changes(*all_changes: Changes) -> Changes:
+def merge_changes(*all_changes: QuotaChanges) -> QuotaChanges:
     """Return all changes as one. The last change of a rule wins."""
     rules: dict[Entity, QuotaRule | None] = {}
     ips: dict[Ip, IpRule | None] = {}
     for changes in all_changes:
         rules.update(changes.rules)
         ips.update(changes.ips)
-    return Changes(rules, ips)
+    return QuotaChanges(rules, ips)

@@ -12,7 +12,7 @@ from kafka_quota_proxy.config.quota_kinds import BUCKET_KINDS, QuotaKind
 from kafka_quota_proxy.config.units import UNLIMITED
 from kafka_quota_proxy.proxy.quota.address_limits import AddressLimits
 from kafka_quota_proxy.proxy.quota.entity import Entity, RuleTable, Tags
-from kafka_quota_proxy.proxy.quota.rule_changes import Changes, RuleChanges
+from kafka_quota_proxy.proxy.quota.rule_changes import QuotaChanges, RuleChanges
 
 _OF_STATIC_DEFAULTS: Final[Entity] = (None, DEFAULT)
 
@@ -46,7 +46,7 @@ class RuleTables:
         self.connections.update(config.quotas)
         self.addresses.update(config.ip_quotas)
 
-    def change(self, config: ProxyConfig, changes: Changes) -> RuleTableChanges:
+    def change(self, config: ProxyConfig, changes: QuotaChanges) -> RuleTableChanges:
         """Change single rules, at a cost that does not depend on the others.
 
         Args:

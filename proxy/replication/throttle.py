@@ -153,20 +153,20 @@ class Throttle:
 class Leader:
     """One broker behind the proxy, as the leader from which followers fetch."""
 
-    __slots__ = ("_address", "_node_id", "heir", "known_quota", "throttle")
+    __slots__ = ("_address", "_node_id", "absorbed_by", "known_quota", "throttle")
 
     def __init__(self, throttle: Throttle, address: Address, node_id: int | None) -> None:
         self.throttle = throttle
         self.known_quota: ReplicationQuota | None = None  # None: no follower has fetched under a limit yet
         self._address = address
         self._node_id = node_id
-        self.heir: Leader | None = None  # what has absorbed this
+        self.absorbed_by: Leader | None = None  # what has absorbed this
 
     @property
     def node_id(self) -> int | None:
         """Which broker it is; None while that is not known."""
-        if self.heir is not None:
-            return self.heir.node_id
+        if self.absorbed_by is not None:
+            return self.absorbed_by.node_id
         return self.throttle.view.node_ids.get(self._address) if self._node_id is None else self._node_id
 
     @property
@@ -177,8 +177,8 @@ class Leader:
 
     def quota(self, *, now_ms: int) -> ReplicationQuota:
         """Return what it may send in all to throttled replicas."""
-        if self.heir is not None:
-            return self.heir.quota(now_ms=now_ms)
+        if self.absorbed_by is not None:
+            return self.absorbed_by.quota(now_ms=now_ms)
         if self.known_quota is None:
             self.known_quota = self.throttle.quota(self.throttle.leader_rate(self.node_id), now_ms)
         return self.known_quota
@@ -191,7 +191,7 @@ class Leader:
             self.known_quota = other.known_quota
         elif other.known_quota is not None:
             self.known_quota.absorb(other.known_quota, now_ms=now_ms)
-        other.heir = self
+        other.absorbed_by = self
         self.throttle.leaders.remove(other)
         self.throttle.generation += 1
 

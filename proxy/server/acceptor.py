@@ -28,7 +28,7 @@ from kafka_quota_proxy.proxy.server.connection_limits import (
     LOGIN_TIMEOUT,
     MAX_CONNECTIONS,
     MAX_CONNECTIONS_PER_IP,
-    Place,
+    CountedConnection,
 )
 from kafka_quota_proxy.proxy.server.listener_state import ListenerState
 
@@ -186,16 +186,16 @@ class Acceptor:
             self._listener.refused_sockets.keep(arrival.client, keep_ms)
             self._refuse(CONNECTION_CREATION_RATE, arrival.source[0])
             return
-        place = self._listener.occupancy.enter(self._listener.settings.max_connections)
-        if place is not None:
+        counted = self._listener.open_count.enter(self._listener.settings.max_connections)
+        if counted is not None:
             self._tasks.create_task(
-                alone(partial(self._admit, arrival, place), fail=partial(_abandon, arrival.client, place))
+                alone(partial(self._admit, arrival, counted), fail=partial(_abandon, arrival.client, counted))
             )
         else:
             arrival.client.close()
             self._refuse(MAX_CONNECTIONS, arrival.source[0])
 
-    async def _admit(self, arrival: Arrival, place: Place) -> None:
+    async def _admit(self, arrival: Arrival, counted: CountedConnection) -> None:
         """Find out the client's address, and create the transport. Nothing that a client does makes this raise."""
         listener = self._listener
         client, source = arrival.client, arrival.source
@@ -208,24 +208,24 @@ class Acceptor:
                 source, cause = await self._source_of(client, expected, source)
                 if cause is None and (keep_ms := _keep_ms(arrival, source[0])):
                     cause = CONNECTION_CREATION_RATE
-            if cause is None and not place.come_from(source, listener.settings.max_connections_per_ip):
+            if cause is None and not counted.come_from(source, listener.settings.max_connections_per_ip):
                 cause = MAX_CONNECTIONS_PER_IP
             if cause is None:
-                protocol = listener.new_protocol(partial(self._welcome, place), place.leave)
+                protocol = listener.new_protocol(partial(self._welcome, counted), counted.leave)
                 await self._loop.connect_accepted_socket(lambda: protocol, client)
                 is_handed_over = True
         except OSError:  # the client has left
             cause = "client_lost"
         finally:
             if not is_handed_over:
-                place.leave()
+                counted.leave()
                 listener.refused_sockets.keep(client, keep_ms)
         if cause is not None:
             self._refuse(cause, source[0])
 
-    def _welcome(self, place: Place) -> ClientConnection:
+    def _welcome(self, counted: CountedConnection) -> ClientConnection:
         connection = self._accept()
-        connection.place = place
+        connection.counted = counted
         return connection
 
     async def _source_of(
@@ -257,8 +257,8 @@ class Acceptor:
             log.log(level, "closed a connection from %s on listener %s: %s", host, self._listener.name, cause)
 
 
-def _abandon(client: socket.socket, place: Place) -> None:
-    place.leave()
+def _abandon(client: socket.socket, counted: CountedConnection) -> None:
+    counted.leave()
     client.close()
 
 

@@ -10,7 +10,7 @@ from kafka_quota_proxy.proxy.client_quotas.sources.broker_source import broker_s
 from kafka_quota_proxy.proxy.client_quotas.sources.quota_source import QuotaSource
 from kafka_quota_proxy.proxy.client_quotas.sources.topic_source import topic_source
 from kafka_quota_proxy.proxy.quota.entity import Entity
-from kafka_quota_proxy.proxy.quota.rule_changes import Changes, IpChanges, RuleChanges
+from kafka_quota_proxy.proxy.quota.rule_changes import IpChanges, QuotaChanges, RuleChanges
 from kafka_quota_proxy.proxy.quota.rule_tables import RuleTableChanges, RuleTables
 from kafka_quota_proxy.proxy.session.client_account import Policy
 
@@ -51,7 +51,7 @@ class ActiveRules:
         # What a bucket remembers for the usage log is fixed when the bucket is made.
         started = self._started_with
         file = replace(file, usage_log=started.usage_log, quotas_from=started.quotas_from, store=started.store)
-        changes: Changes | None = self.quota_manager.follow_file(file)
+        changes: QuotaChanges | None = self.quota_manager.follow_file(file)
         if self.source is not None:
             changes = self.source.follow_file(file)
         self.config = self.file = file
@@ -102,4 +102,4 @@ class ActiveRules:
             self._change(changes, ips)
 
     def _change(self, changes: RuleChanges, ips: IpChanges) -> None:
-        self._on_changed(self.tables.change(self.config, Changes(changes, ips)))
+        self._on_changed(self.tables.change(self.config, QuotaChanges(changes, ips)))

@@ -60,7 +60,7 @@ class BrokerFinder:
         """Read the broker's Metadata responses to the clients of a route."""
         upstream = route.upstream
         self._binds.setdefault(upstream, set()).add(route.listener.settings.bind)
-        route.context.hear = partial(self._read_response, upstream)
+        route.context.on_metadata = partial(self._read_response, upstream)
 
     def reached(self, upstream: Upstream, peer: Address | None, *, is_back: bool) -> None:
         """Note that a connection has reached ``peer``; query the broker if it was unreachable, or never queried."""

@@ -139,12 +139,12 @@ class ClusterListener:
             self._members.brokers.pop(node_id)  # the next answer tries again
             return
         self.routes[node_id] = self._route(self._cluster.upstream(node_id, address))
-        self._addresses.told[node_id] = (self._members.cluster.advertised_host.encode(), port)
+        self._addresses.advertised[node_id] = (self._members.cluster.advertised_host.encode(), port)
         name = self.listener.name
         log.info("listening on %s:%d (%s) -> broker %d, %s", self._bind_host, port, name, node_id, address)
 
     def _close(self, node_id: int) -> None:
-        del self.routes[node_id], self._addresses.told[node_id]
+        del self.routes[node_id], self._addresses.advertised[node_id]
         self._unbind(node_id)
         log.info("listener %s: broker %d has left", self.listener.name, node_id)
 

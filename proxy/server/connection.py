@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.proxy.background.isolation import INTERNAL_ERROR, isolated
-from kafka_quota_proxy.proxy.server.connection_limits import CONNECTIONS_QUOTA, Place
+from kafka_quota_proxy.proxy.server.connection_limits import CONNECTIONS_QUOTA, CountedConnection
 from kafka_quota_proxy.proxy.server.half_close import HalfClosedClient
 from kafka_quota_proxy.proxy.server.time_checks import TimeChecks
 from kafka_quota_proxy.proxy.server.transport_pair import TransportPair, write
@@ -38,7 +38,7 @@ class ClientConnection(asyncio.Protocol):
 
     __slots__ = (
         "_dial", "_flow_to_broker", "_flow_to_client", "_half_closed", "_has_client_ended", "_state", "_timer",
-        "_timer_ms", "drain_cause", "is_closed", "listener", "place", "request_ns", "route", "session", "time_checks",
+        "_timer_ms", "counted", "drain_cause", "is_closed", "listener", "request_ns", "route", "session", "time_checks",
         "transports",
     )  # fmt: skip
 
@@ -48,7 +48,7 @@ class ClientConnection(asyncio.Protocol):
         self.session = Session(route.context, owner=self)
         self._state = self.session.state
         self.time_checks = TimeChecks(self)
-        self.place: Place | None = None
+        self.counted: CountedConnection | None = None
         self.transports = TransportPair()
         self._flow_to_broker: asyncio.Transport | None = None  # only while both are open, are read, and stay open
         self._flow_to_client: asyncio.Transport | None = None
@@ -64,7 +64,7 @@ class ClientConnection(asyncio.Protocol):
     @property
     def peer(self) -> str:
         """The client's address, for the log."""
-        source = self.place.source if self.place else None
+        source = self.counted.source if self.counted else None
         return f"{source[0]}:{source[1]}" if source else "a client"
 
     @property
@@ -100,8 +100,8 @@ class ClientConnection(asyncio.Protocol):
         """Start serving a client. The first request dials the broker."""
         self.transports.connect_client(transport)
         self.listener.connections.add(self)
-        if self.place is not None and self.place.source is not None:
-            self._state.peer_host = self.place.source[0]
+        if self.counted is not None and self.counted.source is not None:
+            self._state.peer_host = self.counted.source[0]
         self.time_checks.start(monotonic_ns() // 1_000_000)
 
     def data_received(self, data: bytes) -> None:
@@ -153,8 +153,8 @@ class ClientConnection(asyncio.Protocol):
     @isolated
     def connection_lost(self, exc: Exception | None) -> None:
         """Close the broker's transport after the client's."""
-        if self.place is not None:
-            self.place.leave()
+        if self.counted is not None:
+            self.counted.leave()
         self.close(_cause("client", exc))
 
     # -- callbacks of the dial and of the broker's transport --
@@ -361,8 +361,8 @@ class ClientConnection(asyncio.Protocol):
         finally:
             self._detach()
             self._forget_broker()
-            if self.place is not None:
-                self.place.leave()
+            if self.counted is not None:
+                self.counted.leave()
 
     def _close_on(self, error: ProtocolError, sender: str) -> None:
         """Close on bytes that are not Kafka's protocol; requests before them are still forwarded."""

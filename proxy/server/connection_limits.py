@@ -29,7 +29,7 @@ _GOLDEN_RATIO: Final = 0.6180339887498949
 _T = TypeVar("_T")
 
 
-class Occupancy:
+class ConnectionCount:
     """Counts open connections, in all and by address."""
 
     __slots__ = ("_by_host", "total")
@@ -38,12 +38,12 @@ class Occupancy:
         self.total = 0
         self._by_host: dict[str, int] = {}
 
-    def enter(self, maximum: int | None) -> "Place | None":
+    def enter(self, maximum: int | None) -> "CountedConnection | None":
         """Count a connection; return None if there are ``maximum`` already."""
         if maximum is not None and self.total >= maximum:
             return None
         self.total += 1
-        return Place(self)
+        return CountedConnection(self)
 
     def _enter_from(self, host: str, maximum: int | None) -> bool:
         count = self._by_host.get(host, 0)
@@ -62,27 +62,27 @@ class Occupancy:
                 del self._by_host[host]
 
 
-class Place:
+class CountedConnection:
     """One connection in the count. ``source`` is the client's address and port; None until it is known."""
 
-    __slots__ = ("_occupancy", "source")
+    __slots__ = ("_count", "source")
 
-    def __init__(self, occupancy: Occupancy) -> None:
-        self._occupancy: Occupancy | None = occupancy
+    def __init__(self, count: ConnectionCount) -> None:
+        self._count: ConnectionCount | None = count
         self.source: tuple[str, int] | None = None
 
     def come_from(self, source: tuple[str, int], maximum: int | None) -> bool:
         """Count the connection for its address; return False if the address has ``maximum`` already."""
-        if self._occupancy is None or not self._occupancy._enter_from(source[0], maximum):  # noqa: SLF001 - its own
+        if self._count is None or not self._count._enter_from(source[0], maximum):  # noqa: SLF001 - its own
             return False
         self.source = source
         return True
 
     def leave(self) -> None:
         """Count the connection no more. Harmless when repeated."""
-        if self._occupancy is not None:
-            self._occupancy._leave(self.source[0] if self.source else None)  # noqa: SLF001 - its own
-            self._occupancy = None
+        if self._count is not None:
+            self._count._leave(self.source[0] if self.source else None)  # noqa: SLF001 - its own
+            self._count = None
 
 
 class Spread:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from kafka_quota_proxy.config.model import Listener
 from kafka_quota_proxy.proxy.server.broker_queue import ListenerPriorities
-from kafka_quota_proxy.proxy.server.connection_limits import Occupancy, Spread
+from kafka_quota_proxy.proxy.server.connection_limits import ConnectionCount, Spread
 from kafka_quota_proxy.proxy.server.latency import Latency
 from kafka_quota_proxy.proxy.server.orphaned_connections import OrphanedConnections
 from kafka_quota_proxy.proxy.server.refused_sockets import RefusedSockets
@@ -43,7 +43,7 @@ class ListenerState:
         settings: The listener's section of the file; a reload replaces it.
         handshake: Wraps the protocol of a new connection, as TLS does; None: plaintext.
         priorities: Of the fair call queue; None: requests are forwarded as they come.
-        occupancy: Counts connections from their acceptance until their transport is gone.
+        open_count: Counts connections from their acceptance until their transport is gone.
         broker_count: How many transports to brokers are open.
     """
 
@@ -60,7 +60,7 @@ class ListenerState:
         self.update(settings)
         self.latency = Latency()
         self.connections: set[ClientConnection] = set()
-        self.occupancy = Occupancy()
+        self.open_count = ConnectionCount()
         self.refused_sockets = RefusedSockets()
         self.orphans = OrphanedConnections()
         self.broker_count = 0

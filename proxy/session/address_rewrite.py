@@ -26,13 +26,13 @@ READABLE: Final[Mapping[int, int]] = {**CEILINGS, **{key: HIGHEST_VERSION[key] f
 
 
 class Addresses:
-    """The addresses that the clients of one listener get. The shell keeps ``told``: host and port by node id."""
+    """The addresses that the clients of one listener get. The shell keeps ``advertised``: host and port by node id."""
 
-    __slots__ = ("_see", "told")
+    __slots__ = ("_see", "advertised")
 
     def __init__(self, see: See) -> None:
         self._see = see
-        self.told: dict[int, tuple[bytes, int]] = {}
+        self.advertised: dict[int, tuple[bytes, int]] = {}
 
     def change(self, data: bytes, position: int, api_key: int, api_version: int) -> Edit | None:
         """Return the edit of a response that lists brokers; None: more bytes are needed.
@@ -46,7 +46,7 @@ class Addresses:
                 return None
             cluster_id = metadata.find_cluster_id(data, position, brokers, api_version)
             self._meet(brokers.brokers, is_all=True, cluster_id=cluster_id)
-            return position, brokers.end, metadata.replace_brokers(data, position, brokers, self.told)
+            return position, brokers.end, metadata.replace_brokers(data, position, brokers, self.advertised)
         if api_key == ApiKey.DESCRIBE_CLUSTER:
             endpoints = describe_cluster.find_endpoints(data, position, api_version)
             if endpoints is None:
@@ -54,13 +54,13 @@ class Addresses:
             if endpoints.endpoint_type == describe_cluster.BROKERS:
                 # Not only live ones: from v2 on fenced brokers are listed, and may be dead.
                 self._meet(endpoints.brokers.brokers, is_all=False, cluster_id=endpoints.cluster_id)
-            replacement = describe_cluster.replace_endpoints(data, position, endpoints, self.told)
+            replacement = describe_cluster.replace_endpoints(data, position, endpoints, self.advertised)
             return position, endpoints.brokers.end, replacement
         coordinators = find_coordinator.find_coordinators(data, position, api_version)
         if coordinators is None:
             return None
         self._meet(coordinators, is_all=False)
-        replacement = find_coordinator.replace_coordinators(data, position, api_version, coordinators, self.told)
+        replacement = find_coordinator.replace_coordinators(data, position, api_version, coordinators, self.advertised)
         return position, position + 4 + int.from_bytes(data[position : position + 4]), replacement
 
     def moved(self, data: bytes, position: int, frame_bytes: int, api_key: int, api_version: int, change: Edit) -> Edit:
@@ -88,7 +88,7 @@ class Addresses:
         if found is None:
             return change
         self._meet(found.array.brokers, is_all=False)
-        return position, end, node_endpoints.replace_endpoints(frame, found, self.told)
+        return position, end, node_endpoints.replace_endpoints(frame, found, self.advertised)
 
     def _meet(self, brokers: tuple[Broker, ...], *, is_all: bool, cluster_id: str | None = None) -> None:
         self._see(

@@ -54,11 +54,11 @@ class ConnectionContext:
         queue: The fair call queue in front of the broker; None: there is none.
         service: The broker's time.
         finds_ids: Whether the broker has said that it knows topics by id.
-        hear: Gets Metadata responses while it is unknown which broker this is: the bytes that have come, where the
-            response begins, and its version.
+        on_metadata: Gets Metadata responses while it is unknown which broker this is: the bytes, where the response
+            begins, and its version.
     """
 
-    __slots__ = ("addresses", "counters", "finds_ids", "hear", "leader", "policy", "queue", "quotas", "service")
+    __slots__ = ("addresses", "counters", "finds_ids", "leader", "on_metadata", "policy", "queue", "quotas", "service")
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class ConnectionContext:
         self.finds_ids = False
         self.queue = queue
         self.service = service or ServiceClock()
-        self.hear: Callable[[bytes, int, int], None] | None = None
+        self.on_metadata: Callable[[bytes, int, int], None] | None = None
 
 
 class ClientAccount:

@@ -654,5 +654,5 @@ def _line() -> ListenerQueue:
 
 def _addresses() -> Addresses:
     addresses = Addresses(lambda *_: None)
-    addresses.told = dict(ADVERTISED)
+    addresses.advertised = dict(ADVERTISED)
     return addresses

@@ -203,7 +203,7 @@ class Bed:
         ports = self.server.listeners
         return (
             {connection for port in ports for connection in port.connections} == {self.witness}
-            and sum(port.occupancy.total for port in ports) == 1
+            and sum(port.open_count.total for port in ports) == 1
             and sum(port.broker_count for port in ports) == 1
             and not any(len(port.refused_sockets) or len(port.orphans) for port in ports)
             and not any(one.pending for one in self.server.handshakes)
@@ -221,9 +221,15 @@ class Bed:
     def left(self) -> str:
         """Return what is left, for the message of a failure."""
         ports = [
-            (port.name, len(port.connections), port.occupancy.total, port.broker_count, len(port.refused_sockets))
+            (
+                port.name,
+                len(port.connections),
+                port.open_count.total,
+                port.broker_count,
+                len(port.refused_sockets),
+            )
             for port in self.server.listeners
-            if port.connections or port.occupancy.total or port.broker_count or len(port.refused_sockets)
+            if port.connections or port.open_count.total or port.broker_count or len(port.refused_sockets)
         ]
         handshakes = [len(one.pending) for one in self.server.handshakes]
         queues = [(one.in_flight, len(one.queue)) for one in self.dispatchers()]

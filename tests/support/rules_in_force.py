@@ -3,11 +3,11 @@
 from kafka_quota_proxy.config.model import ProxyConfig, Shaping
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.connections import ConnectionQuotas
-from kafka_quota_proxy.proxy.quota.rule_changes import Changes, RuleChanges
+from kafka_quota_proxy.proxy.quota.rule_changes import QuotaChanges, RuleChanges
 
 
 def update(
-    quotas: BrokerQuotas, config: ProxyConfig, *, shaping: Shaping | None = None, changes: Changes | None = None
+    quotas: BrokerQuotas, config: ProxyConfig, *, shaping: Shaping | None = None, changes: QuotaChanges | None = None
 ) -> None:
     """Put the rules of ``config`` in force; ``changes``: which are others than before, if that is known."""
     if changes is None:
@@ -19,7 +19,7 @@ def update(
 
 def change(quotas: BrokerQuotas, config: ProxyConfig, rules: RuleChanges) -> None:
     """Put single rules in force; ``config`` has them already."""
-    quotas.rules_changed(quotas.rules.change(config, Changes(rules, {})))
+    quotas.rules_changed(quotas.rules.change(config, QuotaChanges(rules, {})))
 
 
 def update_addresses(quotas: ConnectionQuotas, config: ProxyConfig) -> None:

@@ -9,8 +9,8 @@ from urllib.parse import urlencode, urlsplit
 
 from kafka_quota_proxy.config.model import DEFAULT, EntityName
 from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import (
-    Changes,
     JsonFormError,
+    RequestedChanges,
     Result,
     read_results,
     read_rules,
@@ -102,7 +102,7 @@ class Client:
         except JsonFormError as error:
             raise NotDoneError(f"{self._url}: {error}; is it the admin port of a kafka-quota-proxy?") from error
 
-    def change(self, changes: Changes) -> Answer:
+    def change(self, changes: RequestedChanges) -> Answer:
         """Send changes. The proxy makes none of them if there were too many recently.
 
         Raises:

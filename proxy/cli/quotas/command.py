@@ -24,7 +24,7 @@ from kafka_quota_proxy.proxy.cli.quotas.rules_file import as_json, as_yaml, not_
 from kafka_quota_proxy.proxy.client_quotas.formats.format_rule import shown_entity, shown_limits
 from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import (
     MAX_BODY_BYTES,
-    Changes,
+    RequestedChanges,
     Result,
     written_changes,
     written_rule,
@@ -116,20 +116,20 @@ def _alter(args: argparse.Namespace) -> int:
     # The proxy keeps the keys that are not named, even if others change them meanwhile.
     changed_terms = {entity: read_terms_change(terms)} if terms else {}
     ops = tuple(Op(*limit) for limit in limits.items())
-    return _change(client_of(args), Changes((_alteration(entity, ops),), changed_terms, args.dry_run), args)
+    return _change(client_of(args), RequestedChanges((_alteration(entity, ops),), changed_terms, args.dry_run), args)
 
 
 def _delete(args: argparse.Namespace) -> int:
     entity = entity_in(args)
     ops = tuple(Op(key, None) for key in keys_of(entity))
-    return _change(client_of(args), Changes((_alteration(entity, ops),), {}, args.dry_run), args)
+    return _change(client_of(args), RequestedChanges((_alteration(entity, ops),), {}, args.dry_run), args)
 
 
 def _alteration(entity: Entity, ops: tuple[Op, ...]) -> Alteration:
     return Alteration(tuple(names_of(entity).items()), ops)
 
 
-def _change(client: Client, changes: Changes, args: argparse.Namespace) -> int:
+def _change(client: Client, changes: RequestedChanges, args: argparse.Namespace) -> int:
     answer = client.change(changes)
     done = [Difference(one.entity, one.old, one.new) for one in answer.results if one.error is None]
     changed = [one for one in done if one.old != one.new]
@@ -180,7 +180,7 @@ def _batches(some: Iterable[Difference]) -> Iterator[list[Difference]]:
         yield batch
 
 
-def _change_when_allowed(client: Client, changes: Changes) -> Answer:
+def _change_when_allowed(client: Client, changes: RequestedChanges) -> Answer:
     """Send changes, again after each wait that the proxy asks for."""
     while True:
         answer = client.change(changes)

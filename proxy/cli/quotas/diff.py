@@ -13,7 +13,7 @@ from typing import NamedTuple
 from kafka_quota_proxy.config.terms import TermsChange, replacement, written_terms
 from kafka_quota_proxy.protocol.client_quotas import Alteration, Op
 from kafka_quota_proxy.proxy.client_quotas.formats.format_rule import in_order, shown_entity, shown_limit, shown_term
-from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import Changes
+from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import RequestedChanges
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule, keys_of, names_of
 
 
@@ -45,7 +45,7 @@ def lines(difference: Difference) -> Iterator[str]:
             yield f"~ {name}: {key} {before[key]} -> {after[key]}"
 
 
-def changes_of(some: Iterable[Difference], *, is_dry_run: bool) -> Changes:
+def changes_of(some: Iterable[Difference], *, is_dry_run: bool) -> RequestedChanges:
     """Return the changes that produce the new rules, whatever the rules are by then."""
     alterations: list[Alteration] = []
     terms: dict[Entity, TermsChange] = {}
@@ -55,7 +55,7 @@ def changes_of(some: Iterable[Difference], *, is_dry_run: bool) -> Changes:
         alterations.append(Alteration(tuple(names_of(entity).items()), tuple(Op(key, limits.get(key)) for key in keys)))
         if new is not None:
             terms[entity] = replacement(new.terms)
-    return Changes(tuple(alterations), terms, is_dry_run)
+    return RequestedChanges(tuple(alterations), terms, is_dry_run)
 
 
 def _shown_by_key(rule: StoredRule | None) -> dict[str, str]:

@@ -60,7 +60,7 @@ class JsonFormError(ValueError):
     """JSON of another form. The text says where, what is wrong, and what is right."""
 
 
-class Changes(NamedTuple):
+class RequestedChanges(NamedTuple):
     """Changes to be made, each entity once, and of terms; ``is_dry_run``: to be checked only."""
 
     alterations: tuple[Alteration, ...]
@@ -89,7 +89,7 @@ def written_rule(entity: Entity, rule: StoredRule, **more: object) -> str:
     return encode({"entity": names_of(entity), **rule_as_json(rule), **more})
 
 
-def written_changes(changes: Changes) -> bytes:
+def written_changes(changes: RequestedChanges) -> bytes:
     """Return a request for changes as JSON."""
     written = [
         {
@@ -135,7 +135,7 @@ def rule_as_json(rule: StoredRule) -> dict[str, object]:
 # -- read
 
 
-def read_changes(data: bytes) -> Changes:
+def read_changes(data: bytes) -> RequestedChanges:
     """Read a request for changes, with each entity once.
 
     Raises:
@@ -160,7 +160,7 @@ def read_changes(data: bytes) -> Changes:
         alterations[entity] = alteration
         if "terms" in one:
             terms[entity] = _terms(one["terms"], f"{at}.terms", read_terms_change)
-    return Changes(tuple(alterations.values()), terms, is_dry_run)
+    return RequestedChanges(tuple(alterations.values()), terms, is_dry_run)
 
 
 def read_rules(data: bytes, *, is_file: bool) -> list[tuple[Entity, StoredRule, Mapping[str, Any]]]:

@@ -15,7 +15,7 @@ from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRul
 from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import Addresses, EffectiveIpRules
 from kafka_quota_proxy.proxy.quota.entity import Entity as RuleEntity
 from kafka_quota_proxy.proxy.quota.entity import bounded
-from kafka_quota_proxy.proxy.quota.rule_changes import Changes, Ip, IpChanges
+from kafka_quota_proxy.proxy.quota.rule_changes import Ip, IpChanges, QuotaChanges
 from kafka_quota_proxy.proxy.quota.rule_schedule import RuleSchedule
 from kafka_quota_proxy.proxy.quota.rule_terms import limits_of
 
@@ -71,7 +71,7 @@ class EffectiveRules:
         self._timetable = RuleSchedule[Entity](now_ms=now_ms)
         self.follow_file(config, now_ms=now_ms)
 
-    def follow_file(self, config: ProxyConfig, *, now_ms: int) -> Changes:
+    def follow_file(self, config: ProxyConfig, *, now_ms: int) -> QuotaChanges:
         """Replace the file's rules; return the changes."""
         rules: dict[Entity, Rule] = {Entity(rule.user, rule.client_id): rule for rule in config.quotas}
         rules |= {Entity(ip=rule.ip): rule for rule in config.ip_quotas}
@@ -92,7 +92,7 @@ class EffectiveRules:
             else:
                 ips |= self._take(entity, self.stored.get(entity), {}, now_ms)
         ips |= {entity.ip: self._ip_rule(entity.ip) for entity in changed if entity.ip is not None}
-        return Changes({_key(entity): self._rule(entity) for entity in changed if entity.ip is None}, ips)
+        return QuotaChanges({_key(entity): self._rule(entity) for entity in changed if entity.ip is None}, ips)
 
     @property
     def doubles(self) -> tuple[str, ...]:
@@ -125,9 +125,9 @@ class EffectiveRules:
         shown = self._told.get(entity)
         return HiddenRule(rule.limits.keys(), () if sees_both or shown is None else shown.limits.keys())
 
-    def update_addresses(self, addresses: Addresses) -> Changes:
+    def update_addresses(self, addresses: Addresses) -> QuotaChanges:
         """Set the addresses of hosts; return the changes."""
-        return Changes({}, self._addresses.update_addresses(addresses))
+        return QuotaChanges({}, self._addresses.update_addresses(addresses))
 
     @property
     def unknown_hosts(self) -> Set[str]:
@@ -146,7 +146,7 @@ class EffectiveRules:
         """The rules of addresses that hold, each address once."""
         return (*self._ips_of_file.values(), *self._addresses.rules.values())
 
-    def change(self, changes: Iterable[Change], addresses: Addresses | None = None, *, now_ms: int) -> Changes:
+    def change(self, changes: Iterable[Change], addresses: Addresses | None = None, *, now_ms: int) -> QuotaChanges:
         """Change the store's rules; return the effective changes. ``addresses`` are those of hosts among them."""
         changes = tuple(changes)
         apply(self.stored, changes)
@@ -160,7 +160,7 @@ class EffectiveRules:
             for entity, _ in changes
             if entity.ip is None and entity not in self.sources
         }
-        return Changes(rules, ips)
+        return QuotaChanges(rules, ips)
 
     # -- as time goes on --
 
@@ -179,7 +179,7 @@ class EffectiveRules:
         """The rules that change with time, as they were set."""
         return self._timetable.rules()
 
-    def advance(self, most: int, *, now_ms: int) -> Changes | None:
+    def advance(self, most: int, *, now_ms: int) -> QuotaChanges | None:
         """Advance to ``now_ms``; return the changes, None: there are none. ``unknown_hosts`` may change, too.
 
         At most ``most`` rules are looked at: see ``RuleSchedule.due``.
@@ -194,7 +194,7 @@ class EffectiveRules:
                 if entity.ip is not None:
                     ips[entity.ip] = self._ip_rule(entity.ip)
         rules = {_key(entity): self._rule(entity) for entity in due if entity.ip is None}
-        return Changes(rules, ips) if due else None
+        return QuotaChanges(rules, ips) if due else None
 
     def repeat_timed(self) -> None:
         """Make ``advance`` return all rules that change with time."""

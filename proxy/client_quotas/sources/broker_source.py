@@ -27,7 +27,7 @@ from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import Addresses
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import NOBODY
 from kafka_quota_proxy.proxy.client_quotas.sources.broker_rules import ParsedQuotas, RefusedError, differences, hosts_in
 from kafka_quota_proxy.proxy.client_quotas.sources.forwarded_alter import has_changes
-from kafka_quota_proxy.proxy.quota.rule_changes import Changes
+from kafka_quota_proxy.proxy.quota.rule_changes import QuotaChanges
 from kafka_quota_proxy.proxy.replication.cluster_view import servers_of
 
 log = logging.getLogger(__name__)
@@ -184,7 +184,7 @@ class BrokerSource:
             **({} if self.is_connected or not self._failure else {"failure": self._failure}),
         }
 
-    def follow_file(self, config: ProxyConfig) -> Changes:
+    def follow_file(self, config: ProxyConfig) -> QuotaChanges:
         """Take the file's rules from now on; return what has changed by that. ``on_changes`` is not called."""
         changes = self._in_force.follow_file(config, now_ms=self._wall_ms())
         self._timer.wake()

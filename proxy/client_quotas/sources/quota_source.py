@@ -4,7 +4,7 @@ import asyncio
 from typing import Protocol
 
 from kafka_quota_proxy.config.model import ProxyConfig
-from kafka_quota_proxy.proxy.quota.rule_changes import Changes
+from kafka_quota_proxy.proxy.quota.rule_changes import QuotaChanges
 
 
 class QuotaSource(Protocol):
@@ -24,7 +24,7 @@ class QuotaSource(Protocol):
     is_connected: bool
     failures: int
 
-    def follow_file(self, config: ProxyConfig) -> Changes | None:
+    def follow_file(self, config: ProxyConfig) -> QuotaChanges | None:
         """Use the rules of a new file; return what changes by that. None: any rule may have changed."""
 
     def detail(self) -> dict[str, object]:

@@ -46,7 +46,7 @@ class OtherHandler(Handler):
         """See ``Handler``. A Metadata response is also read for the broker that it comes from."""
         context = self._state.context
         edit = super().edit_response(response, data, position, now_ms)
-        is_read_here = context.addresses is None and context.hear is not None
+        is_read_here = context.addresses is None and context.on_metadata is not None
         if is_read_here and edit is not None and response.profile.api_key == _METADATA:
-            context.hear(data, position, response.profile.api_version)  # type: ignore[misc] # it is not None
+            context.on_metadata(data, position, response.profile.api_version)  # type: ignore[misc] # it is not None
         return edit

@@ -39,7 +39,7 @@ from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity
 from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import Addresses
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin
 from kafka_quota_proxy.proxy.client_quotas.storage.directory_store import DirectoryStore
-from kafka_quota_proxy.proxy.quota.rule_changes import Changes, IpChanges, RuleChanges
+from kafka_quota_proxy.proxy.quota.rule_changes import IpChanges, QuotaChanges, RuleChanges
 from tests.support.stores import damage_header, keep, no_room_above
 from tests.support.stub_broker import eventually, on_uvloop
 
@@ -143,7 +143,9 @@ async def test_other_tasks_run_while_stored_rules_are_applied(tmp_path: Path, mo
 
     change = EffectiveRules.change
 
-    def counted(in_force: EffectiveRules, changes: Sequence[Change], addresses: Addresses, *, now_ms: int) -> Changes:
+    def counted(
+        in_force: EffectiveRules, changes: Sequence[Change], addresses: Addresses, *, now_ms: int
+    ) -> QuotaChanges:
         put.append(turns)
         return change(in_force, changes, addresses, now_ms=now_ms)
 
@@ -468,7 +470,9 @@ async def test_change_is_made_and_answered_if_auditing_raises(tmp_path: Path, ca
             assert await one.set(ALICE, {P: 5.0}) == [Altered(0, None, ALICE)]
             client = Client()
             alteration = Alteration(ALICE, (Op(P, 6.0),))
-            ticket = one.manager.submit_changes(json_form.Changes((alteration,), {}, is_dry_run=False), ADMIN, client)
+            ticket = one.manager.submit_changes(
+                json_form.RequestedChanges((alteration,), {}, is_dry_run=False), ADMIN, client
+            )
             await asyncio.wait_for(client.has_turn.wait(), 20)
         assert ticket is not None
         assert ticket.altered is not None

@@ -15,7 +15,7 @@ from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.connections import ConnectionQuotas
 from kafka_quota_proxy.proxy.quota.entity import Entity, RuleTable, bounded
 from kafka_quota_proxy.proxy.quota.open_connections import Identity
-from kafka_quota_proxy.proxy.quota.rule_changes import Changes
+from kafka_quota_proxy.proxy.quota.rule_changes import QuotaChanges
 from tests.support.rules_in_force import change, update, update_addresses
 
 CONFIG = ProxyConfig(listeners=(), kafka=KafkaSettings(quota_producer_default=77), max_buckets=3)
@@ -107,7 +107,7 @@ def test_update_with_known_changes_equals_a_full_update(
         rules = rules_of(changes)
         config = with_rules(replace(file, quotas=config.quotas), rules)
 
-        update(followed, config, changes=Changes(rules, {}))
+        update(followed, config, changes=QuotaChanges(rules, {}))
         update(updated, config)
 
         assert seen_by(followed, now_ms) == seen_by(updated, now_ms)
@@ -122,7 +122,7 @@ def test_update_with_known_changes_keeps_the_tables() -> None:
     tables = [*quotas.rules.tables.values(), quotas.rules.connections]
     before = [table._rules for table in tables]
 
-    update(quotas, CONFIG, changes=Changes({}, {}))
+    update(quotas, CONFIG, changes=QuotaChanges({}, {}))
 
     assert all(table._rules is rules for table, rules in zip(tables, before, strict=True))
 

@@ -8,7 +8,7 @@ from kafka_quota_proxy.config.model import DEFAULT, IpRule, KafkaSettings, Proxy
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.open_connections import Identity
-from kafka_quota_proxy.proxy.quota.rule_changes import Changes
+from kafka_quota_proxy.proxy.quota.rule_changes import QuotaChanges
 from kafka_quota_proxy.proxy.quota.rule_tables import RuleTables, rules_of_kind
 
 ALICE = QuotaRule(user="alice", producer_byte_rate=1_000.0, consumer_byte_rate=2_000.0)
@@ -29,7 +29,7 @@ def test_change_applies_at_each_broker_with_separate_usage() -> None:
 
     changed = rules.change(
         replace(CONFIG, quotas=(bobs,)),
-        Changes({("bob", None): bobs, ("alice", None): None}, {"10.0.0.1": address}),
+        QuotaChanges({("bob", None): bobs, ("alice", None): None}, {"10.0.0.1": address}),
     )
     first.rules_changed(changed)
     second.rules_changed(changed)
@@ -50,7 +50,7 @@ def test_change_applies_at_each_broker_with_separate_usage() -> None:
 
 def test_new_broker_has_earlier_changes() -> None:
     rules = RuleTables(CONFIG)
-    rules.change(CONFIG, Changes({("bob", None): QuotaRule(user="bob", producer_byte_rate=7.0)}, {}))
+    rules.change(CONFIG, QuotaChanges({("bob", None): QuotaRule(user="bob", producer_byte_rate=7.0)}, {}))
 
     late = BrokerQuotas(CONFIG, rules=rules)
 
@@ -64,7 +64,7 @@ def test_each_broker_makes_room_for_newly_named_buckets() -> None:
         limit(quotas, "bob")  # has the only place
 
     changed = rules.change(
-        CONFIG, Changes({("bob", "etl"): QuotaRule(user="bob", client_id="etl", producer_byte_rate=7.0)}, {})
+        CONFIG, QuotaChanges({("bob", "etl"): QuotaRule(user="bob", client_id="etl", producer_byte_rate=7.0)}, {})
     )
 
     for quotas in brokers:
@@ -78,7 +78,9 @@ def test_each_broker_makes_room_for_newly_named_buckets() -> None:
 def test_rule_without_charged_kinds_changes_no_table() -> None:
     rules = RuleTables(CONFIG)
 
-    changed = rules.change(CONFIG, Changes({("alice", "x"): QuotaRule(user="alice", client_id="x", connections=1)}, {}))
+    changed = rules.change(
+        CONFIG, QuotaChanges({("alice", "x"): QuotaRule(user="alice", client_id="x", connections=1)}, {})
+    )
 
     assert (changed.tables, changed.has_connections, changed.addresses) == ({}, True, {})
 

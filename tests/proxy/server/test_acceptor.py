@@ -95,10 +95,10 @@ async def test_a_closed_connection_makes_room_for_the_next_client() -> None:
         for _ in range(3):
             async with client_of(server) as client:
                 assert await is_served(client)
-            await eventually(lambda: not server.listeners[0].occupancy.total)
+            await eventually(lambda: not server.listeners[0].open_count.total)
 
         assert sum(disconnects(server).values()) == 3
-        assert server.listeners[0].occupancy._by_host == {}
+        assert server.listeners[0].open_count._by_host == {}
 
 
 @on_uvloop
@@ -170,7 +170,7 @@ async def test_behind_a_header_the_connection_is_the_clients(header: bytes, in_p
 
         (connection,) = server.listeners[0].connections
         assert connection.peer == "203.0.113.7:56324"
-        assert server.listeners[0].occupancy._by_host == {"203.0.113.7": 1}
+        assert server.listeners[0].open_count._by_host == {"203.0.113.7": 1}
         async with client_of(server) as other:
             assert not await is_served(other, header)
         assert disconnects(server) == {"max_connections_per_ip": 1}
@@ -202,7 +202,7 @@ async def test_a_client_without_the_required_proxy_header_is_closed(data: bytes)
 
         assert server.listeners[0].counters.protocol_errors == {"proxy_header": 1}
         assert disconnects(server) == {"protocol_error": 1}
-        assert server.listeners[0].occupancy.total == 0
+        assert server.listeners[0].open_count.total == 0
 
 
 @pytest.mark.parametrize("header", [LINE, BINARY])
@@ -247,23 +247,23 @@ async def test_a_client_that_leaves_before_its_proxy_header_leaves_nothing_behin
     async with proxy_with(proxy_protocol=ANYBODY) as server:
         async with client_of(server) as client:
             await client.send(LINE[:5])
-            await eventually(lambda: server.listeners[0].occupancy.total == 1)
+            await eventually(lambda: server.listeners[0].open_count.total == 1)
             client.writer.close()
             await eventually(lambda: disconnects(server) == {"client_closed": 1})
         async with client_of(server) as client:
             await client.send(LINE[:5])
-            await eventually(lambda: server.listeners[0].occupancy.total == 1)
+            await eventually(lambda: server.listeners[0].open_count.total == 1)
             client.reset()
             await eventually(lambda: disconnects(server).get("client_lost") == 1)
 
-        assert server.listeners[0].occupancy.total == 0
+        assert server.listeners[0].open_count.total == 0
 
 
 @on_uvloop
 async def test_a_pending_proxy_header_does_not_delay_a_stop() -> None:
     async with proxy_with(proxy_protocol=ANYBODY) as server, client_of(server) as client:
         await client.send(LINE[:5])
-        await eventually(lambda: server.listeners[0].occupancy.total == 1)
+        await eventually(lambda: server.listeners[0].open_count.total == 1)
         server.stop()
 
         assert await client.answer() == b""
@@ -346,7 +346,7 @@ async def test_an_address_over_its_connection_rate_is_refused_late_and_others_ar
 
         assert 0.1 < kept_s < 0.3
         assert disconnects(server)["connection_creation_rate"] == 1
-        assert (len(server.listeners[0].refused_sockets), server.listeners[0].occupancy.total) == (0, 0)
+        assert (len(server.listeners[0].refused_sockets), server.listeners[0].open_count.total) == (0, 0)
         assert server.brokers.quotas_by_name[0][1].arrivals.listener("listener-0").rate.total == 6
 
 
@@ -376,7 +376,7 @@ async def test_the_connection_rate_counts_the_address_in_the_proxy_header() -> N
         assert await served_after_s(server, before=LOCAL)
 
         assert disconnects(server)["connection_creation_rate"] == 1
-        await eventually(lambda: not server.listeners[0].occupancy.total)
+        await eventually(lambda: not server.listeners[0].open_count.total)
         assert server.brokers.quotas_by_name[0][1].arrivals.rate.total == 2
 
 

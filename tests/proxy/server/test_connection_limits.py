@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.model import Address, Listener
 from kafka_quota_proxy.proxy.server.connection_limits import (
-    Occupancy,
-    Place,
+    ConnectionCount,
+    CountedConnection,
     Spread,
     TimeLimits,
     largest_holders,
@@ -51,22 +51,22 @@ def source(host: str) -> tuple[str, int]:
 
 
 def test_max_connections_holds_until_one_leaves() -> None:
-    occupancy = Occupancy()
+    open_count = ConnectionCount()
 
-    first, second, third = (occupancy.enter(2) for _ in range(3))
+    first, second, third = (open_count.enter(2) for _ in range(3))
     assert first
     assert second
     assert third is None
     first.leave()
-    assert occupancy.enter(2)
-    assert occupancy.total == 2
+    assert open_count.enter(2)
+    assert open_count.total == 2
 
 
 def test_max_connections_per_ip_holds_for_each_address() -> None:
-    occupancy = Occupancy()
+    open_count = ConnectionCount()
     hosts = ["10.0.0.1", "10.0.0.2", "10.0.0.1"]
 
-    places = [occupancy.enter(None) for _ in hosts]
+    places = [open_count.enter(None) for _ in hosts]
 
     assert [place and place.come_from(source(host), 1) for place, host in zip(places, hosts, strict=True)] == [
         True,
@@ -76,21 +76,21 @@ def test_max_connections_per_ip_holds_for_each_address() -> None:
 
 
 def test_connections_are_counted_without_a_limit() -> None:
-    occupancy = Occupancy()
+    open_count = ConnectionCount()
     for _ in range(20_000):
-        place = occupancy.enter(None)
+        place = open_count.enter(None)
         assert place
         assert place.come_from(source("10.0.0.1"), None)
 
-    assert occupancy.total == 20_000
-    last = occupancy.enter(None)
+    assert open_count.total == 20_000
+    last = open_count.enter(None)
     assert last
     assert not last.come_from(source("10.0.0.1"), 20_000)
 
 
 def test_leaving_twice_counts_once() -> None:
-    occupancy = Occupancy()
-    place, other = occupancy.enter(None), occupancy.enter(None)
+    open_count = ConnectionCount()
+    place, other = open_count.enter(None), open_count.enter(None)
     assert place
     assert other
     place.come_from(source("10.0.0.1"), None)
@@ -98,7 +98,7 @@ def test_leaving_twice_counts_once() -> None:
     for _ in range(3):
         place.leave()
 
-    assert (occupancy.total, occupancy._by_host) == (1, {})
+    assert (open_count.total, open_count._by_host) == (1, {})
     assert not place.come_from(source("10.0.0.1"), None)
 
 
@@ -107,10 +107,10 @@ def test_leaving_twice_counts_once() -> None:
     st.integers(1, 5),
 )
 def test_the_count_is_exact_after_any_sequence(steps: list[tuple[str, bool]], most: int) -> None:
-    occupancy = Occupancy()
-    inside: list[tuple[str, Place]] = []
+    open_count = ConnectionCount()
+    inside: list[tuple[str, CountedConnection]] = []
     for host, enters in steps:
-        place = occupancy.enter(None) if enters else None
+        place = open_count.enter(None) if enters else None
         if place and place.come_from(source(host), most):
             inside.append((host, place))
         elif place:
@@ -119,8 +119,8 @@ def test_the_count_is_exact_after_any_sequence(steps: list[tuple[str, bool]], mo
         elif inside:
             inside.pop()[1].leave()
         hosts = [one for one, _ in inside]
-        assert occupancy.total == len(inside)
-        assert occupancy._by_host == {one: hosts.count(one) for one in hosts}
+        assert open_count.total == len(inside)
+        assert open_count._by_host == {one: hosts.count(one) for one in hosts}
 
 
 # -- how long --

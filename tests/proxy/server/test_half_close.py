@@ -51,7 +51,7 @@ async def test_draining_closes_an_idle_client_at_once() -> None:
         client.writer.close()
         await eventually(lambda: disconnects(server) == {"shutdown": 1})
         await eventually(lambda: broker.in_use[0].is_lost)
-        await eventually(lambda: not server.listeners[0].occupancy.total and not server.listeners[0].broker_count)
+        await eventually(lambda: not server.listeners[0].open_count.total and not server.listeners[0].broker_count)
         assert not any(server.listeners[0].timer_wheel._due.values())  # nothing keeps it in memory
 
 

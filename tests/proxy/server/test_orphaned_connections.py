@@ -61,7 +61,7 @@ async def test_a_fetch_is_charged_its_answer_although_its_client_is_gone() -> No
         connection = await abandoned(server, broker, client, fetch_request())
         bucket, port = bucket_of(server, broker), server.listeners[0]
 
-        assert (port.occupancy.total, port.broker_count) == (0, 0)
+        assert (port.open_count.total, port.broker_count) == (0, 0)
         assert bucket.in_flight > 0, "what it may bring is reserved still"
         assert not connection.is_lost
         connection.transport.write(response[:5])

@@ -29,7 +29,7 @@ from kafka_quota_proxy.proxy.server import drain as drain_module
 from kafka_quota_proxy.proxy.server import sweeps as sweeps_module
 from kafka_quota_proxy.proxy.server.acceptor import Acceptor, Arrival
 from kafka_quota_proxy.proxy.server.connection import ClientConnection
-from kafka_quota_proxy.proxy.server.connection_limits import Place
+from kafka_quota_proxy.proxy.server.connection_limits import CountedConnection
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.frames import (
     fetch_request,
@@ -308,7 +308,7 @@ async def test_unread_responses_count_as_held_by_their_client() -> None:
 
         one_of(server).abort("max_buffered")
 
-        await eventually(lambda: not server.listeners[0].occupancy.total and not server.listeners[0].broker_count)
+        await eventually(lambda: not server.listeners[0].open_count.total and not server.listeners[0].broker_count)
         assert disconnects(server) == {"max_buffered": 1}
 
 
@@ -411,7 +411,7 @@ async def test_acks_0_requests_are_sent_before_a_stop_ends() -> None:
             await asyncio.sleep(0.001)
         client.writer.close()
         server.stop()
-        await eventually(lambda: not server.listeners[0].occupancy.total)
+        await eventually(lambda: not server.listeners[0].open_count.total)
         await asyncio.sleep(0.1)
         assert not end.done()
 
@@ -425,13 +425,13 @@ async def test_acks_0_requests_are_sent_before_a_stop_ends() -> None:
 async def test_a_connection_accepted_during_a_stop_is_drained_too(monkeypatch: pytest.MonkeyPatch) -> None:
     go, admit = asyncio.Event(), Acceptor._admit
 
-    async def slowly(self: Acceptor, arrival: Arrival, place: Place) -> None:
+    async def slowly(self: Acceptor, arrival: Arrival, place: CountedConnection) -> None:
         await go.wait()
         await admit(self, arrival, place)
 
     monkeypatch.setattr(Acceptor, "_admit", slowly)
     async with stub_broker() as broker, serving(config_to(broker)) as (server, end), client_of(server) as client:
-        await eventually(lambda: server.listeners[0].occupancy.total)
+        await eventually(lambda: server.listeners[0].open_count.total)
         server.stop()
         await asyncio.sleep(0.05)
         go.set()

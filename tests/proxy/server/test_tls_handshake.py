@@ -266,13 +266,13 @@ async def test_a_pending_handshake_counts_as_a_connection(files: Files) -> None:
         async with running(_limited(config_of(broker, files), max_connections=1)) as server:
             bind = server.config.listeners[0].bind
             _, first = await asyncio.open_connection(bind.host, bind.port)
-            await eventually(lambda: server.listeners[0].occupancy.total == 1)
+            await eventually(lambda: server.listeners[0].open_count.total == 1)
             reader, second = await asyncio.open_connection(bind.host, bind.port)
             async with asyncio.timeout(10):
                 assert await reader.read() == b""
             second.close()
             first.write(b"GET / HTTP/1.1\r\n\r\n")
-            await eventually(lambda: not server.listeners[0].occupancy.total)
+            await eventually(lambda: not server.listeners[0].open_count.total)
             first.close()
 
             async with client_of(server, tls=files.context()) as client:
@@ -295,7 +295,7 @@ async def test_draining_over_tls_sends_close_notify_after_the_last_response(file
 
         assert await client.answer() == other_response(4)
         assert await client.answer() == b""
-        await eventually(lambda: not server.listeners[0].occupancy.total)
+        await eventually(lambda: not server.listeners[0].open_count.total)
         assert disconnects(server) == {"max_connection_age": 1}
 
 

@@ -30,7 +30,7 @@ class Told:
     def __init__(self, *, nodes: range = range(10)) -> None:
         self.seen: list[tuple[Mapping[int, Address], bool]] = []
         self.addresses = Addresses(lambda brokers, is_all, _: self.seen.append((brokers, is_all)))
-        self.addresses.told |= {node_id: (b"proxy", 9193 + node_id) for node_id in nodes}
+        self.addresses.advertised |= {node_id: (b"proxy", 9193 + node_id) for node_id in nodes}
 
 
 def _response(api_key: int, version: int, *, correlation_id: int = 1, records: bytes = b"") -> bytes:

@@ -110,7 +110,7 @@ def test_collected_bytes_of_a_login_response_are_seen_once(looks: list[int]) -> 
 
 def test_collected_bytes_of_a_metadata_response_are_seen_once(looks: list[int]) -> None:
     addresses = Addresses(lambda *_: None)
-    addresses.told = {number: (b"proxy", 9_000 + number) for number in range(1_000)}
+    addresses.advertised = {number: (b"proxy", 9_000 + number) for number in range(1_000)}
     wire = Wire(addresses=addresses)
     wire.client(metadata_request())
     response = metadata_response({number: (f"broker-{number}" * 10, 9_092) for number in range(1_000)})

@@ -494,7 +494,7 @@ def test_a_connection_that_ends_gives_back_what_was_set_aside() -> None:
 def test_moved_leaders_get_proxy_addresses_in_a_trimmed_response(version: int) -> None:
     met: list[object] = []
     addresses = Addresses(lambda brokers, is_all, cluster_id: met.append(brokers))
-    addresses.told = {2: (b"proxy.example", 9192)}
+    addresses.advertised = {2: (b"proxy.example", 9192)}
     front = Front(listed(1_000), version, addresses=addresses)
     front.see(P0, BUSY)
     front.use_up()

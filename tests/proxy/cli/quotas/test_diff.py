@@ -6,7 +6,7 @@ from kafka_quota_proxy.config.model import DEFAULT
 from kafka_quota_proxy.config.terms import Terms
 from kafka_quota_proxy.protocol.client_quotas import AlterRequest
 from kafka_quota_proxy.proxy.cli.quotas.diff import changes_of, differences, lines
-from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import Changes, read_changes, written_changes
+from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import RequestedChanges, read_changes, written_changes
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import apply, decide
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 from tests.support.quota_rules import some_rules
@@ -42,7 +42,7 @@ def _names(entity: Entity) -> dict[str, str | None]:
 @given(some_rules)
 def test_equal_rules_need_no_change(rules: Rules) -> None:
     assert differences(rules, rules) == ()
-    assert changes_of((), is_dry_run=True) == Changes((), {}, True)
+    assert changes_of((), is_dry_run=True) == RequestedChanges((), {}, True)
 
 
 @given(some_rules, some_rules)

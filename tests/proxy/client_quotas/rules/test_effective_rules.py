@@ -13,7 +13,7 @@ from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import EffectiveRules, ListedRule
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 from kafka_quota_proxy.proxy.quota.entity import bounded
-from kafka_quota_proxy.proxy.quota.rule_changes import Changes
+from kafka_quota_proxy.proxy.quota.rule_changes import QuotaChanges
 
 LISTENER = Listener(name="a", bind=Address(host="h", port=1), upstream=Address(host="u", port=1))
 
@@ -58,7 +58,7 @@ def test_rule_of_the_file_hides_a_stored_one_and_is_reported() -> None:
 
     changes = in_force.follow_file(config(FILED, ips=(ip,)), now_ms=NOW_MS)
 
-    assert changes == Changes({("filed", None): FILED}, {"10.0.0.7": ip})
+    assert changes == QuotaChanges({("filed", None): FILED}, {"10.0.0.7": ip})
     assert in_force.quotas == (FILED,)
     assert in_force.ip_quotas == (ip,)
     assert in_force.rules[Entity("filed")].limits["producer_byte_rate"] == 1.0
@@ -160,8 +160,8 @@ def test_a_change_of_the_file_costs_what_it_changes(monkeypatch: pytest.MonkeyPa
     moved = replace(FILED, source="f.yaml:4")
     one = QuotaRule(user="7", producer_byte_rate=9.0, source="f.yaml:5")
 
-    assert in_force.follow_file(config(FILED), now_ms=NOW_MS) == Changes({}, {})
-    assert in_force.follow_file(config(moved, one), now_ms=NOW_MS) == Changes(
+    assert in_force.follow_file(config(FILED), now_ms=NOW_MS) == QuotaChanges({}, {})
+    assert in_force.follow_file(config(moved, one), now_ms=NOW_MS) == QuotaChanges(
         {("filed", None): moved, ("7", None): one}, {}
     )
     assert made == []
