@@ -82,7 +82,7 @@ EXCEPTIONS = {
     # The parts of the manager, which are tested together.
     **{
         f"proxy/client_quotas/{name}.py": "tests/proxy/client_quotas/test_manager.py"
-        for name in ("alter_handler", "rule_applier", "worker_thread")
+        for name in ("alter_handler", "rule_applier")
     },
     # What is told, by those who hear it.
     "proxy/client_quotas/topic/reader_events.py": "tests/proxy/client_quotas/sources/test_topic_source.py",

@@ -1,10 +1,12 @@
-"""aiokafka's connections, as a client that asks a cluster about itself. It reads and never writes.
+"""A client that asks a cluster about itself, over aiokafka's connections. It reads and never writes.
 
 aiokafka's own admin client has no topic ids, no sizes of logs, no configs of several brokers at once, and reads all
-topics again after each failure. So requests are sent here, over its connections: ``admin_requests`` has them.
+topics again after each failure. So the requests of ``admin_requests`` are sent here, over its connections.
 
-Blocks: call it in a thread, never on the loop that serves clients. Importing aiokafka takes time, so this module is
-imported only where the file has ``replication`` or ``quotas_from: broker``.
+Blocks; not for the loop. Imported only if the file has ``replication`` or ``quotas_from: broker``, because importing
+aiokafka takes time.
+
+Every call may raise one of ``ADMIN_ERRORS``, most often because a broker does not answer in time.
 """
 
 import asyncio
@@ -12,7 +14,6 @@ import logging
 from collections import defaultdict
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from aiokafka.conn import AIOKafkaConnection, create_conn
@@ -37,37 +38,36 @@ CLIENT_ID: Final = "kafka-quota-proxy"
 _REQUEST_TIMEOUT_MS: Final = 10_000
 _CLOSE_S: Final = 1.0
 
-# Reasons to try again later: what aiokafka raises about brokers, and what sockets, TLS and the files of passwords and
-# certificates raise. Where it does not understand an answer, aiokafka raises AssertionError and ValueError.
+# Reasons to try again later: errors of brokers, of sockets and TLS, and of the files of passwords and certificates.
+# aiokafka raises AssertionError and ValueError if it does not understand an answer.
 ADMIN_ERRORS: Final = (KafkaError, OSError, ValueError, AssertionError, RuntimeError)
 
 T = TypeVar("T")
 
 
 class BrokerClient:
-    """A connection to the first broker of some addresses that answers. It never follows the addresses of Metadata.
+    """A connection to the first of some brokers that answers. It never uses the addresses of Metadata.
 
-    Those that brokers advertise may be a proxy's. The connection is kept; one that the broker has closed is opened
-    again. ``close`` ends it: it holds a thread and sockets.
+    Those addresses may be a proxy's. A connection that the broker has closed is opened again. ``close`` ends a thread
+    and closes the sockets.
 
     Args:
-        settings: How to reach the broker; its ``bootstrap_servers`` are not used.
-        servers: Where.
-        timeout_ms: How long connecting may take for each server, login included, and how long each answer.
+        settings: The login and TLS; its ``bootstrap_servers`` are not used.
+        servers: The brokers.
+        timeout_ms: The limit for each connection, login included, and for each answer.
 
     Attributes:
-        server: The one that answered.
+        server: The broker that answered.
 
     Raises:
-        OSError: A file that the settings name cannot be read, or used.
+        OSError: A file that the settings name cannot be read or used.
         ConnectionError: No broker was reached in time, or the login failed.
     """
 
     def __init__(
         self, settings: AdminClient, servers: Sequence[Address], *, timeout_ms: int = _REQUEST_TIMEOUT_MS
     ) -> None:
-        # aiokafka logs each attempt to connect as an error, and requests with their passwords on level debug. Failures
-        # arrive here as exceptions.
+        # aiokafka logs each attempt to connect as an error, and passwords on level debug. Failures are exceptions here.
         logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
         self.server = servers[0]
         self._settings = settings
@@ -85,41 +85,27 @@ class BrokerClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return what a coroutine returns that uses the connections.
-
-        Raises:
-            Exception: One of ``ADMIN_ERRORS``.
-        """
+        """Return the result of a coroutine that uses the connections."""
         return self._thread.run(work)
 
     def ask(self, request: Request) -> Any:  # noqa: ANN401 - aiokafka has no types
-        """Send a request and return the answer.
-
-        Raises:
-            Exception: One of ``ADMIN_ERRORS``: there is none in time.
-        """
+        """Send a request and return the answer."""
         return self.run(self.send(request, self.server))
 
     def describe_configs(self, query: ConfigQuery) -> list[Configs]:
-        """Return configs, as this one broker says them.
-
-        Raises:
-            Exception: One of ``ADMIN_ERRORS``.
-        """
+        """Return configs as this one broker has them."""
         return read_configs(self.ask(_describe(query)))
 
     def close(self) -> None:
-        """End the connections and the thread. Calls that other threads wait for fail."""
+        """End the connections and the thread. Calls in other threads fail."""
         self._thread.close()
 
     async def send(self, request: Request, server: Address) -> Any:  # noqa: ANN401
-        """Send a request to a server and return the answer; where its connection turns out to be closed, once more."""
+        """Send a request and return the answer. If the connection turns out to be closed, the request is sent again."""
         is_kept = server in self._connections
         connection = await self._connection(server)
         try:
@@ -174,10 +160,7 @@ class BrokerClient:
 class ClusterClient(BrokerClient):
     """Asks the brokers of a cluster, each at the address that the cluster advertises.
 
-    Args:
-        settings: How to reach them: the file's ``replication.admin_client``.
-        fallback: Where to begin if the settings have no ``bootstrap_servers``.
-        timeout_ms: As of ``BrokerClient``.
+    It begins with ``bootstrap_servers`` of the settings, ``fallback`` if they have none.
     """
 
     def __init__(
@@ -188,11 +171,7 @@ class ClusterClient(BrokerClient):
         super().__init__(settings, settings.bootstrap_servers or fallback, timeout_ms=timeout_ms)
 
     def metadata(self, topics: Sequence[str] | None = ()) -> Metadata:
-        """Return the brokers, and some topics; None: all topics.
-
-        Raises:
-            Exception: One of ``ADMIN_ERRORS``.
-        """
+        """Return the brokers, and some topics; None: all topics."""
         return self.run(self._metadata(topics))
 
     def configs(self, queries: Sequence[ConfigQuery]) -> list[list[Configs] | Exception]:
@@ -200,11 +179,7 @@ class ClusterClient(BrokerClient):
         return self.run(self._configs(queries))
 
     def reassignments(self) -> dict[tuple[str, int], tuple[int, ...]]:
-        """Return the replicas that are being added, by topic and partition, of all partitions that are reassigned.
-
-        Raises:
-            Exception: One of ``ADMIN_ERRORS``.
-        """
+        """Return the replicas that are being added, by topic and partition, of all partitions that are reassigned."""
         return self.run(self._reassignments())
 
     def log_sizes(
@@ -212,10 +187,8 @@ class ClusterClient(BrokerClient):
     ) -> dict[tuple[int, str, int], int]:
         """Return the sizes of logs in bytes, by broker, topic and partition.
 
-        A replica that moves between directories of a broker counts once. A broker leaves out what it may not tell.
-
-        Raises:
-            Exception: One of ``ADMIN_ERRORS``: a broker does not answer.
+        A replica that moves between directories of a broker counts once. Brokers leave out topics that this client
+        may not describe.
         """
         return self.run(self._log_sizes(partitions, tuple(node_ids)))
 
@@ -235,7 +208,7 @@ class ClusterClient(BrokerClient):
         return read_configs(await answer)
 
     async def _reassignments(self) -> dict[tuple[str, int], tuple[int, ...]]:
-        await self._metadata(())  # the controller may be another broker by now
+        await self._metadata(())  # the controller may have changed
         request = ListPartitionReassignmentsRequest(self._timeout_ms, None, {})
         answer = await self._from_broker(request, self._controller_id)
         error = for_code(answer.error_code)
@@ -262,7 +235,7 @@ class ClusterClient(BrokerClient):
         }
 
     async def _from_any(self, request: Request) -> Any:  # noqa: ANN401
-        """Ask the broker that answered last; if it is away, another one that is known."""
+        """Ask the broker that answered last; if it does not answer, another known one."""
         try:
             return await self.send(request, self.server)
         except ADMIN_ERRORS:

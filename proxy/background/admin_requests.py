@@ -1,8 +1,7 @@
-"""The requests with which this program asks a cluster about itself, as aiokafka's protocol types, and their answers.
+"""Requests about a cluster, and their answers, that aiokafka lacks, as its protocol types.
 
-aiokafka has DescribeConfigs and ListPartitionReassignments. Metadata is here because its own stops below topic ids, and
-DescribeLogDirs because it has none. DescribeClientQuotas is here because its answer stays bytes: ``protocol`` reads it,
-and only where it differs from the one before.
+aiokafka's Metadata has no topic ids, and it has no DescribeLogDirs. The answer of DescribeClientQuotas stays bytes:
+``protocol`` reads it, and only if it differs from the last one.
 
 Source: MetadataRequest.json, DescribeLogDirsRequest.json, DescribeClientQuotasRequest.json and their responses in
 Apache Kafka. Kafka 4 still knows one of these versions of each.
@@ -39,7 +38,7 @@ _NO_ID: Final = bytes(_ID_BYTES)
 
 
 class Partition(NamedTuple):
-    """A partition of a Metadata response; ``leader`` is -1 where there is none."""
+    """A partition of a Metadata response; ``leader`` -1: it has none."""
 
     number: int
     leader: int
@@ -47,7 +46,7 @@ class Partition(NamedTuple):
 
 
 class Topic(NamedTuple):
-    """A topic of a Metadata response; ``topic_id`` is None where brokers have no ids (below Kafka 2.8)."""
+    """A topic of a Metadata response; ``topic_id`` None: brokers below Kafka 2.8 have none."""
 
     error_code: int
     name: str
@@ -65,7 +64,7 @@ class Broker(NamedTuple):
 
 
 class Metadata(NamedTuple):
-    """What a broker says of its cluster."""
+    """A Metadata response."""
 
     brokers: tuple[Broker, ...]
     controller_id: int
@@ -78,14 +77,14 @@ class Metadata(NamedTuple):
 
 
 class ConfigKind(IntEnum):
-    """What a config belongs to, as Kafka numbers it."""
+    """The type of a config's resource, by Kafka's number."""
 
     TOPIC = 2
     BROKER = 4
 
 
 class ConfigQuery(NamedTuple):
-    """Which configs are asked for, and of which broker; ``node_id`` None: of any."""
+    """The configs to ask for, and the broker to ask; ``node_id`` None: any broker."""
 
     kind: ConfigKind
     names: tuple[str, ...]
@@ -102,11 +101,7 @@ class Configs(NamedTuple):
     values: Mapping[str, str | None]
 
     def checked(self) -> Mapping[str, str | None]:
-        """Return the values.
-
-        Raises:
-            KafkaError: There are none.
-        """
+        """Return the values, or raise the error as ``KafkaError``."""
         error = for_code(self.error_code)
         if error is not NoError:
             raise error(f"DescribeConfigs of {self.name}: {self.error_message or error.__name__}")
@@ -196,7 +191,7 @@ _Metadata = (
 
 
 class MetadataRequest(Request[_Metadata]):  # type: ignore[misc]
-    """Asks for the brokers and some topics; ``topics`` None: for all. It never makes a topic, from Kafka 0.11 on."""
+    """Asks for the brokers and some topics; None: all. From Kafka 0.11 on it never creates a topic."""
 
     API_KEY = int(ApiKey.METADATA)
 
@@ -289,18 +284,18 @@ class _DescribeClientQuotas(DescribeClientQuotasRequest_v0):  # type: ignore[mis
 
 
 class AllClientQuotasRequest(Request[_DescribeClientQuotas]):  # type: ignore[misc]
-    """Asks for the quotas of every entity, in version 0. Its answer is the whole frame, with its size."""
+    """Asks for the quotas of all entities, in version 0. The answer is the whole frame, with its size."""
 
     API_KEY = int(ApiKey.DESCRIBE_CLIENT_QUOTAS)
     API_VERSION = _DescribeClientQuotas.API_VERSION
 
     def build(self, request_struct_class: type[RequestStruct]) -> RequestStruct:
-        """Return the request: without components and not strict, so that every entity matches."""
+        """Return the request: without components and not strict, so that all entities match."""
         return request_struct_class([], False)
 
 
 def read_metadata(response: Any) -> Metadata:  # noqa: ANN401
-    """Return what a response to ``MetadataRequest`` says."""
+    """Return the content of a response to ``MetadataRequest``."""
     has_ids = response.API_VERSION == _MetadataResponse.API_VERSION
     return Metadata(
         brokers=tuple(Broker(*broker[:4]) for broker in response.brokers),
@@ -310,7 +305,7 @@ def read_metadata(response: Any) -> Metadata:  # noqa: ANN401
 
 
 def read_configs(response: Any) -> list[Configs]:  # noqa: ANN401
-    """Return what a response to aiokafka's ``DescribeConfigsRequest`` says."""
+    """Return the content of a response to aiokafka's ``DescribeConfigsRequest``."""
     return [
         Configs(name, error_code, message, {key: value for key, value, *_ in entries})
         for error_code, message, _, name, entries in response.resources
@@ -319,7 +314,7 @@ def read_configs(response: Any) -> list[Configs]:  # noqa: ANN401
 
 def _topic(topic: Any, *, has_ids: bool) -> Topic:  # noqa: ANN401
     error_code, name, topic_id, _, partitions = topic[:5] if has_ids else (*topic[:2], _NO_ID, *topic[2:])
-    in_sync_at = 5 if has_ids else 4  # a leader epoch stands in front of it
+    in_sync_at = 5 if has_ids else 4  # behind the leader epoch
     return Topic(
         error_code,
         name,

@@ -1,9 +1,10 @@
-"""Why a directory or a file that the operator names cannot be written: said alike by ``check`` and by ``run``.
+"""Why the process cannot write to a path that the operator names, and a lock for a directory.
 
-What is said of permissions holds for the user that this process runs as.
+``check`` and ``run`` print the same texts. Permissions are those of the user that this process runs as.
 """
 
 import errno
+import fcntl
 import os
 from pathlib import Path
 from typing import Final
@@ -13,7 +14,7 @@ _MOUNT: Final = "a file system that is mounted read-only; mount it writable, or 
 
 
 def directory_fault(path: Path) -> str | None:
-    """Return why files cannot be kept in a directory, which may not be there yet, and what to do; None if they can."""
+    """Return why files cannot be kept in a directory, existing or not, and the remedy; None: they can."""
     try:
         if path.is_dir():
             return None if _may_write(path) else f"{path} cannot be written: {_why(path)}"
@@ -28,7 +29,7 @@ def directory_fault(path: Path) -> str | None:
 
 
 def file_fault(path: Path) -> str | None:
-    """Return why a file cannot be written or made, and what to do; None if it can."""
+    """Return why a file cannot be written or created, and the remedy; None: it can."""
     if path.is_dir():
         return f"{path} is a directory; name a file in it"
     if path.exists():
@@ -46,3 +47,20 @@ def _why(path: Path) -> str:
     if os.statvfs(path).f_flag & os.ST_RDONLY:
         return f"it is on {_MOUNT}"
     return f"{os.strerror(errno.EACCES)} for user {os.geteuid()}; {_GIVE_IT}"
+
+
+def lock_file(path: Path, *, taken: str) -> int:
+    """Lock a file, creating it if needed; return its descriptor. Closing that releases the lock.
+
+    Raises:
+        OSError: The file cannot be opened, or another process holds the lock; then ``taken`` is its text.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        if not isinstance(error, BlockingIOError):
+            raise
+        raise OSError(error.errno, taken) from error
+    return descriptor

@@ -3,24 +3,46 @@
 import asyncio
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
-from typing import TypeVar
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import ParamSpec, TypeVar
 
-_T = TypeVar("_T")
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
-async def in_thread(work: Callable[[], _T], *, name: str = "cluster") -> _T:
+async def in_thread(work: Callable[[], T], *, name: str = "cluster") -> T:
     """Run ``work`` in a thread of its own. It does not keep the process from ending, unlike ``to_thread``."""
-    future: Future[_T] = Future()
+    future: Future[T] = Future()
     future.set_running_or_notify_cancel()  # so that a cancelled waiter does not cancel it
     threading.Thread(target=_run, args=(work, future), name=name, daemon=True).start()
     return await asyncio.wrap_future(future)
 
 
-def _run(work: Callable[[], _T], future: "Future[_T]") -> None:
+def _run(work: Callable[[], T], future: "Future[T]") -> None:
     try:
         result = work()
-    except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for
+    except BaseException as error:  # noqa: BLE001 - the caller raises it
         future.set_exception(error)
     else:
         future.set_result(result)
+
+
+class WorkerThread:
+    """One thread that runs functions in their order. A call that is cancelled still runs to its end."""
+
+    def __init__(self, name: str) -> None:
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix=name)
+
+    async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a function in the thread."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._executor, partial(function, *args, **kwargs))
+
+    async def run_large(self, is_small: bool, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a function in the thread, or at once if its work is small."""
+        return function(*args, **kwargs) if is_small else await self.run(function, *args, **kwargs)
+
+    def shutdown(self) -> None:
+        """End the thread."""
+        self._executor.shutdown()

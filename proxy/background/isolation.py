@@ -1,15 +1,13 @@
 """An unexpected exception is logged and counted, and ends only the work that raised it.
 
-====================  ==================================================================================================
-``isolated``          a method of a connection: the connection's ``fail`` is called
-``alone``             a coroutine of one dial, one accepted connection, one request: it ends
-``kept_up``           a coroutine that must go on: it is started again
-``persisting``        a thread that must go on: it is started again
-``repeated``          a timer or deferred work: it is called again later
-``attempt``           one step among others: the others follow
-``watch``             every other callback of the loop, above all those that receive data. A guard of their own would
-                      cost a call for each request; uvloop closes the transport.
-====================  ==================================================================================================
+``isolated``    a method of a connection: the connection's ``fail`` is called
+``alone``       a coroutine of one dial, one accepted connection, one request: it ends
+``kept_up``     a coroutine that must go on: it is started again
+``persisting``  a thread that must go on: it is started again
+``repeated``    a timer or deferred work: it is called again later
+``attempt``     one step among others: the others follow
+``watch``       every other callback of the loop, above all those that receive data. A guard of their own would cost a
+                call for each request; uvloop closes the transport.
 """
 
 import asyncio
@@ -25,27 +23,27 @@ log = logging.getLogger(__name__)
 
 # Why a client's connection was closed, as it is counted.
 INTERNAL_ERROR: Final = "internal_error"
-# Counts by the room and module of ``proxy`` that the loop, or the thread, had called.
+# Counts by the room and module of ``proxy`` that the loop or the thread called.
 internal_errors: Final[dict[str, int]] = {}
 
 _AGAIN_S: Final = 1.0
-# One line of the program may fail for each request: in this time it has so many tracebacks in the log.
+# A line of the program that fails for each request has at most so many tracebacks in the log in this time.
 _SAID_WITHIN_S: Final = 10.0
 _MOST_SAID: Final = 10
 _PACKAGE: Final = f"{__name__.partition('.')[0]}."
 
 _counting: Final = Lock()
-_said: Final[dict[tuple[str, int], tuple[float, int]]] = {}  # by line: when it was said first, and how often since
+_said: Final[dict[tuple[str, int], tuple[float, int]]] = {}  # by line: its first traceback, and how many since
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class Fallible(Protocol):
-    """What can be ended by itself."""
+    """An object that can end alone."""
 
     def fail(self) -> None:
-        """End at once, from whatever state. Harmless when repeated."""
+        """End at once, in any state. Harmless when repeated."""
 
 
 F = TypeVar("F", bound=Fallible)
@@ -57,12 +55,9 @@ def _place(module: str) -> str:
 
 
 def report(error: BaseException, what: str = "this program has a fault", *arguments: object) -> None:
-    """Log an exception that nothing expected, and count it. For any thread.
+    """Log and count an unexpected exception. For any thread.
 
-    Args:
-        error: It, with its traceback.
-        what: What becomes of it, for the log; may have the placeholders of ``logging``.
-        arguments: What stands in their place.
+    ``what`` says the consequence, and may have placeholders of ``logging`` for ``arguments``.
     """
     frames = [(frame.f_globals.get("__name__", ""), line) for frame, line in walk_tb(error.__traceback__)]
     own = [one for one in frames if one[0].startswith(_PACKAGE) and one[0] != __name__]
@@ -79,7 +74,7 @@ def report(error: BaseException, what: str = "this program has a fault", *argume
 
 
 def watch(loop: asyncio.AbstractEventLoop) -> None:
-    """Have everything reported that callbacks of the loop raise."""
+    """Report all exceptions of the loop's callbacks."""
     loop.set_exception_handler(_handle)
 
 
@@ -92,16 +87,16 @@ def _handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
 
 
 def isolated(method: Callable[Concatenate[F, P], T]) -> Callable[Concatenate[F, P], T | None]:
-    """Make what a method raises end its object, by ``fail``; the caller gets None."""
+    """Make a method call ``fail`` of its object, and return None, if it raises."""
     is_beginning = method.__name__ == "connection_made"
 
     @wraps(method)
     def guarded(self: F, /, *args: P.args, **kwargs: P.kwargs) -> T | None:
         try:
             return method(self, *args, **kwargs)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the others are served on
+        except Exception as error:  # noqa: BLE001 - the other connections go on
             report(error)
-            if is_beginning:  # its object may not have it yet
+            if is_beginning:  # ``fail`` may not know it yet
                 attempt(args[0].abort)  # type: ignore[attr-defined] # a transport
             attempt(self.fail)
             return None
@@ -110,7 +105,7 @@ def isolated(method: Callable[Concatenate[F, P], T]) -> Callable[Concatenate[F, 
 
 
 def repeated(method: Callable[P, None]) -> Callable[P, None]:
-    """Make a method that raises be called again a little later, until it does not. It has to bear that."""
+    """Make a method that raises be called again a little later, until it succeeds."""
 
     @wraps(method)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -124,7 +119,7 @@ def repeated(method: Callable[P, None]) -> Callable[P, None]:
 
 
 def attempt(step: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
-    """Call ``step``, and go on whatever it raises."""
+    """Call ``step``, and report what it raises."""
     try:
         step(*args, **kwargs)
     except Exception as error:  # noqa: BLE001 - as above
@@ -132,9 +127,10 @@ def attempt(step: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> Non
 
 
 async def alone(work: Callable[[], Coroutine[Any, Any, T]], *, fail: Callable[[], object] | None = None) -> T | None:
-    """Await what ``work`` begins; where it raises, call ``fail``, and return None.
+    """Await ``work()``; if it raises, call ``fail`` and return None.
 
-    It is begun here, so that a task that is cancelled before its turn leaves nothing that was never awaited.
+    ``work`` is called here, so that a task that is cancelled before it begins leaves no coroutine that was never
+    awaited.
     """
     try:
         return await work()
@@ -146,7 +142,7 @@ async def alone(work: Callable[[], Coroutine[Any, Any, T]], *, fail: Callable[[]
 
 
 async def kept_up(work: Callable[[], Coroutine[Any, Any, object]]) -> None:
-    """Await ``work``, begun again a little after each time that it raises."""
+    """Await ``work()``, again a little after each time that it raises."""
     while True:
         try:
             await work()
@@ -158,7 +154,7 @@ async def kept_up(work: Callable[[], Coroutine[Any, Any, object]]) -> None:
 
 
 def persisting(work: Callable[[], object]) -> Callable[[], None]:
-    """Return what a thread runs: ``work``, begun again a little after each time that it raises."""
+    """Return a function for a thread that calls ``work``, again a little after each time that it raises."""
 
     def run() -> None:
         while True:

@@ -15,16 +15,11 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """Runs coroutines for other threads, which block until they have the result.
-
-    Args:
-        name: The thread's.
-        on_close: Runs last, on the loop.
-    """
+    """Runs coroutines for other threads, which wait for the result. ``on_close`` runs last, on the loop."""
 
     def __init__(self, name: str, *, on_close: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._on_close = on_close
-        # A factory keeps the Runner from setting the event loop of the thread that is here.
+        # With a factory the Runner does not set the event loop of the calling thread.
         self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
         self._loop = self._runner.get_loop()
         self._closing = asyncio.Event()
@@ -34,11 +29,10 @@ class LoopThread:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return what ``work`` returns.
+        """Return the result of ``work``, or raise its error.
 
         Raises:
             ConnectionAbortedError: ``close`` was called, before or meanwhile.
-            Exception: Whatever ``work`` raises.
         """
         with self._lock:
             if self._is_closed:
@@ -51,7 +45,7 @@ class LoopThread:
             raise ConnectionAbortedError("the client was closed meanwhile") from None
 
     def close(self) -> None:
-        """End the thread, and wait for its end. Calls of ``run`` that other threads wait for fail."""
+        """End the thread, and wait for its end. Calls of ``run`` in other threads fail."""
         with self._lock:
             if not self._is_closed:
                 self._is_closed = True

@@ -6,7 +6,6 @@ alter_handler   makes a request's changes: decided, stored, applied, audited
 rule_applier    applies rules: the store's, the file's, as time goes on, as hosts are found
 rule_timer      waits for rules that begin or end
 host_resolver   finds the addresses of hosts that have limits
-worker_thread   runs work that would hold up the loop
 rules           which rules hold, and what a request changes; no I/O
 formats         rules as JSON and as text; no I/O
 storage         where rules are kept

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple, cast
 
 from kafka_quota_proxy.config.terms import TermsChange, written_terms
 from kafka_quota_proxy.protocol.client_quotas import AlterRequest
+from kafka_quota_proxy.proxy.background.in_thread import WorkerThread
 from kafka_quota_proxy.proxy.background.isolation import report
 from kafka_quota_proxy.proxy.client_quotas.api import QuotasAltered
 from kafka_quota_proxy.proxy.client_quotas.audit.log import ChangeLog
@@ -29,7 +30,6 @@ from kafka_quota_proxy.proxy.client_quotas.rules.errors import (
 from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import Addresses
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin, outcomes
 from kafka_quota_proxy.proxy.client_quotas.storage.store import NotKeptError, QuotaStore
-from kafka_quota_proxy.proxy.client_quotas.worker_thread import WorkerThread
 
 log = logging.getLogger(__name__)
 

@@ -20,6 +20,7 @@ from kafka_quota_proxy.protocol.client_quotas import (
 )
 from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.proxy.background.disk_access import directory_fault
+from kafka_quota_proxy.proxy.background.in_thread import WorkerThread
 from kafka_quota_proxy.proxy.background.isolation import alone, kept_up, report
 from kafka_quota_proxy.proxy.client_quotas.alter_handler import AlterHandler, AlterTask, refuse
 from kafka_quota_proxy.proxy.client_quotas.api import (
@@ -49,7 +50,6 @@ from kafka_quota_proxy.proxy.client_quotas.storage.open_store import make_store
 from kafka_quota_proxy.proxy.client_quotas.storage.rule_database import UnusableStoreError
 from kafka_quota_proxy.proxy.client_quotas.storage.store import QuotaStore
 from kafka_quota_proxy.proxy.client_quotas.storage.topic_store import TopicStore
-from kafka_quota_proxy.proxy.client_quotas.worker_thread import WorkerThread
 from kafka_quota_proxy.proxy.quota.rule_changes import QuotaChanges
 
 # Smaller requests are handled on the loop: a way to a thread and back takes longer where other work has the processor.

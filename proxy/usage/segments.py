@@ -19,8 +19,7 @@ from time import sleep
 from typing import Final
 
 from kafka_quota_proxy.config.model import UsageFiles
-from kafka_quota_proxy.proxy.background import file_lock
-from kafka_quota_proxy.proxy.background.disk_access import directory_fault
+from kafka_quota_proxy.proxy.background.disk_access import directory_fault, lock_file
 from kafka_quota_proxy.proxy.usage.record import Batch
 
 log = logging.getLogger(__name__)
@@ -71,7 +70,7 @@ class Segments:
         self._directory.mkdir(parents=True, exist_ok=True)
         if self._lock < 0:
             taken = f"another process writes {self._prefix}-*.jsonl there; wait, or give each its own usage_log.proxy"
-            self._lock = file_lock.take(self._directory / f"{self._prefix}.lock", taken=taken)
+            self._lock = lock_file(self._directory / f"{self._prefix}.lock", taken=taken)
         for path in list(self._files(is_part=True)):
             _complete_leftover(path)
         return max((_last_start_ms(path) for path in list(self._files())[-2:]), default=0)

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from kafka_quota_proxy.proxy.background.in_thread import WorkerThread
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.storage.rule_database import RuleDatabase, StoredRules
-from kafka_quota_proxy.proxy.client_quotas.worker_thread import WorkerThread
 
 
 class DatabaseThread:

@@ -21,7 +21,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from kafka_quota_proxy.proxy.background import file_lock
+from kafka_quota_proxy.proxy.background.disk_access import lock_file
 from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import JsonFormError
 from kafka_quota_proxy.proxy.client_quotas.formats.stored_rule import (
     decode_entity,
@@ -154,7 +154,7 @@ class RuleDatabase:
         """
         _make(self._directory)
         taken = f"another process has the quota store in {self._directory}; give each proxy a directory of its own"
-        self._lock = file_lock.take(self._directory / "lock", taken=taken)
+        self._lock = lock_file(self._directory / "lock", taken=taken)
         stored = read_store(self._directory, is_copy=self._is_copy)
         if not stored.is_written:
             # SQLite would take the log of another database for that of a new one.

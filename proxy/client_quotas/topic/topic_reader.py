@@ -21,8 +21,8 @@ from aiokafka.client import AIOKafkaClient
 from aiokafka.protocol.fetch import FetchRequest
 
 from kafka_quota_proxy.config.model import Address, QuotasFrom
+from kafka_quota_proxy.proxy.background.client_security import connection
 from kafka_quota_proxy.proxy.background.isolation import persisting
-from kafka_quota_proxy.proxy.background.topic_client import connection
 from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import (
     EndReached,
     ReaderEvent,

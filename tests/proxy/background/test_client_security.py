@@ -1,12 +1,13 @@
-"""The login of this program's own clients."""
+"""The addresses, logins and TLS of this program's own clients."""
 
 from pathlib import Path
 
 import pytest
 
-from kafka_quota_proxy.config.model import AdminClient
+from kafka_quota_proxy.config.model import Address, AdminClient
 from kafka_quota_proxy.config.security import SaslMechanism, SecurityProtocol
-from kafka_quota_proxy.proxy.background.client_security import security
+from kafka_quota_proxy.proxy.background.client_security import connection, security
+from tests.support.certificates import Authority
 
 
 @pytest.mark.parametrize(("content", "password"), [("secret\nnotes\n", "secret"), ("secret", "secret"), ("", "")])
@@ -44,3 +45,40 @@ def test_error_of_a_password_that_is_not_utf_8_names_its_file(tmp_path: Path) ->
 
     with pytest.raises(OSError, match=f"the password is not UTF-8: '{file}'"):
         security(settings)
+
+
+def test_login_and_certificates_are_those_of_the_file(tmp_path: Path) -> None:
+    ca = Authority("brokers").save(tmp_path, "ca")
+    password = tmp_path / "password"
+    password.write_text("secret\n")
+
+    found = connection(
+        AdminClient(
+            bootstrap_servers=(Address(host="k1", port=9092), Address(host="::1", port=9093)),
+            security_protocol=SecurityProtocol.SASL_SSL,
+            sasl_mechanism=SaslMechanism.SCRAM_SHA_512,
+            sasl_username="quota-proxy",
+            sasl_password_file=str(password),
+            ssl_cafile=ca,
+            ssl_check_hostname=False,
+        ),
+        "me",
+    )
+
+    context = found.pop("ssl_context")
+    assert not context.check_hostname  # type: ignore[attr-defined]
+    assert len(context.get_ca_certs()) == 1  # type: ignore[attr-defined]
+    assert found == {
+        "bootstrap_servers": ["k1:9092", "[::1]:9093"],
+        "client_id": "me",
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "SCRAM-SHA-512",
+        "sasl_plain_username": "quota-proxy",
+        "sasl_plain_password": "secret",
+    }
+
+
+def test_plaintext_needs_no_further_settings() -> None:
+    found = connection(AdminClient(bootstrap_servers=(Address(host="k1", port=9092),)), "me")
+
+    assert found == {"bootstrap_servers": ["k1:9092"], "client_id": "me", "security_protocol": "PLAINTEXT"}

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from kafka_quota_proxy.proxy.background.disk_access import directory_fault, file_fault
+from kafka_quota_proxy.proxy.background.disk_access import directory_fault, file_fault, lock_file
 
 
 def test_a_writable_path_has_no_fault_whether_it_exists_or_not(tmp_path: Path) -> None:
@@ -61,3 +61,23 @@ def test_a_path_that_cannot_be_read_is_a_fault(tmp_path: Path, monkeypatch: pyte
     assert directory_fault(tmp_path) == (
         f"{tmp_path} cannot be used: Permission denied; give it to the user that runs the proxy"
     )
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_a_second_lock_is_refused_until_the_first_is_released(tmp_path: Path) -> None:
+    first = lock_file(tmp_path / "lock", taken="never said")
+    before = open_files()
+    with pytest.raises(OSError, match="another proxy writes there"):
+        lock_file(tmp_path / "lock", taken="another proxy writes there")
+    assert open_files() == before
+    os.close(first)
+
+    os.close(lock_file(tmp_path / "lock", taken="never said"))
+
+
+def test_a_lock_file_that_cannot_be_opened_is_another_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        lock_file(tmp_path / "nowhere" / "lock", taken="never said")
