@@ -114,7 +114,7 @@ EXCEPTIONS = {
     # Kafka's numbers and words: tested where they are told.
     "proxy/client_quotas/rules/errors.py": "tests/proxy/client_quotas/rules/test_alter.py",
     # Nothing but asyncio and sockets: a real Kafka in front of it says more than any double could.
-    "proxy/replication/cluster_reader.py": "tests/end_to_end/test_from_cluster.py",
+    "proxy/replication/cluster_reader.py": "tests/end_to_end/test_throttles_from_cluster.py",
     "proxy/cli/run.py": "tests/end_to_end/test_reload.py",
     # What a user types is tested as he types it.
     "pipeline/arguments.py": "tests/pipeline/test_main.py",
