@@ -1,18 +1,20 @@
 """Checks of ``fair_call_queue``: the lengths of lists, the room of each level, and keys without effect."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import partial
 from itertools import pairwise
 from typing import Final, TypeVar
 
-from kafka_quota_proxy.config.document import Document, Location
+from kafka_quota_proxy.config.document import Document, Location, fault_at
+from kafka_quota_proxy.config.errors import Fault
 from kafka_quota_proxy.config.fair_call_queue import (
     CallQueueImpl,
     CapacityRemainder,
     CostProvider,
     FairCallQueueMode,
     IdentityProvider,
+    OwnIdentityProvider,
     SchedulerImpl,
 )
 from kafka_quota_proxy.config.fair_call_queue_options import (
@@ -29,18 +31,21 @@ from kafka_quota_proxy.config.fair_call_queue_options import (
     THRESHOLDS,
     levels_without_places,
     parse_durations_ms,
+    parse_identity_provider,
     parse_providers,
     parse_turns,
     parse_whole_numbers,
 )
+from kafka_quota_proxy.config.identity_function import load_identity_function
 from kafka_quota_proxy.config.model import Address
-from kafka_quota_proxy.config.unvalidated import Report, addresses_of, elements
+from kafka_quota_proxy.config.unvalidated import Report, addresses_of, elements, mapping_at
 
 _KEY: Final = "fair_call_queue"
+_IDENTITY_PROVIDER: Final = "identity-provider.impl"
 _COSTS: Final = "weighted-cost."
 _REMAINDER: Final = "callqueue.capacity.remainder"
 _PROVIDERS: Final[Mapping[str, type[Enum]]] = {
-    "identity-provider.impl": IdentityProvider,
+    _IDENTITY_PROVIDER: IdentityProvider,
     "cost-provider.impl": CostProvider,
 }
 _per_cents: Final = partial(parse_whole_numbers, minimum=INT32_MIN)
@@ -50,17 +55,9 @@ _E = TypeVar("_E", bound=Enum)
 
 def check_fair_call_queue(document: Document, report: Report, warn: Report) -> None:
     """Report faults that concern more than one key, in the section of the file and in those of listeners."""
-    data = document.data
-    for_all = data.get(_KEY) if isinstance(data, dict) else None
-    places: list[tuple[Location, object]] = [((_KEY,), for_all)] if isinstance(data, dict) and _KEY in data else []
-    places += [
-        (("listeners", index, _KEY), listener[_KEY])
-        for index, listener in elements(document, "listeners")
-        if _KEY in listener
-    ]
-    for location, section in places:
-        if isinstance(section, dict):
-            _Section(section, location, report, warn).check()
+    for location, section in _sections(document):
+        _Section(section, location, report, warn).check()
+    for_all = document.data.get(_KEY) if isinstance(document.data, dict) else None
     _check_shared_upstreams(document, for_all, report)
 
 
@@ -76,6 +73,31 @@ def _check_shared_upstreams(document: Document, for_all: object, report: Report)
         if other != section:
             message = f"the listener in line {line} has another {_KEY} and the same upstream, whose queue they share"
             report(("listeners", index, _KEY), f"{message}; give both the same, or false to one")
+
+
+def check_identity_functions(document: Document) -> Iterator[Fault]:
+    """Report each function of the operator that cannot be imported."""
+    for where, section in _sections(document):
+        try:
+            provider = parse_identity_provider(section.get(_IDENTITY_PROVIDER))
+        except ValueError:  # absent, or a fault that the schema reports
+            continue
+        try:
+            if isinstance(provider, OwnIdentityProvider):
+                load_identity_function(provider)
+        except ValueError as error:
+            yield fault_at(document, (*where, _IDENTITY_PROVIDER), str(error))
+
+
+def _sections(document: Document) -> Iterator[tuple[Location, Mapping[str, object]]]:
+    """Yield each section, that of the file first, with its place."""
+    for_all = mapping_at(document, _KEY)
+    if for_all is not None:
+        yield (_KEY,), for_all
+    for index, listener in elements(document, "listeners"):
+        section = listener.get(_KEY)
+        if isinstance(section, dict):
+            yield ("listeners", index, _KEY), section
 
 
 class _Section:

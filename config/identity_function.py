@@ -20,8 +20,7 @@ def load_identity_function(provider: OwnIdentityProvider) -> IdentityFunction:
     except Exception as error:  # the operator's code may raise anything
         message = f"{provider.module} cannot be imported: {type(error).__name__}: {error}"
         raise ValueError(f"{message}; is its directory on PYTHONPATH?") from error
-    function = getattr(module, provider.function, None)
+    function: IdentityFunction | None = getattr(module, provider.function, None)
     if not callable(function):
         raise ValueError(f"{provider.module} has no function {provider.function}")  # noqa: TRY004 - of the file
-    found: IdentityFunction = function
-    return found
+    return function

@@ -1,10 +1,9 @@
 r"""Translation of Java's regular expressions to RE2's.
 
 Kafka's mapping rules are ``java.util.regex.Pattern``, which backtracks. Names come from clients, so here they are
-matched in linear time (``config.linear_regex``). Most of Java's syntax means the same in RE2; some is spelled
-differently; some has no counterpart. So each pattern is parsed by Java's grammar and written again for RE2. A construct
-without an exact counterpart is refused, with a remedy: a rule that silently gives another user than Kafka is worse
-than no rule.
+matched in linear time (``config.linear_regex``). Each pattern is parsed by Java's grammar and written again for RE2. A
+construct without an exact counterpart, or of no use in a mapping rule, is refused with a remedy: a rule that silently
+gives another user than Kafka is worse than no rule.
 
 Java without flags is ASCII (``\w``, ``\d``, ``(?i)``), where RE2's ``(?i)`` is Unicode; ``.`` stops at six line
 terminators, not at one. Java's ``$`` also matches before a final terminator, and here only at the end: a caller
@@ -19,30 +18,32 @@ import re
 from dataclasses import dataclass, replace
 from typing import Final, NoReturn
 
-from kafka_quota_proxy.config.java_characters import CONTROLS, POSIX, SETS, Flags, cased, character_range, complement
 from kafka_quota_proxy.config.linear_regex import LinearRegexError, Pattern, compile_linear
 
 _MAX_DEPTH: Final = 50  # groups within groups; bounds the recursion here and in re
 _MAX_REPEAT: Final = 1_000  # RE2's own bound
 LINE_TERMINATORS: Final = ("\n", "\r", "\x85", "\u2028", "\u2029")
 _ANY: Final = r"[^\n\r\x85\x{2028}\x{2029}]"
-_END: Final = r"\z"
-_ANCHORS: Final = {"A": r"\A", "z": _END, "Z": _END}
-_BACKTRACKS: Final = "which cannot be matched in time linear in a client's name; write the rule without it"
-_REFUSED_ESCAPES: Final = {
-    "b": "means other characters since Java 19 than before; write the characters that may stand there",
-    "B": "means other characters since Java 19 than before; write the characters that may stand there",
-    "G": "stands where the last match ended, which is of no use in a rule; leave it out",
-    "R": r"has no counterpart here; write (?:\r\n|[\n\r])",
-    "X": "has no counterpart here; write the characters that may stand there",
-    "N": r"has no counterpart here; write the character itself or \x{…}",
-    "k": f"is a back-reference, {_BACKTRACKS}",
-    **{str(number): f"is a back-reference, {_BACKTRACKS}" for number in range(1, 10)},
+_ANCHORS: Final = {"A": r"\A", "z": r"\z", "Z": r"\z"}
+# Members of a class in RE2, without its brackets.
+_SETS: Final = {
+    "d": r"\d",
+    "D": r"\D",
+    "w": r"\w",
+    "W": r"\W",
+    "s": r"\t-\r\x20",  # RE2's own \s lacks the vertical tab
+    "S": r"\x00-\x08\x0e-\x1f!-\x{10ffff}",
 }
+_CONTROLS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_BACKTRACKS: Final = "which cannot be matched in time linear in a client's name; write the rule without it"
+_CODE: Final = re.compile(r"x(?P<hh>[0-9a-fA-F]{2})|x\{(?P<any>[0-9a-fA-F]{1,8})\}|u(?P<hhhh>[0-9a-fA-F]{4})")
 _REPEAT: Final = re.compile(r"\{([0-9]{1,9})(?:(,)([0-9]{1,9})?)?\}")
 _GROUP_NAME: Final = re.compile(r"\?<([a-zA-Z][a-zA-Z0-9]*)>")
 _INLINE_FLAGS: Final = re.compile(r"\?([a-zA-Z]*)(?:-([a-zA-Z]*))?([:)])")
-_BACKTRACKING_GROUPS: Final = ("?=", "?!", "?<=", "?<!", "?>")
+_BACKTRACKING_GROUP: Final = re.compile(r"\?(?:=|!|<=|<!|>)")
+
+# Those of "i" (ASCII letters match in both cases) and "s" (a dot matches line terminators) that hold.
+_Flags = frozenset[str]
 
 
 class JavaRegexError(ValueError):
@@ -78,15 +79,15 @@ class _Translator:
         self._names: set[str] = set()
 
     def translate(self) -> str:
-        text = self._alternatives(Flags(), depth=0).text
+        text = self._alternatives(_Flags(), depth=0).text
         if self._at < len(self._pattern):
-            self._refuse(r"a ) closes no group; write \) for the character")
+            _refuse(r"a ) closes no group; write \) for the character")
         return text
 
-    def _alternatives(self, flags: Flags, depth: int) -> _Atom:
+    def _alternatives(self, flags: _Flags, depth: int) -> _Atom:
         """Read to the ``)`` that ends this group, or to the end."""
         if depth > _MAX_DEPTH:
-            self._refuse(f"more than {_MAX_DEPTH} groups within groups")
+            _refuse(f"more than {_MAX_DEPTH} groups within groups")
         flags = self._leading_flags(flags)
         text, is_empty, can_be_empty = "", True, False
         while self._at < len(self._pattern) and self._pattern[self._at] != ")":
@@ -101,27 +102,17 @@ class _Translator:
                 is_empty &= atom.can_be_empty or quantifier.startswith(("?", "*", "{0"))
         return _Atom(text, can_be_empty=can_be_empty or is_empty)
 
-    def _leading_flags(self, flags: Flags) -> Flags:
+    def _leading_flags(self, flags: _Flags) -> _Flags:
         """``(?i)`` at the start of a group holds to its end."""
         while self._pattern.startswith("(?", self._at):
             found = _INLINE_FLAGS.match(self._pattern, self._at + 1)
             if found is None or found[3] != ")":
                 break
-            flags = self._changed(flags, found)
+            flags = _changed_flags(flags, found)
             self._at = found.end()
         return flags
 
-    def _changed(self, flags: Flags, found: re.Match[str]) -> Flags:
-        on, off = found[1], found[2] or ""
-        for flag in on + off:
-            if flag not in "is":
-                self._refuse(f"the flag {flag} has no counterpart here; only i and s can be used")
-        return Flags(
-            ignore_case=("i" in on or flags.ignore_case) and "i" not in off,
-            dot_all=("s" in on or flags.dot_all) and "s" not in off,
-        )
-
-    def _atom(self, flags: Flags, depth: int) -> _Atom:
+    def _atom(self, flags: _Flags, depth: int) -> _Atom:
         character = self._next()
         match character:
             case "(":
@@ -131,195 +122,175 @@ class _Translator:
             case "\\":
                 return self._escape(flags)
             case ".":
-                return _Atom("(?s:.)" if flags.dot_all else _ANY)
+                return _Atom("(?s:.)" if "s" in flags else _ANY)
             case "^":
                 return _Atom(r"\A", can_repeat=False, can_be_empty=True)
             case "$":
-                return _Atom(_END, can_repeat=False, can_be_empty=True)
+                return _Atom(r"\z", can_repeat=False, can_be_empty=True)
             case "*" | "+" | "?" | "{":
-                return self._refuse(f"{character} repeats nothing; write \\{character} for the character")
-        return _Atom(cased(character, flags))
+                return _refuse(f"{character} repeats nothing; write \\{character} for the character")
+        return _Atom(_cased(character, flags))
 
     def _quantifier(self, atom: _Atom) -> str:
         counted = _REPEAT.match(self._pattern, self._at)
         if counted:
             self._at = counted.end()
-            text = self._counted(counted)
+            text = _counted(counted)
         elif self._peek() in ("*", "+", "?"):
             text = self._next()
         else:
             return ""
         if not atom.can_repeat:
-            self._refuse(f"{text} repeats a place, not characters; leave it out")
+            _refuse(f"{text} repeats a place, not characters; leave it out")
         if atom.can_be_empty and text != "?":
             # Java and RE2 end such a repetition at different places.
-            self._refuse(f"{text} repeats a group that can be empty; let each repetition take one character at least")
+            _refuse(f"{text} repeats a group that can be empty; let each repetition take one character at least")
         if self._peek() == "+":
-            self._refuse(f"{text}+ is possessive, {_BACKTRACKS}")
-        if self._peek() == "?":
-            text += self._next()
+            _refuse(f"{text}+ is possessive, {_BACKTRACKS}")
+        if self._take("?"):
+            text += "?"
         if self._peek() in ("*", "+", "?", "{"):
-            self._refuse(f"{self._peek()} repeats a repetition; put the first one into a group")
+            _refuse(f"{self._peek()} repeats a repetition; put the first one into a group")
         return text
 
-    def _counted(self, found: re.Match[str]) -> str:
-        least, most = int(found[1]), int(found[3] or found[1])
-        if max(least, most) > _MAX_REPEAT:
-            self._refuse(f"{found[0]} is too many; at most {_MAX_REPEAT} can be asked for")
-        if most < least:
-            self._refuse(f"{found[0]} asks for at most {most} and at least {least}")
-        return f"{{{least}{found[2] or ''}{'' if found[3] is None else most}}}"
-
-    def _group(self, flags: Flags, depth: int) -> _Atom:
-        if self._peek() != "?":
-            return self._inner("(", flags, depth)
-        named = _GROUP_NAME.match(self._pattern, self._at)
-        if named:
+    def _group(self, flags: _Flags, depth: int) -> _Atom:
+        opening = "("
+        if named := _GROUP_NAME.match(self._pattern, self._at):
             if named[1] in self._names:
-                self._refuse(f"two groups are named {named[1]}; give each its own name")
+                _refuse(f"two groups are named {named[1]}; give each its own name")
             self._at = named.end()
             self._names.add(named[1])
-            return self._inner(f"(?P<{named[1]}>", flags, depth)
-        if self._take("?:"):
-            return self._inner("(?:", flags, depth)
-        for opening in _BACKTRACKING_GROUPS:
-            if self._pattern.startswith(opening, self._at):
-                self._refuse(f"({opening}…) looks around or gives nothing back, {_BACKTRACKS}")
-        found = _INLINE_FLAGS.match(self._pattern, self._at)
-        if found is None:
-            self._refuse(f"({self._pattern[self._at : self._at + 3]} begins no group that Java knows")
-        if found[3] == ")":
-            self._refuse(f"({found[0]} is in the middle; write it at the start, or as a group: ({found[0][:-1]}:…)")
-        self._at = found.end()
-        return self._inner("(?:", self._changed(flags, found), depth)
-
-    def _inner(self, opening: str, flags: Flags, depth: int) -> _Atom:
+            opening = f"(?P<{named[1]}>"
+        elif found := _BACKTRACKING_GROUP.match(self._pattern, self._at):
+            _refuse(f"({found[0]}…) looks around or gives nothing back, {_BACKTRACKS}")
+        elif found := _INLINE_FLAGS.match(self._pattern, self._at):  # (?: as well, without a flag
+            if found[3] == ")":
+                _refuse(f"({found[0]} is in the middle; write it at the start, or as a group: ({found[0][:-1]}:…)")
+            self._at = found.end()
+            opening, flags = "(?:", _changed_flags(flags, found)
+        elif self._peek() == "?":
+            _refuse(f"({self._pattern[self._at : self._at + 3]} begins no group that Java knows")
         inner = self._alternatives(flags, depth + 1)
-        self._close()
+        if not self._take(")"):
+            _refuse(r"a ( is not closed; write \( for the character")
         return replace(inner, text=f"{opening}{inner.text})")
 
-    def _close(self) -> None:
-        if not self._take(")"):
-            self._refuse(r"a ( is not closed; write \( for the character")
-
-    def _escape(self, flags: Flags) -> _Atom:
-        character = self._next("a backslash at the end escapes nothing")
+    def _escape(self, flags: _Flags) -> _Atom:
+        character = self._peek()
         if character in _ANCHORS:
-            return _Atom(_ANCHORS[character], can_repeat=False, can_be_empty=True)
-        if character == "Q":
-            return self._quoted(flags)
-        members = self._set(character, flags)
-        if members is not None:
-            return _Atom(f"[{members}]")
-        return _Atom(cased(self._escaped_character(character), flags))
+            return _Atom(_ANCHORS[self._next()], can_repeat=False, can_be_empty=True)
+        if character in _SETS:
+            return _Atom(f"[{_SETS[self._next()]}]")
+        return _Atom(_cased(self._escaped_character(), flags))
 
-    def _quoted(self, flags: Flags) -> _Atom:
-        r"""``\Q`` to ``\E``, or to the end: each character is itself. A repetition behind it holds for the last."""
-        end = self._pattern.find(r"\E", self._at)
-        text = self._pattern[self._at : end if end >= 0 else len(self._pattern)]
-        self._at += len(text) + (2 if end >= 0 else 0)
-        literals = "".join(cased(character, flags) for character in text)
-        return _Atom(literals, can_repeat=bool(text), can_be_empty=not text)
-
-    def _set(self, character: str, flags: Flags | None) -> str | None:
-        r"""Return the members of a class such as ``\d``; None if the character names none."""
-        if character in SETS:
-            return SETS[character]
-        if character.lower() in SETS and character.isupper():
-            return complement(SETS[character.lower()])
-        if character not in ("p", "P"):
-            return None
-        found = re.compile(r"\{(?:\^)?(\w+)\}", re.ASCII).match(self._pattern, self._at)
-        name = found[1] if found else ""
-        if found is None or name not in POSIX or "^" in found[0]:
-            self._refuse(f"\\{character}{found[0] if found else ''} has no counterpart here; list the characters")
-        if name in ("Lower", "Upper") and (flags is None or flags.ignore_case):
-            self._refuse(f"\\{character}{{{name}}} means other characters in later Javas under (?i); write [a-zA-Z]")
-        self._at = found.end()
-        return complement(POSIX[name]) if character == "P" else POSIX[name]
-
-    def _escaped_character(self, character: str) -> str:
-        if character in CONTROLS:
-            return CONTROLS[character]
-        match character:
-            case "0":
-                return self._numbered(r"[0-3][0-7]{1,2}|[0-7]{1,2}", 8, r"\0 is followed by an octal number")
-            case "x":
-                return self._numbered(r"[0-9a-fA-F]{2}|\{[0-9a-fA-F]{1,8}\}", 16, r"\x is followed by hh or {h…h}")
-            case "u":
-                return self._numbered("[0-9a-fA-F]{4}", 16, r"\u is followed by hhhh")
-            case "c":
-                return chr(ord(self._next(r"\c is followed by a character")) ^ 64)
-        if character in _REFUSED_ESCAPES:
-            self._refuse(f"\\{character} {_REFUSED_ESCAPES[character]}")
+    def _escaped_character(self) -> str:
+        code = _CODE.match(self._pattern, self._at)
+        if code:
+            self._at = code.end()
+            number = int(code[code.lastgroup or 0], 16)
+            if number > 0x10FFFF or 0xD800 <= number <= 0xDFFF:
+                _refuse(f"\\{code[0]} is no character by itself; write the character")
+            return chr(number)
+        character = self._next("a backslash at the end escapes nothing")
+        if character in _CONTROLS:
+            return _CONTROLS[character]
+        if character in ("b", "B"):
+            _refuse(f"\\{character} means other characters since Java 19; write the characters that may stand there")
+        if character == "k" or character in "123456789":
+            _refuse(f"\\{character} is a back-reference, {_BACKTRACKS}")
         if character.isascii() and character.isalnum():
-            self._refuse(f"\\{character} is unknown to Java")
+            _refuse(f"\\{character} is not supported here; write the characters that may stand there, or \\x{{h…h}}")
         return character
 
-    def _numbered(self, form: str, base: int, complaint: str) -> str:
-        found = re.compile(form).match(self._pattern, self._at)
-        if found is None:
-            self._refuse(complaint)
-        self._at = found.end()
-        number = int(found[0].strip("{}"), base)
-        if number > 0x10FFFF or 0xD800 <= number <= 0xDFFF:
-            self._refuse(f"{found[0]} is no character by itself; write the character")
-        return chr(number)
-
-    def _class(self, flags: Flags) -> str:
-        negation = "^" if self._take("^") else ""
-        members = ""
+    def _class(self, flags: _Flags) -> str:
+        members = "^" if self._take("^") else ""
         is_first = True
-        while is_first or self._peek() != "]":
+        while is_first or not self._take("]"):
             members += self._member(flags)
             is_first = False
-        self._at += 1
-        return f"[{negation}{members}]"
+        return f"[{members}]"
 
-    def _member(self, flags: Flags) -> str:
+    def _member(self, flags: _Flags) -> str:
         """Read one character, range or set within brackets."""
-        start, members = self._class_character()
-        if members is not None:
-            return members
+        start = self._class_character()
+        if start in _SETS:
+            return _SETS[start]
+        start = start[-1]
         if self._peek() != "-" or self._pattern[self._at + 1 : self._at + 2] in ("]", ""):
-            return character_range(start, start, flags)
+            return _character_range(start, start, flags)
         self._at += 1
-        end, members = self._class_character()
-        if members is not None:
-            self._refuse(r"a range ends with a set; write \- for the character -")
-        if end < start:
-            self._refuse(f"the range {start}-{end} runs backwards")
-        return character_range(start, end, flags)
+        end = self._class_character()
+        if end in _SETS:
+            _refuse(r"a range ends with a set; write \- for the character -")
+        if end[-1] < start:
+            _refuse(f"the range {start}-{end[-1]} runs backwards")
+        return _character_range(start, end[-1], flags)
 
-    def _class_character(self) -> tuple[str, str | None]:
-        r"""Return a character, or the members of a set such as ``\d``."""
+    def _class_character(self) -> str:
+        r"""Return the key of a set such as ``\d``, or a backslash and a character."""
         character = self._next(r"a [ is not closed; write \[ for the character")
         if character == "[":
-            self._refuse(r"classes within classes have no counterpart here; write \[ for the character")
+            _refuse(r"classes within classes have no counterpart here; write \[ for the character")
         if character == "&" and self._peek() == "&":
-            self._refuse(r"&& within brackets has no counterpart here; write \& for the character")
-        if character != "\\":
-            return character, None
-        character = self._next("a backslash at the end escapes nothing")
-        if character in "QE":
-            self._refuse(rf"\{character} within brackets is not supported; put a backslash before each character")
-        members = self._set(character, None)
-        return ("", members) if members is not None else (self._escaped_character(character), None)
+            _refuse(r"&& within brackets has no counterpart here; write \& for the character")
+        if character == "\\":
+            return self._next() if self._peek() in _SETS else f"\\{self._escaped_character()}"
+        return f"\\{character}"
 
     def _peek(self) -> str:
         return self._pattern[self._at : self._at + 1]
 
     def _next(self, complaint: str = "") -> str:
         if self._at >= len(self._pattern):
-            self._refuse(complaint)
+            _refuse(complaint)
         self._at += 1
         return self._pattern[self._at - 1]
 
     def _take(self, text: str) -> bool:
-        if not self._pattern.startswith(text, self._at):
-            return False
-        self._at += len(text)
-        return True
+        is_next = self._pattern.startswith(text, self._at)
+        self._at += len(text) * is_next
+        return is_next
 
-    def _refuse(self, message: str) -> NoReturn:
-        raise JavaRegexError(message)
+
+def _changed_flags(flags: _Flags, found: re.Match[str]) -> _Flags:
+    on, off = found[1], found[2] or ""
+    for flag in on + off:
+        if flag not in "is":
+            _refuse(f"the flag {flag} has no counterpart here; only i and s can be used")
+    return flags.union(on).difference(off)
+
+
+def _counted(found: re.Match[str]) -> str:
+    least, most = int(found[1]), int(found[3] or found[1])
+    if max(least, most) > _MAX_REPEAT:
+        _refuse(f"{found[0]} is too many; at most {_MAX_REPEAT} can be asked for")
+    if most < least:
+        _refuse(f"{found[0]} asks for at most {most} and at least {least}")
+    return f"{{{least}{found[2] or ''}{'' if found[3] is None else most}}}"
+
+
+def _cased(character: str, flags: _Flags) -> str:
+    """Return a pattern for a character; under ``(?i)`` in both cases, for an ASCII letter."""
+    members = _character_range(character, character, flags)
+    return members if members == _literal(character) else f"[{members}]"
+
+
+def _character_range(first: str, last: str, flags: _Flags) -> str:
+    """Return a range as members of a class; under ``(?i)`` with the other case of its ASCII letters."""
+    members = _literal(first) if first == last else f"{_literal(first)}-{_literal(last)}"
+    for letters in ("az", "AZ") if "i" in flags else ():
+        low, high = max(first, letters[0]), min(last, letters[1])
+        if low <= high:
+            members += f"{low.swapcase()}-{high.swapcase()}"
+    return members
+
+
+def _literal(character: str) -> str:
+    # Safe within brackets and outside, after any digits.
+    if not character.isascii() or character.isalnum():
+        return character
+    return f"\\x{ord(character):02x}"
+
+
+def _refuse(message: str) -> NoReturn:
+    raise JavaRegexError(message)

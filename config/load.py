@@ -16,6 +16,7 @@ from kafka_quota_proxy.config.addresses import default_broker_ports
 from kafka_quota_proxy.config.cluster_schema import QuotasFromSection, ReplicationSection, StoreSection, UsageLogSection
 from kafka_quota_proxy.config.document import Document, parse
 from kafka_quota_proxy.config.errors import ConfigError, Fault, InvalidConfigError, Severity, UnreadableFileError
+from kafka_quota_proxy.config.fair_call_queue_checks import check_identity_functions
 from kafka_quota_proxy.config.fair_call_queue_options import settings
 from kafka_quota_proxy.config.fair_call_queue_schema import FairCallQueueSection
 from kafka_quota_proxy.config.file_checks import check
@@ -39,7 +40,6 @@ from kafka_quota_proxy.config.model import (
     UsageLog,
     UsageTopic,
 )
-from kafka_quota_proxy.config.packages import check_identity_functions, check_packages
 from kafka_quota_proxy.config.principals import Fold, Principals
 from kafka_quota_proxy.config.quota_schema import KafkaSection, PrincipalsSection
 from kafka_quota_proxy.config.schema import FileSection
@@ -118,7 +118,6 @@ def _load(data: bytes, *, file: str, reads_files: bool, now: datetime | None) ->
         faults += check_files(document, Path(file).parent, now=now)
         faults += check_admin_client_files(document, Path(file).parent)
         faults += check_token_file(document, Path(file).parent)
-        faults += check_packages(document)
         faults += check_identity_functions(document)
     try:
         section = FileSection.model_validate(document.data)

@@ -18,7 +18,6 @@ EXCEPTIONS = {
     "config/errors.py": "tests/config/test_load.py",
     "config/model.py": "tests/config/test_load.py",
     "config/term_values.py": "tests/config/test_terms.py",
-    "config/java_characters.py": "tests/config/test_java_regex.py",
     "config/principals.py": "tests/config/test_load.py",
     "config/security.py": "tests/config/test_load.py",
     "config/fair_call_queue.py": "tests/config/test_fair_call_queue_options.py",

@@ -21,7 +21,6 @@ from kafka_quota_proxy.proxy.cli.logging_setup import configure_logging
 from kafka_quota_proxy.proxy.cli.writable_paths import USAGE_LOG, usage_log_fault
 from kafka_quota_proxy.proxy.server.config_reloader import Reloader
 from kafka_quota_proxy.proxy.server.server import Server
-from kafka_quota_proxy.proxy.usage.log import MissingPackageError
 
 log = logging.getLogger(__name__)
 
@@ -58,9 +57,6 @@ def execute(args: argparse.Namespace) -> int:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_serve(args.config, loaded))
     except* TlsFileError as errors:  # a file was replaced after the configuration was checked
-        sys.stderr.write("".join(f"kafka-quota-proxy: {fault}\n" for fault in errors.exceptions))
-        status = 1
-    except* MissingPackageError as errors:
         sys.stderr.write("".join(f"kafka-quota-proxy: {fault}\n" for fault in errors.exceptions))
         status = 1
     except* StartError as errors:

@@ -28,9 +28,6 @@ class ActiveRules:
             change must not copy all rules; ``tables`` has them.
         file: The file as it was read last, with every rule.
         tables: The rules that the quotas of all brokers share.
-
-    Raises:
-        MissingPackageError: The configuration needs a package that is not installed.
     """
 
     def __init__(

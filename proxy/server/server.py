@@ -47,7 +47,6 @@ class Server:
 
     Raises:
         TlsFileError: A certificate or key file cannot be used.
-        MissingPackageError: The configuration needs a package that is not installed.
     """
 
     def __init__(self, config: ProxyConfig, *, wall_ms: Callable[[], int] = wall_ms) -> None:

@@ -24,10 +24,6 @@ _HURRIED_S: Final = 0.2
 _LOOK_S: Final = 0.01
 
 
-class MissingPackageError(Exception):
-    """The configuration needs a package that is not installed."""
-
-
 class UsageLogger:
     """Writes the usage log of a proxy, between ``start`` and ``stop``.
 
@@ -132,11 +128,7 @@ def usage_log(
     brokers: Callable[[], Iterable[MeteredBroker]],
     replicas: Callable[[], Iterable[MeteredReplicas]],
 ) -> UsageLogger | None:
-    """Return the logger of a configuration; None if it has no usage log.
-
-    Raises:
-        MissingPackageError: It has a topic, and aiokafka is not installed.
-    """
+    """Return the logger of a configuration; None if it has no usage log."""
     settings = config.usage_log
     if settings is None:
         return None
@@ -145,12 +137,9 @@ def usage_log(
     if settings.files is not None:
         sinks.append(Sink(Segments(settings.files, proxy)))
     if settings.topic is not None:
-        # Imported here: it loads aiokafka, which nothing else in the proxy needs.
-        try:
-            from kafka_quota_proxy.proxy.usage.topic import TopicWriter
-        except ModuleNotFoundError as error:
-            message = f"usage_log.kafka needs {error.name}, which is not installed"
-            raise MissingPackageError(f"{message}: pip install 'kafka-quota-proxy[usage-topic]'") from error
+        # Imported here: it loads aiokafka, which a proxy without a topic does not need.
+        from kafka_quota_proxy.proxy.usage.topic import TopicWriter
+
         sinks.append(Sink(TopicWriter(settings.topic, proxy)))
     return UsageLogger(settings, proxy, brokers=brokers, replicas=replicas, sinks=sinks)
 

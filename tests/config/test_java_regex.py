@@ -25,8 +25,6 @@ def matches(pattern: str, text: str) -> bool:
         (r"[\D]", ["٣", "a"], ["1"]),
         (r"\s", list(" \t\n\x0b\f\r"), ["\xa0", "\x85", "\x1c"]),
         (r"\S", ["\xa0", "\x1c"], [" "]),
-        (r"\h", ["\t", "\xa0", "\u3000"], ["\n"]),
-        (r"\v", ["\n", "\x0b", "\u2029"], [" "]),
         (r"(?i)k", ["k", "K"], ["\u212a"]),  # the sign for Kelvin, which folds to k outside ASCII
         (r"(?i)s", ["S"], ["ſ"]),
         (r"((?i)a)b", ["Ab", "ab"], ["AB"]),
@@ -34,17 +32,12 @@ def matches(pattern: str, text: str) -> bool:
         (r"(?-i)a", ["a"], ["A"]),
         (r"(?i)[X-c]", list("XZ[]`acxzAC"), ["d", "D", "w", "W"]),
         (r"(?i)[^k]", ["\u212a", "j"], ["k", "K"]),
-        (r"(?i)\Qk.\E+", ["K..", "k."], ["\u212a."]),
         (r"(?i)\x6b", ["k", "K"], ["\u212a"]),
-        (r"\Q*.\E{2}", ["*.."], ["*.*."]),
-        (r"\Q[a", ["[a"], ["a"]),
         (r"[^a-c&-]", ["d"], ["b", "&", "-"]),
         (r"[a\]\-]+", ["a]-"], ["b"]),
         (r"[\w.-]+", ["a.b-c_1"], ["a b"]),
-        (r"\p{Alpha}\p{Punct}\p{XDigit}", ["a#F", "z~0"], ["é#F", "a0F", "a#G"]),
-        (r"\P{Space}", ["a", "\xa0"], [" "]),
-        (r"\t\n\r\f\a\e\cA", ["\t\n\r\f\a\x1b\x01"], []),
-        (r"\0101\x42\u0043\x{1F600}", ["ABC😀"], []),
+        (r"\t\n\r\f", ["\t\n\r\f"], []),
+        (r"\x42\u0043\x{1F600}", ["BC😀"], []),
         (r"\.\/\,\=\#", ["./,=#"], []),
         (r"a{2}b{1,}c{0,2}", ["aabbcc", "aab"], ["abc", "aabccc"]),
         (r"a+?b*?c??", ["aab", "a"], ["b"]),
@@ -96,23 +89,19 @@ def test_groups_keep_their_numbers_and_names() -> None:
         ("(?:a*b*)+", "can be empty"),
         ("a\\", "escapes nothing"),
         ("[a\\", "escapes nothing"),
-        (r"\y", "unknown to Java"),
-        (r"\E", "unknown to Java"),
+        (r"\y", "not supported"),
+        (r"\Qa\E", "not supported"),
         (r"\bCN", "since Java 19"),
-        (r"\R", "write (?:"),
-        (r"\X", "no counterpart"),
-        (r"\N{DASH}", "no counterpart"),
-        (r"\G", "no use in a rule"),
-        (r"\p{L}", "no counterpart"),
-        (r"\p{IsAlphabetic}", "no counterpart"),
-        (r"\pL", "no counterpart"),
-        (r"(?i)\p{Lower}", "write [a-zA-Z]"),
-        (r"[\p{Upper}]", "write [a-zA-Z]"),
+        (r"\R", "not supported"),
+        (r"[\v]", "not supported"),
+        (r"\0101", "not supported"),
+        (r"\G", "not supported"),
+        (r"\p{Alpha}", "not supported"),
         ("[a[b]]", "classes within classes"),
         ("[a&&b]", "&& within brackets"),
         (r"[a-\d]", "a range ends with a set"),
         ("[b-a]", "runs backwards"),
-        (r"[\Qa\E]", "within brackets"),
+        (r"[\Qa\E]", "not supported"),
         ("(?u)a", "the flag u"),
         ("(?x) a", "the flag x"),
         ("(?mi:a)", "the flag m"),
@@ -131,12 +120,11 @@ def test_groups_keep_their_numbers_and_names() -> None:
         (r"(?<n>a)\k<n>", r"\k is a back-reference"),
         ("a{1001}", "at most 1000"),
         ("(?:a{1000}){1000}", "cannot be matched in time linear in a client's name: "),
-        (r"\x4", "followed by hh"),
-        (r"\u12", "followed by hhhh"),
-        (r"\08", "octal"),
+        (r"\x4", "not supported"),
+        (r"\u12", "not supported"),
         (r"\uD83D\uDE00", "no character by itself"),
         (r"\x{110000}", "no character by itself"),
-        (r"\c", "followed by a character"),
+        (r"\cA", "not supported"),
         ("(" * 60 + ")" * 60, "groups within groups"),
     ],
 )
@@ -157,12 +145,3 @@ def test_any_text_is_a_pattern_or_a_java_regex_error(pattern: str) -> None:
         assert str(error)  # noqa: PT017 - either is right
     else:
         assert compiled.groups >= 0
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.text(max_size=20))
-def test_a_quoted_text_matches_itself_and_nothing_longer(text: str) -> None:
-    quoted = text.replace("\\E", "")
-
-    assert matches(rf"\Q{quoted}\E", quoted)
-    assert not matches(rf"\Q{quoted}\E", f"{quoted}x")

@@ -20,7 +20,7 @@ from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import (
 from kafka_quota_proxy.proxy.client_quotas.topic.reader_thread import EventHandler, ReaderBridge, ReaderThread
 from kafka_quota_proxy.proxy.client_quotas.topic.topic_rules import TopicRules
 from kafka_quota_proxy.proxy.quota.entity import Entity
-from kafka_quota_proxy.proxy.usage.log import MissingPackageError, proxy_name
+from kafka_quota_proxy.proxy.usage.log import proxy_name
 
 log = logging.getLogger(__name__)
 
@@ -187,20 +187,13 @@ class TopicSource:
 
 
 def topic_source(config: ProxyConfig, *, on_changes: OnChanges) -> TopicSource | None:
-    """Return the source for the topic of a configuration; None if it names no topic.
-
-    Raises:
-        MissingPackageError: It does, and aiokafka is not installed.
-    """
+    """Return the source for the topic of a configuration; None if it names no topic."""
     settings = config.quotas_from
     if not isinstance(settings, QuotasFrom):
         return None
     # Imported here: it loads aiokafka, which a proxy without a topic does not need.
-    try:
-        from kafka_quota_proxy.proxy.client_quotas.topic.topic_reader import TopicReader
-    except ModuleNotFoundError as error:
-        message = f"quotas_from needs {error.name}, which is not installed"
-        raise MissingPackageError(f"{message}: pip install 'kafka-quota-proxy[usage-topic]'") from error
+    from kafka_quota_proxy.proxy.client_quotas.topic.topic_reader import TopicReader
+
     proxy = proxy_name(config)
     binds = tuple(listener.bind for listener in config.listeners)
     return TopicSource(

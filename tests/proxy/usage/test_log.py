@@ -12,12 +12,12 @@ from time import time
 
 import pytest
 
-from kafka_quota_proxy.config.model import Address, Listener, ProxyConfig, QuotaRule, UsageFiles, UsageLog, UsageTopic
+from kafka_quota_proxy.config.model import Address, Listener, ProxyConfig, QuotaRule, UsageFiles, UsageLog
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.usage import log as log_module
 from kafka_quota_proxy.proxy.usage import meter as meter_module
-from kafka_quota_proxy.proxy.usage.log import MissingPackageError, UsageLogger, _until_end_ms, usage_log
+from kafka_quota_proxy.proxy.usage.log import UsageLogger, _until_end_ms, usage_log
 from kafka_quota_proxy.proxy.usage.meter import MeteredBroker
 from kafka_quota_proxy.proxy.usage.record import Batch
 from kafka_quota_proxy.proxy.usage.sink import Sink
@@ -241,14 +241,6 @@ async def test_a_logger_that_was_not_started_can_be_stopped(tmp_path: Path) -> N
 
 def test_without_the_section_there_is_no_logger() -> None:
     assert usage_log(replace(CONFIG, usage_log=None), brokers=lambda: (), replicas=lambda: ()) is None
-
-
-def test_a_topic_without_its_package_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "aiokafka", None)
-    monkeypatch.delitem(sys.modules, "kafka_quota_proxy.proxy.usage.topic", raising=False)
-
-    with pytest.raises(MissingPackageError, match=r"needs aiokafka.*pip install 'kafka-quota-proxy\[usage-topic\]'"):
-        usage_log(replace(CONFIG, usage_log=UsageLog(topic=UsageTopic())), brokers=lambda: (), replicas=lambda: ())
 
 
 def test_nothing_else_loads_aiokafka() -> None:

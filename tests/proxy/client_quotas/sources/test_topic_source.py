@@ -25,7 +25,6 @@ from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import (
 from kafka_quota_proxy.proxy.client_quotas.topic.reader_thread import EventHandler
 from kafka_quota_proxy.proxy.client_quotas.topic.topic_rules import TopicRecord
 from kafka_quota_proxy.proxy.quota.entity import Entity
-from kafka_quota_proxy.proxy.usage.log import MissingPackageError
 from tests.support.playbook import Playbook
 from tests.support.stub_broker import eventually
 
@@ -246,15 +245,6 @@ async def test_detail_and_metrics_describe_the_state() -> None:
 
 
 CONFIG = ProxyConfig(listeners=(Listener(name="a", bind=Address(host="h", port=9092)),), quotas_from=SETTINGS)
-
-
-def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("aiokafka", "aiokafka.client", "aiokafka.errors"):
-        monkeypatch.setitem(sys.modules, name, None)
-    monkeypatch.delitem(sys.modules, "kafka_quota_proxy.proxy.client_quotas.topic.topic_reader", raising=False)
-
-    with pytest.raises(MissingPackageError, match=r"quotas_from needs aiokafka.*'kafka-quota-proxy\[usage-topic\]'"):
-        topic_source(CONFIG, on_changes=lambda changes: None)
 
 
 def test_shares_are_those_of_the_proxys_name_in_the_usage_log() -> None:

@@ -1,17 +1,13 @@
 """Which store a configuration asks for."""
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-
-import pytest
 
 from kafka_quota_proxy.config.model import Address, AdminClient, Listener, ProxyConfig, QuotasFrom, Store
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.storage.directory_store import DirectoryStore
 from kafka_quota_proxy.proxy.client_quotas.storage.open_store import make_store
 from kafka_quota_proxy.proxy.client_quotas.storage.topic_store import TopicStore
-from kafka_quota_proxy.proxy.usage.log import MissingPackageError
 
 LISTENER = Listener(name="a", bind=Address(host="127.0.0.1", port=9092), upstream=Address(host="127.0.0.1", port=19092))
 TOPIC = QuotasFrom(topic="t", client=AdminClient(bootstrap_servers=(Address(host="k", port=9092),)))
@@ -43,11 +39,3 @@ def test_topic_makes_a_topic_store_with_or_without_a_copy() -> None:
         assert isinstance(one, TopicStore)
         assert one.name == "kafka://k:9092/t"
         assert (one.copy is None) == (directory is None)
-
-
-def test_without_aiokafka_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "kafka_quota_proxy.proxy.client_quotas.storage.topic_writer", raising=False)
-    monkeypatch.setitem(sys.modules, "aiokafka", None)
-
-    with pytest.raises(MissingPackageError, match=r"store needs aiokafka.*kafka-quota-proxy\[usage-topic\]"):
-        make_store(config(Store(topic=TOPIC)), hold, {})
