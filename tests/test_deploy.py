@@ -77,17 +77,17 @@ def test_the_metrics_page_lists_exactly_the_exposed_metrics() -> None:
 
 def test_alerts_query_exposed_metrics() -> None:
     rules = yaml.safe_load((DEPLOY / "alerts.yaml").read_text(encoding="utf-8"))["groups"][0]["rules"]
-    asked = {name for rule in rules for name in re.findall(r"kafka_quota_proxy_\w+", rule["expr"])}
+    queried = {name for rule in rules for name in re.findall(r"kafka_quota_proxy_\w+", rule["expr"])}
 
-    assert len(asked) >= 5
-    assert asked <= exposed()
+    assert len(queried) >= 5
+    assert queried <= exposed()
 
 
 def test_alerts_query_results_that_quota_changes_count() -> None:
     text = (DEPLOY / "alerts.yaml").read_text(encoding="utf-8")
-    asked = set(re.findall(r'kafka_quota_proxy_quota_changes_total\{result="(\w+)"\}', text))
+    queried = set(re.findall(r'kafka_quota_proxy_quota_changes_total\{result="(\w+)"\}', text))
 
-    assert {"throttled", "unknown"} <= asked <= set(COUNTED)
+    assert {"throttled", "unknown"} <= queried <= set(COUNTED)
 
 
 def test_kubernetes_configuration_is_valid_and_binds_the_listed_ports() -> None:

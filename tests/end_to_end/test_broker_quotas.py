@@ -38,8 +38,8 @@ def _proxy(kafka: Kafka, **more: object) -> Proxy:
 
 def _configs(kafka: Kafka, address: str, *commands: str) -> None:
     """Run kafka-configs.sh with each of the commands."""
-    told = said(kafka, kafka.version, address, *commands)
-    assert [status for status, *_ in told] == ["0"] * len(commands), told
+    outputs = said(kafka, kafka.version, address, *commands)
+    assert [status for status, *_ in outputs] == ["0"] * len(commands), outputs
 
 
 def _set(client_id: str, **limits: float) -> str:

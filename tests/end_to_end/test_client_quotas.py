@@ -139,12 +139,12 @@ def _proxy(kafka: Kafka, store: Path, **more: object) -> Proxy:
     return Proxy({**settings, **more}, kafka)
 
 
-def _table(commands: Sequence[str], ours: Sequence[list[str]], theirs: Sequence[list[str]]) -> str:
+def _table(commands: Sequence[str], proxy_output: Sequence[list[str]], broker_output: Sequence[list[str]]) -> str:
     """Return of each kind of command how many there were, how many the proxy refused, and how many were equal."""
     counts: Counter[str] = Counter()
     refused: Counter[str] = Counter()
     equal: Counter[str] = Counter()
-    for command, own, kafkas in zip(commands, ours, theirs, strict=True):
+    for command, own, kafkas in zip(commands, proxy_output, broker_output, strict=True):
         what, option, *_ = command.split("|")
         kind = f"{what} {option}" if what == "--alter" else what
         counts[kind] += 1
@@ -158,18 +158,18 @@ def _table(commands: Sequence[str], ours: Sequence[list[str]], theirs: Sequence[
 def test_kafkas_command_prints_the_same_for_proxy_and_broker(kafka_4: Kafka, tmp_path: Path, version: str) -> None:
     commands = [*_commands(), *_SPELLED, *_HALF_SAID]
     with _proxy(kafka_4, tmp_path) as proxy:
-        *ours, _, left = said(kafka_4, version, proxy.address(), *commands, *_LEFT)
+        *proxy_output, _, left = said(kafka_4, version, proxy.address(), *commands, *_LEFT)
         # Each entity was set and changed here, and the broker has heard of nothing.
         assert proxy.metrics().total("kafka_quota_proxy_quota_changes_total", result="applied") > 2 * len(_ENTITIES)
         assert f"{_P}=7654321" in "\n".join(left)
         broker = kafka_4.listener(DIRECT).address
         before = said(kafka_4, version, broker, *_ALL)
-        theirs = said(kafka_4, version, broker, *commands, expected=ours)
+        broker_output = said(kafka_4, version, broker, *commands, expected=proxy_output)
         assert not any(key in line for one in before for line in one for key in (_P, _C, _R, _M, _RATE))
 
         sys.stdout.write(f"kafka-configs.sh of {version}, at the proxy and at a broker:\n")
-        sys.stdout.write(_table(commands, ours, theirs))
-        for command, own, kafkas in zip(commands, ours, theirs, strict=True):
+        sys.stdout.write(_table(commands, proxy_output, broker_output))
+        for command, own, kafkas in zip(commands, proxy_output, broker_output, strict=True):
             assert own == kafkas, command
             assert (own[0] == "0") == (command not in (*_ODD, *_HALF_SAID)), command
 
@@ -257,7 +257,7 @@ def test_java_program_of_the_page_sets_the_quota_and_prints_what_is_shown(kafka_
         + f"String PROXY = arguments[0];\n{program}\n}}}}\n"
     )
     with _proxy(kafka_4, tmp_path / "quotas.d") as proxy:
-        told = kafka_4.run_java(str(source), proxy.address(), classpath=kafka_classpath(KAFKA_4))
+        printed_by_java = kafka_4.run_java(str(source), proxy.address(), classpath=kafka_classpath(KAFKA_4))
 
-        assert told == f"{printed}\n"
+        assert printed_by_java == f"{printed}\n"
         assert proxy.metrics().total("kafka_quota_proxy_quota_changes_total", result="applied") == 1

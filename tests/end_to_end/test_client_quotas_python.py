@@ -99,20 +99,20 @@ def test_kafka_python_gets_the_same_answers_from_proxy_and_broker(kafka_4: Kafka
     settings = {"principals": {"admins": ["ANONYMOUS"]}, "store": {"directory": str(tmp_path)}}
     with (
         Proxy(settings, kafka_4) as proxy,
-        closing(Client(proxy.address())) as ours,
-        closing(Client(kafka_4.listener(DIRECT).address)) as theirs,
+        closing(Client(proxy.address())) as proxy_client,
+        closing(Client(kafka_4.listener(DIRECT).address)) as broker,
     ):
-        said = [ours.alter(command) for command in _SAID]
-        shown = [ours.describe(command) for command in _SHOWN]
+        said = [proxy_client.alter(command) for command in _SAID]
+        shown = [proxy_client.describe(command) for command in _SHOWN]
         # Five entities were set here, and the broker has heard of none.
         assert proxy.metrics().total("kafka_quota_proxy_quota_changes_total", result="applied") == 5
-        assert theirs.describe(Describe([])) == (0, "", [])
-        assert said == [theirs.alter(command) for command in _SAID]
+        assert broker.describe(Describe([])) == (0, "", [])
+        assert said == [broker.alter(command) for command in _SAID]
         assert [answer[0][0] for answer in said] == [0, 0, 0, 0, 0, 0, 42, 42, 42]
 
         # A broker hears of a change some time after it was answered.
         wait_until(
-            lambda: [theirs.describe(command) for command in _SHOWN] == shown, timeout_s=5, what="the broker agrees"
+            lambda: [broker.describe(command) for command in _SHOWN] == shown, timeout_s=5, what="the broker agrees"
         )
         assert shown[0][2] == [
             ([("client-id", ""), ("user", "u")], [(_C, 4000.0), (_P, 2000.0)]),
@@ -124,9 +124,9 @@ def test_kafka_python_gets_the_same_answers_from_proxy_and_broker(kafka_4: Kafka
 
         for entity, ops, _ in _SAID[:6]:
             removal = Alter(entity, [(key, 0.0, True) for key, *_ in ops])
-            assert ours.alter(removal) == theirs.alter(removal) == [(0, None)]
+            assert proxy_client.alter(removal) == broker.alter(removal) == [(0, None)]
         wait_until(
-            lambda: theirs.describe(Describe([])) == ours.describe(Describe([])) == (0, "", []),
+            lambda: broker.describe(Describe([])) == proxy_client.describe(Describe([])) == (0, "", []),
             timeout_s=5,
             what="nothing is left",
         )

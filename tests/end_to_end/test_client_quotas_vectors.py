@@ -255,7 +255,7 @@ class Said(NamedTuple):
     """What was said to each command of all cases, at the proxy and at the broker."""
 
     ours: dict[str, list[list[str]]]
-    theirs: dict[str, list[list[str]]]
+    kafkas: dict[str, list[list[str]]]
 
 
 @pytest.fixture(
@@ -295,6 +295,6 @@ def _by_case(blocks: Sequence[list[str]]) -> dict[str, list[list[str]]]:
 
 @pytest.mark.parametrize("case", _CASES)
 def test_answers_of_proxy_and_broker_equal_kafkas_expectations(said: Said, case: str) -> None:
-    for step, own, kafkas in zip(_CASES[case], said.ours[case], said.theirs[case], strict=True):
+    for step, own, kafkas in zip(_CASES[case], said.ours[case], said.kafkas[case], strict=True):
         assert own == kafkas, step.command
         assert step.says is None or own == list(step.says), step.command

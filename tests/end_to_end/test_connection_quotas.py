@@ -60,12 +60,12 @@ def test_connection_rate_limit_accepts_as_many_as_kafka(kafka_4: Kafka) -> None:
     tools.set_broker_quota(kafka_4, _SOURCE, {"connection_creation_rate": _LIMIT}, entity_type="ips")
     quotas = [{"ip": _SOURCE, "connection_creation_rate": _LIMIT}]
     with Proxy({"quotas": quotas}, kafka_4) as proxy, ThreadPoolExecutor(2) as pool:
-        theirs, ours = pool.map(_attempts, (kafka_4.listener(DIRECT).port, proxy.port()))
+        kafkas, ours = pool.map(_attempts, (kafka_4.listener(DIRECT).port, proxy.port()))
         refused = proxy.metrics().total(_REFUSED)
 
     # The windows begin with the first connection, so both let in the same ones but for what a busy machine delays.
-    assert _first_refused(ours) == pytest.approx(_first_refused(theirs), abs=2)
-    assert _served_of(ours) == pytest.approx(_served_of(theirs), rel=0.05)
+    assert _first_refused(ours) == pytest.approx(_first_refused(kafkas), abs=2)
+    assert _served_of(ours) == pytest.approx(_served_of(kafkas), rel=0.05)
     assert _served_of(ours) / _SECONDS == pytest.approx(_LIMIT, rel=0.35)  # with the ten seconds' worth at the start
     assert refused == len(ours) - _served_of(ours)
     # Unlike Kafka, which closes in another order than it promised, we keep nobody for longer than was decided.

@@ -196,7 +196,7 @@ def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
 
 
 @pytest.fixture(scope="module")
-def theirs(stage: Stage) -> dict[Client, Waits]:
+def kafka_waits(stage: Stage) -> dict[Client, Waits]:
     """What the broker answers, under quotas of its own that are gone afterwards."""
     port = stage.kafka.listener(SASL).port
     answers: dict[Client, Waits] = {}
@@ -222,7 +222,7 @@ def _proxy(stage: Stage) -> Proxy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ours:
+class ProxyAnswers:
     """What a proxy answered, and whose limit ``explain`` says it was."""
 
     waits: dict[Client, Waits]
@@ -230,9 +230,9 @@ class Ours:
 
 
 @pytest.fixture(scope="module")
-def ours(stage: Stage, theirs: dict[Client, Waits], proxies: list[Proxy]) -> Ours:
-    """What the proxies answer. It asks for ``theirs`` so that the broker's quotas are over and done with."""
-    found = Ours(waits={}, explained={})
+def answers(stage: Stage, kafka_waits: dict[Client, Waits], proxies: list[Proxy]) -> ProxyAnswers:
+    """What the proxies answer. It asks for ``kafka_waits`` so that the broker's quotas are over and done with."""
+    found = ProxyAnswers(waits={}, explained={})
 
     def work_through(proxy: Proxy, cases: Sequence[Case]) -> None:
         for case in cases:
@@ -281,7 +281,7 @@ def test_each_level_has_its_own_throttle_time(stage: Stage) -> None:
             assert all(longer - shorter > 100 for shorter, longer in pairwise(shortest_first))
 
 
-def test_kafka_uses_the_most_specific_level(stage: Stage, theirs: dict[Client, Waits]) -> None:
+def test_kafka_uses_the_most_specific_level(stage: Stage, kafka_waits: dict[Client, Waits]) -> None:
     """By the formula, to the millisecond."""
     waits = {client.client_id is None: stage.waits(client) for client in CASES[0].clients}
 
@@ -291,19 +291,21 @@ def test_kafka_uses_the_most_specific_level(stage: Stage, theirs: dict[Client, W
             0 if levels.produce is None else produce[levels.produce - 1],
             0 if levels.fetch is None else fetch[levels.fetch - 1],
         )
-        assert theirs[client] == expected, client
+        assert kafka_waits[client] == expected, client
 
 
-def test_throttle_times_equal_kafkas_to_the_millisecond(theirs: dict[Client, Waits], ours: Ours) -> None:
-    assert ours.waits == theirs
+def test_throttle_times_equal_kafkas_to_the_millisecond(
+    kafka_waits: dict[Client, Waits], answers: ProxyAnswers
+) -> None:
+    assert answers.waits == kafka_waits
 
 
-def test_explain_names_the_level(ours: Ours) -> None:
-    assert ours.explained == EXPECTED
+def test_explain_names_the_level(answers: ProxyAnswers) -> None:
+    assert answers.explained == EXPECTED
 
 
-def test_the_log_names_the_level(proxies: list[Proxy], ours: Ours) -> None:
-    throttled = sum(wait_ms > 0 for waits in ours.waits.values() for wait_ms in waits)
+def test_the_log_names_the_level(proxies: list[Proxy], answers: ProxyAnswers) -> None:
+    throttled = sum(wait_ms > 0 for waits in answers.waits.values() for wait_ms in waits)
 
     def lines() -> list[re.Match[str]]:
         return [line for proxy in proxies for line in _THROTTLED.finditer(proxy.log)]

@@ -201,14 +201,14 @@ def test_java_waits_out_its_throttle_times(kafka_4: Kafka) -> None:
 class Flood(NamedTuple):
     """What came of a client that asks again as soon as it is answered."""
 
-    held_s: list[float]  # of each response that tells a throttle time: how long it took
-    told_s: list[float]  # and what it tells
+    held_s: list[float]  # how long each response with a throttle time took
+    throttle_s: list[float]  # the throttle time that it tells
     sent_bytes: int
 
 
 def _flood(port: int, topic: str) -> Flood:
     """Flood with the newest Produce of a broker of 1.1."""
-    held_s, told_s, sent_bytes = [], [], 0
+    held_s, throttle_s, sent_bytes = [], [], 0
     body = produce_body(topic, record_batch([bytes(_FLOOD_BYTES)]), acks=1)
     with raw_client(port, client_id="floods") as client:
         end_s = time.monotonic() + _FLOOD_S
@@ -218,8 +218,8 @@ def _flood(port: int, topic: str) -> Flood:
             sent_bytes += len(body)
             if answer.throttle_time_ms:
                 held_s.append(time.monotonic() - began_s)
-                told_s.append(answer.throttle_time_ms / 1_000)
-    return Flood(held_s, told_s, sent_bytes)
+                throttle_s.append(answer.throttle_time_ms / 1_000)
+    return Flood(held_s, throttle_s, sent_bytes)
 
 
 def test_response_is_delayed_as_by_a_broker_before_2_0(kafka_4: Kafka) -> None:
@@ -227,12 +227,12 @@ def test_response_is_delayed_as_by_a_broker_before_2_0(kafka_4: Kafka) -> None:
     settings = {"enforcement": "delay", "max_throttle_time": None, "kafka": windows}
     with OldKafka(KAFKA_1_1, config=windows) as old, Proxy(settings, kafka_4) as proxy, ThreadPoolExecutor(2) as pool:
         sides = [(old.listener(DIRECT).port, create_topic(old)), (proxy.port(), create_topic(kafka_4))]
-        theirs, ours = (flood.result() for flood in [pool.submit(_flood, *side) for side in sides])
+        kafkas, ours = (flood.result() for flood in [pool.submit(_flood, *side) for side in sides])
 
-    for flood in (theirs, ours):
-        assert len(flood.told_s) > 5
-        for held_s, told_s in zip(flood.held_s, flood.told_s, strict=True):
-            assert held_s > told_s - 0.01
-        assert sum(flood.held_s) == pytest.approx(sum(flood.told_s), rel=0.15)
-    assert ours.sent_bytes / theirs.sent_bytes == pytest.approx(1, abs=0.2)
-    assert sum(ours.held_s) / sum(theirs.held_s) == pytest.approx(1, abs=0.2)
+    for flood in (kafkas, ours):
+        assert len(flood.throttle_s) > 5
+        for held_s, throttle_s in zip(flood.held_s, flood.throttle_s, strict=True):
+            assert held_s > throttle_s - 0.01
+        assert sum(flood.held_s) == pytest.approx(sum(flood.throttle_s), rel=0.15)
+    assert ours.sent_bytes / kafkas.sent_bytes == pytest.approx(1, abs=0.2)
+    assert sum(ours.held_s) / sum(kafkas.held_s) == pytest.approx(1, abs=0.2)

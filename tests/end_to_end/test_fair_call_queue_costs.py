@@ -129,10 +129,10 @@ def test_folded_principals_are_one_identity(kafka: Kafka, topic: str) -> None:
         for user in (*_APPS, _WRITER):
             _as_user(proxy, user, topic, _ask_once)
         standings = _standings(proxy)
-        asked = json.loads(proxy.admin(f"/callqueue?user={_APPS[0]}"))
+        queues = json.loads(proxy.admin(f"/callqueue?user={_APPS[0]}"))
 
     assert {name: one["cost_raw"] for name, one in standings.items()} == {"app-etl": 2, "app-web": 1, _WRITER: 1}
-    assert {queue["users"][0]["identity"] for queue in asked} == {"app-etl"}
+    assert {queue["users"][0]["identity"] for queue in queues} == {"app-etl"}
 
 
 _PROVIDER: Final = """

@@ -97,12 +97,12 @@ def test_second_proxy_of_a_cluster_names_the_first_in_its_error() -> None:
     bind = f"127.0.0.1:{free_port()}"
     settings = {"listeners": [{"name": PROXIED, "bind": bind, "upstream": f"127.0.0.1:{free_port()}"}]}
 
-    with Proxy(settings) as first, pytest.raises(HarnessError) as told, Proxy(settings):
+    with Proxy(settings) as first, pytest.raises(HarnessError) as error, Proxy(settings):
         pass
 
-    assert f"listens on {bind}" in str(told.value)
-    assert str(first.file) in str(told.value)
-    assert "test_second_proxy_of_a_cluster_names_the_first_in_its_error" in str(told.value)
+    assert f"listens on {bind}" in str(error.value)
+    assert str(first.file) in str(error.value)
+    assert "test_second_proxy_of_a_cluster_names_the_first_in_its_error" in str(error.value)
     with Proxy(settings) as again:
         again.kill()
         again.start()

@@ -49,14 +49,14 @@ def _limits(number: int) -> dict[str, float]:
 
 
 class Altering:
-    """Somebody who sends one request after another, each of which sets two keys of two entities to its number."""
+    """An administrator that sends requests in turn. Each sets two keys of two entities to the number of the request."""
 
     def __init__(self) -> None:
         self.sent: list[int] = []
         self.acknowledged: list[int] = []
 
-    def go_on(self, port: int, tell_at: int, told: Event) -> None:
-        """Send them until the proxy has gone or all are sent; tell when one is acknowledged."""
+    def go_on(self, port: int, count: int, is_reached: Event) -> None:
+        """Send requests until all are sent or the proxy is killed; set the event after ``count`` acknowledgements."""
         with suppress(OSError), Admin(port) as admin:
             while len(self.sent) < _ALTERS:
                 number = len(self.sent) + 1
@@ -64,12 +64,12 @@ class Altering:
                 changes = [(entity, _limits(number)) for entity in _entities(number)]
                 assert [result.error_code for result in admin.alter_all(changes)] == [0, 0]
                 self.acknowledged.append(number)
-                if number >= tell_at:
-                    told.set()
+                if number >= count:
+                    is_reached.set()
 
 
-def _told(proxy: Proxy) -> dict[int, int]:
-    """Return how many entities there are of each request that is there at all, each of them whole."""
+def _entities_by_request(proxy: Proxy) -> dict[int, int]:
+    """Return the number of entities that each applied request has set; fails if an entity is half set."""
     with Admin(proxy.port()) as admin:
         found = admin.describe()
     counts: dict[int, int] = {}
@@ -84,18 +84,18 @@ def _told(proxy: Proxy) -> dict[int, int]:
 def test_kill_while_altering_keeps_acknowledged_changes_and_no_partial_ones(tmp_path: Path) -> None:
     altering = Altering()
     with _proxy(tmp_path / "quotas.d") as proxy, ThreadPoolExecutor(1) as pool:
-        for tell_at in (*_KILLED_AT, _ALTERS):
-            told = Event()
-            done = pool.submit(altering.go_on, proxy.port(), tell_at, told)
-            assert told.wait(30)
+        for count in (*_KILLED_AT, _ALTERS):
+            is_reached = Event()
+            done = pool.submit(altering.go_on, proxy.port(), count, is_reached)
+            assert is_reached.wait(30)
             proxy.kill()
             done.result(30)
             proxy.start()
 
-            counts = _told(proxy)
+            counts = _entities_by_request(proxy)
             assert set(altering.acknowledged) <= counts.keys() <= set(altering.sent)
             assert set(counts.values()) == {2}
             assert "is damaged" not in proxy.log
-    # No more than the one that was on its way when it was killed.
+    # Each kill loses at most the request that was in flight.
     assert len(altering.sent) == _ALTERS
     assert len(altering.acknowledged) >= _ALTERS - len(_KILLED_AT)

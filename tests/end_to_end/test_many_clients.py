@@ -79,14 +79,14 @@ async def _polite(number: int, topic: str, ports: tuple[int, int], end_s: float,
     while time.monotonic() < end_s:
         # Who is written first has the shorter way: each in turn.
         if first:
-            ours, theirs = await asyncio.gather(proxied.produce(), direct.produce())
+            proxied_answer, direct_answer = await asyncio.gather(proxied.produce(), direct.produce())
         else:
-            theirs, ours = await asyncio.gather(direct.produce(), proxied.produce())
+            direct_answer, proxied_answer = await asyncio.gather(direct.produce(), proxied.produce())
         first = not first
-        seen.polite_waits_ms.append(ours[1])
+        seen.polite_waits_ms.append(proxied_answer[1])
         warm_s = time.monotonic() - seen.begin_s - _WARM_UP_S
         if warm_s > 0:
-            seen.added_s[int(warm_s)].append(ours[0] - theirs[0])
+            seen.added_s[int(warm_s)].append(proxied_answer[0] - direct_answer[0])
         await asyncio.sleep(_POLITE_EVERY_S)
     proxied.close()
     direct.close()

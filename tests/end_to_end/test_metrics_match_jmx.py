@@ -52,7 +52,7 @@ _BEANS: Final = (
 )
 
 
-class Beside(NamedTuple):
+class BothSides(NamedTuple):
     """The broker's readings, and the proxy's at the same times."""
 
     broker: list[Reading]
@@ -69,8 +69,8 @@ class Beside(NamedTuple):
     def ratio(self, name: str, **labels: str) -> float:
         """The proxy's value of the broker's."""
         pairs = self.pairs(name, **labels)
-        assert min(theirs for theirs, _ in pairs) > 0, (name, pairs)
-        return median(ours / theirs for theirs, ours in pairs)
+        assert min(kafkas for kafkas, _ in pairs) > 0, (name, pairs)
+        return median(ours / kafkas for kafkas, ours in pairs)
 
 
 def _reads_and_writes(proxy: Proxy, full: str, empty: str, is_over: threading.Event) -> None:
@@ -103,7 +103,7 @@ def _threads(*works: Callable[[], object]) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def beside() -> Iterator[Beside]:
+def both_sides() -> Iterator[BothSides]:
     rules = [{"client-id": _FETCHES_HERE, _C: _SLOW}]
     with (
         Kafka(KAFKA_4, jmx=True) as kafka,
@@ -137,20 +137,20 @@ def beside() -> Iterator[Beside]:
                 time.sleep(_READ_S)
                 readings = beans.readings()
             is_over.set()
-        yield Beside(readings, scrapes)
+        yield BothSides(readings, scrapes)
 
 
 _STEADY_LABELS: Final = {"user": _ANONYMOUS, "client_id": _STEADY}
 _FLOODS_LABELS: Final = {"client_id": _FLOODS}
 
 
-def test_every_client_attribute_is_a_series_of_the_same_name(beside: Beside) -> None:
+def test_every_client_attribute_is_a_series_of_the_same_name(both_sides: BothSides) -> None:
     passed_here = {_STEADY, _FLOODS, _MAKES, _FETCHES_HERE}
-    theirs = {one for one in beside.broker[-1].values if dict(one.labels).get("client_id") in passed_here}
+    kafkas = {one for one in both_sides.broker[-1].values if dict(one.labels).get("client_id") in passed_here}
 
-    scrape = beside.proxy.last
-    assert len(theirs) > 10
-    assert [one for one in theirs if len(scrape.values(one.name, **dict(one.labels))) != 1] == []
+    scrape = both_sides.proxy.last
+    assert len(kafkas) > 10
+    assert [one for one in kafkas if len(scrape.values(one.name, **dict(one.labels))) != 1] == []
 
 
 @pytest.mark.parametrize(
@@ -167,31 +167,31 @@ def test_every_client_attribute_is_a_series_of_the_same_name(beside: Beside) -> 
     ],
     ids=str,
 )
-def test_value_equals_the_brokers(beside: Beside, name: str, labels: dict[str, str], tolerance: float) -> None:
-    assert beside.ratio(name, **labels) == pytest.approx(1, abs=tolerance)
+def test_value_equals_the_brokers(both_sides: BothSides, name: str, labels: dict[str, str], tolerance: float) -> None:
+    assert both_sides.ratio(name, **labels) == pytest.approx(1, abs=tolerance)
 
 
-def test_request_time_is_close_to_the_brokers(beside: Beside) -> None:
+def test_request_time_is_close_to_the_brokers(both_sides: BothSides) -> None:
     """It is reckoned from outside, and machines differ: docs/explanation/request-time.md."""
-    assert 0.25 < beside.ratio("request_request_time", **_STEADY_LABELS) < 4
+    assert 0.25 < both_sides.ratio("request_request_time", **_STEADY_LABELS) < 4
 
 
-def test_fetch_throttle_times_are_close_to_the_brokers(beside: Beside) -> None:
+def test_fetch_throttle_times_are_close_to_the_brokers(both_sides: BothSides) -> None:
     name = "kafka_server_fetch_throttle_time"
-    theirs = beside.broker[-1].values[Series(name, frozenset({("client_id", _FETCHES_THERE)}))]
-    ours = beside.proxy.last.total(name, client_id=_FETCHES_HERE)
+    kafkas = both_sides.broker[-1].values[Series(name, frozenset({("client_id", _FETCHES_THERE)}))]
+    ours = both_sides.proxy.last.total(name, client_id=_FETCHES_HERE)
 
-    assert 1 / 3 < ours / theirs < 3
+    assert 1 / 3 < ours / kafkas < 3
 
 
-def test_quota_values_equal_the_brokers_limits(beside: Beside) -> None:
-    scrape = beside.proxy.last
-    told = {
+def test_quota_values_equal_the_brokers_limits(both_sides: BothSides) -> None:
+    scrape = both_sides.proxy.last
+    quota_values = {
         (entity, key): scrape.values(f"kafka_server_{name}", user=entity.user or "", client_id=entity.client_id or "")
         for entity, limits in _LIMITS.items()
         for key, name in _QUOTA_VALUE.items()
         if key in limits and entity.client_id != _FETCHES_THERE  # which does not come here
     }
 
-    assert told == {(entity, key): [_LIMITS[entity][key]] for entity, key in told}
-    assert len(told) == 4
+    assert quota_values == {(entity, key): [_LIMITS[entity][key]] for entity, key in quota_values}
+    assert len(quota_values) == 4

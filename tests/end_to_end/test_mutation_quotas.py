@@ -30,7 +30,7 @@ _REFUSED, _EXISTS = "ThrottlingQuotaExceededException", "TopicExistsException"
 class _Step(NamedTuple):
     """What a client is told, how long it is to be silent if it is refused, and how long the step took."""
 
-    told: str
+    error: str
     throttled_ms: int
     took_ms: int
 
@@ -39,7 +39,7 @@ class _Expected(NamedTuple):
     """A step of ``Mutations.java``, and what is to come of it; the waits are those that earlier steps have caused."""
 
     step: str
-    told: str = ""
+    error: str = ""
     throttled_ms: int = 0
     waited_ms: int = 0
 
@@ -86,8 +86,8 @@ def _run(kafka: Kafka, address: str, client_id: str, expected: Sequence[_Expecte
 
 
 def _check(expected: Sequence[_Expected], taken: Sequence[_Step]) -> None:
-    assert [(step.told, step.throttled_ms > 0) for step in taken] == [
-        (one.told, one.throttled_ms > 0) for one in expected
+    assert [(step.error, step.throttled_ms > 0) for step in taken] == [
+        (one.error, one.throttled_ms > 0) for one in expected
     ]
     for one, step in zip(expected, taken, strict=True):
         if one.throttled_ms:

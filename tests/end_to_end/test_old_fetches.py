@@ -32,8 +32,8 @@ FIRST_SECONDS: Final = 4  # the first window, with its burst and the silence beh
 
 def fetch_body(topic: str, *, max_bytes: int, partitions: int = 1) -> bytes:
     """The body of a Fetch v0 to v2 request from the start of each partition."""
-    asked = b"".join(struct.pack(">iqi", partition, 0, max_bytes) for partition in range(partitions))
-    return struct.pack(">iiii", -1, 500, 1, 1) + string(topic) + struct.pack(">i", partitions) + asked
+    fetched = b"".join(struct.pack(">iqi", partition, 0, max_bytes) for partition in range(partitions))
+    return struct.pack(">iiii", -1, 500, 1, 1) + string(topic) + struct.pack(">i", partitions) + fetched
 
 
 def fetch(client: RawClient, version: int, body: bytes) -> Answer:

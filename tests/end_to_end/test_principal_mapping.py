@@ -47,8 +47,8 @@ def _word(text: str | bytes) -> str:
 def ask_java(version: str, questions: Iterable[str]) -> list[list[str]]:
     """Ask ``Principals.java`` with the classes of a release; return the words of each answer."""
     with scratch("principals") as directory:
-        asked = directory / "questions"
-        asked.write_text("".join(f"{question}\n" for question in questions), encoding="ascii")
+        questions_file = directory / "questions"
+        questions_file.write_text("".join(f"{question}\n" for question in questions), encoding="ascii")
         command: list[str | Path] = [
             java(),
             "-Xmx256m",
@@ -56,9 +56,9 @@ def ask_java(version: str, questions: Iterable[str]) -> list[list[str]]:
             "-cp",
             kafka_classpath(version),
             PROGRAM,
-            asked,
+            questions_file,
         ]
-        answers = run([*command, PROGRAM, asked], timeout_s=60).splitlines()
+        answers = run([*command, PROGRAM, questions_file], timeout_s=60).splitlines()
     return [answer.split(" ") for answer in answers[1:]]
 
 

@@ -124,11 +124,11 @@ def _both(kafka: Kafka, directory: Path) -> Iterator[tuple[Proxy, Proxy]]:
         "name": "PROXIED", "bind": f"127.0.0.1:{first}", "broker_ports": f"{first + 1}-{first + 2}",
         "bootstrap_servers": kafka.bootstrap_servers,
     }  # fmt: skip
-    told = [settings(kafka, store, directory / name) | alice | {"shaping": "paced", "burst": "1ms"} for name in "ab"]
-    for name, of_one in zip("ab", told, strict=True):
+    files = [settings(kafka, store, directory / name) | alice | {"shaping": "paced", "burst": "1ms"} for name in "ab"]
+    for name, of_one in zip("ab", files, strict=True):
         of_one["store"] |= {"audit_log": str(directory / f"{name}.jsonl")}
-    del told[0]["listeners"]
-    with Proxy(told[0], kafka) as one, Proxy(told[1] | {"listeners": [rewrites]}) as other:
+    del files[0]["listeners"]
+    with Proxy(files[0], kafka) as one, Proxy(files[1] | {"listeners": [rewrites]}) as other:
         yield one, other
 
 
@@ -160,8 +160,8 @@ def test_quota_set_by_kafkas_command_holds_at_all_proxies_and_after_a_kill(
         with raw_client(ports[0], client_id="etl") as at_one, raw_client(ports[1], client_id="etl") as at_two:
             assert not _waits(at_one, topic)
             assert not _waits(at_two, topic)
-            told = said(mortal_kafka, KAFKA_4, one.address(), set_, show, at_other, expected=wanted)
-            assert told == wanted
+            outputs = said(mortal_kafka, KAFKA_4, one.address(), set_, show, at_other, expected=wanted)
+            assert outputs == wanted
             assert limits() == [[10_485_760]] * 2
             assert _waits(at_one, topic)
             assert _waits(at_two, topic)
@@ -257,12 +257,12 @@ def _at_once(*works: Callable[[], None]) -> None:
 def _all_equal(proxies: Sequence[Proxy]) -> Quotas:
     """Wait until all have read as far, and return the quotas that each of them tells."""
     _until("all are as far", lambda: len({proxy.metrics().total(f"{_TOPIC}_offset") for proxy in proxies}) == 1)
-    told = []
+    described = []
     for proxy in proxies:
         with Admin(proxy.port()) as admin:
-            told.append(admin.describe())
-    assert all(one == told[0] for one in told)
-    return told[0]
+            described.append(admin.describe())
+    assert all(one == described[0] for one in described)
+    return described[0]
 
 
 @pytest.mark.long
@@ -338,9 +338,9 @@ def test_kill_while_writing_loses_nothing_and_leaves_no_partial_change(mortal_ka
                 altering.result(60)
             assert acknowledged > before
             killed.start()
-            told = _all_equal([killed, other])
-            values = {value for limits in told.values() for value in limits.values()}
-            assert set(told) == {frozenset(_ETL), frozenset(_ALICE)}
+            described = _all_equal([killed, other])
+            values = {value for limits in described.values() for value in limits.values()}
+            assert set(described) == {frozenset(_ETL), frozenset(_ALICE)}
             assert values <= {float(acknowledged), float(number)}
             assert len(values) == 1
 

@@ -65,8 +65,8 @@ def test_quota_set_by_our_command_holds_at_once_and_after_a_crash(kafka_4: Kafka
         with raw_client(proxy.port(), client_id="paced") as client:
             # Twice 64 KiB are more than a second's worth, and far less than those ten that are free in Kafka's windows.
             assert [_waits(client, topic) for _ in range(2)] == [False, True]
-        told = _quotas(url, "describe", *anonymous)
-        assert told.endswith("; now: producer_byte_rate=1kB, expires at 2999-01-01T00:00:00Z\n")
+        printed = _quotas(url, "describe", *anonymous)
+        assert printed.endswith("; now: producer_byte_rate=1kB, expires at 2999-01-01T00:00:00Z\n")
         assert _quotas(url, "alter", *anonymous, *limit, *with_token) == "nothing to change\n"
         _quotas(url, "delete", "--client-id", "filed", *with_token, status=1)
         assert proxy.metrics().total("kafka_quota_proxy_quota_changes_total", result="refused") == 1

@@ -119,12 +119,12 @@ def test_throttle_below_the_incoming_rate_is_reported_as_too_low(cluster: Kafka)
     with _file(cluster) as path, _steady_producer(cluster):
         _reassign(cluster, 2, "--execute", "--throttle", str(_TOO_LOW))
 
-        asked = _rebalance(path, "--json", "--every", "5s", "--by", "30s")
+        ended = _rebalance(path, "--json", "--every", "5s", "--by", "30s")
         spoken = _rebalance(path, "--every", "5s")
 
         _reassign(cluster, 2, "--cancel")
-        (report,) = _reports(asked)
-        assert (asked.returncode, report["state"]) == (1, "too low")
+        (report,) = _reports(ended)
+        assert (ended.returncode, report["state"]) == (1, "too low")
         assert report["incoming_rate"] == pytest.approx(_INCOMING, rel=0.35)
         assert report["incoming_rate"] <= report["smallest_rate"] <= report["incoming_rate"] / 0.7
         assert spoken.returncode == 1

@@ -169,8 +169,8 @@ class _Meeting:
         out = self._kafka.run_java(
             str(_PROGRAM), self._proxy.address(), self._folder, *clients, timeout_s=patience_s + 60
         )
-        told = dict(line.split() for line in out.splitlines())
-        self.acknowledged |= {client_id: int(told[client_id]) for client_id in _JAVA_PRODUCERS}
+        counts = dict(line.split() for line in out.splitlines())
+        self.acknowledged |= {client_id: int(counts[client_id]) for client_id in _JAVA_PRODUCERS}
 
 
 def _partition(client_id: str) -> int:

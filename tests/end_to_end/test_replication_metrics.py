@@ -47,7 +47,7 @@ class Lag(NamedTuple):
     """What the follower lacks: by the files of both brokers, and by the metric in the bytes of a record."""
 
     on_disk_bytes: int
-    told_bytes: float
+    reported_bytes: float
 
 
 class Move(NamedTuple):
@@ -110,8 +110,8 @@ def move() -> Iterator[Move]:
             while not reassignment.is_done():
                 if time.time() > began_s + 60:
                     raise HarnessError(f"{moving.topic} has not moved in a minute")
-                told_bytes = proxy.metrics().total(_LAG, broker=str(_FOLLOWER)) * batch_bytes
-                lags.append(Lag(moving.on(source) - moving.on(target), told_bytes))
+                reported_bytes = proxy.metrics().total(_LAG, broker=str(_FOLLOWER)) * batch_bytes
+                lags.append(Lag(moving.on(source) - moving.on(target), reported_bytes))
                 time.sleep(0.2)
             ended_s = time.time()
             assert "Clearing topic-level throttles" in reassignment.verify()
@@ -130,10 +130,10 @@ def move() -> Iterator[Move]:
 def test_rate_equals_the_throttle_and_the_brokers_mbean(move: Move, role: str, broker: int) -> None:
     of_kip, of_kafka = _RATES[role]
     rates = move.steady(of_kip, broker=str(broker))
-    theirs = [reading.values[Series(of_kafka, frozenset())] for reading in move.readings[role]]
+    kafkas = [reading.values[Series(of_kafka, frozenset())] for reading in move.readings[role]]
     ratios = [
         move.scrapes.nearest(reading.at_s).total(of_kafka, broker=str(broker)) / rate
-        for reading, rate in zip(move.readings[role], theirs, strict=True)
+        for reading, rate in zip(move.readings[role], kafkas, strict=True)
         if rate > 0 and move.began_s + _STARTS_S < reading.at_s < move.ended_s - 1
     ]
 
@@ -144,12 +144,12 @@ def test_rate_equals_the_throttle_and_the_brokers_mbean(move: Move, role: str, b
 
 
 def test_lag_equals_the_difference_of_the_log_files(move: Move) -> None:
-    told = [lag for lag in move.lags if lag.told_bytes]
+    lags = [lag for lag in move.lags if lag.reported_bytes]
 
-    assert len(told) > 10
-    assert told[0].told_bytes > 0.7 * _SIZE_BYTES
+    assert len(lags) > 10
+    assert lags[0].reported_bytes > 0.7 * _SIZE_BYTES
     # Told at the last fetch; the follower writes what it fetched a moment later.
-    assert median(abs(lag.told_bytes - lag.on_disk_bytes) for lag in told) < 0.05 * _SIZE_BYTES
+    assert median(abs(lag.reported_bytes - lag.on_disk_bytes) for lag in lags) < 0.05 * _SIZE_BYTES
 
 
 def test_bytes_in_rate_equals_the_rate_of_the_writer(move: Move) -> None:
@@ -159,9 +159,9 @@ def test_bytes_in_rate_equals_the_rate_of_the_writer(move: Move) -> None:
 
 
 def test_rates_and_lag_are_zero_after_the_move(move: Move) -> None:
-    told = {name: move.after.values(name) for both in _RATES.values() for name in both}
+    rates = {name: move.after.values(name) for both in _RATES.values() for name in both}
 
-    assert told == {name: [0.0] for name in told}
+    assert rates == {name: [0.0] for name in rates}
     assert move.after.total(_BYTES_IN) == move.after.total(_LAG) == 0
     moved = "kafka_quota_proxy_follower_replication_throttled_bytes_total"
     assert move.after.total(moved, broker=str(_FOLLOWER)) > _SIZE_BYTES

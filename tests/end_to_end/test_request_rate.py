@@ -25,7 +25,7 @@ _FREE: Final = "free"
 _METADATA_VERSION: Final = 5
 
 
-class Asked(NamedTuple):
+class Outcome(NamedTuple):
     """What came of a client's requests."""
 
     answered: int  # in time
@@ -33,7 +33,7 @@ class Asked(NamedTuple):
     throttled: float = 0.0  # of these
 
 
-def _ask(port: int, topic: str, client_id: str, connections: int, *, pause_s: float = 0) -> Asked:
+def _ask(port: int, topic: str, client_id: str, connections: int, *, pause_s: float = 0) -> Outcome:
     """Ask for the topic on each connection, again and again, each time as soon as its throttle time is over."""
     end_s = time.monotonic() + _SECONDS
     question = struct.pack(">i", 1) + string(topic) + b"\0"
@@ -49,10 +49,10 @@ def _ask(port: int, topic: str, client_id: str, connections: int, *, pause_s: fl
 
     with ThreadPoolExecutor(connections) as pool:
         running = [pool.submit(ask_on_one) for _ in range(connections)]
-        return Asked(sum(one.result() for one in running))
+        return Outcome(sum(one.result() for one in running))
 
 
-def _send(port: int, topic: str, client_id: str) -> Asked:
+def _send(port: int, topic: str, client_id: str) -> Outcome:
     """Send records with librdkafka, each in a request of its own."""
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": f"127.0.0.1:{port}", "client.id": client_id, "linger.ms": 0, **QUIET}
@@ -63,11 +63,11 @@ def _send(port: int, topic: str, client_id: str) -> Asked:
         producer.produce(topic, b"x", partition=0)
         assert producer.flush(30) == 0
         sent += time.monotonic() < end_s
-    return Asked(sent)
+    return Outcome(sent)
 
 
 @pytest.fixture(scope="module")
-def asked(kafka_4: Kafka) -> dict[str, Asked]:
+def outcomes(kafka_4: Kafka) -> dict[str, Outcome]:
     topic = create_topic(kafka_4)
     names = [(shaping, name) for shaping in _AT_ONCE_S for name in (*_CONNECTIONS, "librdkafka")]
     rules: list[dict[str, Any]] = [
@@ -96,8 +96,10 @@ def asked(kafka_4: Kafka) -> dict[str, Asked]:
 
 @pytest.mark.parametrize("shaping", _AT_ONCE_S)
 @pytest.mark.parametrize("name", [*_CONNECTIONS, "librdkafka"])
-def test_request_rate_holds_over_all_connections_of_a_client(asked: dict[str, Asked], shaping: str, name: str) -> None:
-    answered = asked[f"{shaping}-{name}"].answered
+def test_request_rate_holds_over_all_connections_of_a_client(
+    outcomes: dict[str, Outcome], shaping: str, name: str
+) -> None:
+    answered = outcomes[f"{shaping}-{name}"].answered
     connections = _CONNECTIONS.get(name, 1)
 
     # A request passes that has nothing unanswered in front of it, as at a broker under its request quota: those of all
@@ -105,15 +107,15 @@ def test_request_rate_holds_over_all_connections_of_a_client(asked: dict[str, As
     times = 1 if shaping == "paced" else _SECONDS / _WINDOWS
     assert answered <= 1.05 * _RATE * (_SECONDS + _AT_ONCE_S[shaping]) + times * connections
     # A machine that does other things as well holds the client without a rate, too.
-    assert answered >= 0.8 * min(_RATE * _SECONDS, asked[_FREE].answered)
+    assert answered >= 0.8 * min(_RATE * _SECONDS, outcomes[_FREE].answered)
 
 
-def test_client_without_request_rate_is_not_throttled(asked: dict[str, Asked]) -> None:
-    assert asked[_FREE].throttled == 0
-    assert all(one.throttled > 0 for name, one in asked.items() if name != _FREE)
+def test_client_without_request_rate_is_not_throttled(outcomes: dict[str, Outcome]) -> None:
+    assert outcomes[_FREE].throttled == 0
+    assert all(one.throttled > 0 for name, one in outcomes.items() if name != _FREE)
 
 
-def test_each_answered_request_is_counted_once(asked: dict[str, Asked]) -> None:
-    for name, one in asked.items():
+def test_each_answered_request_is_counted_once(outcomes: dict[str, Outcome]) -> None:
+    for name, one in outcomes.items():
         # Beside them only the last of each connection, whose answer comes too late, and what librdkafka asks first.
         assert 0 <= one.counted - one.answered <= 31, name

@@ -64,14 +64,14 @@ def _throttled_s(answers: list[Answer]) -> float:
 
 
 def test_burst_and_silence_equal_kafkas(kafka_4: Kafka) -> None:
-    theirs, ours = _side_by_side(kafka_4, seconds=37)
+    kafkas, ours = _side_by_side(kafka_4, seconds=37)
 
-    assert _burst_bytes(ours) == pytest.approx(_burst_bytes(theirs), rel=0.03)
-    assert len(_pauses(ours)) == pytest.approx(len(_pauses(theirs)), abs=2)
-    for our_ms, their_ms in zip(_pauses(ours)[:9], _pauses(theirs)[:9], strict=True):
+    assert _burst_bytes(ours) == pytest.approx(_burst_bytes(kafkas), rel=0.03)
+    assert len(_pauses(ours)) == pytest.approx(len(_pauses(kafkas)), abs=2)
+    for our_ms, their_ms in zip(_pauses(ours)[:9], _pauses(kafkas)[:9], strict=True):
         assert our_ms == pytest.approx(their_ms, abs=40)
-    assert _throttled_s(ours) == pytest.approx(_throttled_s(theirs), rel=0.05)
-    assert _rate(ours) / _rate(theirs) == pytest.approx(1, abs=0.02)
+    assert _throttled_s(ours) == pytest.approx(_throttled_s(kafkas), rel=0.05)
+    assert _rate(ours) / _rate(kafkas) == pytest.approx(1, abs=0.02)
 
 
 def _first_wait_ms(port: int, topic: str, limit_anonymous: Callable[[], object]) -> int:
@@ -105,9 +105,9 @@ def test_first_limit_of_a_user_counts_what_was_sent_before_it_as_in_kafka() -> N
 @pytest.mark.long
 @pytest.mark.parametrize("broker", ["kafka_39", "kafka_4"])
 def test_rate_equals_kafkas_over_two_minutes(broker: str, request: pytest.FixtureRequest) -> None:
-    theirs, ours = _side_by_side(request.getfixturevalue(broker), seconds=135)
+    kafkas, ours = _side_by_side(request.getfixturevalue(broker), seconds=135)
 
-    assert _rate(ours) / _rate(theirs) == pytest.approx(1, abs=0.01)
+    assert _rate(ours) / _rate(kafkas) == pytest.approx(1, abs=0.01)
     # A client with one request in flight that waits as it is told loses some 2 % between bursts, with Kafka as with us.
     assert _rate(ours) / _QUOTA == pytest.approx(0.985, abs=0.02)
-    assert _throttled_s(ours) == pytest.approx(_throttled_s(theirs), rel=0.02)
+    assert _throttled_s(ours) == pytest.approx(_throttled_s(kafkas), rel=0.02)

@@ -397,7 +397,7 @@ def test_only_administrators_may_alter_quotas(kafka: Kafka, proxy: Proxy, tmp_pa
     of_nobody = "--entity-type|users|--entity-name|nobody"
     alters = f"--alter|--add-config|producer_byte_rate=7000|{of_nobody}"
     shows = f"--describe|{of_nobody}"
-    set_, refused, not_told, shown = said(
+    set_, refused, hidden, shown = said(
         kafka,
         KAFKA_4,
         proxy.address(SASL),
@@ -409,8 +409,8 @@ def test_only_administrators_may_alter_quotas(kafka: Kafka, proxy: Proxy, tmp_pa
 
     assert set_[0] == shown[0] == "0"
     assert "Completed updating config for user nobody." in set_
-    for told in (refused, not_told):
-        assert told[0] == "1"
-        assert "ClusterAuthorizationException: Cluster authorization failed." in "\n".join(told)
+    for output in (refused, hidden):
+        assert output[0] == "1"
+        assert "ClusterAuthorizationException: Cluster authorization failed." in "\n".join(output)
     assert "Quota configs for user-principal 'nobody' are producer_byte_rate=7000.0" in shown
     assert proxy.metrics().total("kafka_quota_proxy_quota_changes_total", result="applied") == 1

@@ -63,9 +63,9 @@ def test_store_works_with_certificate_login_and_four_rights(tmp_path: Path) -> N
         rights = [_ADMIN.AclBinding(*_right(topic, right)) for right in _RIGHTS]
         for done in admin.create_acls(rights).values():
             done.result(timeout=30)
-        told = settings(kafka, topic, None, kafka.tls_endpoint("LOGIN").address)
-        told["store"]["kafka"] |= client
-        with Proxy(told) as proxy:
+        file = settings(kafka, topic, None, kafka.tls_endpoint("LOGIN").address)
+        file["store"]["kafka"] |= client
+        with Proxy(file) as proxy:
             with Admin(proxy.port()) as who:
                 assert who.alter(_ALICE, {_P: 1000.0}).error_code == 0
                 assert who.describe() == {frozenset(_ALICE): {_P: 1000.0}}

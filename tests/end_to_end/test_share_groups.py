@@ -24,7 +24,7 @@ from tests.end_to_end.support.tools import jmx
 _LOG = logging.getLogger(__name__)
 _READS: Final = Path(__file__).parent / "java" / "ShareReads.java"
 _QUOTA: Final = 2 * MIB
-_OURS, _THEIRS = "ours", "theirs"
+_OURS, _KAFKAS = "ours", "theirs"
 # A share group's state is in a topic, which has three copies by default.
 _ONE_NODE: Final[dict[str, str | int]] = {
     "share.coordinator.state.topic.replication.factor": 1,
@@ -133,11 +133,11 @@ def test_share_group_gets_its_quota_while_its_broker_enforces_one() -> None:
         BrokerQuotas(kafka) as quotas,
         Proxy(settings, kafka) as proxy,
     ):
-        quotas.replace({Entity(None, _THEIRS): {"consumer_byte_rate": _QUOTA}})
-        found = _read(kafka, topic, seconds, (_THEIRS, kafka.bootstrap_servers), (_OURS, proxy.address()))
+        quotas.replace({Entity(None, _KAFKAS): {"consumer_byte_rate": _QUOTA}})
+        found = _read(kafka, topic, seconds, (_KAFKAS, kafka.bootstrap_servers), (_OURS, proxy.address()))
 
-    ours, theirs = (found[name].rate(first_s=windows) / _QUOTA for name in (_OURS, _THEIRS))
-    _LOG.info("of the quota: through the proxy %.3f, under the broker's own quota %.3f", ours, theirs)
+    ours, kafkas = (found[name].rate(first_s=windows) / _QUOTA for name in (_OURS, _KAFKAS))
+    _LOG.info("of the quota: through the proxy %.3f, under the broker's own quota %.3f", ours, kafkas)
     assert 0.9 <= ours <= 1.1
-    assert theirs <= ours
+    assert kafkas <= ours
     assert found[_OURS].failed == 0

@@ -98,21 +98,21 @@ def outcomes(kafka_4: Kafka) -> tuple[Outcome, Outcome]:
         floods = [_floods(side) for side in sides]
         with ThreadPoolExecutor(sum(map(len, floods))) as pool:
             running = [{name: pool.submit(flood) for name, flood in of_a_side.items()} for of_a_side in floods]
-            theirs, ours = ({name: one.result() for name, one in of_a_side.items()} for of_a_side in running)
-    return Outcome(theirs), Outcome(ours)
+            kafkas, ours = ({name: one.result() for name, one in of_a_side.items()} for of_a_side in running)
+    return Outcome(kafkas), Outcome(ours)
 
 
 @pytest.mark.parametrize("client_id", ["one", "other", "reads"])
 def test_static_default_holds_for_each_client_as_in_kafka_2_8(
     outcomes: tuple[Outcome, Outcome], client_id: str
 ) -> None:
-    theirs, ours = outcomes
+    kafkas, ours = outcomes
     share = ours.bytes_of(client_id) / _SECONDS / _QUOTA
 
     assert 0.8 < share < 1.1
     # Brokers before 3.8 measure over fewer windows: their bursts are larger, up to a fifth here.
-    assert ours.bytes_of(client_id) / theirs.bytes_of(client_id) == pytest.approx(0.9, abs=0.2)
-    assert ours.throttled_s(client_id) / theirs.throttled_s(client_id) == pytest.approx(1, abs=0.3)
+    assert ours.bytes_of(client_id) / kafkas.bytes_of(client_id) == pytest.approx(0.9, abs=0.2)
+    assert ours.throttled_s(client_id) / kafkas.throttled_s(client_id) == pytest.approx(1, abs=0.3)
 
 
 def test_rule_of_a_client_overrides_the_static_default(outcomes: tuple[Outcome, Outcome]) -> None:

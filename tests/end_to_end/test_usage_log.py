@@ -111,23 +111,23 @@ def test_record_names_the_throttled_client_and_its_rule(kafka_4: Kafka, tmp_path
             {"client-id": "seen", "producer_byte_rate": 10_000, "enforcement": "observe"},
         ],
     }
-    told: dict[str, int] = {}
+    throttled_ms: dict[str, int] = {}
     with Proxy(settings) as proxy:
         for client_id in ("slow", "seen"):
             with raw_client(proxy.port(), client_id=client_id) as client:
-                told[client_id] = client.produce(topic, batch_of(64 * KIB)).throttle_time_ms
-                told[client_id] += (
-                    client.produce(topic, batch_of(64 * KIB)).throttle_time_ms if not told[client_id] else 0
+                throttled_ms[client_id] = client.produce(topic, batch_of(64 * KIB)).throttle_time_ms
+                throttled_ms[client_id] += (
+                    client.produce(topic, batch_of(64 * KIB)).throttle_time_ms if not throttled_ms[client_id] else 0
                 )
         assert proxy.stop() == 0
 
     records = _records(tmp_path)
     slow = [record for record in records if record["client_id"] == "slow" and record["kind"] == "produce"]
     seen = [record for record in records if record["client_id"] == "seen" and record["kind"] == "produce"]
-    assert told["slow"] > 0
-    assert (_sum(slow, "throttled_requests"), _sum(slow, "throttle_time_ms")) == (1, told["slow"])
+    assert throttled_ms["slow"] > 0
+    assert (_sum(slow, "throttled_requests"), _sum(slow, "throttle_time_ms")) == (1, throttled_ms["slow"])
     assert {record["enforced"] for record in slow} == {True}
-    assert told["seen"] == 0
+    assert throttled_ms["seen"] == 0
     assert _sum(seen, "throttled_requests") == 1
     assert _sum(seen, "throttle_time_ms") > 0
     assert {record["enforced"] for record in seen} == {False}

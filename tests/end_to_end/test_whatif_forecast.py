@@ -149,11 +149,11 @@ def bed(kafka_4: Kafka) -> Iterator[Bed]:
 def test_forecast_throttle_times_and_bytes_are_within_a_tenth(bed: Bed, shaping: str) -> None:
     limit = {"produce": "producer_byte_rate", "fetch": "consumer_byte_rate"}
     rules = [{"client-id": load.client_id, limit[load.kind]: LIMITS[shaping][load.client_id]} for load in bed.loads]
-    told = forecast(bed, {"quotas": rules, "shaping": shaping}, shaping)
+    forecasts = forecast(bed, {"quotas": rules, "shaping": shaping}, shaping)
 
     happened = bed.run(shaping, {"quotas": rules, "shaping": shaping, "enforcement": "respond"})
 
-    found = {load.client_id: Compared.of(load, told[load.client_id], bed.observed, happened) for load in bed.loads}
+    found = {load.client_id: Compared.of(load, forecasts[load.client_id], bed.observed, happened) for load in bed.loads}
     sys.stdout.write(table(shaping, found))
     assert not {client_id: one for client_id, one in found.items() if not one.is_right()}
     for load in bed.loads:
@@ -203,25 +203,25 @@ def rows(directory: Path) -> list[dict[str, str]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """Pairs of what was forecast and what happened. Bytes are those until ``CUT_S``, ``asked`` what was due by then."""
+    """Pairs of what was forecast and what happened. Bytes are those until ``CUT_S``, ``due`` what was due by then."""
 
     throttle_s: tuple[float, float]
     bytes: tuple[float, float]
     acknowledged: tuple[float, float]  # the same, as the client saw it: without what Kafka's protocol adds
     rate: tuple[float, float]  # until the last byte
-    asked: int
+    due: int
 
     @classmethod
-    def of(cls, load: Load, told: Mapping[str, float], observed: Run, happened: Run) -> Compared:
+    def of(cls, load: Load, forecasts: Mapping[str, float], observed: Run, happened: Run) -> Compared:
         its = happened.of(load)
         passed = sum(at_s <= CUT_S for at_s in happened.passed[load.client_id])
         lasted_ms = max(one["start_ms"] + one["interval_ms"] for one in its) - min(one["start_ms"] for one in its)
         return cls(
-            throttle_s=(told["throttle_time_ms"] / 1_000, sum(one["throttle_time_ms"] for one in its) / 1_000),
-            bytes=(told["bytes"], happened.bytes_by_cut(load)),
-            acknowledged=(told["bytes"], RECORD_BYTES * passed),
-            rate=(told["achieved_rate"], sum(one["amount"] for one in its) * 1_000 / lasted_ms),
-            asked=observed.bytes_by_cut(load),
+            throttle_s=(forecasts["throttle_time_ms"] / 1_000, sum(one["throttle_time_ms"] for one in its) / 1_000),
+            bytes=(forecasts["bytes"], happened.bytes_by_cut(load)),
+            acknowledged=(forecasts["bytes"], RECORD_BYTES * passed),
+            rate=(forecasts["achieved_rate"], sum(one["amount"] for one in its) * 1_000 / lasted_ms),
+            due=observed.bytes_by_cut(load),
         )
 
     def is_right(self) -> bool:
@@ -239,7 +239,7 @@ def table(shaping: str, found: Mapping[str, Compared]) -> str:
         return f"{said / unit:.1f} / {was / unit:.1f} = {said / was if was else float('nan'):.3f}"
 
     lines = (
-        f"| {name} | {cell(one.throttle_s, 1)} | {cell(one.bytes, 1e6)} | {one.asked / 1e6:.1f} "
+        f"| {name} | {cell(one.throttle_s, 1)} | {cell(one.bytes, 1e6)} | {one.due / 1e6:.1f} "
         f"| {cell(one.acknowledged, 1e6)} | {cell(one.rate, 1e3)} |\n"
         for name, one in found.items()
     )

@@ -359,7 +359,7 @@ class Kafka:
         controller_port = self._controllers.get(broker.node_id)
         if controller_port is not None:
             bound[_CONTROLLER] = controller_port
-        told = {name: endpoint.advertised_port for name, endpoint in broker.listeners.items()}
+        ports = {name: endpoint.advertised_port for name, endpoint in broker.listeners.items()}
         own: dict[str, str | int] = {
             "process.roles": "broker" if controller_port is None else "broker,controller",
             "node.id": broker.node_id,
@@ -369,7 +369,7 @@ class Kafka:
             "controller.listener.names": _CONTROLLER,
             "inter.broker.listener.name": REPLICATION if REPLICATION in broker.listeners else DIRECT,
             "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in bound.items()),
-            "advertised.listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in told.items()),
+            "advertised.listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
             "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in names),
             "log.dirs": str(broker.data),
             "num.partitions": 1,

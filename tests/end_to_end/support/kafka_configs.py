@@ -39,7 +39,7 @@ def said(
     # A block ends with an empty line, and may have others in it; the next begins with a status.
     blocks = re.split(r"\n\n(?=\d+\n)", text.replace(bootstrap_servers, "BOOTSTRAP"))
     assert len(blocks) == len(commands), text
-    told = []
+    outputs = []
     for status, *lines in map(str.splitlines, blocks):
-        told.append([status, *sorted(line for line in lines if line and not line.startswith("\tat "))])
-    return told
+        outputs.append([status, *sorted(line for line in lines if line and not line.startswith("\tat "))])
+    return outputs

@@ -37,7 +37,7 @@ LOADS: Final = ("Produce 16 kB", "Fetch 65 kB", "Metadata")
 WINDOWS: Final = 3
 # A login where the broker wants none: its answer is ILLEGAL_SASL_STATE.
 HANDSHAKE: Final = "SaslHandshake"
-_THEIRS, _OURS, _WARM = "theirs", "ours", "warm"
+_KAFKAS, _OURS, _WARM = "theirs", "ours", "warm"
 _SASL_HANDSHAKE: Final = 17
 _WARM_UP_S: Final = 4
 # More than any run takes in seconds, and so many that the one that is partly filled does not matter.
@@ -57,7 +57,7 @@ class Question(NamedTuple):
 class Pair(NamedTuple):
     """Requests per second that were answered: under the broker's quota, and under ours."""
 
-    theirs: float
+    kafkas: float
     ours: float
 
 
@@ -69,7 +69,7 @@ class Ratio(NamedTuple):
     @property
     def each(self) -> list[float]:
         """Of each round, in order of size."""
-        return sorted(ours / theirs for theirs, ours in self.pairs)
+        return sorted(ours / kafkas for kafkas, ours in self.pairs)
 
     @property
     def median(self) -> float:
@@ -78,8 +78,8 @@ class Ratio(NamedTuple):
 
     def __str__(self) -> str:
         """Say it as a row of a table: both rates, and the ratio with its extremes."""
-        theirs, ours = (median(column) for column in zip(*self.pairs, strict=True))
-        return f"{theirs:,.0f} | {ours:,.0f} | {self.median:.2f} [{self.each[0]:.2f}–{self.each[-1]:.2f}]"
+        kafkas, ours = (median(column) for column in zip(*self.pairs, strict=True))
+        return f"{kafkas:,.0f} | {ours:,.0f} | {self.median:.2f} [{self.each[0]:.2f}–{self.each[-1]:.2f}]"
 
 
 Ask = Callable[[str, int, float, int], Ratio]
@@ -139,9 +139,9 @@ def limited_alike(scale: float = 1) -> Iterator[Ask]:
         BrokerQuotas(kafka) as quotas,
         Proxy(settings, kafka) as proxy,
     ):
-        quotas.replace({Entity(None, f"{_THEIRS} {percent}"): limit for percent, limit in limits.items()})
+        quotas.replace({Entity(None, f"{_KAFKAS} {percent}"): limit for percent, limit in limits.items()})
         questions = _questions(kafka)
-        ports = {_THEIRS: kafka.listener(DIRECT).port, _OURS: proxy.port()}
+        ports = {_KAFKAS: kafka.listener(DIRECT).port, _OURS: proxy.port()}
         asked: set[str] = set()
 
         def ask(name: str, rounds: int, seconds: float, percent: int) -> Ratio:

@@ -63,8 +63,8 @@ class TlsKafka(Kafka):
         node_id = int(own["node.id"])
         for name, settings in self._tls.items():
             port = free_port()
-            told = port if name in self._self_advertised else free_port()
-            endpoint = self.tls[node_id, name] = Endpoint(port=port, advertised_port=told)
+            advertised = port if name in self._self_advertised else free_port()
+            endpoint = self.tls[node_id, name] = Endpoint(port=port, advertised_port=advertised)
             own["listeners"] = f"{own['listeners']},{name}://{endpoint.address}"
             own["advertised.listeners"] = f"{own['advertised.listeners']},{name}://{endpoint.advertised_address}"
             protocol = "SASL_SSL" if name in self._sasl else "SSL"
