@@ -40,11 +40,9 @@ EXCEPTIONS = {
     "proxy/quota/shared_buckets.py": "tests/proxy/quota/test_many_names.py",
     "proxy/quota/departed_buckets.py": "tests/proxy/usage/test_meter.py",
     # Each error is tested where it is raised.
-    "proxy/cli/demo/errors.py": "tests/proxy/cli/demo/test_library.py",
+    "proxy/cli/demo/errors.py": "tests/proxy/cli/demo/test_mock_cluster.py",
     # Processes and clients are tested as what they are, running.
-    "proxy/cli/demo/clients.py": "tests/proxy/cli/demo/test_stage.py",
-    "proxy/cli/demo/guard.py": "tests/proxy/cli/demo/test_processes.py",
-    "proxy/cli/demo/mock.py": "tests/proxy/cli/demo/test_broker.py",
+    "proxy/cli/demo/clients.py": "tests/proxy/cli/demo/test_runner.py",
     # The parts of a session are tested by what comes out of it at one side for what goes in at the other.
     **{
         f"proxy/session/{name}.py": "tests/proxy/session/test_session.py"

@@ -9,19 +9,24 @@ from typing import Any, Final
 
 import aiokafka
 
-from kafka_quota_proxy.proxy.cli.demo.load import CONSUMER_CLIENT_ID, CONSUMER_TOPIC, PRODUCER_CLIENT_ID, PRODUCER_TOPIC
 from kafka_quota_proxy.proxy.cli.demo.measure import Flow
+from kafka_quota_proxy.proxy.cli.demo.workload import (
+    CONSUMER_CLIENT_ID,
+    CONSUMER_TOPIC,
+    PRODUCER_CLIENT_ID,
+    PRODUCER_TOPIC,
+)
 
-# What Kafka charges beside a record's value: a Produce request v8 and a Fetch response v11 with one batch of one
-# record, as aiokafka 0.14 writes and gets them, without their int32 length; give or take 1 for a varint.
+# The bytes that Kafka charges in addition to a record's value: a Produce request v8 and a Fetch response v11 with one
+# batch of one record, as aiokafka 0.14 writes and gets them, without their int32 length; give or take 1 for a varint.
 PRODUCE_OVERHEAD_BYTES: Final = 132
 FETCH_OVERHEAD_BYTES: Final = 147
 
-# Longer than any throttle time (max_throttle_time is 25 s): a muted connection is no lost one.
+# Longer than any throttle time (max_throttle_time is 25 s): a muted connection is not lost.
 _REQUEST_TIMEOUT_MS: Final = 60_000
-# The mock waits this long at the end of its log, whatever arrives.
+# The mock always waits this long at the end of its log.
 _FETCH_MAX_WAIT_MS: Final = 50
-# A muted connection keeps a client from saying good-bye for seconds.
+# On a muted connection a client's orderly end would take seconds.
 _STOP_TIMEOUT_S: Final = 0.2
 
 

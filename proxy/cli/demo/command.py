@@ -7,17 +7,19 @@ import asyncio
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Final
 
 from kafka_quota_proxy.config.errors import UnitError
+from kafka_quota_proxy.config.model import Shaping
 from kafka_quota_proxy.config.units import parse_rate
-from kafka_quota_proxy.proxy.cli.demo import load
+from kafka_quota_proxy.proxy.cli.demo import workload
 from kafka_quota_proxy.proxy.cli.demo.errors import DemoError
-from kafka_quota_proxy.proxy.cli.demo.library import require_extra
+from kafka_quota_proxy.proxy.cli.demo.mock_cluster import require_extra
 
 if TYPE_CHECKING:
     from kafka_quota_proxy.proxy.cli.demo.display import Display
-    from kafka_quota_proxy.proxy.cli.demo.stage import Outcome
+    from kafka_quota_proxy.proxy.cli.demo.runner import Outcome
 
 DESCRIPTION: Final = """\
 Start an embedded broker and the proxy in front of it, let a producer and a consumer run as fast as they are let, and
@@ -39,27 +41,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = DESCRIPTION
     parser.epilog = EXAMPLE
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    rates = f"from {load.MIN_RATE // 1024}KiB to {load.MAX_RATE // 1024**2}MiB a second"
-    parser.add_argument(
-        "--produce-rate",
-        type=_rate,
-        default="10MiB",
-        metavar="RATE",
-        help=f"the producer's quota, {rates} (default 10MiB)",
-    )
-    parser.add_argument(
-        "--fetch-rate", type=_rate, default="5MiB", metavar="RATE", help=f"the consumer's quota, {rates} (default 5MiB)"
-    )
+    rates = f"from {workload.MIN_RATE // 1024}KiB to {workload.MAX_RATE // 1024**2}MiB a second"
+    for option, default, client in (("--produce-rate", "10MiB", "producer"), ("--fetch-rate", "5MiB", "consumer")):
+        parser.add_argument(
+            option,
+            type=_rate,
+            default=default,
+            metavar="RATE",
+            help=f"the {client}'s quota, {rates} (default {default})",
+        )
     parser.add_argument(
         "--seconds",
         type=_seconds,
         default=15,
-        help=f"the duration (default 15); sampled: at least {load.SAMPLED_SECONDS}, until a whole cycle was seen",
+        help=f"the duration (default 15); sampled: at least {workload.SAMPLED_SECONDS}, until a whole cycle was seen",
     )
     parser.add_argument(
         "--shaping",
-        choices=[shape.value for shape in load.Shape],
-        default=load.Shape.PACED.value,
+        choices=[Shaping.PACED.value, Shaping.SAMPLED.value],
+        default=Shaping.PACED.value,
         help="paced: an even flow (default); sampled: Kafka's own windows, a burst and then silence",
     )
     parser.add_argument("--json", action="store_true", help="print only a JSON object with the result")
@@ -67,15 +67,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Run the demo; return the exit status."""
-    options = load.Options(
+    options = workload.Options(
         produce_rate=args.produce_rate,
         fetch_rate=args.fetch_rate,
         seconds=args.seconds,
-        shape=load.Shape(args.shaping),
+        shaping=Shaping(args.shaping),
     )
     try:
         require_extra("confluent_kafka", "aiokafka", "rich")
-        producer, consumer = _run(options, as_json=args.json)
+        outcomes = dict(zip(("producer", "consumer"), _run(options, as_json=args.json), strict=True))
     except DemoError as error:
         sys.stderr.write(f"kafka-quota-proxy demo: {error}\n")
         return 1
@@ -83,22 +83,25 @@ def execute(args: argparse.Namespace) -> int:
         return _INTERRUPTED
     except asyncio.CancelledError:
         return _TERMINATED
-    sys.stdout.write(_as_json(producer, consumer) if args.json else _summary(producer, consumer))
-    return 0 if producer.is_within_tolerance and consumer.is_within_tolerance else 1
+    if args.json:
+        sys.stdout.write(f"{json.dumps({name: asdict(outcome) for name, outcome in outcomes.items()})}\n")
+    else:
+        sys.stdout.writelines(f"{name}: {_summary(outcome)}\n" for name, outcome in outcomes.items())
+    return 0 if all(outcome.is_within_tolerance for outcome in outcomes.values()) else 1
 
 
-def _run(options: load.Options, *, as_json: bool) -> tuple[Outcome, Outcome]:
+def _run(options: workload.Options, *, as_json: bool) -> tuple[Outcome, Outcome]:
     # Here and not above, so that a missing extra is a sentence and not a traceback.
     import uvloop
 
-    from kafka_quota_proxy.proxy.cli.demo import stage
+    from kafka_quota_proxy.proxy.cli.demo import runner
 
     with _display(as_json=as_json) as display:
-        planned_s = load.planned_seconds(options)
+        planned_s = options.planned_seconds
         if planned_s > options.seconds:
             display.note(f"Kafka's windows make cycles of 11 to 12.5 s: running {planned_s} s to see a whole one.")
         display.note("Starting an embedded broker and the proxy ...")
-        return uvloop.run(stage.run(options, display))
+        return uvloop.run(runner.run(options, display))
 
 
 def _display(*, as_json: bool) -> Display:
@@ -111,31 +114,15 @@ def _display(*, as_json: bool) -> Display:
     return LiveDisplay() if can_draw else PlainDisplay()
 
 
-def _as_json(producer: Outcome, consumer: Outcome) -> str:
-    return f"{json.dumps({'producer': _fields(producer), 'consumer': _fields(consumer)})}\n"
-
-
-def _fields(outcome: Outcome) -> dict[str, Any]:
-    return {
-        "quota_bytes_per_second": outcome.quota_bytes_per_second,
-        "measured_bytes_per_second": outcome.measured_bytes_per_second,
-        "throttle_time_ms": outcome.throttle_time_ms,
-    }
-
-
-def _summary(producer: Outcome, consumer: Outcome) -> str:
+def _summary(outcome: Outcome) -> str:
     from kafka_quota_proxy.proxy.cli.demo.display import format_rate, format_seconds
 
-    lines = []
-    for name, outcome in (("producer", producer), ("consumer", consumer)):
-        share = outcome.measured_bytes_per_second / outcome.quota_bytes_per_second
-        verdict = "held" if outcome.is_within_tolerance else "NOT HELD (more than 5 % off)"
-        lines.append(
-            f"{name}: {verdict}, {format_rate(outcome.measured_bytes_per_second)} of "
-            f"{format_rate(outcome.quota_bytes_per_second)} ({share:.1%}), "
-            f"throttled for {format_seconds(outcome.throttle_time_ms)}\n"
-        )
-    return "".join(lines)
+    measured, quota = outcome.measured_bytes_per_second, outcome.quota_bytes_per_second
+    verdict = "held" if outcome.is_within_tolerance else "NOT HELD (more than 5 % off)"
+    return (
+        f"{verdict}, {format_rate(measured)} of {format_rate(quota)} ({measured / quota:.1%}), "
+        f"throttled for {format_seconds(outcome.throttle_time_ms)}"
+    )
 
 
 def _rate(text: str) -> int:
@@ -143,17 +130,17 @@ def _rate(text: str) -> int:
         rate = parse_rate(text)
     except UnitError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
-    if not load.MIN_RATE <= rate <= load.MAX_RATE:
+    if not workload.MIN_RATE <= rate <= workload.MAX_RATE:
         raise argparse.ArgumentTypeError(
             f"{text} is out of range: the embedded broker and a small machine do "
-            f"{load.MIN_RATE // 1024}KiB to {load.MAX_RATE // 1024**2}MiB a second"
+            f"{workload.MIN_RATE // 1024}KiB to {workload.MAX_RATE // 1024**2}MiB a second"
         )
     return int(rate)
 
 
 def _seconds(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not load.MIN_SECONDS <= int(text) <= load.MAX_SECONDS:
+    if not text.isascii() or not text.isdigit() or not workload.MIN_SECONDS <= int(text) <= workload.MAX_SECONDS:
         raise argparse.ArgumentTypeError(
-            f"{text} is not a whole number of seconds from {load.MIN_SECONDS} to {load.MAX_SECONDS}"
+            f"{text} is not a whole number of seconds from {workload.MIN_SECONDS} to {workload.MAX_SECONDS}"
         )
     return int(text)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
 from rich.console import Console
 from rich.live import Live
@@ -14,7 +14,6 @@ from rich.table import Table
 from rich.text import Text
 
 from kafka_quota_proxy.proxy.cli.demo.measure import TOLERANCE
-from kafka_quota_proxy.proxy.cli.demo.scrape import Throttling
 
 # Fits into 80 columns with the numbers.
 HISTORY_S: Final = 14
@@ -30,30 +29,30 @@ class ClientView:
     quota: float
     rate_now: float
     rate: float | None  # since the first second, or over whole cycles; None: not known yet
-    throttling: Throttling
+    throttle_time_ms: float  # in all
     history: tuple[float, ...]  # the rate in each second so far, the last HISTORY_S of them
 
 
-class Display(Protocol):
-    """The output of progress."""
+class Display(ABC):
+    """The output of progress. At the end of the block the terminal is as before."""
 
     def __enter__(self) -> Self:
-        """Begin."""
+        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """End, and leave the terminal as it was."""
+    def __exit__(self, *error: object) -> None:
+        return None
 
+    @abstractmethod
     def note(self, text: str) -> None:
-        """Print a note."""
+        """Print a line."""
 
+    @abstractmethod
     def show(self, views: Sequence[ClientView], *, elapsed_s: float, planned_s: float) -> None:
-        """Show the clients as they are now; called several times a second."""
+        """Show the current state of the clients; called several times a second."""
 
 
-class LiveDisplay:
-    """A table that is redrawn in place."""
+class LiveDisplay(Display):
+    """A table that is redrawn in place, and notes above it."""
 
     def __init__(self) -> None:
         self._console = Console()
@@ -63,9 +62,7 @@ class LiveDisplay:
         self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._live.stop()
 
     def note(self, text: str) -> None:
@@ -77,19 +74,11 @@ class LiveDisplay:
         self._live.update(table(views, elapsed_s=elapsed_s, planned_s=planned_s), refresh=True)
 
 
-class PlainDisplay:
+class PlainDisplay(Display):
     """One line a second."""
 
     def __init__(self) -> None:
-        self._shown_s = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        pass
+        self._last_s = 0
 
     def note(self, text: str) -> None:
         """Print a line."""
@@ -97,22 +86,14 @@ class PlainDisplay:
         sys.stdout.flush()
 
     def show(self, views: Sequence[ClientView], *, elapsed_s: float, planned_s: float) -> None:
-        """Print a line where a second has passed since the last one."""
-        if int(elapsed_s) > self._shown_s:
-            self._shown_s = int(elapsed_s)
-            self.note(f"{self._shown_s:3d}/{planned_s:.0f} s  " + "  |  ".join(plain_line(view) for view in views))
+        """Print a line if a second has passed since the last one."""
+        if int(elapsed_s) > self._last_s:
+            self._last_s = int(elapsed_s)
+            self.note(f"{self._last_s:3d}/{planned_s:.0f} s  " + "  |  ".join(plain_line(view) for view in views))
 
 
-class SilentDisplay:
-    """For ``--json``: standard output is the script's; notes go to standard error."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        pass
+class SilentDisplay(Display):
+    """For ``--json``: notes go to standard error."""
 
     def note(self, text: str) -> None:
         """Print a line on standard error."""
@@ -136,7 +117,7 @@ def table(views: Sequence[ClientView], *, elapsed_s: float, planned_s: float) ->
             format_rate(view.quota),
             format_rate(view.rate_now),
             _average(view),
-            format_seconds(view.throttling.throttle_time_ms),
+            format_seconds(view.throttle_time_ms),
             sparkline(view.history),
         )
     return out
@@ -155,7 +136,7 @@ def plain_line(view: ClientView) -> str:
     average = "" if view.rate is None else f", average {format_rate(view.rate)} ({view.rate / view.quota:.1%})"
     return (
         f"{view.name} {format_rate(view.rate_now)} of {format_rate(view.quota)}{average}, "
-        f"throttled {format_seconds(view.throttling.throttle_time_ms)}"
+        f"throttled {format_seconds(view.throttle_time_ms)}"
     )
 
 

@@ -39,12 +39,12 @@ class Flow:
 
     @property
     def times(self) -> list[float]:
-        """When something was recorded."""
+        """The times of all records."""
         return self._times
 
     @property
     def total_bytes(self) -> int:
-        """Everything so far."""
+        """All recorded bytes."""
         return self._sums[-1]
 
     def bytes_between(self, start_s: float, end_s: float) -> int:
@@ -59,8 +59,8 @@ class Flow:
 def burst_end(flow: Flow, *, quota_bytes_per_second: float) -> float | None:
     """Return when a paced client had used up its burst: at least a second after its first byte.
 
-    The burst and what the quota has added since are the line; a client that crosses it owes bytes and is throttled, so
-    from there on the proxy sets the pace. ``None`` where the client never got there, for instance on a slow machine.
+    A client that has used more than the burst and what the quota has added since is throttled: from then on the proxy
+    sets the pace. ``None`` if the client never got there, for instance on a slow machine.
     """
     if not flow.times:
         return None
@@ -74,10 +74,10 @@ def burst_end(flow: Flow, *, quota_bytes_per_second: float) -> float | None:
 
 
 def paced_rate(flow: Flow, *, quota_bytes_per_second: float, now_s: float) -> float:
-    """Return bytes per second from the end of the burst until now; without such an end, from the second second on.
+    """Return bytes per second from the end of the burst, or from the second second on, until now.
 
-    The burst is left out: it is what an idle client has saved up, which is part of the quota's rules and not of its
-    rate. The end is now and not the last byte, so that a flow that has stopped shows.
+    An idle client has saved up the burst, so it is not part of the rate. The end is now and not the last byte, so that
+    a stopped flow lowers the rate.
 
     Raises:
         MeasurementError: Less than a second has passed since then.
@@ -104,7 +104,7 @@ def burst_starts(flow: Flow, *, quota_bytes_per_second: float) -> list[float]:
     while index < len(flow.times):
         time_s = flow.times[index]
         if time_s - starts[-1] <= _SILENCE_S:
-            # Over the burst at one step: nearly all events are in bursts, and this is asked several times a second.
+            # Skip the burst in one step: nearly all events are in bursts, and this runs several times a second.
             index = bisect_right(flow.times, starts[-1] + _SILENCE_S)
             continue
         if (

@@ -1,4 +1,9 @@
-"""The demo's other processes, each under a ``guard`` so that it ends with the demo, whatever ends the demo."""
+"""The demo's other processes. Each runs under a guard, so that it ends with the demo, even after SIGKILL.
+
+A guard is this module as a program: ``python -m … PROGRAM ARGUMENT…`` runs a program until it ends or standard input
+does. The demo holds the other end of that pipe, and the kernel closes it however the demo ends. A parent-death signal
+would do on Linux only.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +11,20 @@ import asyncio
 import contextlib
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from kafka_quota_proxy.proxy.cli.demo.errors import ProcessError
+from kafka_quota_proxy.proxy.cli.demo.errors import DemoError
 
 _START_TIMEOUT_S: Final = 20
-# The guard gives its program three seconds before it kills it.
-_STOP_TIMEOUT_S: Final = 5
+_GRACE_S: Final = 3
+_STOP_TIMEOUT_S: Final = _GRACE_S + 2
 _TAIL_LINES: Final = 5
 # Where this very code was imported from: the children must not pick up another ``proxy`` from the working directory.
 _CODE: Final = Path(__file__).resolve().parents[2]
@@ -35,7 +42,7 @@ class Child:
         """Return the match of the first line of standard output that matches.
 
         Raises:
-            ProcessError: The program ended before, or said nothing of the kind in time.
+            DemoError: The program ended, or did not print such a line in time.
         """
         if self._process.stdout is None:
             raise AssertionError("started without a pipe")
@@ -45,7 +52,7 @@ class Child:
                     if match := ready.search(line.decode(errors="replace")):
                         return match
         except TimeoutError:
-            raise ProcessError(f"{self._name} was not ready within {_START_TIMEOUT_S} s{self._tail()}") from None
+            raise DemoError(f"{self._name} was not ready within {_START_TIMEOUT_S} s{self._tail()}") from None
         await self.fail_when_ended()
         raise AssertionError("fail_when_ended returns only by raising")
 
@@ -53,13 +60,13 @@ class Child:
         """Wait for the program's end, which is an error while the demo runs.
 
         Raises:
-            ProcessError: It has ended.
+            DemoError: It has ended.
         """
         if self._process.stdout is not None:
             while await self._process.stdout.read(4_096):  # else a full pipe would stop the program
                 pass
         status = await self._process.wait()
-        raise ProcessError(f"{self._name} ended with exit status {status}{self._tail()}")
+        raise DemoError(f"{self._name} ended with exit status {status}{self._tail()}")
 
     async def stop(self) -> None:
         """Have the guard stop the program; kill it if that takes too long."""
@@ -85,7 +92,7 @@ async def running(name: str, arguments: Sequence[str], *, log: Path) -> AsyncIte
     path = os.pathsep.join(filter(None, (str(_CODE), os.environ.get("PYTHONPATH"))))
     with log.open("wb") as stderr:
         process = await asyncio.create_subprocess_exec(
-            *(*python, "-m", "kafka_quota_proxy.proxy.cli.demo.guard", *python, *arguments),
+            *(*python, "-m", "kafka_quota_proxy.proxy.cli.demo.processes", *python, *arguments),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=stderr,
@@ -107,3 +114,28 @@ def free_ports(count: int) -> list[int]:
         for each in sockets:
             each.bind(("127.0.0.1", 0))
         return [each.getsockname()[1] for each in sockets]
+
+
+def guard(command: list[str]) -> int:
+    """Run ``command`` until it ends or standard input does; return its exit status, 128 + n for signal n."""
+    # Its own process group, so that its children end too; no standard input, which the guard watches.
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, process_group=0) as program:
+
+        def stop_with_the_demo() -> None:
+            while os.read(sys.stdin.fileno(), 4_096):
+                pass
+            program.terminate()
+            try:
+                program.wait(_GRACE_S)
+            except subprocess.TimeoutExpired:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(program.pid, signal.SIGKILL)
+
+        # A daemon: os.read may block for ever after the program has ended by itself.
+        threading.Thread(target=stop_with_the_demo, daemon=True).start()
+        status = program.wait()
+        return status if status >= 0 else 128 - status
+
+
+if __name__ == "__main__":
+    sys.exit(guard(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""What the table, the lines and the bars say."""
+"""The table, the lines and the bars."""
 
 import pytest
 from rich.console import Console
@@ -12,7 +12,6 @@ from kafka_quota_proxy.proxy.cli.demo.display import (
     sparkline,
     table,
 )
-from kafka_quota_proxy.proxy.cli.demo.scrape import Throttling
 
 MIB = 1024 * 1024
 
@@ -23,7 +22,7 @@ def _view(*, rate: float | None = 9.9 * MIB) -> ClientView:
         quota=10 * MIB,
         rate_now=1_023.9 * 1024,
         rate=rate,
-        throttling=Throttling(throttle_time_ms=12_345.6, throttled_requests=7),
+        throttle_time_ms=12_345.6,
         history=(20.0 * MIB,) * HISTORY_S,
     )
 

@@ -40,7 +40,7 @@ def test_bytes_are_counted_from_the_start_inclusive_to_the_end_exclusive() -> No
     assert flow.rate(now_s=4, span_s=2) == 6
 
 
-def test_the_burst_in_the_first_second_is_no_part_of_a_paced_rate() -> None:
+def test_a_paced_rate_leaves_out_the_burst_of_the_first_second() -> None:
     flow = Flow()
     _steady(flow, start_s=50, end_s=51, rate=2 * QUOTA)
     _steady(flow, start_s=51, end_s=65)
@@ -50,7 +50,7 @@ def test_the_burst_in_the_first_second_is_no_part_of_a_paced_rate() -> None:
     assert rate == pytest.approx(QUOTA, rel=1e-9)
 
 
-def test_a_burst_that_takes_longer_than_a_second_is_left_out_whole() -> None:
+def test_a_paced_rate_leaves_out_a_longer_burst() -> None:
     """A machine that does 1.25 times the quota needs four seconds for a second's worth on top."""
     flow = Flow()
     _steady(flow, start_s=50, end_s=54, rate=1.25 * QUOTA)
@@ -61,7 +61,7 @@ def test_a_burst_that_takes_longer_than_a_second_is_left_out_whole() -> None:
     assert rate == pytest.approx(QUOTA, rel=0.005)
 
 
-def test_a_slow_client_has_its_own_rate() -> None:
+def test_a_client_slower_than_its_quota_has_its_own_rate() -> None:
     flow = Flow()
     _steady(flow, start_s=50, end_s=65, rate=0.8 * QUOTA)
 
@@ -70,7 +70,7 @@ def test_a_slow_client_has_its_own_rate() -> None:
     assert rate == pytest.approx(0.8 * QUOTA, rel=0.005)
 
 
-def test_a_proxy_that_lets_too_much_through_shows() -> None:
+def test_a_rate_above_the_quota_is_measured() -> None:
     flow = Flow()
     _steady(flow, start_s=50, end_s=65, rate=1.5 * QUOTA)
 
@@ -79,7 +79,7 @@ def test_a_proxy_that_lets_too_much_through_shows() -> None:
     assert rate == pytest.approx(1.5 * QUOTA, rel=0.005)
 
 
-def test_a_paced_flow_that_stops_loses_rate_by_the_second() -> None:
+def test_silence_at_the_end_lowers_a_paced_rate() -> None:
     flow = Flow()
     _steady(flow, start_s=0, end_s=8)
 
@@ -97,14 +97,14 @@ def test_a_paced_rate_needs_two_seconds(now_s: float) -> None:
         paced_rate(flow, quota_bytes_per_second=QUOTA, now_s=now_s)
 
 
-def test_no_traffic_is_no_rate() -> None:
+def test_without_traffic_there_is_no_rate() -> None:
     with pytest.raises(MeasurementError):
         paced_rate(Flow(), quota_bytes_per_second=QUOTA, now_s=1_000)
     with pytest.raises(MeasurementError):
         sampled_rate(Flow(), quota_bytes_per_second=QUOTA)
 
 
-def test_the_start_of_each_burst_is_found_to_within_the_second_at_the_quota_before_it() -> None:
+def test_the_start_of_each_burst_is_found() -> None:
     flow = _cycles(4)
 
     starts = burst_starts(flow, quota_bytes_per_second=QUOTA)
@@ -116,7 +116,7 @@ def test_the_start_of_each_burst_is_found_to_within_the_second_at_the_quota_befo
 
 
 @pytest.mark.parametrize("cycles", [2, 3, 6])
-def test_a_sampled_rate_is_taken_over_whole_cycles_whatever_comes_after_the_last(cycles: int) -> None:
+def test_a_sampled_rate_is_taken_over_whole_cycles(cycles: int) -> None:
     flow = _cycles(cycles)
     flow.record(REQUEST, now_s=flow.times[-1] + 7.3)
 
@@ -126,7 +126,7 @@ def test_a_sampled_rate_is_taken_over_whole_cycles_whatever_comes_after_the_last
 
 
 @pytest.mark.parametrize("share", [0.9, 1.1])
-def test_a_sampled_rate_off_its_quota_shows(share: float) -> None:
+def test_a_sampled_rate_off_its_quota_is_measured(share: float) -> None:
     flow = _cycles(4, share=share)
 
     rate = sampled_rate(flow, quota_bytes_per_second=QUOTA)
@@ -134,7 +134,7 @@ def test_a_sampled_rate_off_its_quota_shows(share: float) -> None:
     assert rate == pytest.approx(share * QUOTA, rel=0.015)
 
 
-def test_a_burst_and_its_silence_alone_are_no_cycle() -> None:
+def test_one_burst_is_no_cycle() -> None:
     flow = Flow()
     _steady(flow, start_s=0, end_s=1, rate=11 * QUOTA)
     for second in range(1, 11):
@@ -163,5 +163,5 @@ def test_a_second_at_twice_the_quota_inside_a_burst_is_no_new_burst() -> None:
         (0, False),
     ],
 )
-def test_more_than_five_percent_off_is_not_held(measured: float, verdict: bool) -> None:
+def test_a_rate_more_than_five_percent_off_is_not_within_tolerance(measured: float, verdict: bool) -> None:
     assert is_within_tolerance(measured, quota_bytes_per_second=QUOTA) is verdict

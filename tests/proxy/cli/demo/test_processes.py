@@ -1,4 +1,4 @@
-"""Programs of the demo end with it, and say so when they end before it."""
+"""Programs of the demo end with it, and their early end is an error."""
 
 import asyncio
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_quota_proxy.proxy.cli.demo.errors import ProcessError
+from kafka_quota_proxy.proxy.cli.demo.errors import DemoError
 from kafka_quota_proxy.proxy.cli.demo.processes import free_ports, running
 
 # Prints its own process id; then lives until it is stopped.
@@ -26,8 +26,8 @@ def _is_alive(pid: int) -> bool:
 
 
 @pytest.mark.parametrize("program", [PROGRAM, STUBBORN])
-def test_a_guarded_program_ends_when_standard_input_does(program: str) -> None:
-    guard = [sys.executable, "-m", "kafka_quota_proxy.proxy.cli.demo.guard", sys.executable, "-c", program]
+def test_a_guarded_program_ends_with_standard_input(program: str) -> None:
+    guard = [sys.executable, "-m", "kafka_quota_proxy.proxy.cli.demo.processes", sys.executable, "-c", program]
     with subprocess.Popen(guard, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -42,13 +42,13 @@ def test_a_guarded_program_ends_when_standard_input_does(program: str) -> None:
 
 
 @pytest.mark.parametrize(("end", "status"), [("raise SystemExit(7)", 7), ("import os; os.kill(os.getpid(), 9)", 137)])
-def test_a_guard_ends_as_its_program_did(end: str, status: int) -> None:
-    guard = [sys.executable, "-m", "kafka_quota_proxy.proxy.cli.demo.guard", sys.executable, "-c", end]
+def test_a_guard_returns_the_exit_status_of_its_program(end: str, status: int) -> None:
+    guard = [sys.executable, "-m", "kafka_quota_proxy.proxy.cli.demo.processes", sys.executable, "-c", end]
     with subprocess.Popen(guard, stdin=subprocess.PIPE) as process:
         assert process.wait(timeout=10) == status
 
 
-async def test_the_end_of_the_block_is_the_end_of_the_program(tmp_path: Path) -> None:
+async def test_a_program_is_stopped_at_the_end_of_its_block(tmp_path: Path) -> None:
     async with running("sleeper", ("-c", PROGRAM), log=tmp_path / "log") as child:
         pid = int((await child.wait_for_line(re.compile(r"pid (\d+)")))[1])
         assert _is_alive(pid)
@@ -56,19 +56,19 @@ async def test_the_end_of_the_block_is_the_end_of_the_program(tmp_path: Path) ->
     assert not _is_alive(pid)
 
 
-async def test_a_program_that_ends_early_is_an_error_with_its_last_words(tmp_path: Path) -> None:
+async def test_an_early_end_is_an_error_with_the_last_lines_of_the_log(tmp_path: Path) -> None:
     program = "import sys; sys.exit('no room left')"
     async with running("the broker", ("-c", program), log=tmp_path / "log") as child:
-        with pytest.raises(ProcessError, match=r"the broker ended with exit status 1\n  no room left"):
+        with pytest.raises(DemoError, match=r"the broker ended with exit status 1\n  no room left"):
             await child.wait_for_line(re.compile("ready"))
 
 
-async def test_a_program_that_ends_later_raises_in_the_waiting_task(tmp_path: Path) -> None:
+async def test_a_later_end_is_an_error_in_the_waiting_task(tmp_path: Path) -> None:
     program = "print('ready', flush=True); raise SystemExit(3)"
     async with running("the proxy", ("-c", program), log=tmp_path / "log") as child:
         await child.wait_for_line(re.compile("ready"))
 
-        with pytest.raises(ProcessError, match="the proxy ended with exit status 3"):
+        with pytest.raises(DemoError, match="the proxy ended with exit status 3"):
             await asyncio.wait_for(child.fail_when_ended(), 10)
 
 

@@ -12,8 +12,10 @@ import asyncio
 import contextlib
 import struct
 from collections.abc import Callable
-from enum import Enum
+from io import BytesIO
 from typing import Final
+
+from aiokafka.protocol.types import CompactString, Int16, String, TaggedFields, UnsignedVarInt32
 
 _PRODUCE: Final = 0
 _API_VERSIONS: Final = 18
@@ -27,52 +29,31 @@ _STREAM_LIMIT_BYTES: Final = 1 << 20
 _MAX_FRAME_BYTES: Final = 104_857_600  # Kafka's socket.request.max.bytes
 
 
-class _Answer(Enum):
-    DROP = "drop"
-    FLEXIBLE_API_VERSIONS = "flexible ApiVersions"
-    UNSUPPORTED_API_VERSIONS = "ApiVersions error"
-
-
 class Repairs:
-    """The repairs of one connection: the responses to change, by correlation id."""
+    """The repairs of one connection: the change of each response that needs one, by correlation id.
 
-    __slots__ = ("_due",)
+    A frame that ends too early raises struct.error or ValueError.
+    """
 
     def __init__(self) -> None:
-        self._due: dict[int, _Answer] = {}
+        self._repairs: dict[int, Callable[[bytes], bytes | None]] = {}
 
     def request(self, frame: bytes) -> bytes:
-        """Return the request for the mock, from int16 api_key, int16 api_version, int32 correlation_id and the rest.
-
-        Raises:
-            struct.error, IndexError: The frame ends too early.
-        """
+        """Return the request for the mock, from int16 api_key, int16 api_version, int32 correlation_id and the rest."""
         api_key, api_version, correlation_id = struct.unpack_from(">hhi", frame)
         if api_key == _API_VERSIONS and api_version >= _FLEXIBLE_API_VERSIONS:
-            known = api_version <= _NEWEST_API_VERSIONS
-            self._due[correlation_id] = _Answer.FLEXIBLE_API_VERSIONS if known else _Answer.UNSUPPORTED_API_VERSIONS
+            is_known = api_version <= _NEWEST_API_VERSIONS
+            self._repairs[correlation_id] = flexible_api_versions_response if is_known else _unsupported_version
             return api_versions_request_v0(correlation_id)
         if api_key == _PRODUCE and produce_acks(frame) == 0:
-            self._due[correlation_id] = _Answer.DROP
+            self._repairs[correlation_id] = _drop
         return frame
 
     def response(self, frame: bytes) -> bytes | None:
-        """Return the response for the client, or ``None`` to drop it.
-
-        Raises:
-            struct.error: The frame ends too early.
-        """
+        """Return the response for the client, or ``None`` to drop it."""
         (correlation_id,) = struct.unpack_from(">i", frame)
-        match self._due.pop(correlation_id, None):
-            case _Answer.DROP:
-                return None
-            case _Answer.FLEXIBLE_API_VERSIONS:
-                return flexible_api_versions_response(frame)
-            case _Answer.UNSUPPORTED_API_VERSIONS:
-                # Apache Kafka answers a version that it does not know as v0, so that any client can read it (KIP-511).
-                return frame[:4] + struct.pack(">h", _UNSUPPORTED_VERSION) + frame[6:]
-            case None:
-                return frame
+        repair = self._repairs.pop(correlation_id, None)
+        return frame if repair is None else repair(frame)
 
 
 def api_versions_request_v0(correlation_id: int) -> bytes:
@@ -81,16 +62,13 @@ def api_versions_request_v0(correlation_id: int) -> bytes:
 
 
 def flexible_api_versions_response(frame: bytes) -> bytes:
-    """Return an ApiVersions answer of v0 as v3 or v4, with a response header v0 as in each version.
+    """Return an ApiVersions response v0 as v3 or v4, with a response header v0 as in each version.
 
     v0: int32 correlation_id, int16 error_code, int32 count, then int16 api_key, min, max each. v3: the count is a
     uvarint one too large, each entry and the whole end in tagged fields (none: a 0), int32 throttle_time_ms comes last.
-
-    Raises:
-        struct.error: The frame ends too early.
     """
     (count,) = struct.unpack_from(">i", frame, 6)
-    out = bytearray(frame[:6]) + _uvarint(count + 1)
+    out = bytearray(frame[:6]) + UnsignedVarInt32.encode(count + 1)
     for index in range(count):
         api_key, oldest, newest = struct.unpack_from(">hhh", frame, 10 + 6 * index)
         newest = _NEWEST_API_VERSIONS if api_key == _API_VERSIONS else newest
@@ -98,50 +76,32 @@ def flexible_api_versions_response(frame: bytes) -> bytes:
     return bytes(out + struct.pack(">iB", 0, 0))
 
 
+def _unsupported_version(frame: bytes) -> bytes:
+    # Apache Kafka answers an unknown version as v0, so that any client can read the response (KIP-511).
+    return frame[:4] + struct.pack(">h", _UNSUPPORTED_VERSION) + frame[6:]
+
+
+def _drop(_: bytes) -> None:
+    return None
+
+
 def produce_acks(frame: bytes) -> int:
     """Return the acks of a Produce request of any version.
 
     int16 api_key, int16 api_version, int32 correlation_id, nullable string client_id, (v9+: tagged fields),
     (v3+: nullable string transactional_id, compact from v9 on), int16 acks.
-
-    Raises:
-        struct.error, IndexError: The frame ends too early.
     """
-    (api_version, client_id_bytes) = struct.unpack_from(">h4xh", frame, 2)
-    position = 10 + max(client_id_bytes, 0)
+    (api_version,) = struct.unpack_from(">h", frame, 2)
+    fields = BytesIO(frame)
+    fields.seek(8)
+    String("utf-8").decode(fields)
     if api_version >= _FLEXIBLE_PRODUCE:
-        tags, position = _read_uvarint(frame, position)
-        for _ in range(tags):
-            _, position = _read_uvarint(frame, position)
-            size, position = _read_uvarint(frame, position)
-            position += size
-        size_plus_one, position = _read_uvarint(frame, position)
-        position += max(size_plus_one - 1, 0)
+        TaggedFields.decode(fields)
+        CompactString("utf-8").decode(fields)
     elif api_version >= 3:
-        (size,) = struct.unpack_from(">h", frame, position)
-        position += 2 + max(size, 0)
-    acks: int = struct.unpack_from(">h", frame, position)[0]
+        String("utf-8").decode(fields)
+    acks: int = Int16.decode(fields)
     return acks
-
-
-def _read_uvarint(frame: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = frame[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position
-        shift += 7
-
-
-def _uvarint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
 
 
 async def serve(*, mock_port: int) -> asyncio.Server:
@@ -164,7 +124,7 @@ async def serve(*, mock_port: int) -> asyncio.Server:
 async def _relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, mock_port: int) -> None:
     repairs = Repairs()
     mock_reader, mock_writer = await asyncio.open_connection("127.0.0.1", mock_port, limit=_STREAM_LIMIT_BYTES)
-    # Either side's end is the other's: each pump ends what it writes to, which ends the other pump's reads.
+    # When one side ends, its pump ends the stream to the other side, and with it the other pump's reads.
     with contextlib.closing(mock_writer):
         await asyncio.gather(
             # Only the sending half: the mock is reset if it answers into a closed connection, and drops what it has
@@ -195,7 +155,7 @@ async def _pump(
             if frame is not None:
                 writer.writelines((struct.pack(">i", len(frame)), frame))
                 await writer.drain()
-    except (asyncio.IncompleteReadError, ConnectionError, struct.error, IndexError):
+    except (asyncio.IncompleteReadError, ConnectionError, struct.error, ValueError):
         return
     finally:
         end()

@@ -6,15 +6,14 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafka_quota_proxy.config.model import Shaping
 from kafka_quota_proxy.proxy.cli.demo.clients import FETCH_OVERHEAD_BYTES, PRODUCE_OVERHEAD_BYTES
-from kafka_quota_proxy.proxy.cli.demo.load import (
+from kafka_quota_proxy.proxy.cli.demo.workload import (
     MAX_RATE,
     MIN_RATE,
     PRODUCER_CLIENT_ID,
     PRODUCER_TOPIC,
     Options,
-    Shape,
-    planned_seconds,
     preload_records,
     record_bytes,
 )
@@ -23,7 +22,7 @@ RATES = st.integers(MIN_RATE, MAX_RATE)
 
 
 @given(rate=RATES)
-def test_a_request_is_a_fortieth_of_a_seconds_quota_overhead_included(rate: int) -> None:
+def test_a_request_with_its_overhead_is_a_fortieth_of_the_quota_of_a_second(rate: int) -> None:
     value_bytes = record_bytes(rate, overhead_bytes=PRODUCE_OVERHEAD_BYTES)
 
     assert value_bytes > 0
@@ -31,7 +30,7 @@ def test_a_request_is_a_fortieth_of_a_seconds_quota_overhead_included(rate: int)
 
 
 @given(rate=RATES)
-def test_what_is_preloaded_fits_into_the_5_mib_that_the_mock_keeps(rate: int) -> None:
+def test_the_preloaded_records_fit_into_the_5_mib_of_the_mock(rate: int) -> None:
     value_bytes = record_bytes(rate, overhead_bytes=FETCH_OVERHEAD_BYTES)
 
     records = preload_records(value_bytes)
@@ -41,7 +40,7 @@ def test_what_is_preloaded_fits_into_the_5_mib_that_the_mock_keeps(rate: int) ->
 
 
 @pytest.mark.parametrize("value_bytes", [300, 16_000, 262_000, 1_600_000])
-def test_the_overhead_of_a_produce_request_is_what_aiokafka_writes(value_bytes: int) -> None:
+def test_the_overhead_of_a_produce_request_is_that_of_aiokafka(value_bytes: int) -> None:
     builder = DefaultRecordBatchBuilder(
         magic=2,
         compression_type=0,
@@ -66,8 +65,8 @@ def test_the_overhead_of_a_produce_request_is_what_aiokafka_writes(value_bytes: 
     assert overhead_bytes == pytest.approx(PRODUCE_OVERHEAD_BYTES, abs=4)
 
 
-def test_sampled_runs_long_enough_for_a_cycle_and_paced_as_long_as_asked() -> None:
-    def planned(seconds: int, shape: Shape) -> int:
-        return planned_seconds(Options(produce_rate=MIN_RATE, fetch_rate=MIN_RATE, seconds=seconds, shape=shape))
+def test_sampled_runs_for_a_cycle_at_least() -> None:
+    def planned(seconds: int, shaping: Shaping) -> int:
+        return Options(produce_rate=MIN_RATE, fetch_rate=MIN_RATE, seconds=seconds, shaping=shaping).planned_seconds
 
-    assert [planned(5, Shape.PACED), planned(5, Shape.SAMPLED), planned(60, Shape.SAMPLED)] == [5, 15, 60]
+    assert [planned(5, Shaping.PACED), planned(5, Shaping.SAMPLED), planned(60, Shaping.SAMPLED)] == [5, 15, 60]

@@ -1,12 +1,12 @@
-"""Finding librdkafka, and what is said where it is not."""
+"""Where librdkafka is found, and the error without it."""
 
 import importlib
 from pathlib import Path
 
 import pytest
 
-from kafka_quota_proxy.proxy.cli.demo.errors import MissingExtraError
-from kafka_quota_proxy.proxy.cli.demo.library import (
+from kafka_quota_proxy.proxy.cli.demo.errors import DemoError
+from kafka_quota_proxy.proxy.cli.demo.mock_cluster import (
     bundled_library,
     library_in_maps,
     load_librdkafka,
@@ -22,11 +22,11 @@ MAPS = """\
 """
 
 
-def test_the_loaded_library_is_found_also_under_a_path_with_spaces() -> None:
+def test_the_loaded_library_is_found_under_a_path_with_spaces() -> None:
     assert library_in_maps(MAPS) == "/home/a b/site/librdkafka-0cb9.so.1"
 
 
-def test_without_the_library_among_the_maps_there_is_no_path() -> None:
+def test_maps_without_the_library_give_no_path() -> None:
     assert library_in_maps(MAPS.replace("librdkafka", "libother")) is None
     assert library_in_maps("") is None
 
@@ -38,7 +38,7 @@ def test_without_the_library_among_the_maps_there_is_no_path() -> None:
         "confluent_kafka/.dylibs/librdkafka.1.dylib",  # as delocate bundles it
     ],
 )
-def test_a_bundled_library_is_found_beside_its_package(tmp_path: Path, place: str) -> None:
+def test_a_bundled_library_is_found_next_to_its_package(tmp_path: Path, place: str) -> None:
     package = tmp_path / "confluent_kafka"
     package.mkdir()
     (tmp_path / place).parent.mkdir(exist_ok=True)
@@ -47,11 +47,11 @@ def test_a_bundled_library_is_found_beside_its_package(tmp_path: Path, place: st
     assert bundled_library(package) == str(tmp_path / place)
 
 
-def test_no_bundled_library_is_none(tmp_path: Path) -> None:
+def test_a_package_without_a_bundled_library_gives_none(tmp_path: Path) -> None:
     assert bundled_library(tmp_path) is None
 
 
-def test_the_bundled_library_of_this_system_is_the_one_that_is_loaded() -> None:
+def test_the_bundled_library_of_this_system_is_loaded() -> None:
     package = Path(str(importlib.import_module("confluent_kafka").__file__)).parent
 
     bundled = bundled_library(package)
@@ -59,8 +59,8 @@ def test_the_bundled_library_of_this_system_is_the_one_that_is_loaded() -> None:
     assert bundled == load_librdkafka()._name
 
 
-def test_a_missing_package_is_one_line_with_the_command_that_installs_it() -> None:
-    with pytest.raises(MissingExtraError) as caught:
+def test_the_error_of_a_missing_package_has_the_command_that_installs_it() -> None:
+    with pytest.raises(DemoError) as caught:
         require_extra("aiokafka", "no_such_package_anywhere")
 
     assert str(caught.value) == (
@@ -69,9 +69,7 @@ def test_a_missing_package_is_one_line_with_the_command_that_installs_it() -> No
 
 
 def test_on_musl_the_message_names_the_cause() -> None:
-    error = ImportError(name="confluent_kafka")
-
-    message = missing_extra_message(error, soabi="cpython-311-x86_64-linux-musl")
+    message = missing_extra_message("confluent_kafka", soabi="cpython-311-x86_64-linux-musl")
 
     assert "musl" in message
     assert "pip install" not in message

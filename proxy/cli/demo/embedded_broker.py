@@ -1,4 +1,4 @@
-"""The broker's process: ``python -m proxy.cli.demo.broker --advertise HOST:PORT --preload BYTES:COUNT``.
+"""The broker's process: ``python -m … --advertise HOST:PORT --preload BYTES:COUNT``.
 
 Prints ``ready on HOST:PORT`` once the consumer's topic is full and Metadata names the advertised address; ends on
 SIGTERM or SIGINT. Clients that bootstrap at the proxy then come back to the proxy, as with a broker behind a sidecar.
@@ -14,24 +14,24 @@ import sys
 import aiokafka
 import uvloop
 
-from kafka_quota_proxy.proxy.cli.demo import front
+from kafka_quota_proxy.proxy.cli.demo import mock_relay
 from kafka_quota_proxy.proxy.cli.demo.errors import DemoError
-from kafka_quota_proxy.proxy.cli.demo.load import CONSUMER_TOPIC, PRODUCER_TOPIC
-from kafka_quota_proxy.proxy.cli.demo.mock import MockCluster
+from kafka_quota_proxy.proxy.cli.demo.mock_cluster import MockCluster
+from kafka_quota_proxy.proxy.cli.demo.workload import CONSUMER_TOPIC, PRODUCER_TOPIC
 
 
-async def run(*, advertised_host: str, advertised_port: int, value_bytes: int, records: int) -> None:
-    """Serve until told to stop."""
+async def _run(*, advertised: str, value_bytes: int, records: int) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     with MockCluster((PRODUCER_TOPIC, CONSUMER_TOPIC)) as mock:
-        server = await front.serve(mock_port=mock.port)
+        server = await mock_relay.serve(mock_port=mock.port)
         host, port = server.sockets[0].getsockname()
         # Filled before the proxy's address is advertised: these bytes must not go through it, or they would be charged.
         mock.advertise(host, port)
         await preload(f"{host}:{port}", value_bytes=value_bytes, records=records)
-        mock.advertise(advertised_host, advertised_port)
+        advertised_host, _, advertised_port = advertised.rpartition(":")
+        mock.advertise(advertised_host, int(advertised_port))
         sys.stdout.write(f"ready on {host}:{port}\n")
         sys.stdout.flush()
         await stop.wait()
@@ -50,16 +50,13 @@ async def preload(bootstrap: str, *, value_bytes: int, records: int) -> None:
 
 def main() -> int:
     """Parse the command line and serve; return the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m proxy.cli.demo.broker")
+    parser = argparse.ArgumentParser()
     parser.add_argument("--advertise", required=True, metavar="HOST:PORT")
     parser.add_argument("--preload", required=True, metavar="BYTES:COUNT")
     arguments = parser.parse_args()
-    host, _, port = arguments.advertise.rpartition(":")
     value_bytes, _, records = arguments.preload.partition(":")
     try:
-        uvloop.run(
-            run(advertised_host=host, advertised_port=int(port), value_bytes=int(value_bytes), records=int(records))
-        )
+        uvloop.run(_run(advertised=arguments.advertise, value_bytes=int(value_bytes), records=int(records)))
     except DemoError as error:
         sys.stderr.write(f"{error}\n")
         return 1

@@ -1,10 +1,11 @@
-"""The sizes of requests and the duration of the demo, from the requested rates. No I/O."""
+"""The options of the demo, and what follows from them: sizes of requests, duration. No I/O."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 from typing import Final
+
+from kafka_quota_proxy.config.model import Shaping
 
 PRODUCER_CLIENT_ID: Final = "demo-producer"
 CONSUMER_CLIENT_ID: Final = "demo-consumer"
@@ -20,7 +21,7 @@ MIN_SECONDS: Final = 3
 MAX_SECONDS: Final = 3_600
 # Kafka's own windows: a burst, then silence until it has left the window, 11 to 12.5 s by Kafka's default settings.
 SAMPLED_SECONDS: Final = 15
-# Where the machine is slow the burst takes longer; after this many seconds more there is no cycle to be seen.
+# On a slow machine the burst takes longer; after this many seconds more no cycle is expected.
 SAMPLED_PATIENCE_SECONDS: Final = 15
 
 # At the quota. Fine enough for an even picture, coarse enough to send a burst of eleven seconds' worth in one.
@@ -30,13 +31,6 @@ _PRELOAD_BYTES: Final = 4 * 1024 * 1024
 _PRELOAD_RECORDS: Final = 400
 
 
-class Shape(Enum):
-    """How the proxy spreads what a quota allows; the configuration's ``shaping``."""
-
-    PACED = "paced"
-    SAMPLED = "sampled"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """The user's options. Rates in bytes per second."""
@@ -44,7 +38,12 @@ class Options:
     produce_rate: int
     fetch_rate: int
     seconds: int
-    shape: Shape
+    shaping: Shaping
+
+    @property
+    def planned_seconds(self) -> int:
+        """The duration of the demo, which is long enough for a whole cycle of Kafka's windows."""
+        return max(self.seconds, SAMPLED_SECONDS) if self.shaping is Shaping.SAMPLED else self.seconds
 
 
 def record_bytes(rate: int, *, overhead_bytes: int) -> int:
@@ -55,10 +54,3 @@ def record_bytes(rate: int, *, overhead_bytes: int) -> int:
 def preload_records(value_bytes: int) -> int:
     """Return how many records of this size fit into a partition of the mock; the consumer reads them over and over."""
     return max(1, min(_PRELOAD_RECORDS, _PRELOAD_BYTES // (value_bytes + 100)))
-
-
-def planned_seconds(options: Options) -> int:
-    """Return the duration of the demo, which is long enough for a whole cycle of Kafka's windows."""
-    if options.shape is Shape.SAMPLED:
-        return max(options.seconds, SAMPLED_SECONDS)
-    return options.seconds

@@ -11,11 +11,11 @@ from pathlib import Path
 import aiokafka
 import pytest
 
-from kafka_quota_proxy.proxy.cli.demo import front
-from kafka_quota_proxy.proxy.cli.demo.broker import preload
-from kafka_quota_proxy.proxy.cli.demo.load import CONSUMER_TOPIC, PRODUCER_TOPIC
-from kafka_quota_proxy.proxy.cli.demo.mock import MockCluster
+from kafka_quota_proxy.proxy.cli.demo import mock_relay
+from kafka_quota_proxy.proxy.cli.demo.embedded_broker import preload
+from kafka_quota_proxy.proxy.cli.demo.mock_cluster import MockCluster
 from kafka_quota_proxy.proxy.cli.demo.processes import running
+from kafka_quota_proxy.proxy.cli.demo.workload import CONSUMER_TOPIC, PRODUCER_TOPIC
 
 with warnings.catch_warnings():
     # It reads its JSON files with a deprecated function of importlib.resources.
@@ -26,7 +26,7 @@ with warnings.catch_warnings():
 @pytest.fixture
 async def bootstrap() -> AsyncIterator[str]:
     with MockCluster((PRODUCER_TOPIC, CONSUMER_TOPIC)) as mock:
-        server = await front.serve(mock_port=mock.port)
+        server = await mock_relay.serve(mock_port=mock.port)
         host, port = server.sockets[0].getsockname()
         mock.advertise(host, port)
         yield f"{host}:{port}"
@@ -34,7 +34,7 @@ async def bootstrap() -> AsyncIterator[str]:
         await server.wait_closed()
 
 
-async def test_what_is_preloaded_is_what_a_consumer_reads(bootstrap: str) -> None:
+async def test_a_consumer_reads_the_preloaded_records(bootstrap: str) -> None:
     await preload(bootstrap, value_bytes=1_000, records=5)
 
     async with aiokafka.AIOKafkaConsumer(
@@ -45,8 +45,8 @@ async def test_what_is_preloaded_is_what_a_consumer_reads(bootstrap: str) -> Non
     assert sizes == [1_000] * 5
 
 
-async def test_a_client_of_the_newest_api_versions_gets_on_and_acks_0_gets_no_answer(bootstrap: str) -> None:
-    """kafka-python asks for ApiVersions v4, whose bare answer it cannot read; an answer to acks=0 would end it."""
+async def test_kafka_python_produces_with_acks_0_and_reads_back(bootstrap: str) -> None:
+    """It sends ApiVersions v4, whose plain response it cannot read; a response to acks=0 would end its connection."""
     values = await asyncio.to_thread(_produce_without_acks_and_read_back, bootstrap)
 
     assert values == [b"0", b"1", b"2", b"acknowledged"]
@@ -66,10 +66,10 @@ def _produce_without_acks_and_read_back(bootstrap: str) -> list[bytes]:
     return values
 
 
-async def test_no_version_is_announced_that_the_mock_gets_wrong(bootstrap: str) -> None:
+async def test_versions_that_the_mock_encodes_wrongly_are_not_announced(bootstrap: str) -> None:
     host, _, port = bootstrap.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
-    request = front.api_versions_request_v0(1)
+    request = mock_relay.api_versions_request_v0(1)
 
     writer.write(struct.pack(">i", len(request)) + request)
     answer = await reader.readexactly(*struct.unpack(">i", await reader.readexactly(4)))
@@ -80,8 +80,8 @@ async def test_no_version_is_announced_that_the_mock_gets_wrong(bootstrap: str) 
     assert [newest[api_key] for api_key in (3, 11, 13, 14)] == [12, 5, 3, 3]
 
 
-async def test_aiokafka_survives_acks_0(bootstrap: str) -> None:
-    """An answer that it does not wait for breaks its connection, and with it the next acknowledged batch."""
+async def test_aiokafka_keeps_its_connection_with_acks_0(bootstrap: str) -> None:
+    """An unexpected response breaks its connection, and with it the next acknowledged batch."""
     async with aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, acks=0) as silent:
         connections = []
         for _ in range(5):
@@ -92,15 +92,9 @@ async def test_aiokafka_survives_acks_0(bootstrap: str) -> None:
     assert connections[1:] == connections[:-1]
 
 
-async def test_the_broker_names_the_proxy_to_its_clients(tmp_path: Path) -> None:
-    arguments = (
-        "-m",
-        "kafka_quota_proxy.proxy.cli.demo.broker",
-        "--advertise",
-        "127.0.0.1:12345",
-        "--preload",
-        "100:2",
-    )
+async def test_the_broker_advertises_the_proxy(tmp_path: Path) -> None:
+    module = "kafka_quota_proxy.proxy.cli.demo.embedded_broker"
+    arguments = ("-m", module, "--advertise", "127.0.0.1:12345", "--preload", "100:2")
     async with running("the embedded broker", arguments, log=tmp_path / "log") as broker:
         address = (await broker.wait_for_line(re.compile(r"ready on (\S+)")))[1]
         producer = aiokafka.AIOKafkaProducer(bootstrap_servers=address)

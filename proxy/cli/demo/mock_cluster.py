@@ -1,0 +1,158 @@
+"""librdkafka's mock cluster: a Kafka-protocol broker inside confluent-kafka's wheel, reached through ctypes.
+
+Its interface (``rdkafka_mock.h``) is outside librdkafka's ABI promise; confluent-kafka is pinned to a minor version for
+that, and a test runs a client against it. It keeps 5 MiB or 100,000 batches per partition, listens on loopback ports of
+its own choice, and always waits a fetch's full ``max_wait_ms`` at the end of the log.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import importlib.util
+import sysconfig
+from collections.abc import Mapping
+from ctypes import c_char_p, c_int, c_int16, c_int32, c_size_t, c_void_p
+from pathlib import Path
+from typing import Any, Final, Self
+
+from kafka_quota_proxy.proxy.cli.demo.errors import DemoError
+
+_PRODUCER: Final = 0  # rd_kafka_type_t RD_KAFKA_PRODUCER
+_NODE_ID: Final = 1  # the first broker of a mock cluster
+_ERROR_BYTES: Final = 512
+# Newest versions that the mock encodes as Kafka does, by API key; the ones it announces beyond them are malformed.
+_VERSION_CAPS: Final[Mapping[int, int]] = {
+    3: 12,  # Metadata
+    11: 5,  # JoinGroup
+    13: 3,  # LeaveGroup
+    14: 3,  # SyncGroup
+}
+_MAPS: Final = Path("/proc/self/maps")
+# auditwheel (Linux) and delocate (macOS) put bundled libraries here, relative to the package's directory.
+_BUNDLED: Final = (
+    ("../confluent_kafka.libs", "librdkafka*.so*"),
+    (".dylibs", "librdkafka*.dylib"),
+    ("../confluent_kafka.dylibs", "librdkafka*.dylib"),
+)
+
+
+class MockCluster:
+    """One broker with topics of one partition. Use it as a context manager.
+
+    Raises:
+        DemoError: confluent-kafka is not installed, its librdkafka is not found, or it has no mock cluster.
+    """
+
+    def __init__(self, topics: tuple[str, ...]) -> None:
+        self._library = load_librdkafka()
+        self._client = self._new_client()
+        self._cluster = self._function("mock_cluster_new", c_void_p, c_void_p, c_int)(self._client, 1)
+        if not self._cluster:
+            raise DemoError("librdkafka's mock cluster does not start")
+        cap_version = self._function("mock_set_apiversion", c_int, c_void_p, c_int16, c_int16, c_int16)
+        for api_key, newest in _VERSION_CAPS.items():
+            cap_version(self._cluster, api_key, 0, newest)
+        create_topic = self._function("mock_topic_create", c_int, c_void_p, c_char_p, c_int, c_int)
+        for topic in topics:
+            if error := create_topic(self._cluster, topic.encode(), 1, 1):
+                raise DemoError(f"librdkafka's mock cluster refuses topic {topic}: error {error}")
+
+    @property
+    def port(self) -> int:
+        """The port of 127.0.0.1 that the mock itself listens on."""
+        bootstraps = self._function("mock_cluster_bootstraps", c_char_p, c_void_p)
+        return int(bootstraps(self._cluster).decode().rpartition(":")[2])
+
+    def advertise(self, host: str, port: int) -> None:
+        """Advertise this address, from the next Metadata response on."""
+        set_address = self._function("mock_broker_set_host_port", None, c_void_p, c_int32, c_char_p, c_int)
+        set_address(self._cluster, _NODE_ID, host.encode(), port)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._function("mock_cluster_destroy", None, c_void_p)(self._cluster)
+        self._function("destroy", None, c_void_p)(self._client)
+
+    def _new_client(self) -> int:
+        """Return the handle of a client without a broker, which contains the mock cluster."""
+        configuration = self._function("conf_new", c_void_p)()
+        message = ctypes.create_string_buffer(_ERROR_BYTES)
+        set_key = self._function("conf_set", c_int, c_void_p, c_char_p, c_char_p, c_char_p, c_size_t)
+        # Without bootstrap.servers it would warn; log_level 0 leaves emergencies only.
+        for key, value in ((b"bootstrap.servers", b"127.0.0.1:1"), (b"log_level", b"0")):
+            if set_key(configuration, key, value, message, _ERROR_BYTES):
+                raise DemoError(f"librdkafka refuses {key.decode()}: {message.value.decode()}")
+        new = self._function("new", c_void_p, c_int, c_void_p, c_char_p, c_size_t)
+        handle: int | None = new(_PRODUCER, configuration, message, _ERROR_BYTES)
+        if not handle:
+            raise DemoError(f"librdkafka does not start: {message.value.decode()}")
+        return handle
+
+    def _function(self, name: str, result: Any, *arguments: Any) -> Any:  # noqa: ANN401 - ctypes names its types no better
+        function = getattr(self._library, f"rd_kafka_{name}", None)
+        if function is None:
+            raise DemoError(f"librdkafka lacks rd_kafka_{name}: this demo knows confluent-kafka 2.16")
+        function.restype, function.argtypes = result, list(arguments)
+        return function
+
+
+def load_librdkafka() -> ctypes.CDLL:
+    """Open the librdkafka that confluent-kafka itself uses.
+
+    Raises:
+        DemoError: confluent-kafka is not installed, or its librdkafka was not found.
+    """
+    try:
+        module = importlib.import_module("confluent_kafka")
+    except ImportError as error:
+        raise DemoError(missing_extra_message(error.name or str(error), soabi=_soabi())) from error
+    package = Path(str(module.__file__)).parent
+    # The loaded file first: confluent-kafka built from source uses a system library that no glob would find.
+    maps = _MAPS.read_text() if _MAPS.exists() else ""
+    path = library_in_maps(maps) or bundled_library(package)
+    if path is None:
+        raise DemoError(f"no librdkafka next to confluent-kafka in {package}: reinstall it")
+    return ctypes.CDLL(path)
+
+
+def library_in_maps(maps: str) -> str | None:
+    """Return the path of librdkafka in the text of Linux' ``/proc/self/maps``, or ``None``."""
+    for line in maps.splitlines():
+        # address perms offset dev inode path; the path may hold spaces
+        fields = line.split(maxsplit=5)
+        if len(fields) == 6 and Path(fields[5]).name.startswith("librdkafka"):
+            return fields[5]
+    return None
+
+
+def bundled_library(package: Path) -> str | None:
+    """Return the path of the librdkafka that came in the wheel whose package directory is given, or ``None``."""
+    for directory, pattern in _BUNDLED:
+        for path in sorted((package / directory).glob(pattern)):
+            return str(path.resolve())
+    return None
+
+
+def missing_extra_message(package: str, *, soabi: str) -> str:
+    """Return why a package is missing, and how to install it; ``soabi`` is Python's ABI tag."""
+    if "musl" in soabi and package.startswith("confluent_kafka"):
+        return "the demo's broker (confluent-kafka) has no wheel for musl (Alpine): use a glibc system, such as Debian"
+    return f"the demo needs {package}, which is not installed: pip install 'kafka-quota-proxy[demo]'"
+
+
+def require_extra(*packages: str) -> None:
+    """Check that the packages of the extra ``demo`` are installed, without importing them.
+
+    Raises:
+        DemoError: One of them is not installed.
+    """
+    for package in packages:
+        if importlib.util.find_spec(package) is None:
+            raise DemoError(missing_extra_message(package, soabi=_soabi()))
+
+
+def _soabi() -> str:
+    return str(sysconfig.get_config_var("SOABI") or "")  # such as cpython-311-x86_64-linux-musl

@@ -1,0 +1,243 @@
+"""Runs the demo: starts the broker and the proxy, runs the clients, measures, stops everything."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+import signal
+import tempfile
+import urllib.request
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+from typing import Final
+
+from aiokafka.errors import KafkaError
+from prometheus_client.parser import text_string_to_metric_families
+
+from kafka_quota_proxy.config.model import Shaping
+from kafka_quota_proxy.proxy.cli.demo import clients, measure, workload
+from kafka_quota_proxy.proxy.cli.demo.display import HISTORY_S, ClientView, Display
+from kafka_quota_proxy.proxy.cli.demo.errors import DemoError, MeasurementError
+from kafka_quota_proxy.proxy.cli.demo.processes import free_ports, running
+from kafka_quota_proxy.proxy.cli.demo.workload import Options
+
+_REDRAW_S: Final = 0.25
+_SCRAPE_S: Final = 0.5
+_SCRAPE_TIMEOUT_S: Final = 2
+_FIRST_BYTE_TIMEOUT_S: Final = 20
+_READY: Final = re.compile(r"ready on (\S+)")
+_LISTENING: Final = re.compile(r"listening on (\S+)")
+_BROKER: Final = "kafka_quota_proxy.proxy.cli.demo.embedded_broker"
+
+
+@dataclass(slots=True)
+class _MeasuredClient:
+    """One client of the demo, with its measurements so far."""
+
+    name: str
+    client_id: str
+    quota: int  # bytes per second
+    shaping: Shaping
+    flow: measure.Flow = field(default_factory=measure.Flow)
+    throttle_time_ms: float = 0.0
+
+    def rate(self, *, now_s: float) -> float:
+        """Return the rate that is compared with the quota.
+
+        Raises:
+            MeasurementError: There was too little traffic.
+        """
+        if self.shaping is Shaping.SAMPLED:
+            return measure.sampled_rate(self.flow, quota_bytes_per_second=self.quota)
+        return measure.paced_rate(self.flow, quota_bytes_per_second=self.quota, now_s=now_s)
+
+    def view(self, *, now_s: float) -> ClientView:
+        """Return the state to display."""
+        start_s = self.flow.times[0] if self.flow.times else now_s
+        seconds = int(now_s - start_s)
+        try:
+            rate = self.rate(now_s=now_s)
+        except MeasurementError:
+            rate = None
+        return ClientView(
+            name=self.name,
+            quota=self.quota,
+            rate_now=self.flow.rate(now_s=now_s),
+            rate=rate,
+            throttle_time_ms=self.throttle_time_ms,
+            history=tuple(
+                float(self.flow.bytes_between(start_s + second, start_s + second + 1))
+                for second in range(max(0, seconds - HISTORY_S), seconds)
+            ),
+        )
+
+    def outcome(self, *, now_s: float) -> Outcome:
+        """Return the result.
+
+        Raises:
+            MeasurementError: There was too little traffic.
+        """
+        return Outcome(
+            quota_bytes_per_second=self.quota,
+            measured_bytes_per_second=round(self.rate(now_s=now_s), 1),
+            throttle_time_ms=round(self.throttle_time_ms, 1),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """One client's result, as ``--json`` prints it. The throttle time is the sum over all its requests."""
+
+    quota_bytes_per_second: int
+    measured_bytes_per_second: float
+    throttle_time_ms: float
+
+    @property
+    def is_within_tolerance(self) -> bool:
+        """Whether the client was held at its quota."""
+        return measure.is_within_tolerance(
+            self.measured_bytes_per_second, quota_bytes_per_second=self.quota_bytes_per_second
+        )
+
+
+async def run(options: Options, display: Display) -> tuple[Outcome, Outcome]:
+    """Run the demo; return the results of the producer and of the consumer.
+
+    Raises:
+        DemoError: It could not be run to its end.
+    """
+    task = asyncio.current_task()
+    if task is not None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    # A client raises what it cannot retry; its log is about retries, also those of a connection that the demo closes.
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+    producer = _MeasuredClient("producer", workload.PRODUCER_CLIENT_ID, options.produce_rate, options.shaping)
+    consumer = _MeasuredClient("consumer", workload.CONSUMER_CLIENT_ID, options.fetch_rate, options.shaping)
+    proxy_port, admin_port = free_ports(2)
+    produce_bytes = workload.record_bytes(options.produce_rate, overhead_bytes=clients.PRODUCE_OVERHEAD_BYTES)
+    fetch_bytes = workload.record_bytes(options.fetch_rate, overhead_bytes=clients.FETCH_OVERHEAD_BYTES)
+    preload = f"{fetch_bytes}:{workload.preload_records(fetch_bytes)}"
+    broker_arguments = ("-m", _BROKER, "--advertise", f"127.0.0.1:{proxy_port}", "--preload", preload)
+    with tempfile.TemporaryDirectory(prefix="kafka-quota-proxy-demo-") as scratch:
+        directory = Path(scratch)
+        async with running("the embedded broker", broker_arguments, log=directory / "broker.log") as broker:
+            upstream = (await broker.wait_for_line(_READY))[1]
+            config = directory / "demo.yaml"
+            config.write_text(proxy_config(options, proxy_port=proxy_port, admin_port=admin_port, upstream=upstream))
+            proxy_arguments = ("-m", "kafka_quota_proxy.proxy", "run", str(config))
+            async with running("the proxy", proxy_arguments, log=directory / "proxy.log") as proxy:
+                bootstrap = (await proxy.wait_for_line(_LISTENING))[1]
+                ended_s = await until_first_end(
+                    _show(options, (producer, consumer), display, metrics=f"http://127.0.0.1:{admin_port}/metrics"),
+                    (
+                        clients.produce(bootstrap, value_bytes=produce_bytes, flow=producer.flow, clock=monotonic),
+                        clients.consume(bootstrap, flow=consumer.flow, clock=monotonic),
+                        broker.fail_when_ended(),
+                        proxy.fail_when_ended(),
+                    ),
+                )
+    return producer.outcome(now_s=ended_s), consumer.outcome(now_s=ended_s)
+
+
+def proxy_config(options: Options, *, proxy_port: int, admin_port: int, upstream: str) -> str:
+    """Return the proxy's configuration file: a sidecar of the embedded broker. JSON is YAML."""
+    return json.dumps(
+        {
+            "listeners": [{"name": "demo", "bind": f"127.0.0.1:{proxy_port}", "upstream": upstream}],
+            "shaping": options.shaping.value,
+            "quotas": [
+                {"client-id": workload.PRODUCER_CLIENT_ID, "producer_byte_rate": options.produce_rate},
+                {"client-id": workload.CONSUMER_CLIENT_ID, "consumer_byte_rate": options.fetch_rate},
+            ],
+            "admin": {"bind": f"127.0.0.1:{admin_port}"},
+            # Its warnings would say that two clients are throttled, which is the purpose here.
+            "log": {"level": "error"},
+        },
+        indent=2,
+    )
+
+
+async def until_first_end(show: Coroutine[None, None, float], others: Sequence[Coroutine[None, None, None]]) -> float:
+    """Run ``show`` together with the others and return its result; the first failure ends all.
+
+    Raises:
+        DemoError: That failure.
+    """
+    try:
+        async with asyncio.TaskGroup() as group:
+            main = group.create_task(show)
+            background = [group.create_task(other) for other in others]
+            main.add_done_callback(lambda _: [task.cancel() for task in background])
+    except BaseExceptionGroup as failures:
+        expected, unexpected = failures.split((DemoError, KafkaError))
+        if expected is None or unexpected is not None:
+            raise
+        # The first is the cause: a vanished proxy fails the clients too.
+        first = expected.exceptions[0]
+        raise (first if isinstance(first, DemoError) else DemoError(f"a client failed: {first!r}")) from None
+    return main.result()
+
+
+async def _show(options: Options, measured: Sequence[_MeasuredClient], display: Display, *, metrics: str) -> float:
+    """Draw until the end; return the time up to which rates count."""
+    started_s = await _first_bytes(measured)
+    planned_s = options.planned_seconds
+    scraped_s = 0.0
+    while True:
+        await asyncio.sleep(_REDRAW_S)
+        now_s = monotonic()
+        elapsed_s = now_s - started_s
+        is_over = elapsed_s >= planned_s and _is_measured(options, measured, elapsed_s=elapsed_s)
+        if is_over or now_s - scraped_s >= _SCRAPE_S:
+            scraped_s = now_s
+            text = await asyncio.to_thread(fetch_metrics, metrics)
+            for client in measured:
+                client.throttle_time_ms = throttle_time_ms(text, client_id=client.client_id)
+        display.show([client.view(now_s=now_s) for client in measured], elapsed_s=elapsed_s, planned_s=planned_s)
+        if is_over:
+            return now_s
+
+
+async def _first_bytes(measured: Sequence[_MeasuredClient]) -> float:
+    deadline_s = monotonic() + _FIRST_BYTE_TIMEOUT_S
+    while not all(client.flow.times for client in measured):
+        if monotonic() > deadline_s:
+            raise DemoError(f"no byte passed the proxy within {_FIRST_BYTE_TIMEOUT_S} s")
+        await asyncio.sleep(0.02)
+    return max(client.flow.times[0] for client in measured)
+
+
+def _is_measured(options: Options, measured: Sequence[_MeasuredClient], *, elapsed_s: float) -> bool:
+    """Whether the demo may end: with sampled windows each client needs a whole cycle, within a time limit."""
+    limit_s = options.planned_seconds + workload.SAMPLED_PATIENCE_SECONDS
+    if options.shaping is Shaping.PACED or elapsed_s >= limit_s:
+        return True
+    return all(len(measure.burst_starts(one.flow, quota_bytes_per_second=one.quota)) >= 2 for one in measured)
+
+
+def fetch_metrics(url: str) -> str:
+    """Return the text of /metrics. Blocks: call it in a thread.
+
+    Raises:
+        DemoError: The proxy does not answer.
+    """
+    try:
+        with urllib.request.urlopen(url, timeout=_SCRAPE_TIMEOUT_S) as response:  # noqa: S310 - http://127.0.0.1 of our own
+            text: str = response.read().decode()
+            return text
+    except OSError as error:
+        raise DemoError(f"the proxy does not answer at {url}: {error}") from error
+
+
+def throttle_time_ms(metrics: str, *, client_id: str) -> float:
+    """Return a client's throttle time from the Prometheus text format; 0 if the client has no series yet."""
+    return sum(
+        sample.value * 1_000
+        for family in text_string_to_metric_families(metrics)
+        for sample in family.samples
+        if sample.name == "kafka_quota_proxy_throttle_seconds_total" and sample.labels["client_id"] == client_id
+    )
