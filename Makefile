@@ -8,7 +8,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-long test-pipeline test-pipeline-large test-rebalance fuzz bench bench-pipeline docs lint format java promtool clean
+.PHONY: help demo test test-kafka test-long test-pipeline test-pipeline-large test-rebalance fuzz bench bench-pipeline docs lint format java promtool clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z][a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-27s%s\n", $$1, $$2 }'
@@ -16,8 +16,11 @@ help: ## list these targets
 demo: .venv/demo.installed ## throttle a producer and a consumer before your eyes (options: make demo ARGS="--shaping sampled")
 	$(BIN)/kafka-quota-proxy demo $(ARGS)
 
-test: java promtool .venv/dev.installed ## run all tests but the long ones, real Kafka included (needs Java 17, Maven and promtool)
+test: java promtool .venv/dev.installed ## run the tests in ten minutes: all units, and a short proof of each capability with a real Kafka (needs Java 17, Maven and promtool)
 	$(BIN)/pytest $(ARGS)
+
+test-kafka: java .venv/dev.installed ## run all other tests with real Kafkas, clients and Spark, in half an hour
+	$(BIN)/pytest -m kafka $(ARGS)
 
 test-long: java .venv/dev.installed ## run the tests that take minutes each
 	$(BIN)/pytest -m long $(ARGS)

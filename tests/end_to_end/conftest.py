@@ -32,6 +32,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.end_to_end)
+            if not any(item.get_closest_marker(name) for name in ("proof", "long", "rebalance", "pipeline")):
+                item.add_marker(pytest.mark.kafka)
 
 
 @pytest.fixture(scope="session")

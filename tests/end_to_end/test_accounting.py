@@ -106,6 +106,7 @@ def _charged(metrics: Metrics, kind: str, client_id: str) -> tuple[int, int]:
     return int(metrics.total(_BYTES, **labels)), int(metrics.total(_REQUESTS, **labels))
 
 
+@pytest.mark.proof
 def test_produce_bytes_equal_those_of_client_and_broker(kafka: Kafka, proxy: Proxy) -> None:
     topic, broker, broker_bodies = create_topic(kafka), _Counters(kafka), _Bodies(kafka)
     with raw_client(proxy.port(), client_id="counts") as client:
@@ -126,6 +127,7 @@ def test_produce_bytes_equal_those_of_client_and_broker(kafka: Kafka, proxy: Pro
     assert broker_bodies.since()["Produce"] == (requests, size_bytes - requests * header)
 
 
+@pytest.mark.proof
 def test_fetch_bytes_equal_those_of_client_and_broker(kafka: Kafka, proxy: Proxy) -> None:
     topic = _filled(kafka)
     broker = _Counters(kafka)
@@ -142,6 +144,7 @@ def test_fetch_bytes_equal_those_of_client_and_broker(kafka: Kafka, proxy: Proxy
     assert size_bytes > sum(_SIZES)
 
 
+@pytest.mark.proof
 def test_flexible_fetch_response_is_charged_one_byte_less_than_its_frame(kafka: Kafka, proxy: Proxy) -> None:
     topic = _filled(kafka)
     broker = _Counters(kafka)
@@ -158,6 +161,7 @@ def test_flexible_fetch_response_is_charged_one_byte_less_than_its_frame(kafka: 
     assert size_bytes > sum(_SIZES)
 
 
+@pytest.mark.proof
 def test_throttle_seconds_equal_the_throttle_times_of_responses(kafka: Kafka) -> None:
     topic = create_topic(kafka)
     body = produce_body(topic, batch_of(16 * KIB), acks=1)
@@ -174,6 +178,7 @@ def test_throttle_seconds_equal_the_throttle_times_of_responses(kafka: Kafka) ->
     assert metrics.total("kafka_quota_proxy_throttle_seconds_total", **labels) == pytest.approx(sum(told_ms) / 1_000)
 
 
+@pytest.mark.proof
 def test_client_without_quota_is_counted(kafka: Kafka) -> None:
     topic = _filled(kafka)
     with Proxy({}, kafka) as proxy:

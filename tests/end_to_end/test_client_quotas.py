@@ -179,6 +179,7 @@ def _waits(client: RawClient, topic: str) -> bool:
     return client.produce(topic, batch_of(64 * KIB)).throttle_time_ms > 0
 
 
+@pytest.mark.proof
 def test_quota_set_by_kafkas_command_holds_at_once_and_after_a_crash(kafka_4: Kafka, tmp_path: Path) -> None:
     topic = create_topic(kafka_4)
     anonymous = "--entity-type|users|--entity-name|ANONYMOUS|--entity-type|clients|--entity-default"
@@ -222,6 +223,7 @@ def test_quota_set_by_kafkas_command_holds_at_once_and_after_a_crash(kafka_4: Ka
             assert not _waits(client, topic)
 
 
+@pytest.mark.proof
 def test_user_without_admin_rights_is_refused_or_answered_by_the_broker(kafka_4: Kafka, tmp_path: Path) -> None:
     entity, broker = "--entity-type|clients|--entity-name|forwarded", kafka_4.listener(DIRECT).address
     show, set_ = f"--describe|{entity}", f"--alter|--add-config|{_P}=222222|{entity}"

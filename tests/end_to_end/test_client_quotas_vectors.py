@@ -19,6 +19,8 @@ from tests.end_to_end.support.kafka import DIRECT, Kafka
 from tests.end_to_end.support.proxy import Proxy
 from tests.end_to_end.support.quota_fleet import Admin
 
+pytestmark = pytest.mark.proof
+
 _QUOTAS: Final = Path(__file__).parent / "java" / "Quotas.java"
 _P, _C, _R, _M = "producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"
 _RATE: Final = "connection_creation_rate"

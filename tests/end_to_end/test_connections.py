@@ -29,6 +29,8 @@ from tests.end_to_end.support.load import KIB, MIB, batch_of
 from tests.end_to_end.support.processes import wait_until
 from tests.end_to_end.support.proxy import Proxy
 
+pytestmark = pytest.mark.proof
+
 _CONNECTIONS = "kafka_quota_proxy_connections"
 _MUTED = "kafka_quota_proxy_muted_connections"
 _RULES = [{"client-id": "slow", "producer_byte_rate": 10_000}]

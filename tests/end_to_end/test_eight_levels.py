@@ -272,6 +272,7 @@ def _logged(lines: Iterable[re.Match[str]]) -> dict[Client, Levels]:
     return {client: Levels(levels.get((client, "produce")), levels.get((client, "fetch"))) for client in EXPECTED}
 
 
+@pytest.mark.proof
 def test_each_level_has_its_own_throttle_time(stage: Stage) -> None:
     """Or the next test would prove nothing."""
     for client in CASES[0].clients:
@@ -300,6 +301,8 @@ def test_throttle_times_equal_kafkas_to_the_millisecond(
     assert answers.waits == kafka_waits
 
 
+@pytest.mark.proof
+@pytest.mark.proof
 def test_explain_names_the_level(answers: ProxyAnswers) -> None:
     assert answers.explained == EXPECTED
 

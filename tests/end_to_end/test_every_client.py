@@ -30,11 +30,14 @@ _CLIENTS: dict[str, tuple[str, Client | None]] = {
     "Java 3.9": ("kafka_39", None),
     "Java 4": ("kafka_4", None),
 }
+_PROOF = ("aiokafka", "librdkafka")
 
 
 # 110 bytes each. Of the quotas the fewer are a burst and at least half a second.
 @pytest.mark.parametrize("count", [30_000, pytest.param(100_000, marks=pytest.mark.long)])
-@pytest.mark.parametrize("name", _CLIENTS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.proof] if name in _PROOF else []) for name in _CLIENTS]
+)
 def test_each_record_arrives_once_in_order_byte_for_byte(name: str, count: int, request: pytest.FixtureRequest) -> None:
     broker, driver = _CLIENTS[name]
     kafka: Kafka = request.getfixturevalue(broker)

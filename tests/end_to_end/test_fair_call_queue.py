@@ -26,7 +26,12 @@ _AT_THE_MOST_S = 200
 
 
 @pytest.mark.parametrize(
-    "queue", [{}, {"backoff.enable": True, "scheduler.priority.levels": 1, "callqueue.capacity": 1}], ids=str
+    "queue",
+    [
+        pytest.param({}, marks=pytest.mark.proof),
+        {"backoff.enable": True, "scheduler.priority.levels": 1, "callqueue.capacity": 1},
+    ],
+    ids=str,
 )
 def test_each_record_arrives_once_in_order_byte_for_byte(queue: dict[str, Any], slow_kafka: Kafka) -> None:
     clients: dict[str, Client] = {

@@ -25,6 +25,8 @@ from tests.end_to_end.support.load import KIB
 from tests.end_to_end.support.processes import wait_until
 from tests.end_to_end.support.proxy import Proxy
 
+pytestmark = pytest.mark.proof
+
 _ERRORS = "kafka_quota_proxy_protocol_errors_total"
 _UNKNOWN = "kafka_quota_proxy_unknown_api_total"
 _CONNECTIONS = "kafka_quota_proxy_connections"

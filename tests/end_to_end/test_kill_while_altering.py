@@ -10,10 +10,14 @@ from pathlib import Path
 from threading import Event
 from typing import Final
 
+import pytest
+
 from kafka_quota_proxy.protocol.client_quotas import EntityParts
 from tests.end_to_end.support.processes import free_port
 from tests.end_to_end.support.proxy import Proxy
 from tests.end_to_end.support.quota_fleet import Admin
+
+pytestmark = pytest.mark.proof
 
 _KEYS: Final = ("producer_byte_rate", "consumer_byte_rate")
 _ALTERS: Final = 100

@@ -20,6 +20,8 @@ from tests.end_to_end.support.broker_quotas import BrokerQuotas, Entity
 from tests.end_to_end.support.kafka import DIRECT, Kafka
 from tests.end_to_end.support.proxy import Proxy
 
+pytestmark = pytest.mark.proof
+
 _PROGRAM = Path(__file__).parent / "java" / "Mutations.java"
 _LIMIT = {"controller_mutation_rate": 10}
 # A token comes every 100 ms, on the way to the quota as well.

@@ -16,6 +16,8 @@ from kafka_quota_proxy.pipeline.quota_topic import Found, QuotaTopic
 from tests.end_to_end.support.clients import QUIET, create_topic
 from tests.end_to_end.support.kafka import Kafka
 
+pytestmark = pytest.mark.proof
+
 RULE = Rule(user="alice", limits={"producer_byte_rate": 1_000.0})
 SHARE = Share(proxy="p1", user="alice", limits={"producer_byte_rate": 2_000.0})
 NEWS = News(published_ms=1_767_225_600_000, lease_ms=8_000)

@@ -8,12 +8,16 @@ import sys
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 from tests.end_to_end.support.clients import create_topic
 from tests.end_to_end.support.frames import RawClient, raw_client
 from tests.end_to_end.support.kafka import Kafka
 from tests.end_to_end.support.load import KIB, batch_of
 from tests.end_to_end.support.processes import free_port
 from tests.end_to_end.support.proxy import Proxy
+
+pytestmark = pytest.mark.proof
 
 _ROOT: Final = Path(__file__).parents[2]
 

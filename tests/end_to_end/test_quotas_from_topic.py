@@ -92,6 +92,7 @@ def _waits(client: RawClient, topic: str) -> bool:
     return client.produce(topic, batch_of(64 * KIB)).throttle_time_ms > 0
 
 
+@pytest.mark.proof
 def test_published_rules_hold_at_once_on_open_connections(mortal_kafka: Kafka, tmp_path: Path) -> None:
     topic, store = create_topic(mortal_kafka), Store(mortal_kafka)
     store.write(_rule("shared", _HIGH), _rule("ruled", _HIGH), _rule("filed", 5))
@@ -191,6 +192,7 @@ def _followed(
     )
 
 
+@pytest.mark.proof
 async def test_reader_refuses_a_topic_with_several_partitions(
     mortal_kafka: Kafka, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -69,6 +69,7 @@ def flows(kafka_4: Kafka) -> Flows:
         return {client_id: flow.result() for client_id, flow in running.items()}
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("rate", _RATES)
 @pytest.mark.parametrize("kind", ["produce", "fetch"])
 def test_sampled_windows_keep_the_quota_over_whole_cycles(flows: Flows, kind: str, rate: str) -> None:
@@ -79,6 +80,7 @@ def test_sampled_windows_keep_the_quota_over_whole_cycles(flows: Flows, kind: st
     assert 0.97 <= measured / quota <= 1.02
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("rate", _RATES)
 @pytest.mark.parametrize("kind", ["produce", "fetch"])
 def test_paced_flow_keeps_the_quota(flows: Flows, kind: str, rate: str) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.end_to_end.support.clients import create_topic
 from tests.end_to_end.support.frames import raw_client
 from tests.end_to_end.support.kafka import Kafka
 from tests.end_to_end.support.load import KIB, batch_of
 from tests.end_to_end.support.processes import wait_until
 from tests.end_to_end.support.proxy import Proxy
+
+pytestmark = pytest.mark.proof
 
 _CLIENT = "reloaded"
 _RELOADED_AT = "kafka_quota_proxy_config_last_reload_timestamp_seconds"

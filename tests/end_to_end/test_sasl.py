@@ -212,6 +212,7 @@ def test_every_client_logs_in_with_every_mechanism_and_its_user_is_charged(
     assert logins(after, result="failed") == logins(before, result="failed")
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "OAUTHBEARER"])
 def test_user_is_read_from_tokens_after_a_v0_handshake(proxy: Proxy, topic: str, mechanism: str) -> None:
     before = proxy.metrics()
@@ -254,6 +255,7 @@ def test_user_quota_holds_over_all_connections_of_the_user(kafka: Kafka, proxy: 
     assert metrics.total("kafka_quota_proxy_throttled_requests_total", user="bob") == 0
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("name", ["librdkafka", "aiokafka"])
 def test_users_are_known_with_rewritten_addresses(kafka: Kafka, proxy: Proxy, topic: str, name: str) -> None:
     """The cluster advertises ``proxy``, so that both of them read the same login."""
@@ -275,6 +277,7 @@ def test_users_are_known_with_rewritten_addresses(kafka: Kafka, proxy: Proxy, to
     assert logins(metrics, mechanism="SCRAM-SHA-512", result="accepted") >= 2
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("handshake", [0, 1])
 def test_wrong_password_leaves_no_bucket(proxy: Proxy, handshake: int) -> None:
     before = proxy.metrics()

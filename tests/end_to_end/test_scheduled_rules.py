@@ -7,6 +7,8 @@ import sys
 import time
 from typing import Final
 
+import pytest
+
 from kafka_quota_proxy.config.ramp import Ramp, limit_at, step_of
 from kafka_quota_proxy.config.terms import written_instant
 from tests.end_to_end.support.clients import create_topic
@@ -29,6 +31,7 @@ def _limits(proxy: Proxy) -> list[float]:
     return proxy.metrics().values(_LIMIT, client_id=_CLIENT)
 
 
+@pytest.mark.proof
 def test_mute_lasts_its_full_time_although_its_rule_expires(kafka_4: Kafka) -> None:
     topic, batch = create_topic(kafka_4), batch_of(64 * KIB)
     lavish = {"quotas": [{"client-id": _CLIENT, _P: 10**9}]}

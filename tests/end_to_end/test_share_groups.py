@@ -73,6 +73,7 @@ def _logged(directory: Path) -> list[dict[str, Any]]:
     return [record for record in map(json.loads, lines) if record["kind"] == "fetch"]
 
 
+@pytest.mark.proof
 def test_share_group_is_throttled_and_charged_as_by_its_broker(tmp_path: Path) -> None:
     """The broker's own quota for the same client is so large that it only counts."""
     windows = 4

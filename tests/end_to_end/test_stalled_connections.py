@@ -20,6 +20,8 @@ from tests.end_to_end.support.processes import HarnessError, allow_open_files, w
 from tests.end_to_end.support.proxy import Proxy
 from tests.end_to_end.support.sink import proxy_to_sink
 
+pytestmark = pytest.mark.proof
+
 _CONNECTIONS = "kafka_quota_proxy_connections"
 _DISCONNECTS = "kafka_quota_proxy_disconnects_total"
 _FRAME_BYTES = 100_000_000

@@ -43,6 +43,7 @@ def test_stop_logs_the_drain_and_exits_in_time_with_status_0(number: signal.Sign
         assert "stopping: 1 connections did not end in time and were closed" in proxy.log
 
 
+@pytest.mark.proof
 def test_second_signal_ends_the_process_at_once() -> None:
     with proxy_to_sink() as proxy, raw_client(proxy.port("clients")) as client:
         _ask(proxy, client)

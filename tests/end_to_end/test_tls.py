@@ -138,6 +138,7 @@ def test_librdkafka_works_over_tls(stage: Stage, listener: str) -> None:
     assert end_offset(stage.kafka, topic) == 2_000
 
 
+@pytest.mark.proof
 def test_plaintext_clients_reach_brokers_over_tls(stage: Stage) -> None:
     topic = create_topic(stage.kafka)
     client = Librdkafka(settings=QUIET)
@@ -146,6 +147,7 @@ def test_plaintext_clients_reach_brokers_over_tls(stage: Stage) -> None:
     client.consume(stage.proxy.address(TO_BROKERS), topic, client_id="tls", count=2_000)
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 def test_aiokafka_works_over_tls(stage: Stage, version: ssl.TLSVersion) -> None:
     topic = create_topic(stage.kafka)
@@ -220,6 +222,7 @@ def _serial_of(stage: Stage, context: ssl.SSLContext, *, listener: str = BOTH) -
         return x509.load_der_x509_certificate(certificate).serial_number
 
 
+@pytest.mark.proof
 def test_client_without_a_certificate_gets_an_alert_and_is_counted(stage: Stage) -> None:
     with pytest.raises(ssl.SSLError, match="certificate required"):
         _serial_of(stage, stage.context(None))
@@ -229,6 +232,7 @@ def test_client_without_a_certificate_gets_an_alert_and_is_counted(stage: Stage)
     assert "Traceback" not in stage.proxy.log
 
 
+@pytest.mark.proof
 def test_client_of_another_authority_is_refused(stage: Stage) -> None:
     stage.enlist("mallory", Authority("nobody's"))
 
@@ -328,6 +332,7 @@ def test_certificates_are_replaced_under_load_without_failed_requests(stage: Sta
     assert expiry == [x509.load_pem_x509_certificate(issued[-1].certificate).not_valid_after_utc.timestamp()]
 
 
+@pytest.mark.proof
 def test_broken_key_pair_changes_nothing_and_is_logged(stage: Stage) -> None:
     def works() -> float:
         return stage.proxy.metrics().total("kafka_quota_proxy_tls_last_reload_successful", listener=BOTH, side="client")

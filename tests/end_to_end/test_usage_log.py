@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, Consumer, TopicPartition
 
 from tests.end_to_end.support.clients import Aiokafka, Java, Librdkafka, create_topic
@@ -56,6 +57,7 @@ def _exchange(proxy: Proxy, topic: str, client_id: str, *, count: int = 3) -> tu
     return client.sent_bytes - _SIZE_FIELD * count, consumer.received_bytes - _SIZE_FIELD * count
 
 
+@pytest.mark.proof
 def test_sums_equal_the_bytes_sent_through_evictions_and_reloads(kafka_4: Kafka, tmp_path: Path) -> None:
     topic = create_topic(kafka_4)
     common = {**_usage_log(tmp_path), "max_buckets": 2}
@@ -100,6 +102,7 @@ def test_sums_equal_the_bytes_of_real_clients(kafka_4: Kafka, tmp_path: Path) ->
     assert _sum(records, kind="connection") == metrics.total("kafka_quota_proxy_disconnects_total")
 
 
+@pytest.mark.proof
 def test_record_names_the_throttled_client_and_its_rule(kafka_4: Kafka, tmp_path: Path) -> None:
     topic = create_topic(kafka_4)
     listener = {"bind": kafka_4.listener().advertised_address, "upstream": kafka_4.listener().address}
@@ -228,6 +231,7 @@ def test_clients_are_served_and_no_record_lost_while_the_disk_is_full(kafka_4: K
     assert _sum(_records(in_the_way), kind="produce", client_id="a") == first + second
 
 
+@pytest.mark.proof
 def test_topic_has_the_same_records_as_the_files(kafka_4: Kafka, tmp_path: Path) -> None:
     topic, usage = create_topic(kafka_4), create_topic(kafka_4)
     to_topic = {"bootstrap_servers": kafka_4.bootstrap_servers, "topic": usage}
