@@ -25,7 +25,7 @@ from kafka_quota_proxy.protocol.errors import (
     Truncated,
     UnexpectedProxyProtocol,
 )
-from kafka_quota_proxy.protocol.primitives import Buffer, read_uvarint, skip_tags
+from kafka_quota_proxy.protocol.primitives import read_uvarint, skip_tags
 
 # The longest header that is waited for: it is kept in memory before the client's quota is known. A client_id has at
 # most 32 KiB, and no Kafka up to 4.1 writes tags into a request header.
@@ -39,8 +39,6 @@ _HEAD_BYTES: Final = 14
 _HEAD_V0: Final = Struct(">ihhi").unpack_from
 _HEAD_V0_BYTES: Final = 12
 _SIZE: Final = Struct(">i").unpack_from
-_RESPONSE_HEAD: Final = Struct(">ii").unpack_from
-_RESPONSE_HEAD_BYTES: Final = 8
 
 # Used for each frame, so bound here. RequestHead(...) is a Python function and takes 0.15 us longer.
 _new: Final = tuple.__new__
@@ -65,13 +63,6 @@ class RequestHead(NamedTuple):
     correlation_id: int
     client_id: bytes
     body: int
-
-
-class ResponseHead(NamedTuple):
-    """The size and the header of a response; ``size_bytes`` is without the four bytes of the size field."""
-
-    size_bytes: int
-    correlation_id: int
 
 
 def read_request_head(data: bytes, offset: int, max_frame_size_bytes: int) -> RequestHead | None:
@@ -112,50 +103,6 @@ def read_request_head(data: bytes, offset: int, max_frame_size_bytes: int) -> Re
             name = data[client_id : client_id + client_id_bytes]
             return _new(RequestHead, (size_bytes, api_key, api_version, correlation_id, name, body))
     return _read_rare_request_head(data, offset, max_frame_size_bytes)
-
-
-def read_response_head(data: bytes, offset: int, max_frame_size_bytes: int) -> ResponseHead | None:
-    """Read a response's size and correlation_id; None if more bytes are needed.
-
-    Raises:
-        FrameSizeError, NotKafka: The size is impossible.
-    """
-    if offset + _RESPONSE_HEAD_BYTES <= len(data):
-        size_bytes, correlation_id = _RESPONSE_HEAD(data, offset)
-        if 4 <= size_bytes <= max_frame_size_bytes:
-            return ResponseHead(size_bytes, correlation_id)
-    size = read_frame_size(data, offset, max_frame_size_bytes)
-    if size is not None and size < 4:
-        raise FrameTooSmall(f"a response of {size} bytes cannot hold a correlation_id")
-    return None
-
-
-def first_int32_offset(data: Buffer, offset: int, *, has_tags: bool) -> int | None:
-    """Return the offset of the int32 that begins a response's body; the response may be incomplete.
-
-    Args:
-        data: The bytes of the connection so far.
-        offset: The offset of the frame's size.
-        has_tags: Whether the header has tags (version 1).
-
-    Returns:
-        The offset; None if more bytes are needed.
-
-    Raises:
-        ProtocolError: The frame ends before the int32, or its header's tags are malformed.
-    """
-    body = offset + _RESPONSE_HEAD_BYTES
-    if has_tags:
-        if body < len(data) and data[body] == 0:  # an empty tag section is one zero byte
-            body += 1
-        else:
-            try:
-                body = skip_tags(data, body)
-            except Truncated:
-                body = len(data)
-    if offset + 4 <= len(data) and body > offset + _SIZE(data, offset)[0]:
-        raise FrameTooSmall("a response ends before its throttle_time_ms")
-    return body if body + 4 <= len(data) else None
 
 
 def read_frame_size(data: bytes, offset: int, max_frame_size_bytes: int) -> int | None:

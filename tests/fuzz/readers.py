@@ -30,7 +30,7 @@ from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey
 from kafka_quota_proxy.protocol.api_versions import CEILINGS
 from kafka_quota_proxy.protocol.broker_list import MAX_CLUSTER_ID_BYTES
 from kafka_quota_proxy.protocol.errors import ProtocolError
-from kafka_quota_proxy.protocol.header import RequestHead, read_request_head, read_response_head
+from kafka_quota_proxy.protocol.header import RequestHead, read_request_head
 from kafka_quota_proxy.protocol.node_endpoints import (
     FIRST_VERSION,
     MAX_HELD_BYTES,
@@ -162,7 +162,7 @@ def responses(source: Source) -> int:
         frame = seeds.response(api_key, version, choice & 3)
         if choice & 0x10:
             frame = damaged(frame, source)
-        _read_response(frame, api_key, version, source.below(len(frame) + 1))
+        _read_throttle_time(frame, api_key, version)
         reader = _READERS.get(api_key)
         if reader is not None:
             reader(frame, version, source.below(len(frame) + 1), MARGINS[choice >> 6])
@@ -172,10 +172,7 @@ def responses(source: Source) -> int:
     return frames
 
 
-def _read_response(frame: bytes, api_key: int, version: int, size: int) -> None:
-    said = result_of(read_response_head, frame, 0, _LIMIT)
-    early = result_of(read_response_head, frame[:size], 0, _LIMIT)
-    assert early is None or early == said
+def _read_throttle_time(frame: bytes, api_key: int, version: int) -> None:
     offset = result_of(throttle_time_offset, frame, api_key, version)
     if isinstance(offset, int) and offset >= 0:
         assert 8 <= offset <= len(frame) - 4

@@ -9,7 +9,6 @@ from kafka_quota_proxy.protocol.api import (
     NEVER,
     ApiKey,
     is_flexible,
-    request_header_version,
     response_header_version,
 )
 from tests.protocol.support import kafka_python_messages, kio_messages
@@ -44,7 +43,7 @@ def test_each_version_has_the_headers_that_kio_gives_it(api_key: int, version: i
     request = kio_messages.request_class(api_key, version)
     response = kio_messages.response_class(api_key, version)
 
-    assert request_header_version(api_key, version) == header_version(request.__header_schema__)
+    assert is_flexible(api_key, version) == (header_version(request.__header_schema__) == 2)
     assert response_header_version(api_key, version) == header_version(response.__header_schema__)
     assert is_flexible(api_key, version) == request.__flexible__ == response.__flexible__
 
@@ -55,12 +54,6 @@ def test_the_first_flexible_version_is_that_of_kafkas_file(cls: Untyped, version
 
     assert FIRST_FLEXIBLE_VERSION[cls.API_KEY] == (NEVER if first == "none" else int(first))
     assert is_flexible(cls.API_KEY, version) == cls.flexible_version_q(version)
-
-
-def test_only_the_first_controlled_shutdown_has_no_client_id() -> None:
-    without = {(key, version) for key in ApiKey for version in range(20) if request_header_version(key, version) == 0}
-
-    assert without == {(ApiKey.CONTROLLED_SHUTDOWN, 0)}
 
 
 def test_an_api_versions_response_never_has_tags_in_its_header() -> None:

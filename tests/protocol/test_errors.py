@@ -20,15 +20,3 @@ def test_each_leaf_has_its_own_reason_in_snake_case(leaf: type[ProtocolError]) -
 
     assert re.fullmatch(r"[a-z]+(_[a-z]+)*", leaf.reason)
     assert leaf.reason not in others
-
-
-def test_tree_in_the_docstring_has_each_class_at_its_depth() -> None:
-    drawn = re.findall(r"^    ([│ ]*)(?:[├└]── )?([A-Z]\w+)", errors.__doc__ or "", re.MULTILINE)
-
-    def depth(cls: type) -> int:
-        return len(cls.__mro__) - len(ProtocolError.__mro__)
-
-    classes = [cls for _, cls in inspect.getmembers(errors, inspect.isclass) if issubclass(cls, ProtocolError)]
-    assert {name for _, name in drawn} == {cls.__name__ for cls in classes}
-    for indent, name in drawn:
-        assert depth(getattr(errors, name)) == len(indent) // 4 + (name != "ProtocolError"), name

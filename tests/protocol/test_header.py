@@ -14,10 +14,8 @@ from kafka_quota_proxy.protocol.header import (
     MAX_HEAD_BYTES,
     MAX_HEAD_TAGS,
     RequestHead,
-    ResponseHead,
     read_frame_size,
     read_request_head,
-    read_response_head,
 )
 from kafka_quota_proxy.protocol.primitives import write_uvarint
 from tests.protocol.support import aiokafka_messages, kafka_python_messages, kio_messages
@@ -158,8 +156,6 @@ def test_another_protocol_is_recognised_by_its_first_four_bytes(
     for size in range(4, len(first_bytes) + 1):
         with pytest.raises(error, match=hint):
             read_request_head(first_bytes[:size], 0, LIMIT)
-    with pytest.raises(error, match=hint):
-        read_response_head(first_bytes, 0, LIMIT)
 
 
 def test_a_frame_of_exactly_the_limit_is_accepted() -> None:
@@ -251,22 +247,6 @@ def test_head_is_the_same_for_bytes_cut_anywhere(data: st.DataObject) -> None:
     decided = [result for result in results if result is not None]
     assert len(set(decided)) == 1
     assert results[-len(decided) :] == decided
-
-
-@pytest.mark.parametrize("body", [b"", b"xy"])
-def test_response_is_read_once_its_correlation_id_is_complete(body: bytes) -> None:
-    size_bytes = 4 + len(body)
-    frame = struct.pack(">ii", size_bytes, -7) + body
-
-    for size in range(len(frame) + 1):
-        head = read_response_head(b"." + frame[:size], 1, size_bytes)
-        assert head == (ResponseHead(size_bytes, -7) if size >= 8 else None)
-
-
-@pytest.mark.parametrize("size_bytes", [0, 3])
-def test_a_response_without_room_for_a_correlation_id_is_refused(size_bytes: int) -> None:
-    with pytest.raises(FrameTooSmall):
-        read_response_head(struct.pack(">i", size_bytes) + bytes(9), 0, LIMIT)
 
 
 def test_the_size_of_a_frame_may_be_zero() -> None:
