@@ -102,11 +102,11 @@ EXCEPTIONS = {
     # The parts of a connection are tested together, over real sockets.
     **{
         f"proxy/server/{name}.py": "tests/proxy/server/test_connection.py"
-        for name in ("broker_connection", "listener_state", "route", "transport_pair")
+        for name in ("listener_state", "route", "transport_pair")
     },
     **{
         f"proxy/server/{name}.py": "tests/proxy/server/test_server.py"
-        for name in ("active_rules", "known_brokers", "replication_limits", "shutdown", "startup", "sweeps")
+        for name in ("active_rules", "replication_limits", "shutdown")
     },
     # Kafka's numbers and words: tested where they are told.
     "proxy/client_quotas/rules/errors.py": "tests/proxy/client_quotas/rules/test_alter.py",

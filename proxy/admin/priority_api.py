@@ -30,7 +30,7 @@ def report(server: Server, *, principal: str | None, client_id: str, host: str) 
             "utilisation_floor": _finite(priorities.scheduler.options.utilisation_floor),
             "users": [_user(priorities.scheduler, one) for one in _standings(priorities, principal, client_id, host)],
             "average_response_ms": [round(time_ms, 3) for time_ms in priorities.scheduler.average_response_ms],
-            "brokers": list(_brokers(server.brokers.entrances[listener].upstreams)),
+            "brokers": list(_brokers(server.brokers.upstreams_of(listener))),
         }
         for listener in server.listeners
         if (priorities := listener.priorities) is not None

@@ -5,6 +5,6 @@ acceptor, tls_handshake               new connections, up to their first byte of
 connection, transport_pair, route     one client's connection, its two transports, and where it leads
 broker, broker_registry, broker_queue one broker: its quotas, which upstreams lead to it, and the queue before it
 broker_dialer, cluster_query          connections that the proxy opens
-sweeps, startup, shutdown             periodic work, the start and the stop
+sweeps, shutdown                      periodic work, and the stop
 config_reloader                       reads the file again when it changes
 """

@@ -8,14 +8,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from time import monotonic
-from typing import Final
+from typing import Final, cast
 
 from kafka_quota_proxy.config.model import Address
-from kafka_quota_proxy.proxy.background.isolation import alone, repeated
+from kafka_quota_proxy.proxy.background.isolation import alone, isolated, repeated
 from kafka_quota_proxy.proxy.server.broker import Upstream, local_address, numeric
-from kafka_quota_proxy.proxy.server.broker_connection import BrokerConnection
 from kafka_quota_proxy.proxy.server.connection import ClientConnection
-from kafka_quota_proxy.proxy.server.listener_state import PendingDial
 from kafka_quota_proxy.proxy.server.tls.contexts import broker_fault
 from kafka_quota_proxy.proxy.server.tls.transport import TlsTransport
 
@@ -31,6 +29,49 @@ _WARN_EVERY_S: Final = 10.0
 _REFUSAL_S: Final = 0.2
 
 
+class BrokerConnection(asyncio.Protocol):
+    """The protocol of the broker's transport; passes every event to its ``ClientConnection``.
+
+    ``ClientConnection`` gets the transport when the dial has ended (``broker_connected``).
+    """
+
+    __slots__ = ("_owner", "_transport")
+
+    def __init__(self, owner: ClientConnection) -> None:
+        self._owner = owner
+        self._transport: asyncio.BaseTransport | None = None
+
+    def fail(self) -> None:
+        """See ``ClientConnection.fail``."""
+        if self._transport is not None:
+            cast(asyncio.Transport, self._transport).abort()
+        self._owner.fail()
+
+    @isolated
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport, so that ``fail`` can abort it before the dial has ended."""
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """See ``ClientConnection.broker_received``."""
+        self._owner.broker_received(data)
+
+    @isolated
+    def pause_writing(self) -> None:
+        """See ``ClientConnection.broker_full``."""
+        self._owner.broker_full(True)
+
+    @isolated
+    def resume_writing(self) -> None:
+        """See ``ClientConnection.broker_full``."""
+        self._owner.broker_full(False)
+
+    @isolated
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See ``ClientConnection.broker_lost``."""
+        self._owner.broker_lost(exc)
+
+
 class BrokerDialer:
     """Dials brokers; the number of concurrent dials to one address is bounded.
 
@@ -44,11 +85,11 @@ class BrokerDialer:
         self._local_addr = local_address(source)
         self._queues: dict[Address, _DialQueue] = {}  # of addresses that are being dialled
 
-    def start(self, connection: ClientConnection) -> PendingDial:
+    def start(self, connection: ClientConnection) -> "PendingDial":
         """Dial the broker of a client's connection now or in turn; then call the connection's ``broker_*`` method."""
         address = connection.route.upstream.address
         queue = self._queues.setdefault(address, _DialQueue(address))
-        dial = _Dial(connection, queue)
+        dial = PendingDial(connection, queue)
         queue.waiting[dial] = None
         self._start_queued(queue)
         return dial
@@ -69,7 +110,7 @@ class BrokerDialer:
             queue.running.add(dial)
 
     @repeated
-    def _end(self, queue: "_DialQueue", dial: "_Dial", _: asyncio.Task[None]) -> None:
+    def _end(self, queue: "_DialQueue", dial: "PendingDial", _: asyncio.Task[None]) -> None:
         queue.running.discard(dial)
         self._start_queued(queue)
         if not queue.running and self._queues.get(queue.address) is queue:
@@ -140,12 +181,12 @@ class _DialQueue:
 
     def __init__(self, address: Address) -> None:
         self.address = address
-        self.running: set[_Dial] = set()
-        self.waiting: OrderedDict[_Dial, None] = OrderedDict()
+        self.running: set[PendingDial] = set()
+        self.waiting: OrderedDict[PendingDial, None] = OrderedDict()
 
 
-class _Dial:
-    """See ``proxy.server.listener_state.PendingDial``."""
+class PendingDial:
+    """A dial that has not ended."""
 
     __slots__ = ("_queue", "connection", "task")
 
@@ -156,9 +197,11 @@ class _Dial:
 
     @property
     def is_waiting(self) -> bool:
+        """Whether the dial is queued and has not started."""
         return self.task is None
 
     def give_up(self) -> None:
+        """Cancel the dial; the connection is not notified."""
         self._queue.waiting.pop(self, None)
         if self.task is not None:
             self.task.cancel()

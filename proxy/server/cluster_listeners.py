@@ -12,9 +12,10 @@ before 4.0) never return to the bootstrap address. Any broker can answer what th
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 from time import monotonic, monotonic_ns
-from typing import Final
+from typing import Final, cast
 
 from kafka_quota_proxy.config.model import Address, Cluster, Shaping
 from kafka_quota_proxy.protocol.errors import ProtocolError
@@ -34,7 +35,6 @@ from kafka_quota_proxy.proxy.server.listener_state import ListenerState
 from kafka_quota_proxy.proxy.server.route import Route
 from kafka_quota_proxy.proxy.server.tls.contexts import TlsContext
 from kafka_quota_proxy.proxy.session.address_rewrite import Addresses
-from kafka_quota_proxy.proxy.session.client_account import Policy
 
 log = logging.getLogger(__name__)
 
@@ -50,41 +50,21 @@ class ClusterListener:
         routes: To the known brokers, by node id.
     """
 
-    def __init__(
-        self, listener: ListenerState, bind_host: str, settings: Cluster, policy: Policy, cluster: "BrokerCluster"
-    ) -> None:
+    def __init__(self, listener: ListenerState, cluster: "BrokerCluster") -> None:
         self.listener = listener
         self.routes: dict[int, Route] = {}
-        self._policy = policy
-        self._members = ClusterMembers(settings)
-        self._addresses = Addresses(lambda brokers, is_all, cluster_id: cluster.see(brokers, is_all, cluster_id))
-        self._bind_host = bind_host
+        self._members = ClusterMembers(cast(Cluster, listener.settings.cluster))
+        self._addresses = Addresses(cluster.see)
+        self._bind_host = listener.settings.bind.host
         self._cluster = cluster
-        self._sockets: dict[int, socket.socket] = {}  # by node id
+        self._acceptors: dict[int, Acceptor] = {}  # by node id
         self._stand_ins: dict[int, Route] = {}  # to bootstrap servers, from ports whose broker is not known yet
         self._unopened: set[int] = set()
         self._turn = 0
 
-    @property
-    def policy(self) -> Policy:
-        """The listener's policy; a reload replaces it."""
-        return self._policy
-
-    @policy.setter
-    def policy(self, policy: Policy) -> None:
-        self._policy = policy
-        for route in self._all_routes():
-            route.policy = policy
-
-    @property
-    def upstreams(self) -> list[Upstream]:
-        """The brokers that it leads to now; before any is known, the bootstrap servers."""
-        return list(dict.fromkeys(route.upstream for route in self._all_routes()))
-
-    def attach_queue(self) -> None:
-        """See ``Route.attach_queue``."""
-        for route in self._all_routes():
-            route.attach_queue()
+    def all_routes(self) -> list[Route]:
+        """Return the routes to the known brokers, and to bootstrap servers in place of the unknown ones."""
+        return [*self.routes.values(), *self._stand_ins.values()]
 
     def accept(self) -> ClientConnection:
         """Return the protocol of a client at the bootstrap port; reachable brokers take turns."""
@@ -97,11 +77,6 @@ class ClusterListener:
     def arrivals(self) -> ListenerQuota:
         """Return the quota on new connections at the bootstrap port, which counts as one more broker."""
         return self._cluster.bootstrap_quotas.arrivals.listener(self.listener.name)
-
-    def routes_to(self, upstream: Upstream) -> Iterator[Route]:
-        """Yield the routes that lead there."""
-        for route in self._all_routes():
-            yield from route.routes_to(upstream)
 
     def follow(self, brokers: Mapping[int, Address], *, is_all: bool, now_ms: int) -> None:
         """Open and close ports, so that each broker has one. Arguments as for ``ClusterMembers.see``."""
@@ -123,19 +98,19 @@ class ClusterListener:
         """Open every port; each leads to a bootstrap server until its broker is known."""
         settings = self._members.cluster
         for node_id in range(settings.last_port - settings.first_port + 1):
-            if node_id not in self._sockets:
+            if node_id not in self._acceptors:
                 self._stand_ins[node_id] = self._route(self._cluster.bootstrap(node_id))
                 if not self._bind(node_id, logging.DEBUG):
                     del self._stand_ins[node_id]
 
     def close(self) -> None:
         """Close the port of every broker."""
-        for node_id in tuple(self._sockets):
+        for node_id in tuple(self._acceptors):
             self._unbind(node_id)
 
     def _open(self, node_id: int, address: Address) -> None:
         port = self._members.cluster.port_of(node_id)
-        if port is None or not (node_id in self._sockets or self._bind(node_id, logging.ERROR)):
+        if port is None or not (node_id in self._acceptors or self._bind(node_id, logging.ERROR)):
             self._members.brokers.pop(node_id)  # the next answer tries again
             return
         self.routes[node_id] = self._route(self._cluster.upstream(node_id, address))
@@ -172,8 +147,8 @@ class ClusterListener:
                 self._unopened.add(node_id)
             return False
         self._unopened.discard(node_id)
-        self._sockets[node_id] = bound
-        self._cluster.serve(bound, self.listener, lambda: self._accept_at(node_id), lambda: self._arrivals_at(node_id))
+        accept, arrivals = partial(self._accept_at, node_id), partial(self._arrivals_at, node_id)
+        self._acceptors[node_id] = Acceptor(bound, self.listener, accept, arrivals, self._cluster.tasks)
         return True
 
     def _accept_at(self, node_id: int) -> ClientConnection:
@@ -186,13 +161,10 @@ class ClusterListener:
         return route.arrivals() if route else self.arrivals()
 
     def _unbind(self, node_id: int) -> None:
-        self._cluster.end(self._sockets.pop(node_id))
+        self._acceptors.pop(node_id).close()
 
     def _route(self, upstream: Upstream) -> Route:
-        return Route(self.listener, upstream, self.policy, self._addresses)
-
-    def _all_routes(self) -> list[Route]:
-        return [*self.routes.values(), *self._stand_ins.values()]
+        return Route(self.listener, upstream, self._addresses)
 
 
 class BrokerCluster:
@@ -204,6 +176,7 @@ class BrokerCluster:
         bootstrap_quotas: Those of the bootstrap ports, which count as one more broker: quotas on new connections hold
             where a connection comes in, and its broker may not be known then.
         cluster_id: None until an answer of the cluster contains it.
+        shaping: The shaping of its listeners; None: the file's.
     """
 
     def __init__(
@@ -220,7 +193,7 @@ class BrokerCluster:
         self.cluster_id: str | None = None
         self._registry = registry
         self._rules = rules
-        self._shaping = shaping
+        self.shaping = shaping
         self._throttle = throttle
         self._tls = tls
         self.bootstrap_quotas = self._quotas()
@@ -228,9 +201,8 @@ class BrokerCluster:
             registry.add(Upstream(server, lambda: Broker(self._quotas()), tls=tls, shaping=shaping, is_bootstrap=True))
             for server in servers
         ]
-        self._acceptors: dict[socket.socket, Acceptor] = {}
         self._is_closed = False
-        self._tasks: asyncio.TaskGroup
+        self.tasks: asyncio.TaskGroup
         self._last_warning_s = float("-inf")
 
     @property
@@ -252,22 +224,15 @@ class BrokerCluster:
         """Whether at least one broker is."""
         return any(upstream.is_reachable for upstream in self.upstreams)
 
-    def add_listener(
-        self, listener: ListenerState, bind_host: str, settings: Cluster, policy: Policy
-    ) -> ClusterListener:
+    def add_listener(self, listener: ListenerState) -> ClusterListener:
         """Add a listener in front of the cluster."""
-        added = ClusterListener(listener, bind_host, settings, policy, self)
+        added = ClusterListener(listener, self)
         self.listeners.append(added)
         return added
 
-    @property
-    def shaping(self) -> Shaping | None:
-        """The shaping of its listeners, also for brokers that join later."""
-        return self._shaping
-
-    @shaping.setter
-    def shaping(self, shaping: Shaping | None) -> None:
-        self._shaping = shaping
+    def set_shaping(self, shaping: Shaping | None) -> None:
+        """Change the shaping, also for brokers that join later."""
+        self.shaping = shaping
         for upstream in self.upstreams:
             upstream.shaping = shaping
 
@@ -289,7 +254,7 @@ class BrokerCluster:
             def make() -> Broker:
                 return Broker(self._quotas(), self._throttle.leader(address, node_id))
 
-            upstream = self.brokers[node_id] = Upstream(address, make, tls=self._tls, shaping=self._shaping)
+            upstream = self.brokers[node_id] = Upstream(address, make, tls=self._tls, shaping=self.shaping)
             upstream.identity = self._identity(node_id)
             upstream.is_reachable = True  # the cluster lists it as alive; the next dial may find otherwise
             self._registry.add(upstream)
@@ -320,7 +285,7 @@ class BrokerCluster:
 
     async def run(self, tasks: asyncio.TaskGroup) -> None:
         """Query the cluster every few seconds, until cancelled."""
-        self._tasks = tasks
+        self.tasks = tasks
         turn = 0
         while not self._is_closed:
             turn += 1
@@ -340,25 +305,11 @@ class BrokerCluster:
                         attempt(listener.stand_in)
                 await asyncio.sleep(_RETRY_S)
 
-    def serve(
-        self,
-        bound: socket.socket,
-        listener: ListenerState,
-        accept: Callable[[], ClientConnection],
-        quota: Callable[[], ListenerQuota],
-    ) -> None:
-        """Accept the clients of a bound socket; the first may be waiting already."""
-        self._acceptors[bound] = Acceptor(bound, listener, accept, quota, self._tasks)
-
-    def end(self, bound: socket.socket) -> None:
-        """Close a bound socket."""
-        self._acceptors.pop(bound).close()
-
     def _identity(self, node_id: int) -> BrokerIdentity | None:
         return None if self.cluster_id is None else BrokerIdentity(self.cluster_id, node_id)
 
     def _quotas(self) -> BrokerQuotas:
-        return BrokerQuotas(self._rules.config, shaping=self._shaping, rules=self._rules.tables)
+        return BrokerQuotas(self._rules.config, shaping=self.shaping, rules=self._rules.tables)
 
     def _warn(self, upstream: Upstream, error: Exception) -> None:
         if monotonic() - self._last_warning_s >= _WARN_EVERY_S:

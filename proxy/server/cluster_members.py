@@ -19,7 +19,6 @@ class MemberChanges(NamedTuple):
     """What has changed since the last response, by node id."""
 
     joined: Mapping[int, Address] = {}
-    moved: Mapping[int, Address] = {}  # to another address
     left: tuple[int, ...] = ()
     without_port: tuple[int, ...] = ()  # outside broker_ports; reported once each
 
@@ -46,22 +45,18 @@ class ClusterMembers:
         """
         if brokers == self.brokers and not self._absent_since_ms:
             return NO_CHANGES
-        joined, moved, without_port = {}, {}, []
+        joined, without_port = {}, []
         for node_id, address in brokers.items():
-            known = self.brokers.get(node_id)
-            if known is None and self.cluster.port_of(node_id) is None:
-                if node_id not in self._without_port:
-                    without_port.append(node_id)
-            elif known is None:
-                joined[node_id] = address
-            elif known != address:
-                moved[node_id] = address
+            if self.cluster.port_of(node_id) is not None:
+                if node_id not in self.brokers:
+                    joined[node_id] = address
+                self.brokers[node_id] = address
+            elif node_id not in self._without_port:
+                without_port.append(node_id)
             self._absent_since_ms.pop(node_id, None)
         self._without_port.update(without_port)
-        self.brokers.update(joined)
-        self.brokers.update(moved)
         left = self._leave(brokers, now_ms) if is_all else ()
-        return MemberChanges(joined, moved, left, tuple(without_port))
+        return MemberChanges(joined, left, tuple(without_port))
 
     def _leave(self, alive: Mapping[int, Address], now_ms: int) -> tuple[int, ...]:
         """Remove brokers that have been missing for long."""

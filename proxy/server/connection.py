@@ -29,7 +29,7 @@ from kafka_quota_proxy.proxy.session import Session
 from kafka_quota_proxy.proxy.session.unanswered import Unanswered
 
 if TYPE_CHECKING:
-    from kafka_quota_proxy.proxy.server.listener_state import PendingDial
+    from kafka_quota_proxy.proxy.server.broker_dialer import PendingDial
     from kafka_quota_proxy.proxy.server.route import Route
 
 

@@ -4,8 +4,9 @@ Requests touch nothing here. A connection is checked when one of its time limits
 minute, because a reload may have changed the limits.
 """
 
+from collections.abc import Iterator
 from operator import itemgetter
-from typing import Final, TypeVar
+from typing import Final, Generic, TypeVar
 
 from kafka_quota_proxy.config.model import Listener
 
@@ -24,6 +25,8 @@ _CHECK_AGAIN_MS: Final = 1_000
 _CHECKS_PER_IDLE_TIMEOUT: Final = 4
 # Connections that began together, as after a restart, do not end together: the last tenth of their age is spread.
 _SPREAD: Final = 10
+# The slots of a timer wheel.
+_SLOT_MS: Final = 1_000
 _GOLDEN_RATIO: Final = 0.6180339887498949
 
 _T = TypeVar("_T")
@@ -85,18 +88,12 @@ class CountedConnection:
             self._count = None
 
 
-class Spread:
-    """A sequence of numbers from 0 to 1 that is evenly distributed after any count (golden ratio)."""
-
-    __slots__ = ("_last",)
-
-    def __init__(self) -> None:
-        self._last = 0.0
-
-    def next(self) -> float:
-        """Return the next number."""
-        self._last = (self._last + _GOLDEN_RATIO) % 1.0
-        return self._last
+def spread() -> Iterator[float]:
+    """Yield numbers from 0 to 1, evenly distributed after any count (golden ratio)."""
+    number = 0.0
+    while True:
+        number = (number + _GOLDEN_RATIO) % 1.0
+        yield number
 
 
 class TimeLimits:
@@ -142,6 +139,37 @@ class TimeLimits:
 
 def _is_over(time_ms: int, limit_ms: int | None) -> bool:
     return limit_ms is not None and time_ms >= limit_ms
+
+
+class TimerWheel(Generic[_T]):
+    """Items, each due at a time, with one slot per second: a second in which nothing is due costs nothing."""
+
+    __slots__ = ("_due", "_next")
+
+    def __init__(self, *, now_ms: int) -> None:
+        self._due: dict[int, set[_T]] = {}  # by slot
+        self._next = now_ms // _SLOT_MS
+
+    def add(self, item: _T, at_ms: int) -> int:
+        """Make ``item`` due at ``at_ms`` or up to a second later; return its slot, for ``discard``."""
+        slot = max(-(-at_ms // _SLOT_MS), self._next)
+        self._due.setdefault(slot, set()).add(item)
+        return slot
+
+    def discard(self, item: _T, slot: int) -> None:
+        """Remove ``item`` from a slot. Harmless if it is not there."""
+        due = self._due.get(slot)
+        if due is not None:
+            due.discard(item)
+
+    def take(self, *, now_ms: int) -> list[_T]:
+        """Remove and return what is due."""
+        taken: list[_T] = []
+        now = now_ms // _SLOT_MS
+        for slot in range(self._next, now + 1):
+            taken += self._due.pop(slot, ())
+        self._next = max(self._next, now + 1)
+        return taken
 
 
 def largest_holders(held: list[tuple[int, _T]], max_buffered_bytes: int) -> list[_T]:

@@ -1,9 +1,9 @@
 """All brokers behind the proxy, and the listeners that lead to them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import cast
 
-from kafka_quota_proxy.config.model import Address, Listener, ProxyConfig
+from kafka_quota_proxy.config.model import Address, Enforcement, Listener, ProxyConfig
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.rule_tables import RuleTableChanges
 from kafka_quota_proxy.proxy.replication.throttle import Throttle
@@ -17,6 +17,7 @@ from kafka_quota_proxy.proxy.server.cluster_listeners import BrokerCluster, Clus
 from kafka_quota_proxy.proxy.server.listener_state import ListenerState
 from kafka_quota_proxy.proxy.server.route import Route
 from kafka_quota_proxy.proxy.server.tls.contexts import TlsContext
+from kafka_quota_proxy.proxy.usage.meter import MeteredBroker
 
 
 class KnownBrokers:
@@ -42,12 +43,12 @@ class KnownBrokers:
     def connect(self, listener: ListenerState, tls: TlsContext | None) -> None:
         """Lead a listener to its broker or its cluster; ``tls`` is the context to dial with."""
         settings = listener.settings
-        policy = self._rules.policy(settings)
+        listener.policy = self._rules.policy(settings)
         if settings.cluster is not None:
             cluster = self._cluster(settings, tls)
-            self.entrances[listener] = cluster.add_listener(listener, settings.bind.host, settings.cluster, policy)
+            self.entrances[listener] = cluster.add_listener(listener)
         else:
-            route = Route(listener, self._single(settings, tls), policy)
+            route = Route(listener, self._single(settings, tls))
             self._finder.listen(route)
             self.entrances[listener] = route
 
@@ -85,18 +86,19 @@ class KnownBrokers:
             settings = listeners.get(listener.name)
             if settings is None:
                 # The listener stays open until the next start; the right to change quotas follows the file at once.
-                is_inter_broker = entrance.policy.is_inter_broker
-                administration = self._rules.administration(listener.name, is_inter_broker=is_inter_broker)
-                entrance.policy = entrance.policy._replace(administration=administration)
+                policy = listener.policy
+                administration = self._rules.administration(listener.name, is_inter_broker=policy.is_inter_broker)
+                listener.policy = policy._replace(administration=administration)
             else:
                 listener.update(settings)
-                entrance.policy = self._rules.policy(settings)
-                entrance.attach_queue()
+                listener.policy = self._rules.policy(settings)
+            for route in entrance.all_routes():
+                route.follow_listener()
         for settings in listeners.values():
             if settings.upstream in self.single:
                 self.single[settings.upstream].shaping = settings.shaping
             elif settings.cluster and frozenset(settings.cluster.bootstrap_servers) in self.clusters:
-                self.clusters[frozenset(settings.cluster.bootstrap_servers)].shaping = settings.shaping
+                self.clusters[frozenset(settings.cluster.bootstrap_servers)].set_shaping(settings.shaping)
         for cluster in self.clusters.values():
             cluster.bootstrap_quotas.update(config, shaping=cluster.shaping, changed=changed)
         for broker in self.registry:
@@ -117,8 +119,9 @@ class KnownBrokers:
 
     def _on_moved(self, upstream: Upstream) -> None:
         for entrance in self.entrances.values():
-            for route in entrance.routes_to(upstream):
-                route.follow_broker()
+            for route in entrance.all_routes():
+                if route.upstream is upstream:
+                    route.follow_broker()
 
     # -- views, for metrics and the usage log --
 
@@ -130,8 +133,8 @@ class KnownBrokers:
     @property
     def quotas(self) -> list[BrokerQuotas]:
         """The quotas of each broker, once, and of the bootstrap ports."""
-        clusters = tuple(self.clusters.values())
-        return [broker.quotas for broker in self.registry] + [cluster.bootstrap_quotas for cluster in clusters]
+        of_clusters = (cluster.bootstrap_quotas for cluster in self.clusters.values())
+        return [*(broker.quotas for broker in self.registry), *of_clusters]
 
     @property
     def quotas_by_name(self) -> list[tuple[str, BrokerQuotas]]:
@@ -147,6 +150,37 @@ class KnownBrokers:
     def queues_by_name(self) -> list[tuple[str, BrokerQueue]]:
         """The fair call queue of each broker that has one, by the address of the broker's first upstream."""
         return [(name, one.queue) for one, name in _first_names(self.upstreams).items() if one.queue is not None]
+
+    def upstreams_of(self, listener: ListenerState) -> list[Upstream]:
+        """Return the upstreams that a listener leads to now."""
+        return list(dict.fromkeys(route.upstream for route in self.entrances[listener].all_routes()))
+
+    def metered(self) -> Iterable[MeteredBroker]:
+        """Return the quotas of each broker once, with its node id where that is known, for the usage log."""
+        enforcing = {
+            upstream
+            for listener in self.entrances
+            if listener.policy.enforcement is not Enforcement.OBSERVE
+            for upstream in self.upstreams_of(listener)
+        }
+        found: dict[BrokerQuotas, MeteredBroker] = {}
+
+        def add(node_id: int | None, quotas: BrokerQuotas, enforces: bool) -> None:
+            before = found.get(quotas)
+            if before is not None:
+                node_id, enforces = (node_id if before.node_id is None else before.node_id), enforces or before.enforces
+            found[quotas] = MeteredBroker(node_id, quotas, enforces)
+
+        for upstream in self.single.values():
+            leader, identity = upstream.broker.leader, upstream.identity
+            node_id = leader.node_id if leader else None
+            add(identity.node_id if identity else node_id, upstream.quotas, upstream in enforcing)
+        for cluster in self.clusters.values():
+            # The routes of a cluster come and go, so each of its listeners counts for each of its brokers.
+            enforces = any(one.listener.policy.enforcement is not Enforcement.OBSERVE for one in cluster.listeners)
+            for node_id, quotas in cluster.quotas_by_node_id():
+                add(node_id, quotas, enforces)
+        return found.values()
 
     def is_reachable(self) -> bool:
         """Whether clients can be served: every single broker answers, and one broker at least of each cluster."""

@@ -4,19 +4,20 @@ import asyncio
 import logging
 from collections.abc import Callable
 from time import monotonic_ns
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from kafka_quota_proxy.config.model import Listener
 from kafka_quota_proxy.proxy.server.broker_queue import ListenerPriorities
-from kafka_quota_proxy.proxy.server.connection_limits import ConnectionCount, Spread
+from kafka_quota_proxy.proxy.server.connection_limits import ConnectionCount, TimerWheel, spread
 from kafka_quota_proxy.proxy.server.latency import Latency
 from kafka_quota_proxy.proxy.server.orphaned_connections import OrphanedConnections
 from kafka_quota_proxy.proxy.server.refused_sockets import RefusedSockets
 from kafka_quota_proxy.proxy.server.time_checks import TimeChecks
-from kafka_quota_proxy.proxy.server.timer_wheel import TimerWheel
+from kafka_quota_proxy.proxy.session.client_account import Policy
 from kafka_quota_proxy.proxy.session.counters import Counters
 
 if TYPE_CHECKING:
+    from kafka_quota_proxy.proxy.server.broker_dialer import PendingDial
     from kafka_quota_proxy.proxy.server.connection import ClientConnection
 
 log = logging.getLogger(__name__)
@@ -25,22 +26,11 @@ log = logging.getLogger(__name__)
 _WARN_EVERY_NS: Final = 10_000_000_000
 
 
-class PendingDial(Protocol):
-    """A dial that has not ended."""
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether the dial is queued and has not started."""
-
-    def give_up(self) -> None:
-        """Cancel the dial; the connection is not notified."""
-
-
 class ListenerState:
     """The state of one listener.
 
     Attributes:
-        settings: The listener's section of the file; a reload replaces it.
+        settings: The listener's section of the file; a reload replaces it, and ``policy``.
         handshake: Wraps the protocol of a new connection, as TLS does; None: plaintext.
         priorities: Of the fair call queue; None: requests are forwarded as they come.
         open_count: Counts connections from their acceptance until their transport is gone.
@@ -48,11 +38,12 @@ class ListenerState:
     """
 
     def __init__(
-        self, *, settings: Listener, counters: Counters, dial: Callable[["ClientConnection"], PendingDial]
+        self, *, settings: Listener, counters: Counters, dial: Callable[["ClientConnection"], "PendingDial"]
     ) -> None:
         self.name = settings.name
         self.counters = counters
         self.dial = dial
+        self.policy: Policy
         self.handshake: Callable[[Callable[[], ClientConnection], Callable[[], None]], asyncio.BaseProtocol] | None = (
             None
         )
@@ -65,7 +56,7 @@ class ListenerState:
         self.orphans = OrphanedConnections()
         self.broker_count = 0
         self.timer_wheel: TimerWheel[TimeChecks] = TimerWheel(now_ms=monotonic_ns() // 1_000_000)
-        self.spread = Spread()
+        self.spread = spread()
         self._next_warning_ns: dict[str, int] = {}
 
     def update(self, settings: Listener) -> None:

@@ -1,7 +1,7 @@
 """Limits on replication, and the watcher that asks the cluster for what they need."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from time import monotonic_ns
 
 from kafka_quota_proxy.config.model import ProxyConfig, Replication
@@ -9,6 +9,7 @@ from kafka_quota_proxy.proxy.replication.cluster_view import ClusterView, server
 from kafka_quota_proxy.proxy.replication.config_watcher import ReplicationWatcher
 from kafka_quota_proxy.proxy.replication.throttle import Throttle
 from kafka_quota_proxy.proxy.server.known_brokers import node_ids
+from kafka_quota_proxy.proxy.usage.meter import FOLLOWER_REPLICATION, LEADER_REPLICATION, MeteredReplicas
 
 
 class ReplicationLimits:
@@ -60,3 +61,12 @@ class ReplicationLimits:
     def see(self, view: ClusterView) -> None:
         """Apply what the cluster answered."""
         self.throttle.see(view, now_ms=monotonic_ns() // 1_000_000)
+
+    def metered(self) -> Iterator[MeteredReplicas]:
+        """Yield the quotas of replicas that are, or were, throttled, for the usage log."""
+        throttle = self.throttle
+        for leader in throttle.leaders:
+            if leader.known_quota is not None:
+                yield MeteredReplicas(LEADER_REPLICATION, leader.node_id, leader.known_quota)
+        for node_id, quota in (*throttle.departed, *throttle.followers.items()):
+            yield MeteredReplicas(FOLLOWER_REPLICATION, node_id, quota)

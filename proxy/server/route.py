@@ -1,7 +1,6 @@
 """A route from a listener to one broker."""
 
 import asyncio
-from collections.abc import Iterator
 
 from kafka_quota_proxy.proxy.quota.connections import ListenerQuota
 from kafka_quota_proxy.proxy.quota.line import Waiter
@@ -10,7 +9,7 @@ from kafka_quota_proxy.proxy.server.broker_queue import BrokerQueue
 from kafka_quota_proxy.proxy.server.connection import ClientConnection
 from kafka_quota_proxy.proxy.server.listener_state import ListenerState
 from kafka_quota_proxy.proxy.session.address_rewrite import Addresses
-from kafka_quota_proxy.proxy.session.client_account import ConnectionContext, Policy
+from kafka_quota_proxy.proxy.session.client_account import ConnectionContext
 
 
 class Route:
@@ -19,43 +18,35 @@ class Route:
     Args:
         listener: Where the clients connect.
         upstream: Where the route leads.
-        policy: The listener's policy.
         addresses: Replaces the addresses of brokers in responses; None: they stay.
     """
 
     __slots__ = ("context", "listener", "upstream")
 
-    def __init__(
-        self, listener: ListenerState, upstream: Upstream, policy: Policy, addresses: Addresses | None = None
-    ) -> None:
+    def __init__(self, listener: ListenerState, upstream: Upstream, addresses: Addresses | None = None) -> None:
         self.listener = listener
         self.upstream = upstream
         broker = upstream.broker
         self.context = ConnectionContext(
-            policy, broker.quotas, listener.counters, addresses, leader=broker.leader, service=broker.service
+            listener.policy, broker.quotas, listener.counters, addresses, leader=broker.leader, service=broker.service
         )
         broker.quotas.lines.wake = _wake_soon
-        self.attach_queue()
+        self._attach_queue()
 
-    @property
-    def policy(self) -> Policy:
-        """The listener's policy; a reload replaces it."""
-        return self.context.policy
-
-    @policy.setter
-    def policy(self, policy: Policy) -> None:
-        self.context.policy = policy
-
-    @property
-    def upstreams(self) -> list[Upstream]:
-        """The one upstream, as ``ClusterListener.upstreams`` has several."""
-        return [self.upstream]
+    def all_routes(self) -> list["Route"]:
+        """Return this one route, as ``ClusterListener.all_routes`` returns several."""
+        return [self]
 
     def arrivals(self) -> ListenerQuota:
         """Return the quota on new connections by this route."""
         return self.context.quotas.arrivals.listener(self.listener.name)
 
-    def attach_queue(self) -> None:
+    def follow_listener(self) -> None:
+        """Use the listener's policy and fair call queue, which a reload has replaced."""
+        self.context.policy = self.listener.policy
+        self._attach_queue()
+
+    def _attach_queue(self) -> None:
         """Use the broker's fair call queue if the listener has one configured, else none.
 
         Connections that wait in the queue of before still get their turn there.
@@ -76,12 +67,7 @@ class Route:
         context.quotas, context.leader, context.service = broker.quotas, broker.leader, broker.service
         broker.quotas.lines.wake = _wake_soon
         context.queue = None
-        self.attach_queue()
-
-    def routes_to(self, upstream: Upstream) -> Iterator["Route"]:
-        """Yield itself if it leads there."""
-        if self.upstream is upstream:
-            yield self
+        self._attach_queue()
 
     def accept(self) -> ClientConnection:
         """Return the protocol of a new client connection."""

@@ -6,6 +6,7 @@ closing a connection.
 
 import asyncio
 import gc
+import logging
 import socket
 import sys
 from collections.abc import Callable, Coroutine
@@ -18,7 +19,9 @@ from kafka_quota_proxy.config.model import Address, ProxyConfig
 from kafka_quota_proxy.config.security import ClientTls, UpstreamTls
 from kafka_quota_proxy.proxy.background.isolation import kept_up
 from kafka_quota_proxy.proxy.background.isolation import watch as watch_loop
+from kafka_quota_proxy.proxy.client_quotas.manager import QuotaManager
 from kafka_quota_proxy.proxy.client_quotas.rule_timer import wall_ms
+from kafka_quota_proxy.proxy.client_quotas.sources.quota_source import QuotaSource
 from kafka_quota_proxy.proxy.server.acceptor import Acceptor, bind
 from kafka_quota_proxy.proxy.server.active_rules import ActiveRules
 from kafka_quota_proxy.proxy.server.broker_dialer import BrokerDialer
@@ -26,14 +29,17 @@ from kafka_quota_proxy.proxy.server.known_brokers import KnownBrokers
 from kafka_quota_proxy.proxy.server.listener_state import ListenerState
 from kafka_quota_proxy.proxy.server.replication_limits import ReplicationLimits
 from kafka_quota_proxy.proxy.server.shutdown import drain_connections
-from kafka_quota_proxy.proxy.server.startup import await_rules, read_store
 from kafka_quota_proxy.proxy.server.sweeps import Sweeps
 from kafka_quota_proxy.proxy.server.tls.contexts import TlsContext
 from kafka_quota_proxy.proxy.server.tls.contexts import watch as watch_tls
 from kafka_quota_proxy.proxy.server.tls_handshake import TlsHandshakes
-from kafka_quota_proxy.proxy.server.usage_sources import metered_brokers, metered_replicas
 from kafka_quota_proxy.proxy.session.counters import Counters
 from kafka_quota_proxy.proxy.usage.log import usage_log
+
+log = logging.getLogger(__name__)
+
+# How long clients wait for the rules of a topic, or of the brokers, before they are served without.
+_FIRST_RULES_S: Final = 15.0
 
 Work = Callable[[], Coroutine[None, None, None]]
 
@@ -59,8 +65,8 @@ class Server:
         self.brokers = KnownBrokers(self.rules, self.replication.throttle)
         self.usage = usage_log(
             config,
-            brokers=partial(metered_brokers, self.brokers),
-            replicas=partial(metered_replicas, self.replication.throttle),
+            brokers=self.brokers.metered,
+            replicas=self.replication.metered,
         )
         self.listeners: list[ListenerState] = []
         self.tls: dict[ClientTls | UpstreamTls, TlsContext] = {}
@@ -162,14 +168,14 @@ class Server:
     async def _first_rules(self) -> list[asyncio.Task[None]]:
         """Wait for rules that are not in the file; return the tasks that this has started."""
         if self.config.store is not None:
-            await read_store(self.quota_manager, self._stopping, self._tasks)
+            await _read_store(self.quota_manager, self._stopping, self._tasks)
             self.apply(self.rules.file)
         source = self.rules.source
         if source is None:
             return []
         source.start()
         started = [self._keep_up(source.run)]
-        await await_rules(source, self._stopping, self._tasks)
+        await _await_rules(source, self._stopping, self._tasks)
         return started
 
     def _listen(self, bound: list[list[socket.socket]]) -> list[Acceptor]:
@@ -210,3 +216,31 @@ class Server:
         if context is None:
             context = self.tls[settings] = TlsContext(settings)
         return context
+
+
+async def _read_store(manager: QuotaManager, stopping: asyncio.Event, tasks: asyncio.TaskGroup) -> None:
+    """Wait until the stored quotas are read, or the server stops: a topic may be unavailable for a while.
+
+    Raises:
+        StartError: The store cannot be used.
+    """
+    # Not a task of the group: its failure is raised here.
+    reading = asyncio.ensure_future(manager.read())
+    stopped = tasks.create_task(stopping.wait())
+    await asyncio.wait([reading, stopped], return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    if reading.done():
+        reading.result()
+    else:
+        reading.cancel()
+
+
+async def _await_rules(source: QuotaSource, stopping: asyncio.Event, tasks: asyncio.TaskGroup) -> None:
+    """Wait for the first rules of a source, for some seconds, or until the server stops."""
+    waits = [tasks.create_task(event.wait()) for event in (source.may_serve, stopping)]
+    await asyncio.wait(waits, timeout=_FIRST_RULES_S, return_when=asyncio.FIRST_COMPLETED)
+    for wait in waits:
+        wait.cancel()
+    if not source.has_read.is_set() and not stopping.is_set():
+        within = "" if source.may_serve.is_set() else f" within {_FIRST_RULES_S:.0f} s"
+        log.warning("quotas_from %s: not read to its end%s: clients are served with what is known", source.name, within)

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 class TimeChecks:
     """The checks of one connection: the listener's timer wheel has it until ``cancel``."""
 
-    __slots__ = ("_due_s", "_owner", "limits")
+    __slots__ = ("_owner", "_slot", "limits")
 
     def __init__(self, owner: "ClientConnection") -> None:
         self._owner = owner
-        self.limits = TimeLimits(owner.listener.spread.next())
-        self._due_s = 0
+        self.limits = TimeLimits(next(owner.listener.spread))
+        self._slot = 0
 
     def start(self, now_ms: int) -> None:
         """Schedule the first check of a connection that was just accepted."""
@@ -44,7 +44,7 @@ class TimeChecks:
 
     def cancel(self) -> None:
         """Check no more. Harmless when repeated."""
-        self._owner.listener.timer_wheel.discard(self, self._due_s)
+        self._owner.listener.timer_wheel.discard(self, self._slot)
 
     def fail(self) -> None:
         """See ``ClientConnection.fail``."""
@@ -53,4 +53,4 @@ class TimeChecks:
     def _schedule(self, now_ms: int) -> None:
         listener = self._owner.listener
         at_ms = self.limits.next_check_ms(listener.settings, now_ms=now_ms, is_past_login=self._owner.is_past_login)
-        self._due_s = listener.timer_wheel.add(self, at_ms)
+        self._slot = listener.timer_wheel.add(self, at_ms)

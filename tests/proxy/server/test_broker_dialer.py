@@ -12,7 +12,7 @@ import pytest
 from kafka_quota_proxy.config.model import Address, ProxyConfig
 from kafka_quota_proxy.config.security import UpstreamTls
 from kafka_quota_proxy.proxy.server import broker_dialer as dialer_module
-from kafka_quota_proxy.proxy.server.broker_connection import BrokerConnection
+from kafka_quota_proxy.proxy.server.broker_dialer import BrokerConnection
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.certificates import Authority
 from tests.support.frames import other_request, other_response, produce_request

@@ -35,7 +35,7 @@ from kafka_quota_proxy.proxy.admin.http_server import Health
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 from kafka_quota_proxy.proxy.client_quotas.sources import broker_source as follower_module
 from kafka_quota_proxy.proxy.client_quotas.sources.broker_source import BrokerSource
-from kafka_quota_proxy.proxy.server import startup as startup_module
+from kafka_quota_proxy.proxy.server import server as server_module
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.frames import produce_request, produce_response
 from tests.support.quota_broker import QuotaBroker
@@ -213,7 +213,7 @@ async def test_a_broker_that_does_not_tell_is_said_in_readiness_and_clients_are_
 async def test_a_broker_that_is_away_is_not_waited_for_for_ever(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(startup_module, "_FIRST_RULES_S", 0.05)
+    monkeypatch.setattr(server_module, "_FIRST_RULES_S", 0.05)
     nowhere = Address(host="127.0.0.1", port=free_port())
     config = ProxyConfig(listeners=(listener_to(nowhere),), quotas_from=QuotasFromBroker())
     async with running(config) as server:
@@ -240,8 +240,8 @@ async def test_after_a_reload_the_file_overrules_the_broker_and_no_client_may_ad
                 assert server.config.quotas == (wanted,)
                 assert list(upstream.quotas.produce.table.rules()) == [wanted]
                 assert server.config.quotas_from == config.quotas_from
-                assert [entrance.policy.administration for entrance in server.brokers.entrances.values()] == [None]
-                assert [one.policy.authority for one in server.brokers.entrances.values()] == [server.broker_quotas]
+                assert [listener.policy.administration for listener in server.listeners] == [None]
+                assert [one.policy.authority for one in server.listeners] == [server.broker_quotas]
 
 
 @on_uvloop

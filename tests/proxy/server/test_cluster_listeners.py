@@ -366,15 +366,15 @@ async def test_a_listener_leads_to_stand_ins_until_its_brokers_are_known(monkeyp
             await known(server, listeners[0], *range(PORTS))
             await known(server, listeners[1], 0)
             first, second = server.listeners
-            stand_ins = server.brokers.entrances[first].upstreams
+            stand_ins = server.brokers.upstreams_of(first)
             async with client_at(port_of(listeners[0], 1)) as client:
                 await client.ask(metadata_request())
             known_cluster, other_known_cluster = server.brokers.clusters.values()
 
             assert set(stand_ins) == {known_cluster.bootstrap(0), known_cluster.bootstrap(1)}
             assert len(stand_ins) == 2
-            assert server.brokers.entrances[first].upstreams == [known_cluster.brokers[0], known_cluster.brokers[1]]
-            assert server.brokers.entrances[second].upstreams == [other_known_cluster.brokers[0]]
+            assert server.brokers.upstreams_of(first) == [known_cluster.brokers[0], known_cluster.brokers[1]]
+            assert server.brokers.upstreams_of(second) == [other_known_cluster.brokers[0]]
 
 
 @on_uvloop

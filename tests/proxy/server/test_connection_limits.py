@@ -1,6 +1,7 @@
 """Limits on how many connections there are and how long each may stay; time is a number."""
 
 from dataclasses import replace
+from itertools import islice
 
 import pytest
 from hypothesis import given
@@ -10,9 +11,10 @@ from kafka_quota_proxy.config.model import Address, Listener
 from kafka_quota_proxy.proxy.server.connection_limits import (
     ConnectionCount,
     CountedConnection,
-    Spread,
     TimeLimits,
+    TimerWheel,
     largest_holders,
+    spread,
 )
 
 UNLIMITED = Listener(
@@ -181,8 +183,7 @@ def test_a_passed_limit_is_checked_again_each_second() -> None:
 
 
 def test_spread_is_even() -> None:
-    spread = Spread()
-    tenths = [int(10 * spread.next()) for _ in range(100)]
+    tenths = [int(10 * number) for number in islice(spread(), 100)]
 
     assert all(9 <= tenths.count(tenth) <= 11 for tenth in range(10))
 
@@ -207,3 +208,41 @@ def test_the_remaining_holders_fit_the_maximum(sizes: list[int], most: int) -> N
     gone = largest_holders(list(zip(sizes, range(len(sizes)), strict=True)), most)
 
     assert sum(size for number, size in enumerate(sizes) if number not in gone) <= most
+
+
+def test_timer_wheel_returns_an_item_once_when_it_is_due() -> None:
+    wheel: TimerWheel[str] = TimerWheel(now_ms=10_500)
+    wheel.add("a", 12_000)
+    wheel.add("b", 12_001)
+
+    assert wheel.take(now_ms=11_999) == []
+    assert wheel.take(now_ms=12_000) == ["a"]
+    assert wheel.take(now_ms=12_999) == []
+    assert wheel.take(now_ms=13_000) == ["b"]
+    assert wheel.take(now_ms=60_000) == []
+
+
+def test_timer_wheel_returns_everything_that_became_due() -> None:
+    wheel: TimerWheel[str] = TimerWheel(now_ms=10_000)
+    wheel.add("a", 12_000)
+    wheel.add("b", 20_000)
+
+    assert wheel.take(now_ms=60_000) == ["a", "b"]
+
+
+def test_timer_wheel_returns_an_item_of_the_past_at_once() -> None:
+    wheel: TimerWheel[str] = TimerWheel(now_ms=10_000)
+    wheel.take(now_ms=30_000)
+    wheel.add("a", 5_000)
+
+    assert wheel.take(now_ms=31_000) == ["a"]
+
+
+def test_timer_wheel_never_returns_a_discarded_item() -> None:
+    wheel: TimerWheel[str] = TimerWheel(now_ms=0)
+    second = wheel.add("a", 5_000)
+    wheel.discard("a", second)
+    wheel.discard("a", second + 1)
+
+    assert wheel.take(now_ms=9_000) == []
+    wheel.discard("a", second)

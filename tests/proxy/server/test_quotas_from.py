@@ -23,7 +23,7 @@ from kafka_quota_proxy.proxy.client_quotas.topic.reader_thread import EventHandl
 from kafka_quota_proxy.proxy.client_quotas.topic.topic_rules import TopicRecord
 from kafka_quota_proxy.proxy.quota.entity import Entity
 from kafka_quota_proxy.proxy.server import active_rules as active_rules_module
-from kafka_quota_proxy.proxy.server import startup as startup_module
+from kafka_quota_proxy.proxy.server import server as server_module
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.frames import produce_request, produce_response
 from tests.support.playbook import Playbook
@@ -119,7 +119,7 @@ async def test_no_client_is_served_before_the_topic_is_read(told: list[ReaderEve
 async def test_a_topic_that_cannot_be_read_is_not_waited_for_for_ever(
     told: list[ReaderEvent], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(startup_module, "_FIRST_RULES_S", 0.05)
+    monkeypatch.setattr(server_module, "_FIRST_RULES_S", 0.05)
     told += [ReadFailed("away"), ReadingBegan(), LIMIT]
     async with stub_broker(answers) as broker:
         server = Server(config_to(broker))
@@ -196,7 +196,7 @@ async def test_with_quotas_from_a_topic_a_reload_grants_no_administration(told: 
         principals = Principals(admins=frozenset({"ANONYMOUS"}))
         server.apply(replace(config, principals=principals, quotas_from=None))
 
-        assert [entrance.policy.administration for entrance in server.brokers.entrances.values()] == [None]
+        assert [listener.policy.administration for listener in server.listeners] == [None]
         await stopped(server, end)
 
 

@@ -1,11 +1,11 @@
-"""What the system says of this process's memory."""
+"""The memory of this process, as the system reports it. The rest of the sweeps is tested in ``test_server``."""
 
 from pathlib import Path
 
 import pytest
 
-from kafka_quota_proxy.proxy.server import memory
-from kafka_quota_proxy.proxy.server.memory import resident_bytes
+from kafka_quota_proxy.proxy.server import sweeps
+from kafka_quota_proxy.proxy.server.sweeps import resident_bytes
 
 MIB = 1024 * 1024
 
@@ -20,11 +20,11 @@ def test_resident_bytes_grow_with_allocations() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "12", "12 x"])
-def test_where_the_system_says_nothing_it_is_more_than_anybody_has(
+def test_resident_bytes_are_huge_if_the_system_does_not_report_them(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     statm = tmp_path / "statm"
-    monkeypatch.setattr(memory, "_STATM", statm)
+    monkeypatch.setattr(sweeps, "_STATM", statm)
     assert resident_bytes() > 2**60
     statm.write_text(text)
 

@@ -18,7 +18,6 @@ from kafka_quota_proxy.config.model import (
 )
 from kafka_quota_proxy.proxy.replication import throttle as throttle_module
 from kafka_quota_proxy.proxy.server.server import Server
-from kafka_quota_proxy.proxy.server.usage_sources import metered_brokers, metered_replicas
 from kafka_quota_proxy.proxy.usage.meter import FOLLOWER_REPLICATION, LEADER_REPLICATION, MeteredBroker, MeteredReplicas
 from tests.support.frames import produce_request, produce_response
 from tests.support.stub_broker import client_of, correlation_id, listener_to, on_uvloop, running, stub_broker
@@ -29,7 +28,7 @@ LISTENER = Listener(name="clients", bind=Address(host="127.0.0.1", port=9092), u
 
 
 def metered(one: Server) -> list[MeteredBroker]:
-    return list(metered_brokers(one.brokers))
+    return list(one.brokers.metered())
 
 
 def server(*listeners: Listener, **more: object) -> Server:
@@ -89,7 +88,7 @@ def test_throttled_leaders_and_followers_are_read_also_an_evicted_one() -> None:
     finally:
         throttle_module._MAX_FOLLOWERS = most  # type: ignore[misc]
 
-    assert list(metered_replicas(one.replication.throttle)) == [
+    assert list(one.replication.metered()) == [
         MeteredReplicas(LEADER_REPLICATION, 3, leader),
         *(
             MeteredReplicas(FOLLOWER_REPLICATION, node_id, quota)
