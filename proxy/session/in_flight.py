@@ -30,6 +30,7 @@ class RequestProfile:
         bucket: Charged for bytes; None: no bucket is.
         charge: The charge besides bytes; None: there is none, and the request does not queue.
         generation: The generation of the rules that gave the buckets.
+        charges_response: Whether the size of the response is charged to the bucket, and not that of the request.
         is_edited: Whether the handler sees every response, and not only those that carry a throttle time.
         api: The bytes of ``api_key`` and ``api_version``.
         front: The bytes from ``client_id`` on, of a Produce to the end of ``acks``, of a Fetch to the body.
@@ -43,6 +44,7 @@ class RequestProfile:
         "api_version",
         "bucket",
         "charge",
+        "charges_response",
         "front",
         "front_end",
         "generation",
@@ -66,6 +68,7 @@ class RequestProfile:
         self.acks = acks
         self.bucket = bucket
         self.charge = charge
+        self.charges_response = handler.charges_responses
         self.is_edited = handler.edits_every_response
         self.generation = 0
         self.api = self.front = b""
@@ -103,7 +106,7 @@ class PendingRequest:
     def is_charged_by_response(self) -> bool:
         """Whether the size of its response is charged under a limit."""
         bucket = self.profile.bucket
-        return bucket is not None and bucket.is_limited and self.profile.handler.charges_responses
+        return bucket is not None and bucket.is_limited and self.profile.charges_response
 
     def settle_bytes(self) -> None:
         """Give back what it has reserved, and let the next request in the bucket's line look again."""

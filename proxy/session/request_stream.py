@@ -133,7 +133,8 @@ class RequestStream:
         bucket_turn, broker_turn = state.bucket_turn, state.broker_turn
         in_flight = state.in_flight
         max_frame_bytes = 4 + context.policy.max_frame_size_bytes
-        is_response_held = state.responses.is_delayed
+        begun = state.responses.begun
+        is_response_held = begun is not None and begun.is_delayed
         state.is_blocked = bucket_turn.is_waiting = False
         try:
             while position < end:
@@ -189,7 +190,10 @@ class RequestStream:
             if self.question:
                 state.to_broker.append(self.question)
                 self.question = b""
-            self._keep(data, position, end)
+            if position < end:
+                self._keep(data, position, end)
+            elif self._data:
+                self._data = b""
             if bucket_turn.place is not None and not bucket_turn.is_waiting:
                 # The request waits for something else, or its client is muted first: others pass.
                 bucket_turn.step_aside(back_ms=account.muted_until_ms or now_ms)
@@ -201,12 +205,9 @@ class RequestStream:
 
         A tail of a few bytes must not keep a read of 256 KiB alive, nor may each request that passes copy the tail.
         """
-        if position < end:
-            is_short = position > end - position
-            self._data = data[position:] if is_short else data
-            self._at = 0 if is_short else position
-        elif self._data:
-            self._data = b""
+        is_short = position > end - position
+        self._data = data[position:] if is_short else data
+        self._at = 0 if is_short else position
 
     def _collect(self, kept_bytes: int) -> None:
         """Collect the rest of a request before looking at it again."""

@@ -7,7 +7,7 @@ from typing import Final
 
 from kafka_quota_proxy.config.model import Enforcement
 from kafka_quota_proxy.protocol import sasl
-from kafka_quota_proxy.protocol.errors import FrameTooSmall, UnexpectedResponse
+from kafka_quota_proxy.protocol.errors import FrameTooSmall, ProtocolError, UnexpectedResponse
 from kafka_quota_proxy.protocol.node_endpoints import EndpointHider, has_no_endpoints
 from kafka_quota_proxy.protocol.partial_frame import PartialFrame, bytes_to_wait_for
 from kafka_quota_proxy.proxy.session.frame_edits import MAX_HELD_RESPONSE_BYTES
@@ -23,20 +23,23 @@ class ResponseStream:
     """The responses of the broker to one client.
 
     Attributes:
+        begun: A response that has begun and was charged, and of which more is needed before it can pass.
         left: How many bytes of a response's body are still to pass.
+        least_wait_ms: The least throttle time of the response that begins now.
         reads_all: Every response is read: a login goes on, or clients come to this proxy only.
         hidden: Edits the addresses in a response that passes piece by piece.
     """
 
-    __slots__ = ("_at", "_begun", "_data", "_pieces", "_state", "hidden", "left", "reads_all")
+    __slots__ = ("_at", "_data", "_pieces", "_state", "begun", "hidden", "least_wait_ms", "left", "reads_all")
 
     def __init__(self, state: SessionState) -> None:
         self._state = state
         self._data = b""  # what could not pass yet begins at _at in it
         self._at = 0
         self._pieces: PartialFrame | None = None
-        self._begun: BegunResponse | None = None
+        self.begun: BegunResponse | None = None
         self.left = 0
+        self.least_wait_ms = 0
         self.reads_all = state.context.addresses is not None
         self.hidden: EndpointHider | None = None
 
@@ -72,15 +75,10 @@ class ResponseStream:
         """Whether a response has begun of which the client has not had all; its request is in flight no more."""
         return bool(self.left or self._data)
 
-    @property
-    def is_delayed(self) -> bool:
-        """Whether a response will be delayed as soon as enough of it has come."""
-        return self._begun is not None and self._begun.is_delayed
-
     def stop_delaying(self) -> None:
         """Let the response pass at once that would be delayed: it has been charged, and its client is told."""
-        if self._begun is not None:
-            self._begun = self._begun._replace(is_delayed=False)
+        if self.begun is not None:
+            self.begun = self.begun._replace(is_delayed=False)
 
     @property
     def kept_bytes(self) -> int:
@@ -90,7 +88,7 @@ class ResponseStream:
     def unread(self) -> tuple[bytes, int]:
         """Return the bytes that wait here, and how many bytes are missing of a response that has been charged."""
         kept = self._data[self._at :] if self._pieces is None else self._pieces.join()
-        return kept, self.left if self._begun is None else self._begun.frame_bytes
+        return kept, self.left if self.begun is None else self.begun.frame_bytes
 
     # -- the loop --
 
@@ -104,33 +102,39 @@ class ResponseStream:
         if self.hidden is not None:
             start = self._pass_hidden(data, start, position)
         while position < end:
-            begun = self._begun
+            wait_ms, is_delayed = 0, False
+            begun = self.begun
+            if begun is None:
+                if position + _RESPONSE_HEAD_BYTES > end or not in_flight:
+                    begun = self._begin_token(data, position)
+                    if begun is None:
+                        break
+                elif not in_flight.limit and not sasl.has_error_code(data, position):
+                    break
+                else:
+                    response_bytes, correlation_id = _RESPONSE_HEAD(data, position)
+                    pending = in_flight[0]
+                    if pending.correlation_id != correlation_id or response_bytes < 4:
+                        raise _unexpected(pending, response_bytes, correlation_id)
+                    del in_flight[0]
+                    profile, frame_bytes = pending.profile, 4 + response_bytes
+                    begun = self._charge(pending, response_bytes, data, position, now_ms)
             if begun is not None:
                 profile, frame_bytes, wait_ms, is_delayed = begun
-            elif position + _RESPONSE_HEAD_BYTES > end or not in_flight:
-                begun = self._begin_token(data, position)
-                if begun is None:
-                    break
-                profile, frame_bytes, wait_ms, is_delayed = begun
-            elif not in_flight.limit and not sasl.has_error_code(data, position):
-                break
-            else:
-                profile = in_flight[0].profile
-                frame_bytes, wait_ms, is_delayed = self._begin(data, position, now_ms)
             if (
-                wait_ms
+                begun is not None
                 or profile.is_edited
                 or (
                     self.reads_all
                     and not has_no_endpoints(data, position, frame_bytes, profile.api_key, profile.api_version)
                 )
             ):
-                begun = begun or BegunResponse(profile, frame_bytes, wait_ms, is_delayed)
+                begun = begun or BegunResponse(profile, frame_bytes, 0, is_delayed=False)
                 edit = profile.handler.edit_response(begun, data, position, now_ms)
                 if edit is None:
-                    self._begun = begun
+                    self.begun = begun
                     break
-                self._begun = None
+                self.begun = None
                 begin, until, replacement = edit or (position, position, b"")
                 if is_delayed or self.hidden is not None:
                     self.left = frame_bytes + len(replacement) - (until - begin)
@@ -155,23 +159,23 @@ class ResponseStream:
             position = end
         if position > start:
             state.to_client.append(data[start:position])
-        self._keep(data, position, end)
+        if position < end:
+            self._keep(data, position)
+        elif self._data:
+            self._data = b""
         if state.is_blocked:
             state.requests.resume(now_ms)
 
-    def _keep(self, data: bytes, position: int, end: int) -> None:
+    def _keep(self, data: bytes, position: int) -> None:
         """Keep what has not passed; collect the rest of it if nothing else is missing."""
-        if position < end:
-            self._data = data
-            self._at = position
-            if not self._state.delayed_until_ms:
-                is_held_whole = self._begun is not None and self._begun.profile.handler.is_held_whole  # may be many MB
-                most_bytes = None if is_held_whole else MAX_HELD_RESPONSE_BYTES
-                front = self._data = data[position:]
-                self._at = 0
-                self._pieces = PartialFrame(front, bytes_to_wait_for(front, most_bytes=most_bytes))
-        elif self._data:
-            self._data = b""
+        self._data = data
+        self._at = position
+        if not self._state.delayed_until_ms:
+            is_held_whole = self.begun is not None and self.begun.profile.handler.is_held_whole  # may be many MB
+            most_bytes = None if is_held_whole else MAX_HELD_RESPONSE_BYTES
+            front = self._data = data[position:]
+            self._at = 0
+            self._pieces = PartialFrame(front, bytes_to_wait_for(front, most_bytes=most_bytes))
 
     def _pass_hidden(self, data: bytes, start: int, position: int) -> int:
         """Pass on what has come of a response that ends at ``position``, edited; return where that ends."""
@@ -185,59 +189,50 @@ class ResponseStream:
 
     # -- the beginning of a response --
 
-    def _begin(self, data: bytes, position: int, now_ms: int) -> tuple[int, int, bool]:
-        """Match a response with the oldest pending request, and charge it.
+    def _charge(
+        self, pending: PendingRequest, response_bytes: int, data: bytes, position: int, now_ms: int
+    ) -> BegunResponse | None:
+        """Charge a request whose response begins at ``position``; None: no throttle time has to be written.
 
         A Produce is charged for its request, a fetch for its response.
-
-        Returns:
-            The response's length with its size prefix, its throttle time in ms, and whether it is delayed for it.
-
-        Raises:
-            UnexpectedResponse: It answers another request. A broker answers a connection's requests in their order.
         """
-        state = self._state
-        in_flight = state.in_flight
-        response_bytes, correlation_id = _RESPONSE_HEAD(data, position)
-        if response_bytes < 4:
-            raise FrameTooSmall(f"a response of {response_bytes} bytes cannot hold a correlation_id")
-        pending = in_flight[0]
-        profile = pending.profile
-        if pending.correlation_id != correlation_id:
-            raise UnexpectedResponse(
-                f"a response has correlation_id {correlation_id}, expected was {pending.correlation_id} "
-                f"(api_key {profile.api_key}, version {profile.api_version})"
-            )
-        del in_flight[0]
+        state, profile, charge = self._state, pending.profile, pending.charge
         state.answered = profile.api_key
-        is_login = profile.handler.is_login and pending.charge is not None
-        if is_login and not sasl.is_illegal_sasl_state(data, position, profile.api_key, profile.api_version):
-            self._forgive(pending)
-        wait_ms = empty_ms = 0
         bucket = profile.bucket
+        wait_ms = 0
         if bucket is not None:
             if bucket.in_flight == pending.reserved_bytes:
                 bucket.in_flight = 0
             else:
                 bucket.settle(pending.reserved_bytes)
-            wait_ms, empty_ms = profile.handler.charge_response(pending, response_bytes, now_ms)
-        elif pending.charge is None:
+            if profile.charges_response:
+                wait_ms = profile.handler.charge_response(profile, bucket, response_bytes, now_ms)
+            else:
+                wait_ms = bucket.charge(pending.size_bytes, now_ms=now_ms)
+                if bucket.line is not None:
+                    bucket.line.end_request(pending.size_bytes)
+        elif charge is None:
             state.broker_turn.move_up()  # a question of this proxy's own: the request that it is for waits again
-        if pending.charge is not None:
-            bucket, wait_ms = state.broker_turn.settle(pending, bucket, wait_ms, response_bytes, now_ms)
+        if charge is not None:
+            if profile.handler.is_login and not sasl.is_illegal_sasl_state(
+                data, position, profile.api_key, profile.api_version
+            ):
+                charge.forget()  # Kafka handles a login below the layer that charges
+                state.broker_turn.end_service()
+                state.broker_turn.move_up()
+            else:
+                bucket, wait_ms = state.broker_turn.settle(pending, bucket, wait_ms, response_bytes, now_ms)
+        if wait_ms <= 0 and not self.least_wait_ms:
+            return None
+        is_delayed = False
         if wait_ms > 0 and bucket is not None:
             wait_ms = state.account.throttle(bucket, wait_ms, now_ms=now_ms)
             state.account.broker_began_ms = now_ms
-            if wait_ms and state.account.enforcement(bucket) is Enforcement.DELAY:
-                return 4 + response_bytes, wait_ms, True
-        return 4 + response_bytes, max(wait_ms, empty_ms), False
-
-    def _forgive(self, pending: PendingRequest) -> None:
-        """Charge nothing for a login: Kafka handles it below the layer that charges."""
-        if pending.charge is not None:
-            pending.charge.forget()
-            pending.charge = None
-            self._state.broker_turn.end_service()
+            is_delayed = wait_ms > 0 and state.account.enforcement(bucket) is Enforcement.DELAY
+        if not is_delayed:
+            wait_ms = max(wait_ms, self.least_wait_ms)
+        self.least_wait_ms = 0
+        return BegunResponse(profile, 4 + response_bytes, wait_ms, is_delayed) if wait_ms else None
 
     def _begin_token(self, data: bytes, position: int) -> BegunResponse | None:
         """Return the bare token of a login that comes next; None: more bytes are needed.
@@ -252,3 +247,14 @@ class ResponseStream:
             return None
         correlation_id = _RESPONSE_HEAD(data, position)[1]
         raise UnexpectedResponse(f"a response with correlation_id {correlation_id} answers no request")
+
+
+def _unexpected(pending: PendingRequest, response_bytes: int, correlation_id: int) -> ProtocolError:
+    """Return the error of a response that is not to the oldest request: a broker answers requests in their order."""
+    if response_bytes < 4:
+        return FrameTooSmall(f"a response of {response_bytes} bytes cannot hold a correlation_id")
+    profile = pending.profile
+    return UnexpectedResponse(
+        f"a response has correlation_id {correlation_id}, expected was {pending.correlation_id} "
+        f"(api_key {profile.api_key}, version {profile.api_version})"
+    )

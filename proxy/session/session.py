@@ -220,7 +220,7 @@ class Session:
             bucket = pending.profile.bucket
             if bucket is not None and not (is_charged and pending.is_charged_by_response):
                 bucket.settle(pending.reserved_bytes)
-                if is_charged and not pending.profile.handler.charges_responses:
+                if is_charged and not pending.profile.charges_response:
                     self._silence(bucket, bucket.charge(pending.size_bytes, now_ms=now_ms), now_ms)
             charge = pending.charge
             if charge is not None:

@@ -234,7 +234,7 @@ class Stage:
         login = session._requests.login
         if session.state.is_blocked and not session.state.is_ending:
             awaits = (
-                session.state.in_flight or session._responses._begun or (login is not None and login.login.is_awaited)
+                session.state.in_flight or session._responses.begun or (login is not None and login.login.is_awaited)
             )
             assert awaits or session.wake_at_ms > self.wire.now_ms, "blocked for ever"
         if session.state.delayed_until_ms:

@@ -67,19 +67,15 @@ class _Turn(NamedTuple):
     is_answered: bool = False  # it does not pass: it is answered here
 
 
-_UNCAPPED: Final = _Turn(NO_EDIT)
-
-
 class FetchHandler(Handler):
     """Handles the fetches of consumers. Source: ``KafkaApis.handleFetchRequest``, ``handleShareFetchRequest``."""
 
-    __slots__ = ("_brought_bytes", "_in_flight", "_is_emptied", "_is_sessionless", "_waits_since_ms")
+    __slots__ = ("_brought_bytes", "_is_emptied", "_is_sessionless", "_waits_since_ms")
 
     charges_responses = True
 
     def __init__(self, state: SessionState) -> None:
         super().__init__(state)
-        self._in_flight = 0
         self._brought_bytes = -1  # the charge of the last fetch; -1: there was none
         self._is_emptied = False  # the fetch in flight asks for no records
         self._is_sessionless = False  # fetches are kept out of the broker's sessions
@@ -117,28 +113,29 @@ class FetchHandler(Handler):
         state, bucket, charge = self._state, profile.bucket, profile.charge
         if bucket is None:
             return None
-        turn = _UNCAPPED
-        if bucket.is_limited and not state.account.observes(bucket):
-            capped = self._capped_turn(profile, bucket, data, position, size_bytes, correlation_id, now_ms)
-            if capped is None or capped.is_answered:
-                return None if capped is None else capped.edit
-            turn = capped
-        elif bucket.is_limited and not state.in_flight:
-            state.account.broker_began_ms = now_ms
+        turn: _Turn | None = None
+        if bucket.is_limited:
+            if not state.account.observes(bucket):
+                turn = self._capped_turn(profile, bucket, data, position, size_bytes, correlation_id, now_ms)
+                if turn is None or turn.is_answered:
+                    return None if turn is None else turn.edit
+            elif not state.in_flight:
+                state.account.broker_began_ms = now_ms
         if charge is not None:
             charge = self._charge_of(profile, charge, data, position, size_bytes, now_ms)
             if charge is None:
                 return None
-        if turn is not _UNCAPPED:
-            bucket.reserve(turn.reserved_bytes, now_ms=now_ms)
-        if turn.is_emptied:
+        edit, reserved_bytes = NO_EDIT, 0
+        if turn is not None:
+            edit, reserved_bytes = turn.edit, turn.reserved_bytes
+            bucket.reserve(reserved_bytes, now_ms=now_ms)
+        if turn is not None and turn.is_emptied:
             self._is_emptied = True
             state.bucket_turn.is_waiting = state.is_blocked = False
         elif state.bucket_turn.place is not None:
             state.bucket_turn.leave()
-        self._in_flight += 1
-        state.in_flight.append(PendingRequest(profile, correlation_id, size_bytes, turn.reserved_bytes, charge))
-        return turn.edit
+        state.in_flight.append(PendingRequest(profile, correlation_id, size_bytes, reserved_bytes, charge))
+        return edit
 
     def _capped_turn(
         self,
@@ -151,7 +148,7 @@ class FetchHandler(Handler):
         now_ms: int,
     ) -> _Turn | None:
         """Return how a fetch passes under a limit, or is answered; None: it waits, or more bytes are needed."""
-        if self._in_flight:
+        if any(pending.profile.handler is self for pending in self._state.in_flight):
             self._state.is_blocked = True
             return None
         api, frame_end = FETCH_APIS[profile.api_key], position + 4 + size_bytes
@@ -264,29 +261,27 @@ class FetchHandler(Handler):
 
     # -- responses --
 
-    def charge_response(self, pending: PendingRequest, response_bytes: int, now_ms: int) -> tuple[int, int]:
+    def charge_response(self, profile: RequestProfile, bucket: Bucket, response_bytes: int, now_ms: int) -> int:
         """See ``Handler``."""
-        state, profile = self._state, pending.profile
-        bucket = profile.bucket
-        if bucket is None:
-            return 0, 0
         fetched_bytes = FETCH_APIS[profile.api_key].charged_bytes(response_bytes, profile.api_version)
-        self._in_flight -= 1
         if not self._is_emptied:
             self._brought_bytes = fetched_bytes
             wait_ms = bucket.charge(fetched_bytes, now_ms=now_ms)
-            if wait_ms <= 0 and bucket.is_limited and not state.account.observes(bucket):
+            if wait_ms <= 0 and bucket.is_limited and not self._state.account.observes(bucket):
                 wait_ms = bucket.spread_wait_ms(now_ms=now_ms)
             if bucket.line is not None:
                 bucket.line.end_request(fetched_bytes)
-            return wait_ms, 0
+            return wait_ms
+        # The bucket's line was too long: the client is muted for as long as its response says.
         self._is_emptied = False
+        state = self._state
         bucket.silence(bucket.charge(fetched_bytes, now_ms=now_ms), now_ms=now_ms)
         turn = state.bucket_turn
         wait_ms = max(bucket.line_wait_ms(turn.place, now_ms=now_ms), LEAST_EMPTY_MS)
         told_ms = state.account.put_off(bucket, wait_ms, now_ms=now_ms)
         turn.step_aside(back_ms=now_ms + told_ms)
-        return 0, told_ms
+        state.responses.least_wait_ms = told_ms
+        return 0
 
 
 def charged_bytes(profile: RequestProfile, response_bytes: int) -> int:

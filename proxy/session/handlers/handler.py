@@ -10,7 +10,7 @@ from kafka_quota_proxy.protocol.throttle_time import client_throttles_itself
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.session.address_rewrite import ADDRESSED, MOVED, may_name_leaders, streams
 from kafka_quota_proxy.proxy.session.frame_edits import NO_EDIT, Edit, response_edit
-from kafka_quota_proxy.proxy.session.in_flight import PendingRequest, RequestProfile
+from kafka_quota_proxy.proxy.session.in_flight import RequestProfile
 from kafka_quota_proxy.proxy.session.state import SessionState
 
 
@@ -88,13 +88,8 @@ class Handler:
 
     # -- responses --
 
-    def charge_response(self, pending: PendingRequest, response_bytes: int, now_ms: int) -> tuple[int, int]:
-        """Charge the bucket of a request when its response begins.
-
-        Returns:
-            How long the bucket has to be left alone, in milliseconds; and how long its client is to be muted if the
-            response has no records, for the bucket's line was too long. One of them is 0.
-        """
+    def charge_response(self, profile: RequestProfile, bucket: Bucket, response_bytes: int, now_ms: int) -> int:
+        """Charge ``bucket`` for a response, if ``charges_responses``; return its wait in milliseconds."""
         raise NotImplementedError
 
     def edit_response(self, response: BegunResponse, data: bytes, position: int, now_ms: int) -> Edit | None:

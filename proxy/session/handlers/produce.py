@@ -62,13 +62,3 @@ class ProduceHandler(Handler):
         else:
             state.unanswered = pending
         return NO_EDIT
-
-    def charge_response(self, pending: PendingRequest, response_bytes: int, now_ms: int) -> tuple[int, int]:
-        """See ``Handler``."""
-        bucket = pending.profile.bucket
-        if bucket is None:
-            return 0, 0
-        wait_ms = bucket.charge(pending.size_bytes, now_ms=now_ms)
-        if bucket.line is not None:
-            bucket.line.end_request(pending.size_bytes)
-        return wait_ms, 0
