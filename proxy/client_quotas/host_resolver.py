@@ -127,21 +127,21 @@ class HostResolver:
 
     async def _look_for(self, hosts: Sequence[str]) -> None:
         found = await self._lookups.find(hosts)
-        self._say([host for host in hosts if host not in found and host not in self._said])
+        unknown = [host for host in hosts if host not in found and host not in self._said]
+        if unknown:
+            self._said.update(unknown)
+            more = f" and {len(unknown) - _NAMED} more" if len(unknown) > _NAMED else ""
+            log.warning(
+                "no address is known of %s%s: the quotas of these hosts do not hold; they are looked for again",
+                ", ".join(unknown[:_NAMED]), more,
+            )  # fmt: skip
         if found:
             try:
                 self._on_found(found)
-            except Exception as error:  # noqa: BLE001 - no client hears anything of it but that a limit is late
+            except Exception as error:  # noqa: BLE001 - clients notice only that a limit is late
                 report(error, "the limits of %s could not be put in force", ", ".join(found))
-
-    def _say(self, lost: Sequence[str]) -> None:
-        if lost:
-            self._said.update(lost)
-            more = f" and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
-            log.warning(
-                "no address is known of %s%s: the quotas of these hosts do not hold; they are looked for again",
-                ", ".join(lost[:_NAMED]), more,
-            )  # fmt: skip
+            else:
+                log.info("found %s, whose quotas hold from now on", ", ".join(found))
 
 
 def _now_ms() -> int:

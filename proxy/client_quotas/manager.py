@@ -4,6 +4,7 @@ A change is stored and applied before it is answered.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -52,6 +53,8 @@ from kafka_quota_proxy.proxy.client_quotas.storage.store import QuotaStore
 from kafka_quota_proxy.proxy.client_quotas.storage.topic_store import TopicStore
 from kafka_quota_proxy.proxy.quota.rule_changes import QuotaChanges
 
+log = logging.getLogger(__name__)
+
 # Smaller requests are handled on the loop: a way to a thread and back takes longer where other work has the processor.
 # At worst, with some hundred entities without a name, it is two milliseconds.
 _SMALL_BYTES: Final = 1_024
@@ -77,7 +80,7 @@ class QuotaManager:
     def __init__(self, config: ProxyConfig, *, on_changes: OnChanges, wall_ms: Callable[[], int] = unix_ms) -> None:
         directory = None if config.store is None else config.store.path
         self._path = Path(directory or "")
-        self._applier = RuleApplier(config, on_changes=on_changes, wall_ms=wall_ms)
+        self._applier = RuleApplier(config, name=str(config.store or ""), on_changes=on_changes, wall_ms=wall_ms)
         self._rules = self._applier.rules
         self._thread = WorkerThread("quotas")
         self._queue = RequestQueue()
@@ -128,7 +131,10 @@ class QuotaManager:
 
     def follow_file(self, config: ProxyConfig) -> QuotaChanges:
         """Replace the file's rules; return all changes that ``on_changes`` has not had."""
-        return self._applier.follow_file(config)
+        changes = self._applier.follow_file(config)
+        for double in self._rules.doubles:
+            log.warning("%s", double)
+        return changes
 
     def submit(self, frame: bytes, origin: Origin, owner: object) -> Ticket | None:
         """Begin to answer a request. See ``proxy.client_quotas.api.QuotaRequestHandler``."""

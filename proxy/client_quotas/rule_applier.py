@@ -1,7 +1,6 @@
-"""Applies rules on the loop: changes of the store, of the file, of the time, and addresses of hosts."""
+"""Applies rules on the loop: changes of a store or a broker, of the file, of the time, and addresses of hosts."""
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -12,8 +11,6 @@ from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import EffectiveRules
 from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import Addresses
 from kafka_quota_proxy.proxy.quota.rule_changes import IpChanges, QuotaChanges, RuleChanges, merge_changes
-
-log = logging.getLogger(__name__)
 
 # Rules applied before others have a turn: some milliseconds.
 _AT_ONCE: Final = 250
@@ -26,20 +23,21 @@ class RuleApplier:
 
     Args:
         config: What the process is started with.
+        name: The source of the rules that are not the file's.
         on_changes: See ``OnChanges``.
         wall_ms: Returns Unix time.
 
     Attributes:
         rules: The rules that hold.
         using_rules: Held by each task that changes the rules, or reads them in a thread.
-        addresses: The addresses of the hosts in the request that is being made.
+        addresses: The addresses of the hosts among the changes that come next.
         lookups: Finds the addresses of hosts.
         timer: Applies rules whose time has come, while it runs.
         resolver: Looks for hosts without an address, while it runs.
     """
 
-    def __init__(self, config: ProxyConfig, *, on_changes: OnChanges, wall_ms: Callable[[], int]) -> None:
-        self.rules = EffectiveRules(config, name=str(config.store or ""), now_ms=wall_ms())
+    def __init__(self, config: ProxyConfig, *, name: str, on_changes: OnChanges, wall_ms: Callable[[], int]) -> None:
+        self.rules = EffectiveRules(config, name=name, now_ms=wall_ms())
         self.using_rules = asyncio.Lock()
         self.addresses: Addresses = {}
         self.lookups = Lookups()
@@ -56,8 +54,13 @@ class RuleApplier:
         self.resolver.follow(self.rules.unknown_hosts)
         self._has_begun = True
 
+    @property
+    def is_reported(self) -> bool:
+        """Whether all changes have been reported."""
+        return not self._unreported
+
     async def apply(self, changes: Sequence[Change]) -> None:
-        """Apply changes of the store. All are applied; then the last error is raised."""
+        """Apply changes. All are applied; then the last error is raised."""
         failure: Exception | None = None
         for begin in range(0, len(changes), _AT_ONCE):
             try:
@@ -74,8 +77,6 @@ class RuleApplier:
         changes = merge_changes(*self._unreported, self.rules.follow_file(config, now_ms=self._wall_ms()))
         self._unreported = []
         self.timer.wake()
-        for double in self.rules.doubles:
-            log.warning("%s", double)
         return changes
 
     async def _apply_some(self, changes: Sequence[Change]) -> None:
@@ -83,22 +84,22 @@ class RuleApplier:
             changed = self.rules.change(changes, self.addresses, now_ms=self._wall_ms())
         self._unreported.append(changed)
         if self._has_begun:
-            self._report()
+            self.report()
             if any(entity.ip is not None for entity, _ in changes):
                 self.resolver.follow(self.rules.unknown_hosts)
 
     def _apply_timed(self, rules: RuleChanges, ips: IpChanges) -> None:
         self._unreported.append(QuotaChanges(rules, ips))
-        self._report()
+        self.report()
         self.resolver.follow(self.rules.unknown_hosts)
 
     def _apply_found(self, addresses: Addresses) -> None:
         self._unreported.append(self.rules.update_addresses(addresses))
-        self._report()
+        self.report()
         self.resolver.follow(self.rules.unknown_hosts)
-        log.info("%s: found %s, whose quotas hold from now on", self.rules.name, ", ".join(addresses))
 
-    def _report(self) -> None:
-        """Report what has changed. After an error it is reported again with the next change."""
-        self._on_changes(*merge_changes(*self._unreported))
-        self._unreported = []
+    def report(self) -> None:
+        """Report the changes, if there are any. After an error they are reported again with the next ones."""
+        if self._unreported:
+            self._on_changes(*merge_changes(*self._unreported))
+            self._unreported = []

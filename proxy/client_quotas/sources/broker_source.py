@@ -1,12 +1,9 @@
 """The brokers' own quotas on the loop: read every few seconds, and at once when a client has changed one."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from math import nan
@@ -17,13 +14,11 @@ from kafka_quota_proxy.protocol.client_quotas import Alteration
 from kafka_quota_proxy.proxy.background.in_thread import in_thread
 from kafka_quota_proxy.proxy.background.isolation import attempt, kept_up, repeated, report
 from kafka_quota_proxy.proxy.client_quotas.api import Ticket, TicketOwner
-from kafka_quota_proxy.proxy.client_quotas.host_resolver import HostResolver, Lookups
-from kafka_quota_proxy.proxy.client_quotas.rule_timer import OnChanges, RuleTimer
+from kafka_quota_proxy.proxy.client_quotas.rule_applier import RuleApplier
+from kafka_quota_proxy.proxy.client_quotas.rule_timer import OnChanges
 from kafka_quota_proxy.proxy.client_quotas.rule_timer import wall_ms as unix_ms
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
-from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import EffectiveRules
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
-from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import Addresses
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import NOBODY
 from kafka_quota_proxy.proxy.client_quotas.sources.broker_rules import ParsedQuotas, RefusedError, differences, hosts_in
 from kafka_quota_proxy.proxy.client_quotas.sources.forwarded_alter import has_changes
@@ -34,37 +29,36 @@ log = logging.getLogger(__name__)
 
 # The source of a rule, in the place of FILE:LINE.
 SOURCE: Final = "broker"
-# How many rules are put in force before others have a turn: some milliseconds.
-_AT_ONCE: Final = 250
 # A broker shows a change some time after the controller has acknowledged it. It is asked after the first wait, then
-# after twice that each time. The last is the longest wait of an answer.
-_FIRST_AGAIN_S: Final = 0.01
-_MOST_AGAIN_S: Final = 0.25
+# after twice that each time.
+_FIRST_WAIT_S: Final = 0.01
+_LONGEST_RETRY_S: Final = 0.25
+# The longest wait of a client's answer.
 _LONGEST_WAIT_S: Final = 2.0
-# How long until the next attempt after a failure, and after one that needs a change of configuration.
+# The longest wait after a failure, and the wait after one that needs a change of configuration.
 _MOST_BACKOFF_S: Final = 5.0
 _LASTING_BACKOFF_S: Final = 30.0
 # The bound on waiting answers; one above it is sent at once.
 _MOST_WAITING: Final = 1_000
 # The bound on different warnings.
-_MOST_SAID: Final = 100
+_MOST_WARNINGS: Final = 100
 
 
 class QuotaReader(Protocol):
-    """Asks a broker, from one thread at a time. Any exception of a method makes a failed reading."""
+    """Reads a broker's quotas: see ``broker_reader.BrokerReader``. Any exception makes a failed reading."""
 
     @property
     def server(self) -> Address:
-        """Return the broker that is asked."""
+        """The broker."""
 
     def read(self) -> ParsedQuotas | None:
         """Return the broker's quotas; None if they are those of the last reading."""
 
     def close(self) -> None:
-        """Close its connection. For any thread."""
+        """Close the connection. For any thread."""
 
 
-class _Awaited(NamedTuple):
+class _HeldAnswer(NamedTuple):
     """An answer that is held until the broker shows the change that it acknowledges."""
 
     changed: tuple[Alteration, ...]
@@ -72,33 +66,29 @@ class _Awaited(NamedTuple):
 
 
 class _Reading(NamedTuple):
-    """The result of a reading."""
+    """The result of a reading; without ``quotas`` it is the same as the last one."""
 
     server: Address
-    told: ParsedQuotas | None
+    quotas: ParsedQuotas | None
     changes: tuple[Change, ...]
 
 
 class BrokerSource:
-    """Follows the quotas of one cluster. All methods run on the loop, but for ``_ask``, which has a thread.
+    """Follows the quotas of one cluster; see ``QuotaSource``. All methods but ``_ask`` run on the loop.
 
     Args:
         settings: The file's section.
         config: What the process is started with.
         servers: The brokers to ask.
         on_changes: See ``OnChanges``.
-        connect: Returns the reader, in a thread; left out: a ``broker_reader.BrokerReader``.
+        connect: Returns the reader; called in a thread.
         wall_ms: Returns Unix time.
 
     Attributes:
-        has_read: Set once they have been read.
-        may_serve: Set once clients need not wait for that: they have been, or cannot be.
-        is_connected: Whether the last reading worked.
-        failures: How often it did not. These are read by metrics as they are.
-        readings: How often it did.
-        unconfirmed: How many responses were passed on before the broker listed the change that they acknowledge.
-        last_read_s: When it worked last, as ``time.time`` has it; NaN before the first.
-        server: Who was asked last.
+        readings: How many readings worked.
+        unconfirmed: How many answers were passed on before the broker showed the change that they acknowledge.
+        last_read_s: The Unix time of the last reading that worked; NaN before the first.
+        server: The broker that answered last.
     """
 
     name = SOURCE
@@ -121,60 +111,53 @@ class BrokerSource:
         self.server: Address | None = None
         self._settings = settings
         self._servers = tuple(servers)
-        self._wall_ms = wall_ms
-        self._in_force = EffectiveRules(config, name=SOURCE, now_ms=wall_ms())
-        # Of the file's rules; a broker's are the same at all times.
-        self._timer = RuleTimer(self._in_force, on_changes=on_changes, wall_ms=wall_ms)
-        self._on_changes = on_changes
-        self._lookups = Lookups()
-        self._hosts = HostResolver(self._lookups, on_found=self._take_found)
-        self._found: dict[str, tuple[str, ...]] = {}  # addresses of hosts whose rules are not in force yet
+        self._applier = RuleApplier(config, name=SOURCE, on_changes=on_changes, wall_ms=wall_ms)
+        self._in_force = self._applier.rules
         self._connect = connect or _connect
         self._reader: QuotaReader | None = None
-        self._failure = ""  # said last
+        self._failure = ""  # the last one in the log
         self._backoff_s = 0.0
-        self._rules: Mapping[Entity, StoredRule] = {}  # told last
-        self._pending: deque[Change] = deque()  # told, and not in force yet
-        self._awaited: dict[Ticket, _Awaited] = {}
-        self._again_s = 0.0
-        self._is_asked = asyncio.Event()
-        self._said: set[object] = set()
+        self._rules: Mapping[Entity, StoredRule] = {}  # of the last reading
+        self._held_answers: dict[Ticket, _HeldAnswer] = {}
+        self._retry_s = 0.0
+        self._must_read = asyncio.Event()
+        self._warned: set[object] = set()
 
     # -- for the server --
 
     @property
     def quotas(self) -> tuple[QuotaRule, ...]:
-        """Every rule of users and client-ids that holds: the file's, and the brokers'."""
+        """The rules of users and client-ids that hold: the file's, and the brokers'."""
         return self._in_force.quotas
 
     @property
     def ip_quotas(self) -> tuple[IpRule, ...]:
-        """Every rule of addresses that holds."""
+        """The rules of addresses that hold."""
         return self._in_force.ip_quotas
 
     def listed(self) -> Iterator[tuple[Entity, StoredRule, str]]:
-        """Yield every rule as it was set, with where it is set. For any thread."""
+        """Yield every rule as it was set, with its source. For any thread."""
         for one in self._in_force.listed():
             if one.shadowed_by is None:
                 yield one.entity, one.rule, one.source
 
     @property
     def entities(self) -> int:
-        """How many entities the brokers have quotas for."""
+        """The number of entities that the brokers have quotas for."""
         return len(self._rules)
 
     @property
     def overruled(self) -> int:
-        """Of how many of these the file has a rule."""
+        """The number of entities among them that have a rule in the file, too."""
         return sum(1 for entity in self._in_force.sources if entity in self._rules)
 
     @property
     def unknown_hosts(self) -> int:
-        """How many hosts have a limit that does not hold, for no address of theirs is known."""
+        """The number of hosts whose limits do not hold because no address of theirs is known."""
         return len(self._in_force.unknown_hosts)
 
     def detail(self) -> dict[str, object]:
-        """Return what ``/readyz`` says of it."""
+        """See ``QuotaSource``."""
         return {
             "broker": None if self.server is None else str(self.server),
             "connected": self.is_connected,
@@ -185,25 +168,24 @@ class BrokerSource:
         }
 
     def follow_file(self, config: ProxyConfig) -> QuotaChanges:
-        """Take the file's rules from now on; return what has changed by that. ``on_changes`` is not called."""
-        changes = self._in_force.follow_file(config, now_ms=self._wall_ms())
-        self._timer.wake()
-        self._said = {one for one in self._said if one in self._in_force.sources or isinstance(one, str)}
-        self._tell_of_overruled(entity for entity in self._in_force.sources if entity in self._rules)
+        """Use the rules of a new file; return the changes. ``on_changes`` is not called."""
+        changes = self._applier.follow_file(config)
+        self._warned = {one for one in self._warned if one in self._in_force.sources or isinstance(one, str)}
+        self._warn_of_overruled(entity for entity in self._in_force.sources if entity in self._rules)
         return changes
 
     def await_change(self, changed: tuple[Alteration, ...], answer: bytes, owner: object) -> Ticket:
-        """Read again until the broker lists a change. See ``forwarded_alter.Authority``."""
+        """Hold an answer until the broker shows the change. See ``forwarded_alter.AlterConfirmer``."""
         ticket = Ticket(answer, NOBODY, owner)
-        if len(self._awaited) >= _MOST_WAITING:
+        if len(self._held_answers) >= _MOST_WAITING:
             ticket.answer = answer
         else:
             loop = asyncio.get_running_loop()
-            self._awaited[ticket] = _Awaited(changed, loop.time() + _LONGEST_WAIT_S)
-            # A reading may wait for longer, on an unreachable broker or a name server.
+            self._held_answers[ticket] = _HeldAnswer(changed, loop.time() + _LONGEST_WAIT_S)
+            # A reading may take longer, because of an unreachable broker or name server.
             loop.call_later(_LONGEST_WAIT_S, self._give_up, ticket)
-        self._again_s = 0.0
-        self._is_asked.set()
+        self._retry_s = 0.0
+        self._must_read.set()
         return ticket
 
     def start(self) -> None:
@@ -215,18 +197,19 @@ class BrokerSource:
     async def run(self) -> None:
         """Read again and again, until cancelled; the first time at once."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(kept_up(self._timer.run))
-            tasks.create_task(kept_up(self._hosts.run))
+            tasks.create_task(kept_up(self._applier.timer.run))
+            tasks.create_task(kept_up(self._applier.resolver.run))
             await kept_up(self._follow)
 
     async def _follow(self) -> None:
+        await self._applier.begin()
         try:
             while True:
-                self._is_asked.clear()
+                self._must_read.clear()
                 started_s = time.monotonic()
                 await self._read()
                 self._answer()
-                # A client that changes limits all the time causes readings for half of the time at most.
+                # Readings take half of the time at most, even if a client changes limits all the time.
                 await asyncio.sleep(min(time.monotonic() - started_s, _LONGEST_WAIT_S))
                 await self._sleep()
         finally:
@@ -237,36 +220,34 @@ class BrokerSource:
     async def _sleep(self) -> None:
         """Wait until the next reading is due, or requested."""
         wait_s = max(self._settings.every_ms / 1_000, self._backoff_s)
-        if self._awaited and self.is_connected:
-            self._again_s = min(max(_FIRST_AGAIN_S, 2 * self._again_s), _MOST_AGAIN_S)
-            wait_s = min(wait_s, self._again_s)
-        elif self._awaited:
-            # In time for the waiting answers, and no earlier, so that changes of quotas cannot make it spin.
-            wait_s = min(wait_s, max(_MOST_AGAIN_S, self._next_end_s()))
-            await asyncio.sleep(wait_s)
+        if self._held_answers and self.is_connected:
+            self._retry_s = min(max(_FIRST_WAIT_S, 2 * self._retry_s), _LONGEST_RETRY_S)
+            wait_s = min(wait_s, self._retry_s)
+        elif self._held_answers:
+            # In time for the held answers, and no earlier: changes of quotas must not cause a reading each.
+            next_end_s = min(one.until_s for one in self._held_answers.values()) - asyncio.get_running_loop().time()
+            await asyncio.sleep(min(wait_s, max(_LONGEST_RETRY_S, next_end_s)))
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
-                await self._is_asked.wait()
-
-    def _next_end_s(self) -> float:
-        return min(one.until_s for one in self._awaited.values()) - asyncio.get_running_loop().time()
+                await self._must_read.wait()
 
     async def _read(self) -> None:
         try:
             reading = await in_thread(self._ask, name="quotas-from")
-        except Exception as error:  # noqa: BLE001 - whatever the Kafka client raises, the proxy serves on
+        except Exception as error:  # noqa: BLE001 - the Kafka client raises more than it documents
             self._fail(error)
             return
         self._succeed(reading)
-        if reading.told is not None:
-            self._rules = reading.told.rules
-            self._pending.extend(reading.changes)
-            self._tell_of_passed_over(reading.told.passed_over)
-            self._tell_of_overruled(entity for entity, rule in reading.changes if rule is not None)
+        if reading.quotas is not None:
+            self._rules = reading.quotas.rules
+            for text in reading.quotas.passed_over:
+                if self._is_new(text):
+                    log.warning("quotas_from %s: passed over: %s", self.name, text)
+            self._warn_of_overruled(entity for entity, rule in reading.changes if rule is not None)
         try:
-            await self._settle()
-        except Exception as error:  # noqa: BLE001 - no client hears anything of a fault here but that a limit is late
+            await self._apply(reading.changes)
+        except Exception as error:  # noqa: BLE001 - clients notice only that a limit is late
             report(error, "quotas_from %s: rules could not be put in force; it is tried again", self.name)
             return
         if not self.has_read.is_set():
@@ -274,55 +255,42 @@ class BrokerSource:
         self.has_read.set()
         self.may_serve.set()
 
-    async def _settle(self) -> None:
-        """Put the changes in force, in portions; what fails is tried again with the next reading."""
-        hosts = hosts_in(self._pending)
-        while self._pending:
-            some = [self._pending[index] for index in range(min(_AT_ONCE, len(self._pending)))]
-            self._on_changes(*self._in_force.change(some, now_ms=self._wall_ms()))
-            for _ in some:
-                self._pending.popleft()
-            await asyncio.sleep(0)
-        # After the others, so that an unreachable name server does not hold them up.
-        self._answer(but_for=hosts)
-        if hosts or self._found:
-            self._know(await self._lookups.find(hosts))
-        self._hosts.follow(self._in_force.unknown_hosts)
-
-    def _know(self, addresses: Addresses) -> None:
-        """Put the limits of hosts in force that have been resolved, now or before."""
-        self._found.update(addresses)
-        self._on_changes(*self._in_force.update_addresses(self._found))
-        self._found = {}
-
-    def _take_found(self, addresses: Addresses) -> None:
-        """Put the limits of hosts in force that a later lookup resolved."""
-        self._know(addresses)
-        self._hosts.follow(self._in_force.unknown_hosts)
-        log.info("quotas_from %s: found %s, whose quotas hold from now on", self.name, ", ".join(addresses))
+    async def _apply(self, changes: Sequence[Change]) -> None:
+        """Put changes in force. An effect that could not be reported is reported again with the next reading."""
+        hosts = hosts_in(changes)
+        named = [change for change in changes if change.entity.ip in hosts]
+        try:
+            await self._applier.apply([change for change in changes if change.entity.ip not in hosts])
+        finally:
+            if named:
+                # After the others, so that an unreachable name server does not hold them up.
+                self._answer(but_for=hosts)
+                self._applier.addresses = await self._applier.lookups.find(hosts)
+                await self._applier.apply(named)
+        self._applier.report()
 
     def _answer(self, *, but_for: Set[str] = frozenset()) -> None:
         """Send the answers whose changes are in force, ``but_for`` those about hosts that are being looked up."""
-        if self._pending or not self.is_connected:
+        if not (self._applier.is_reported and self.is_connected):
             return
-        for ticket, one in tuple(self._awaited.items()):
+        for ticket, one in tuple(self._held_answers.items()):
             if any(name in but_for for change in one.changed for _, name in change.entity):
                 continue
             if ticket.is_dropped or has_changes(self._rules, one.changed):
-                self._let_go(ticket)
+                self._release(ticket)
 
     @repeated
     def _give_up(self, ticket: Ticket) -> None:
         """Send an answer that has waited for long enough, if it still waits."""
-        if self._let_go(ticket):
+        if self._release(ticket):
             self.unconfirmed += 1
             log.warning(
-                "quotas_from %s: a change was acknowledged and the broker has not told of it for %.0f s; it holds "
-                "here when it does", self.name, _LONGEST_WAIT_S,
+                "quotas_from %s: a change was acknowledged, and the broker has not shown it for %.0f s; it holds here "
+                "when the broker does", self.name, _LONGEST_WAIT_S,
             )  # fmt: skip
 
-    def _let_go(self, ticket: Ticket) -> bool:
-        if self._awaited.pop(ticket, None) is None or ticket.is_dropped:
+    def _release(self, ticket: Ticket) -> bool:
+        if self._held_answers.pop(ticket, None) is None or ticket.is_dropped:
             return False
         ticket.answer = ticket.frame
         asyncio.get_running_loop().call_soon(cast(TicketOwner, ticket.owner).take_turn)
@@ -354,41 +322,36 @@ class BrokerSource:
         if is_lasting:
             self.may_serve.set()
 
-    def _tell_of_passed_over(self, passed_over: Iterable[str]) -> None:
-        for text in passed_over:
-            if self._is_news(text):
-                log.warning("quotas_from %s: passed over: %s", self.name, text)
-
-    def _tell_of_overruled(self, entities: Iterable[Entity]) -> None:
+    def _warn_of_overruled(self, entities: Iterable[Entity]) -> None:
         for entity in entities:
             source = self._in_force.sources.get(entity)
-            if source is not None and self._is_news(entity):
+            if source is not None and self._is_new(entity):
                 log.warning(
                     "%s: %s has quotas at the broker, too; those of the file hold here, and its own there: remove "
                     "one", source, entity,
                 )  # fmt: skip
 
-    def _is_news(self, what: object) -> bool:
-        if what in self._said or len(self._said) >= _MOST_SAID:
+    def _is_new(self, warning: object) -> bool:
+        if warning in self._warned or len(self._warned) >= _MOST_WARNINGS:
             return False
-        self._said.add(what)
+        self._warned.add(warning)
         return True
 
     def _ask(self) -> _Reading:
-        """Read, in the thread. There is one at a time."""
+        """Read, in a thread; one call at a time."""
         is_kept = self._reader is not None
         try:
-            reader, told = self._read_once()
+            reader, quotas = self._read_once()
         except RefusedError:
             raise
         except Exception:
             if not is_kept:
                 raise
-            # Kept since the last reading: brokers close what is idle.
+            # Brokers close idle connections.
             self._close()
-            reader, told = self._read_once()
-        changes = () if told is None else differences(self._rules, told.rules)
-        return _Reading(reader.server, told, changes)
+            reader, quotas = self._read_once()
+        changes = () if quotas is None else differences(self._rules, quotas.rules)
+        return _Reading(reader.server, quotas, changes)
 
     def _read_once(self) -> tuple[QuotaReader, ParsedQuotas | None]:
         reader = self._reader
@@ -406,7 +369,7 @@ class BrokerSource:
 def broker_source(
     config: ProxyConfig, *, on_changes: OnChanges, wall_ms: Callable[[], int] = unix_ms
 ) -> BrokerSource | None:
-    """Return what follows the brokers' quotas, where these are the rules; else None."""
+    """Return the source of ``quotas_from: broker``; None: the configuration has another, or none."""
     settings = config.quotas_from
     if not isinstance(settings, QuotasFromBroker):
         return None
@@ -415,7 +378,7 @@ def broker_source(
 
 
 def _connect(settings: AdminClient, servers: Sequence[Address]) -> QuotaReader:
-    # Imported here: it loads aiokafka, which costs time and memory where no cluster is asked.
+    # Imported here: aiokafka costs time and memory.
     from kafka_quota_proxy.proxy.client_quotas.sources.broker_reader import BrokerReader
 
     return BrokerReader(settings, servers)

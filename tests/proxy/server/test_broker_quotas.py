@@ -268,9 +268,9 @@ async def test_a_client_that_leaves_during_its_change_is_forgotten() -> None:
     quotas.lag = 10_000
     async with served(quotas) as (server, client):
         await client.send(alter(1_000.0))
-        await eventually(lambda: follower_of(server)._awaited)
+        await eventually(lambda: follower_of(server)._held_answers)
         client.reset()
-        await eventually(lambda: not follower_of(server)._awaited)
+        await eventually(lambda: not follower_of(server)._held_answers)
         assert follower_of(server).unconfirmed == 0
 
 
@@ -285,7 +285,7 @@ async def test_a_stop_lets_a_change_that_is_waited_for_be_answered(monkeypatch: 
         await eventually(lambda: server.is_listening)
         async with client_of(server) as client:
             await client.send(alter(1_000.0))
-            await eventually(lambda: follower_of(server)._awaited)
+            await eventually(lambda: follower_of(server)._held_answers)
             server.stop()
             assert read_alter_response(await client.answer(), 1).results == (Altered(0, None, ETL),)
             assert await client.answer() == b""
