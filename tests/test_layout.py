@@ -85,12 +85,9 @@ EXCEPTIONS = {
     "proxy/client_quotas/topic/reader_events.py": "tests/proxy/client_quotas/sources/test_topic_source.py",
     # What clients of a topic ask: tested with those who ask.
     "proxy/client_quotas/topic/topic_requests.py": "tests/proxy/client_quotas/topic/test_topic_reader.py",
-    # What is asked of a store, and of who writes for it.
     "proxy/client_quotas/storage/store.py": "tests/proxy/client_quotas/test_manager.py",
-    "proxy/client_quotas/storage/write_request.py": "tests/proxy/client_quotas/storage/test_topic_store.py",
     # A disk on the loop: tested with the desk that it keeps for.
     "proxy/client_quotas/storage/directory_store.py": "tests/proxy/client_quotas/test_manager.py",
-    "proxy/client_quotas/storage/database_thread.py": "tests/proxy/client_quotas/test_manager.py",
     # A record that the dialer keeps.
     "proxy/server/broker.py": "tests/proxy/server/test_broker_dialer.py",
     # The admin port shows both: tested as a whole scrape.

@@ -1,7 +1,6 @@
 """Quotas that change while the proxy runs: set by administrators, or followed from a topic or the brokers.
 
 manager         answers administrators' requests; ``api`` is its interface for a session
-request_queue   the requests that wait
 alter_handler   makes a request's changes: decided, stored, applied, audited
 rule_applier    applies rules: the store's, the file's, as time goes on, as hosts are found
 rule_timer      waits for rules that begin or end

@@ -5,6 +5,7 @@ A change is stored and applied before it is answered.
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -34,7 +35,6 @@ from kafka_quota_proxy.proxy.client_quotas.api import (
 )
 from kafka_quota_proxy.proxy.client_quotas.audit.log import ChangeLog
 from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import RequestedChanges
-from kafka_quota_proxy.proxy.client_quotas.request_queue import RequestQueue
 from kafka_quota_proxy.proxy.client_quotas.rule_applier import RuleApplier
 from kafka_quota_proxy.proxy.client_quotas.rule_timer import OnChanges
 from kafka_quota_proxy.proxy.client_quotas.rule_timer import wall_ms as unix_ms
@@ -47,11 +47,14 @@ from kafka_quota_proxy.proxy.client_quotas.rules.errors import (
     UNKNOWN_SERVER_ERROR_MESSAGE,
 )
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin
-from kafka_quota_proxy.proxy.client_quotas.storage.open_store import make_store
+from kafka_quota_proxy.proxy.client_quotas.storage.directory_store import DirectoryStore
 from kafka_quota_proxy.proxy.client_quotas.storage.rule_database import UnusableStoreError
-from kafka_quota_proxy.proxy.client_quotas.storage.store import QuotaStore
+from kafka_quota_proxy.proxy.client_quotas.storage.store import ApplyChanges, QuotaStore
+from kafka_quota_proxy.proxy.client_quotas.storage.topic_copy import TopicCopy
 from kafka_quota_proxy.proxy.client_quotas.storage.topic_store import TopicStore
+from kafka_quota_proxy.proxy.client_quotas.topic.reader_thread import topic_reader
 from kafka_quota_proxy.proxy.quota.rule_changes import QuotaChanges
+from kafka_quota_proxy.proxy.usage.log import proxy_name
 
 log = logging.getLogger(__name__)
 
@@ -60,8 +63,48 @@ log = logging.getLogger(__name__)
 _SMALL_BYTES: Final = 1_024
 _SMALL_ENTITIES: Final = 10
 
+_MAX_WAITING: Final = 1_000
+# A few of the largest requests. A client whose request finds no room asks again.
+_MAX_WAITING_BYTES: Final = 16 * 1024 * 1024
 _DIRECTORY: Final = ("store", "directory")
 _NO_STORE: Final = "No quota can be changed here: there is no store for them"
+
+
+class RequestQueue:
+    """Tickets in the order in which they came, up to a bound.
+
+    Attributes:
+        waiting: Those that nothing has been done for.
+    """
+
+    def __init__(self) -> None:
+        self.waiting: deque[Ticket] = deque()
+        self._has_come = asyncio.Event()
+
+    def put(self, ticket: Ticket) -> Ticket | None:
+        """Append a ticket and return it; None: there is no room."""
+        size_bytes = len(ticket.frame)
+        if not self._has_room(size_bytes):
+            self.waiting = deque(one for one in self.waiting if not one.is_dropped)
+            if not self._has_room(size_bytes):
+                return None
+        self.waiting.append(ticket)
+        self._has_come.set()
+        return ticket
+
+    async def get(self) -> Ticket:
+        """Wait for the next ticket that is not dropped."""
+        while True:
+            while self.waiting:
+                ticket = self.waiting.popleft()
+                if not ticket.is_dropped:
+                    return ticket
+            self._has_come.clear()
+            await self._has_come.wait()
+
+    def _has_room(self, size_bytes: int) -> bool:
+        waiting_bytes = sum(len(one.frame) for one in self.waiting)
+        return len(self.waiting) < _MAX_WAITING and waiting_bytes + size_bytes <= _MAX_WAITING_BYTES
 
 
 class QuotaManager:
@@ -238,3 +281,22 @@ def _described(rules: Mapping[Entity, StoredRule], request: DescribeRequest) -> 
 def _altered(altered: QuotasAltered, request: AlterRequest) -> bytes:
     response = AlterResponse(altered.throttle_time_ms, altered.results)
     return write_alter_response(response, correlation_id=request.correlation_id, api_version=request.api_version)
+
+
+def make_store(
+    config: ProxyConfig, apply: ApplyChanges, stored: Mapping[Entity, StoredRule]
+) -> DirectoryStore | TopicStore | None:
+    """Return the store; None: the configuration has none. ``stored`` has the rules that ``apply`` has applied."""
+    store = config.store
+    if store is None:
+        return None
+    if store.topic is None:
+        return DirectoryStore(store.path or "", apply, stored)
+    reader = topic_reader(config, store.topic)
+    # Imported here: it loads aiokafka.
+    from kafka_quota_proxy.proxy.client_quotas.storage.topic_writer import Writer
+
+    binds = tuple(listener.bind for listener in config.listeners)
+    writer = Writer(store.topic, f"kafka-quota-proxy-{proxy_name(config)}", binds)
+    copy = None if store.path is None else TopicCopy(store.path)
+    return TopicStore(str(store.topic), apply, copy, reader=reader, writer=writer)

@@ -11,10 +11,9 @@ from kafka_quota_proxy.config.model import ProxyConfig
 from kafka_quota_proxy.config.quota_record import QuotaRecord, decode, encode
 from kafka_quota_proxy.proxy.client_quotas import manager as quota_manager
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
-from kafka_quota_proxy.proxy.client_quotas.storage.store import ApplyChanges
+from kafka_quota_proxy.proxy.client_quotas.storage.store import ApplyChanges, NotWrittenError, Record
 from kafka_quota_proxy.proxy.client_quotas.storage.topic_copy import TopicCopy
 from kafka_quota_proxy.proxy.client_quotas.storage.topic_store import TopicStore
-from kafka_quota_proxy.proxy.client_quotas.storage.write_request import NotWrittenError, Record
 from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import EndReached, ReadFailed, ReadingBegan, RecordsRead
 from kafka_quota_proxy.proxy.client_quotas.topic.reader_thread import EventHandler
 from kafka_quota_proxy.proxy.client_quotas.topic.topic_rules import TopicRecord

@@ -17,7 +17,12 @@ from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import (
     ReadingBegan,
     RecordsRead,
 )
-from kafka_quota_proxy.proxy.client_quotas.topic.reader_thread import EventHandler, ReaderBridge, ReaderThread
+from kafka_quota_proxy.proxy.client_quotas.topic.reader_thread import (
+    EventHandler,
+    ReaderBridge,
+    ReaderThread,
+    topic_reader,
+)
 from kafka_quota_proxy.proxy.client_quotas.topic.topic_rules import TopicRules
 from kafka_quota_proxy.proxy.quota.entity import Entity
 from kafka_quota_proxy.proxy.usage.log import proxy_name
@@ -191,18 +196,8 @@ def topic_source(config: ProxyConfig, *, on_changes: OnChanges) -> TopicSource |
     settings = config.quotas_from
     if not isinstance(settings, QuotasFrom):
         return None
-    # Imported here: it loads aiokafka, which a proxy without a topic does not need.
-    from kafka_quota_proxy.proxy.client_quotas.topic.topic_reader import TopicReader
-
-    proxy = proxy_name(config)
-    binds = tuple(listener.bind for listener in config.listeners)
-    return TopicSource(
-        settings,
-        proxy,
-        config.quotas,
-        on_changes=on_changes,
-        reader=lambda tell: TopicReader(settings, f"kafka-quota-proxy-{proxy}", tell, binds),
-    )
+    reader = topic_reader(config, settings)
+    return TopicSource(settings, proxy_name(config), config.quotas, on_changes=on_changes, reader=reader)
 
 
 def _now_ms() -> int:

@@ -1,31 +1,26 @@
-"""The quotas of one proxy, in a directory of its own: a change is written there, and then applied."""
+"""The quotas of one proxy, in a directory of its own: a change is written, and then applied."""
 
 import logging
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from time import time
 
+from kafka_quota_proxy.proxy.background.in_thread import WorkerThread
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 from kafka_quota_proxy.proxy.client_quotas.rules.errors import KAFKA_STORAGE_ERROR
-from kafka_quota_proxy.proxy.client_quotas.storage.database_thread import DatabaseThread
-from kafka_quota_proxy.proxy.client_quotas.storage.rule_database import UncertainWriteError
+from kafka_quota_proxy.proxy.client_quotas.storage.rule_database import RuleDatabase, UncertainWriteError
 from kafka_quota_proxy.proxy.client_quotas.storage.store import ApplyChanges, NotKeptError
 
 log = logging.getLogger(__name__)
 
 
 class DirectoryStore:
-    """See ``QuotaStore``.
-
-    Args:
-        directory: Where the files are.
-        apply: See ``ApplyChanges``.
-        stored: The rules that ``apply`` has applied.
+    """See ``QuotaStore``. ``stored`` has the rules that ``apply`` has applied.
 
     Attributes:
-        database: The database. It, and what follows, is read by metrics.
         failures: How many changes could not be written.
-        last_failure_s: When the last of these failed, Unix time; None: none did.
+        last_failure_s: The Unix time of the last of these; None: there was none.
         is_writable: Whether the last change could be written.
     """
 
@@ -35,27 +30,27 @@ class DirectoryStore:
         self.failures = 0
         self.last_failure_s: float | None = None
         self.is_writable = True
-        self._thread = DatabaseThread(directory)
-        self.database = self._thread.database
+        self.database = RuleDatabase(Path(directory))
+        self._thread = WorkerThread("quota-store")
         self._stored = stored
         self._apply = apply
 
     async def open(self) -> None:
         """See ``QuotaStore``."""
-        read = await self._thread.open()
+        read = await self._thread.run(self.database.open)
         await self._apply([Change(entity, rule) for entity, rule in read.rules.items()])
         log.info("%d entities have quotas in %s", len(read.rules), self.name)
 
     async def run(self) -> None:
-        """See ``QuotaStore``. There is nothing to do."""
+        """See ``QuotaStore``."""
 
     async def catch_up(self) -> None:
-        """See ``QuotaStore``. No other process changes this store."""
+        """See ``QuotaStore``: no other process changes this store."""
 
     async def keep(self, changes: Sequence[Change], before: Mapping[Entity, StoredRule]) -> None:
         """See ``QuotaStore``."""
         try:
-            await self._thread.write(changes)
+            await self._thread.run(self.database.write, changes)
         except OSError as error:
             self.is_writable = False
             self.failures += 1
@@ -71,7 +66,8 @@ class DirectoryStore:
 
     async def close(self) -> None:
         """See ``QuotaStore``."""
-        await self._thread.close()
+        await self._thread.run(self.database.close)
+        self._thread.shutdown()
 
     def detail(self) -> dict[str, object]:
         """See ``QuotaStore``."""

@@ -1,15 +1,17 @@
-"""A copy of the rules of a topic on this proxy's disk, for a start at which the topic cannot be read."""
+"""A copy of a topic's rules on this proxy's disk, for a start at which the topic cannot be read."""
 
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from itertools import islice
+from itertools import islice, starmap
+from pathlib import Path
 from typing import Final
 
+from kafka_quota_proxy.proxy.background.in_thread import WorkerThread
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
-from kafka_quota_proxy.proxy.client_quotas.storage.database_thread import DatabaseThread
+from kafka_quota_proxy.proxy.client_quotas.storage.rule_database import RuleDatabase
 
 log = logging.getLogger(__name__)
 
@@ -18,18 +20,16 @@ _RETRY_S: Final = 5.0
 
 
 class TopicCopy:
-    """Follows the topic as fast as the disk allows; nothing waits for it. All of it belongs to the loop.
+    """Follows the topic as fast as the disk allows; nothing waits for it. For the loop.
 
-    Changes that come while it writes are one transaction.
-
-    Attributes:
-        failures: How many writes failed.
+    Changes that come while it writes are one transaction. ``failures`` counts the writes that failed.
     """
 
     def __init__(self, directory: str) -> None:
         self.failures = 0
         self._directory = directory
-        self._thread = DatabaseThread(directory, is_copy=True)
+        self._database = RuleDatabase(Path(directory), is_copy=True)
+        self._thread = WorkerThread("quota-store")
         self._waiting: dict[Entity, StoredRule | None] = {}
         self._has_changes = asyncio.Event()
         self._is_failing = False
@@ -38,9 +38,9 @@ class TopicCopy:
         """Return the rules of the copy that can be read: the topic has all of them.
 
         Raises:
-            OSError: The directory cannot be used, or another process does.
+            OSError: The directory cannot be used, or another process uses it.
         """
-        stored = await self._thread.open()
+        stored = await self._thread.run(self._database.open)
         if stored.damage is not None:
             log.warning(
                 "%s; it is set aside, and of its quotas %d can be read; while the topic cannot be read, the others do "
@@ -48,7 +48,7 @@ class TopicCopy:
                 stored.damage, len(stored.rules),
             )  # fmt: skip
         if stored.not_understood:
-            # Above all of a time zone that this machine has no longer.
+            # Most likely because of a time zone that this machine no longer has.
             log.warning(
                 "%s: %d of %d quotas that were known last can be read; while the topic cannot be read, the others do "
                 "not hold. First: %s",
@@ -58,7 +58,7 @@ class TopicCopy:
         return stored.rules
 
     def put(self, changes: Iterable[Change]) -> None:
-        """Take changes that have been applied; they are written later."""
+        """Add changes that have been applied; they are written later."""
         self._waiting.update(changes)
         self._has_changes.set()
 
@@ -78,12 +78,13 @@ class TopicCopy:
         """Write what is left, and close the files."""
         with suppress(OSError):
             await self._write()
-        await self._thread.close()
+        await self._thread.run(self._database.close)
+        self._thread.shutdown()
 
     async def _write(self) -> None:
         while self._waiting:
             some = dict(islice(self._waiting.items(), _AT_ONCE))
-            await self._thread.write([Change(entity, rule) for entity, rule in some.items()])
+            await self._thread.run(self._database.write, list(starmap(Change, some.items())))
             for entity, rule in some.items():
                 # A rule that has changed again waits for the next turn.
                 if self._waiting[entity] is rule:

@@ -18,10 +18,15 @@ from kafka_quota_proxy.proxy.background.isolation import kept_up, report
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 from kafka_quota_proxy.proxy.client_quotas.rules.errors import KAFKA_STORAGE_ERROR, POLICY_VIOLATION, REQUEST_TIMED_OUT
-from kafka_quota_proxy.proxy.client_quotas.storage.store import ApplyChanges, NotKeptError
+from kafka_quota_proxy.proxy.client_quotas.storage.store import (
+    ApplyChanges,
+    NotKeptError,
+    NotWrittenError,
+    Record,
+    TopicWriter,
+)
 from kafka_quota_proxy.proxy.client_quotas.storage.topic_copy import TopicCopy
 from kafka_quota_proxy.proxy.client_quotas.storage.topic_store_state import StoreTopicState, TopicChange, settings_of
-from kafka_quota_proxy.proxy.client_quotas.storage.write_request import NotWrittenError, Record, TopicWriter
 from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import (
     EndReached,
     ReaderEvent,

@@ -4,8 +4,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Final, Protocol, TypeAlias
 
+from kafka_quota_proxy.config.model import ProxyConfig, QuotasFrom
 from kafka_quota_proxy.proxy.background.isolation import report
 from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import ReaderEvent
+from kafka_quota_proxy.proxy.usage.log import proxy_name
 
 _STOP_S: Final = 1.0
 
@@ -25,19 +27,28 @@ class ReaderThread(Protocol):
         """Wait until it has stopped."""
 
 
-class ReaderBridge:
-    """Runs a handler on the loop for each event of a reader, which waits until the event is handled.
+def topic_reader(config: ProxyConfig, topic: QuotasFrom) -> Callable[[EventHandler], ReaderThread]:
+    """Return a function that makes the reader of a topic, which awaits its argument with each event."""
+    # Imported here: it loads aiokafka, which a proxy without a topic does not need.
+    from kafka_quota_proxy.proxy.client_quotas.topic.topic_reader import TopicReader
 
-    Args:
-        reader: Returns the reader. It is given a function, which it awaits with each event.
-        hear: The handler, run on the loop. Its exceptions are raised in the reader.
+    binds = tuple(listener.bind for listener in config.listeners)
+    return lambda handle: TopicReader(topic, f"kafka-quota-proxy-{proxy_name(config)}", handle, binds)
+
+
+class ReaderBridge:
+    """Runs ``handle`` on the loop for each event of a reader, which waits until the event is handled.
+
+    An exception of ``handle`` is raised in the reader.
     """
 
     def __init__(
-        self, reader: Callable[[EventHandler], ReaderThread], hear: Callable[[ReaderEvent], Coroutine[None, None, None]]
+        self,
+        make_reader: Callable[[EventHandler], ReaderThread],
+        handle: Callable[[ReaderEvent], Coroutine[None, None, None]],
     ) -> None:
-        self._reader = reader(self._tell)
-        self._hear = hear
+        self._reader = make_reader(self._hand_over)
+        self._handle = handle
         self._loop: asyncio.AbstractEventLoop
 
     def start(self) -> None:
@@ -46,19 +57,19 @@ class ReaderBridge:
         self._reader.start()
 
     async def stop(self) -> None:
-        """Stop reading. Waits a moment for the reader to close its connections."""
+        """Stop reading, and wait a moment for the reader to close its connections."""
         self._reader.stop()
         await asyncio.to_thread(self._reader.join, _STOP_S)
 
-    async def _tell(self, told: ReaderEvent) -> None:
-        """Have the loop handle an event, and wait for that. Runs in the reader's thread."""
+    async def _hand_over(self, event: ReaderEvent) -> None:
+        """Wait until the loop has handled an event. Runs in the reader's thread."""
         if self._loop.is_closed():
             raise asyncio.CancelledError
-        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._heard(told), self._loop))
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._try(event), self._loop))
 
-    async def _heard(self, told: ReaderEvent) -> None:
+    async def _try(self, event: ReaderEvent) -> None:
         try:
-            await self._hear(told)
+            await self._handle(event)
         except Exception as error:
             report(error, "records of a topic could not be applied; they are read again")
             raise

@@ -14,7 +14,7 @@ from kafka_quota_proxy.config.terms import written_terms
 from kafka_quota_proxy.protocol.client_quotas import Alteration, AlterRequest, Op, read_alter_response
 from kafka_quota_proxy.proxy.client_quotas.api import QuotasAltered
 from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import read_changes
-from kafka_quota_proxy.proxy.client_quotas.storage.write_request import NotWrittenError
+from kafka_quota_proxy.proxy.client_quotas.storage.store import NotWrittenError
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.proxy.client_quotas.test_manager import ADMIN, ALICE, RATE, Bed, Client, P
 from tests.proxy.client_quotas.test_manager import bed as kept

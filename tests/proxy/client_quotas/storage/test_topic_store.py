@@ -19,11 +19,10 @@ from kafka_quota_proxy.proxy.client_quotas.rules.errors import KAFKA_STORAGE_ERR
 from kafka_quota_proxy.proxy.client_quotas.storage import topic_store as topic_module
 from kafka_quota_proxy.proxy.client_quotas.storage import topic_store_state as topic_state
 from kafka_quota_proxy.proxy.client_quotas.storage.rule_database import read_store
-from kafka_quota_proxy.proxy.client_quotas.storage.store import NotKeptError
+from kafka_quota_proxy.proxy.client_quotas.storage.store import NotKeptError, NotWrittenError, Record
 from kafka_quota_proxy.proxy.client_quotas.storage.topic_copy import TopicCopy
 from kafka_quota_proxy.proxy.client_quotas.storage.topic_store import TopicStore
 from kafka_quota_proxy.proxy.client_quotas.storage.topic_store_state import TopicChange
-from kafka_quota_proxy.proxy.client_quotas.storage.write_request import NotWrittenError, Record
 from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import (
     EndReached,
     ReaderEvent,

@@ -15,8 +15,8 @@ from aiokafka.protocol.transaction import InitProducerIdRequest
 from aiokafka.record import MemoryRecords
 
 from kafka_quota_proxy.proxy.client_quotas.storage import topic_writer as writer_module
+from kafka_quota_proxy.proxy.client_quotas.storage.store import NotWrittenError, Record
 from kafka_quota_proxy.proxy.client_quotas.storage.topic_writer import Writer
-from kafka_quota_proxy.proxy.client_quotas.storage.write_request import NotWrittenError, Record
 from kafka_quota_proxy.proxy.client_quotas.topic.record_batches import MOST_DECOMPRESSED_BYTES, RecordBatches
 from tests.support.topic_cluster import SETTINGS, TopicCluster
 

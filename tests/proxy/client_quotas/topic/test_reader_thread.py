@@ -70,4 +70,4 @@ async def test_a_reader_that_outlives_the_loop_ends() -> None:
     loop.close()
 
     with pytest.raises(asyncio.CancelledError):
-        await hearing._tell(ReadingBegan())
+        await hearing._hand_over(ReadingBegan())

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kafka_quota_proxy.config.model import Address, AdminClient, Listener, ProxyConfig, QuotasFrom, Store
+from kafka_quota_proxy.proxy.client_quotas.manager import make_store
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.storage.directory_store import DirectoryStore
-from kafka_quota_proxy.proxy.client_quotas.storage.open_store import make_store
 from kafka_quota_proxy.proxy.client_quotas.storage.topic_store import TopicStore
 
 LISTENER = Listener(name="a", bind=Address(host="127.0.0.1", port=9092), upstream=Address(host="127.0.0.1", port=19092))
