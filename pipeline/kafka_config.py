@@ -1,7 +1,7 @@
 """The client configuration for ``kafka://`` addresses: a file of Kafka's client properties (``--kafka-config``).
 
 It is the same file as the ``--command-config`` of Kafka's tools. Spark's client is Kafka's own and accepts all of it.
-Topics are written with kafka-python, which gets the keywords of ``client_keywords``.
+Topics are written with aiokafka, which gets the keywords of ``client_keywords``.
 """
 
 import re
@@ -54,10 +54,10 @@ class KafkaConfig:
         return {f"kafka.{key}": setting.value for key, setting in self.settings.items()}
 
     def client_keywords(self) -> dict[str, object]:
-        """Return kafka-python's keyword arguments for SASL and TLS.
+        """Return aiokafka's keyword arguments for SASL and TLS.
 
         Raises:
-            InputError: kafka-python does not support a setting, or a named file cannot be used.
+            InputError: aiokafka does not support a setting, or a named file cannot be used.
         """
         protocol = self._value("security.protocol", "PLAINTEXT").upper()
         keywords: dict[str, object] = {"security_protocol": protocol}

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from kafka_quota_proxy.pipeline.alerts import alerts, encoded, marked_ahead, once
 from kafka_quota_proxy.pipeline.checkpoint import job_of, spark_part
 from kafka_quota_proxy.pipeline.commands.execution import cause_of, explain, kafka_config_of, say, stop_requested
-from kafka_quota_proxy.pipeline.delivery import Delivery, FileDelivery, PrintDelivery, TopicDelivery
+from kafka_quota_proxy.pipeline.delivery import Delivery, FileDelivery, PrintDelivery
 from kafka_quota_proxy.pipeline.errors import PipelineError, UsageError
 from kafka_quota_proxy.pipeline.files import Files
 from kafka_quota_proxy.pipeline.kafka_config import KafkaConfig
@@ -28,6 +28,7 @@ from kafka_quota_proxy.pipeline.kafka_source import kafka_place, topic
 from kafka_quota_proxy.pipeline.parsing import parsed
 from kafka_quota_proxy.pipeline.quarantine import Quarantine, bad_lines
 from kafka_quota_proxy.pipeline.session import session
+from kafka_quota_proxy.pipeline.topic_delivery import TopicDelivery
 from kafka_quota_proxy.pipeline.usage_reader import check_apart, followed
 
 # Each partition of the state writes a file or two per batch, and a bucket has a few hundred bytes: more partitions cost

@@ -19,9 +19,9 @@ import confluent_kafka
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from kafka_quota_proxy.pipeline.delivery import TopicDelivery
 from kafka_quota_proxy.pipeline.errors import PipelineError
 from kafka_quota_proxy.pipeline.session import session
+from kafka_quota_proxy.pipeline.topic_delivery import TopicDelivery
 from tests.end_to_end.support.artifacts import spark_connector
 from tests.end_to_end.support.clients import QUIET, create_topic
 from tests.end_to_end.support.kafka import Kafka
@@ -436,9 +436,8 @@ def test_committed_batch_is_not_sent_again_by_the_next_process(kafka_4: Kafka, s
 def test_uncommitted_alerts_are_never_read(kafka_4: Kafka, spark: SparkSession) -> None:
     topic = create_topic(kafka_4, partitions=PARTITIONS)
     with delivering(kafka_4, topic) as killed:
-        assert killed._producer is not None
-        killed._producer.begin_transaction()
-        killed._producer.send(topic, value=b'{"n":1}').get(30)
+        killed._topic.run(killed._producer.begin_transaction(), timeout_s=30)
+        killed._topic.run(killed._producer.send_and_wait(topic, value=b'{"n":1}'), timeout_s=30)
 
         with delivering(kafka_4, topic) as resumed:
             resumed.deliver(numbered(spark, 1, 2), 0)

@@ -42,8 +42,8 @@ def test_topic_is_created_with_one_partition_and_its_records_are_read(kafka_4: K
         topic.publish([Share(proxy="p2", user="alice")])
         # Of another writer: neither found as ours, nor in the way.
         key, value = encode(Rule(user="bob", limits={"producer_byte_rate": 5.0}))
-        topic._producer.send(name, key=key, value=value)
-        topic._producer.send(name, key=b"garbage", value=b"\xff")
+        topic._topic.run(topic._producer.send_and_wait(name, key=key, value=value), timeout_s=30)
+        topic._topic.run(topic._producer.send_and_wait(name, key=b"garbage", value=b"\xff"), timeout_s=30)
         topic.publish([NEWS])
         topic.check_alone()
     with begun(kafka_4, name) as (again, found):
