@@ -58,15 +58,6 @@ FETCH_APIS: Final[Mapping[int, FetchApi]] = {
 }
 
 
-class _Turn(NamedTuple):
-    """How a fetch passes whose turn has come."""
-
-    edit: Edit
-    reserved_bytes: int = 0
-    is_emptied: bool = False  # it is passed on so that it brings no records
-    is_answered: bool = False  # it does not pass: it is answered here
-
-
 class FetchHandler(Handler):
     """Handles the fetches of consumers. Source: ``KafkaApis.handleFetchRequest``, ``handleShareFetchRequest``."""
 
@@ -109,35 +100,26 @@ class FetchHandler(Handler):
     def repeat(
         self, profile: RequestProfile, data: bytes, position: int, size_bytes: int, correlation_id: int, now_ms: int
     ) -> Edit | None:
-        """See ``Handler``. Under a limit one fetch is in flight at a time: only its response tells what it brings."""
+        """See ``Handler``."""
         state, bucket, charge = self._state, profile.bucket, profile.charge
         if bucket is None:
             return None
-        turn: _Turn | None = None
         if bucket.is_limited:
             if not state.account.observes(bucket):
-                turn = self._capped_turn(profile, bucket, data, position, size_bytes, correlation_id, now_ms)
-                if turn is None or turn.is_answered:
-                    return None if turn is None else turn.edit
-            elif not state.in_flight:
+                return self._pass_capped(profile, bucket, data, position, size_bytes, correlation_id, now_ms)
+            if not state.in_flight:
                 state.account.broker_began_ms = now_ms
         if charge is not None:
-            charge = self._charge_of(profile, charge, data, position, size_bytes, now_ms)
+            limits = _read_limits(profile, data, position, size_bytes)
+            charge = None if limits is None else self._begin_charge(profile, charge, limits, size_bytes, now_ms)
             if charge is None:
                 return None
-        edit, reserved_bytes = NO_EDIT, 0
-        if turn is not None:
-            edit, reserved_bytes = turn.edit, turn.reserved_bytes
-            bucket.reserve(reserved_bytes, now_ms=now_ms)
-        if turn is not None and turn.is_emptied:
-            self._is_emptied = True
-            state.bucket_turn.is_waiting = state.is_blocked = False
-        elif state.bucket_turn.place is not None:
+        if state.bucket_turn.place is not None:
             state.bucket_turn.leave()
-        state.in_flight.append(PendingRequest(profile, correlation_id, size_bytes, reserved_bytes, charge))
-        return edit
+        state.in_flight.append(PendingRequest(profile, correlation_id, size_bytes, 0, charge))
+        return NO_EDIT
 
-    def _capped_turn(
+    def _pass_capped(
         self,
         profile: RequestProfile,
         bucket: Bucket,
@@ -146,27 +128,15 @@ class FetchHandler(Handler):
         size_bytes: int,
         correlation_id: int,
         now_ms: int,
-    ) -> _Turn | None:
-        """Return how a fetch passes under a limit, or is answered; None: it waits, or more bytes are needed."""
-        if any(pending.profile.handler is self for pending in self._state.in_flight):
-            self._state.is_blocked = True
+    ) -> Edit | None:
+        """Decide on a fetch under a limit. One is in flight at a time: only its response tells what it brings."""
+        state, turn, charge = self._state, self._state.bucket_turn, profile.charge
+        if state.in_flight and any(pending.profile.handler is self for pending in state.in_flight):
+            state.is_blocked = True
             return None
-        api, frame_end = FETCH_APIS[profile.api_key], position + 4 + size_bytes
-        limits = api.read_limits(data, position + profile.front_end, profile.api_version, end=frame_end)
+        limits = _read_limits(profile, data, position, size_bytes)
         if limits is None:
             return None
-        turn = self._turn(profile, bucket, data, limits, now_ms)
-        if turn is None and api.is_answered_here and self._is_overdue(bucket, limits, now_ms):
-            return self._answer_empty(profile, bucket, data, position, frame_end, correlation_id, limits, now_ms)
-        return turn
-
-    def _turn(
-        self, profile: RequestProfile, bucket: Bucket, data: bytes, limits: FetchLimits, now_ms: int
-    ) -> _Turn | None:
-        """Return how a fetch passes if its turn has come in the line of its bucket; None: it stays in line."""
-        state = self._state
-        turn = state.bucket_turn
-        api = FETCH_APIS[profile.api_key]
         room = bucket.fetch_room(now_ms=now_ms)
         room_bytes = bucket.fetch_cap(room)
         # The next fetch is expected to bring what the last one brought: hardly anything if it polls for news.
@@ -177,25 +147,49 @@ class FetchHandler(Handler):
             has_waited = turn.place is not None and turn.place.is_waiting
             if not turn.has_come(bucket, reserved_bytes, now_ms):
                 self._waits_since_ms = self._waits_since_ms if has_waited else now_ms
-                if api.is_answered_here or not self._is_overdue(bucket, limits, now_ms):
+                if not self._is_overdue(bucket, limits, now_ms):
                     return None
-                return _Turn(share_fetch.without_records(limits, profile.api_version), is_emptied=True)
+                if FETCH_APIS[profile.api_key].is_answered_here:
+                    return self._answer_empty(
+                        profile, bucket, data, position, size_bytes, correlation_id, limits, now_ms
+                    )
+                return self._pass_empty(profile, limits, size_bytes, correlation_id, now_ms)
+        if charge is not None:
+            charge = self._begin_charge(profile, charge, limits, size_bytes, now_ms)
+            if charge is None:
+                return None
+        bucket.reserve(reserved_bytes, now_ms=now_ms)
+        if turn.place is not None:
+            turn.leave()
+        state.in_flight.append(PendingRequest(profile, correlation_id, size_bytes, reserved_bytes, charge))
         edit = capped_fetch(limits, room_bytes)
-        if self._is_sessionless and api.is_answered_here:
-            session = fetch.read_session(data, limits, profile.api_version)
-            if session is not None and session.epoch == fetch.OPENS_SESSION:
-                edit = without_session(data, edit, session)
-        return _Turn(edit, reserved_bytes)
+        return self._edit_session(profile, data, limits, edit) if self._is_sessionless else edit
 
-    def _charge_of(
-        self, profile: RequestProfile, charge: RequestCharge, data: bytes, position: int, size_bytes: int, now_ms: int
+    def _edit_session(self, profile: RequestProfile, data: bytes, limits: FetchLimits, edit: Edit) -> Edit:
+        """Add to ``edit`` that a full Fetch opens no session at the broker."""
+        session = fetch.read_session(data, limits, profile.api_version) if profile.api_key == _FETCH else None
+        if session is None or session.epoch != fetch.OPENS_SESSION:
+            return edit
+        return without_session(data, edit, session)
+
+    def _pass_empty(
+        self, profile: RequestProfile, limits: FetchLimits, size_bytes: int, correlation_id: int, now_ms: int
+    ) -> Edit | None:
+        """Pass a fetch so that it brings no records; its place in the line is kept."""
+        state, charge = self._state, profile.charge
+        if charge is not None:
+            charge = self._begin_charge(profile, charge, limits, size_bytes, now_ms)
+            if charge is None:
+                return None
+        self._is_emptied = True
+        state.bucket_turn.is_waiting = state.is_blocked = False
+        state.in_flight.append(PendingRequest(profile, correlation_id, size_bytes, 0, charge))
+        return share_fetch.without_records(limits, profile.api_version)
+
+    def _begin_charge(
+        self, profile: RequestProfile, charge: RequestCharge, limits: FetchLimits, size_bytes: int, now_ms: int
     ) -> RequestCharge | None:
-        """Return the charge of a fetch that passes now; None: it may not pass yet, or more bytes are needed."""
-        limits = FETCH_APIS[profile.api_key].read_limits(
-            data, position + profile.front_end, profile.api_version, end=position + 4 + size_bytes
-        )
-        if limits is None:
-            return None
+        """Return the charge of a fetch that passes now; None: it may not pass yet."""
         is_patient, wants_data = limits.max_wait_ms > 0, limits.min_bytes > 0
         if not (is_patient and wants_data):
             kind = request_kind(profile.api_key, profile.api_version, 1, is_patient, wants_data)
@@ -229,18 +223,18 @@ class FetchHandler(Handler):
         bucket: Bucket,
         data: bytes,
         position: int,
-        frame_end: int,
+        size_bytes: int,
         correlation_id: int,
         limits: FetchLimits,
         now_ms: int,
-    ) -> _Turn | None:
+    ) -> Edit | None:
         """Answer a Fetch without records, as Kafka answers one over its quota; its place in the line is kept.
 
         Returns:
-            The turn with the edit that takes the request out; None: its rest has not come, or other responses come
-            first.
+            The edit that takes the request out; None: its rest has not come, or other responses come first.
         """
         state, api_version = self._state, profile.api_version
+        frame_end = position + 4 + size_bytes
         is_readable = api_version <= HIGHEST_VERSION[_FETCH] and frame_end - position <= MAX_REFUSED_BYTES
         if not is_readable or state.in_flight or state.responses.is_open:
             return None
@@ -257,7 +251,7 @@ class FetchHandler(Handler):
         told_ms = state.account.answer_empty(bucket, wait_ms, now_ms=now_ms)
         turn.is_waiting = state.is_blocked = False
         state.to_client.append(fetch.empty_response(correlation_id, api_version, told_ms, error_code=error_code))
-        return _Turn((position, frame_end, b""), is_answered=True)
+        return position, frame_end, b""
 
     # -- responses --
 
@@ -287,3 +281,9 @@ class FetchHandler(Handler):
 def charged_bytes(profile: RequestProfile, response_bytes: int) -> int:
     """Return what the response to a fetch is charged, by its size without prefix."""
     return FETCH_APIS[profile.api_key].charged_bytes(response_bytes, profile.api_version)
+
+
+def _read_limits(profile: RequestProfile, data: bytes, position: int, size_bytes: int) -> FetchLimits | None:
+    """Return the limits of a fetch; None: more bytes are needed."""
+    read = FETCH_APIS[profile.api_key].read_limits
+    return read(data, position + profile.front_end, profile.api_version, end=position + 4 + size_bytes)
