@@ -6,8 +6,7 @@ It reads the cluster through an admin client and writes nothing to it.
 import argparse
 import re
 import sys
-import time
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from datetime import time as time_of_day
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -18,9 +17,9 @@ from kafka_quota_proxy.config.model import AdminClient, ProxyConfig
 from kafka_quota_proxy.config.units import parse_duration_ms, parse_rate
 from kafka_quota_proxy.proxy.background.admin_client import ADMIN_ERRORS, ClusterClient
 from kafka_quota_proxy.proxy.cli.reassignment.cluster_snapshot import ReadingError, SnapshotReader
-from kafka_quota_proxy.proxy.cli.reassignment.display import JsonDisplay, LiveDisplay, PlainDisplay
+from kafka_quota_proxy.proxy.cli.reassignment.display import Display, JsonDisplay, LiveDisplay, PlainDisplay
 from kafka_quota_proxy.proxy.cli.reassignment.progress import LEAST_SPAN_MS
-from kafka_quota_proxy.proxy.cli.reassignment.watch import Display, Follower, Plan
+from kafka_quota_proxy.proxy.cli.reassignment.watch import Clock, Plan, Watcher
 from kafka_quota_proxy.proxy.replication.cluster_view import servers_of
 
 _REFRESH_MS: Final = 1_000
@@ -66,7 +65,7 @@ def execute(args: argparse.Namespace) -> int:
     except ConfigError as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    clock = SystemClock()
+    clock = Clock()
     is_live = not args.json and not args.once and sys.stdout.isatty()
     plan = Plan(
         first_ms=0 if is_live else args.every,
@@ -76,13 +75,10 @@ def execute(args: argparse.Namespace) -> int:
         by=None if args.by is None else deadline(args.by.when, clock.local()),
         by_words="" if args.by is None else args.by.words,
     )
-    display: Display = PlainDisplay(sys.stdout, sys.stderr)
-    if args.json:
-        display = JsonDisplay(sys.stdout, sys.stderr)
-    elif is_live:
-        display = LiveDisplay(sys.stdout)
+    display_type = JsonDisplay if args.json else LiveDisplay if is_live else PlainDisplay
+    display = display_type(sys.stdout, sys.stderr)
     try:
-        return _follow(config, clock=clock, display=display, plan=plan)
+        return _watch(config, clock=clock, display=display, plan=plan)
     except (*ADMIN_ERRORS, ReadingError) as error:
         sys.stderr.write(f"kafka-quota-proxy rebalance: {type(error).__name__}: {error}\n")
         return 1
@@ -90,31 +86,15 @@ def execute(args: argparse.Namespace) -> int:
         return 1
 
 
-def _follow(config: ProxyConfig, *, clock: "SystemClock", display: Display, plan: Plan) -> int:
+def _watch(config: ProxyConfig, *, clock: Clock, display: Display, plan: Plan) -> int:
     settings = config.replication.admin_client if config.replication else AdminClient()
     with ClusterClient(settings, servers_of(config.listeners)) as admin:
         reader = SnapshotReader(admin, config, clock_ms=clock.now_ms)
-        follower = Follower(reader.read, failures=ADMIN_ERRORS, clock=clock, display=display, plan=plan)
+        watcher = Watcher(reader.read, failures=ADMIN_ERRORS, clock=clock, display=display, plan=plan)
         try:
-            return follower.run()
+            return watcher.run()
         except KeyboardInterrupt:
-            return follower.status
-
-
-class SystemClock:
-    """The clock of this machine."""
-
-    def now_ms(self) -> int:
-        """Return milliseconds of the monotonic clock."""
-        return time.monotonic_ns() // 1_000_000
-
-    def local(self) -> datetime:
-        """Return the local time, with its zone."""
-        return datetime.now(UTC).astimezone()
-
-    def wait(self, duration_ms: int) -> None:
-        """Sleep."""
-        time.sleep(duration_ms / 1_000)
+            return watcher.status
 
 
 def deadline(by: time_of_day | timedelta, now: datetime) -> datetime:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from kafka_quota_proxy.proxy.cli.reassignment.model import Estimate, Holder, Report, Row, Side, Source, Verdict
-from kafka_quota_proxy.proxy.cli.reassignment.phrases import clock_text, duration_text, rate_text, size_text
+from kafka_quota_proxy.proxy.cli.reassignment.human_units import clock_text, duration_text, rate_text, size_text
+from kafka_quota_proxy.proxy.cli.reassignment.model import Estimate, Holder, Report, Row, Side, Verdict
 
 _BAR: Final = 24
 _FILLED, _EMPTY = "█", "░"
@@ -51,19 +51,15 @@ def bar(report: Report) -> str:
 def as_json(report: Report, *, time_ms: int, question: Question, notes: Sequence[str] = ()) -> dict[str, Any]:
     """Return the report in bytes, bytes per second and milliseconds; null is "never", "unknown" or "no limit".
 
-    Args:
-        report: The report.
-        time_ms: Its time, in milliseconds since 1970 (UTC).
-        question: The operator's questions.
-        notes: Further remarks.
+    ``time_ms`` is the time of the report, in milliseconds since 1970 (UTC).
     """
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "time_ms": time_ms,
         "sampled_ms": report.span_ms,
-        "state": _word(report.verdict),
+        "state": report.verdict.value,
         **_fields(report, time_ms),
         "moves": [
-            {"topic": row.topic, "broker": row.follower, "partitions": row.partitions, "state": _word(row.verdict)}
+            {"topic": row.topic, "broker": row.follower, "partitions": row.partitions, "state": row.verdict.value}
             | _fields(row, time_ms)
             | {"limit": row.limit}
             for row in report.rows
@@ -73,13 +69,13 @@ def as_json(report: Report, *, time_ms: int, question: Question, notes: Sequence
         "notes": list(notes),
     }
     if question.throttle is not None:
-        told["what_if"] = {
+        fields["what_if"] = {
             "throttle": question.throttle,
             "time_left_ms": _whole(report.time_left_at_ms(question.throttle)),
         }
     if question.by_ms is not None:
-        told["by"] = {"time_left_ms": _whole(question.by_ms), "rate": report.rate_to_end_in(question.by_ms)}
-    return told
+        fields["by"] = {"time_left_ms": _whole(question.by_ms), "rate": report.rate_to_end_in(question.by_ms)}
+    return fields
 
 
 def _throttle(estimate: Estimate) -> dict[str, Any]:
@@ -95,7 +91,7 @@ def _throttle(estimate: Estimate) -> dict[str, Any]:
         "incoming_rate": load.incoming_rate,
         "in_sync_rate": load.in_sync_rate,
         "left_bytes": load.left_bytes,
-        "state": _word(estimate.verdict),
+        "state": estimate.verdict.value,
         "time_left_ms": _whole(estimate.time_left_ms),
         "smallest_rate": load.smallest_rate,
     }
@@ -115,7 +111,7 @@ def _fields(one: Report | Row, time_ms: int) -> dict[str, Any]:
 
 
 def _cells(row: Row, now: datetime) -> tuple[str, ...]:
-    time_left = "…" if row.verdict is Verdict.UNKNOWN else _word(row.verdict)
+    time_left = "…" if row.verdict is Verdict.UNKNOWN else row.verdict.value
     ends = ""
     if row.verdict is Verdict.ENDS and row.time_left_ms is not None:
         time_left, ends = duration_text(row.time_left_ms), clock_text(now, row.time_left_ms)
@@ -145,13 +141,13 @@ def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 def _too_low(report: Report) -> Iterator[str]:
     """Yield the reasons why it never ends; a leader and its follower share one line."""
-    said: dict[str, list[str]] = {}
+    holders_by_reason: dict[str, list[str]] = {}
     for estimate in report.estimates:
         if estimate.verdict is Verdict.TOO_LOW:
-            said.setdefault(_reason(estimate), []).append(_holder_name(estimate.load.holder))
-    for reason, whom in said.items():
-        yield f"{', '.join(whom)}: {reason}"
-    if len(said) > 1:
+            holders_by_reason.setdefault(_reason(estimate), []).append(_holder_name(estimate.load.holder))
+    for reason, holders in holders_by_reason.items():
+        yield f"{', '.join(holders)}: {reason}"
+    if len(holders_by_reason) > 1:
         yield f"with a throttle above {rate_text(report.smallest_rate)} at all of them it would end"
 
 
@@ -167,10 +163,8 @@ def _reason(estimate: Estimate) -> str:
         than = f"the throttle {rate_text(estimate.limit)}"
     else:
         than = f"the {_rate(estimate)} that come through the throttle {rate_text(estimate.limit)}"
-    return (
-        f"too low: {parts} is above {than}{_source_name(estimate.source)}, this never ends; "
-        f"above {rate_text(load.smallest_rate)} it would"
-    )
+    source = f" of the {estimate.source.value}" if estimate.source else ""
+    return f"too low: {parts} is above {than}{source}, this never ends; above {rate_text(load.smallest_rate)} it would"
 
 
 def _rate(estimate: Estimate) -> str:
@@ -180,12 +174,12 @@ def _rate(estimate: Estimate) -> str:
 def _answers(report: Report, *, now: datetime, question: Question) -> Iterator[str]:
     if question.throttle is not None:
         time_left_ms = report.time_left_at_ms(question.throttle)
-        said = (
+        outlook = (
             f"never end: any rate above {rate_text(report.smallest_rate)} would"
             if time_left_ms is None
             else f"end in {duration_text(time_left_ms)}, at {clock_text(now, time_left_ms)}"
         )
-        yield f"at {rate_text(question.throttle)} it would {said}"
+        yield f"at {rate_text(question.throttle)} it would {outlook}"
     if question.by_ms is not None:
         yield f"to end {question.by} it takes {rate_text(report.rate_to_end_in(question.by_ms))}"
 
@@ -198,14 +192,6 @@ def _holder_name(holder: Holder) -> str:
             return f"broker {holder.follower}"
         case Side.PATH:
             return f"path {holder.path}"
-
-
-def _source_name(source: Source | None) -> str:
-    return f" of the {source.value}" if source else ""
-
-
-def _word(verdict: Verdict) -> str:
-    return verdict.value
 
 
 def _end(verdict: Verdict, time_left_ms: float | None, now: datetime) -> str:

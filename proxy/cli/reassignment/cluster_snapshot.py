@@ -1,15 +1,15 @@
 """Snapshots of a cluster's reassignments, through an admin client. Nothing here writes to the cluster.
 
-Asked are the controller (which partitions move), any broker (leaders, replicas in sync, lists of throttled replicas),
-and every broker that a partition comes from or goes to (sizes of logs, rates). That takes DESCRIBE and DESCRIBE_CONFIGS
-on the cluster and the topics, as ``kafka-reassign-partitions.sh --list`` and ``kafka-configs.sh --describe`` do.
+The controller knows which partitions move; any broker knows leaders, replicas in sync and lists of throttled replicas;
+the brokers that a partition moves between know sizes of logs and rates. Reading them takes DESCRIBE and
+DESCRIBE_CONFIGS on the cluster and the topics, as ``kafka-reassign-partitions.sh --list`` and ``kafka-configs.sh --describe`` do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 from aiokafka.errors import UnknownTopicOrPartitionError
 
@@ -17,7 +17,8 @@ from kafka_quota_proxy.config.model import ProxyConfig, Replication
 from kafka_quota_proxy.config.throttled_replicas import ThrottledReplicas
 from kafka_quota_proxy.config.throttled_replicas import read as read_replicas
 from kafka_quota_proxy.config.units import UNLIMITED
-from kafka_quota_proxy.proxy.background.admin_requests import ConfigKind, ConfigQuery, Configs, Metadata, Partition
+from kafka_quota_proxy.proxy.background.admin_client import ClusterClient
+from kafka_quota_proxy.proxy.background.admin_requests import ConfigKind, ConfigQuery, Configs, Partition
 from kafka_quota_proxy.proxy.cli.reassignment.model import Limit, Move, Sample, Sizes
 from kafka_quota_proxy.proxy.cli.reassignment.throttles import (
     BrokerConfigs,
@@ -37,7 +38,7 @@ from kafka_quota_proxy.proxy.replication.cluster_view import (
 )
 
 _CONFIGS_EVERY_MS: Final = 2_000
-# The controller knows that a reassignment is over before every broker has heard that its replica is in sync.
+# The controller knows that a reassignment is over before every broker knows that its replica is in sync.
 _SETTLED_MS: Final = 5_000
 _RESPONSE_BYTES: Final = "replica.fetch.response.max.bytes"
 _FETCH_BYTES: Final = "replica.fetch.max.bytes"
@@ -47,24 +48,6 @@ _OF_BROKERS: Final = (LEADER_RATE, FOLLOWER_RATE, _RESPONSE_BYTES, _FETCH_BYTES,
 _OF_TOPICS: Final = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
 
 _TopicPartition: TypeAlias = tuple[str, int]
-
-
-class Admin(Protocol):
-    """The part of ``proxy.background.admin_client.ClusterClient`` that is used here. Each call may raise its errors."""
-
-    def metadata(self, topics: Sequence[str]) -> Metadata:
-        """Return the brokers and some topics."""
-
-    def reassignments(self) -> Mapping[tuple[str, int], Sequence[int]]:
-        """Return the replicas that are being added, by topic and partition."""
-
-    def log_sizes(
-        self, partitions: Mapping[str, Sequence[int]], node_ids: Sequence[int]
-    ) -> Mapping[tuple[int, str, int], int]:
-        """Return the bytes of logs by broker, topic and partition."""
-
-    def configs(self, queries: Sequence[ConfigQuery]) -> Sequence[Sequence[Configs] | Exception]:
-        """Return configs, or why there are none, for each query."""
 
 
 class ReadingError(Exception):
@@ -77,10 +60,11 @@ class ClusterSnapshot:
 
     sample: Sample
     limits: tuple[Limit, ...]
-    arrived: tuple[Move, ...]  # moves of the snapshot before that have completed since
-    given_up: tuple[Move, ...]  # and those that were cancelled
-    unsure: tuple[Move, ...] = ()  # and those about which brokers disagree so far
-    notes: tuple[str, ...]  # what is wrong with the throttles, in sentences
+    # The moves of the last snapshot that are over:
+    arrived: tuple[Move, ...]  # completed
+    cancelled: tuple[Move, ...]
+    unsettled: tuple[Move, ...] = ()  # brokers disagree so far
+    notes: tuple[str, ...]  # the faults of the throttles, in sentences
 
 
 class SnapshotReader:
@@ -88,18 +72,18 @@ class SnapshotReader:
 
     Args:
         admin: Connected; calls block.
-        config: The operator's file, for the throttles that stand in it.
-        clock_ms: A clock that only goes forward, in milliseconds.
+        config: The operator's file, which may have throttles.
+        clock_ms: A monotonic clock.
     """
 
-    def __init__(self, admin: Admin, config: ProxyConfig, *, clock_ms: Callable[[], int]) -> None:
+    def __init__(self, admin: ClusterClient, config: ProxyConfig, *, clock_ms: Callable[[], int]) -> None:
         self._admin = admin
         self._replication = config.replication
         self._leaders = _leaders_behind(config)
         self._proxied = len({listener.upstream for listener in config.listeners if listener.inter_broker})
         self._clock_ms = clock_ms
         self._moves: Mapping[Move, Sizes] = {}
-        self._gone_since_ms: Mapping[Move, int] = {}  # of those that are unsure
+        self._gone_since_ms: Mapping[Move, int] = {}  # of the unsettled moves
         self._throttles = ClusterThrottles()
         self._racks: Mapping[int, str | None] = {}
         self._throttles_at_ms: int | None = None
@@ -109,7 +93,7 @@ class SnapshotReader:
         """Ask the cluster.
 
         Raises:
-            ReadingError: A broker does not tell the size of a log, or a topic cannot be described.
+            ReadingError: The size of a log is missing, or a topic cannot be described.
             Exception: One of ``proxy.background.admin_client.ADMIN_ERRORS``: no answer.
         """
         moving = {
@@ -124,17 +108,17 @@ class SnapshotReader:
         now_ms = self._clock_ms()
         self._read_throttles(moves, now_ms)
         arrived = {move for move in gone if _has_arrived(move, partitions)}
-        given_up = {move for move in gone - arrived if now_ms - self._gone_since_ms.get(move, now_ms) >= _SETTLED_MS}
-        unsure = gone - arrived - given_up
-        self._gone_since_ms = {move: self._gone_since_ms.get(move, now_ms) for move in unsure}
+        cancelled = {move for move in gone - arrived if now_ms - self._gone_since_ms.get(move, now_ms) >= _SETTLED_MS}
+        unsettled = gone - arrived - cancelled
+        self._gone_since_ms = {move: self._gone_since_ms.get(move, now_ms) for move in unsettled}
         self._moves = moves
         limits = tuple(self._limits(moves))
         return ClusterSnapshot(
             sample=Sample(time_ms=now_ms, moves=moves),
             limits=limits,
             arrived=tuple(sorted(arrived)),
-            given_up=tuple(sorted(given_up)),
-            unsure=tuple(sorted(unsure)),
+            cancelled=tuple(sorted(cancelled)),
+            unsettled=tuple(sorted(unsettled)),
             notes=(
                 *unknown_throttles(self._throttles),
                 *unlisted_moves(moves, self._throttles),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from datetime import datetime
 from shutil import get_terminal_size
@@ -15,37 +16,41 @@ _REST_OF_LINE: Final = "\x1b[K"
 _REST_OF_SCREEN: Final = "\x1b[J"
 
 
-class PlainDisplay:
-    """Writes lines, with an empty one between reports."""
+class Display(ABC):
+    """The output of reports."""
 
     def __init__(self, out: TextIO, errors: TextIO) -> None:
         self._out = out
         self._errors = errors
-        self._has_shown = False
 
+    @abstractmethod
     def show(self, report: Report, *, now: datetime, question: Question, notes: Sequence[str]) -> None:
-        """Write the report."""
-        gap = "\n" if self._has_shown else ""
-        text = "\n".join(lines(report, now=now, question=question, notes=notes))
-        self._out.write(f"{gap}{now:%Y-%m-%d %H:%M:%S}\n{text}\n")
-        self._out.flush()
-        self._has_shown = True
+        """Show a report."""
 
     def end(self, state: str, text: str, *, now: datetime) -> None:
-        """Write the last line."""
+        """Show the outcome: ``none``, ``done`` or ``given up``."""
         self._out.write(f"{text}\n")
 
-    def trouble(self, text: str) -> None:
-        """Write to standard error."""
+    def show_error(self, text: str) -> None:
+        """Show an error that is retried."""
         self._errors.write(f"{text}\n")
 
 
-class JsonDisplay:
-    """Writes one JSON object per line and report."""
+class PlainDisplay(Display):
+    """Writes lines, with an empty one between reports."""
 
-    def __init__(self, out: TextIO, errors: TextIO) -> None:
-        self._out = out
-        self._errors = errors
+    _gap = ""
+
+    def show(self, report: Report, *, now: datetime, question: Question, notes: Sequence[str]) -> None:
+        """Write the report."""
+        text = "\n".join(lines(report, now=now, question=question, notes=notes))
+        self._out.write(f"{self._gap}{now:%Y-%m-%d %H:%M:%S}\n{text}\n")
+        self._out.flush()
+        self._gap = "\n"
+
+
+class JsonDisplay(Display):
+    """Writes one JSON object per line and report."""
 
     def show(self, report: Report, *, now: datetime, question: Question, notes: Sequence[str]) -> None:
         """Write the report."""
@@ -55,45 +60,35 @@ class JsonDisplay:
         """Write an object without moves."""
         self._write({"time_ms": _epoch_ms(now), "state": state, "moves": [], "notes": [text]})
 
-    def trouble(self, text: str) -> None:
-        """Write to standard error."""
-        self._errors.write(f"{text}\n")
-
-    def _write(self, told: dict[str, object]) -> None:
-        self._out.write(f"{json.dumps(told)}\n")
+    def _write(self, fields: dict[str, object]) -> None:
+        self._out.write(f"{json.dumps(fields)}\n")
         self._out.flush()
 
 
-class LiveDisplay:
-    """Draws the report with a progress bar, in place."""
+class LiveDisplay(Display):
+    """Draws the report with a progress bar, in place; the outcome comes below the last report."""
 
-    def __init__(self, out: TextIO) -> None:
-        self._out = out
-        self._drawn = 0  # lines
+    _drawn_lines = 0
 
     def show(self, report: Report, *, now: datetime, question: Question, notes: Sequence[str]) -> None:
         """Draw over the last report."""
         self._draw([bar(report), *lines(report, now=now, question=question, notes=notes)])
 
-    def end(self, state: str, text: str, *, now: datetime) -> None:
-        """Leave the last report, and write the outcome below it."""
-        self._out.write(f"{text}\n")
-
-    def trouble(self, text: str) -> None:
+    def show_error(self, text: str) -> None:
         """Draw it in place of the report."""
         self._draw([" ".join(text.split())])  # the text of a library may have several lines
 
-    def _draw(self, wanted: Sequence[str]) -> None:
+    def _draw(self, all_lines: Sequence[str]) -> None:
         columns, rows = get_terminal_size()
         # A line that wraps, or one that scrolls away, could not be drawn over.
-        shown = list(wanted)
-        if len(wanted) >= rows:
-            shown = [*wanted[: rows - 2], f"… {len(wanted) - rows + 2} more lines"]
-        back = f"\x1b[{self._drawn}A\r" if self._drawn else ""
-        body = "".join(f"{line[:columns]}{_REST_OF_LINE}\n" for line in shown)
+        drawn = list(all_lines)
+        if len(all_lines) >= rows:
+            drawn = [*all_lines[: rows - 2], f"… {len(all_lines) - rows + 2} more lines"]
+        back = f"\x1b[{self._drawn_lines}A\r" if self._drawn_lines else ""
+        body = "".join(f"{line[:columns]}{_REST_OF_LINE}\n" for line in drawn)
         self._out.write(f"{back}{body}{_REST_OF_SCREEN}")
         self._out.flush()
-        self._drawn = len(shown)
+        self._drawn_lines = len(drawn)
 
 
 def _epoch_ms(now: datetime) -> int:

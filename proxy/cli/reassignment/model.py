@@ -103,7 +103,7 @@ class Load:
 
     def time_left_ms(self, rate: float) -> float | None:
         """Return the time that it takes under a throttle of ``rate``; None: it never ends."""
-        return time_left_ms(self.left_bytes, rate * self.effect - self.in_sync_rate - self.incoming_rate)
+        return time_to_copy_ms(self.left_bytes, rate * self.effect - self.in_sync_rate - self.incoming_rate)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +166,7 @@ class Report:
         return max(ends, default=0.0) if len(ends) == len(times) else None
 
 
-def time_left_ms(left_bytes: int, net_rate: float) -> float | None:
+def time_to_copy_ms(left_bytes: int, net_rate: float) -> float | None:
     """Return the time to copy the rest at a net rate; None: it never ends."""
     if left_bytes == 0:
         return 0.0

@@ -15,9 +15,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from math import inf
 from typing import Final, NamedTuple, TypeAlias
 
+from kafka_quota_proxy.proxy.cli.reassignment.log_growth import growth, rate
 from kafka_quota_proxy.proxy.cli.reassignment.model import (
     Estimate,
     Holder,
@@ -31,9 +31,8 @@ from kafka_quota_proxy.proxy.cli.reassignment.model import (
     Sizes,
     Source,
     Verdict,
+    time_to_copy_ms,
 )
-from kafka_quota_proxy.proxy.cli.reassignment.model import time_left_ms as time_to_copy_ms
-from kafka_quota_proxy.proxy.cli.reassignment.rates import growth, rate
 
 # The window of rates. Replication quotas average over eleven windows of a second (replication.quota.window.num), and a
 # follower that has used its share may rest for most of that.
@@ -68,10 +67,7 @@ class Progress:
     def add(self, sample: Sample, limits: Iterable[Limit], *, arrived: Iterable[Move] = ()) -> None:
         """Add a sample and its throttles.
 
-        Args:
-            sample: Not older than the last one.
-            limits: At most one for each source and holder.
-            arrived: The completed moves of earlier samples.
+        ``limits`` are at most one for each source and holder; ``arrived`` are the completed moves of earlier samples.
         """
         latest = _ThrottledSample(sample, {(limit.source, limit.holder): limit for limit in limits})
         for move in arrived:
@@ -104,7 +100,7 @@ def _is_changed(before: _Limits, now: _Limits) -> bool:
     return any(key in before and before[key].rate != limit.rate for key, limit in now.items())
 
 
-class _Held(NamedTuple):
+class _Group(NamedTuple):
     """The moves that share a limit, or have none, and their measured rate."""
 
     load: Load
@@ -119,30 +115,33 @@ class _Held(NamedTuple):
 class _Window:
     """The samples of one report, and the growth between them."""
 
-    def __init__(self, seen: Sequence[_ThrottledSample], arrived: Mapping[Move, int]) -> None:
-        self._times = [one.sample.time_ms for one in seen]
-        self._limits = [one.limits for one in seen]
-        self._now = seen[-1].sample.moves
+    def __init__(self, samples: Sequence[_ThrottledSample], arrived: Mapping[Move, int]) -> None:
+        self._times = [one.sample.time_ms for one in samples]
+        self._limits = [one.limits for one in samples]
+        self._now = samples[-1].sample.moves
         self._arrived = arrived
-        samples = [one.sample.moves for one in seen]
-        moves = {move for sample in samples for move in sample}
-        self._copied = {move: self._growth(samples, move, _follower_bytes) for move in moves}
-        self._incoming = {move: self._growth(samples, move, _leader_bytes) for move in self._now}
+        sizes = [one.sample.moves for one in samples]
+        moves = {move for at_once in sizes for move in at_once}
+        self._copied = {move: self._growth(sizes, move, _follower_bytes) for move in moves}
+        self._incoming = {move: self._growth(sizes, move, _leader_bytes) for move in self._now}
 
     @property
     def span_ms(self) -> int:
         return self._times[-1] - self._times[0]
 
     def report(self) -> Report:
-        held = [self._held(holder, limit, moves) for holder, limit, moves in self._groups()]
-        reached = [one for one in held if one.share >= _REACHED]
+        groups = [self._measured(*group) for group in self._moves_by_limit()]
+        reached = [one for one in groups if one.share >= _REACHED]
         bound = frozenset().union(*(one.moves for one in reached))
         # The holder with the highest share shows the effect of a throttle; it holds the others back.
         effect = min(1.0, max((one.share for one in reached), default=1.0))
         estimates = tuple(
-            self._estimate(one, effect=effect, is_decisive=one in reached or not one.moves <= bound) for one in held
+            self._estimate(one, effect=effect, is_decisive=one in reached or not one.moves <= bound) for one in groups
         )
-        rows = tuple(self._row(topic, follower, estimates) for topic, follower in self._places())
+        rows = tuple(
+            self._row(topic, follower, estimates)
+            for topic, follower in sorted({(move.topic, move.follower) for move in self._now})
+        )
         verdict, time_left_ms = _worst(estimates)
         return Report(
             span_ms=self.span_ms,
@@ -157,7 +156,7 @@ class _Window:
             time_left_ms=time_left_ms,
         )
 
-    def _groups(self) -> list[tuple[Holder, Limit | None, frozenset[Move]]]:
+    def _moves_by_limit(self) -> list[tuple[Holder, Limit | None, frozenset[Move]]]:
         """Return the moves of each holder; the moves of a follower without a throttle are one group."""
         groups: list[tuple[Holder, Limit | None, frozenset[Move]]] = []
         free = set(self._now)
@@ -171,12 +170,12 @@ class _Window:
             groups.append((Holder(Side.FOLLOWER, None, follower), None, moves))
         return groups
 
-    def _held(self, holder: Holder, limit: Limit | None, moves: frozenset[Move]) -> _Held:
+    def _measured(self, holder: Holder, limit: Limit | None, moves: frozenset[Move]) -> _Group:
         copied = self._rate(self._copied[move] for move in self._moves_in_window(limit, moves))
         is_known = self._is_known(limit.rate if limit else None, len(moves))
         load = self._load(holder, moves, charges_in_sync=limit is not None and limit.charges_in_sync)
         share = (copied + load.in_sync_rate) / limit.rate if limit is not None and limit.rate > 0 and is_known else 0.0
-        return _Held(
+        return _Group(
             load=load,
             limit=limit,
             moves=moves,
@@ -193,23 +192,23 @@ class _Window:
         # A time is an estimate; "never ends" has to be measured.
         return min(copied, lasting) if lasting > load.incoming_rate else copied
 
-    def _estimate(self, held: _Held, *, effect: float, is_decisive: bool) -> Estimate:
+    def _estimate(self, group: _Group, *, effect: float, is_decisive: bool) -> Estimate:
         """Return the outlook: from the measured rate, or from the throttle if another holder limits the moves."""
-        limit = held.limit.rate if held.limit else None
+        limit = group.limit.rate if group.limit else None
         verdict, time_left_ms = _outlook(
-            held.load,
+            group.load,
             limit,
-            held.lasting if held.is_known and is_decisive else None,
+            group.lasting if group.is_known and is_decisive else None,
             is_settled=self.span_ms >= _QUOTA_WINDOW_MS,
         )
         return Estimate(
-            load=replace(held.load, effect=effect),
-            source=held.limit.source if held.limit else None,
+            load=replace(group.load, effect=effect),
+            source=group.limit.source if group.limit else None,
             limit=limit,
-            rate=held.copied if self.span_ms >= LEAST_SPAN_MS else None,
+            rate=group.copied if self.span_ms >= LEAST_SPAN_MS else None,
             verdict=verdict,
             time_left_ms=time_left_ms,
-            moves=held.moves,
+            moves=group.moves,
         )
 
     def _moves_in_window(self, limit: Limit | None, moves: frozenset[Move]) -> frozenset[Move]:
@@ -229,14 +228,13 @@ class _Window:
     def _loads(self) -> Iterable[Load]:
         """Return the remaining work of each leader and each follower, as under one throttle for all."""
         charges_in_sync = any(limit.charges_in_sync for limit in self._limits[-1].values()) or not self._limits[-1]
-        for leader in sorted({sizes.leader for sizes in self._now.values()}):
-            moves = frozenset(move for move, sizes in self._now.items() if sizes.leader == leader)
-            holder = Holder(Side.LEADER, leader, None)
-            yield self._load(holder, moves, charges_in_sync=charges_in_sync)
-        for follower in sorted({move.follower for move in self._now}):
-            moves = frozenset(move for move in self._now if move.follower == follower)
-            holder = Holder(Side.FOLLOWER, None, follower)
-            yield self._load(holder, moves, charges_in_sync=charges_in_sync)
+        by_holder: dict[Holder, set[Move]] = {}
+        for leader, move in sorted((sizes.leader, move) for move, sizes in self._now.items()):
+            by_holder.setdefault(Holder(Side.LEADER, leader, None), set()).add(move)
+        for move in sorted(self._now, key=lambda move: move.follower):
+            by_holder.setdefault(Holder(Side.FOLLOWER, None, move.follower), set()).add(move)
+        for holder, moves in by_holder.items():
+            yield self._load(holder, frozenset(moves), charges_in_sync=charges_in_sync)
 
     def _load(self, holder: Holder, moves: frozenset[Move], *, charges_in_sync: bool) -> Load:
         return Load(
@@ -252,9 +250,6 @@ class _Window:
             else 0.0,
             effect=1.0,
         )
-
-    def _places(self) -> list[tuple[str, int]]:
-        return sorted({(move.topic, move.follower) for move in self._now})
 
     def _row(self, topic: str, follower: int, estimates: Sequence[Estimate]) -> Row:
         moves = frozenset(move for move in self._now if (move.topic, move.follower) == (topic, follower))
@@ -296,30 +291,6 @@ class _Window:
 
     def _rate(self, growths: Iterable[Sequence[float]]) -> float:
         return rate(growths, self._times)
-
-
-def first_responses_ms(
-    *, leaders: int, response_bytes: int, leader_rate: float | None, follower_rate: float | None
-) -> float | None:
-    """Return the time of a follower's first responses at its throttled rate; None: it has no throttle.
-
-    They arrive together, before any of them is counted. If this time is longer than the quota's window (the number of
-    windows times their size), they exceed the throttle, and each window begins with a burst.
-
-    Args:
-        leaders: The number of brokers that the follower fetches from.
-        response_bytes: The largest response (``replica.fetch.response.max.bytes``).
-        leader_rate: The throttle of each leader; bytes per second.
-        follower_rate: The throttle of the follower, for all leaders together.
-
-    Source: question 5 of KIP-73, with the follower's throttle instead of its network speed.
-    """
-    rates = [
-        rate for rate in (None if leader_rate is None else leader_rate * leaders, follower_rate) if rate is not None
-    ]
-    if not rates:
-        return None
-    return leaders * response_bytes * 1_000 / min(rates) if min(rates) > 0 else inf
 
 
 def _outlook(

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from math import inf
 
 from kafka_quota_proxy.config.model import Replication, ReplicationPath
 from kafka_quota_proxy.config.throttled_replicas import ThrottledReplicas
+from kafka_quota_proxy.proxy.cli.reassignment.human_units import duration_text, rate_text, size_text
 from kafka_quota_proxy.proxy.cli.reassignment.model import Holder, Limit, Move, Side, Sizes, Source
-from kafka_quota_proxy.proxy.cli.reassignment.phrases import duration_text, rate_text, size_text
-from kafka_quota_proxy.proxy.cli.reassignment.progress import first_responses_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,11 +70,7 @@ def file_limits(
 ) -> list[Limit]:
     """Return the file's throttles that apply to any of the moves.
 
-    Args:
-        moves: The moves.
-        replication: The ``replication`` section of the file.
-        leaders: Node ids of the brokers behind the proxy; None: all.
-        racks: The rack of each broker that has one.
+    ``leaders`` are the node ids of the brokers behind the proxy; None: all.
     """
     behind = {move: sizes for move, sizes in moves.items() if leaders is None or sizes.leader in leaders}
     at_leader = replication.leader_replicas
@@ -130,18 +126,14 @@ def split_throttles(
 ) -> Iterator[str]:
     """Yield a sentence for each follower that may exceed the file's throttle, since several proxies hold it.
 
-    Args:
-        moves: The moves.
-        replication: The ``replication`` section of the file.
-        leaders: Node ids of the brokers behind the proxy; None: unknown.
-        proxied: The number of brokers behind the proxy.
+    ``leaders`` are the node ids of the brokers behind the proxy, None if unknown; ``proxied`` is their number.
     """
     if replication.follower_rate is None:
         return
     for follower in sorted({move.follower for move in moves}):
-        of = sorted({sizes.leader for move, sizes in moves.items() if move.follower == follower})
-        past = of if leaders is None else [leader for leader in of if leader not in leaders]
-        if len(of) > 1 and (past if leaders is not None else len(of) > proxied):
+        of = {sizes.leader for move, sizes in moves.items() if move.follower == follower}
+        bypasses_proxy = len(of) > proxied if leaders is None else not of <= set(leaders)
+        if len(of) > 1 and bypasses_proxy:
             rate = rate_text(replication.follower_rate)
             yield (
                 f"broker {follower} fetches from {len(of)} leaders; each proxy applies this file's throttle of {rate} "
@@ -176,6 +168,26 @@ def bursts(moves: Mapping[Move, Sizes], limits: Iterable[Limit], cluster: Cluste
                 f"{duration_text(configs.window_ms)}; set at least {rate_text(fits)}, or a lower "
                 "replica.fetch.response.max.bytes"
             )
+
+
+def first_responses_ms(
+    *, leaders: int, response_bytes: int, leader_rate: float | None, follower_rate: float | None
+) -> float | None:
+    """Return the time of a follower's first responses at its throttled rate; None: it has no throttle.
+
+    They arrive together, before any of them is counted. If this time is longer than the quota's window (the number of
+    windows times their size), they exceed the throttle, and each window begins with a burst.
+
+    ``follower_rate`` is for all leaders together, ``leader_rate`` for each.
+
+    Source: question 5 of KIP-73, with the follower's throttle instead of its network speed.
+    """
+    rates = [
+        rate for rate in (None if leader_rate is None else leader_rate * leaders, follower_rate) if rate is not None
+    ]
+    if not rates:
+        return None
+    return leaders * response_bytes * 1_000 / min(rates) if min(rates) > 0 else inf
 
 
 def _is_kafkas(limit: Limit, side: Side) -> bool:

@@ -1,15 +1,17 @@
-"""Watches a reassignment: decides when to read, when to report, and when to stop. Clock and cluster are arguments."""
+"""Watches a reassignment: decides when to read, when to report, and when to stop."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Final, Protocol
+from datetime import UTC, datetime
+from typing import Final
 
 from kafka_quota_proxy.proxy.cli.reassignment.as_text import Question
 from kafka_quota_proxy.proxy.cli.reassignment.cluster_snapshot import ClusterSnapshot, ReadingError
-from kafka_quota_proxy.proxy.cli.reassignment.model import Move, Report, Verdict
+from kafka_quota_proxy.proxy.cli.reassignment.display import Display
+from kafka_quota_proxy.proxy.cli.reassignment.model import Move, Verdict
 from kafka_quota_proxy.proxy.cli.reassignment.progress import Progress
 
 # Half a second resolves the steps of Kafka's own throttle, one a second.
@@ -18,30 +20,20 @@ _SAMPLE_MS: Final = 500
 _PATIENCE_MS: Final = 60_000
 
 
-class Clock(Protocol):
-    """A clock that can wait."""
+class Clock:
+    """The clock of this machine."""
 
     def now_ms(self) -> int:
-        """Return the time of a monotonic clock."""
+        """Return milliseconds of the monotonic clock."""
+        return time.monotonic_ns() // 1_000_000
 
     def local(self) -> datetime:
         """Return the local time, with its zone."""
+        return datetime.now(UTC).astimezone()
 
     def wait(self, duration_ms: int) -> None:
-        """Return after ``duration_ms``."""
-
-
-class Display(Protocol):
-    """The output of reports."""
-
-    def show(self, report: Report, *, now: datetime, question: Question, notes: Sequence[str]) -> None:
-        """Show a report."""
-
-    def end(self, state: str, text: str, *, now: datetime) -> None:
-        """Show the outcome: ``none``, ``done`` or ``given up``."""
-
-    def trouble(self, text: str) -> None:
-        """Show an error that is retried."""
+        """Sleep."""
+        time.sleep(duration_ms / 1_000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,15 +48,12 @@ class Plan:
     by_words: str = ""
 
 
-class Follower:
+class Watcher:
     """Reads samples, shows reports, and stops.
 
     Args:
         read: Returns the state of the cluster.
         failures: The exceptions of ``read`` when the cluster is unreachable.
-        clock: The clock.
-        display: The output of reports.
-        plan: The operator's options.
     """
 
     def __init__(
@@ -100,33 +89,29 @@ class Follower:
         due_ms = self._clock.now_ms() + self._plan.first_ms
         has_begun = False
         while True:
-            seen = self._read_patiently(has_begun=has_begun)
+            snapshot = self._read_patiently(has_begun=has_begun)
             has_begun = True
-            self._progress.add(seen.sample, seen.limits, arrived=seen.arrived)
-            self._arrived |= set(seen.arrived)
-            self._cancelled |= set(seen.given_up)
-            if not seen.sample.moves and not seen.unsure:
+            self._progress.add(snapshot.sample, snapshot.limits, arrived=snapshot.arrived)
+            self._arrived |= set(snapshot.arrived)
+            self._cancelled |= set(snapshot.cancelled)
+            if not snapshot.sample.moves and not snapshot.unsettled:
                 return self._end()
             now_ms = self._clock.now_ms()
-            if now_ms >= due_ms and seen.sample.moves:
-                self._report(seen)
+            if now_ms >= due_ms and snapshot.sample.moves:
+                self._report(snapshot)
                 if not self._plan.continues:
                     return self.status
                 due_ms += self._plan.every_ms * ((now_ms - due_ms) // self._plan.every_ms + 1)
-            self._clock.wait(max(1, _SAMPLE_MS - (self._clock.now_ms() - seen.sample.time_ms)))
+            self._clock.wait(max(1, _SAMPLE_MS - (self._clock.now_ms() - snapshot.sample.time_ms)))
 
-    def _report(self, seen: ClusterSnapshot) -> None:
+    def _report(self, snapshot: ClusterSnapshot) -> None:
         report = self._progress.report()
         self._verdict = report.verdict
         now = self._clock.local()
-        by_ms = None if self._plan.by is None else (self._plan.by - now).total_seconds() * 1_000
-        question = Question(
-            throttle=self._plan.throttle,
-            by_ms=by_ms if by_ms is not None and by_ms > 0 else None,
-            by=self._plan.by_words,
-        )
-        cancelled = tuple(f"{_named(move)} was cancelled" for move in sorted(self._cancelled))
-        self._display.show(report, now=now, question=question, notes=(*seen.notes, *cancelled))
+        by_ms = 0.0 if self._plan.by is None else (self._plan.by - now).total_seconds() * 1_000
+        question = Question(throttle=self._plan.throttle, by_ms=by_ms if by_ms > 0 else None, by=self._plan.by_words)
+        cancelled = tuple(f"{_name(move)} was cancelled" for move in sorted(self._cancelled))
+        self._display.show(report, now=now, question=question, notes=(*snapshot.notes, *cancelled))
 
     def _end(self) -> int:
         now = self._clock.local()
@@ -134,7 +119,7 @@ class Follower:
             self._display.end("none", "no reassignment in progress", now=now)
             return 0
         if self._cancelled:
-            cancelled = ", ".join(map(_named, sorted(self._cancelled)))
+            cancelled = ", ".join(map(_name, sorted(self._cancelled)))
             self._display.end("given up", f"no reassignment in progress any more; cancelled: {cancelled}", now=now)
             return 1
         replicas = "1 replica" if len(self._arrived) == 1 else f"{len(self._arrived)} replicas"
@@ -150,9 +135,9 @@ class Follower:
             except self._failures as error:
                 if self._clock.now_ms() >= give_up_ms:
                     raise
-                self._display.trouble(f"the cluster does not answer, trying again: {error}")
+                self._display.show_error(f"the cluster does not answer, trying again: {error}")
                 self._clock.wait(_SAMPLE_MS)
 
 
-def _named(move: Move) -> str:
+def _name(move: Move) -> str:
     return f"{move.topic}-{move.partition} to broker {move.follower}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -20,6 +21,9 @@ from kafka_quota_proxy.proxy.background.admin_requests import (
 )
 from kafka_quota_proxy.proxy.cli.reassignment.cluster_snapshot import ReadingError, SnapshotReader
 from kafka_quota_proxy.proxy.cli.reassignment.model import Move, Side, Sizes, Source
+
+if TYPE_CHECKING:
+    from kafka_quota_proxy.proxy.background.admin_client import ClusterClient
 
 MB = 1_000_000
 _A = Move("orders", 0, 4)
@@ -118,7 +122,7 @@ def _cluster() -> Cluster:
 
 
 def _reader(cluster: Cluster, config: ProxyConfig, *, clock_ms: Callable[[], int] = lambda: 0) -> SnapshotReader:
-    return SnapshotReader(cluster, config, clock_ms=clock_ms)
+    return SnapshotReader(cast("ClusterClient", cluster), config, clock_ms=clock_ms)
 
 
 def _config(replication: str = "", listener: str = "upstream: 127.0.0.1:19092") -> ProxyConfig:
@@ -185,15 +189,15 @@ def test_an_ended_move_has_arrived_if_its_replica_is_in_sync_and_else_was_cancel
 
     then = reader.read()
 
-    assert (first.arrived, first.given_up) == ((), ())
-    assert (dict(then.sample.moves), then.arrived, then.given_up, then.unsure) == ({}, (_A,), (), (_B,))
+    assert (first.arrived, first.cancelled) == ((), ())
+    assert (dict(then.sample.moves), then.arrived, then.cancelled, then.unsettled) == ({}, (_A,), (), (_B,))
     time.ms = 4_999
-    assert reader.read().unsure == (_B,)
+    assert reader.read().unsettled == (_B,)
     time.ms = 5_000
     then = reader.read()
-    assert (then.arrived, then.given_up, then.unsure) == ((), (_B,), ())
+    assert (then.arrived, then.cancelled, then.unsettled) == ((), (_B,), ())
     then = reader.read()
-    assert (then.arrived, then.given_up, then.unsure) == ((), (), ())
+    assert (then.arrived, then.cancelled, then.unsettled) == ((), (), ())
 
 
 def test_a_broker_with_late_metadata_does_not_make_a_move_cancelled() -> None:
@@ -204,12 +208,12 @@ def test_a_broker_with_late_metadata_does_not_make_a_move_cancelled() -> None:
     in_sync = dict(cluster.partitions)
     cluster.partitions["orders", 0] = cluster.partitions["orders", 1] = (4, [])
 
-    assert reader.read().unsure == (_A, _B)
+    assert reader.read().unsettled == (_A, _B)
     time.ms = 1_000
     cluster.partitions = {at: (leader, [4]) for at, (leader, _) in in_sync.items()}
     then = reader.read()
 
-    assert (then.arrived, then.given_up, then.unsure) == ((_A, _B), (), ())
+    assert (then.arrived, then.cancelled, then.unsettled) == ((_A, _B), (), ())
 
 
 def test_a_deleted_topic_has_no_moves() -> None:

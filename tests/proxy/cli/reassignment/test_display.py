@@ -1,4 +1,4 @@
-"""Lines, objects, and what is drawn over in a terminal."""
+"""Reports as lines, as JSON objects, and drawn in place."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_lines_begin_with_the_time_and_have_an_empty_one_between_reports() -> No
 
     for _ in range(2):
         display.show(_report(), now=_NOW, question=Question(), notes=["a note"])
-    display.trouble("trouble")
+    display.show_error("trouble")
     display.end("done", "done", now=_NOW)
 
     blocks = out.getvalue().split("\n\n")
@@ -46,7 +46,7 @@ def test_each_report_is_an_object_in_a_line() -> None:
     display = JsonDisplay(out, errors)
 
     display.show(_report(), now=_NOW, question=Question(), notes=())
-    display.trouble("trouble")
+    display.show_error("trouble")
     display.end("done", "done: 1 replica", now=_NOW)
 
     report, end = map(json.loads, out.getvalue().splitlines())
@@ -57,12 +57,12 @@ def test_each_report_is_an_object_in_a_line() -> None:
 
 def test_in_a_terminal_the_report_is_drawn_over() -> None:
     out = StringIO()
-    display = LiveDisplay(out)
+    display = LiveDisplay(out, out)
 
     display.show(_report(), now=_NOW, question=Question(), notes=())
     first = out.getvalue()
     display.show(_report(), now=_NOW, question=Question(), notes=())
-    display.trouble("trouble")
+    display.show_error("trouble")
     display.end("done", "done", now=_NOW)
 
     assert first.startswith("[████████████░░░░░░░░░░░░] 50.0 %\x1b[K\n")
@@ -72,10 +72,10 @@ def test_in_a_terminal_the_report_is_drawn_over() -> None:
 
 def test_an_error_of_several_lines_is_drawn_in_one() -> None:
     out = StringIO()
-    display = LiveDisplay(out)
+    display = LiveDisplay(out, out)
 
-    display.trouble("no answer:\n  away")
-    display.trouble("again")
+    display.show_error("no answer:\n  away")
+    display.show_error("again")
 
     assert out.getvalue() == "no answer: away\x1b[K\n\x1b[J\x1b[1A\ragain\x1b[K\n\x1b[J"
 
@@ -87,7 +87,7 @@ def test_lines_beyond_the_terminal_are_cut(
     monkeypatch.setenv("LINES", "10")
     out = StringIO()
 
-    display = LiveDisplay(out)
+    display = LiveDisplay(out, out)
     display.show(_report(topics=40), now=_NOW, question=Question(), notes=())
     first = out.getvalue()
     display.show(_report(topics=40), now=_NOW, question=Question(), notes=())

@@ -1,6 +1,6 @@
 """What holds moves back answers in both directions: the time under a rate, and the rate for a time."""
 
-from kafka_quota_proxy.proxy.cli.reassignment.model import Holder, Load, Side, time_left_ms
+from kafka_quota_proxy.proxy.cli.reassignment.model import Holder, Load, Side, time_to_copy_ms
 
 MB = 1_000_000
 
@@ -17,5 +17,5 @@ def test_a_load_answers_in_both_directions() -> None:
 
 
 def test_copying_nothing_takes_no_time() -> None:
-    assert time_left_ms(0, -1) == 0
-    assert time_left_ms(1, 0) is None
+    assert time_to_copy_ms(0, -1) == 0
+    assert time_to_copy_ms(1, 0) is None

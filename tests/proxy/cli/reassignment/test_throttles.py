@@ -13,6 +13,7 @@ from kafka_quota_proxy.proxy.cli.reassignment.throttles import (
     bursts,
     cluster_limits,
     file_limits,
+    first_responses_ms,
     split_throttles,
     unknown_throttles,
     unlisted_moves,
@@ -204,3 +205,23 @@ def test_the_files_throttle_causes_no_bursts() -> None:
         Limit(source=Source.FILE, holder=Holder(Side.LEADER, 1, None), rate=1_000, moves=frozenset(moves))
     ]
     assert list(bursts(moves, limits, ClusterThrottles())) == []
+
+
+@pytest.mark.parametrize(
+    ("leaders", "response_bytes", "leader_rate", "follower_rate", "seconds"),
+    [
+        (5, 10 * MB, MB, None, 10),  # KIP-73's example: independent of the number of brokers
+        (500, 2 * MB, MB, 100 * MB, 10),  # and its other one, where the follower's side is the bottleneck
+        (1, 10 * MB, 10 * MB, 5 * MB, 2),
+        (1, 10 * MB, None, None, None),
+        (1, 10 * MB, 0, MB, float("inf")),  # Kafka takes a rate of 0
+    ],
+)
+def test_the_first_responses_take_the_time_of_kip_73(
+    leaders: int, response_bytes: int, leader_rate: float | None, follower_rate: float | None, seconds: float | None
+) -> None:
+    found = first_responses_ms(
+        leaders=leaders, response_bytes=response_bytes, leader_rate=leader_rate, follower_rate=follower_rate
+    )
+
+    assert found == (None if seconds is None else seconds * 1_000)

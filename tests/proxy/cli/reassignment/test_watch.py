@@ -1,4 +1,4 @@
-"""When a reassignment is read and told of, and when that is over: with a clock and a cluster of the test's own."""
+"""When a watch reads, reports and ends, with a made-up clock and cluster."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from kafka_quota_proxy.proxy.cli.reassignment.as_text import Question
 from kafka_quota_proxy.proxy.cli.reassignment.cluster_snapshot import ClusterSnapshot, ReadingError
+from kafka_quota_proxy.proxy.cli.reassignment.display import Display
 from kafka_quota_proxy.proxy.cli.reassignment.model import (
     Holder,
     Limit,
@@ -21,7 +22,7 @@ from kafka_quota_proxy.proxy.cli.reassignment.model import (
     Source,
     Verdict,
 )
-from kafka_quota_proxy.proxy.cli.reassignment.watch import Follower, Plan
+from kafka_quota_proxy.proxy.cli.reassignment.watch import Clock, Plan, Watcher
 
 MB = 1_000_000
 _MOVE = Move("orders", 0, 4)
@@ -30,7 +31,7 @@ _ONCE = Plan(first_ms=12_000, every_ms=12_000, continues=False)
 _WATCH = Plan(first_ms=10_000, every_ms=5_000, continues=True)
 
 
-class Clock:
+class FakeClock(Clock):
     def __init__(self) -> None:
         self.ms = 1_000_000
 
@@ -45,8 +46,8 @@ class Clock:
         self.ms += duration_ms
 
 
-class SlowClock(Clock):
-    """Time passes while it is asked for."""
+class SlowClock(FakeClock):
+    """Each reading takes a millisecond."""
 
     def now_ms(self) -> int:
         self.ms += 1
@@ -54,11 +55,11 @@ class SlowClock(Clock):
 
 
 @dataclass
-class Display:
-    clock: Clock
+class RecordingDisplay(Display):
+    clock: FakeClock
     shown: list[tuple[int, Report, Question, tuple[str, ...]]] = field(default_factory=list)
     ended: list[tuple[str, str]] = field(default_factory=list)
-    troubles: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
 
     def show(self, report: Report, *, now: datetime, question: Question, notes: Sequence[str]) -> None:
         self.shown.append((self.clock.ms - 1_000_000, report, question, tuple(notes)))
@@ -66,20 +67,20 @@ class Display:
     def end(self, state: str, text: str, *, now: datetime) -> None:
         self.ended.append((state, text))
 
-    def trouble(self, text: str) -> None:
-        self.troubles.append(text)
+    def show_error(self, text: str) -> None:
+        self.errors.append(text)
 
 
 @dataclass
 class Cluster:
-    """300 MB at 10 MB/s, and what comes in; reading takes 20 ms."""
+    """300 MB at 10 MB/s, and new data; reading takes 20 ms."""
 
-    clock: Clock
+    clock: FakeClock
     incoming: float = 0
     cancelled_at_ms: int | None = None
     away: Callable[[int], bool] = lambda _: False
     was_moving: bool = False
-    unsure_until_ms: int = 0
+    unsettled_until_ms: int = 0
     reads: int = 0
 
     def read(self) -> ClusterSnapshot:
@@ -95,28 +96,28 @@ class Cluster:
         limit = Limit(source=Source.FILE, holder=Holder(Side.FOLLOWER, None, 4), rate=10 * MB, moves=frozenset({_MOVE}))
         gone = (_MOVE,) if self.was_moving and not is_moving else ()
         self.was_moving = is_moving
-        unsure: tuple[Move, ...] = ()
-        if gone and at_ms < self.unsure_until_ms:
-            gone, unsure, self.was_moving = (), gone, True
+        unsettled: tuple[Move, ...] = ()
+        if gone and at_ms < self.unsettled_until_ms:
+            gone, unsettled, self.was_moving = (), gone, True
         sizes = Sizes(leader=1, leader_bytes=leader_bytes, follower_bytes=follower_bytes)
         return ClusterSnapshot(
             sample=Sample(time_ms=self.clock.ms, moves={_MOVE: sizes} if is_moving else {}),
             limits=(limit,) if is_moving else (),
             arrived=() if is_cancelled else gone,
-            given_up=gone if is_cancelled else (),
-            unsure=unsure,
+            cancelled=gone if is_cancelled else (),
+            unsettled=unsettled,
             notes=("a note",),
         )
 
 
-def _follow(plan: Plan, cluster: Cluster) -> tuple[int, Display]:
-    display = Display(cluster.clock)
-    follower = Follower(cluster.read, failures=(OSError,), clock=cluster.clock, display=display, plan=plan)
-    return follower.run(), display
+def _follow(plan: Plan, cluster: Cluster) -> tuple[int, RecordingDisplay]:
+    display = RecordingDisplay(cluster.clock)
+    watcher = Watcher(cluster.read, failures=(OSError,), clock=cluster.clock, display=display, plan=plan)
+    return watcher.run(), display
 
 
 def test_it_waits_until_brokers_agree_on_a_move() -> None:
-    cluster = Cluster(Clock(), unsure_until_ms=40_000)
+    cluster = Cluster(FakeClock(), unsettled_until_ms=40_000)
 
     status, display = _follow(_WATCH, cluster)
 
@@ -127,7 +128,7 @@ def test_it_waits_until_brokers_agree_on_a_move() -> None:
 
 
 def test_once_reports_when_there_is_a_rate_and_ends() -> None:
-    cluster = Cluster(Clock())
+    cluster = Cluster(FakeClock())
 
     status, display = _follow(_ONCE, cluster)
 
@@ -140,13 +141,13 @@ def test_once_reports_when_there_is_a_rate_and_ends() -> None:
 
 
 def test_the_status_is_1_if_it_never_ends() -> None:
-    status, display = _follow(_ONCE, Cluster(Clock(), incoming=11 * MB))
+    status, display = _follow(_ONCE, Cluster(FakeClock(), incoming=11 * MB))
 
     assert (status, display.shown[0][1].verdict) == (1, Verdict.TOO_LOW)
 
 
 def test_a_watch_lasts_to_the_end() -> None:
-    status, display = _follow(_WATCH, Cluster(Clock()))
+    status, display = _follow(_WATCH, Cluster(FakeClock()))
 
     assert [at_ms // 1_000 for at_ms, *_ in display.shown] == [10, 15, 20, 25]
     assert (status, display.ended) == (0, [("done", "done: 1 replica arrived while this was watching")])
@@ -155,20 +156,20 @@ def test_a_watch_lasts_to_the_end() -> None:
 def test_an_end_before_the_first_report_is_done() -> None:
     plan = Plan(first_ms=60_000, every_ms=60_000, continues=False)
 
-    status, display = _follow(plan, Cluster(Clock()))
+    status, display = _follow(plan, Cluster(FakeClock()))
 
     assert (status, display.shown, display.ended[0][0]) == (0, [], "done")
 
 
 def test_a_cancelled_reassignment_is_not_done() -> None:
-    status, display = _follow(_WATCH, Cluster(Clock(), cancelled_at_ms=12_000))
+    status, display = _follow(_WATCH, Cluster(FakeClock(), cancelled_at_ms=12_000))
 
     assert status == 1
     assert display.ended == [("given up", "no reassignment in progress any more; cancelled: orders-0 to broker 4")]
 
 
 def test_no_moves_are_reported_at_once() -> None:
-    clock = Clock()
+    clock = FakeClock()
 
     status, display = _follow(_ONCE, Cluster(clock, cancelled_at_ms=0))
 
@@ -177,17 +178,17 @@ def test_no_moves_are_reported_at_once() -> None:
 
 
 def test_a_watch_retries_an_unreachable_cluster() -> None:
-    cluster = Cluster(Clock(), away=lambda at_ms: 12_000 < at_ms < 14_000)
+    cluster = Cluster(FakeClock(), away=lambda at_ms: 12_000 < at_ms < 14_000)
 
     status, display = _follow(_WATCH, cluster)
 
     assert status == 0
-    assert display.troubles[0] == "the cluster does not answer, trying again: orders-0 has no leader"
-    assert 3 <= len(display.troubles) <= 5
+    assert display.errors[0] == "the cluster does not answer, trying again: orders-0 has no leader"
+    assert 3 <= len(display.errors) <= 5
 
 
 def test_missed_reports_are_not_repeated() -> None:
-    cluster = Cluster(Clock(), incoming=5 * MB, away=lambda at_ms: 12_000 < at_ms < 28_000)
+    cluster = Cluster(FakeClock(), incoming=5 * MB, away=lambda at_ms: 12_000 < at_ms < 28_000)
 
     _, display = _follow(_WATCH, cluster)
 
@@ -202,8 +203,8 @@ def test_missed_reports_are_not_repeated() -> None:
 def test_a_cluster_unreachable_for_long_is_an_error(
     plan: Plan, away_from_ms: int, at_least_ms: int, at_most_ms: int
 ) -> None:
-    """Whoever waits for one report is told at once; whoever watches, after a minute."""
-    clock = Clock()
+    """A single report fails at once, a watch after a minute."""
+    clock = FakeClock()
 
     with pytest.raises(ReadingError):
         _follow(plan, Cluster(clock, away=lambda at_ms: at_ms >= away_from_ms))
@@ -230,7 +231,7 @@ def test_a_deadline_comes_nearer_and_is_dropped_when_it_has_passed() -> None:
         by_words="by 22:00",
     )
 
-    _, display = _follow(plan, Cluster(Clock()))
+    _, display = _follow(plan, Cluster(FakeClock()))
 
     questions = [question for _, _, question, _ in display.shown]
     assert {question.throttle for question in questions} == {50 * MB}

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from kafka_quota_proxy.proxy.cli.reassignment.phrases import clock_text, duration_text, rate_text, size_text
+from kafka_quota_proxy.proxy.cli.reassignment.human_units import clock_text, duration_text, rate_text, size_text
 
 _NOW = datetime(2026, 3, 28, 22, 15, 0, tzinfo=UTC)
 

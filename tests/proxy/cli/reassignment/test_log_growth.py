@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_quota_proxy.proxy.cli.reassignment.rates import growth, rate
+from kafka_quota_proxy.proxy.cli.reassignment.log_growth import growth, rate
 
 
 def test_an_even_flow_has_its_rate() -> None:
