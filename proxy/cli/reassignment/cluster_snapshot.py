@@ -2,7 +2,8 @@
 
 The controller knows which partitions move; any broker knows leaders, replicas in sync and lists of throttled replicas;
 the brokers that a partition moves between know sizes of logs and rates. Reading them takes DESCRIBE and
-DESCRIBE_CONFIGS on the cluster and the topics, as ``kafka-reassign-partitions.sh --list`` and ``kafka-configs.sh --describe`` do.
+DESCRIBE_CONFIGS on the cluster and the topics, as for ``kafka-reassign-partitions.sh --list`` and ``kafka-configs.sh
+--describe``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The admin port: what it answers, and that nobody there can stall the proxy."""
+"""The responses of the admin port, and that no client of it can stall the proxy."""
 
 import asyncio
 import gc
@@ -89,14 +89,14 @@ async def test_metrics_are_compressed_on_request() -> None:
     assert b"kafka_quota_proxy_connections" in gzip.decompress(answer.body)
 
 
-async def test_live_is_a_loop_that_answers() -> None:
+async def test_livez_is_200_while_the_loop_runs() -> None:
     async with admin_of(Server(CONFIG)) as admin:
         answer = await asyncio.to_thread(ask, admin.port, "/livez")
 
     assert (answer.status, answer.body) == (200, b"alive\n")
 
 
-async def test_a_loop_that_is_stuck_does_not_answer_livez() -> None:
+async def test_livez_is_not_answered_while_the_loop_is_stuck() -> None:
     async with admin_of(Server(CONFIG)) as admin:
         with socket.create_connection(("127.0.0.1", admin.port)) as client:
             client.sendall(b"GET /livez HTTP/1.0\r\n\r\n")
@@ -105,7 +105,7 @@ async def test_a_loop_that_is_stuck_does_not_answer_livez() -> None:
                 client.recv(1)  # the loop stands still meanwhile
 
 
-async def test_ready_is_200_with_its_reasons() -> None:
+async def test_readyz_is_200_with_the_state_of_each_part() -> None:
     async with admin_of(ready_server()) as admin:
         answer = await asyncio.to_thread(ask, admin.port, "/readyz")
 
@@ -119,7 +119,7 @@ async def test_ready_is_200_with_its_reasons() -> None:
     }
 
 
-async def test_before_the_listeners_are_bound_the_proxy_is_starting() -> None:
+async def test_readyz_is_starting_before_the_listeners_are_bound() -> None:
     server = ready_server()
     server.is_listening = False
 
@@ -129,7 +129,7 @@ async def test_before_the_listeners_are_bound_the_proxy_is_starting() -> None:
     assert (answer.status, json.loads(answer.body)["state"]) == (503, "starting")
 
 
-async def test_an_upstream_out_of_reach_makes_the_proxy_degraded_and_its_return_ready() -> None:
+async def test_readyz_is_degraded_while_an_upstream_is_unreachable() -> None:
     server = ready_server()
     upstream = upstream_of(server, BROKER)
 
@@ -144,7 +144,7 @@ async def test_an_upstream_out_of_reach_makes_the_proxy_degraded_and_its_return_
     assert again.status == 200
 
 
-async def test_a_proxy_that_is_stopping_is_not_ready() -> None:
+async def test_readyz_is_draining_during_a_stop() -> None:
     server = ready_server()
     server.stop()
 
@@ -156,7 +156,7 @@ async def test_a_proxy_that_is_stopping_is_not_ready() -> None:
     assert alive.status == 200
 
 
-async def test_a_refused_file_is_said_and_leaves_the_proxy_ready() -> None:
+async def test_readyz_shows_a_refused_file_and_stays_ready() -> None:
     async with admin_of(ready_server(), Reloads(last_reload_successful=False)) as admin:
         answer = await asyncio.to_thread(ask, admin.port, "/readyz")
 
@@ -164,7 +164,7 @@ async def test_a_refused_file_is_said_and_leaves_the_proxy_ready() -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/metrics/", "/../etc/passwd", "/favicon.ico", "/%00"])
-async def test_any_other_path_is_404_and_lists_those_that_are(path: str) -> None:
+async def test_any_other_path_is_404_with_a_list_of_paths(path: str) -> None:
     async with admin_of(Server(CONFIG)) as admin:
         answer = await asyncio.to_thread(ask, admin.port, path)
 
@@ -195,7 +195,7 @@ def leave_early(port: int) -> None:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # with a reset
 
 
-async def test_where_it_listens_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_addresses_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "kafka_quota_proxy.proxy.admin.http_server")
 
     async with admin_of(Server(CONFIG)) as admin:
@@ -213,18 +213,18 @@ async def test_ipv6_is_served() -> None:
     assert answer.status == 200
 
 
-async def test_a_port_in_use_is_an_error_that_names_it() -> None:
+async def test_a_used_port_is_an_error_with_its_address() -> None:
     async with admin_of(Server(CONFIG)) as admin:
         with pytest.raises(OSError, match=rf"^cannot listen on 127\.0\.0\.1:{admin.port}: Address already"):
             AdminServer(Admin(bind=Address(host="127.0.0.1", port=admin.port)), Server(CONFIG), Reloads())
 
 
-async def test_a_host_that_does_not_exist_is_an_error_that_names_it() -> None:
+async def test_an_unknown_host_is_an_error_with_its_name() -> None:
     with pytest.raises(OSError, match=r"cannot listen on nowhere\.invalid:1"):
         AdminServer(Admin(bind=Address(host="nowhere.invalid", port=1)), Server(CONFIG), Reloads())
 
 
-async def test_the_port_is_free_afterwards() -> None:
+async def test_the_port_is_free_after_the_end() -> None:
     async with admin_of(Server(CONFIG)) as admin:
         port = admin.port
 
@@ -263,7 +263,7 @@ HOSTS = (
 )
 
 
-async def test_a_page_of_another_site_gets_nothing() -> None:
+async def test_the_host_name_of_another_site_is_refused() -> None:
     named = Admin(bind=LOOPBACK, hosts=("Proxy.example",))
     async with admin_of(Server(CONFIG), admin=named) as admin:
         for path in ("/metrics", "/quotas", "/callqueue"):
@@ -273,21 +273,21 @@ async def test_a_page_of_another_site_gets_nothing() -> None:
                 assert (b"or list the name in admin.hosts" in answer.body) == (status == 421), (path, host)
 
 
-async def test_probes_are_answered_by_any_name() -> None:
+async def test_probes_accept_any_host_name() -> None:
     async with admin_of(ready_server()) as admin:
         answers = [await asyncio.to_thread(ask, admin.port, path, Host="pod.example") for path in ("/livez", "/readyz")]
 
     assert [answer.status for answer in answers] == [200, 200]
 
 
-async def test_changes_are_refused_by_another_name_before_their_token_is_looked_at() -> None:
+async def test_a_change_with_another_host_name_is_refused_before_its_token_is_checked() -> None:
     async with admin_of(Server(CONFIG)) as admin:
         answer = await asyncio.to_thread(ask, admin.port, "/quotas", method="POST", Host="evil.example")
 
     assert answer.status == 421
 
 
-async def test_metrics_bind_has_metrics_and_probes_and_nothing_else() -> None:
+async def test_metrics_bind_serves_only_metrics_and_probes() -> None:
     both = Admin(bind=LOOPBACK, metrics_bind=LOOPBACK)
     async with admin_of(ready_server(), admin=both) as admin:
         assert admin.metrics_port is not None
@@ -302,7 +302,7 @@ async def test_metrics_bind_has_metrics_and_probes_and_nothing_else() -> None:
     assert (posted.status, posted.body) == (404, b"not found; there are /metrics /livez /readyz\n")
 
 
-async def test_a_metrics_port_in_use_is_an_error_that_names_it_and_leaves_no_port_bound() -> None:
+async def test_a_used_metrics_port_is_an_error_and_leaves_no_port_bound() -> None:
     async with admin_of(Server(CONFIG)) as admin:
         taken = Address(host="127.0.0.1", port=admin.port)
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -314,13 +314,13 @@ async def test_a_metrics_port_in_use_is_an_error_that_names_it_and_leaves_no_por
         socket.create_server(("127.0.0.1", first.port)).close()
 
 
-async def test_a_request_that_has_ended_makes_room_for_another() -> None:
+async def test_the_end_of_a_request_makes_room_for_another() -> None:
     async with admin_of(Server(CONFIG)) as admin:
         for _ in range(2 * MAX_REQUESTS):
             assert (await asyncio.to_thread(ask, admin.port, "/livez")).status == 200
 
 
-async def test_a_client_that_does_not_come_to_an_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_request_is_cut_off_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kafka_quota_proxy.proxy.admin.admin_port._DEADLINE_S", 0.2)
     async with admin_of(Server(CONFIG)) as admin:
         with socket.create_connection(("127.0.0.1", admin.port)) as client:
@@ -333,7 +333,7 @@ async def test_a_client_that_does_not_come_to_an_end_is_cut_off(monkeypatch: pyt
 
 
 @pytest.mark.usefixtures("has_faults")
-async def test_a_fault_in_a_scrape_is_logged_and_breaks_the_scrape_only(
+async def test_a_fault_in_a_scrape_is_logged_and_ends_only_that_scrape(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     server = Server(CONFIG)
@@ -401,6 +401,7 @@ async def worst_gap_s(until: asyncio.Task[int]) -> float:
     return worst_s
 
 
+@pytest.mark.long
 def test_a_scrape_of_10_000_buckets_stops_the_loop_for_less_than_10_ms() -> None:
     server = ready_server()
     fill(server, BUCKETS // 2)
@@ -409,9 +410,9 @@ def test_a_scrape_of_10_000_buckets_stops_the_loop_for_less_than_10_ms() -> None
         worst: list[float] = []
         async with admin_of(server) as admin:
             for _ in range(SCRAPES):
-                # What a thread costs that does nothing wrong, on this machine and now, is not the scrape's.
+                # The cost of a well-behaved thread on this machine is not the scrape's.
                 machines_s = await worst_gap_s(asyncio.ensure_future(asyncio.to_thread(work_and_rest)))
-                # To start a process stops the loop as well, the longer the more memory the tests before have taken.
+                # Starting a process stops the loop as well, and longer after many tests.
                 process = await scraper()
                 scraping = asyncio.ensure_future(scrape(process, f"http://127.0.0.1:{admin.port}/metrics"))
                 worst.append(await worst_gap_s(scraping) - machines_s)
@@ -423,4 +424,4 @@ def test_a_scrape_of_10_000_buckets_stops_the_loop_for_less_than_10_ms() -> None
     with interpreter_as_in_run(), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         worst = runner.run(measure())
 
-    assert min(worst) < LIMIT_S, worst  # on a machine so busy that all fail, see also test_families
+    assert min(worst) < LIMIT_S, worst  # on a busy machine all may fail: see also test_registry

@@ -1,15 +1,18 @@
-"""What ``check`` says of places that the proxy writes to or listens at, and that ``run`` says the same."""
+"""Faults of paths and addresses: ``check`` and ``run`` report the same."""
 
 import fcntl
 import os
 import socket
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import pytest
 
 from kafka_quota_proxy.config.load import load
+from kafka_quota_proxy.proxy.__main__ import main
 from kafka_quota_proxy.proxy.cli.writable_paths import audit_log_fault, usage_log_fault
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity
 from tests.support.stores import keep, keep_strange
@@ -19,11 +22,15 @@ STORE = "principals: {admins: [admin]}\nstore: {directory: quotas.d}\n"
 READ_ONLY = 'mount -t tmpfs -o ro none "$0" && exec "$@"'
 
 
-def said(command: str, file: Path, *, within: list[str | Path] | None = None) -> tuple[int, str]:
-    """Run the program, which is to end by itself; return its status, and what it says at last."""
+def ended(command: str, file: Path, *, within: list[str | Path] | None = None) -> tuple[int, str]:
+    """Run a command that ends by itself; return its status and its last line."""
+    if command == "check" and not within:
+        with redirect_stderr(StringIO()) as stderr, redirect_stdout(StringIO()):
+            status = main([command, str(file)])
+        return status, stderr.getvalue().splitlines()[-1]
     program = [*(within or []), sys.executable, "-m", "kafka_quota_proxy.proxy", command, file]
-    ended = subprocess.run(program, capture_output=True, text=True, check=False, timeout=60)
-    return ended.returncode, ended.stderr.splitlines()[-1]
+    done = subprocess.run(program, capture_output=True, text=True, check=False, timeout=60)
+    return done.returncode, done.stderr.splitlines()[-1]
 
 
 def written(tmp_path: Path, text: str) -> Path:
@@ -33,7 +40,7 @@ def written(tmp_path: Path, text: str) -> Path:
 
 
 def read_only(directory: Path) -> list[str | Path]:
-    """Make a directory that cannot be written, and return within what program that is so."""
+    """Make a read-only directory; return the program that a command must run under to see it so."""
     directory.mkdir()
     if subprocess.run(["unshare", "-rm", "true"], check=False, capture_output=True).returncode:
         directory.chmod(0o500)  # which means nothing to root
@@ -45,7 +52,7 @@ def test_check_and_run_agree_on_a_read_only_store(tmp_path: Path) -> None:
     file = written(tmp_path, LISTENER + STORE)
     within = read_only(tmp_path / "quotas.d")
 
-    checked, ran = said("check", file, within=within), said("run", file, within=within)
+    checked, ran = ended("check", file, within=within), ended("run", file, within=within)
 
     assert ran[1] == checked[1]
     assert (checked[0], ran[0]) == (2, 1)
@@ -68,7 +75,7 @@ def test_check_and_run_agree_on_an_unusable_store(tmp_path: Path, what: str) -> 
         text, key = STORE.replace("quotas.d", "quotas.d, audit_log: none/audit"), "audit_log"
     file = written(tmp_path, LISTENER + text)
 
-    checked, ran = said("check", file), said("run", file)
+    checked, ran = ended("check", file), ended("run", file)
 
     assert ran[1] == checked[1]
     assert (checked[0], ran[0]) == (2, 1)
@@ -82,10 +89,10 @@ def test_a_locked_store_is_reported_at_its_line(tmp_path: Path) -> None:
     with (tmp_path / "quotas.d" / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
 
-        status, told = said("run", file)
+        status, message = ended("run", file)
 
     assert status == 1
-    assert told.startswith(f"{file}:4: store.directory: {tmp_path}/quotas.d cannot be used: another process")
+    assert message.startswith(f"{file}:4: store.directory: {tmp_path}/quotas.d cannot be used: another process")
 
 
 @pytest.mark.parametrize("key", ["listeners[0].bind", "admin.bind", "admin.metrics_bind"])
@@ -96,30 +103,30 @@ def test_a_used_port_is_reported_at_its_line(tmp_path: Path, key: str) -> None:
         text = f"admin:\n  bind: {binds['admin.bind']}\n  metrics_bind: {binds['admin.metrics_bind']}\n{LISTENER}"
         file = written(tmp_path, text.replace("127.0.0.1:0'", f"{taken}'") if key.startswith("listeners") else text)
 
-        status, told = said("run", file)
+        status, message = ended("run", file)
 
     line = {"admin.bind": 2, "admin.metrics_bind": 3}.get(key, 5)
     reason = "Address already in use; stop what listens there, or use another port"
-    assert (status, told) == (1, f"{file}:{line}: {key}: cannot listen on {taken}: {reason}")
+    assert (status, message) == (1, f"{file}:{line}: {key}: cannot listen on {taken}: {reason}")
 
 
 def test_a_foreign_address_is_reported_at_its_line(tmp_path: Path) -> None:
     file = written(tmp_path, LISTENER.replace("127.0.0.1:0", "192.0.2.1:9092"))
 
-    status, told = said("run", file)
+    status, message = ended("run", file)
 
     assert status == 1
-    assert told.startswith(f"{file}:2: listeners[0].bind: cannot listen on 192.0.2.1:9092: Cannot assign requested")
-    assert told.endswith("; use an address of this machine")
+    assert message.startswith(f"{file}:2: listeners[0].bind: cannot listen on 192.0.2.1:9092: Cannot assign requested")
+    assert message.endswith("; use an address of this machine")
 
 
 def test_an_unwritable_usage_log_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = written(tmp_path, f"{LISTENER}usage_log: {{directory: none/usage}}\n")
     (tmp_path / "none").write_text("a file")
 
-    status, told = said("check", file)
+    status, message = ended("check", file)
 
-    assert told == (
+    assert message == (
         f"{file}:3: usage_log.directory: warning: {tmp_path}/none/usage is not there, and cannot be made, "
         f"for {tmp_path}/none is no directory; name another one"
     )

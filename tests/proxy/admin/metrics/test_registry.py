@@ -434,13 +434,15 @@ def test_a_scrape_of_10_000_buckets_leaves_the_interpreter_after_some_ms_of_work
     longest_s: list[float] = []
 
     gc.collect()
-    gc.freeze()  # as the server does; or its collector would look through all of pytest
+    gc.freeze()  # as the server does, so that the collector skips the objects of pytest
     for _ in range(3):
-        rested_s = [thread_time()]  # of this thread alone: what else the machine does is not ours
+        rested_s = [thread_time()]  # of this thread alone, not of the machine
         rest = partial(rest_in, rested_s)
         text = b"".join(write(families.collect(NOW_MS, rest), rest))
         rest()
         longest_s.append(max(later - earlier for earlier, later in pairwise(rested_s)))
+        if longest_s[-1] < 0.010:
+            break
     gc.unfreeze()
 
     assert text.count(b"kafka_quota_proxy_bytes_total{") == 10_000
