@@ -29,6 +29,12 @@ stepped over and not copied, so that the cost of a frame does not grow with its 
     sasl               SASL logins and the names of their users
     proxy_protocol     the PROXY protocol's header
 
-Functions on a stream return None while more bytes are needed. Wrong bytes raise ``ProtocolError`` and nothing else.
-Offsets are indices into the given data; a whole frame includes the four bytes of its size.
+In all modules:
+
+* ``data`` has the bytes of a connection so far; ``frame`` is one whole frame, with the four bytes of its size.
+* ``offset``, ``position`` and ``start`` are indices into ``data``. Other frames may follow the ``end`` of a frame.
+* ``api_key`` and ``api_version`` are the request's, also for a response. A version newer than those of ``api`` is read
+  like the newest there.
+* A function on ``data`` returns None while more bytes are needed.
+* Wrong bytes raise a ``ProtocolError`` and nothing else.
 """

@@ -75,19 +75,9 @@ class _Layout(NamedTuple):
 
 
 def limit_versions(frame: bytes, api_version: int, ceilings: Mapping[int, int] = CEILINGS) -> bytes:
-    """Lower the highest versions that a broker advertises.
+    """Lower the highest versions that a broker advertises to ``ceilings``, by api key.
 
-    Args:
-        frame: A whole response with the four bytes of its size.
-        api_version: Of the request; a version above 4 is read like 4.
-        ceilings: The highest version to advertise, by api key. An entry stays as it is where the broker's *lowest*
-            version is above the ceiling: no version would be left.
-
-    Returns:
-        A frame of the same length; all other bytes stay as they are.
-
-    Raises:
-        ProtocolError: The frame is no such response.
+    An entry stays as it is where the broker's *lowest* version is above the ceiling: no version would be left.
     """
     out: bytearray | None = None
     for entry in _layout(frame, api_version).entries:
@@ -100,11 +90,7 @@ def limit_versions(frame: bytes, api_version: int, ceilings: Mapping[int, int] =
 
 
 def highest_version(frame: bytes, api_version: int, api_key: int) -> int | None:
-    """Return the highest version that a broker advertises of an API; None if it lacks the API.
-
-    Raises:
-        ProtocolError: The frame is no such response.
-    """
+    """Return the highest version that a broker advertises of an API; None if it lacks the API."""
     for entry in _layout(frame, api_version).entries:
         key, _, max_version = _ENTRY.unpack_from(frame, entry)
         if key == api_key:
@@ -113,11 +99,7 @@ def highest_version(frame: bytes, api_version: int, api_key: int) -> int | None:
 
 
 def throttle_time_offset(frame: Buffer, api_version: int) -> int | None:
-    """Return the offset of ``throttle_time_ms`` in a whole response; None if it lacks the field.
-
-    Raises:
-        ProtocolError: The frame is no such response.
-    """
+    """Return the offset of ``throttle_time_ms`` in a whole response; None if it lacks the field."""
     return _layout(frame, api_version).throttle_time
 
 
@@ -125,17 +107,6 @@ def advertise_versions(frame: bytes, api_version: int, own: Mapping[int, Version
     """Advertise our versions of some APIs, even if the broker lacks the API.
 
     A response with an error stays as it is: it has no versions but those of ApiVersions.
-
-    Args:
-        frame: A whole response with the four bytes of its size.
-        api_version: Of the request; a version above 4 is read like 4.
-        own: The versions to advertise, by api key.
-
-    Returns:
-        A frame, which may be longer; all other bytes stay as they are.
-
-    Raises:
-        ProtocolError: The frame is no such response.
     """
     if read_int16(frame, _HEADER_END)[0] != 0:
         return frame

@@ -61,20 +61,9 @@ class BrokerList(NamedTuple):
 
 
 def read_from_front(data: bytes, start: int, read: Callable[[memoryview, int], _Read]) -> _Read | None:
-    """Read fields from the front of a response that may be incomplete.
+    """Read fields from the front of a response; None if more bytes are needed.
 
-    Args:
-        data: The bytes of the connection so far.
-        start: The offset of the frame's size.
-        read: Takes the bytes of the frame so far and the offset after its correlation_id.
-
-    Returns:
-        What ``read`` returns; None if more bytes are needed.
-
-    Raises:
-        Truncated: The frame is complete but too short.
-        HeadTooLong: More bytes would have to be kept than ``MAX_FRONT_BYTES``.
-        ProtocolError: As ``read``.
+    ``read`` takes the bytes of the frame so far and the offset after its correlation_id.
     """
     try:
         return read(frame_so_far(data, start), start + 8)
@@ -88,17 +77,7 @@ def read_from_front(data: bytes, start: int, read: Callable[[memoryview, int], _
 
 
 def read_broker(data: Buffer, offset: int, *, is_compact: bool, skip_rest: SkipRest) -> Broker:
-    """Read one broker.
-
-    Args:
-        data: Bytes of a response.
-        offset: The offset of its node_id.
-        is_compact: Whether strings are compact.
-        skip_rest: Steps over the fields after the port.
-
-    Raises:
-        ProtocolError: These bytes are no broker.
-    """
+    """Read one broker; ``skip_rest`` steps over the fields after its port."""
     node_id, after = read_int32(data, offset)
     host, after = read_string(data, after, is_compact=is_compact)
     port, rest = read_int32(data, after)
@@ -106,7 +85,7 @@ def read_broker(data: Buffer, offset: int, *, is_compact: bool, skip_rest: SkipR
 
 
 def read_broker_list(data: Buffer, offset: int, *, is_compact: bool, skip_rest: SkipRest) -> BrokerList:
-    """Read an array of brokers, with its count at ``offset``; otherwise as ``read_broker``."""
+    """Read an array of brokers, with its count at ``offset``."""
     # Not read_array_count: an incomplete frame may have fewer bytes so far than elements.
     count, position = read_uvarint(data, offset) if is_compact else read_int32(data, offset)
     count -= is_compact
@@ -121,11 +100,7 @@ def read_broker_list(data: Buffer, offset: int, *, is_compact: bool, skip_rest: 
 
 
 def read_cluster_id(data: Buffer, offset: int, *, is_compact: bool) -> str | None:
-    """Read a cluster id; None if it is null, empty or too long.
-
-    Raises:
-        ProtocolError: These bytes are no string.
-    """
+    """Read a cluster id; None if it is null, empty or too long."""
     end = skip_compact_string(data, offset) if is_compact else skip_string(data, offset)
     _, begin = read_uvarint(data, offset) if is_compact else read_int16(data, offset)
     value = bytes(data[begin:end])

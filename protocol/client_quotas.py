@@ -1,4 +1,4 @@
-"""DescribeClientQuotas (key 48, v0-1) and AlterClientQuotas (key 49, v0-1): requests and responses, read and written.
+"""DescribeClientQuotas (key 48, v0-1) and AlterClientQuotas (key 49, v0-1): requests are read, responses also written.
 
     DescribeClientQuotas  array of { string entity_type, int8 match_type, string match }, bool strict
     response              int32 throttle_time_ms, int16 error_code, string error_message
@@ -28,7 +28,7 @@ from kafka_quota_proxy.protocol.field_reader import (
     request_reader,
     response_reader,
 )
-from kafka_quota_proxy.protocol.field_writer import NULL_ARRAY, FieldWriter, request_writer, response_writer
+from kafka_quota_proxy.protocol.field_writer import NULL_ARRAY, FieldWriter, response_writer
 from kafka_quota_proxy.protocol.primitives import MAX_STRING_BYTES
 
 DESCRIBE: Final = int(ApiKey.DESCRIBE_CLIENT_QUOTAS)
@@ -126,11 +126,7 @@ def is_client_quotas(api_key: int, api_version: int) -> bool:
 
 
 def read_describe_request(frame: bytes, *, most_elements: int = MAX_ELEMENTS) -> DescribeRequest:
-    """Read a whole DescribeClientQuotas request of a known version.
-
-    Raises:
-        ProtocolError: The frame is no such request, or has more than ``most_elements`` elements.
-    """
+    """Read a whole DescribeClientQuotas request of a known version."""
     head = read_whole_head(frame)
     reader = request_reader(frame, head, most_elements=most_elements)
     components = tuple(_read_component(reader) for _ in range(reader.count()))
@@ -140,11 +136,7 @@ def read_describe_request(frame: bytes, *, most_elements: int = MAX_ELEMENTS) ->
 
 
 def read_alter_request(frame: bytes, *, most_elements: int = MAX_ELEMENTS) -> AlterRequest:
-    """Read a whole AlterClientQuotas request of a known version.
-
-    Raises:
-        ProtocolError: The frame is no such request, or has more than ``most_elements`` elements.
-    """
+    """Read a whole AlterClientQuotas request of a known version."""
     head = read_whole_head(frame)
     reader = request_reader(frame, head, most_elements=most_elements)
     alterations = []
@@ -173,50 +165,11 @@ def _read_op(reader: FieldReader) -> Op:
     return Op(key, None if remove else value)
 
 
-# -- requests, written
-
-
-def write_describe_request(request: DescribeRequest, *, client_id: str | None) -> bytes:
-    """Return the whole frame of a request."""
-    writer = request_writer(DESCRIBE, request.api_version, request.correlation_id, _encoded(client_id))
-    writer.count(len(request.components))
-    for component in request.components:
-        writer.string(_encoded(component.entity_type))
-        writer.int8(component.match_type)
-        writer.string(_encoded(component.match))
-        writer.no_tags()
-    writer.boolean(request.is_strict)
-    writer.no_tags()
-    return writer.frame()
-
-
-def write_alter_request(request: AlterRequest, *, client_id: str | None) -> bytes:
-    """Return the whole frame of a request."""
-    writer = request_writer(ALTER, request.api_version, request.correlation_id, _encoded(client_id))
-    writer.count(len(request.alterations))
-    for entity, ops in request.alterations:
-        _write_entity(writer, entity)
-        writer.count(len(ops))
-        for key, value in ops:
-            writer.string(_encoded(key))
-            writer.float64(0.0 if value is None else value)  # Kafka's own clients write 0 with a removal
-            writer.boolean(value is None)
-            writer.no_tags()
-        writer.no_tags()
-    writer.boolean(request.validate_only)
-    writer.no_tags()
-    return writer.frame()
-
-
 # -- responses, read
 
 
 def read_describe_response(frame: bytes, api_version: int) -> DescribeResponse:
-    """Read a whole response to a request of ``write_describe_request``.
-
-    Raises:
-        ProtocolError: The frame is no such response, or has too many elements.
-    """
+    """Read a whole response."""
     reader = response_reader(frame, DESCRIBE, api_version, most_elements=MAX_DESCRIBED_ELEMENTS)
     throttle_time_ms, error_code = reader.int32(), reader.int16()
     error_message = _decoded_or_none(reader.nullable_string())
@@ -227,11 +180,7 @@ def read_describe_response(frame: bytes, api_version: int) -> DescribeResponse:
 
 
 def read_alter_response(frame: bytes, api_version: int) -> AlterResponse:
-    """Read a whole response to a request of ``write_alter_request``.
-
-    Raises:
-        ProtocolError: The frame is no such response, or has too many elements.
-    """
+    """Read a whole response."""
     reader = response_reader(frame, ALTER, api_version)
     throttle_time_ms = reader.int32()
     results = []

@@ -41,19 +41,7 @@ class Endpoints(NamedTuple):
 
 
 def find_endpoints(data: bytes, start: int, api_version: int) -> Endpoints | None:
-    """Find the endpoints of a response.
-
-    Args:
-        data: The bytes of the connection so far.
-        start: The offset of the frame's size.
-        api_version: Of the request; a version above 2 is read like 2.
-
-    Returns:
-        The endpoints; None if more bytes are needed.
-
-    Raises:
-        ProtocolError: This is no such response, or its endpoints take too many bytes.
-    """
+    """Find the endpoints of a response; None if more bytes are needed."""
 
     def read(frame: memoryview, offset: int) -> Endpoints:
         offset = skip_compact_string(frame, skip(frame, skip_tags(frame, offset), 4 + 2))

@@ -72,20 +72,7 @@ class FetchLimits(NamedTuple):
 
 
 def read_limits(data: Buffer, body: int, api_version: int, *, end: int = sys.maxsize) -> FetchLimits | None:
-    """Read ``max_wait_ms``, ``min_bytes`` and ``max_bytes``.
-
-    Args:
-        data: The bytes of the connection so far.
-        body: The offset of the request's body.
-        api_version: Of the request; a version above 18 is read like 18.
-        end: The end of the frame; later bytes may belong to another frame.
-
-    Returns:
-        The limits; None if more bytes are needed.
-
-    Raises:
-        FrameTooSmall: The frame ends before the fields.
-    """
+    """Read ``max_wait_ms``, ``min_bytes`` and ``max_bytes``; None if more bytes are needed."""
     offset = body + 4 if api_version >= FIRST_REPLICA_STATE else body + 8
     has_max_bytes = api_version >= FIRST_MAX_BYTES
     needed = offset + 8 if has_max_bytes else offset + 4
@@ -109,11 +96,7 @@ class FetchSession(NamedTuple):
 
 
 def read_session(data: Buffer, limits: FetchLimits, api_version: int) -> FetchSession | None:
-    """Read the session of a request after its limits.
-
-    Returns:
-        The session; None before v7, and if more bytes are needed.
-    """
+    """Read the session of a request after its limits; None before v7, and if more bytes are needed."""
     offset = limits.max_bytes_offset + 5
     if api_version < FIRST_SESSION or offset + 8 > len(data):
         return None
@@ -124,11 +107,8 @@ def read_session(data: Buffer, limits: FetchLimits, api_version: int) -> FetchSe
 def empty_response(correlation_id: int, api_version: int, throttle_time_ms: int, *, error_code: int = 0) -> bytes:
     """Return a response without partitions and without a session: a throttled response (KIP-219).
 
-    Args:
-        correlation_id: Of the request.
-        api_version: Of the request, at most 18. v0 has no throttle time, v0 to v6 have no error code.
-        throttle_time_ms: Above 0; in response to a full fetch it explains why partitions are missing.
-        error_code: Of the whole response.
+    ``api_version`` is at most 18; v0 has no throttle time, v0 to v6 have no error code. In response to a full fetch the
+    throttle time, above 0, explains why partitions are missing.
 
     Source: ``FetchContext.getThrottledResponse`` in Apache Kafka.
     """
@@ -143,20 +123,7 @@ def empty_response(correlation_id: int, api_version: int, throttle_time_ms: int,
 
 
 def read_replica_id(frame_body: bytes, offset: int, end: int, api_version: int) -> int:
-    """Read the node id of the follower that fetches.
-
-    Args:
-        frame_body: Bytes with the whole body of the request.
-        offset: The offset of the body.
-        end: The end of the body.
-        api_version: Of the request; a version above 18 is read like 18.
-
-    Returns:
-        The node id, 0 or more; below 0 for a consumer.
-
-    Raises:
-        ProtocolError: The body is no Fetch request of this version.
-    """
+    """Read the node id of the follower that fetches from a whole body; below 0 for a consumer."""
     body = memoryview(frame_body)[:end]
     if api_version < FIRST_REPLICA_STATE:
         skip(body, offset, 4)
@@ -170,13 +137,9 @@ def read_replica_id(frame_body: bytes, offset: int, end: int, api_version: int) 
 def charged_bytes(size_bytes: int, api_version: int) -> int:
     """Return the bytes that Kafka charges for a response: its size field and its body, but not its header.
 
-    Args:
-        size_bytes: The frame's size, without the four bytes of the size field.
-        api_version: Of the request.
-
-    A header v0 has as many bytes as the size field; v1 has one more for its empty tags. Unlike Kafka, which adds them
-    later, this includes the node_endpoints of a response (v16+, some dozen bytes when a partition's leader has moved):
-    the size is known before they arrive.
+    ``size_bytes`` is the value of the size field. A header v0 has as many bytes as that field; v1 has one more for its
+    empty tags. Unlike Kafka, which adds them later, this includes the node_endpoints of a response (v16+, some dozen
+    bytes when a partition's leader has moved): the size is known before they arrive.
 
     Source: ``FetchResponse.sizeOf`` in Apache Kafka.
     """
@@ -184,11 +147,7 @@ def charged_bytes(size_bytes: int, api_version: int) -> int:
 
 
 def skip_forgotten_topics(body: Buffer, offset: int, api_version: int) -> int:
-    """Step over the forgotten topics of a request (v7+).
-
-    Raises:
-        ProtocolError: They are malformed, or the body ends before them.
-    """
+    """Step over the forgotten topics of a request (v7+)."""
     if api_version < FIRST_FLEXIBLE:
         topics, offset = read_array_count(body, offset)
         for _ in range(topics):
@@ -204,14 +163,7 @@ def skip_forgotten_topics(body: Buffer, offset: int, api_version: int) -> int:
 
 
 def read_replica_state(body: Buffer, offset: int) -> int:
-    """Read the follower's node id from the tags that end a request (v15+).
-
-    Returns:
-        The node id; ``NO_REPLICA`` if the tags have none.
-
-    Raises:
-        ProtocolError: The tags are malformed, or are not the end of the body.
-    """
+    """Read the follower's node id from the tags that end a request (v15+); else ``NO_REPLICA``."""
     replica_id = NO_REPLICA
     tags, offset = read_uvarint(body, offset)
     for _ in range(tags):

@@ -142,11 +142,7 @@ class FieldReader:
         self.at = skip_tags(self.data, at)
 
     def expect_end(self) -> None:
-        """Step over the message's own tags and check that nothing follows.
-
-        Raises:
-            TrailingBytes: More bytes follow.
-        """
+        """Step over the message's own tags and check that nothing follows."""
         self.skip_tags()
         if self.at != len(self.data):
             raise TrailingBytes(f"a frame has {len(self.data) - self.at} bytes after its last field")
@@ -158,11 +154,7 @@ class FieldReader:
 
 
 def read_whole_head(frame: bytes) -> RequestHead:
-    """Read the head of exactly one whole request.
-
-    Raises:
-        ProtocolError: The head is malformed, or the frame is shorter or longer than its size field says.
-    """
+    """Read the head of exactly one whole request."""
     head = read_request_head(frame, 0, max(len(frame), 4))
     if head is None or len(frame) < 4 + head.size_bytes:
         raise Truncated(f"a request is cut off after {len(frame)} bytes")
@@ -180,11 +172,7 @@ def request_reader(frame: bytes, head: RequestHead, *, most_elements: int = MAX_
 def response_reader(
     frame: bytes, api_key: int, api_version: int, *, most_elements: int = MAX_RESPONSE_ELEMENTS
 ) -> FieldReader:
-    """Return a reader of a whole response's body.
-
-    Raises:
-        ProtocolError: The frame is not as long as its size field says, or ends inside its header.
-    """
+    """Return a reader of a whole response's body."""
     size_bytes, _ = read_int32(frame, 0)
     if len(frame) != 4 + size_bytes:
         raise Truncated(f"a response of {len(frame)} bytes is not one whole frame")

@@ -43,19 +43,7 @@ _FIRST_BATCH: Final = 4
 
 
 def find_coordinators(data: bytes, start: int, api_version: int) -> tuple[Broker, ...] | None:
-    """Find the coordinators of a response; one that is not available has node_id -1.
-
-    Args:
-        data: The bytes of the connection so far.
-        start: The offset of the frame's size.
-        api_version: Of the request; a version above 6 is read like 6.
-
-    Returns:
-        The coordinators, in the response's order; None until the frame is complete.
-
-    Raises:
-        ProtocolError: This is no such response, or it has too many bytes.
-    """
+    """Return the coordinators in the response's order; None until it is complete. An unavailable one has node_id -1."""
     if len(data) - start < 4:
         return None
     size_bytes = _INT32.unpack_from(data, start)[0]

@@ -51,10 +51,8 @@ _HTTP: Final = (b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE", b"PATC", b
 class RequestHead(NamedTuple):
     """The size and the header of a request.
 
-    Attributes:
-        size_bytes: The frame's size, without the four bytes of the size field.
-        client_id: As received, valid UTF-8 or not; empty for null.
-        body: The offset of the body in the data.
+    ``size_bytes`` is without the size field. ``client_id`` is as received, valid UTF-8 or not, and empty for null.
+    ``body`` is the offset of the body in the data.
     """
 
     size_bytes: int
@@ -66,21 +64,10 @@ class RequestHead(NamedTuple):
 
 
 def read_request_head(data: bytes, offset: int, max_frame_size_bytes: int) -> RequestHead | None:
-    """Read a request's size and header.
+    """Read a request's size and header; None if more bytes are needed.
 
-    A version newer than those in ``protocol.api`` is read like the newest there. For an unknown API ``body`` follows
-    client_id at once, since it is unknown whether the header has tags.
-
-    Args:
-        data: The bytes of the connection so far.
-        offset: The offset of the frame's size.
-        max_frame_size_bytes: The largest accepted size.
-
-    Returns:
-        The head; None if more bytes are needed.
-
-    Raises:
-        ProtocolError: These are no bytes of a Kafka client; the message names the likely protocol.
+    For an unknown API ``body`` follows client_id at once, since it is unknown whether the header has tags. Errors name
+    the protocol that the peer probably speaks.
     """
     available = len(data)
     if offset + _HEAD_BYTES <= available:
@@ -106,11 +93,7 @@ def read_request_head(data: bytes, offset: int, max_frame_size_bytes: int) -> Re
 
 
 def read_frame_size(data: bytes, offset: int, max_frame_size_bytes: int) -> int | None:
-    """Read the size of a frame; None if more bytes are needed.
-
-    Raises:
-        FrameSizeError, NotKafka: The size is negative or too large.
-    """
+    """Read the size of a frame; None if more bytes are needed."""
     if offset + 4 > len(data):
         return None
     size_bytes: int = _SIZE(data, offset)[0]

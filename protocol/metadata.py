@@ -33,19 +33,7 @@ _FIRST_FLEXIBLE: Final = 9
 
 
 def find_brokers(data: bytes, start: int, api_version: int) -> BrokerList | None:
-    """Find the brokers of a response: all live brokers of the cluster.
-
-    Args:
-        data: The bytes of the connection so far.
-        start: The offset of the frame's size.
-        api_version: Of the request; a version above 13 is read like 13.
-
-    Returns:
-        The brokers; None if more bytes are needed.
-
-    Raises:
-        ProtocolError: This is no such response, or its brokers take too many bytes.
-    """
+    """Find all live brokers of the cluster in a response; None if more bytes are needed."""
 
     def read(frame: memoryview, offset: int) -> BrokerList:
         is_flexible = api_version >= _FIRST_FLEXIBLE
@@ -60,20 +48,7 @@ def find_brokers(data: bytes, start: int, api_version: int) -> BrokerList | None
 
 
 def find_cluster_id(data: bytes, start: int, brokers: BrokerList, api_version: int) -> str | None:
-    """Return the id of the cluster.
-
-    Args:
-        data: The bytes of the connection so far.
-        start: The offset of the frame's size.
-        brokers: The result of ``find_brokers``.
-        api_version: Of the request.
-
-    Returns:
-        The id; None if the response has none, or if it has not arrived yet: it is not worth a wait.
-
-    Raises:
-        ProtocolError: The field is malformed.
-    """
+    """Return the cluster's id; None if the response has none, or if it has not arrived yet: it is not worth a wait."""
     if api_version < _FIRST_CLUSTER_ID:
         return None
     try:

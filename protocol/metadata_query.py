@@ -53,13 +53,9 @@ _NOT_THERE: Final = frozenset({3, 17, 29, 100})
 def write_request(
     topics: Collection[Topic], *, correlation_id: int, client_id: bytes | None, api_version: int
 ) -> bytes:
-    """Return a whole request that creates no topic.
+    """Return a whole request that creates no topic; of ``FIRST_VERSION`` to ``LATEST_VERSION``.
 
-    Args:
-        topics: Names, and ids from ``FIRST_TOPIC_ID`` on. Below v4 the request asks for all topics.
-        correlation_id: For the request's header.
-        client_id: In UTF-8.
-        api_version: ``FIRST_VERSION`` to ``LATEST_VERSION``.
+    Topics are names, and ids from ``FIRST_TOPIC_ID`` on. Below v4 the request asks for all topics.
     """
     writer = request_writer(_METADATA, api_version, correlation_id, client_id)
     if api_version < _FIRST_NO_AUTO_CREATION:
@@ -78,19 +74,10 @@ def write_request(
 
 
 def read_partition_counts(frame: bytes, topics: Collection[Topic], api_version: int) -> dict[Topic, int]:
-    """Read the partition counts of topics from a whole response.
+    """Read the partition counts of some topics from a whole response.
 
-    Args:
-        frame: The response.
-        topics: The topics to look for; others are ignored.
-        api_version: As in ``write_request``.
-
-    Returns:
-        The count of each topic; 0 for a topic that does not exist for this client. A topic is missing where the
-        response does not say, or lists it after more elements than ``MAX_RESPONSE_ELEMENTS``.
-
-    Raises:
-        ProtocolError: The frame is no such response.
+    The count is 0 for a topic that does not exist for this client. A topic is missing where the response does not say,
+    or lists it after more than ``MAX_RESPONSE_ELEMENTS`` elements.
     """
     reader = response_reader(frame, _METADATA, api_version)
     counts: dict[Topic, int] = {}

@@ -76,9 +76,6 @@ def has_no_endpoints(data: bytes, position: int, frame_bytes: int, api_key: int,
     and without other tags, a Produce response ends in throttle_time_ms (0) and no tags; a Fetch response ends in no
     tags of a partition, of its topic and of the response. An incomplete Fetch response is judged by its front. Kafka
     writes no tag after the endpoints' and no rack that ends in NULs, so other bytes at the end are no endpoints.
-
-    Raises:
-        ProtocolError: This is no such response.
     """
     end = position + frame_bytes
     if api_key == _FETCH:
@@ -128,11 +125,7 @@ def replace_endpoints(frame: bytes, found: Endpoints, addresses: AdvertisedAddre
 
 
 def find_endpoints(frame: bytes, api_key: int, api_version: int) -> Endpoints | None:
-    """Find the endpoints of a whole frame; None if it has none.
-
-    Raises:
-        ProtocolError: The frame is no such response.
-    """
+    """Find the endpoints of a whole frame; None if it has none."""
     parser = _ResponseParser(api_key, api_version)
     parser.parse(frame)
     if not parser.is_done or parser.at != len(frame):
@@ -154,11 +147,7 @@ class EndpointHider:
         self._skip_bytes = 0  # the records' bytes that may still pass
 
     def feed(self, chunk: bytes) -> bytes:
-        """Take the next bytes of the frame, its size first; return the bytes that may pass now.
-
-        Raises:
-            ProtocolError: The frame is no such response, or one of its fields is too long.
-        """
+        """Take the next bytes of the frame, its size first; return the bytes that may pass now."""
         if self._skip_bytes >= len(chunk):
             self._skip_bytes -= len(chunk)
             return chunk
@@ -168,12 +157,7 @@ class EndpointHider:
         return self._pass_on(chunk)
 
     def end(self) -> bytes:
-        """End the frame; return its last bytes.
-
-        Raises:
-            FrameTooSmall: The response is incomplete.
-            ProtocolError: As ``feed``.
-        """
+        """End the frame; return its last bytes."""
         rest = b""
         if self._partial is not None:
             rest = self._pass_on(self._partial.join())

@@ -14,11 +14,10 @@ _SIZE_BYTES: Final = 4
 
 
 def bytes_to_wait_for(front: bytes, *, most_bytes: int | None = None) -> int:
-    """Return how many more bytes to wait for before the next try, at least one.
+    """Return how many more bytes to wait for before the next try to parse a frame, at least one.
 
-    Args:
-        front: The bytes of the frame so far, its size first; parsing them was not enough.
-        most_bytes: The limit on kept bytes, above which a try rejects the frame; None: only the whole frame is of use.
+    ``front`` has the frame's bytes so far. Above ``most_bytes`` a try rejects the frame; None: only a whole frame is of
+    use.
     """
     arrived = len(front)
     if arrived < SMALL_BYTES:
@@ -29,11 +28,7 @@ def bytes_to_wait_for(front: bytes, *, most_bytes: int | None = None) -> int:
 
 
 class PartialFrame:
-    """The pieces of a frame so far.
-
-    Attributes:
-        missing_bytes: How many bytes are still missing; 0 or below: none.
-    """
+    """The pieces of a frame so far; ``missing_bytes`` is 0 or below once it is whole."""
 
     __slots__ = ("_pieces", "missing_bytes")
 

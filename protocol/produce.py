@@ -42,20 +42,7 @@ _MIN_RESPONSE_BYTES: Final = 16
 
 
 def read_acks(data: Buffer, offset: int, api_version: int, *, end: int = sys.maxsize) -> int | None:
-    """Read ``acks``; with 0 the broker sends no response.
-
-    Args:
-        data: The bytes of the connection so far.
-        offset: The offset of the request's body.
-        api_version: Of the request; a version above 13 is read like 13.
-        end: The end of the frame; later bytes may belong to another frame.
-
-    Returns:
-        -1, 0 or 1 from a correct client; None if more bytes are needed.
-
-    Raises:
-        ProtocolError: The body is malformed.
-    """
+    """Read ``acks``: -1, 0 (the broker sends no response) or 1; None if more bytes are needed."""
     # Nearly all producers have no transactional_id: its first one or two bytes say null.
     if api_version >= _FIRST_FLEXIBLE and offset < len(data) and data[offset] == 0:
         position: int | None = offset + 1
@@ -77,10 +64,7 @@ def read_acks(data: Buffer, offset: int, api_version: int, *, end: int = sys.max
 def end_of_plain_acks(data: Buffer, offset: int, api_version: int) -> int | None:
     """Return the offset of the field after ``acks`` if there is no transactional_id; else None.
 
-    Args:
-        data: Bytes with the request's front, up to ``acks``.
-        offset: The offset of the request's body.
-        api_version: Of the request.
+    ``data`` has the request's front, up to ``acks``.
     """
     if api_version >= _FIRST_FLEXIBLE:
         return offset + 3 if data[offset] == 0 else None
@@ -105,18 +89,7 @@ def _skip_transactional_id(data: Buffer, offset: int, *, is_compact: bool) -> in
 
 
 def throttle_time_offset(frame: Buffer, api_version: int) -> int | None:
-    """Find ``throttle_time_ms`` in a response.
-
-    Args:
-        frame: The whole frame with the four bytes of its size.
-        api_version: Of the request; a version above 13 is read like 13.
-
-    Returns:
-        The offset of the int32; None for v0, which lacks the field.
-
-    Raises:
-        ProtocolError: The frame is no Produce response of this version.
-    """
+    """Find ``throttle_time_ms`` in a whole response; None for v0, which lacks the field."""
     if api_version < 1:
         return None
     if api_version >= _FIRST_FLEXIBLE:

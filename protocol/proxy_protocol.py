@@ -58,14 +58,7 @@ class ProxyHeader(NamedTuple):
 
 
 def read_proxy_header(data: bytes) -> ProxyHeader | None:
-    """Read the header at the beginning of a connection from all of its bytes so far.
-
-    Returns:
-        The header; None if more bytes are needed: all of ``data`` belongs to the header.
-
-    Raises:
-        MalformedProxyHeader: The connection begins without a header, or with a malformed one.
-    """
+    """Read the header at the beginning of a connection; None if more bytes are needed."""
     if data.startswith(_LINE_START[: len(data)]):
         return _read_line(data)
     if data.startswith(_SIGNATURE[: len(data)]):

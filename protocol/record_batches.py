@@ -21,11 +21,6 @@ _SHORTEST_BYTES: Final = 4 + 1 + 1 + 4 + 4
 def end_of_whole_batches(data: Buffer, begin: int, end: int) -> int:
     """Return the end of the last whole batch; ``begin`` if not even the first is whole.
 
-    Args:
-        data: Bytes with the records.
-        begin: The offset of the first batch.
-        end: The end of the bytes that may be used.
-
     A batch of an impossible length counts as incomplete.
     """
     length_of = _LENGTH

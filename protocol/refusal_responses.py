@@ -73,18 +73,10 @@ _MAX_INT32: Final = 2**31 - 1
 
 
 def refusal_response(frame: bytes, *, throttle_time_ms: int) -> bytes | None:
-    """Return the response that refuses a request.
+    """Return the response that refuses a whole request.
 
-    Args:
-        frame: The whole request with the four bytes of its size.
-        throttle_time_ms: How long the client must wait, above 0; written where the version has the field.
-
-    Returns:
-        The whole response. None if the client would not retry, so that the request has to be passed on or held: all
-        other APIs, unknown versions, a Produce without a response, a follower's Fetch, a frame with too many elements.
-
-    Raises:
-        ProtocolError: The frame is no such request.
+    None if the client would not retry, so that the request has to be passed on or held: all other APIs, unknown
+    versions, a Produce without a response, a follower's Fetch, a frame with too many elements.
     """
     head = read_whole_head(frame)
     if not is_refusable(head.api_key, head.api_version, acks=1):
@@ -228,13 +220,7 @@ _REFUSALS: Final[dict[int, Callable[[bytes, RequestHead, int], bytes | None]]] =
 
 
 def is_refusable(api_key: int, api_version: int, *, acks: int) -> bool:
-    """Whether ``refusal_response`` has a response to this request, as far as its first fields show.
-
-    Args:
-        api_key: Of the request.
-        api_version: Of the request.
-        acks: Of a Produce request.
-    """
+    """Whether ``refusal_response`` has a response to this request, as far as its first fields show."""
     if api_key not in _REFUSALS or api_version > HIGHEST_VERSION[api_key]:
         return False
     if api_key == ApiKey.PRODUCE:

@@ -66,21 +66,13 @@ class AuthenticateResponse(NamedTuple):
 
 
 def check_login_size(size_bytes: int) -> None:
-    """Check the size of a frame that is read whole before the client is authenticated.
-
-    Raises:
-        LoginTooLarge: The size is above ``MAX_LOGIN_BYTES``.
-    """
+    """Check the size of a frame that is read whole before the client is authenticated."""
     if size_bytes > MAX_LOGIN_BYTES:
         raise LoginTooLarge(f"a login frame has {size_bytes} bytes, above the limit of {MAX_LOGIN_BYTES}")
 
 
 def read_token_size(data: bytes, offset: int) -> int | None:
-    """Read the length of a raw token, which may be 0; None if more bytes are needed.
-
-    Raises:
-        FrameSizeError: The length is negative or too large.
-    """
+    """Read the length of a raw token, which may be 0; None if more bytes are needed."""
     try:
         return read_frame_size(data, offset, MAX_LOGIN_BYTES)
     except (FrameSizeError, NotKafka):
@@ -108,21 +100,13 @@ def is_handshake(data: bytes, offset: int) -> bool | None:
 
 
 def read_handshake(body: Buffer) -> str:
-    """Read the mechanism of a SaslHandshake request; "" if it is not UTF-8.
-
-    Raises:
-        ProtocolError: The body is no such request.
-    """
+    """Read the mechanism of a SaslHandshake request; "" if it is not UTF-8."""
     mechanism, _ = read_string(body, 0, is_compact=False)
     return _text(mechanism) or ""
 
 
 def read_handshake_error(body: Buffer) -> int:
-    """Read the error code of a SaslHandshake response.
-
-    Raises:
-        Truncated: The body is no such response.
-    """
+    """Read the error code of a SaslHandshake response."""
     return read_int16(body, 0)[0]
 
 
@@ -133,13 +117,7 @@ def has_error_code(data: Buffer, position: int) -> bool:
 
 
 def is_illegal_sasl_state(data: Buffer, position: int, api_key: int, api_version: int) -> bool:
-    """Whether a SASL response has the error ``ILLEGAL_SASL_STATE``: the broker expects no login now.
-
-    Args:
-        data: Bytes from the broker, with ``has_error_code``.
-        position: The offset of the response's size.
-        api_key: Of the request.
-        api_version: Of the request.
+    """Whether a SASL response with ``has_error_code`` says ``ILLEGAL_SASL_STATE``: the broker expects no login now.
 
     Source: ``KafkaApis.handleSaslHandshakeRequest`` and ``handleSaslAuthenticateRequest`` in Apache Kafka.
     """
@@ -149,24 +127,12 @@ def is_illegal_sasl_state(data: Buffer, position: int, api_key: int, api_version
 
 
 def read_authenticate(body: Buffer, api_version: int) -> bytes:
-    """Read the client's token; a version above 2 is read like 2.
-
-    Raises:
-        ProtocolError: The body is no SaslAuthenticate request.
-    """
+    """Read the client's token."""
     return _authenticate_reader(body, api_version).bytes_field()
 
 
 def read_authenticate_response(body: Buffer, api_version: int) -> AuthenticateResponse:
-    """Read the broker's error code and its token; a version above 2 is read like 2.
-
-    Args:
-        body: The bytes after the correlation_id.
-        api_version: Of the request.
-
-    Raises:
-        ProtocolError: The body is no such response.
-    """
+    """Read the broker's error code and its token from a response's body, after the correlation_id."""
     reader = _authenticate_reader(body, api_version)
     reader.skip_tags()
     error_code = reader.int16()
@@ -175,15 +141,7 @@ def read_authenticate_response(body: Buffer, api_version: int) -> AuthenticateRe
 
 
 def read_session_lifetime_ms(body: Buffer, api_version: int) -> int:
-    """Read how long the login is valid; 0 if it has no end, and in v0, which lacks the field.
-
-    Args:
-        body: As for ``read_authenticate_response``.
-        api_version: Of the request.
-
-    Raises:
-        ProtocolError: The body is no such response.
-    """
+    """Read how long the login is valid; 0 if it has no end, and in v0, which lacks the field."""
     if api_version < _FIRST_WITH_LIFETIME:
         return 0
     reader = _authenticate_reader(body, api_version)
@@ -241,11 +199,8 @@ def is_scram_failure(token: bytes) -> bool:
 def oauthbearer_user(token: bytes, *, claim: str) -> str | None:
     r"""Return the user that the JSON web token in ``n,,\1auth=Bearer TOKEN\1\1`` names (RFC 7628, 7519).
 
-    The broker checks the signature. The name in an opaque or encrypted token cannot be read here.
-
-    Args:
-        token: The client's first message.
-        claim: The claim with the name, Kafka's ``sasl.oauthbearer.sub.claim.name``.
+    ``claim`` is Kafka's ``sasl.oauthbearer.sub.claim.name``. The broker checks the signature. The name in an opaque or
+    encrypted token cannot be read here.
     """
     text = _text(token) or ""
     gs2 = text.partition(_SEPARATOR)[0].split(",", 3)

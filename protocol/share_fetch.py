@@ -31,21 +31,7 @@ _MAX_RECORDS_BYTES: Final = 4
 
 
 def read_limits(data: Buffer, body: int, api_version: int, *, end: int = sys.maxsize) -> FetchLimits | None:
-    """Read ``max_wait_ms``, ``min_bytes`` and ``max_bytes``, three neighbours as in a Fetch.
-
-    Args:
-        data: The bytes of the connection so far.
-        body: The offset of the request's body.
-        api_version: Of the request; a version above 2 is read like 2.
-        end: The end of the frame; later bytes may belong to another frame.
-
-    Returns:
-        The limits; None if more bytes are needed.
-
-    Raises:
-        FrameTooSmall: The frame ends before the fields.
-        MalformedLength, MalformedVarint: The name of the group or of the member is malformed.
-    """
+    """Read ``max_wait_ms``, ``min_bytes`` and ``max_bytes``, three neighbours as in a Fetch."""
     try:
         offset = skip_compact_string(data, skip_compact_string(data, body)) + _EPOCH_BYTES
     except Truncated:
@@ -77,11 +63,8 @@ def without_records(limits: FetchLimits, api_version: int) -> tuple[int, int, by
 def charged_bytes(size_bytes: int) -> int:
     """Return the bytes that Kafka charges for a response: its size field and its body, but not its header.
 
-    Args:
-        size_bytes: The frame's size, without the four bytes of the size field.
-
-    Unlike Kafka, which adds both later, this includes the node_endpoints of a response, and the partitions that only
-    confirm acknowledgements (some 40 bytes each): the size is known before they arrive.
+    ``size_bytes`` is the value of the size field. Unlike Kafka, which adds both later, it includes the node_endpoints,
+    and the partitions that only confirm acknowledgements (some 40 bytes each): the size is known before they arrive.
 
     Source: ``ShareFetchResponse.sizeOf`` in Apache Kafka; as for a Fetch of a flexible version.
     """

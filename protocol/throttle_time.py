@@ -61,8 +61,7 @@ def throttle_time_offset(frame: Buffer, api_key: int, api_version: int) -> int |
 def front_throttle_time_offset(data: Buffer, offset: int, api_key: int, api_version: int) -> int | None:
     """Find ``throttle_time_ms`` in a response of an API with ``is_in_front``; the response may be incomplete.
 
-    Returns:
-        The offset of the int32; -1 if there is none or its place is unknown; None if more bytes are needed.
+    Returns the offset of the int32; -1 if there is none or its place is unknown; None if more bytes are needed.
     """
     if not _has_field_in_front(api_key, api_version):
         return -1

@@ -76,14 +76,10 @@ _MAX_INT32: Final = 2**31 - 1
 
 
 class TopicMutation(NamedTuple):
-    """One topic of a request.
+    """One topic of a request, whose entry is the frame's bytes from ``begin`` to ``end``.
 
-    Attributes:
-        topic: Its name or id.
-        partitions: CreateTopics: the number of partitions, from ``num_partitions`` or from the assigned brokers, or
-            ``BROKER_DEFAULT``. CreatePartitions: the new total. DeleteTopics: 0.
-        begin: The offset of its entry in the frame.
-        end: The end of its entry, tags included.
+    ``partitions`` is for CreateTopics ``num_partitions`` or the number of assigned ones, or ``BROKER_DEFAULT``; for
+    CreatePartitions the new total; for DeleteTopics 0.
     """
 
     topic: Topic
@@ -93,16 +89,9 @@ class TopicMutation(NamedTuple):
 
 
 class MutationRequest(NamedTuple):
-    """A request.
+    """A request; its array of topics is the frame's bytes from ``topics_at`` to ``topics_end``.
 
-    Attributes:
-        api_key: One of the three.
-        api_version: The request's version.
-        correlation_id: The request's correlation_id.
-        topics: In the order of the request. A topic may be listed twice, which Kafka refuses.
-        validate_only: Whether the broker only validates the request.
-        topics_at: The offset of the array of topics, which begins with its count.
-        topics_end: The end of that array.
+    A topic may be listed twice, which Kafka refuses.
     """
 
     api_key: int
@@ -115,15 +104,10 @@ class MutationRequest(NamedTuple):
 
 
 class TopicResult(NamedTuple):
-    """The result of one topic.
+    """The result of one topic, whose entry is the frame's bytes from ``begin`` to ``end``.
 
-    Attributes:
-        name: In UTF-8; None in DeleteTopics v6 for an unknown id.
-        topic_id: None below CreateTopics v7 and DeleteTopics v6, and where it is zero.
-        error_code: 0 is success.
-        partitions: How many partitions were created (CreateTopics v5+); else -1.
-        begin: The offset of its entry in the frame.
-        end: The end of its entry, tags included.
+    ``name`` is None in DeleteTopics v6 for an unknown id. ``topic_id`` is None below CreateTopics v7 and DeleteTopics
+    v6, and where it is zero. ``partitions`` is the number of created ones (CreateTopics v5+), else -1.
     """
 
     name: bytes | None
@@ -135,13 +119,9 @@ class TopicResult(NamedTuple):
 
 
 class MutationResponse(NamedTuple):
-    """A response.
+    """A response, whose array of results ends at ``results_end``.
 
-    Attributes:
-        throttle_time_ms: The broker's throttle time; 0 in versions without the field.
-        results: In the order of the response.
-        throttle_at: The offset of throttle_time_ms, or where it would be.
-        results_end: The end of the array of results.
+    throttle_time_ms is, or would be, at ``throttle_at``.
     """
 
     throttle_time_ms: int
@@ -159,11 +139,7 @@ def is_mutation(api_key: int, api_version: int) -> bool:
 
 
 def read_request(frame: bytes) -> MutationRequest:
-    """Read a whole request for which ``is_mutation`` is true.
-
-    Raises:
-        ProtocolError: The frame is no such request, or has too many elements.
-    """
+    """Read a whole request for which ``is_mutation`` is true."""
     head = read_whole_head(frame)
     api_key, api_version = head.api_key, head.api_version
     reader = request_reader(frame, head)
@@ -186,13 +162,7 @@ def read_request(frame: bytes) -> MutationRequest:
 
 
 def without_topics(frame: bytes, request: MutationRequest, left_out: Set[Topic]) -> bytes:
-    """Return a request without some of its topics; all other bytes stay as they are.
-
-    Args:
-        frame: The whole frame from which ``request`` was read.
-        request: The request.
-        left_out: The topics to leave out. All entries of such a topic are left out.
-    """
+    """Return a request without the entries of some topics; all other bytes stay as they are."""
     kept = [mutation for mutation in request.topics if mutation.topic not in left_out]
     if len(kept) == len(request.topics):
         return frame
@@ -251,11 +221,7 @@ _READ_TOPIC: Final[dict[int, Callable[[FieldReader, int], tuple[Topic, int]]]] =
 
 
 def read_response(frame: bytes, api_key: int, api_version: int) -> MutationResponse:
-    """Read a whole response to a request for which ``is_mutation`` is true.
-
-    Raises:
-        ProtocolError: The frame is no such response, or has too many elements.
-    """
+    """Read a whole response to a request for which ``is_mutation`` is true."""
     reader = response_reader(frame, api_key, api_version)
     throttle_at = reader.at
     throttle_time_ms = reader.int32() if api_version >= _FIRST_THROTTLE[api_key] else 0
@@ -266,20 +232,10 @@ def read_response(frame: bytes, api_key: int, api_version: int) -> MutationRespo
 
 
 def with_refused_topics(frame: bytes, request: MutationRequest, refused: Set[Topic], *, throttle_time_ms: int) -> bytes:
-    """Return a broker's response with the refused topics added.
+    """Return a broker's response to a request ``without_topics``, with the topics that were left out as refused.
 
-    Args:
-        frame: The broker's whole response to the request without the refused topics.
-        request: The client's request.
-        refused: Topics that were left out; their error is THROTTLING_QUOTA_EXCEEDED.
-        throttle_time_ms: The least throttle time; the broker's own is kept where it is larger.
-
-    Returns:
-        The whole frame: topics in the order of the request, then topics that only the response has. All other bytes
-        stay as they are.
-
-    Raises:
-        ProtocolError: As ``read_response``.
+    Topics are in the order of the client's request, then those that only the response has. All other bytes stay as they
+    are; the longer throttle time is written.
     """
     api_key, api_version = request.api_key, request.api_version
     response = read_response(frame, api_key, api_version)
@@ -300,9 +256,7 @@ def with_refused_topics(frame: bytes, request: MutationRequest, refused: Set[Top
 def refuse_all_topics(request: MutationRequest, *, throttle_time_ms: int) -> bytes:
     """Return a response that refuses each topic with THROTTLING_QUOTA_EXCEEDED.
 
-    Args:
-        request: The client's request, of ``FIRST_REFUSABLE_VERSION`` or later.
-        throttle_time_ms: Written if the version has the field.
+    The request has ``FIRST_REFUSABLE_VERSION`` or later.
     """
     writer = response_writer(request.correlation_id, request.api_key, request.api_version)
     _write_throttle_time(writer, request, throttle_time_ms)

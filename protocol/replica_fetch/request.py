@@ -49,16 +49,10 @@ _PARTITION_FIELDS: Final = (
 
 
 class RequestPartition(NamedTuple):
-    """A partition that a follower fetches.
+    """A partition that a follower fetches, whose entry is the data from ``begin`` to ``end``.
 
-    Attributes:
-        topic: Its name in UTF-8 up to v12, the 16 bytes of its id from v13 on.
-        partition: Its index.
-        leader_epoch: -1 below v9.
-        fetch_offset: The offset of the first record to fetch.
-        max_bytes: Its ``partition_max_bytes``.
-        begin: The offset of its entry in the data.
-        end: The end of its entry, tags included.
+    ``topic`` is a name in UTF-8 up to v12, the 16 bytes of an id from v13 on. ``leader_epoch`` is -1 below v9.
+    ``max_bytes`` is its ``partition_max_bytes``.
     """
 
     topic: bytes
@@ -71,22 +65,11 @@ class RequestPartition(NamedTuple):
 
 
 class ReplicaFetch(NamedTuple):
-    """A request.
+    """A request, in the data from ``position``, its size, to ``end``.
 
-    Attributes:
-        replica_id: The follower's node id; below 0 for a consumer.
-        max_wait_ms: How long the leader may wait for ``min_bytes``.
-        min_bytes: The least bytes of records that end the wait.
-        max_bytes: The most bytes of all records; ``UNLIMITED_BYTES`` below v3.
-        session_id: 0 is none, and below v7.
-        session_epoch: -1 is none, and below v7.
-        partitions: In the order of the request.
-        topic_tags: The tag section of each topic that has tags, which none of Kafka's has.
-        api_version: The request's version.
-        position: The offset of the frame's size in the data.
-        body: The offset of its body.
-        tail_at: The offset of the fields after the forgotten topics: rack id and tags.
-        end: The end of the frame.
+    Fields that the version lacks are -1, or 0 for ``session_id``, or ``UNLIMITED_BYTES`` for ``max_bytes``.
+    ``replica_id`` is below 0 for a consumer. ``topic_tags`` has the tag section of each topic that has tags, which none
+    of Kafka's has. ``tail_at`` is the offset of the fields after the forgotten topics: rack id and tags.
     """
 
     replica_id: int
@@ -105,17 +88,7 @@ class ReplicaFetch(NamedTuple):
 
 
 def read_request(data: bytes, position: int, body: int, api_version: int) -> ReplicaFetch:
-    """Read a whole request.
-
-    Args:
-        data: Bytes with the whole frame.
-        position: The offset of its size.
-        body: The offset of its body.
-        api_version: The request's version.
-
-    Raises:
-        ProtocolError: The frame is no Fetch request of this version.
-    """
+    """Read a whole request."""
     size_bytes, _ = read_int32(data, position)
     end = position + 4 + size_bytes
     frame = bounded(data, body, end)
@@ -149,14 +122,8 @@ def write_request(
 ) -> bytes:
     """Return the whole frame of a request with other limits and partitions, without forgotten topics.
 
-    Args:
-        data: The bytes from which ``request`` was read.
-        request: The request.
-        chosen: The partitions to write, in order, and the new ``partition_max_bytes`` of each.
-        max_wait_ms: How long the leader may wait.
-        max_bytes: The most bytes of all records; not written below v3.
-        session_id: 0 is none; not written below v7.
-        session_epoch: -1: the leader creates no session; not written below v7.
+    ``chosen`` has the partitions in order, each with its new ``partition_max_bytes``. Fields that the version lacks are
+    not written.
     """
     api_version = request.api_version
     wait_at = _max_wait_at(0, api_version)

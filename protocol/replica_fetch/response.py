@@ -50,20 +50,10 @@ _EMPTY_PARTITION: Final = Struct(">ihqqqBiBB")
 
 
 class ResponsePartition(NamedTuple):
-    """A partition in a leader's response.
+    """A partition in a leader's response, whose entry is the data from ``begin`` to ``end``.
 
-    Attributes:
-        topic: As in ``RequestPartition``.
-        partition: Its index.
-        error_code: 0 is none.
-        high_watermark: -1 is unknown.
-        last_stable_offset: -1 is unknown, and below v4.
-        log_start_offset: -1 is unknown, and below v5.
-        begin: The offset of its entry in the data.
-        records_at: The offset of the length of its records.
-        records: The offset of its records.
-        records_end: The end of its records; the same offset if there are none.
-        end: The end of its entry, tags included.
+    ``topic`` is as in ``RequestPartition``. An offset is -1 where it is unknown and where the version lacks it. Its
+    records are the data from ``records`` to ``records_end``, and their length is at ``records_at``.
     """
 
     topic: bytes
@@ -82,15 +72,8 @@ class ResponsePartition(NamedTuple):
 class ReplicaResponse(NamedTuple):
     """A response.
 
-    Attributes:
-        throttle_time_ms: 0 below v1.
-        error_code: 0 is none, and below v7.
-        session_id: 0 is none, and below v7.
-        partitions: In the order of the response.
-        topic_tags: As in ``ReplicaFetch``.
-        topics_at: The offset of the array of topics in the data.
-        tail_at: The end of that array: the tags, with the node_endpoints.
-        end: The end of the response.
+    Fields that the version lacks are 0. ``topic_tags`` is as in ``ReplicaFetch``. The array of topics begins at
+    ``topics_at``; the tags, with the node_endpoints, begin at ``tail_at``.
     """
 
     throttle_time_ms: int
@@ -104,17 +87,7 @@ class ReplicaResponse(NamedTuple):
 
 
 def read_response(data: bytes, position: int, frame_bytes: int, api_version: int) -> ReplicaResponse:
-    """Read a whole response.
-
-    Args:
-        data: Bytes with the whole frame.
-        position: The offset of its size.
-        frame_bytes: The length of the frame, its size field included.
-        api_version: Of the request.
-
-    Raises:
-        ProtocolError: The frame is no Fetch response of this version.
-    """
+    """Read a whole response, whose frame has ``frame_bytes`` bytes with its size field."""
     end = position + frame_bytes
     frame = bounded(data, position + 8, end)
     at = position + 8
@@ -137,14 +110,7 @@ def read_response(data: bytes, position: int, frame_bytes: int, api_version: int
 def truncate_partition(
     data: bytes, partition: ResponsePartition, records_end: int, api_version: int
 ) -> tuple[Buffer, ...]:
-    """Return the parts of a partition's entry with its records up to ``records_end``; all else stays as it is.
-
-    Args:
-        data: The bytes from which the response was read.
-        partition: The partition.
-        records_end: The new end of its records, within its records.
-        api_version: Of the request.
-    """
+    """Return the parts of a partition's entry with its records up to ``records_end``; all else stays as it is."""
     view = memoryview(data)
     if records_end == partition.records_end:
         return (view[partition.begin : partition.end],)
@@ -180,15 +146,7 @@ def empty_partition(
 def write_response(
     data: bytes, position: int, response: ReplicaResponse, entries: Sequence[Entry], api_version: int
 ) -> bytes:
-    """Return the whole frame of a response with other partitions and without a session.
-
-    Args:
-        data: The bytes from which ``response`` was read.
-        position: The offset of its size in the data.
-        response: The response.
-        entries: The partitions to write, in order; adjacent entries of one topic share its header.
-        api_version: Of the request.
-    """
+    """Return the whole frame of a response with other partitions, in this order, and without a session."""
     front = data[position + 4 : response.topics_at]
     if api_version >= FIRST_SESSION:
         front = front[:-4] + bytes(4)
@@ -197,14 +155,7 @@ def write_response(
 
 
 def make_response(correlation_id: int, entries: Sequence[Entry], api_version: int, *, error_code: int = 0) -> bytes:
-    """Return a response of our own, without throttle time and session.
-
-    Args:
-        correlation_id: Of the request.
-        entries: As in ``write_response``.
-        api_version: Of the request.
-        error_code: Of the whole response; not written below v7.
-    """
+    """Return a response of our own, without throttle time and session; below v7 without ``error_code``."""
     header = _INT32.pack(correlation_id) + (NO_TAGS if api_version >= FIRST_FLEXIBLE else b"")
     return framed(header, *_written_body(entries, api_version, error_code))
 

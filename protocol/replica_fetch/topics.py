@@ -30,23 +30,14 @@ ReadPartitions = Callable[[Buffer, int, int, bytes], int]
 
 
 class Entry(NamedTuple):
-    """A partition's entry to be written.
-
-    Attributes:
-        topic: Its name in UTF-8 up to v12, the 16 bytes of its id from v13 on.
-        parts: The bytes of the entry, in order.
-    """
+    """A partition's entry to be written: its topic, as in ``RequestPartition``, and its bytes in parts."""
 
     topic: bytes
     parts: tuple[Buffer, ...]
 
 
 def bounded(data: bytes, least: int, end: int) -> Buffer:
-    """Return ``data`` up to ``end``, so that bytes after the frame are not read as its own.
-
-    Raises:
-        Truncated: The frame ends before ``least``, or after the data.
-    """
+    """Return ``data`` up to ``end``, so that bytes after the frame are not read as its own."""
     if not least <= end <= len(data):
         raise Truncated(f"a Fetch frame of {len(data)} bytes ends at byte {end}")
     return data if end == len(data) else memoryview(data)[:end]
@@ -55,11 +46,7 @@ def bounded(data: bytes, least: int, end: int) -> Buffer:
 def read_topics(
     frame: Buffer, at: int, api_version: int, read_partitions: ReadPartitions
 ) -> tuple[dict[bytes, bytes], int]:
-    """Read an array of topics.
-
-    Returns:
-        The tag section of each topic that has tags, which none of Kafka's has; and the end of the array.
-    """
+    """Read an array of topics; return its end, and before it the tags of each topic, though none of Kafka's has any."""
     tags: dict[bytes, bytes] = {}
     count, at = read_count(frame, at, api_version)
     for _ in range(count):
@@ -85,11 +72,7 @@ def read_count(frame: Buffer, at: int, api_version: int) -> tuple[int, int]:
 
 
 def check_end(frame: Buffer, at: int, api_version: int) -> None:
-    """Step over the tags of the message and check that nothing follows.
-
-    Raises:
-        TrailingBytes: More bytes follow.
-    """
+    """Step over the tags of the message and check that nothing follows."""
     if api_version >= FIRST_FLEXIBLE:
         at = skip_tags(frame, at)
     if at != len(frame):

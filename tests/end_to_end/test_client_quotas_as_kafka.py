@@ -25,8 +25,6 @@ from kafka_quota_proxy.protocol.client_quotas import (
     Op,
     read_alter_response,
     read_describe_response,
-    write_alter_request,
-    write_describe_request,
 )
 from kafka_quota_proxy.protocol.field_writer import framed
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import MAX_CHANGED_KEYS, decide
@@ -34,6 +32,7 @@ from kafka_quota_proxy.proxy.client_quotas.rules.describe import describe
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 from tests.end_to_end.support.artifacts import KAFKA_4, java, kafka_classpath
 from tests.end_to_end.support.processes import run
+from tests.support.quota_request_frames import write_alter_request, write_describe_request
 from tests.support.quota_requests import some_alter, some_describe
 
 _SOURCE: Final = Path(__file__).parent / "java" / "ClientQuotas.java"

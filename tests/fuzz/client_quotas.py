@@ -22,9 +22,7 @@ from kafka_quota_proxy.protocol.client_quotas import (
     read_alter_response,
     read_describe_request,
     read_describe_response,
-    write_alter_request,
     write_alter_response,
-    write_describe_request,
     write_describe_response,
 )
 from kafka_quota_proxy.protocol.errors import ProtocolError
@@ -39,6 +37,7 @@ from kafka_quota_proxy.proxy.client_quotas.rules.describe import describe
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule, keys_of
 from tests.fuzz import seeds
 from tests.fuzz.source import Source, damaged
+from tests.support.quota_request_frames import write_alter_request, write_describe_request
 from tests.support.quota_requests import some_alter, some_describe
 
 MAX_FRAMES: Final = 64

@@ -27,9 +27,7 @@ from kafka_quota_proxy.protocol.client_quotas import (
     read_alter_response,
     read_describe_request,
     read_describe_response,
-    write_alter_request,
     write_alter_response,
-    write_describe_request,
     write_describe_response,
 )
 from kafka_quota_proxy.protocol.errors import (
@@ -44,6 +42,7 @@ from kafka_quota_proxy.protocol.field_reader import MAX_ELEMENTS
 from kafka_quota_proxy.protocol.field_writer import framed
 from tests.protocol.support.codecs import Codec, codecs
 from tests.protocol.support.kio_messages import Untyped, generated_scalar
+from tests.support.quota_request_frames import write_alter_request, write_describe_request
 
 KEYS: Final = (DESCRIBE, ALTER)
 VERSIONS: Final = (0, 1)

@@ -44,14 +44,7 @@ from kafka_quota_proxy.config.model import (
 from kafka_quota_proxy.config.principals import Principals
 from kafka_quota_proxy.config.quota_record import Rule
 from kafka_quota_proxy.config.security import ClientTls, UpstreamTls
-from kafka_quota_proxy.protocol.client_quotas import (
-    Alteration,
-    AlterRequest,
-    DescribeRequest,
-    Op,
-    write_alter_request,
-    write_describe_request,
-)
+from kafka_quota_proxy.protocol.client_quotas import Alteration, AlterRequest, DescribeRequest, Op
 from kafka_quota_proxy.proxy.admin.http_server import AdminServer
 from kafka_quota_proxy.proxy.background import isolation
 from kafka_quota_proxy.proxy.background.isolation import internal_errors
@@ -76,6 +69,7 @@ from tests.support.frames import (
     produce_response,
 )
 from tests.support.quota_broker import QuotaBroker
+from tests.support.quota_request_frames import write_alter_request, write_describe_request
 from tests.support.reloads import Reloads
 from tests.support.stub_broker import (
     Client,

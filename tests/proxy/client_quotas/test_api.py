@@ -16,9 +16,7 @@ from kafka_quota_proxy.protocol.client_quotas import (
     Op,
     read_alter_response,
     read_describe_response,
-    write_alter_request,
     write_alter_response,
-    write_describe_request,
     write_describe_response,
 )
 from kafka_quota_proxy.protocol.errors import (
@@ -52,6 +50,7 @@ from tests.support.logins import (
     rounds,
     scram,
 )
+from tests.support.quota_request_frames import write_alter_request, write_describe_request
 from tests.support.wire import Wire
 
 ALICE = (("user", "alice"),)

@@ -23,8 +23,6 @@ from kafka_quota_proxy.protocol.client_quotas import (
     Op,
     read_alter_response,
     read_describe_response,
-    write_alter_request,
-    write_describe_request,
 )
 from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.proxy.client_quotas.api import QuotaRequest
@@ -40,6 +38,7 @@ from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import Addresses
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin
 from kafka_quota_proxy.proxy.client_quotas.storage.directory_store import DirectoryStore
 from kafka_quota_proxy.proxy.quota.rule_changes import IpChanges, QuotaChanges, RuleChanges
+from tests.support.quota_request_frames import write_alter_request, write_describe_request
 from tests.support.stores import damage_header, keep, no_room_above
 from tests.support.stub_broker import eventually, on_uvloop
 

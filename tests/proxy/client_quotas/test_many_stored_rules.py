@@ -27,13 +27,7 @@ from kafka_quota_proxy.config.model import (
 from kafka_quota_proxy.config.principals import ANONYMOUS, Principals
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.config.quota_record import Setting
-from kafka_quota_proxy.protocol.client_quotas import (
-    Alteration,
-    AlterRequest,
-    Op,
-    read_alter_response,
-    write_alter_request,
-)
+from kafka_quota_proxy.protocol.client_quotas import Alteration, AlterRequest, Op, read_alter_response
 from kafka_quota_proxy.proxy.cli.run import _SWITCH_INTERVAL_S
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import EffectiveRules
@@ -43,6 +37,7 @@ from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.entity import Entity as RuleEntity
 from kafka_quota_proxy.proxy.quota.entity import RuleTable
 from kafka_quota_proxy.proxy.server.server import Server
+from tests.support.quota_request_frames import write_alter_request
 from tests.support.stores import write_rules
 from tests.support.stub_broker import client_of, listener_to, on_uvloop, running, stub_broker
 from tests.support.topic_log import made_up

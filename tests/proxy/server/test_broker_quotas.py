@@ -28,8 +28,6 @@ from kafka_quota_proxy.protocol.client_quotas import (
     Op,
     read_alter_response,
     read_describe_response,
-    write_alter_request,
-    write_describe_request,
 )
 from kafka_quota_proxy.proxy.admin.http_server import Health
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
@@ -39,6 +37,7 @@ from kafka_quota_proxy.proxy.server import server as server_module
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.frames import produce_request, produce_response
 from tests.support.quota_broker import QuotaBroker
+from tests.support.quota_request_frames import write_alter_request, write_describe_request
 from tests.support.reloads import Reloads
 from tests.support.stub_broker import (
     Client,

@@ -9,7 +9,7 @@ import pytest
 from kafka_quota_proxy.config.fair_call_queue import FairCallQueue
 from kafka_quota_proxy.config.model import DEFAULT, Enforcement, QuotaRule
 from kafka_quota_proxy.protocol.api import ApiKey
-from kafka_quota_proxy.protocol.client_quotas import DescribeRequest, write_describe_request
+from kafka_quota_proxy.protocol.client_quotas import DescribeRequest
 from kafka_quota_proxy.proxy.client_quotas.api import Administration, Ticket
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin
 from kafka_quota_proxy.proxy.fair_queue.concurrency import FixedLimit, VegasLimit
@@ -36,6 +36,7 @@ from tests.support.frames import (
     produce_response,
     request_header,
 )
+from tests.support.quota_request_frames import write_describe_request
 from tests.support.wire import START_MS, Wire
 
 

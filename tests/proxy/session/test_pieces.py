@@ -8,7 +8,7 @@ from struct import pack
 import pytest
 
 from kafka_quota_proxy.config.model import QuotaRule
-from kafka_quota_proxy.protocol.client_quotas import Alteration, AlterRequest, write_alter_request
+from kafka_quota_proxy.protocol.client_quotas import Alteration, AlterRequest
 from kafka_quota_proxy.proxy.session.address_rewrite import Addresses
 from kafka_quota_proxy.proxy.session.request_stream import RequestStream
 from kafka_quota_proxy.proxy.session.response_stream import ResponseStream
@@ -17,6 +17,7 @@ from tests.proxy.session.test_replicas import BUSY, P0, Front, lagging, listed
 from tests.support.controller import create
 from tests.support.frames import brokers_in, fetch_request, metadata_request, metadata_response, produce_request
 from tests.support.logins import authenticate_request, authenticate_response, handshake_request, handshake_response
+from tests.support.quota_request_frames import write_alter_request
 from tests.support.replica_frames import batches
 from tests.support.wire import Wire
 

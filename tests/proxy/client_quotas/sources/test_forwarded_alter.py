@@ -9,7 +9,6 @@ from kafka_quota_proxy.protocol.client_quotas import (
     AlterRequest,
     AlterResponse,
     Op,
-    write_alter_request,
     write_alter_response,
 )
 from kafka_quota_proxy.protocol.header import read_request_head
@@ -24,6 +23,7 @@ from kafka_quota_proxy.proxy.client_quotas.sources.forwarded_alter import (
     has_changes,
 )
 from tests.proxy.client_quotas.sources.test_broker_rules import told
+from tests.support.quota_request_frames import write_alter_request
 
 ALICE = (("user", "alice"), ("client-id", None))
 BOB = (("user", "bob"),)
