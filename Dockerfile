@@ -1,4 +1,4 @@
-# Two stages: the first makes wheels, the second holds the proxy and its libraries, and no tools.
+# Two stages: the first builds wheels, the second has only the proxy and its libraries.
 FROM python:3.13-slim AS wheels
 WORKDIR /src
 COPY pyproject.toml constraints.txt README.md LICENSE ./
@@ -7,7 +7,7 @@ COPY kafka_quota_proxy kafka_quota_proxy
 COPY pipeline pipeline
 COPY protocol protocol
 COPY proxy proxy
-# hatchling is pinned like the rest, hence no isolation. The extra is for a usage log in a topic.
+# Without isolation, so that hatchling is pinned like the rest. The extra is for a usage log in a topic.
 RUN pip install --no-cache-dir --constraint constraints.txt hatchling \
     && pip wheel --no-cache-dir --no-build-isolation --constraint constraints.txt --wheel-dir /wheels '.[usage-topic]'
 
@@ -17,7 +17,7 @@ COPY --from=wheels /wheels /wheels
 RUN pip install --no-cache-dir --no-index /wheels/*.whl && rm -r /wheels
 USER 10001
 WORKDIR /etc/kafka-quota-proxy
-# The port of `admin.bind` in the configuration; a file that names another one overrides this line.
+# The port is that of `admin.bind`; change it here if the configuration has another.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=5s --retries=3 \
     CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:9308/livez', timeout=2)"]
 ENTRYPOINT ["kafka-quota-proxy"]

@@ -1,5 +1,5 @@
-# Each target is a few lines that also run by hand. What they need lives in .venv, with the versions of constraints.txt.
-# A stamp file remembers what is installed, so a second run asks neither pip nor the network.
+# Each target is a few lines that also run by hand. Dependencies are in .venv, in the versions of constraints.txt. A stamp
+# file marks what is installed, so a second run needs neither pip nor the network.
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -13,7 +13,7 @@ ARGS ?=
 help: ## list these targets
 	@sed -n 's/^\([a-z][a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-27s%s\n", $$1, $$2 }'
 
-demo: .venv/demo.installed ## throttle a producer and a consumer before your eyes (options: make demo ARGS="--shaping sampled")
+demo: .venv/demo.installed ## show a throttled producer and consumer (options: make demo ARGS="--shaping sampled")
 	$(BIN)/kafka-quota-proxy demo $(ARGS)
 
 test: java promtool .venv/dev.installed ## run the tests in ten minutes: all units, and a short proof of each capability with a real Kafka (needs Java 17, Maven and promtool)
@@ -28,13 +28,13 @@ test-long: java .venv/dev.installed ## run the tests that take minutes each
 test-rebalance: java .venv/dev.installed ## move gigabytes between brokers, throttled by Kafka and by us, write bench/REBALANCES.md
 	$(BIN)/pytest -m rebalance $(ARGS)
 
-test-pipeline: java .venv/dev.installed ## plan with logs of millions of records on Spark, look at the report with Chromium
+test-pipeline: java .venv/dev.installed ## run the pipeline on logs of millions of records with Spark, and look at the report with Chromium
 	$(BIN)/pytest -m pipeline $(ARGS)
 
-test-pipeline-large: java .venv/dev.installed ## see that time, memory and spilling stay in bounds on 10^8 records too
+test-pipeline-large: java .venv/dev.installed ## check the bounds of time, memory and spilling with 10^8 records too
 	PIPELINE_ROWS=1e6,1e7,1e8 $(BIN)/pytest -m pipeline tests/pipeline/test_scale.py $(ARGS)
 
-fuzz: .venv/dev.installed ## give ten million frames, damaged and not, to sessions and readers, write tests/fuzz/RECORD.md
+fuzz: .venv/dev.installed ## feed ten million valid and damaged frames to sessions and readers, write tests/fuzz/RECORD.md
 	$(BIN)/python -m tests.fuzz $(ARGS)
 
 bench: java .venv/bench.installed ## measure against a direct connection and other proxies, write bench/RESULTS.md
@@ -43,7 +43,7 @@ bench: java .venv/bench.installed ## measure against a direct connection and oth
 bench-pipeline: java .venv/bench.installed ## measure the pipeline on 10^6, 10^7 and 10^8 records, write bench/PIPELINE.md
 	$(BIN)/python -m bench.pipeline $(ARGS)
 
-docs: .venv/docs.installed ## build the pages into site/, and check their links (see them: python3 -m http.server -d site)
+docs: .venv/docs.installed ## build the pages into site/, and check their links (to view them: python3 -m http.server -d site)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 lint: .venv/dev.installed ## check format, rules, types, import contracts and the Dockerfile
@@ -53,18 +53,18 @@ lint: .venv/dev.installed ## check format, rules, types, import contracts and th
 	$(BIN)/lint-imports
 	$(BIN)/hadolint Dockerfile
 
-format: .venv/dev.installed ## rewrite the sources as lint wants them
+format: .venv/dev.installed ## format the sources
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-clean: ## remove .venv and what the tools left behind
+clean: ## remove .venv and the files of the tools
 	rm -rf .venv build dist site .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 
-# Needed by the tests that start a real Kafka; says in the first second what is missing, or installs it where it may.
+# For tests that start a real Kafka: reports at once what is missing, or installs it if allowed.
 java:
 	@tests/end_to_end/ensure_java.sh
 
-# Needed by the tests of deploy/alerts.yaml.
+# For the tests of deploy/alerts.yaml.
 promtool:
 	@tests/ensure_promtool.sh
 
@@ -73,9 +73,8 @@ $(BIN)/pip:
 	@$(PYTHON) -c 'import ensurepip, venv' || { echo "$(PYTHON) cannot make virtual environments. On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 
-# hatchling builds the package, and setuptools Spark's, which comes as a source: installed first and used without
-# isolation, so that their versions are pinned like the others and installing once more needs no network as long as they
-# stay.
+# hatchling builds this package, and setuptools builds Spark's, which is a source package. Both are installed first and used
+# without isolation, so that their versions are pinned and a second installation needs no network.
 .venv/%.installed: pyproject.toml constraints.txt | $(BIN)/pip
 	$(PIP) hatchling editables setuptools
 	$(PIP) --no-build-isolation --editable '.[$*]'
