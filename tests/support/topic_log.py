@@ -16,7 +16,7 @@ from kafka_quota_proxy.proxy.client_quotas.storage.topic_copy import TopicCopy
 from kafka_quota_proxy.proxy.client_quotas.storage.topic_store import TopicStore
 from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import EndReached, ReadFailed, ReadingBegan, RecordsRead
 from kafka_quota_proxy.proxy.client_quotas.topic.reader_thread import EventHandler
-from kafka_quota_proxy.proxy.client_quotas.topic.topic_rules import TopicRecord
+from kafka_quota_proxy.proxy.client_quotas.topic.record_table import TopicRecord
 
 NAME = "kafka://k:9092/store"
 

@@ -185,7 +185,7 @@ class TopicSource:
             self.may_serve.set()
 
     def _say(self) -> None:
-        for notice in self.state.notices():
+        for notice in self.state.notices:
             log.log(
                 logging.WARNING if notice.is_warning else logging.INFO, "quotas_from %s: %s", self.name, notice.text
             )

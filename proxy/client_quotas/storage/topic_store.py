@@ -274,7 +274,7 @@ class TopicStore:
     # -- reading --
 
     async def _on_event(self, event: ReaderEvent) -> None:
-        if isinstance(event, RecordsRead) and not self.state.is_read_anew:
+        if isinstance(event, RecordsRead) and not self.state.is_read_again:
             self._is_within_batch = not event.is_whole
         elif isinstance(event, EndReached):
             self._is_within_batch = False  # a batch that a failure cut off has been read again
@@ -342,7 +342,7 @@ class TopicStore:
             self._may_serve.set()
 
     def _log_notices(self) -> None:
-        for notice in self.state.notices():
+        for notice in self.state.notices:
             log.warning("store %s: %s", self.name, notice.text)
 
 

@@ -28,13 +28,17 @@ from kafka_quota_proxy.config.quota_record import (
 from kafka_quota_proxy.config.terms import NO_TERMS, Terms, check_kept, check_terms, read_terms, written_terms
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule, keys_of
-from kafka_quota_proxy.proxy.client_quotas.topic.record_table import RULE, UNKNOWN_TERMS, EntityLimits, RecordTable
-from kafka_quota_proxy.proxy.client_quotas.topic.topic_rules import Notice, TopicRecord
+from kafka_quota_proxy.proxy.client_quotas.topic.record_table import (
+    RULE,
+    UNKNOWN_TERMS,
+    EntityLimits,
+    Notices,
+    RecordTable,
+    TopicRecord,
+)
 
 # Above ``proxy.client_quotas.rules.alter.MAX_RULES``: two proxies may set the last rule at once.
 MOST_ENTITIES: Final = 210_000
-# Keys that the log names as not understood; further ones are only counted.
-_MOST_NAMED: Final = 100
 # Offsets of records that were not understood; the proxy that wrote a record asks for its offset at once.
 _MOST_FAULTS: Final = 10_000
 _NONE_HOLD: Final = "; none of the limits that were set for this entity hold here"
@@ -52,14 +56,15 @@ class StoreTopicState:
 
     Args:
         name: The topic's name, the source of its rules.
-        most: The greatest number of entities.
+        most: The bound on entities.
 
     Attributes:
-        records: The number of records read, again after each failure. Read by metrics, as is the next.
+        records: The number of records read, again after each failure. For metrics, as is the next.
         not_understood: The number of them that were not understood.
         next_offset: All records before it are taken; while the topic is read again, the last value before.
         in_force: The rules that ``changes`` has returned.
         sources: Entities with a publisher's rule, or with terms that are not understood, and their place.
+        notices: Messages for the log.
     """
 
     def __init__(self, *, name: str, most: int = MOST_ENTITIES) -> None:
@@ -70,12 +75,11 @@ class StoreTopicState:
         self._most = most
         self._now: RecordTable[Entity] = RecordTable(most)
         self._next: RecordTable[Entity] | None = None  # the topic that is read again, until its end
-        self._touched: dict[
-            Entity, int | None
-        ] = {}  # entities for ``changes`` to look at, and the record that changed them
+        # Entities for ``changes`` to look at, and the offsets of the records that changed them.
+        self._touched: dict[Entity, int | None] = {}
         self._unapplied: set[Entity] = set()  # whose changes were returned and could not be applied
-        self._notices: deque[Notice] = deque()
-        self._notified: set[object] = set()
+        self.notices = Notices()
+        self._named_faults: set[object] = set()
         self._faults: deque[int] = deque(maxlen=_MOST_FAULTS)  # offsets
         self._is_full = False
 
@@ -94,9 +98,9 @@ class StoreTopicState:
         self._next = RecordTable(self._most)
         self._faults.clear()
 
-    def take(self, seen: Iterable[TopicRecord], *, next_offset: int) -> None:
+    def take(self, records: Iterable[TopicRecord], *, next_offset: int) -> None:
         """Take records, in their order, up to ``next_offset``."""
-        for one in seen:
+        for one in records:
             self.records += 1
             terms = _terms(one.record)
             record = terms if isinstance(terms, RecordFault) else one.record
@@ -105,9 +109,8 @@ class StoreTopicState:
             elif isinstance(record, Rule | Setting):
                 self._put(record, one.offset, terms)
             elif isinstance(record, Share):
-                self._notify_once(
-                    Share, "has shares of proxies, which hold with quotas_from alone: they are passed over"
-                )
+                text = "has shares of proxies, which hold with quotas_from alone: they are passed over"
+                self.notices.add_once(self._named_faults, Share, text)
         if self._next is None:
             self.next_offset = next_offset
 
@@ -116,11 +119,12 @@ class StoreTopicState:
         if self._next is None:
             return
         if next_offset < self.next_offset:
-            self._notify(
+            self.notices.add(
                 f"was created again: it ends at offset {next_offset}, and was read up to {self.next_offset} before"
             )
         if not self._next and self._now:
-            self._notify(f"has no quotas any more; those of {_entities(len(self._now))} that were known are taken back")
+            known = f"{len(self._now)} {'entity' if len(self._now) == 1 else 'entities'}"
+            self.notices.add(f"has no quotas any more; those of {known} that were known are taken back")
         before, self._now, self._next = self._now, self._next, None
         self._is_full = False
         self._now.forget_deletions()
@@ -136,7 +140,7 @@ class StoreTopicState:
         return len(self._now)
 
     @property
-    def is_read_anew(self) -> bool:
+    def is_read_again(self) -> bool:
         """Whether the topic is being read from its start; the rules that were known hold meanwhile."""
         return self._next is not None
 
@@ -167,9 +171,9 @@ class StoreTopicState:
 
     def take_back(self, changes: Iterable[TopicChange]) -> None:
         """Make ``changes`` return these again: they could not be applied."""
-        for told in changes:
-            self._touched[told.change.entity] = told.offset
-            self._unapplied.add(told.change.entity)
+        for (entity, _), offset in changes:
+            self._touched[entity] = offset
+            self._unapplied.add(entity)
 
     def has(self, count: int, *, offset: int) -> bool:
         """Whether ``count`` records from ``offset`` on, all before ``next_offset``, were understood.
@@ -184,11 +188,6 @@ class StoreTopicState:
         Such terms would apply to a limit that is set later.
         """
         return {entity for entity in entities if self._now.has_only(entity, TERMS)}
-
-    def notices(self) -> Iterator[Notice]:
-        """Yield messages for the log, each once."""
-        while self._notices:
-            yield self._notices.popleft()
 
     # -- within --
 
@@ -216,9 +215,8 @@ class StoreTopicState:
             self._faults.append(offset)
             if not self._is_full:
                 self._is_full = True
-                self._notify(
-                    f"has more than {self._most} entities: those above it are passed over, from offset {offset} on"
-                )
+                text = f"has more than {self._most} entities: those above it are passed over, from offset {offset} on"
+                self.notices.add(text)
 
     def _not_understood(self, offset: int, fault: RecordFault) -> None:
         self.not_understood += 1
@@ -229,21 +227,11 @@ class StoreTopicState:
             table = self._now if self._next is None else self._next
             if self._next is not None:
                 self._next.carry_over(self._now, entity, key)
-            if key == TERMS and table.hold_back(entity, offset):
+            if key == TERMS and table.mark_unknown_terms(entity, offset):
                 text += _NONE_HOLD
                 if self._next is None:
                     self._touched[entity] = offset
-        self._notify_once(fault.key, text)
-
-    def _notify_once(self, about: object, text: str) -> None:
-        if about in self._notified or len(self._notified) >= _MOST_NAMED:
-            return
-        self._notified.add(about)
-        more = "; others are only counted from now on" if len(self._notified) == _MOST_NAMED else ""
-        self._notify(f"{text}{more}")
-
-    def _notify(self, text: str) -> None:
-        self._notices.append(Notice(is_warning=True, text=text))
+        self.notices.add_once(self._named_faults, fault.key, text)
 
 
 def settings_of(
@@ -302,7 +290,3 @@ def _settings(
         values[TERMS] = written_terms(new_terms) or None
     for key, value in values.items():
         yield Setting(user=entity.user, client_id=entity.client_id, ip=entity.ip, key=key, value=value)  # type: ignore[arg-type]
-
-
-def _entities(number: int) -> str:
-    return "1 entity" if number == 1 else f"{number} entities"

@@ -5,7 +5,7 @@ First ``ReadingBegan``, then some ``RecordsRead``, ``EndReached``, and more ``Re
 
 from dataclasses import dataclass, field
 
-from kafka_quota_proxy.proxy.client_quotas.topic.topic_rules import TopicRecord
+from kafka_quota_proxy.proxy.client_quotas.topic.record_table import TopicRecord
 
 
 @dataclass(frozen=True, slots=True)

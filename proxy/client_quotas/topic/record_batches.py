@@ -12,7 +12,7 @@ from aiokafka.errors import KafkaError
 from aiokafka.record import MemoryRecords
 
 from kafka_quota_proxy.config.quota_record import FaultKind, RecordFault, decode
-from kafka_quota_proxy.proxy.client_quotas.topic.topic_rules import TopicRecord
+from kafka_quota_proxy.proxy.client_quotas.topic.record_table import TopicRecord
 
 # Of one batch. Gzip makes a thousandth of what is all alike, and an answer may have 1 MiB.
 MOST_DECOMPRESSED_BYTES: Final = 16 * 1_048_576

@@ -20,7 +20,7 @@ from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import (
     RecordsRead,
 )
 from kafka_quota_proxy.proxy.client_quotas.topic.reader_thread import EventHandler
-from kafka_quota_proxy.proxy.client_quotas.topic.topic_rules import TopicRecord
+from kafka_quota_proxy.proxy.client_quotas.topic.record_table import TopicRecord
 from kafka_quota_proxy.proxy.quota.entity import Entity
 from kafka_quota_proxy.proxy.server import active_rules as active_rules_module
 from kafka_quota_proxy.proxy.server import server as server_module

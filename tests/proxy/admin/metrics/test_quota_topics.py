@@ -8,7 +8,7 @@ from kafka_quota_proxy.config.quota_record import News, QuotaRecord, RecordFault
 from kafka_quota_proxy.proxy.admin.metrics.quota_sources import quota_topic_metrics
 from kafka_quota_proxy.proxy.client_quotas.sources.topic_source import TopicSource
 from kafka_quota_proxy.proxy.client_quotas.storage.topic_store import TopicStore
-from kafka_quota_proxy.proxy.client_quotas.topic.topic_rules import TopicRecord
+from kafka_quota_proxy.proxy.client_quotas.topic.record_table import TopicRecord
 from tests.support.playbook import Playbook
 from tests.support.topic_log import LogReader, LogWriter, TopicLog
 

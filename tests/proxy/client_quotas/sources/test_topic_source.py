@@ -23,7 +23,7 @@ from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import (
     RecordsRead,
 )
 from kafka_quota_proxy.proxy.client_quotas.topic.reader_thread import EventHandler
-from kafka_quota_proxy.proxy.client_quotas.topic.topic_rules import TopicRecord
+from kafka_quota_proxy.proxy.client_quotas.topic.record_table import TopicRecord
 from kafka_quota_proxy.proxy.quota.entity import Entity
 from tests.support.playbook import Playbook
 from tests.support.stub_broker import eventually

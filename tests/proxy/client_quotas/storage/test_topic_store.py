@@ -30,7 +30,7 @@ from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import (
     ReadingBegan,
     RecordsRead,
 )
-from kafka_quota_proxy.proxy.client_quotas.topic.topic_rules import TopicRecord
+from kafka_quota_proxy.proxy.client_quotas.topic.record_table import TopicRecord
 from tests.support.playbook import Playbook
 from tests.support.stub_broker import eventually, on_uvloop
 from tests.support.topic_log import LogReader, LogWriter, TopicLog

@@ -24,7 +24,7 @@ from kafka_quota_proxy.config.terms import Terms, read_terms, written_terms
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 from kafka_quota_proxy.proxy.client_quotas.storage.topic_store_state import StoreTopicState, settings_of
-from kafka_quota_proxy.proxy.client_quotas.topic.topic_rules import TopicRecord
+from kafka_quota_proxy.proxy.client_quotas.topic.record_table import TopicRecord
 
 P, C, RATE = "producer_byte_rate", "consumer_byte_rate", "connection_creation_rate"
 ALICE = Entity(user="alice")
@@ -75,7 +75,7 @@ class Reader:
         return found
 
     def said(self) -> list[str]:
-        return [notice.text for notice in self.state.notices()]
+        return [notice.text for notice in self.state.notices]
 
 
 # -- what is written --

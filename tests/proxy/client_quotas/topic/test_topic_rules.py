@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.model import DEFAULT, EntityName, QuotaRule
 from kafka_quota_proxy.config.quota_record import TERMS, News, QuotaRecord, RecordFault, Rule, Setting, Share, decode
-from kafka_quota_proxy.proxy.client_quotas.topic.topic_rules import Notice, TopicRecord, TopicRules
+from kafka_quota_proxy.proxy.client_quotas.topic.record_table import Notice, TopicRecord
+from kafka_quota_proxy.proxy.client_quotas.topic.topic_rules import TopicRules
 from kafka_quota_proxy.proxy.quota.entity import Entity
 
 # Clocks that have nothing to do with each other.
@@ -58,7 +59,7 @@ class Topic:
         return {entity: rule.limits.get("producer_byte_rate") for entity, rule in self.state.in_force.items()}
 
     def said(self) -> list[str]:
-        return [("warning: " if one.is_warning else "") + one.text for one in self.state.notices()]
+        return [("warning: " if one.is_warning else "") + one.text for one in self.state.notices]
 
 
 ALICE: Entity = ("alice", None)
@@ -769,7 +770,7 @@ def test_no_share_holds_longer_than_its_lease_after_it_was_published(
 def test_notices_are_returned_once() -> None:
     topic = Topic().started(NEWS)
 
-    assert list(topic.state.notices()) == [
+    assert list(topic.state.notices) == [
         Notice(is_warning=False, text="there is news: 0 shares of this proxy hold"),
     ]
-    assert list(topic.state.notices()) == []
+    assert list(topic.state.notices) == []
