@@ -1,72 +1,70 @@
 """The sections of features with a Kafka client of their own: replication, usage log, sources of quotas, store."""
 
 import re
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Annotated, Any, Final, cast
-
-from pydantic import Field, PlainValidator, StrictBool, model_validator
+from typing import Any, Final
 
 from kafka_quota_proxy.config.addresses import parse_addresses
-from kafka_quota_proxy.config.schema_fields import (
-    FilePath,
-    NodeId,
-    PemPath,
-    Rate,
-    Section,
-    TextWantedError,
-    member_of,
-    or_null,
-    parse_positive_ms,
-    quantity,
-    valid_bootstrap_servers,
-    valid_duration_ms,
-    valid_poll_ms,
-    valid_rate,
-    valid_text,
-    valid_topic,
+from kafka_quota_proxy.config.model import (
+    AdminClient,
+    QuotasFrom,
+    QuotasFromBroker,
+    Replication,
+    ReplicationPath,
+    Store,
+    UsageFiles,
+    UsageLog,
+    UsageTopic,
 )
+from kafka_quota_proxy.config.sections import Key, ListOf, MappingOf, Section, TextWantedError
 from kafka_quota_proxy.config.security import SaslMechanism, SecurityProtocol
 from kafka_quota_proxy.config.throttled_replicas import ThrottledReplicas
 from kafka_quota_proxy.config.throttled_replicas import parse as parse_replicas
 from kafka_quota_proxy.config.units import parse_duration_ms, parse_number, parse_size, shown
+from kafka_quota_proxy.config.value_readers import (
+    DIRECTORY,
+    FILE_PATH,
+    PEM_PATH,
+    boolean,
+    bootstrap_servers,
+    byte_rate,
+    duration_ms,
+    member_of,
+    node_id,
+    or_null,
+    poll_interval_ms,
+    positive_duration,
+    quantity,
+    text,
+    topic_name,
+)
 
 # The name is part of file names and of every record.
 _PROXY_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,100}")
-_LEAST_INTERVAL_MS: Final = 100
-_MOST_INTERVAL_MS: Final = 3_600_000
-_LEAST_SEGMENT_BYTES: Final = 1_024
 _QUOTAS_FROM: Final = "kafka://HOST:PORT,HOST:PORT/TOPIC, such as kafka://broker1:9094/kafka-quota-store, or broker"
-
-
-def _parse_interval_ms(value: str | float) -> int:
-    duration_ms = parse_duration_ms(value)
-    if not _LEAST_INTERVAL_MS <= duration_ms <= _MOST_INTERVAL_MS:
-        raise ValueError(f"must be from {_LEAST_INTERVAL_MS}ms to 1h; write a duration such as 1s")
-    return duration_ms
-
-
-def _parse_segment_size(value: str | float) -> int:
-    size_bytes = parse_size(value)
-    if size_bytes < _LEAST_SEGMENT_BYTES:
-        raise ValueError("must be 1KiB or more, some lines; write a size such as 64MiB")
-    return size_bytes
-
-
-def _proxy_name(value: object) -> str:
-    name = valid_text(value, "a name for this proxy, such as p1")
-    if not _PROXY_NAME.fullmatch(name):
-        raise ValueError(f"{name!r} cannot name files: 1 to 100 letters, digits, dots, underscores and hyphens")
-    return name
-
-
 _CHANGE_RATE: Final = quantity(
     partial(parse_number, kind="a rate of changes", example="100"),
     "entities per second, such as 100, or null for no limit",
 )
-_INTERVAL: Final = quantity(_parse_interval_ms, "a duration, such as 1s")
-_SEGMENT: Final = quantity(_parse_segment_size, "a size, such as 64MiB")
-_RETENTION: Final = quantity(_parse_segment_size, "a size such as 10GiB, or null for no bound")
-_LEASE: Final = quantity(parse_positive_ms, "a duration such as 10m, or null for ever")
+_INTERVAL: Final = quantity(
+    parse_duration_ms,
+    "a duration, such as 1s",
+    least=100,
+    most=3_600_000,
+    otherwise="must be from 100ms to 1h; write a duration such as 1s",
+)
+_segment_size: Final = partial(
+    quantity, parse_size, least=1_024, otherwise="must be 1KiB or more, some lines; write a size such as 64MiB"
+)
+_LEASE: Final = or_null(positive_duration("a duration such as 10m, or null for ever"))
+
+
+def _proxy_name(value: object) -> str:
+    name = text("a name for this proxy, such as p1")(value)
+    if not _PROXY_NAME.fullmatch(name):
+        raise ValueError(f"{name!r} cannot name files: 1 to 100 letters, digits, dots, underscores and hyphens")
+    return name
 
 
 def _replicas(value: object) -> ThrottledReplicas:
@@ -75,103 +73,43 @@ def _replicas(value: object) -> ThrottledReplicas:
     return parse_replicas(value)
 
 
-ReplicaLists = dict[
-    Annotated[str, PlainValidator(valid_topic)], Annotated[ThrottledReplicas, PlainValidator(_replicas)]
-]
-Rack = Annotated[Any, PlainValidator(lambda value: valid_text(value, "the name of a rack"))]
+def _path(*, rate: float, source: str, **ends: Any) -> ReplicationPath:  # noqa: ANN401 - fields of the path
+    if not ends:
+        raise ValueError("names no path; give leader, follower, leader_rack, follower_rack or several of them")
+    return ReplicationPath(rate=rate, source=source, **ends)
 
 
-class ReplicationPathSection(Section):
-    """One element of ``replication.paths``."""
-
-    leader: NodeId = None
-    follower: NodeId = None
-    leader_rack: Rack = None
-    follower_rack: Rack = None
-    rate: Annotated[float, PlainValidator(valid_rate)]
-
-    @model_validator(mode="after")
-    def _names_somebody(self) -> "ReplicationPathSection":
-        if self.model_fields_set == {"rate"}:
-            raise ValueError("names no path; give leader, follower, leader_rack, follower_rack or several of them")
-        return self
+def _replication(
+    both_replicas: Mapping[str, ThrottledReplicas] | None = None,
+    **given: Any,  # noqa: ANN401 - fields of Replication, as in the functions below
+) -> Replication:
+    if both_replicas is not None:
+        given["leader_replicas"] = given["follower_replicas"] = both_replicas
+    return Replication(**given)
 
 
-class AdminClientSection(Section):
-    """``replication.admin_client``. Its keys are those of Kafka's clients, with ``_`` for ``.``."""
+def _around_client(build: Callable[..., Any], own: str) -> Callable[..., Any]:
+    """Return what makes an object with one field of its own and a ``client``, both of one section."""
 
-    bootstrap_servers: Annotated[Any, PlainValidator(valid_bootstrap_servers)] = None
-    security_protocol: Annotated[SecurityProtocol, PlainValidator(member_of(SecurityProtocol))] = (
-        SecurityProtocol.PLAINTEXT
-    )
-    sasl_mechanism: Annotated[Any, PlainValidator(member_of(SaslMechanism))] = None
-    sasl_username: Annotated[Any, PlainValidator(lambda value: valid_text(value, "a user's name"))] = None
-    sasl_password_file: FilePath = None
-    ssl_cafile: PemPath = None
-    ssl_certfile: PemPath = None
-    ssl_keyfile: PemPath = None
-    ssl_check_hostname: StrictBool = True
+    def make(**given: Any) -> Any:  # noqa: ANN401
+        outer = {own: given.pop(own)} if own in given else {}
+        return build(**outer, client=AdminClient(**given))
+
+    return make
 
 
-class ReplicationSection(Section):
-    """``replication``: Kafka's own keys, and ours."""
-
-    leader_rate: Rate = Field(None, alias="leader.replication.throttled.rate")
-    follower_rate: Rate = Field(None, alias="follower.replication.throttled.rate")
-    both_replicas: ReplicaLists = Field(default_factory=dict, alias="throttled.replicas")
-    leader_replicas: ReplicaLists = Field(default_factory=dict, alias="leader.replication.throttled.replicas")
-    follower_replicas: ReplicaLists = Field(default_factory=dict, alias="follower.replication.throttled.replicas")
-    paths: list[ReplicationPathSection] = Field(default_factory=list)
-    from_cluster: StrictBool = False
-    poll_interval_ms: Annotated[int, PlainValidator(valid_poll_ms)] = Field(0, alias="poll_interval")
-    lease_ms: Annotated[int | None, PlainValidator(or_null(_LEASE))] = Field(None, alias="lease")
-    admin_client: AdminClientSection = Field(cast("AdminClientSection", None))
+def _usage_log(kafka: UsageTopic | None = None, **given: Any) -> UsageLog:  # noqa: ANN401
+    files = {name: given.pop(name) for name in UsageFiles.__dataclass_fields__ if name in given}
+    return UsageLog(**given, files=UsageFiles(**files) if "directory" in files else None, topic=kafka)
 
 
-def _directory(value: object) -> str:
-    return valid_text(value, "the path of a directory")
+def _quotas_from(
+    kafka: QuotasFrom | None = None, broker: QuotasFromBroker | None = None
+) -> QuotasFrom | QuotasFromBroker | None:
+    return broker or kafka
 
 
-class UsageTopicSection(AdminClientSection):
-    """``usage_log.kafka``: a topic, and how its cluster is spoken to, as in ``replication.admin_client``."""
-
-    topic: Annotated[str, PlainValidator(valid_topic)] = ""
-
-
-class UsageLogSection(Section):
-    """``usage_log``."""
-
-    interval_ms: Annotated[int, PlainValidator(_INTERVAL)] = Field(0, alias="interval")
-    proxy: Annotated[str, PlainValidator(_proxy_name)] = ""
-    directory: Annotated[str, PlainValidator(_directory)] = ""
-    rotate_size_bytes: Annotated[int, PlainValidator(_SEGMENT)] = Field(0, alias="rotate_size")
-    rotate_interval_ms: Annotated[int, PlainValidator(valid_duration_ms)] = Field(0, alias="rotate_interval")
-    retention_size_bytes: Annotated[int | None, PlainValidator(or_null(_RETENTION))] = Field(
-        None, alias="retention_size"
-    )
-    kafka: UsageTopicSection = Field(cast("UsageTopicSection", None))
-
-
-class QuotaTopicSection(AdminClientSection):
-    """``quotas_from.kafka`` and ``store.kafka``: a topic with rules, and how its cluster is spoken to."""
-
-    topic: Annotated[str, PlainValidator(valid_topic)] = ""
-
-
-class QuotasFromBrokerSection(AdminClientSection):
-    """``quotas_from.broker``: how often the brokers are asked for their quotas, and how they are spoken to."""
-
-    every_ms: Annotated[int, PlainValidator(valid_poll_ms)] = Field(0, alias="every")
-
-
-class QuotasFromSection(Section):
-    """``quotas_from``: one of the two."""
-
-    kafka: QuotaTopicSection = Field(cast("QuotaTopicSection", None))
-    broker: QuotasFromBrokerSection = Field(cast("QuotasFromBrokerSection", None))
-
-
-def quotas_from_section(value: object) -> object:
+def quotas_from_mapping(value: object) -> object:
     """Expand ``broker`` or ``kafka://HOST:PORT,HOST:PORT/TOPIC`` to a section; a mapping stays as it is."""
     if isinstance(value, dict):
         return value
@@ -182,15 +120,84 @@ def quotas_from_section(value: object) -> object:
     servers, slash, topic = value.removeprefix("kafka://").partition("/")
     if not value.startswith("kafka://") or not slash:
         raise ValueError(f"{shown(value)} is no topic; write {_QUOTAS_FROM}")
-    kafka = {"bootstrap_servers": servers, "topic": valid_topic(topic)}
     parse_addresses(servers)
-    return {"kafka": kafka}
+    return {"kafka": {"bootstrap_servers": servers, "topic": topic_name(topic)}}
 
 
-class StoreSection(Section):
-    """``store``."""
+# The keys are those of Kafka's clients, with ``_`` for ``.``.
+_CLIENT: Final = {
+    "bootstrap_servers": Key(bootstrap_servers),
+    "security_protocol": Key(member_of(SecurityProtocol)),
+    "sasl_mechanism": Key(member_of(SaslMechanism)),
+    "sasl_username": Key(text("a user's name")),
+    "sasl_password_file": FILE_PATH,
+    "ssl_cafile": PEM_PATH,
+    "ssl_certfile": PEM_PATH,
+    "ssl_keyfile": PEM_PATH,
+    "ssl_check_hostname": Key(boolean),
+}
+_TOPIC: Final = {**_CLIENT, "topic": Key(topic_name)}
+_QUOTA_TOPIC: Final = Section(_around_client(QuotasFrom, "topic"), _TOPIC)
+_REPLICAS: Final = MappingOf(topic_name, _replicas, "topics", '{orders: "0:101,1:102"}')
+_RACK: Final = Key(text("the name of a rack"))
+_PATH: Final = Section(
+    _path,
+    {
+        "leader": Key(node_id),
+        "follower": Key(node_id),
+        "leader_rack": _RACK,
+        "follower_rack": _RACK,
+        "rate": Key(byte_rate, missing="write bytes per second, such as 10MiB"),
+    },
+    has_source=True,
+)
 
-    directory: Annotated[str, PlainValidator(_directory)] = ""
-    kafka: QuotaTopicSection = Field(cast("QuotaTopicSection", None))
-    changes_per_second: Annotated[float | None, PlainValidator(or_null(_CHANGE_RATE))] = None
-    audit_log: FilePath = None
+REPLICATION: Final = Section(
+    _replication,
+    {
+        "leader.replication.throttled.rate": Key(byte_rate, "leader_rate"),
+        "follower.replication.throttled.rate": Key(byte_rate, "follower_rate"),
+        "throttled.replicas": Key(_REPLICAS, "both_replicas"),
+        "leader.replication.throttled.replicas": Key(_REPLICAS, "leader_replicas"),
+        "follower.replication.throttled.replicas": Key(_REPLICAS, "follower_replicas"),
+        "paths": Key(ListOf(_PATH)),
+        "from_cluster": Key(boolean),
+        "poll_interval": Key(poll_interval_ms, "poll_interval_ms"),
+        "lease": Key(_LEASE, "lease_ms"),
+        "admin_client": Key(Section(AdminClient, _CLIENT)),
+    },
+)
+USAGE_LOG: Final = Section(
+    _usage_log,
+    {
+        "interval": Key(_INTERVAL, "interval_ms"),
+        "proxy": Key(_proxy_name),
+        "directory": DIRECTORY,
+        "rotate_size": Key(_segment_size("a size, such as 64MiB"), "rotate_size_bytes"),
+        "rotate_interval": Key(duration_ms, "rotate_interval_ms"),
+        "retention_size": Key(
+            or_null(_segment_size("a size such as 10GiB, or null for no bound")), "retention_size_bytes"
+        ),
+        "kafka": Key(Section(_around_client(UsageTopic, "topic"), _TOPIC)),
+    },
+)
+QUOTAS_FROM: Final = Section(
+    _quotas_from,
+    {
+        "kafka": Key(_QUOTA_TOPIC),
+        "broker": Key(
+            Section(
+                _around_client(QuotasFromBroker, "every_ms"), {**_CLIENT, "every": Key(poll_interval_ms, "every_ms")}
+            )
+        ),
+    },
+)
+STORE: Final = Section(
+    Store,
+    {
+        "directory": DIRECTORY,
+        "kafka": Key(_QUOTA_TOPIC, "topic"),
+        "changes_per_second": Key(or_null(_CHANGE_RATE)),
+        "audit_log": FILE_PATH,
+    },
+)

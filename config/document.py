@@ -21,7 +21,7 @@ try:
 except ImportError:  # a PyYAML that was built without libyaml
     from yaml import SafeLoader as _Loader  # type: ignore[assignment]
 
-# Key names and list indexes from the top of the file, as pydantic gives them.
+# Key names and list indexes from the top of the file.
 Location = Sequence[str | int]
 
 _TAG: Final = "tag:yaml.org,2002:"

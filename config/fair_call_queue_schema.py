@@ -1,15 +1,13 @@
-"""The section ``fair_call_queue`` of the file and of a listener."""
+"""The section ``fair_call_queue`` of the file and of a listener: Hadoop's keys without ``ipc.<port>.``, and ours."""
 
-from enum import Enum
 from functools import partial
-from typing import Annotated, Any, Final, TypeVar
-
-from pydantic import BeforeValidator, Field, PlainValidator, StrictBool
+from typing import Final
 
 from kafka_quota_proxy.config.fair_call_queue import (
     CallQueueImpl,
     CapacityRemainder,
     CostProvider,
+    CostWeights,
     DecayPause,
     FairCallQueueMode,
     ResponseTimeAverage,
@@ -29,100 +27,73 @@ from kafka_quota_proxy.config.fair_call_queue_options import (
     parse_turns,
     parse_whole_numbers,
 )
-from kafka_quota_proxy.config.schema_fields import Section, member_of, number_between, or_null, whole_number
+from kafka_quota_proxy.config.sections import Key, Section
 from kafka_quota_proxy.config.units import INT32_MAX
+from kafka_quota_proxy.config.value_readers import (
+    at_least_one,
+    boolean,
+    member_of,
+    number_between,
+    or_null,
+    whole_number,
+)
 
-_E = TypeVar("_E", bound=Enum)
+_TOO_MANY_LEVELS: Final = ", though Hadoop takes more"
+# fair_call_queue_checks.py reports those that make sense with mode: hadoop only.
+_per_cents: Final = partial(parse_whole_numbers, minimum=INT32_MIN)
+_decay_factor: Final = number_between(0, 1, is_open=True)
+_weight: Final = whole_number(INT32_MIN, INT32_MAX, ", the weight of this phase's time")
 
 
-def _implementation(choices: type[_E]) -> PlainValidator:
-    return PlainValidator(partial(parse_implementation, choices=choices))
-
-
-def _providers(choices: type[_E]) -> PlainValidator:
-    return PlainValidator(partial(parse_providers, choices=choices))
-
-
-def _nothing_for_false(value: object) -> object:
+def none_for_false(value: object) -> object:
+    """Return the mapping of a section, or None for false."""
     if value is not False and not isinstance(value, dict):
         raise ValueError("must be a mapping of its settings, {} where all is left to the defaults, or false for none")
     return None if value is False else value
 
 
-WholeNumber = Annotated[Any, PlainValidator(whole_number(1, INT32_MAX))]
-Levels = Annotated[Any, PlainValidator(whole_number(1, MAX_LEVELS, ", though Hadoop takes more"))]
-Period = Annotated[Any, PlainValidator(whole_number(1, INT64_MAX))]
-# Of a deprecated key 0 means that it is not set.
-DeprecatedLevels = Annotated[Any, PlainValidator(whole_number(0, MAX_LEVELS, ", though Hadoop takes more"))]
-DeprecatedPeriod = Annotated[Any, PlainValidator(whole_number(0, INT64_MAX))]
-Weights = Annotated[Any, PlainValidator(parse_whole_numbers)]
-Turns = Annotated[Any, PlainValidator(parse_turns)]
-# Which of them make sense without mode: hadoop, fair_call_queue_checks.py says.
-PerCents = Annotated[Any, PlainValidator(partial(parse_whole_numbers, minimum=INT32_MIN))]
-_FACTOR: Final = number_between(0, 1, is_open=True)
-Factor = Annotated[Any, PlainValidator(_FACTOR)]
-DeprecatedFactor = Annotated[Any, PlainValidator(lambda value: _FACTOR(value) if value != 0 else value)]
-Weight = Annotated[Any, PlainValidator(whole_number(INT32_MIN, INT32_MAX, ", the weight of this phase's time"))]
-
-
-class FairCallQueueSection(Section):
-    """``fair_call_queue``: Hadoop's keys without ``ipc.<port>.``, and ours."""
-
-    mode: Annotated[Any, PlainValidator(member_of(FairCallQueueMode))] = None
-    callqueue_impl: Annotated[Any, _implementation(CallQueueImpl)] = Field(None, alias="callqueue.impl")
-    capacity: WholeNumber = Field(None, alias="callqueue.capacity")
-    capacity_weights: Weights = Field(None, alias="callqueue.capacity.weights")
-    capacity_remainder: Annotated[Any, PlainValidator(member_of(CapacityRemainder))] = Field(
-        None, alias="callqueue.capacity.remainder"
-    )
-    overflow_trigger_failover: StrictBool = Field(False, alias="callqueue.overflow.trigger.failover")
-    within_level: Annotated[Any, PlainValidator(member_of(WithinLevel))] = Field(None, alias="callqueue.within-level")
-    scheduler_impl: Annotated[Any, _implementation(SchedulerImpl)] = Field(None, alias="scheduler.impl")
-    levels: Levels = Field(None, alias="scheduler.priority.levels")
-    multiplexer_weights: Turns = Field(None, alias="faircallqueue.multiplexer.weights")
-    backoff_enable: StrictBool = Field(False, alias="backoff.enable")
-    identity_provider: Annotated[Any, PlainValidator(parse_identity_provider)] = Field(
-        None, alias="identity-provider.impl"
-    )
-    max_identities: Annotated[Any, PlainValidator(or_null(whole_number(1, INT32_MAX, ", or null for any number")))] = (
-        Field(None, alias="identities.max")
-    )
-    cost_provider: Annotated[Any, _providers(CostProvider)] = Field(None, alias="cost-provider.impl")
-    weight_lockshared: Weight = Field(None, alias="weighted-cost.lockshared")
-    weight_lockexclusive: Weight = Field(None, alias="weighted-cost.lockexclusive")
-    weight_handler: Weight = Field(None, alias="weighted-cost.handler")
-    weight_lockfree: Weight = Field(None, alias="weighted-cost.lockfree")
-    weight_response: Weight = Field(None, alias="weighted-cost.response")
-    weight_queue: Weight = Field(None, alias="weighted-cost.queue")
-    weight_enqueue: Weight = Field(None, alias="weighted-cost.enqueue")
-    weight_lockwait: Weight = Field(None, alias="weighted-cost.lockwait")
-    weight_processing: Weight = Field(None, alias="weighted-cost.processing")
-    period_ms: Period = Field(None, alias="decay-scheduler.period-ms")
-    decay_factor: Factor = Field(None, alias="decay-scheduler.decay-factor")
-    thresholds: PerCents = Field(None, alias="decay-scheduler.thresholds")
-    pause: Annotated[Any, PlainValidator(member_of(DecayPause))] = Field(None, alias="decay-scheduler.pause")
-    utilisation_floor: Annotated[Any, PlainValidator(number_between(0, 1, is_open=False))] = Field(
-        None, alias="decay-scheduler.utilisation-floor"
-    )
-    backoff_responsetime_enable: StrictBool = Field(False, alias="decay-scheduler.backoff.responsetime.enable")
-    backoff_responsetime_thresholds_ms: Annotated[Any, PlainValidator(parse_durations_ms)] = Field(
-        None, alias="decay-scheduler.backoff.responsetime.thresholds"
-    )
-    backoff_responsetime_inclusive: StrictBool = Field(False, alias="decay-scheduler.backoff.responsetime.inclusive")
-    backoff_responsetime_min_calls: WholeNumber = Field(None, alias="decay-scheduler.backoff.responsetime.min-calls")
-    average: Annotated[Any, PlainValidator(member_of(ResponseTimeAverage))] = Field(
-        None, alias="decay-scheduler.average"
-    )
-    top_user_count: WholeNumber = Field(None, alias="decay-scheduler.metrics.top.user.count")
-    service_users: Annotated[Any, PlainValidator(parse_names)] = Field(None, alias="decay-scheduler.service-users")
-    deprecated_levels: DeprecatedLevels = Field(None, alias="faircallqueue.priority-levels")
-    deprecated_period_ms: DeprecatedPeriod = Field(None, alias="faircallqueue.decay-scheduler.period-ms")
-    deprecated_decay_factor: DeprecatedFactor = Field(None, alias="faircallqueue.decay-scheduler.decay-factor")
-    deprecated_thresholds: PerCents = Field(None, alias="faircallqueue.decay-scheduler.thresholds")
-    max_in_flight: Annotated[Any, PlainValidator(parse_max_in_flight)] = None
-    min_in_flight: WholeNumber = Field(None, alias="max_in_flight.min")
-    most_in_flight: WholeNumber = Field(None, alias="max_in_flight.max")
-
-
-# In the file null is a fault, see checks.py; False is None here.
-FairCallQueueOrFalse = Annotated[FairCallQueueSection | None, BeforeValidator(_nothing_for_false)]
+# The fields are those of ``fair_call_queue_options.settings``.
+FAIR_CALL_QUEUE: Final = Section(
+    dict,
+    {
+        "mode": Key(member_of(FairCallQueueMode)),
+        "callqueue.impl": Key(partial(parse_implementation, choices=CallQueueImpl)),
+        "callqueue.capacity": Key(at_least_one, "capacity"),
+        "callqueue.capacity.weights": Key(parse_whole_numbers, "capacity_weights"),
+        "callqueue.capacity.remainder": Key(member_of(CapacityRemainder), "capacity_remainder"),
+        "callqueue.overflow.trigger.failover": Key(boolean, "overflow_trigger_failover"),
+        "callqueue.within-level": Key(member_of(WithinLevel), "within_level"),
+        "scheduler.impl": Key(partial(parse_implementation, choices=SchedulerImpl)),
+        "scheduler.priority.levels": Key(whole_number(1, MAX_LEVELS, _TOO_MANY_LEVELS), "levels"),
+        "faircallqueue.multiplexer.weights": Key(parse_turns, "multiplexer_weights"),
+        "backoff.enable": Key(boolean),
+        "identity-provider.impl": Key(parse_identity_provider, "identity_provider"),
+        "identities.max": Key(or_null(whole_number(1, INT32_MAX, ", or null for any number")), "max_identities"),
+        "cost-provider.impl": Key(partial(parse_providers, choices=CostProvider), "cost_provider"),
+        **{f"weighted-cost.{phase}": Key(_weight, f"weight_{phase}") for phase in CostWeights.__dataclass_fields__},
+        "decay-scheduler.period-ms": Key(whole_number(1, INT64_MAX), "period_ms"),
+        "decay-scheduler.decay-factor": Key(_decay_factor, "decay_factor"),
+        "decay-scheduler.thresholds": Key(_per_cents, "thresholds"),
+        "decay-scheduler.pause": Key(member_of(DecayPause), "pause"),
+        "decay-scheduler.utilisation-floor": Key(number_between(0, 1, is_open=False), "utilisation_floor"),
+        "decay-scheduler.backoff.responsetime.enable": Key(boolean, "backoff_responsetime_enable"),
+        "decay-scheduler.backoff.responsetime.thresholds": Key(
+            parse_durations_ms, "backoff_responsetime_thresholds_ms"
+        ),
+        "decay-scheduler.backoff.responsetime.inclusive": Key(boolean, "backoff_responsetime_inclusive"),
+        "decay-scheduler.backoff.responsetime.min-calls": Key(at_least_one, "backoff_responsetime_min_calls"),
+        "decay-scheduler.average": Key(member_of(ResponseTimeAverage), "average"),
+        "decay-scheduler.metrics.top.user.count": Key(at_least_one, "top_user_count"),
+        "decay-scheduler.service-users": Key(parse_names, "service_users"),
+        # Of a deprecated key 0 means that it is not set.
+        "faircallqueue.priority-levels": Key(whole_number(0, MAX_LEVELS, _TOO_MANY_LEVELS), "deprecated_levels"),
+        "faircallqueue.decay-scheduler.period-ms": Key(whole_number(0, INT64_MAX), "deprecated_period_ms"),
+        "faircallqueue.decay-scheduler.decay-factor": Key(
+            lambda value: value if value == 0 else _decay_factor(value), "deprecated_decay_factor"
+        ),
+        "faircallqueue.decay-scheduler.thresholds": Key(_per_cents, "deprecated_thresholds"),
+        "max_in_flight": Key(parse_max_in_flight),
+        "max_in_flight.min": Key(at_least_one, "min_in_flight"),
+        "max_in_flight.max": Key(at_least_one, "most_in_flight"),
+    },
+)

@@ -1,162 +1,208 @@
-"""The keys of the file and their values. pydantic checks the structure; ``config.model`` has the defaults.
+"""The keys of the file and of its listeners. ``config.model`` has the defaults."""
 
-A field has the name of the model's field; its alias is the key in the file. Names, units and choices, which YAML may
-read as other types, have validators of our own, so that each message names the remedy.
-"""
+from collections.abc import Iterable
+from dataclasses import replace
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from itertools import chain
+from typing import Final
 
-from collections.abc import Mapping
-from ipaddress import ip_address
-from typing import Annotated, Any, Final, cast
-
-from pydantic import BeforeValidator, Field, PlainValidator
-
-from kafka_quota_proxy.config.cluster_schema import (
-    AdminClientSection,
-    QuotasFromBrokerSection,
-    QuotasFromSection,
-    QuotaTopicSection,
-    ReplicationPathSection,
-    ReplicationSection,
-    StoreSection,
-    UsageLogSection,
-    UsageTopicSection,
-    quotas_from_section,
-)
-from kafka_quota_proxy.config.fair_call_queue_schema import FairCallQueueOrFalse, FairCallQueueSection
-from kafka_quota_proxy.config.listener_schema import ClientTlsSection, ListenerSection, SaslSection, UpstreamTlsSection
-from kafka_quota_proxy.config.model import Address, Enforcement, LogFormat, Shaping
-from kafka_quota_proxy.config.quota_schema import FoldSection, KafkaSection, PrincipalsSection, QuotaSection
-from kafka_quota_proxy.config.schema_fields import (
-    EnforcementChoice,
-    FilePath,
-    Section,
-    ShapingChoice,
+from kafka_quota_proxy.config.addresses import parse_address, parse_port_range
+from kafka_quota_proxy.config.cluster_schema import QUOTAS_FROM, REPLICATION, STORE, USAGE_LOG, quotas_from_mapping
+from kafka_quota_proxy.config.fair_call_queue_schema import FAIR_CALL_QUEUE, none_for_false
+from kafka_quota_proxy.config.model import Address, Admin, Enforcement, Log, LogFormat, ProxyProtocol, Shaping
+from kafka_quota_proxy.config.principal_mapping import MappingRule, parse_rules
+from kafka_quota_proxy.config.quota_schema import KAFKA, PRINCIPALS, QUOTA
+from kafka_quota_proxy.config.sections import Key, ListOf, Section, TextWantedError
+from kafka_quota_proxy.config.security import ClientAuth, ClientTls, Sasl, TlsVersion, UpstreamTls
+from kafka_quota_proxy.config.units import INT32_MAX, parse_duration_ms, parse_size
+from kafka_quota_proxy.config.value_readers import (
+    FILE_PATH,
+    PEM_PATH,
+    address,
+    at_least_one,
+    boolean,
+    bootstrap_servers,
+    connections_per_second,
+    duration_ms,
+    host,
     member_of,
+    node_id,
     number_between,
     one_of,
     or_null,
-    parse_positive_ms,
+    parsed,
+    positive_duration,
     quantity,
-    valid_address,
-    valid_duration_ms,
-    valid_host,
-    valid_text,
+    text,
     whole_number,
 )
-from kafka_quota_proxy.config.units import INT32_MAX, parse_duration_ms, parse_size
 
-_LEAST_BUFFER_BYTES: Final = 16 * 1024 * 1024
+_ENFORCEMENT: Final = Key(member_of(Enforcement))
+_SHAPING: Final = Key(member_of(Shaping))
+_BIND: Final = Key(address, missing="write the address to listen on, such as 0.0.0.0:9092")
+# False is None here; null in the file is a fault.
+_FAIR_CALL_QUEUE: Final = Key(FAIR_CALL_QUEUE, expand=none_for_false)
+_CONNECTION_LIMIT: Final = Key(or_null(whole_number(1, INT32_MAX, ", or null for no limit")))
+_TIMEOUT: Final = or_null(positive_duration("a duration such as 30s, or null for none"))
+_FRAME_SIZE: Final = quantity(
+    parse_size,
+    "a size, such as 100MiB",
+    least=1,
+    most=INT32_MAX,
+    otherwise=f"must be from 1 to {INT32_MAX} bytes, the length of a Kafka frame is an int32",
+)
+_BUFFER: Final = quantity(
+    parse_size,
+    "a size, such as 512MiB",
+    least=16 * 1024 * 1024,
+    otherwise="must be 16MiB or more; below it a few slow clients would be closed for nothing",
+)
 
 
-def _ip_address(value: object) -> str:
-    text = valid_text(value, "an IP address of this machine, such as 10.0.0.5")
+def _upstream(value: str) -> Address:
+    found = parse_address(value)
+    if found.port == 0:
+        raise ValueError("port 0 is out of range for an upstream; write the broker's port, 1 to 65535")
+    return found
+
+
+def _proxy_protocol(value: object) -> ProxyProtocol | None:
+    if isinstance(value, bool):
+        return ProxyProtocol() if value else None
+    if not isinstance(value, dict) or list(value) != ["from"] or not isinstance(value["from"], list):
+        raise ValueError("must be false, true (each connection begins with a header) or {from: [10.0.0.0/8]}")
+    if not value["from"]:
+        raise ValueError("from is empty, so no client could connect; list the networks of your load balancers")
+    return ProxyProtocol(sources=tuple(_network(each) for each in value["from"]))
+
+
+def _network(value: object) -> IPv4Network | IPv6Network:
+    if not isinstance(value, str):
+        raise TextWantedError("a network, such as 10.0.0.0/8", quotable=True)
     try:
-        return str(ip_address(text))
+        return ip_network(value)
+    except ValueError as error:
+        raise ValueError(f"{error}; write a network such as 10.0.0.0/8, or an address such as 10.0.0.7") from error
+
+
+def _tls_version(value: object) -> TlsVersion:
+    # To YAML 1.2 is a number.
+    return member_of(TlsVersion)(str(value) if isinstance(value, float) else value)
+
+
+def _mapping_rules(value: object) -> tuple[MappingRule, ...]:
+    """Read one element, which may have several rules, as in a broker's file."""
+    rules = parse_rules(text("a rule: DEFAULT or RULE:pattern/replacement/")(value))
+    if not rules:
+        raise ValueError("holds no rule; write DEFAULT or RULE:pattern/replacement/")
+    return rules
+
+
+def _all_rules(lists: Iterable[tuple[MappingRule, ...] | None]) -> tuple[MappingRule, ...]:
+    return tuple(chain.from_iterable(rules or () for rules in lists))
+
+
+def _own_ip_address(value: object) -> str:
+    name = text("an IP address of this machine, such as 10.0.0.5")(value)
+    try:
+        return str(ip_address(name))
     except ValueError:
-        raise ValueError(f"{text!r} is no IP address; write one of this machine, such as 10.0.0.5") from None
+        raise ValueError(f"{name!r} is no IP address; write one of this machine, such as 10.0.0.5") from None
 
 
-def _log_level(value: object) -> str:
-    return one_of(value, ["debug", "info", "warning", "error"])
-
-
-def _names_of_hosts(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list):
-        raise ValueError("must be a list of host names, such as [proxy.example]")  # noqa: TRY004 - pydantic's
-    return tuple(map(valid_host, value))
-
-
-def _parse_buffer_size(value: str | float) -> int:
-    size_bytes = parse_size(value)
-    if size_bytes < _LEAST_BUFFER_BYTES:
-        raise ValueError("must be 16MiB or more; below it a few slow clients would be closed for nothing")
-    return size_bytes
-
-
-def _parse_max_throttle_ms(value: str | float) -> int:
-    if parse_duration_ms(value) == 0:
+def _max_throttle_ms(value: object) -> int | None:
+    if isinstance(value, str) and parse_duration_ms(value) == 0:
         raise ValueError("0 would throttle no client; write enforcement: observe for that, or null for no bound")
-    return parse_positive_ms(value)
+    return or_null(positive_duration("a duration such as 25s, or null for no bound"))(value)
 
 
-_BUFFER: Final = quantity(_parse_buffer_size, "a size, such as 512MiB")
-_MAX_THROTTLE: Final = quantity(_parse_max_throttle_ms, "a duration such as 25s, or null for no bound")
+_CLIENT_TLS: Final = Section(
+    ClientTls,
+    {
+        "certificate": replace(
+            PEM_PATH, missing="write the path of a PEM file that begins with the listener's own certificate"
+        ),
+        "key": replace(PEM_PATH, missing="write the path of a PEM file with the certificate's private key"),
+        "client_ca": PEM_PATH,
+        "client_auth": Key(member_of(ClientAuth)),
+        "principal_mapping_rules": Key(ListOf(_mapping_rules, _all_rules, needs_one=True)),
+        "min_version": Key(_tls_version),
+    },
+)
+_UPSTREAM_TLS: Final = Section(
+    UpstreamTls,
+    {
+        "ca": PEM_PATH,
+        "certificate": PEM_PATH,
+        "key": PEM_PATH,
+        "check_hostname": Key(boolean),
+        "min_version": Key(_tls_version),
+    },
+)
+# ``config.load`` makes the listener, since some of it comes from other sections.
+_LISTENER: Final = Section(
+    dict,
+    {
+        "name": Key(text("a name"), missing="give the listener a name, it appears in logs and metrics"),
+        "bind": _BIND,
+        # listener_checks.py reports if both or neither of upstream and bootstrap_servers are given.
+        "upstream": Key(parsed(_upstream, "HOST:PORT, such as 127.0.0.1:9092")),
+        "bootstrap_servers": Key(bootstrap_servers),
+        "advertised_host": Key(host),
+        "broker_ports": Key(parsed(parse_port_range, "FIRST-LAST, such as 9193-9292")),
+        "node_id": Key(node_id),
+        "inter_broker": Key(boolean),
+        "proxy_protocol": Key(_proxy_protocol),
+        "max_frame_size": Key(_FRAME_SIZE, "max_frame_size_bytes"),
+        "max_connections": _CONNECTION_LIMIT,
+        "max_connections_per_ip": _CONNECTION_LIMIT,
+        "login_timeout": Key(_TIMEOUT, "login_timeout_ms"),
+        "idle_timeout": Key(_TIMEOUT, "idle_timeout_ms"),
+        "max_connection_age": Key(_TIMEOUT, "max_connection_age_ms"),
+        "max_connection_creation_rate": Key(connections_per_second),
+        "enforcement": _ENFORCEMENT,
+        "shaping": _SHAPING,
+        "sasl": Key(
+            Section(Sasl, {"oauthbearer_claim": Key(text("the name of a claim, such as sub"))}), takes_null=True
+        ),
+        "client_tls": Key(_CLIENT_TLS),
+        "upstream_tls": Key(_UPSTREAM_TLS),
+        "fair_call_queue": _FAIR_CALL_QUEUE,
+    },
+)
+_ADMIN: Final = Section(
+    Admin,
+    {"bind": _BIND, "metrics_bind": Key(address), "hosts": Key(ListOf(host)), "quotas_token_file": FILE_PATH},
+)
+_LOG: Final = Section(
+    Log, {"format": Key(member_of(LogFormat)), "level": Key(one_of("debug", "info", "warning", "error"))}
+)
 
-
-class AdminSection(Section):
-    """``admin``."""
-
-    bind: Annotated[Address, PlainValidator(valid_address)]
-    metrics_bind: Annotated[Any, PlainValidator(valid_address)] = None
-    hosts: Annotated[Any, PlainValidator(_names_of_hosts)] = ()
-    quotas_token_file: FilePath = None
-
-
-class LogSection(Section):
-    """``log``."""
-
-    format: Annotated[LogFormat, PlainValidator(member_of(LogFormat))] = LogFormat.TEXT
-    level: Annotated[str, PlainValidator(_log_level)] = "info"
-
-
-class FileSection(Section):
-    """The whole file."""
-
-    listeners: Annotated[list[ListenerSection], Field(min_length=1)]
-    upstream_bind: Annotated[str | None, PlainValidator(_ip_address)] = None
-    enforcement: EnforcementChoice = Enforcement.RESPOND
-    max_throttle_time_ms: Annotated[int | None, PlainValidator(or_null(_MAX_THROTTLE))] = Field(
-        None, alias="max_throttle_time"
-    )
-    shaping: ShapingChoice = Shaping.SAMPLED
-    burst_ms: Annotated[int, PlainValidator(valid_duration_ms)] = Field(0, alias="burst")
-    request_time_scale: Annotated[float, PlainValidator(number_between(0.1, 10, is_open=False))] = 0
-    max_buckets: Annotated[int, PlainValidator(whole_number(1, INT32_MAX))] = 0
-    drain_timeout_ms: Annotated[int, PlainValidator(valid_duration_ms)] = Field(0, alias="drain_timeout")
-    max_buffered_bytes: Annotated[int, PlainValidator(_BUFFER)] = Field(0, alias="max_buffered")
-    kafka: KafkaSection | None = None
-    quotas: list[QuotaSection] = Field(default_factory=list)
-    principals: PrincipalsSection | None = None
-    # Cast, so that an empty section is an error, not None.
-    replication: ReplicationSection = Field(cast("ReplicationSection", None))
-    fair_call_queue: FairCallQueueOrFalse = None
-    usage_log: UsageLogSection = Field(cast("UsageLogSection", None))
-    quotas_from: Annotated[QuotasFromSection, BeforeValidator(quotas_from_section)] = Field(
-        cast("QuotasFromSection", None)
-    )
-    store: StoreSection = Field(cast("StoreSection", None))
-    admin: AdminSection | None = None
-    log: LogSection | None = None
-
-
-def known_keys(section: type[Section]) -> list[str]:
-    """Return the keys that a section takes."""
-    return [field.alias or name for name, field in section.model_fields.items()]
-
-
-# The section at each path, without list indexes.
-SECTIONS: Final[Mapping[tuple[str, ...], type[Section]]] = {
-    (): FileSection,
-    ("listeners",): ListenerSection,
-    ("listeners", "sasl"): SaslSection,
-    ("listeners", "client_tls"): ClientTlsSection,
-    ("listeners", "upstream_tls"): UpstreamTlsSection,
-    ("listeners", "fair_call_queue"): FairCallQueueSection,
-    ("kafka",): KafkaSection,
-    ("quotas",): QuotaSection,
-    ("principals",): PrincipalsSection,
-    ("principals", "fold"): FoldSection,
-    ("replication",): ReplicationSection,
-    ("replication", "paths"): ReplicationPathSection,
-    ("replication", "admin_client"): AdminClientSection,
-    ("fair_call_queue",): FairCallQueueSection,
-    ("usage_log",): UsageLogSection,
-    ("usage_log", "kafka"): UsageTopicSection,
-    ("quotas_from",): QuotasFromSection,
-    ("quotas_from", "kafka"): QuotaTopicSection,
-    ("quotas_from", "broker"): QuotasFromBrokerSection,
-    ("store",): StoreSection,
-    ("store", "kafka"): QuotaTopicSection,
-    ("admin",): AdminSection,
-    ("log",): LogSection,
-}
+FILE: Final = Section(
+    dict,
+    {
+        "listeners": Key(
+            ListOf(_LISTENER, needs_one=True),
+            missing="give at least one, with name, bind, and upstream or bootstrap_servers",
+        ),
+        "upstream_bind": Key(_own_ip_address),
+        "enforcement": _ENFORCEMENT,
+        "max_throttle_time": Key(_max_throttle_ms, "max_throttle_time_ms"),
+        "shaping": _SHAPING,
+        "burst": Key(duration_ms, "burst_ms"),
+        "request_time_scale": Key(number_between(0.1, 10, is_open=False)),
+        "max_buckets": Key(at_least_one),
+        "drain_timeout": Key(duration_ms, "drain_timeout_ms"),
+        "max_buffered": Key(_BUFFER, "max_buffered_bytes"),
+        "kafka": Key(KAFKA, takes_null=True),
+        "quotas": Key(ListOf(QUOTA)),
+        "principals": Key(PRINCIPALS, takes_null=True),
+        "replication": Key(REPLICATION),
+        "fair_call_queue": _FAIR_CALL_QUEUE,
+        "usage_log": Key(USAGE_LOG),
+        "quotas_from": Key(QUOTAS_FROM, expand=quotas_from_mapping),
+        "store": Key(STORE),
+        "admin": Key(_ADMIN, takes_null=True),
+        "log": Key(_LOG, takes_null=True),
+    },
+)

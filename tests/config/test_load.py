@@ -31,7 +31,7 @@ from kafka_quota_proxy.config.model import (
 )
 from kafka_quota_proxy.config.principal_mapping import DEFAULT_RULES
 from kafka_quota_proxy.config.principals import Fold, Principals
-from kafka_quota_proxy.config.schema import SECTIONS, known_keys
+from kafka_quota_proxy.config.schema import FILE
 from kafka_quota_proxy.config.security import ClientAuth, TlsVersion, UpstreamTls
 from kafka_quota_proxy.config.units import UNLIMITED
 from tests.support.cases import each_case
@@ -183,8 +183,8 @@ def test_the_example_shows_every_key_and_is_valid() -> None:
     assert found.warnings == ()
     written = example.read_text(encoding="utf-8")
     # Read off the schema, so that a key added there is missed here.
-    for section in SECTIONS.values():
-        for key in known_keys(section):
+    for _, section in FILE.within():
+        for key in section.keys:
             assert key in written, key
 
 
@@ -373,7 +373,7 @@ def test_an_invalid_upstream_bind_is_refused(value: str, hint: str) -> None:
         (LISTENERS + "admin: {bind: 127.0.0.1:9092}\n", "is already bound in line 1"),
         (LISTENERS + "admin: {bind: 127.0.0.1:1, metrics_bind: 127.0.0.1:1}\n", "metrics_bind: 127.0.0.1:1 is already"),
         (LISTENERS + "admin: {bind: 127.0.0.1:1, metrics_bind: null}\n", "admin.metrics_bind: "),
-        (LISTENERS + "admin: {bind: 127.0.0.1:1, hosts: p.example}\n", "admin.hosts: must be a list of host names"),
+        (LISTENERS + "admin: {bind: 127.0.0.1:1, hosts: p.example}\n", "admin.hosts: must be a list, not text"),
         (LISTENERS + "admin: {bind: 127.0.0.1:1, hosts: ['p.example:9308']}\n", "is not a host name or an IP address"),
         (LISTENERS + "log: {level: INFO}\n", "must be debug, info, warning or error, not 'INFO'"),
         (LISTENERS + "log: {format: xml}\n", "must be text or json, not 'xml'"),

@@ -1,0 +1,205 @@
+"""Sections of the file as tables of keys, and a reader that makes the model of them.
+
+The reader reports every fault with its line and its remedy: unknown keys, missing ones, and values of another form.
+"""
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from kafka_quota_proxy.config.document import Document, fault_at
+from kafka_quota_proxy.config.errors import Fault, TermsError
+
+# Makes a value of the model from one of YAML; raises ValueError with the remedy.
+Read = Callable[[object], Any]
+_Location = tuple[str | int, ...]
+_HADOOPS_PREFIX: Final = re.compile(r"ipc\.(?:[0-9]+\.)?")
+
+
+class TextWantedError(ValueError):
+    """A number, boolean or date instead of text, often due to YAML: ``007``, ``off``, ``NO``."""
+
+    def __init__(self, expected: str, *, quotable: bool) -> None:
+        super().__init__(expected)
+        self.expected = expected
+        self.quotable = quotable  # whether quotes are the remedy, because any text is valid
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    """A list. ``collect`` makes the model's value of its elements."""
+
+    read: "Read | Section"
+    collect: Callable[[Iterable[Any]], Any] = tuple
+    needs_one: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MappingOf:
+    """A mapping with keys that the operator chooses; ``noun`` is what they are, in the plural."""
+
+    read_key: Read
+    read: Read
+    noun: str
+    example: str
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key of a section.
+
+    Attributes:
+        read: The form of its value.
+        field: The name in the model; by default the key's own, with ``_`` for ``.`` and ``-``.
+        missing: What to write if it is missing; None: it may be.
+        is_path: A path, which starts from the directory of the file.
+        takes_null: Null is the same as no key.
+        expand: Turns short forms of a section into a mapping, or into None for no section.
+    """
+
+    read: "Read | Section | ListOf | MappingOf"
+    field: str = ""
+    missing: str | None = None
+    is_path: bool = False
+    takes_null: bool = False
+    expand: Read | None = None
+
+
+class Section:
+    """A mapping with known keys.
+
+    Args:
+        build: Makes the model's value of the given keys' values, by field; raises ValueError.
+        keys: The keys in the order of their documentation.
+        has_source: Whether ``build`` also gets ``source``, FILE:LINE of the section.
+    """
+
+    def __init__(self, build: Callable[..., Any], keys: Mapping[str, Key], *, has_source: bool = False) -> None:
+        self.build = build
+        self.keys = {name: replace(key, field=key.field or re.sub("[.-]", "_", name)) for name, key in keys.items()}
+        self.required = [name for name, key in keys.items() if key.missing is not None]
+        self.has_source = has_source
+
+    def within(self, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], "Section"]]:
+        """Yield this section and all within it, each with its path."""
+        yield path, self
+        for name, key in self.keys.items():
+            inner = key.read.read if isinstance(key.read, ListOf) else key.read
+            if isinstance(inner, Section):
+                yield from inner.within((*path, name))
+
+
+class SectionReader:
+    """Reads a document by the tables of a section, and collects ``faults``."""
+
+    def __init__(self, document: Document, root: Section) -> None:
+        self.faults: list[Fault] = []
+        self._document = document
+        self._root = root
+        self._directory = Path(document.file).parent
+
+    def read(self) -> Any:  # noqa: ANN401 - what the root's ``build`` makes
+        """Return the document's value; None if there are faults."""
+        return self._section(self._root, self._document.data, ())
+
+    def _section(self, section: Section, given: object, location: _Location) -> object:
+        if not isinstance(given, dict):
+            kind, keys = self._document.kind(location), ", ".join(section.keys)
+            return self._fault(location, f"must be a mapping, not {kind}; its keys are {keys}")
+        known_faults = len(self.faults)
+        fields: dict[str, Any] = {}
+        for name, value in given.items():
+            key = section.keys.get(name)
+            if key is None:
+                self._fault((*location, name), self._unknown_key(name, section))
+            elif value is not None or not key.takes_null:
+                fields[key.field] = self._value(key, value, (*location, name))
+        for name in section.required:
+            if name not in given:
+                self._fault((*location, name), f"is missing; {section.keys[name].missing}")
+        if len(self.faults) > known_faults:
+            return None
+        if section.has_source:
+            fields["source"] = f"{self._document.file}:{self._document.line(location)}"
+        return self._called(lambda _: section.build(**fields), None, location)
+
+    def _value(self, key: Key, value: object, location: _Location) -> object:
+        if key.expand is not None:
+            value = self._called(key.expand, value, location)
+            if value is None:
+                return None
+        match key.read:
+            case Section():
+                return self._section(key.read, value, location)
+            case ListOf():
+                return self._list(key.read, value, location)
+            case MappingOf():
+                return self._mapping(key.read, value, location)
+        found = self._called(key.read, value, location)
+        return str(self._directory / str(found)) if key.is_path and found is not None else found
+
+    def _list(self, form: ListOf, value: object, location: _Location) -> object:
+        if not isinstance(value, list):
+            kind = self._document.kind(location)
+            message = f"must be a list, not {kind}; begin each element with '- ', or write [] for none"
+            return self._fault(location, message)
+        if form.needs_one and not value:
+            return self._fault(location, "is empty; give at least one element")
+        element = Key(form.read)
+        return form.collect([self._value(element, each, (*location, index)) for index, each in enumerate(value)])
+
+    def _mapping(self, form: MappingOf, value: object, location: _Location) -> object:
+        if not isinstance(value, dict):
+            kind = self._document.kind(location)
+            return self._fault(location, f"must be a mapping of {form.noun}, not {kind}, such as {form.example}")
+        return {
+            self._called(form.read_key, name, (*location, name)): self._called(form.read, each, (*location, name))
+            for name, each in value.items()
+        }
+
+    def _called(self, read: Read, value: object, location: _Location) -> Any:  # noqa: ANN401 - a value of any key
+        try:
+            return read(value)
+        except TermsError as error:
+            # The path of the error starts from the rule, which is ``quotas[INDEX]``.
+            return self._fault((*location[:2], *error.path), error.message)
+        except TextWantedError as error:
+            return self._fault(location, self._text_wanted(error, location))
+        except ValueError as error:
+            return self._fault(location, str(error))
+
+    def _text_wanted(self, error: TextWantedError, location: _Location) -> str:
+        text, kind = self._document.text(location), self._document.kind(location)
+        if kind == "nothing":
+            return f"has no value; write {error.expected}"
+        if not text:
+            return f"must be {error.expected}, not {kind}"
+        if not error.quotable:
+            return f"must be {error.expected}; YAML reads {text} as {kind}"
+        return f'must be {error.expected}; YAML reads {text} as {kind}, so quote it: "{text}"'
+
+    def _unknown_key(self, key: str, section: Section) -> str:
+        own = _HADOOPS_PREFIX.sub("", key)
+        sections = dict(self._root.within())
+        if own != key and own in sections["fair_call_queue",].keys:
+            return f"has Hadoop's prefix, which says of which port it is; write {own} under fair_call_queue"
+        # The usual mistakes are underscores and capitals: client_id, maxThrottleTime.
+        plain = {_plain(name): name for name in section.keys}
+        near = difflib.get_close_matches(_plain(key), plain, n=1, cutoff=0.7)
+        if near:
+            return f"unknown key; did you mean {plain[near[0]]}?"
+        for path, other in sections.items():
+            if key in other.keys:
+                place = f"under {'.'.join(path)}" if path else "to the top of the file"
+                return f"unknown key here; it belongs {place}"
+        return f"unknown key; known here: {', '.join(section.keys)}"
+
+    def _fault(self, location: _Location, message: str) -> Any:  # noqa: ANN401 - None, in place of the value
+        self.faults.append(fault_at(self._document, location, message))
+
+
+def _plain(key: str) -> str:
+    return "".join(filter(str.isalnum, key.lower()))

@@ -1,0 +1,176 @@
+"""Readers of values that several sections have. Each returns a value of the model, or raises ``ValueError``."""
+
+import math
+import re
+from collections.abc import Callable
+from enum import Enum
+from ipaddress import AddressValueError, IPv6Address
+from typing import Any, Final, TypeVar, cast
+
+from kafka_quota_proxy.config.addresses import parse_address, parse_addresses
+from kafka_quota_proxy.config.errors import UnitError
+from kafka_quota_proxy.config.model import DEFAULT, Address
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
+from kafka_quota_proxy.config.sections import Key, TextWantedError
+from kafka_quota_proxy.config.units import INT32_MAX, parse_duration_ms, parse_rate
+
+_LEAST_POLL_MS: Final = 200
+# Kafka's Topic.validate.
+_TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_E = TypeVar("_E", bound=Enum)
+_T = TypeVar("_T")
+
+
+def text(expected: str) -> Callable[[object], str]:
+    """Read text that is not empty; ``expected`` is the remedy, here and below."""
+
+    def read(value: object) -> str:
+        if not isinstance(value, str):
+            raise TextWantedError(expected, quotable=True)
+        if not value:
+            raise ValueError(f"must not be empty; write {expected}")
+        return value
+
+    return read
+
+
+def parsed(parse: Callable[[str], _T], expected: str) -> Callable[[object], _T]:
+    """Read text of a given form, which quotes do not make of another value."""
+
+    def read(value: object) -> _T:
+        if not isinstance(value, str):
+            raise TextWantedError(expected, quotable=False)
+        return parse(value)
+
+    return read
+
+
+def quantity(
+    parse: Callable[[str | float], float],
+    expected: str,
+    *,
+    least: float = 0,
+    most: float = math.inf,
+    otherwise: str = "",
+) -> Callable[[object], Any]:
+    """Read a number, or text with a unit; ``otherwise`` is the error if it is not from ``least`` to ``most``."""
+
+    def read(value: object) -> float:
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise TextWantedError(expected, quotable=False)
+        found = parse(value)
+        if not least <= found <= most:
+            raise ValueError(otherwise)
+        return found
+
+    return read
+
+
+def or_null(read: Callable[[object], _T]) -> Callable[[object], _T | None]:
+    """Read null as None, and other values by ``read``."""
+    return lambda value: None if value is None else read(value)
+
+
+def one_of(*names: str) -> Callable[[object], str]:
+    """Read one of some words."""
+    expected = f"{', '.join(names[:-1])} or {names[-1]}"
+
+    def parse(value: str) -> str:
+        if value not in names:
+            raise ValueError(f"must be {expected}, not {value!r}")
+        return value
+
+    return parsed(parse, expected)
+
+
+def member_of(choices: type[_E]) -> Callable[[object], _E]:
+    """Read the value of an Enum's member."""
+    read = one_of(*(str(choice.value) for choice in choices))
+    return lambda value: choices(read(value))
+
+
+def whole_number(least: int, most: int, why: str = "") -> Callable[[object], int]:
+    """Read a whole number; ``why`` ends the error."""
+
+    def read(value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise ValueError(f"must be a whole number from {least} to {most}{why}")
+        return value
+
+    return read
+
+
+def number_between(low: float, high: float, *, is_open: bool) -> Callable[[object], float]:
+    """Read a number; ``is_open``: without ``low`` and ``high`` themselves."""
+
+    def read(value: object) -> float:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not low <= cast("float", value) <= high or (is_open and value in (low, high)):
+            words = f"above {low:g} and below {high:g}" if is_open else f"from {low:g} to {high:g}"
+            raise ValueError(f"must be a number {words}, such as 0.5")
+        return float(cast("float", value))
+
+    return read
+
+
+def positive_duration(expected: str) -> Callable[[object], int]:
+    """Read a duration above 0, in milliseconds."""
+    otherwise = f"must be above 0 and at most {INT32_MAX}ms, an int32; write a duration such as 1s"
+    return quantity(parse_duration_ms, expected, least=1, most=INT32_MAX, otherwise=otherwise)
+
+
+def boolean(value: object) -> bool:
+    """Read true or false."""
+    if not isinstance(value, bool):
+        raise TextWantedError("true or false (without quotes)", quotable=False)
+    return value
+
+
+def user_name(value: object) -> str:
+    """Read the name of a user."""
+    name = text("a user's name")(value)
+    if name == DEFAULT.value:
+        raise ValueError("<default> is no user here; list each user by name")
+    return name
+
+
+def bootstrap_servers(value: object) -> tuple[Address, ...]:
+    """Read the addresses of a list, or of text with commas."""
+    if isinstance(value, list) and value and all(isinstance(each, str) for each in value):
+        value = ",".join(value)
+    return parsed(parse_addresses, "HOST:PORT,HOST:PORT, such as broker1:9092,broker2:9092")(value)
+
+
+def host(value: object) -> str:
+    """Read a host name or an IP address."""
+    name = text("the host name or IP address that clients reach this proxy at")(value)
+    try:
+        return str(IPv6Address(name)) if ":" in name else parse_address(f"{name}:1").host
+    except (UnitError, AddressValueError) as error:
+        raise ValueError(f"{name!r} is not a host name or an IP address, without a port") from error
+
+
+def topic_name(value: object) -> str:
+    """Read the name of a topic."""
+    # A key of the file is always text.
+    if not isinstance(value, str) or not _TOPIC_NAME.fullmatch(value) or value in (".", ".."):
+        raise ValueError(f"{value!r} is no name of a topic: 1 to 249 letters, digits, dots, underscores and hyphens")
+    return value
+
+
+address: Final = parsed(parse_address, "HOST:PORT, such as 127.0.0.1:9092")
+byte_rate: Final = quantity(parse_rate, QuotaKind.PRODUCE.spec.unit.expected)
+duration_ms: Final = positive_duration("a duration, such as 500ms or 1s")
+poll_interval_ms: Final = quantity(
+    parse_duration_ms,
+    "a duration, such as 2s",
+    least=_LEAST_POLL_MS,
+    most=INT32_MAX,
+    otherwise=f"must be from {_LEAST_POLL_MS}ms to {INT32_MAX}ms: each time all brokers are asked",
+)
+at_least_one: Final = whole_number(1, INT32_MAX)
+node_id: Final = whole_number(0, INT32_MAX, ", the node id of a broker")
+connections_per_second: Final = whole_number(1, INT32_MAX, ", connections per second; left out, there is no limit")
+PEM_PATH: Final = Key(text("the path of a PEM file"), is_path=True)
+FILE_PATH: Final = Key(text("the path of a file"), is_path=True)
+DIRECTORY: Final = Key(text("the path of a directory"), is_path=True)
