@@ -23,7 +23,7 @@ from kafka_quota_proxy.proxy.admin.metrics.exposition import CONTENT_TYPE, write
 from kafka_quota_proxy.proxy.admin.metrics.listeners import Reloads
 from kafka_quota_proxy.proxy.admin.metrics.registry import MetricRegistry
 from kafka_quota_proxy.proxy.admin.priority_api import report
-from kafka_quota_proxy.proxy.admin.quotas_api import QuotasApi, Reply
+from kafka_quota_proxy.proxy.admin.quotas_api import JSON, TEXT, QuotasApi, Reply
 from kafka_quota_proxy.proxy.background.isolation import report as report_error
 from kafka_quota_proxy.proxy.server.server import Server
 
@@ -145,25 +145,37 @@ class _Application:
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         try:
-            return self._respond(environ, start_response)
+            reply = self._reply(environ)
         except Exception as error:
             report_error(error)
             raise  # for the answer 500
+        start_response(reply.status, [("Content-Type", reply.kind), ("Cache-Control", "no-store"), *reply.headers])
+        return reply.body
 
-    def _respond(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        path = environ.get("PATH_INFO", "")
+    def _reply(self, environ: WSGIEnvironment) -> Reply:
+        path, method = environ.get("PATH_INFO", ""), environ["REQUEST_METHOD"]
         paths = _OPEN if self._quotas_api is None else _PATHS
         if path not in paths:
-            return _answer(start_response, "404 Not Found", f"not found; there are {' '.join(paths)}\n")
+            return _text("404 Not Found", f"not found; there are {' '.join(paths)}\n")
         if path not in _PROBES and not self._is_allowed_host(environ.get("HTTP_HOST", "")):
-            return _answer(start_response, "421 Misdirected Request", _MISDIRECTED)
-        method = environ["REQUEST_METHOD"]
+            return _text("421 Misdirected Request", _MISDIRECTED)
         if path == _QUOTAS and method == "POST" and self._quotas_api is not None:
-            return _reply(start_response, self._quotas_api.post(environ))
+            return self._quotas_api.post(environ)
         if method != "GET":
             allow = "GET, POST" if path == _QUOTAS else "GET"
-            return _answer(start_response, "405 Method Not Allowed", f"{allow} only\n", allow=allow)
-        return self._get(path, environ, start_response)
+            return _text("405 Method Not Allowed", f"{allow} only\n", ("Allow", allow))
+        match path:
+            case "/quotas" if self._quotas_api is not None:
+                return self._quotas_api.get(environ)
+            case "/metrics":
+                return self._metrics(is_zipped="gzip" in environ.get("HTTP_ACCEPT_ENCODING", ""))
+            case "/livez":
+                return _text("200 OK", "alive\n")
+            case "/callqueue":
+                return self._call_queue(environ)
+            case _:
+                readiness = self._health.readiness()
+                return _json("200 OK" if readiness["state"] == "ready" else "503 Service Unavailable", readiness)
 
     def _is_allowed_host(self, host: str) -> bool:
         """Whether no page of another site can send this Host header, or none."""
@@ -173,31 +185,16 @@ class _Application:
         name = (found[1] or found[2]).lower() if found else ""
         return name == "localhost" or name in self._hosts or _is_ip(name)
 
-    def _get(self, path: str, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        match path:
-            case "/quotas" if self._quotas_api is not None:
-                return _reply(start_response, self._quotas_api.get(environ))
-            case "/metrics":
-                return self._metrics(start_response, is_zipped="gzip" in environ.get("HTTP_ACCEPT_ENCODING", ""))
-            case "/livez":
-                return _answer(start_response, "200 OK", "alive\n")
-            case "/callqueue":
-                return _answer(start_response, "200 OK", self._call_queue(environ), kind="application/json")
-            case _:
-                readiness = self._health.readiness()
-                status = "200 OK" if readiness["state"] == "ready" else "503 Service Unavailable"
-                return _answer(start_response, status, json.dumps(readiness) + "\n", kind="application/json")
-
-    def _call_queue(self, environ: WSGIEnvironment) -> str:
+    def _call_queue(self, environ: WSGIEnvironment) -> Reply:
         query = parse_qs(environ.get("QUERY_STRING", ""))
         user, client_id, ip = (query.get(key, [None])[0] for key in ("user", "client-id", "ip"))
-        return json.dumps(report(self._server, principal=user, client_id=client_id or "", host=ip or "")) + "\n"
+        return _json("200 OK", report(self._server, principal=user, client_id=client_id or "", host=ip or ""))
 
-    def _metrics(self, start_response: StartResponse, *, is_zipped: bool) -> Iterator[bytes]:
-        headers = [("Content-Type", CONTENT_TYPE), ("Cache-Control", "no-store")]
-        if is_zipped:
-            headers.append(("Content-Encoding", "gzip"))
-        start_response("200 OK", headers)
+    def _metrics(self, *, is_zipped: bool) -> Reply:
+        headers = (("Content-Encoding", "gzip"),) if is_zipped else ()
+        return Reply("200 OK", self._scrape(is_zipped=is_zipped), CONTENT_TYPE, headers)
+
+    def _scrape(self, *, is_zipped: bool) -> Iterator[bytes]:
         try:
             pieces = write(self._registry.collect(monotonic_ns() // 1_000_000))
             yield from _zipped(pieces) if is_zipped else pieces
@@ -216,20 +213,13 @@ def _zipped(pieces: Iterable[bytes]) -> Iterator[bytes]:
     yield packer.flush()
 
 
-def _answer(
-    start_response: StartResponse, status: str, body: str, *, kind: str = "text/plain; charset=utf-8", allow: str = ""
-) -> Iterable[bytes]:
+def _text(status: str, body: str, *headers: tuple[str, str], kind: str = TEXT) -> Reply:
     content = body.encode()
-    headers = [("Content-Type", kind), ("Content-Length", str(len(content))), ("Cache-Control", "no-store")]
-    if allow:
-        headers.append(("Allow", allow))
-    start_response(status, headers)
-    return [content]
+    return Reply(status, (content,), kind, (("Content-Length", str(len(content))), *headers))
 
 
-def _reply(start_response: StartResponse, reply: Reply) -> Iterable[bytes]:
-    start_response(reply.status, [("Content-Type", reply.kind), ("Cache-Control", "no-store"), *reply.headers])
-    return reply.body
+def _json(status: str, body: object) -> Reply:
+    return _text(status, json.dumps(body) + "\n", kind=JSON)
 
 
 def _is_ip(text: str) -> bool:

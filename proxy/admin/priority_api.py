@@ -16,11 +16,8 @@ _TOP: Final = 10
 def report(server: Server, *, principal: str | None, client_id: str, host: str) -> list[dict[str, Any]]:
     """Return an object for each listener with a fair call queue.
 
-    Args:
-        server: The proxy.
-        principal: The user; None: the costliest users.
-        client_id: The user's client-id.
-        host: The user's address, which identifies clients that have not logged in.
+    It has one user, or the costliest users if ``principal`` is None. ``host`` is the client's address, which
+    identifies a client that has not logged in.
     """
     return [
         {
@@ -37,10 +34,10 @@ def report(server: Server, *, principal: str | None, client_id: str, host: str) 
     ]
 
 
-def _standings(calls: ListenerPriorities, principal: str | None, client_id: str, host: str) -> list[Standing]:
+def _standings(priorities: ListenerPriorities, principal: str | None, client_id: str, host: str) -> list[Standing]:
     if principal is None:
-        return calls.scheduler.top(_TOP)
-    return [calls.scheduler.standing(calls.identity(principal, client_id, host))]
+        return priorities.scheduler.top(_TOP)
+    return [priorities.scheduler.standing(priorities.identity(principal, client_id, host))]
 
 
 def _finite(number: float) -> float | None:

@@ -24,7 +24,7 @@ from kafka_quota_proxy.config.model import DEFAULT, EntityName, QuotaRule
 from kafka_quota_proxy.config.terms import terms_of
 from kafka_quota_proxy.config.token_file import read_token
 from kafka_quota_proxy.proxy.admin.metrics.exposition import paced, rest
-from kafka_quota_proxy.proxy.client_quotas.api import QuotasAltered, Ticket
+from kafka_quota_proxy.proxy.client_quotas.api import QuotasAltered
 from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import (
     MAX_BODY_BYTES,
     JsonFormError,
@@ -44,7 +44,7 @@ from kafka_quota_proxy.proxy.server.server import Server
 log = logging.getLogger(__name__)
 
 JSON: Final = "application/json"
-_TEXT: Final = "text/plain; charset=utf-8"
+TEXT: Final = "text/plain; charset=utf-8"
 # How long a change may take: less than the deadline of a request. The brokers of a topic may be slow or away.
 _DEADLINE_S: Final = 25.0
 # A change may wait for a disk or for brokers; the port's other threads stay free for scrapes.
@@ -66,7 +66,7 @@ class Reply(NamedTuple):
 
     status: str
     body: Iterable[bytes]
-    kind: str = _TEXT
+    kind: str = TEXT
     headers: tuple[tuple[str, str], ...] = ()
 
 
@@ -234,7 +234,8 @@ class QuotasApi:
         try:
             await owner.has_turn.wait()
         finally:
-            _drop(ticket)
+            if ticket.altered is None:
+                ticket.drop()
         return ticket.altered
 
 
@@ -244,11 +245,6 @@ class _Owner:
     def __init__(self) -> None:
         self.has_turn = asyncio.Event()
         self.take_turn = self.fail = self.has_turn.set
-
-
-def _drop(ticket: Ticket) -> None:
-    if ticket.altered is None:
-        ticket.drop()
 
 
 def _results(altered: QuotasAltered, changes: RequestedChanges) -> Reply:

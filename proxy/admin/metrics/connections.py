@@ -1,11 +1,11 @@
 """Metrics of quotas on connections: their rate, the refused ones, and how many are open."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from heapq import nlargest
 from operator import itemgetter
 from typing import Final
 
-from kafka_quota_proxy.proxy.admin.metrics.exposition import Family, Namespace, labels
+from kafka_quota_proxy.proxy.admin.metrics.exposition import Family, Metric, Namespace, labels
 from kafka_quota_proxy.proxy.quota.address_limits import UNLIMITED_RATE
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.connections import ConnectionQuotas, ListenerQuota
@@ -21,6 +21,34 @@ _MOST_NAMES: Final = 1_000
 # A broker's name, and its quotas.
 Named = tuple[str, BrokerQuotas]
 
+_OF_LISTENERS: Final[tuple[Metric[ListenerQuota], ...]] = (
+    ("connection_creation_limit", "The limit of a listener, connections per second.",
+     lambda one: _or_none(one.limit)),
+    ("connection_pauses_total", "How often accepting paused.", lambda one: one.paused),
+    ("connection_pause_seconds_total", "For how long accepting paused.", lambda one: one.pause_time_ms / 1_000),
+    ("throttled_connections_total", "Connections that were refused because their address connected too often.",
+     lambda one: one.refused),
+    ("observed_throttled_connections_total",
+     "Connections for which accepting would have paused, or that would have been refused.",
+     lambda one: one.observed),
+)  # fmt: skip
+_OF_BROKERS: Final[tuple[Metric[ConnectionQuotas], ...]] = (
+    ("broker_connection_creation_limit", "The limit of a broker, connections per second.",
+     lambda one: _or_none(one.limit)),
+    ("connection_addresses", "Addresses with connections of their own rate.", lambda one: one.addresses),
+    ("evicted_connection_addresses_total", "Addresses that were evicted to make room.", lambda one: one.evicted),
+    ("connection_address_overflows_total",
+     "Connections of addresses without room: such addresses share one rate.", lambda one: one.overflows),
+)  # fmt: skip
+_OF_REFUSED: Final[tuple[Metric[ListenerState], ...]] = (
+    ("kept_connections", "Refused connections that are kept open until their time is over.",
+     lambda one: len(one.refused_sockets)),
+    ("hurried_connections_total", "Refused connections that were closed early because too many were kept.",
+     lambda one: one.refused_sockets.hurried),
+    ("observed_connections_total", "Connections above a quota on how many are open, which is only observed.",
+     lambda one: one.counters.observed_connections),
+)  # fmt: skip
+
 
 def connection_metrics(brokers: Sequence[Named], listeners: Sequence[ListenerState], now_ms: int) -> Iterator[Family]:
     """Yield the metrics.
@@ -30,30 +58,30 @@ def connection_metrics(brokers: Sequence[Named], listeners: Sequence[ListenerSta
         listeners: All listeners.
         now_ms: On the clock of the connections.
     """
-    rows = [
-        (labels(listener=listener.name, upstream=name), listener)
-        for name, quotas in brokers
-        for listener in quotas.arrivals.listeners
-    ]
-    yield from _of_listeners(rows, now_ms)
-    yield from _of_brokers(brokers, now_ms)
-    yield from _of_addresses([(name, quotas.arrivals) for name, quotas in brokers])
+    yield from _of_listeners(
+        [
+            (labels(listener=listener.name, upstream=name), listener)
+            for name, quotas in brokers
+            for listener in quotas.arrivals.listeners
+        ],
+        now_ms,
+    )
+    arrivals = [(labels(upstream=name), quotas.arrivals) for name, quotas in brokers]
+    rates = [(text, one.rate.peek(now_ms=now_ms)) for text, one in arrivals]
     yield _PROXY.gauge(
-        "kept_connections",
-        "Refused connections that are kept open until their time is over.",
-        [(labels(listener=one.name), len(one.refused_sockets)) for one in listeners],
+        "broker_connection_creation_rate",
+        "New connections per second to a broker, without those of inter_broker listeners.",
+        rates,
     )
-    yield _PROXY.counter(
-        "hurried_connections",
-        "Refused connections that were closed early because too many were kept.",
-        [(labels(listener=one.name), one.refused_sockets.hurried) for one in listeners],
-    )
+    yield _KAFKA.gauge("broker_connection_accept_rate", "Connections per second.", rates)
+    yield from _PROXY.table(_OF_BROKERS, arrivals)
+    yield from _PROXY.table(_OF_REFUSED, [(labels(listener=one.name), one) for one in listeners])
     yield _PROXY.gauge(
         "ip_connection_creation_limit",
         "The limit of each rule for an address, connections per second.",
         [(labels(ip=ip), limit) for _, quotas in brokers[:1] for ip, limit in quotas.arrivals.limits.rules()],
     )
-    yield from _of_open_connections([quotas for _, quotas in brokers], listeners)
+    yield _open_connections([quotas for _, quotas in brokers])
 
 
 def _of_listeners(rows: Sequence[tuple[str, ListenerQuota]], now_ms: int) -> Iterator[Family]:
@@ -61,27 +89,7 @@ def _of_listeners(rows: Sequence[tuple[str, ListenerQuota]], now_ms: int) -> Ite
     yield _PROXY.gauge(
         "connection_creation_rate", "New connections per second, over the windows of Kafka's measure.", rates
     )
-    yield _PROXY.gauge(
-        "connection_creation_limit",
-        "The limit of a listener, connections per second.",
-        [(text, one.limit) for text, one in rows if one.limit < UNLIMITED_RATE],
-    )
-    yield _PROXY.counter("connection_pauses", "How often accepting paused.", [(text, one.paused) for text, one in rows])
-    yield _PROXY.counter(
-        "connection_pause_seconds",
-        "For how long accepting paused.",
-        [(text, one.pause_time_ms / 1_000) for text, one in rows],
-    )
-    yield _PROXY.counter(
-        "throttled_connections",
-        "Connections that were refused because their address connected too often.",
-        [(text, one.refused) for text, one in rows],
-    )
-    yield _PROXY.counter(
-        "observed_throttled_connections",
-        "Connections for which accepting would have paused, or that would have been refused.",
-        [(text, one.observed) for text, one in rows],
-    )
+    yield from _PROXY.table(_OF_LISTENERS, rows)
     yield _KAFKA.gauge("connection_accept_rate", "Connections per second.", rates)
     yield _KAFKA.gauge(
         "connection_accept_throttle_time",
@@ -95,48 +103,14 @@ def _of_listeners(rows: Sequence[tuple[str, ListenerQuota]], now_ms: int) -> Ite
     )
 
 
-def _of_brokers(brokers: Iterable[Named], now_ms: int) -> Iterator[Family]:
-    rows = [(labels(upstream=name), quotas.arrivals) for name, quotas in brokers]
-    rates = [(text, one.rate.peek(now_ms=now_ms)) for text, one in rows]
-    yield _PROXY.gauge(
-        "broker_connection_creation_rate",
-        "New connections per second to a broker, without those of inter_broker listeners.",
-        rates,
-    )
-    yield _PROXY.gauge(
-        "broker_connection_creation_limit",
-        "The limit of a broker, connections per second.",
-        [(text, one.limit) for text, one in rows if one.limit < UNLIMITED_RATE],
-    )
-    yield _KAFKA.gauge("broker_connection_accept_rate", "Connections per second.", rates)
-
-
-def _of_addresses(rows: Sequence[tuple[str, ConnectionQuotas]]) -> Iterator[Family]:
-    yield _PROXY.gauge(
-        "connection_addresses",
-        "Addresses with connections of their own rate.",
-        [(labels(upstream=name), one.addresses) for name, one in rows],
-    )
-    yield _PROXY.counter(
-        "evicted_connection_addresses",
-        "Addresses that were evicted to make room.",
-        [(labels(upstream=name), one.evicted) for name, one in rows],
-    )
-    yield _PROXY.counter(
-        "connection_address_overflows",
-        "Connections of addresses without room: such addresses share one rate.",
-        [(labels(upstream=name), one.overflows) for name, one in rows],
-    )
-
-
-def _of_open_connections(brokers: Sequence[BrokerQuotas], listeners: Iterable[ListenerState]) -> Iterator[Family]:
+def _open_connections(brokers: Sequence[BrokerQuotas]) -> Family:
     most: dict[Tags, int] = {}
     for quotas in brokers:
         table = quotas.connections.table
         for tags, count in quotas.connections.open_now().items() if len(table) else ():
             if table.limit_of_tags(user=tags.user, client_id=tags.client_id) is not None:
                 most[tags] = max(most.get(tags, 0), count)
-    yield _PROXY.gauge(
+    return _PROXY.gauge(
         "quota_connections",
         "Open connections of users and client-ids that have a limit, at the broker where each has most.",
         [
@@ -144,8 +118,7 @@ def _of_open_connections(brokers: Sequence[BrokerQuotas], listeners: Iterable[Li
             for tags, count in nlargest(_MOST_NAMES, most.items(), key=itemgetter(1))
         ],
     )
-    yield _PROXY.counter(
-        "observed_connections",
-        "Connections above a quota on how many are open, which is only observed.",
-        [(labels(listener=one.name), one.counters.observed_connections) for one in listeners],
-    )
+
+
+def _or_none(limit: float) -> float | None:
+    return limit if limit < UNLIMITED_RATE else None

@@ -9,7 +9,7 @@ steps of 50 ms during which the event loop stood still. Here a line takes a tent
 every few lines.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from time import sleep
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
@@ -36,9 +36,7 @@ class Family(NamedTuple):
 class Namespace:
     """Creates families whose names begin with ``prefix``.
 
-    Args:
-        prefix: The beginning of the names.
-        sums_duplicates: Whether samples with the same labels are added up: two brokers may have one name for a while.
+    ``sums_duplicates`` adds up samples with the same labels: two brokers may have one name for a while.
     """
 
     def __init__(self, prefix: str, *, sums_duplicates: bool = False) -> None:
@@ -47,24 +45,29 @@ class Namespace:
 
     def gauge(self, name: str, help_: str, samples: Iterable[tuple[str, float]]) -> Family:
         """Return a gauge."""
-        return self._family(name, "gauge", help_, samples)
+        return self._family(name, help_, samples)
 
     def counter(self, name: str, help_: str, samples: Iterable[tuple[str, float]]) -> Family:
         """Return a counter; ``_total`` is appended to its name."""
-        return self._family(f"{name}_total", "counter", help_, samples)
+        return self._family(f"{name}_total", help_, samples)
 
-    def _family(self, name: str, kind: str, help_: str, samples: Iterable[tuple[str, float]]) -> Family:
+    def table(self, metrics: "Iterable[Metric[_T]]", rows: Sequence[tuple[str, _T]]) -> Iterator[Family]:
+        """Yield a family for each metric. Each row is the labels of a sample, and the object that its value is of."""
+        for name, help_, read in metrics:
+            values = ((text, read(one)) for text, one in rows)
+            yield self._family(name, help_, [(text, float(value)) for text, value in values if value is not None])
+
+    def single_values(self, metrics: "Iterable[Metric[_T]]", source: _T | None) -> Iterator[Family]:
+        """Yield a family of one value for each metric; nothing if ``source`` is None."""
+        return self.table(metrics, [("", source)]) if source is not None else iter(())
+
+    def _family(self, name: str, help_: str, samples: Iterable[tuple[str, float]]) -> Family:
+        kind = "counter" if name.endswith("_total") else "gauge"
         return Family(f"{self.prefix}_{name}", kind, help_, summed(samples) if self._sums_duplicates else samples)
 
-    def single_values(self, table: "Iterable[SingleValue[_T]]", source: _T | None) -> Iterator[Family]:
-        """Yield a family of one value for each row of a table; nothing if ``source`` is None."""
-        if source is not None:
-            for name, kind, help_, read in table:
-                yield Family(f"{self.prefix}_{name}", kind, help_, [("", float(read(source)))])
 
-
-# name (with _total where it has one), type, help, how it is read
-SingleValue: TypeAlias = tuple[str, str, str, Callable[[_T], float]]
+# The name (a counter's ends in _total), the help, and how the value is read; None: no sample.
+Metric: TypeAlias = tuple[str, str, Callable[[_T], float | None]]
 PROXY: Final = Namespace("kafka_quota_proxy")
 
 

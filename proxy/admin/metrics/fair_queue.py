@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from kafka_quota_proxy.protocol.api import API_NAMES
-from kafka_quota_proxy.proxy.admin.metrics.exposition import Family, Namespace, labels
+from kafka_quota_proxy.proxy.admin.metrics.exposition import Family, Metric, Namespace, labels
+from kafka_quota_proxy.proxy.fair_queue.decay import DecayScheduler, Standing
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import Dispatcher
 from kafka_quota_proxy.proxy.fair_queue.queue_stats import CONTROL_LEVEL, QueueStats
 from kafka_quota_proxy.proxy.server.broker_queue import BrokerQueue, ListenerPriorities
@@ -18,6 +19,20 @@ _SERVED: Final = (
     ("requests", "Requests that were answered.", 1),
     ("wait_seconds", "Time that answered requests spent in the queue.", 1e6),
     ("broker_seconds", "Time that the broker took for them, without the waits of polls and group requests.", 1e6),
+)
+
+_OF_SCHEDULERS: Final[tuple[Metric[DecayScheduler], ...]] = (
+    ("identities", "Users that have a cost.", len),
+    ("cost", "Cost of all users since each was first seen; a user whose cost has decayed is removed.",
+     lambda one: one.totals.raw),
+    ("decayed_cost", "Cost of all users after decay; each user has a share of it.", lambda one: one.totals.decayed),
+    ("service_user_cost", "Cost of service users, which are always in level 0.", lambda one: one.totals.service_raw),
+    ("service_user_decayed_cost", "Cost of service users after decay.", lambda one: one.totals.service_decayed),
+)  # fmt: skip
+_OF_TOP_USERS: Final[tuple[Metric[Standing], ...]] = (
+    ("top_user_cost", "Cost of the costliest users since each was first seen.", lambda user: user.raw),
+    ("top_user_share", "Their share of the decayed cost of all, which decides their level.", lambda user: user.share),
+    ("top_user_level", "Their levels.", lambda user: user.level),
 )
 
 # A broker's address, and the queue in front of it.
@@ -90,52 +105,22 @@ def _of_requests(stats: Sequence[tuple[str, QueueStats]]) -> Iterator[Family]:
 
 
 def _of_users(listeners: Sequence[tuple[str, ListenerPriorities]]) -> Iterator[Family]:
-    schedulers = [(name, calls.scheduler) for name, calls in listeners]
     yield _QUEUE.gauge(
         "average_response_seconds",
         "Mean time of each level from queueing to the response, as of the last sweep; backoff uses it.",
         [
             (labels(listener=name, level=str(level)), average_ms / 1_000)
-            for name, scheduler in schedulers
-            for level, average_ms in enumerate(tuple(scheduler.average_response_ms))
+            for name, one in listeners
+            for level, average_ms in enumerate(tuple(one.scheduler.average_response_ms))
         ],
     )
-    yield _QUEUE.gauge(
-        "identities", "Users that have a cost.", [(labels(listener=name), len(one)) for name, one in schedulers]
-    )
-    totals = [(labels(listener=name), one.totals) for name, one in schedulers]
-    yield _QUEUE.gauge(
-        "cost",
-        "Cost of all users since each was first seen; a user whose cost has decayed is removed.",
-        [(text, one.raw) for text, one in totals],
-    )
-    yield _QUEUE.gauge(
-        "decayed_cost",
-        "Cost of all users after decay; each user has a share of it.",
-        [(text, one.decayed) for text, one in totals],
-    )
-    yield _QUEUE.gauge(
-        "service_user_cost",
-        "Cost of service users, which are always in level 0.",
-        [(text, one.service_raw) for text, one in totals],
-    )
-    yield _QUEUE.gauge(
-        "service_user_decayed_cost",
-        "Cost of service users after decay.",
-        [(text, one.service_decayed) for text, one in totals],
-    )
-    costs: list[tuple[str, float]] = []
-    shares: list[tuple[str, float]] = []
-    levels: list[tuple[str, float]] = []
-    for name, calls in listeners:
-        for user in calls.scheduler.top(calls.settings.top_user_count):
-            text = labels(listener=name, user=user.identity)
-            costs.append((text, user.raw))
-            shares.append((text, user.share))
-            levels.append((text, user.level))
-    yield _QUEUE.gauge("top_user_cost", "Cost of the costliest users since each was first seen.", costs)
-    yield _QUEUE.gauge("top_user_share", "Their share of the decayed cost of all, which decides their level.", shares)
-    yield _QUEUE.gauge("top_user_level", "Their levels.", levels)
+    yield from _QUEUE.table(_OF_SCHEDULERS, [(labels(listener=name), one.scheduler) for name, one in listeners])
+    top_users = [
+        (labels(listener=name, user=user.identity), user)
+        for name, one in listeners
+        for user in one.scheduler.top(one.settings.top_user_count)
+    ]
+    yield from _QUEUE.table(_OF_TOP_USERS, top_users)
 
 
 def _by_level(broker: str, values: Sequence[int]) -> Iterator[tuple[str, float]]:

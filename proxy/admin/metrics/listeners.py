@@ -1,11 +1,12 @@
 """Metrics of listeners and of the process: connections, requests by API, logins, added latency, TLS certificates."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final, Protocol
 
 from kafka_quota_proxy.protocol.api import API_NAMES
-from kafka_quota_proxy.proxy.admin.metrics.exposition import PROXY, Family, labels
+from kafka_quota_proxy.proxy.admin.metrics.exposition import PROXY, Family, Metric, labels
 from kafka_quota_proxy.proxy.background.isolation import internal_errors
 from kafka_quota_proxy.proxy.server.latency import BOUNDS_NS
 from kafka_quota_proxy.proxy.server.listener_state import ListenerState
@@ -26,18 +27,17 @@ class Reloads(Protocol):
         """The hash of the content in force."""
 
 
+_OF_RELOADS: Final[tuple[Metric[Reloads], ...]] = (
+    ("config_last_reload_successful", "Whether the last change of the configuration file was accepted.",
+     lambda reloads: reloads.last_reload_successful),
+    ("config_last_reload_timestamp_seconds", "When a configuration was last accepted, Unix time.",
+     lambda reloads: reloads.last_reload_timestamp_seconds),
+)  # fmt: skip
+
+
 def process_metrics(reloads: Reloads) -> Iterator[Family]:
     """Yield the metrics of the configuration, the program and its internal errors."""
-    yield PROXY.gauge(
-        "config_last_reload_successful",
-        "Whether the last change of the configuration file was accepted.",
-        [("", int(reloads.last_reload_successful))],
-    )
-    yield PROXY.gauge(
-        "config_last_reload_timestamp_seconds",
-        "When a configuration was last accepted, Unix time.",
-        [("", reloads.last_reload_timestamp_seconds)],
-    )
+    yield from PROXY.single_values(_OF_RELOADS, reloads)
     yield PROXY.gauge("config_info", "Which configuration is in force.", [(labels(hash=reloads.hash), 1)])
     yield PROXY.gauge("build_info", "Which program this is.", [(labels(version=VERSION), 1)])
     help_ = "Unexpected exceptions, by the module that the event loop, or a thread, had called. Each ended one thing."
@@ -50,9 +50,9 @@ def listener_metrics(listeners: Sequence[ListenerState], now_ms: int) -> Iterato
     muted: list[tuple[str, float]] = []
     disconnects: list[tuple[str, float]] = []
     logins: list[tuple[str, float]] = []
-    frames: dict[str, int] = {}
-    unknown: dict[str, int] = {}
-    errors: dict[str, int] = {}
+    frames: Counter[str] = Counter()
+    unknown: Counter[str] = Counter()
+    errors: Counter[str] = Counter()
     for listener in listeners:
         open_now = tuple(listener.connections)
         open_connections.append((labels(listener=listener.name), len(open_now)))
@@ -62,9 +62,13 @@ def listener_metrics(listeners: Sequence[ListenerState], now_ms: int) -> Iterato
             disconnects.append((labels(listener=listener.name, cause=cause), count))
         for (mechanism, result), count in counters.logins.copy().items():
             logins.append((labels(listener=listener.name, mechanism=mechanism, result=result), count))
-        _add(frames, ((labels(api=_api(key)), count) for key, count in enumerate(counters.frames) if count))
-        _add(unknown, ((labels(api_key=_api_key(key)), n) for key, n in counters.unknown_apis.copy().items()))
-        _add(errors, ((labels(reason=reason), n) for reason, n in counters.protocol_errors.copy().items()))
+        for key, count in enumerate(counters.frames):
+            if count:
+                frames[labels(api=_api(key))] += count
+        for key, count in counters.unknown_apis.copy().items():
+            unknown[labels(api_key="other" if key == OTHER_API else str(key))] += count
+        for reason, count in counters.protocol_errors.copy().items():
+            errors[labels(reason=reason)] += count
     yield PROXY.gauge("connections", "Open client connections.", open_connections)
     yield PROXY.gauge("muted_connections", "Client connections that wait out a throttle time.", muted)
     yield PROXY.counter("frames", "Requests by API.", frames.items())
@@ -133,15 +137,6 @@ def latency_metric(listeners: Iterable[ListenerState]) -> Family:
 
 def _api(key: int) -> str:
     return "other" if key == OTHER_API else API_NAMES.get(key, str(key))
-
-
-def _api_key(key: int) -> str:
-    return "other" if key == OTHER_API else str(key)
-
-
-def _add(counts: dict[str, int], more: Iterable[tuple[str, int]]) -> None:
-    for text, count in more:
-        counts[text] = counts.get(text, 0) + count
 
 
 def _version() -> str:

@@ -5,7 +5,7 @@ from math import nan
 from time import time
 from typing import Final, Protocol
 
-from kafka_quota_proxy.proxy.admin.metrics.exposition import PROXY, Family, Namespace, SingleValue, labels
+from kafka_quota_proxy.proxy.admin.metrics.exposition import PROXY, Family, Metric, Namespace, labels
 from kafka_quota_proxy.proxy.client_quotas.audit.log import COUNTED, ChangeLog
 from kafka_quota_proxy.proxy.client_quotas.manager import QuotaManager
 from kafka_quota_proxy.proxy.client_quotas.sources.broker_source import BrokerSource
@@ -27,74 +27,74 @@ class _Topic(Protocol):
     def state(self) -> _Records: ...
 
 
-_OF_BOTH: Final[tuple[SingleValue[_Topic], ...]] = (
-    ("records_total", "counter", "Records that were read, again after each failure.",
+_OF_BOTH: Final[tuple[Metric[_Topic], ...]] = (
+    ("records_total", "Records that were read, again after each failure.",
      lambda topic: topic.state.records),
-    ("not_understood_records_total", "counter", "Records that could not be parsed.",
+    ("not_understood_records_total", "Records that could not be parsed.",
      lambda topic: topic.state.not_understood),
-    ("failures_total", "counter", "Times that the topic could not be read; it is tried again.",
+    ("failures_total", "Times that the topic could not be read; it is tried again.",
      lambda topic: topic.failures),
-    ("connected", "gauge", "Whether the topic is being read, and was read to its end.",
+    ("connected", "Whether the topic is being read, and was read to its end.",
      lambda topic: topic.is_connected),
 )  # fmt: skip
-_OF_RULES: Final[tuple[SingleValue[TopicSource], ...]] = (
+_OF_RULES: Final[tuple[Metric[TopicSource], ...]] = (
     *_OF_BOTH,
-    ("rules", "gauge", "Entities that the topic has a rule for.", lambda topic: topic.state.rules),
-    ("shares", "gauge", "Entities that the topic has a share of this proxy for, in force or not.",
+    ("rules", "Entities that the topic has a rule for.", lambda topic: topic.state.rules),
+    ("shares", "Entities that the topic has a share of this proxy for, in force or not.",
      lambda topic: topic.state.shares),
-    ("rules_in_force", "gauge", "Entities whose limits the topic sets here: the file has no rule for them.",
+    ("rules_in_force", "Entities whose limits the topic sets here: the file has no rule for them.",
      lambda topic: len(topic.state.in_force)),
-    ("lease_in_force", "gauge", "Whether shares hold: the topic has recent news.",
+    ("lease_in_force", "Whether shares hold: the topic has recent news.",
      lambda topic: topic.state.has_lease),
-    ("lease_ends_total", "counter", "Times that shares expired because the topic had no news.",
+    ("lease_ends_total", "Times that shares expired because the topic had no news.",
      lambda topic: topic.state.lease_ends),
-    ("news_age_seconds", "gauge", "Time since the last news; NaN before the first.",
+    ("news_age_seconds", "Time since the last news; NaN before the first.",
      lambda topic: topic.news_age_s()),
 )  # fmt: skip
-_OF_STORE: Final[tuple[SingleValue[TopicStore], ...]] = (
+_OF_STORE: Final[tuple[Metric[TopicStore], ...]] = (
     *_OF_BOTH,
-    ("refused_changes_total", "counter", "Requests to change quotas that were not stored, or perhaps not.",
+    ("refused_changes_total", "Requests to change quotas that were not stored, or perhaps not.",
      lambda topic: topic.refused),
-    ("entities", "gauge", "Entities that the topic has quotas for.", lambda topic: topic.state.entities),
-    ("offset", "gauge", "The offset up to which records are in force here.", lambda topic: topic.offset),
-    ("disk_failures_total", "counter",
+    ("entities", "Entities that the topic has quotas for.", lambda topic: topic.state.entities),
+    ("offset", "The offset up to which records are in force here.", lambda topic: topic.offset),
+    ("disk_failures_total",
      "Times that the copy of the topic could not be written to the store's directory.",
      lambda topic: topic.copy.failures if topic.copy else 0),
 )  # fmt: skip
 
-_OF_BROKERS: Final[tuple[SingleValue[BrokerSource], ...]] = (
-    ("connected", "gauge", "Whether the last reading of the brokers' quotas worked.",
+_OF_BROKERS: Final[tuple[Metric[BrokerSource], ...]] = (
+    ("connected", "Whether the last reading of the brokers' quotas worked.",
      lambda broker: broker.is_connected),
-    ("readings_total", "counter", "Readings that worked.", lambda broker: broker.readings),
-    ("failures_total", "counter", "Readings that failed; each is repeated.", lambda broker: broker.failures),
-    ("last_read_timestamp_seconds", "gauge", "When a reading last worked, Unix time; NaN before the first.",
+    ("readings_total", "Readings that worked.", lambda broker: broker.readings),
+    ("failures_total", "Readings that failed; each is repeated.", lambda broker: broker.failures),
+    ("last_read_timestamp_seconds", "When a reading last worked, Unix time; NaN before the first.",
      lambda broker: broker.last_read_s),
-    ("entities", "gauge", "Entities that the brokers have quotas for.", lambda broker: broker.entities),
-    ("overruled_entities", "gauge", "Entities among them whose rule in the file holds here.",
+    ("entities", "Entities that the brokers have quotas for.", lambda broker: broker.entities),
+    ("overruled_entities", "Entities among them whose rule in the file holds here.",
      lambda broker: broker.overruled),
-    ("unknown_hosts", "gauge", "Host names among them without a known address, whose quotas do not hold.",
+    ("unknown_hosts", "Host names among them without a known address, whose quotas do not hold.",
      lambda broker: broker.unknown_hosts),
-    ("unconfirmed_changes_total", "counter",
+    ("unconfirmed_changes_total",
      "Changes through the proxy that were acknowledged although the broker did not show them in time.",
      lambda broker: broker.unconfirmed),
 )  # fmt: skip
-_OF_ALL: Final[tuple[SingleValue[QuotaManager], ...]] = (
-    ("entities", "gauge", "Entities whose quotas were set through a proxy.", lambda manager: manager.entities),
-    ("unknown_hosts", "gauge", "Host names among them without a known address, whose quotas do not hold.",
+_OF_ALL: Final[tuple[Metric[QuotaManager], ...]] = (
+    ("entities", "Entities whose quotas were set through a proxy.", lambda manager: manager.entities),
+    ("unknown_hosts", "Host names among them without a known address, whose quotas do not hold.",
      lambda manager: manager.unknown_hosts),
 )  # fmt: skip
-_OF_DIRECTORIES: Final[tuple[SingleValue[DirectoryStore], ...]] = (
-    ("writable", "gauge", "Whether the last change could be written.", lambda store: store.is_writable),
-    ("write_failures_total", "counter", "Changes that could not be written, and were refused.",
+_OF_DIRECTORIES: Final[tuple[Metric[DirectoryStore], ...]] = (
+    ("writable", "Whether the last change could be written.", lambda store: store.is_writable),
+    ("write_failures_total", "Changes that could not be written, and were refused.",
      lambda store: store.failures),
-    ("last_write_failure_timestamp_seconds", "gauge", "When a write last failed, Unix time; NaN: never.",
+    ("last_write_failure_timestamp_seconds", "When a write last failed, Unix time; NaN: never.",
      lambda store: _or_nan(store.last_failure_s)),
-    ("journal_bytes", "gauge", "Changes that are not in the database yet.", lambda store: store.database.log_bytes),
-    ("snapshot_bytes", "gauge", "The database without the log.",
+    ("journal_bytes", "Changes that are not in the database yet.", lambda store: store.database.log_bytes),
+    ("snapshot_bytes", "The database without the log.",
      lambda store: store.database.file_bytes),
-    ("snapshot_age_seconds", "gauge", "Since the database was written, the log apart.",
+    ("snapshot_age_seconds", "Since the database was written, the log apart.",
      lambda store: time() - _or_nan(store.database.file_at_s)),
-    ("damaged_files", "gauge", "Files that were found damaged when a change was written.",
+    ("damaged_files", "Files that were found damaged when a change was written.",
      lambda store: store.database.damaged_files),
 )  # fmt: skip
 

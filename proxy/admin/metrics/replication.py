@@ -3,13 +3,22 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from kafka_quota_proxy.proxy.admin.metrics.exposition import PROXY, Family, labels
+from kafka_quota_proxy.proxy.admin.metrics.exposition import PROXY, Family, Metric, labels
 from kafka_quota_proxy.proxy.quota.replication import ReplicationQuota
 from kafka_quota_proxy.proxy.replication.config_watcher import ReplicationWatcher
 from kafka_quota_proxy.proxy.replication.throttle import Path, Throttle
 from kafka_quota_proxy.proxy.server.listener_state import ListenerState
 
 _RATE: Final = "bytes per second, over the windows of Kafka's measure"
+
+_OF_WATCHER: Final[tuple[Metric[ReplicationWatcher], ...]] = (
+    ("replication_throttle_orphaned",
+     "Whether the cluster's configs throttle replication while nothing is being reassigned.",
+     lambda watcher: watcher.is_orphaned),
+    ("cluster_poll_successful", "Whether the cluster answered the last query.", lambda watcher: watcher.is_successful),
+    ("cluster_poll_timestamp_seconds", "When the cluster last answered, Unix time; 0: never.",
+     lambda watcher: watcher.last_success_s),
+)  # fmt: skip
 
 
 class _Row(NamedTuple):
@@ -37,19 +46,7 @@ def replication_metrics(
     )
     yield PROXY.gauge("replication_path_limit", "The limit in force of each path, bytes per second.", _limits(paths))
     yield from _of_partitions(listeners)
-    if watcher is not None:
-        yield PROXY.gauge(
-            "replication_throttle_orphaned",
-            "Whether the cluster's configs throttle replication while nothing is being reassigned.",
-            [("", int(watcher.is_orphaned))],
-        )
-        yield PROXY.gauge(
-            "cluster_poll_successful",
-            "Whether the cluster answered the last query.",
-            [("", int(watcher.is_successful))],
-        )
-        help_ = "When the cluster last answered, Unix time; 0: never."
-        yield PROXY.gauge("cluster_poll_timestamp_seconds", help_, [("", watcher.last_success_s)])
+    yield from PROXY.single_values(_OF_WATCHER, watcher)
 
 
 def _of_quotas(name: str, kafka_name: str, what: str, rows: Sequence[_Row], now_ms: int) -> Iterator[Family]:

@@ -85,7 +85,7 @@ def test_a_user_without_cost_is_new() -> None:
     assert why(server, "dave") == "it has cost nothing recently: a new user is level 0"
 
 
-def test_one_level_or_a_fifo_queue_is_the_explanation() -> None:
+def test_one_level_and_a_fifo_queue_are_explained() -> None:
     one_level = server_of(
         FairCallQueue(
             levels=1,
@@ -110,7 +110,7 @@ def test_the_utilisation_floor_is_shown() -> None:
     assert queue["utilisation_floor"] == 0.25
 
 
-def test_a_service_user_is_always_first() -> None:
+def test_a_service_user_is_level_0() -> None:
     server = server_of(FairCallQueue(service_users=frozenset({"mirror"})))
     spend(server, mirror=70, bob=20)
 
@@ -118,13 +118,13 @@ def test_a_service_user_is_always_first() -> None:
     assert why(server, "mirror") == "a service user (decay-scheduler.service-users) is always level 0"
 
 
-def test_without_a_login_the_address_is_part_of_the_name() -> None:
+def test_the_identity_without_a_login_has_the_address() -> None:
     server = server_of(FairCallQueue())
 
     assert said(server, "ANONYMOUS", "etl", "10.0.0.7")[0]["identity"] == "etl@10.0.0.7"
 
 
-def test_without_a_user_the_dearest_are_listed() -> None:
+def test_without_a_user_the_costliest_are_listed() -> None:
     server = server_of(FairCallQueue())
     spend(server, **{f"user{number}": number for number in range(1, 30)})
 
@@ -142,7 +142,7 @@ def test_brokers_are_listed_with_their_slots() -> None:
     ]
 
 
-def test_a_listener_has_the_brokers_that_it_leads_to_and_no_others() -> None:
+def test_a_listener_lists_only_its_own_brokers() -> None:
     other = Address(host="127.0.0.1", port=19093)
     queued = replace(LISTENER, fair_call_queue=FairCallQueue(max_in_flight=7))
     listeners = (
@@ -162,5 +162,5 @@ def test_a_listener_has_the_brokers_that_it_leads_to_and_no_others() -> None:
 
 
 @pytest.mark.parametrize("user", ["alice", None])
-def test_without_a_queue_there_is_nothing_to_say(user: str | None) -> None:
+def test_without_a_queue_the_report_is_empty(user: str | None) -> None:
     assert report(server_of(None), principal=user, client_id="", host="") == []

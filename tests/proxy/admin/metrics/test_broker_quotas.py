@@ -11,11 +11,11 @@ from kafka_quota_proxy.proxy.client_quotas.sources.broker_source import BrokerSo
 LISTENER = Listener(name="a", bind=Address(host="h", port=9), upstream=Address(host="k", port=1))
 
 
-def test_without_them_there_are_none() -> None:
+def test_without_quotas_from_brokers_there_are_no_families() -> None:
     assert list(broker_quota_metrics(None)) == []
 
 
-def test_metrics_show_the_known_state() -> None:
+def test_families_show_the_state_of_the_source() -> None:
     config = ProxyConfig(listeners=(LISTENER,), quotas=(QuotaRule(user="a", producer_byte_rate=1.0),))
     follower = BrokerSource(QuotasFromBroker(), config, (), on_changes=lambda changes, has_addresses: None)
     told = {

@@ -82,7 +82,7 @@ def test_a_changed_limit_shows_before_the_next_request() -> None:
     assert (row.limit, row.utilisation) == (800.0, 0.5)
 
 
-def test_seconds_of_a_limit_stay_counted_when_it_changes() -> None:
+def test_used_seconds_do_not_fall_when_the_limit_changes() -> None:
     quotas = BrokerQuotas(CONFIG)
     charge(quotas, "etl", 4_000)
     update(quotas, ProxyConfig(listeners=(), quotas=(QuotaRule(client_id=DEFAULT, producer_byte_rate=500.0),)))
@@ -93,7 +93,7 @@ def test_seconds_of_a_limit_stay_counted_when_it_changes() -> None:
     assert row.used_s == 4_000 / 1_000 + 1_000 / 500
 
 
-def test_seconds_of_a_limit_do_not_fall_when_one_of_two_brokers_forgets_its_bucket() -> None:
+def test_used_seconds_do_not_fall_when_one_of_two_brokers_evicts_its_bucket() -> None:
     quiet, busy = BrokerQuotas(CONFIG), BrokerQuotas(CONFIG)
     charge(quiet, "etl", 4_000)
     charge(busy, "etl", 12_000)
@@ -126,7 +126,7 @@ def test_a_rate_is_in_the_unit_of_its_limit() -> None:
     assert (row.rate, row.limit, row.utilisation, row.tokens) == (10.0, 40.0, 0.25, None)
 
 
-def test_the_tokens_of_two_brokers_are_those_of_the_one_that_has_less() -> None:
+def test_the_tokens_of_two_brokers_are_the_lower_ones() -> None:
     config = ProxyConfig(listeners=(), quotas=(QuotaRule(client_id="etl", controller_mutation_rate=10.0),))
     brokers = BrokerQuotas(config), BrokerQuotas(config)
     for quotas, partitions in zip(brokers, (150, 20), strict=True):
@@ -138,7 +138,7 @@ def test_the_tokens_of_two_brokers_are_those_of_the_one_that_has_less() -> None:
     assert (row.tokens, row.rate, row.usage.amount) == (-40.0, 170 / 30, 170)
 
 
-def test_one_name_at_two_brokers_is_one_row() -> None:
+def test_buckets_of_one_name_at_two_brokers_are_one_row() -> None:
     quiet, busy = BrokerQuotas(CONFIG), BrokerQuotas(CONFIG)
     charge(quiet, "etl", 4_000)
     charge(busy, "etl", 12_000)
@@ -150,7 +150,7 @@ def test_one_name_at_two_brokers_is_one_row() -> None:
     assert (row.utilisation, row.throttle_time_ms) == (1.2, 2_000.0)
 
 
-def test_reading_rests_now_and_then_and_changes_nothing() -> None:
+def test_reading_rests_and_changes_nothing() -> None:
     quotas = BrokerQuotas(CONFIG)
     for number in range(100):
         charge(quotas, f"client-{number}", number)
@@ -162,7 +162,7 @@ def test_reading_rests_now_and_then_and_changes_nothing() -> None:
     assert rows_of(quotas)[1:] == first[1:]
 
 
-def test_under_the_cap_everybody_has_a_name() -> None:
+def test_below_the_maximum_each_bucket_has_its_own_series() -> None:
     quotas = BrokerQuotas(CONFIG)
     charge(quotas, "a", 1)
     charge(quotas, "b", 2)
@@ -173,7 +173,7 @@ def test_under_the_cap_everybody_has_a_name() -> None:
     assert other is None
 
 
-def test_above_the_cap_the_largest_have_a_name_and_the_rest_is_summed() -> None:
+def test_above_the_maximum_the_largest_have_their_own_series_and_the_rest_is_summed() -> None:
     quotas = BrokerQuotas(CONFIG)
     for client_id, amount in (("a", 10), ("b", 30), ("c", 20), ("d", 5)):
         charge(quotas, client_id, amount)
@@ -184,7 +184,7 @@ def test_above_the_cap_the_largest_have_a_name_and_the_rest_is_summed() -> None:
     assert other == UsageTotals(15, 2, 0, 0, 0)
 
 
-def test_a_bucket_named_other_has_no_series_of_its_own() -> None:
+def test_a_bucket_named_other_is_summed_with_the_others() -> None:
     quotas = BrokerQuotas(
         ProxyConfig(listeners=(), quotas=(QuotaRule(user=DEFAULT, client_id=DEFAULT, producer_byte_rate=1e9),))
     )
@@ -196,7 +196,7 @@ def test_a_bucket_named_other_has_no_series_of_its_own() -> None:
     assert other == UsageTotals(7, 1, 0, 0, 0)
 
 
-def test_series_stay_with_a_bucket_while_it_lives() -> None:
+def test_a_bucket_keeps_its_series_while_it_lives() -> None:
     quotas = BrokerQuotas(CONFIG)
     names = Names(most=1)
     charge(quotas, "first", 10)
@@ -223,7 +223,7 @@ def test_series_stay_with_a_bucket_while_it_lives() -> None:
     ),
     most=st.integers(0, 4),
 )
-def test_no_counter_falls_and_the_sum_of_all_is_what_was_charged(steps: list[tuple[str, str]], most: int) -> None:
+def test_no_counter_falls_and_their_sum_is_the_charge(steps: list[tuple[str, str]], most: int) -> None:
     """Also of buckets that came and went between two scrapes."""
     names = Names(most)
     used: dict[str, UsageTotals] = {}
@@ -255,7 +255,7 @@ def test_no_counter_falls_and_the_sum_of_all_is_what_was_charged(steps: list[tup
         last_own, last_other = now_own, other or NO_USAGE
 
 
-def test_an_eviction_during_a_scrape_lets_no_counter_fall() -> None:
+def test_no_counter_falls_after_an_eviction_during_a_scrape() -> None:
     names = Names(most=0)
     names.divide(made({"a": UsageTotals(10, 1, 0, 0, 0)}), no_rest)
 
@@ -266,7 +266,7 @@ def test_an_eviction_during_a_scrape_lets_no_counter_fall() -> None:
     assert next_one == UsageTotals(15, 2, 0, 0, 0)
 
 
-def test_a_flood_is_counted_to_the_byte_though_no_scrape_has_seen_it() -> None:
+def test_buckets_evicted_between_two_scrapes_are_counted_to_the_byte() -> None:
     quotas = BrokerQuotas(replace(CONFIG, max_buckets=10))
     for number in range(1_000):
         charge(quotas, f"flood-{number}", number)

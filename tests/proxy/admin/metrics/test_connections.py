@@ -71,7 +71,7 @@ def enter(server: Server, upstream: Address, identity: Identity) -> None:
     connections.enter(identity, connections.check(identity))
 
 
-def test_rates_pauses_and_refused_connections() -> None:
+def test_rates_pauses_and_refused_connections_are_shown() -> None:
     server = server_of(broker=7)
     quota = upstream_of(server, UPSTREAM).quotas.arrivals.listener("clients")
     for _ in range(51):
@@ -98,7 +98,7 @@ def test_rates_pauses_and_refused_connections() -> None:
     assert found[PREFIX + "kept_connections", (("listener", "clients"),)] == 0
 
 
-def test_where_nothing_is_limited_there_are_rates_and_no_limits() -> None:
+def test_without_limits_there_are_rates_only() -> None:
     server = server_of(rate=None)
     upstream_of(server, UPSTREAM).quotas.arrivals.listener("clients").record(now_ms=NOW_MS)
 
@@ -110,7 +110,7 @@ def test_where_nothing_is_limited_there_are_rates_and_no_limits() -> None:
     assert not [name for name, _ in found if name == PREFIX + "broker_connection_creation_limit"]
 
 
-def test_open_connections_under_a_quota_are_those_of_the_fullest_broker() -> None:
+def test_open_connections_are_those_of_the_broker_with_most() -> None:
     server = server_of(QuotaRule(user="alice", connections=10))
     for upstream, count in ((UPSTREAM, 2), (OTHER_UPSTREAM, 3)):
         for _ in range(count):
@@ -125,7 +125,7 @@ def test_open_connections_under_a_quota_are_those_of_the_fullest_broker() -> Non
     assert found[PREFIX + "observed_connections_total", (("listener", "others"),)] == 4
 
 
-def test_one_broker_behind_an_upstream_and_in_a_cluster_is_added_up() -> None:
+def test_two_entries_of_one_broker_are_added_up() -> None:
     quotas = upstream_of(server_of(), UPSTREAM).quotas
     quotas.arrivals.listener("clients").record(now_ms=NOW_MS)
     named = [("127.0.0.1:19092", quotas), ("127.0.0.1:19092", quotas)]

@@ -9,8 +9,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from kafka_quota_proxy.proxy.admin.metrics.exposition import (
     LINES_BETWEEN_RESTS,
     Family,
+    Metric,
     Namespace,
-    SingleValue,
     labels,
     paced,
     summed,
@@ -34,7 +34,7 @@ def test_a_family_is_its_help_its_type_and_a_line_for_each_sample() -> None:
     )
 
 
-def test_samples_with_the_same_labels_become_one() -> None:
+def test_samples_with_the_same_labels_are_summed() -> None:
     samples = [(labels(broker="a"), 3), (labels(broker="b"), 0.5), (labels(broker="a"), 4)]
 
     assert list(summed(samples)) == [(labels(broker="a"), 7), (labels(broker="b"), 0.5)]
@@ -54,14 +54,14 @@ def test_nan_is_written_as_prometheus_reads_it() -> None:
     ),
     value=st.floats(allow_nan=False, allow_infinity=False) | st.integers(0, 2**53),
 )
-def test_any_label_and_any_value_come_back(values: dict[str, str], value: float) -> None:
+def test_any_label_and_value_is_parsed_as_written(values: dict[str, str], value: float) -> None:
     text = text_of(Family("bytes", "gauge", "Bytes.", [(labels(**values), value)]))
 
     (family,) = text_string_to_metric_families(text)
     assert (family.samples[0].labels, family.samples[0].value) == (values, value)
 
 
-def test_the_loop_gets_its_turn_after_each_piece() -> None:
+def test_writing_rests_after_each_piece() -> None:
     rests: list[int] = []
     samples = [(labels(number=str(number)), number) for number in range(10 * LINES_BETWEEN_RESTS)]
 
@@ -71,20 +71,27 @@ def test_the_loop_gets_its_turn_after_each_piece() -> None:
     assert max(piece.count(b"\n") for piece in pieces) <= LINES_BETWEEN_RESTS + 1
 
 
-def test_pacing_changes_nothing_but_the_time() -> None:
+def test_pacing_yields_the_same_items() -> None:
     rests: list[int] = []
 
     assert list(paced(range(100), lambda: rests.append(1), every=20)) == list(range(100))
     assert len(rests) == 5
 
 
-TABLE: tuple[SingleValue[str], ...] = (
-    ("letters", "gauge", "How long it is.", len),
-    ("empty_total", "counter", "Whether it is empty.", lambda text: not text),
+TABLE: tuple[Metric[str], ...] = (
+    ("letters", "How long it is.", lambda text: len(text) or None),
+    ("empty_total", "Whether it is empty.", lambda text: not text),
 )
 
 
-def test_each_row_of_a_table_is_a_family_of_one_value() -> None:
+def test_each_metric_of_a_table_has_a_sample_for_each_row_with_a_value() -> None:
+    assert list(Namespace("kafka_text").table(TABLE, [("{a}", "abc"), ("{b}", "")])) == [
+        Family("kafka_text_letters", "gauge", "How long it is.", [("{a}", 3.0)]),
+        Family("kafka_text_empty_total", "counter", "Whether it is empty.", [("{a}", 0.0), ("{b}", 1.0)]),
+    ]
+
+
+def test_each_metric_of_a_single_source_is_a_family_of_one_value() -> None:
     assert list(Namespace("kafka_text").single_values(TABLE, "abc")) == [
         Family("kafka_text_letters", "gauge", "How long it is.", [("", 3.0)]),
         Family("kafka_text_empty_total", "counter", "Whether it is empty.", [("", 0.0)]),

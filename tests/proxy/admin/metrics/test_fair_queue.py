@@ -52,7 +52,7 @@ def calls_of(server: Server) -> ListenerPriorities:
     return calls
 
 
-def test_there_is_nothing_where_there_is_no_queue() -> None:
+def test_without_a_queue_there_are_no_families() -> None:
     assert scraped(server_of(None)) == {}
 
 
@@ -76,7 +76,7 @@ def test_a_broker_shows_queued_requests_and_slots_in_use() -> None:
     )
 
 
-def test_a_broker_that_is_behind_two_listeners_has_one_queue() -> None:
+def test_a_broker_behind_two_listeners_has_one_queue() -> None:
     """A listener in front of a broker, beside one in front of the cluster that the broker belongs to."""
     settings = FairCallQueue(max_in_flight=2, capacity=8)
     cluster = Cluster(bootstrap_servers=(UPSTREAM,), advertised_host="proxy.example", first_port=9300, last_port=9301)
@@ -123,7 +123,7 @@ def test_a_listener_counts_the_outcome_of_its_requests() -> None:
     assert found["passed_by_total", of_listener(api="other")] == 1
 
 
-def test_a_listener_shows_its_costliest_users_and_why_they_are_in_their_levels() -> None:
+def test_a_listener_shows_its_costliest_users_with_their_shares_and_levels() -> None:
     server = server_of(FairCallQueue(top_user_count=2, service_users=frozenset({"etl"})))
     scheduler = calls_of(server).scheduler
     for user, cost in (("alice", 100), ("bob", 300), ("carol", 20), ("etl", 50)):

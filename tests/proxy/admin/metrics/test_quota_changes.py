@@ -8,7 +8,7 @@ from kafka_quota_proxy.proxy.admin.metrics.quota_sources import quota_change_met
 from kafka_quota_proxy.proxy.client_quotas.audit.log import ChangeLog
 
 
-def test_there_is_nothing_to_tell_without_a_store() -> None:
+def test_without_a_store_there_are_no_families() -> None:
     assert list(quota_change_metrics(None)) == []
 
 

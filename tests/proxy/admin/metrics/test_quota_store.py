@@ -37,7 +37,7 @@ async def changed(manager: QuotaManager, *entities: Entity) -> None:
 
 
 @on_uvloop
-async def test_they_count_entities_and_failed_writes(tmp_path: Path) -> None:
+async def test_entities_and_failed_writes_are_counted(tmp_path: Path) -> None:
     server = Server(ProxyConfig(listeners=(LISTENER,), store=Store(directory=str(tmp_path))))
     manager = server.quota_manager
     await manager.read()
@@ -81,7 +81,7 @@ async def test_they_count_entities_and_failed_writes(tmp_path: Path) -> None:
 
 
 @on_uvloop
-async def test_without_a_store_there_are_none() -> None:
+async def test_without_a_store_there_are_no_families() -> None:
     server = Server(ProxyConfig(listeners=(LISTENER,)))
 
     assert list(quota_store_metrics(server.quota_manager)) == []

@@ -20,7 +20,7 @@ def values(prefix: str, rules: TopicSource | None, store: TopicStore | None) -> 
     return {family.name.removeprefix(prefix): dict(family.samples)[""] for family in quota_topic_metrics(rules, store)}
 
 
-def test_metrics_of_a_topic_of_rules() -> None:
+def test_a_topic_of_rules_shows_its_records_rules_and_lease() -> None:
     topic = TopicSource(
         QuotasFrom(), "p1", [QuotaRule(user="filed")], on_changes=lambda _: None, reader=lambda tell: Playbook(tell)
     )
@@ -57,7 +57,7 @@ def test_metrics_of_a_topic_of_rules() -> None:
     }
 
 
-def test_metrics_of_a_topic_as_store() -> None:
+def test_a_topic_that_is_the_store_shows_its_records_and_offset() -> None:
     log = TopicLog()
     topic = TopicStore("t", _nothing, None, reader=lambda tell: LogReader(log, tell), writer=LogWriter(log))
     setting = Setting(user="alice", key="producer_byte_rate", value=5.0)
@@ -80,7 +80,7 @@ def test_metrics_of_a_topic_as_store() -> None:
     }
 
 
-def test_without_topics_there_are_none() -> None:
+def test_without_topics_there_are_no_families() -> None:
     assert list(quota_topic_metrics(None, None)) == []
 
 

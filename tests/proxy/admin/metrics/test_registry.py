@@ -89,7 +89,7 @@ def test_a_bucket_has_its_counters_in_base_units() -> None:
     assert value(samples, "kafka_quota_proxy_observed_throttle_seconds_total", **ETL) == 0.25
 
 
-def test_kinds_do_not_mix() -> None:
+def test_produce_and_fetch_have_separate_samples() -> None:
     server = Server(config(LIMIT))
     bucket_of(server, QuotaKind.FETCH).charge(10, now_ms=NOW_MS)
 
@@ -233,7 +233,7 @@ def test_mutations_have_their_tokens_in_kafkas_family() -> None:
     assert isnan(value(samples, "kafka_server_controllermutation_throttle_time", user="", client_id="etl"))
 
 
-def test_a_rate_of_requests_has_no_other_amount_and_is_none_of_kafkas() -> None:
+def test_a_request_rate_is_counted_in_requests_and_has_no_family_of_kafkas() -> None:
     server = Server(config(KINDS))
     bucket_of(server, QuotaKind.REQUEST_RATE).charge(1, now_ms=NOW_MS)
 
@@ -246,7 +246,7 @@ def test_a_rate_of_requests_has_no_other_amount_and_is_none_of_kafkas() -> None:
     assert [name for name in shown if not name.endswith(("_total", "_ratio", "_limit"))] == []
 
 
-def test_bytes_are_those_of_produce_and_fetch_alone() -> None:
+def test_bytes_total_has_only_produce_and_fetch() -> None:
     server = Server(config(LIMIT, replace(KINDS, client_id="other")))
     for kind in BUCKET_KINDS:
         bucket_of(server, kind).charge(7, now_ms=NOW_MS)
@@ -259,7 +259,7 @@ def test_bytes_are_those_of_produce_and_fetch_alone() -> None:
     ]
 
 
-def test_a_kind_without_a_rule_and_a_charge_is_not_read_and_not_shown() -> None:
+def test_a_kind_without_a_rule_and_a_charge_has_no_samples() -> None:
     server = Server(config(LIMIT))
     families = MetricRegistry(server, Reloads())
 
@@ -286,7 +286,7 @@ def test_a_kind_without_a_rule_and_a_charge_is_not_read_and_not_shown() -> None:
     assert [count for _, count in used_before["kafka_quota_proxy_mutations_total"]] == [1]
 
 
-def test_two_brokers_are_added_up_and_their_limits_are_not() -> None:
+def test_the_usage_of_two_brokers_is_added_up_and_their_limits_are_not() -> None:
     server = Server(config(LIMIT, upstreams=(BROKER, OTHER_BROKER)))
     for upstream in (BROKER, OTHER_BROKER):
         bucket_of(server, QuotaKind.PRODUCE, upstream=upstream).charge(1_000_000, now_ms=NOW_MS)
@@ -299,7 +299,7 @@ def test_two_brokers_are_added_up_and_their_limits_are_not() -> None:
     assert value(samples, "kafka_quota_proxy_quota_limit", **ETL) == 1_000_000.0
 
 
-def test_above_the_cap_the_rest_is_other() -> None:
+def test_buckets_above_the_maximum_are_other() -> None:
     server = Server(config())
     for client_id, amount in (("a", 10), ("b", 30), ("c", 20)):
         bucket_of(server, QuotaKind.PRODUCE, client_id).charge(amount, now_ms=NOW_MS)
@@ -341,7 +341,7 @@ def test_frames_and_errors_of_all_listeners_are_added_up() -> None:
     assert samples["kafka_quota_proxy_protocol_errors_total"] == [({"reason": "tls_on_plaintext"}, 2)]
 
 
-def test_apis_beyond_those_that_have_a_label_are_other() -> None:
+def test_unknown_apis_above_the_maximum_of_labels_are_other() -> None:
     server = Server(config())
     server.listeners[0].counters.unknown_apis |= {3_000: 1, OTHER: 136}
 
@@ -350,7 +350,7 @@ def test_apis_beyond_those_that_have_a_label_are_other() -> None:
     assert samples["kafka_quota_proxy_unknown_api_total"] == [({"api_key": "3000"}, 1), ({"api_key": "other"}, 136)]
 
 
-def test_connections_are_counted_by_listener_and_the_muted_among_them() -> None:
+def test_open_and_muted_connections_are_counted_by_listener() -> None:
     server = Server(config(upstreams=(BROKER, OTHER_BROKER)))
     first, second = server.listeners
     free, muted, was_muted = (server.brokers.entrances[first].accept() for _ in range(3))
@@ -402,7 +402,7 @@ def test_added_latency_is_a_histogram_over_all_listeners() -> None:
     assert value(samples, f"{name}_sum", api="Fetch") == pytest.approx(total_ns / 1e9)
 
 
-def test_the_configuration_in_force_is_named() -> None:
+def test_config_info_has_the_hash_of_the_configuration() -> None:
     samples = scrape_of(Server(config()), Reloads(last_reload_successful=False))
 
     assert value(samples, "kafka_quota_proxy_config_last_reload_successful") == 0
@@ -461,7 +461,7 @@ def test_no_family_is_written_twice() -> None:
     assert len(families) == len(set(families))
 
 
-def test_the_table_of_buckets_is_seen_from_outside() -> None:
+def test_buckets_evictions_and_overflows_are_shown() -> None:
     rule = QuotaRule(client_id=DEFAULT, producer_byte_rate=100.0)
     server = Server(replace(config(rule, upstreams=(BROKER, OTHER_BROKER)), max_buckets=2))
     for client_id, amount in (("a", 1), ("b", 5_000), ("c", 5_000), ("d", 1)):

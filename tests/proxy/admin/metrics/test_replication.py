@@ -49,7 +49,7 @@ def connection_of(move: Move) -> ClientConnection:
     return cast(ClientConnection, Connection(move.sessions[0]))
 
 
-def test_without_limits_there_are_none() -> None:
+def test_without_limits_there_are_no_families() -> None:
     assert scraped(server_of(None), START_MS) == {}
 
 
@@ -94,7 +94,7 @@ def test_rates_limits_lag_and_partition_bytes(version: int) -> None:
     assert written == {"0": pytest.approx(100_000, rel=0.1), "1": 0}
 
 
-def test_counters_stay_when_a_limit_is_removed() -> None:
+def test_families_stay_after_a_limit_is_removed() -> None:
     logs: dict[Place, tuple[int, int]] = {("moving", 0): (10_000, 100)}
     server = server_of(Replication(leader_rate=200_000.0))
     move = Move(

@@ -9,7 +9,7 @@ from kafka_quota_proxy.proxy.usage.log import usage_log
 PREFIX = "kafka_quota_proxy_usage_log"
 
 
-def test_metrics_of_each_sink(tmp_path: Path) -> None:
+def test_each_sink_has_its_own_samples(tmp_path: Path) -> None:
     config = ProxyConfig(
         listeners=(Listener(name="clients", bind=Address(host="h", port=1)),),
         usage_log=UsageLog(files=UsageFiles(directory=str(tmp_path))),
@@ -34,5 +34,5 @@ def test_metrics_of_each_sink(tmp_path: Path) -> None:
     }
 
 
-def test_without_a_usage_log_there_are_none() -> None:
+def test_without_a_usage_log_there_are_no_families() -> None:
     assert list(usage_log_metrics(None)) == []
