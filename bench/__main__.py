@@ -33,7 +33,7 @@ def _scheduling(names: Sequence[str]) -> Iterator[tuple[list[Peer], Measure]]:
     yield [Peer(name=OURS, port=0)], lambda row, peer: scheduling.measure(row)
 
 
-# Sections that share an environment share its programs: what was started stays warm for the next row.
+# Sections with one environment share its programs, which stay warm for the next row.
 ENVIRONMENTS: Final[Sequence[tuple[Environment, frozenset[Section]]]] = (
     (synthetic.measuring, frozenset({Section.BULK, Section.REQUESTS, Section.LATENCY})),
     (synthetic.measuring_rewriting, frozenset({Section.ADDRESSES})),
@@ -50,7 +50,7 @@ WARMED_UP: Final = frozenset(Section) - {Section.IDLE, Section.DECISION, Section
 
 
 def measured(row: Row, *, peers: Sequence[Peer], measure: Measure, repetitions: int, warm_up: bool) -> report.Measured:
-    """Measure one row: all peers in turn, and each repetition starts with another one."""
+    """Measure one row: all peers in turn; each repetition starts with another peer."""
     samples: dict[str, list[Sample]] = {peer.name: [] for peer in peers}
     if warm_up:
         for peer in peers:
@@ -88,7 +88,7 @@ def all_measured(
 
 
 def _write(taken: Sequence[report.Measured], described: dict[str, str]) -> None:
-    """Write what was taken and, of earlier runs, the rows that were not measured again, wherever that was."""
+    """Write the new figures, and keep those of rows that were not measured again."""
     stored = json.loads(RAW.read_text()) if RAW.exists() else {"machines": {}, "rows": {}}
     again = {one.row.key for one in taken}
     everything = [*(one for one in report.from_json(stored["rows"]) if one.row.key not in again), *taken]

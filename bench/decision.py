@@ -18,10 +18,7 @@ DECISIONS_PER_MS = 100
 
 
 def measure(row: Row) -> Sample:
-    """Decide for clients in random order, so that their buckets are as cold in the caches as a real load finds them.
-
-    The loop itself is measured with them.
-    """
+    """Decide for clients in random order, so that buckets are in no CPU cache. The loop is included."""
     names = [(f"user-{n % 1_000}", f"client-{n}") for n in range(BUCKETS)]
     manager = _manager(row.key, names)
     for user, client_id in names:
@@ -56,7 +53,7 @@ def _decide(manager: ClientQuotaManager, charged: list[tuple[str, str]]) -> tupl
 
 
 def _decide_kept(manager: ClientQuotaManager, charged: list[tuple[str, str]]) -> tuple[float, int]:
-    """As a connection does: it asks for its bucket again only when the rules have changed."""
+    """Decide like a connection, which looks up its bucket only after a change of rules."""
     kept = [(*names, manager.bucket(user=names[0], client_id=names[1], now_ms=0)) for names in charged]
     throttled = 0
     start = time.perf_counter()

@@ -1,9 +1,9 @@
 """A broker that answers Produce and Fetch from templates, as fast as Python can: ``python -m bench.fake_broker PORT``.
 
-To Metadata it says that it is the only broker.
+Its Metadata response names one broker, itself.
 
-It must cost less than any proxy in front of it, so a Produce body is received into one buffer, counted and forgotten,
-and a Fetch is answered by bytes made once. It prints "ready" and runs until it is terminated.
+It must cost less than any proxy in front of it, so Produce bodies go to one buffer and are only counted, and Fetch
+responses are built once. It prints "ready" and runs until it is terminated.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ def _fetch_template(size_bytes: int, version: int) -> tuple[bytes, memoryview]:
 
 
 class Responder:
-    """Bytes of requests in, bytes of responses out. Holds the head of an unfinished frame, never its body."""
+    """Turns request bytes into response bytes. Keeps the head of an unfinished frame, never its body."""
 
     def __init__(self, port: int = 0) -> None:
         self._port = port
@@ -112,7 +112,7 @@ def produce_answer(correlation_id: int) -> bytes:
 
 
 def fetch_answer(correlation_id: int, size_bytes: int, version: int) -> tuple[bytes, memoryview]:
-    """Answer a Fetch request, the records not copied."""
+    """Answer a Fetch request without copying records."""
     head, rest = _fetch_template(size_bytes, version)
     return head + _CORRELATION_ID.pack(correlation_id), rest
 

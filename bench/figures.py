@@ -1,7 +1,7 @@
 """From samples to figures: medians, spreads, and ratios within one repetition. Pure.
 
-A sample is what one run of one peer gave. Those of one repetition were taken within seconds of each other, so ratios
-are made per repetition and only then reduced to a median: what slows the whole machine cancels out.
+A sample is one run of one peer. The samples of a repetition lie within seconds, so ratios are computed per repetition
+and then reduced to a median. A slowdown of the whole machine cancels out.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +27,7 @@ Quantity: TypeAlias = Callable[[Sample], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """A median and the least and greatest of what it stands for."""
+    """A median with the least and greatest value."""
 
     median: float
     low: float
@@ -65,18 +65,18 @@ def _cpu_s(sample: Sample) -> float:
 
 
 def field(name: str) -> Quantity:
-    """Return what a sample calls so."""
+    """Return the quantity of this name."""
     return lambda sample: sample[name]
 
 
 def spread(samples: Samples, peer: str, quantity: Quantity) -> Spread | None:
-    """Return a quantity of one peer; None where it was not measured."""
+    """Return a quantity of one peer; None if it was not measured."""
     values = [quantity(sample) for sample in samples.get(peer, ())]
     return Spread.of(values) if values else None
 
 
 def paired(samples: Samples, one: str, other: str, combine: Callable[[Sample, Sample], float]) -> Spread | None:
-    """Combine the samples of two peers, repetition by repetition; None where one was not measured."""
+    """Combine the samples of two peers, repetition by repetition; None if one was not measured."""
     pairs = zip(samples.get(one, ()), samples.get(other, ()), strict=False)
     values = [combine(mine, theirs) for mine, theirs in pairs]
     return Spread.of(values) if values else None
@@ -88,5 +88,5 @@ def ratio(samples: Samples, one: str, other: str, quantity: Quantity) -> Spread 
 
 
 def difference(samples: Samples, one: str, other: str, quantity: Quantity) -> Spread | None:
-    """Return a quantity of one peer less that of another."""
+    """Return a quantity of one peer minus that of another."""
     return paired(samples, one, other, lambda mine, theirs: quantity(mine) - quantity(theirs))

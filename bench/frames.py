@@ -1,10 +1,10 @@
-"""Produce and Fetch frames: all that the synthetic load says.
+"""Produce and Fetch frames of the synthetic load.
 
-Produce v9 and Fetch v12 are the first flexible versions. Produce v11 and Fetch v17 are what clients of Kafka 3.9 speak:
-their responses may name leaders that have moved (KIP-951), so that a proxy that rewrites addresses has to look.
+Produce v9 and Fetch v12 are the first flexible versions. Clients of Kafka 3.9 use Produce v11 and Fetch v17.
+Their responses may name moved leaders (KIP-951), which a proxy that rewrites addresses must look for.
 
 Both are whole frames with their int32 length. The records are zeros: no proxy reads them, and the fake broker stores
-nothing. Frames for a real broker come from a real client (``plot_flood``).
+nothing. ``plot_flood`` takes frames for a real broker from a real client.
 """
 
 import struct

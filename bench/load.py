@@ -1,11 +1,11 @@
 """The load generator, a process of its own: ``python -m bench.load SHAPE --port PORT …`` prints one JSON object.
 
 ``pipeline``  C connections with F requests in flight each: bulk (C = 1, F = 5) and closed loop (F = 1)
-``latency``   one connection, a request each millisecond, its time from due or sent to answered
-``idle``      N connections that spoke once and then say nothing
+``latency``   one connection, a request each millisecond, latency from due or sent to answered
+``idle``      N connections that send one request and then nothing
 
-With ``--pid`` it reads the proxy's CPU time and memory at the ends of its own window, so that nothing of the
-start-up or the end is charged to the proxy.
+With ``--pid`` it reads the proxy's CPU time and memory at the ends of its own window, so that start-up
+and end do not count.
 """
 
 import argparse
@@ -34,7 +34,7 @@ _INT32 = struct.Struct(">i")
 
 @dataclasses.dataclass(slots=True)
 class Counts:
-    """What all connections of a run have got back."""
+    """Counts of all connections of a run."""
 
     responses: int = 0
     response_bytes: int = 0
@@ -42,7 +42,7 @@ class Counts:
 
 
 class ResponseCounter:
-    """Tells how many responses end in what has arrived; reads nothing but their int32 lengths."""
+    """Counts complete responses by their int32 lengths."""
 
     def __init__(self) -> None:
         self._held = b""  # an unfinished length
@@ -105,7 +105,7 @@ class PipelineConnection(asyncio.BufferedProtocol):
             self._send()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Count it: a run that loses a connection measures something else."""
+        """Count the loss: a run that loses a connection measures something else."""
         self._counts.lost_connections += 1
 
 
@@ -168,7 +168,7 @@ def latency(
 ) -> dict[str, float]:
     """Return p50 and p99, microseconds.
 
-    A request that had to wait for the answer to the one before counts from when it was due.
+    A request that had to wait for the answer before it counts from the time at which it was due.
     """
     times = []
     with socket.create_connection(("127.0.0.1", port)) as connection:
@@ -200,10 +200,10 @@ def latency(
 
 
 def idle(*, port: int, request: bytes, connections: int, pid: int | None) -> dict[str, float]:
-    """Return how much the resident set of ``pid`` grew per connection, bytes."""
+    """Return the growth of the resident set of ``pid`` per connection, bytes."""
     open_connections: list[socket.socket] = []
     try:
-        # A first few, so that what is allocated once is not divided among the rest.
+        # The first connections pay for one-time allocations.
         open_connections.extend(_spoken(port, request, max(10, connections // 20)))
         time.sleep(1)
         before = resident_bytes(pid) if pid else 0

@@ -1,4 +1,4 @@
-"""What the figures were taken on, and with."""
+"""The machine and the software of a run."""
 
 import os
 import platform
@@ -12,7 +12,7 @@ from tests.end_to_end.support.artifacts import KAFKA_3_9
 
 
 def name() -> str:
-    """Return what tells this machine from others whose figures are kept: CPU, cores, memory, kernel."""
+    """Return CPU, cores, memory and kernel, which identify a machine."""
     model = re.search(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     processor = f"{model[1] if model else platform.machine()}, {os.cpu_count()} cores"
@@ -20,7 +20,7 @@ def name() -> str:
 
 
 def describe() -> dict[str, str]:
-    """Return how busy it is, and the versions of all that takes part."""
+    """Return the load of the machine and the versions of all software."""
     return {
         "load before": f"{os.getloadavg()[0]:.2f} (1-minute average; near 0, or the figures are not worth much)",
         "Python": f"{platform.python_implementation()} {platform.python_version()}, uvloop {version('uvloop')}",

@@ -1,4 +1,4 @@
-"""What a process has used, from /proc (Linux)."""
+"""CPU time and memory of a process, from /proc (Linux)."""
 
 import os
 from pathlib import Path

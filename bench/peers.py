@@ -1,6 +1,6 @@
-"""What is measured against what: each peer is a program of its own between one port and another.
+"""The peers: programs that forward one port to another.
 
-All of them run for the whole of a row, so that they can be measured in turn within seconds of each other.
+All peers of a row run at the same time, so that they are measured within seconds of each other.
 """
 
 import shutil
@@ -34,7 +34,7 @@ _COPY_DEPENDENCIES: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """Where a peer listens (``port``) and where it passes everything on to; with ``tls``, clients speak TLS."""
+    """Where a peer listens (``port``) and forwards to; with ``tls``, clients use TLS."""
 
     port: int
     upstream_port: int
@@ -43,7 +43,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """A running peer: where to connect, and the process to charge; none for the direct way."""
+    """A running peer: its port, and its process; None without a proxy."""
 
     name: str
     port: int
@@ -52,14 +52,14 @@ class Peer:
 
 @contextmanager
 def running(names: Sequence[str], route_of: Callable[[str], Route]) -> Iterator[list[Peer]]:
-    """Start the peers of these names on their routes, wait until they accept connections, end them afterwards."""
+    """Start these peers on their routes, wait until they accept connections, and stop them afterwards."""
     with ExitStack() as stack:
         yield [_start(name, route_of(name), stack) for name in names]
 
 
 @contextmanager
 def with_and_without_rewriting(broker_port: int) -> Iterator[list[Peer]]:
-    """Ours in front of a broker that advertises it and, rewriting, in front of a cluster."""
+    """One proxy of ours, in front of a broker and, with rewriting, in front of a cluster."""
     routes = two_routes(broker_port, OURS_REWRITING)
     cluster = {"bootstrap_servers": f"127.0.0.1:{broker_port}", "broker_ports": "{0}-{0}".format(free_port())}
     with _two_of_ours(routes, cluster) as (proxy, peers):
@@ -69,7 +69,7 @@ def with_and_without_rewriting(broker_port: int) -> Iterator[list[Peer]]:
 
 @contextmanager
 def with_and_without_queue(routes: Mapping[str, Route]) -> Iterator[list[Peer]]:
-    """Ours in front of a broker, and the same with a queue in front of it that has always room."""
+    """One proxy of ours, without a queue and with one that never fills."""
     upstream = f"127.0.0.1:{routes[OURS_QUEUEING].upstream_port}"
     listener = {"upstream": upstream, "fair_call_queue": {"max_in_flight": _ENOUGH_SLOTS}}
     with _two_of_ours(routes, listener) as (_, peers):
@@ -78,9 +78,9 @@ def with_and_without_queue(routes: Mapping[str, Route]) -> Iterator[list[Peer]]:
 
 @contextmanager
 def _two_of_ours(routes: Mapping[str, Route], listener: Mapping[str, Any]) -> Iterator[tuple[Proxy, list[Peer]]]:
-    """Ours, and the same with a listener of another kind: one process, a port for each.
+    """One process of ours with two kinds of listeners.
 
-    Two processes of the very same program differ by more than what is sought here.
+    Two processes of the same program differ by more than the effect.
     """
     (ours, other) = routes.values()
     config = our_config(ours)
@@ -90,12 +90,12 @@ def _two_of_ours(routes: Mapping[str, Route], listener: Mapping[str, Any]) -> It
 
 
 def two_routes(broker_port: int, other: str) -> dict[str, Route]:
-    """Ours and another listener of it, both in front of one port."""
+    """Return the routes of two listeners of ours in front of one port."""
     return {name: Route(port=free_port(), upstream_port=broker_port) for name in (OURS, other)}
 
 
 def synthetic_route(name: str, *, broker_port: int, tls: tuple[str, str] | None = None) -> Route:
-    """All in front of one port; a free port for each."""
+    """Return routes with free ports in front of one port."""
     return Route(port=broker_port if name == DIRECT else free_port(), upstream_port=broker_port, tls=tls)
 
 
@@ -147,13 +147,12 @@ def _accepts(process: Process, port: int) -> bool:
 
 
 def envoy_program() -> str:
-    """Return Envoy's path: the command that the extra ``bench`` puts beside this interpreter, else one of the PATH.
+    """Return the path of Envoy, from the extra ``bench`` or from the PATH.
 
     Raises:
-        HarnessError: There is none.
+        HarnessError: Envoy is not installed.
     """
-    beside = shutil.which("envoy", path=str(Path(sys.executable).parent))
-    program = beside or shutil.which("envoy")
+    program = shutil.which("envoy", path=str(Path(sys.executable).parent)) or shutil.which("envoy")
     if program is None:
         raise HarnessError("envoy is not installed: pip install '.[bench]' brings it, and make bench does that")
     return program
@@ -204,7 +203,7 @@ def _kroxylicious_config(route: Route) -> dict[str, Any]:
 
 
 def our_config(route: Route) -> dict[str, Any]:
-    """Both quotas for every (user, client-id), far above the load; metrics on, for ``Proxy`` adds the admin port."""
+    """Return both quotas for every (user, client-id), far above the load. ``Proxy`` adds the admin port and metrics."""
     limits = {"producer_byte_rate": ABUNDANT_BYTE_RATE, "consumer_byte_rate": ABUNDANT_BYTE_RATE}
     tls = {"client_tls": dict(zip(("certificate", "key"), route.tls, strict=True))} if route.tls else {}
     upstream = f"127.0.0.1:{route.upstream_port}"

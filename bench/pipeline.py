@@ -1,8 +1,8 @@
 """Measure the pipeline on logs of a million records and more: ``python -m bench.pipeline [--rows 1e6,1e7,1e8]``.
 
-Each command runs in a process of its own, as a user runs it. What it takes before there is a record is measured with a
-log of a thousand, and is taken off before times are compared. Exit status 1: something grows faster than records, or
-the engines of the comparison differ; stderr says what.
+Each command runs in its own process. Its start-up time is measured with a log of a thousand records, and subtracted
+before times are compared. The exit status is 1 if time, memory or spilling grows too much, or if the engines of the
+comparison differ; stderr has the reason.
 """
 
 import argparse
@@ -26,18 +26,18 @@ from bench.spark_run import REPOSITORY, Run, run
 PAGE: Final = Path(__file__).with_name("PIPELINE.md")
 ROWS: Final = (10**6, 10**7, 10**8)
 START_UP_ROWS: Final = 1_000
-# Up to here start-up is most of it, and differs by as much from run to run as the records take.
+# Up to here start-up dominates and varies as much as the time of the records.
 _REPEATED_ROWS: Final = 10**6
 _REPETITIONS: Final = 3
 COMMANDS: Final = ("simulate", "capacity", "whatif")
 # 20 entities at one broker, producing and fetching.
 _BUCKETS: Final = 40
-# Time for each record beside that of a log a tenth as large, once what a start takes is off.
+# Time per record relative to a log a tenth as large, without start-up.
 MOST_GROWTH: Final = 1.1
-# What the JVM has beside its heap of 2 GB (code, threads, buffers) is Java's own; it does not grow with records.
+# Beyond its heap of 2 GB the JVM has code, threads and buffers, which do not grow with records.
 MOST_JVM_BYTES: Final = 3 * 2**30
 MOST_PYTHON_BYTES: Final = 2**30
-# Of the log as it lies on the disk: 4 is what sorting 10^8 records by day took. More is spilling to death.
+# In sizes of the log on disk. Sorting 10^8 records by day took 4; far more would never end.
 MOST_SPILLED: Final = 8
 _AGGREGATED_ROWS: Final = 10**7
 _DAY_S: Final = 86_400
@@ -45,10 +45,7 @@ _DAY_S: Final = 86_400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
-    """A log of about so many records of a second each, in so many bytes, and what each command took on it.
-
-    Of several runs it is the median.
-    """
+    """A log of one-second records, its size, and the median run of each command on it."""
 
     rows: int
     usage_bytes: int
@@ -56,7 +53,7 @@ class Log:
 
 
 def measured(rows: int, directory: Path) -> Log:
-    """Make up a log in ``directory`` and run each command on it. Its records are left in ``usage``."""
+    """Simulate a log in ``directory`` and run each command on it. The records stay in ``usage``."""
     usage, plan, forecast = (str(directory / name) for name in ("usage", "plan", "forecast"))
     days = f"{rows / _BUCKETS / _DAY_S:.9f}"
     words = {
@@ -76,9 +73,9 @@ def measured(rows: int, directory: Path) -> Log:
 
 
 def growth(logs: Sequence[Log], command: str) -> list[float]:
-    """Return for each log but the first two how many times as long it took as the one before, for each record.
+    """Return the time per record relative to the log before, for each log but the first two.
 
-    The first is the one for start-up. 1 means that time grew as records did.
+    The first log gives the start-up time. 1 means that time grew in proportion.
     """
     start_up, *others = logs
     started_s = start_up.runs[command].seconds
@@ -90,7 +87,7 @@ def growth(logs: Sequence[Log], command: str) -> list[float]:
 
 
 def faults(logs: Sequence[Log], engines: dict[str, dict[str, Any]]) -> list[str]:
-    """Return what is not as it is promised, a sentence each."""
+    """Return a sentence for each broken bound."""
     found = []
     for command in COMMANDS:
         for (less, more), ratio in zip(pairwise(logs[1:]), growth(logs, command), strict=True):
@@ -122,7 +119,7 @@ def _is_same(engines: dict[str, dict[str, Any]]) -> bool:
 
 
 def aggregated(usage: Path) -> dict[str, dict[str, Any]]:
-    """Return what each engine took for the same aggregate, and what it found."""
+    """Return time and result of the same aggregate for each engine."""
     found = {}
     for engine in ENGINES:
         command = [sys.executable, "-m", "bench.aggregates", engine, str(usage / "days")]
@@ -134,18 +131,17 @@ def aggregated(usage: Path) -> dict[str, dict[str, Any]]:
 
 
 def page(logs: Sequence[Log], engines: dict[str, dict[str, Any]]) -> str:
-    """Return what was measured, as Markdown."""
+    """Return the measurements as Markdown."""
     head = [
         "# The pipeline on large logs",
         "",
         f"Measured {datetime.datetime.now(tz=datetime.UTC).date().isoformat()} on {machine.name()}; "
-        f"Spark {version('pyspark')} with the settings that it comes with (2 GB for its heap). Records are of a second "
-        f"each, of {_BUCKETS} buckets, in Parquet. Once more: `make bench-pipeline`.",
+        f"Spark {version('pyspark')} with its default settings (2 GB of heap). One-second records of "
+        f"{_BUCKETS} buckets in Parquet. To repeat: `make bench-pipeline`.",
         "",
-        "*Growth* is time for each record beside that of the log before, without what a log of "
-        f"{START_UP_ROWS:,} records takes: 1 is as fast as records grow. Up to {_REPEATED_ROWS:,} records times are "
-        f"the median of {_REPETITIONS} runs. Memory is the most at any time, of the JVM, and of all Python processes "
-        "together.",
+        "*Growth* is the time per record relative to the log before, less the time of "
+        f"{START_UP_ROWS:,} records: 1 is in proportion. Up to {_REPEATED_ROWS:,} records times are the median of "
+        f"{_REPETITIONS} runs. Memory is the peak of the JVM, and of all Python processes together.",
         "",
         "| records | command | time | growth | JVM | Python | spilled to disk |",
         "| ---: | --- | ---: | ---: | ---: | ---: | ---: |",
@@ -165,12 +161,12 @@ def _comparison(engines: dict[str, dict[str, Any]]) -> list[str]:
     if not engines:
         return []
     versions = {"Spark": "pyspark", "DuckDB": "duckdb", "pandas": "pandas"}
-    same = "The results are the same." if _is_same(engines) else "The results differ."
+    same = "The results are equal." if _is_same(engines) else "The results differ."
     return [
         "",
         f"## One aggregate, on {_AGGREGATED_ROWS:,} records",
         "",
-        f"Peak, median and {PERCENTILE:g}th percentile of each bucket, as `capacity` has them, from the same Parquet "
+        f"Peak, median and {PERCENTILE:g}th percentile of each bucket, as in `capacity`, from the same Parquet "
         f"files. {same}",
         "",
         "| engine | before the first query | query |",

@@ -1,4 +1,4 @@
-"""A greedy user comes and goes: how long polite ones wait, with a queue and without. Draws fair-call-queue.svg.
+"""Waits of polite users while a greedy one comes and goes, with a queue and without. Draws fair-call-queue.svg.
 
 ``python -m bench.plot_fair_queue [--seconds 40] [--out docs/pictures/fair-call-queue.svg]``
 
@@ -32,7 +32,7 @@ COLOURS: Final = ("#c8553d", "#1f6f8b", "#7fb069")
 
 
 def visit(kafka: Kafka, topic: str, settings: dict[str, Any], seconds: int) -> dict[str, list[Served]]:
-    """Let the greedy one come and go; return what was served, times from the start."""
+    """Let the greedy user come and go; return the served requests, with times from the start."""
     with Proxy(settings, kafka) as proxy, ExitStack() as stack:
 
         def load(*crowds: Crowd, seconds: float) -> Load:
@@ -59,7 +59,7 @@ def polite_ms(served: dict[str, list[Served]], seconds: int) -> list[list[float]
 
 
 def summary(name: str, served: dict[str, list[Served]], seconds: int) -> str:
-    """Write what polite users waited without and with the other one, and what was served with it."""
+    """Write the waits of polite users without and with the greedy one, and the rates with it."""
     each = polite_ms(served, seconds)
     settled_s = 3
     alone = [one for second in each[settled_s : seconds // 4] for one in second]

@@ -2,9 +2,8 @@
 
 ``python -m bench.plot_flood [--seconds 60] [--out docs/pictures/flood.svg]``
 
-The client sends Produce requests of 256 KiB as
-fast as the connection takes them and ignores ``throttle_time_ms``; what counts is the bytes of answered requests. Both
-floods meet the same broker, one after the other.
+The client sends Produce requests of 256 KiB as fast as the connection takes them and ignores ``throttle_time_ms``.
+Bytes of answered requests count. Both floods use the same broker, one after the other.
 """
 
 import argparse
@@ -82,7 +81,7 @@ def measure(seconds: int) -> dict[str, list[int]]:
 
 
 def summary(client_id: str, per_second: Sequence[int]) -> str:
-    """Write the average, the first second, and the least and greatest after it, of the quota."""
+    """Write the average, the first second, and the least and greatest later second, in parts of the quota."""
     later = per_second[1:]
     average = sum(per_second) / len(per_second) / QUOTA
     return (

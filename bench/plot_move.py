@@ -1,9 +1,9 @@
-"""A replica that catches up, held by Kafka's own throttle and by the proxy's file. Draws move.svg.
+"""A replica that catches up under Kafka's throttle and under the proxy's. Draws move.svg.
 
 ``python -m bench.plot_move [--megabytes 300] [--out docs/pictures/move.svg]``
 
-Four partitions move from one broker of three to
-another, on clusters of their own, at the same rate; what counts is the size of the new replica's files.
+Four partitions move from one broker of three to another at the same rate, each time on a new cluster. The size of the
+new replica's files counts.
 """
 
 import argparse
@@ -28,7 +28,7 @@ OUT: Final = Path(__file__).parents[1] / "docs" / "pictures" / "move.svg"
 
 
 def measure(megabytes: int) -> dict[str, list[Sample]]:
-    """Move so much by the one throttle, then by the other."""
+    """Move this much under one throttle, then under the other."""
     moves = {}
     with without_proxies(KAFKA_4) as kafka:
         moves[AT_KAFKA] = _move(kafka, megabytes, throttle=RATE)

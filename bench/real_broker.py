@@ -25,7 +25,7 @@ _BROKER = {"log.retention.check.interval.ms": 1_000, "log.segment.delete.delay.m
 
 
 class BenchKafka(Kafka):
-    """A broker whose tools run as a long-lived client would: with both compilers and a heap of their own default."""
+    """A broker whose tools run like a long-lived client: with both compilers and the default heap."""
 
     def run_java(
         self, main_class: str, *arguments: str | Path, timeout_s: float = 120, classpath: str | None = None
@@ -37,7 +37,7 @@ class BenchKafka(Kafka):
 
 @contextmanager
 def measuring(names: Sequence[str]) -> Iterator[tuple[list[Peer], Callable[[Row, Peer], Sample]]]:
-    """Start a broker and these peers, each in front of a listener that advertises it."""
+    """Start a broker and these peers, each in front of a listener that advertises the peer."""
     # Kroxylicious rewrites the addresses that the broker advertises: the direct listener serves it.
     proxied = [name.upper() for name in names if name not in (DIRECT_PEER, KROXYLICIOUS)]
     with BenchKafka(KAFKA_3_9, proxied=proxied, config=_BROKER) as kafka:
@@ -58,7 +58,7 @@ def measuring(names: Sequence[str]) -> Iterator[tuple[list[Peer], Callable[[Row,
 
 @contextmanager
 def measuring_queue(names: Sequence[str]) -> Iterator[tuple[list[Peer], Callable[[Row, Peer], Sample]]]:
-    """The same for ours alone, with a queue in front of the broker and without."""
+    """Start a broker and one proxy of ours, with a queue and without."""
     listeners = {OURS: "OURS", OURS_QUEUEING: "QUEUEING"}
     with ExitStack() as stack:
         kafka = stack.enter_context(BenchKafka(KAFKA_3_9, proxied=[*listeners.values()], config=_BROKER))
@@ -68,7 +68,7 @@ def measuring_queue(names: Sequence[str]) -> Iterator[tuple[list[Peer], Callable
 
 
 class Load:
-    """Kafka's performance tools on topics that are made when they are first needed."""
+    """Kafka's performance tools, on topics that are created when first needed."""
 
     def __init__(self, kafka: Kafka) -> None:
         self._kafka = kafka

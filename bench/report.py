@@ -38,7 +38,7 @@ class Measured:
 
 
 def number(value: float) -> str:
-    """Write with three significant digits, or as a whole number from 1,000 on: no more is known."""
+    """Write with three significant digits, or as a whole number from 1,000 on."""
     if abs(value) >= 1_000:
         return f"{value:,.0f}"
     digits = 3 - len(f"{abs(value):.0f}") if abs(value) >= 1 else 3 if abs(value) < 0.1 else 2
@@ -126,8 +126,8 @@ TITLES: Final = {
     Section.LATENCY: "Latency, fake broker",
     Section.IDLE: "Memory, fake broker",
     Section.ADDRESSES: "Addresses rewritten or not, fake broker",
-    Section.QUEUE: "A queue in front of the broker or none, nobody waits, fake broker that is faster than the proxy",
-    Section.KAFKA_QUEUE: "A queue in front of the broker or none, nobody waits, Apache Kafka",
+    Section.QUEUE: "With and without a queue that never fills, fake broker that is faster than the proxy",
+    Section.KAFKA_QUEUE: "With and without a queue that never fills, Apache Kafka",
     Section.TLS: "Bulk over TLS, fake broker",
     Section.KAFKA: "Apache Kafka and its performance tools",
     Section.DECISION: "A decision, no network: resolve, record, throttle time",
@@ -136,12 +136,12 @@ TITLES: Final = {
 
 
 def columns(section: Section) -> Sequence[Column]:
-    """Return the columns of a table; a real broker's and those of TLS are those of bulk."""
+    """Return the columns of a table; a real broker and TLS have those of bulk."""
     return COLUMNS[Section.BULK if section in (Section.KAFKA, Section.TLS) else section]
 
 
 def progress(row: Row, peer: str, samples: Samples) -> str:
-    """Write what one run gave, for the terminal."""
+    """Write the result of one run, for the terminal."""
     figures = (f"{heading} {one(samples, peer).split(' [')[0]}" for heading, one in columns(row.section))
     return f"{row.key}  {peer}: " + ", ".join(figure for figure in figures if not figure.endswith(ABSENT))
 

@@ -1,4 +1,4 @@
-"""Requests over and over, straight to a broker, and what each of them took and is charged."""
+"""Repeated requests to a broker, with the time and the charge of each."""
 
 import select
 import struct
@@ -19,7 +19,7 @@ _PATIENCE_S: Final = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """A request that is sent again and again: on each connection ``depth`` of them at once, each after a pause."""
+    """A repeated request: ``depth`` in flight on each connection, each after a pause."""
 
     name: str
     api_key: int
@@ -31,20 +31,20 @@ class Load:
     may_wait: bool = False
 
     def frame(self, client_id: str) -> bytes:
-        """The request as a client of that name sends it."""
+        """Return the request with this client-id."""
         return request(self.api_key, self.api_version, 1, client_id, self.body)
 
 
 @dataclass(slots=True)
 class Seen:
-    """What was seen of one load in one round."""
+    """The measurements of one load in one round."""
 
     elapsed_ns: list[int] = field(default_factory=list)
     charged_ns: list[int] = field(default_factory=list)
 
 
 class _Connection:
-    """One connection, the requests on it that are unanswered, and the answer that is arriving."""
+    """One connection, its unanswered requests, and the arriving answer."""
 
     def __init__(self, port: int, client_id: str) -> None:
         self.client = RawClient(port, client_id=client_id, timeout_s=_PATIENCE_S)
@@ -55,7 +55,7 @@ class _Connection:
         self._left = 0
 
     def feed(self, data: memoryview, on_answer: Callable[["_Connection", int], None]) -> int:
-        """Take bytes, call for the size of each answer that begins, and return how many end."""
+        """Take bytes, call back with the size of each new answer, and return the number of complete ones."""
         at = ended = 0
         while at < len(data):
             if not self._left:
@@ -75,14 +75,14 @@ class _Connection:
 
 
 class Sender:
-    """Sends loads to one broker, and charges them as a proxy would through which all of it passes."""
+    """Sends loads to one broker, and charges them like a proxy in front of it."""
 
     def __init__(self, port: int) -> None:
         self.port = port
         self.clock = ServiceClock()
 
     def send(self, load: Load, client_id: str, *, seconds: float) -> Seen:
-        """Send for so long in the name of ``client_id``, and wait for the last answers."""
+        """Send for this time as ``client_id``, and wait for the last answers."""
         return _Run(self, load, client_id).send(seconds)
 
 

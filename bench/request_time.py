@@ -1,12 +1,11 @@
-"""What a broker charges for requests, and what we would: the same requests and both numbers, side by side.
+"""Request time that a broker charges, against our estimate for the same requests.
 
 ``python -m bench.request_time [--part costs|replicated|rates] [--rounds 5] [--seconds 1] [--only NAME,NAME]`` starts a
 real broker (or three), sends it frames over loopback, prints the tables of ``bench/REQUEST_TIME.md`` and ends. Only
-``rates`` has a proxy in between.
+``rates`` uses a proxy.
 
-The broker's own number is ``request-time`` of ``kafka.server:type=Request``, a rate: each load has a client-id of its
-own in each round, under a quota that is out of reach, and windows for longer than a run, so that rate times windows is
-a sum.
+The broker's number is ``request-time`` of ``kafka.server:type=Request``, a rate. Each load has its own client-id in
+each round, a quota that it cannot reach, and windows longer than a run, so that rate times windows is a sum.
 """
 
 import argparse
@@ -97,7 +96,7 @@ def _group_body(group: str, generation: int, member_id: str) -> bytes:
 
 
 def _join(client: RawClient, group: str) -> tuple[int, str]:
-    """Become the only member of a group, and return the generation and the member id."""
+    """Join a group as its only member, and return generation and member id."""
     find = string(group) + b"\0"
     while struct.unpack_from(">h", client.ask(_FIND_COORDINATOR, 1, find).body, 4)[0]:
         time.sleep(0.1)
@@ -114,7 +113,7 @@ def _join(client: RawClient, group: str) -> tuple[int, str]:
 
 
 def _loads(kafka: Kafka, client: RawClient) -> list[Load]:
-    """Make topics and groups, and what is asked of them."""
+    """Create topics and groups, and return the loads on them."""
     small, middle, big, sink, empty = (create_topic(kafka) for _ in range(5))
     client.produce(small, record_batch([bytes(100)]))
     client.produce(middle, record_batch([bytes(65_000)]))
@@ -169,7 +168,7 @@ def _loads(kafka: Kafka, client: RawClient) -> list[Load]:
 
 @contextmanager
 def _measured(kafka: Kafka) -> Iterator[RawClient]:
-    """Let the broker count everybody's request time, and throttle nobody."""
+    """Let the broker measure the request time of all clients without throttling any."""
     with BrokerQuotas(kafka) as quotas:
         quotas.replace({Entity(None, DEFAULT): {"request_percentage": _OUT_OF_REACH}})
         client = RawClient(kafka.broker.listeners[DIRECT].port)
@@ -202,7 +201,7 @@ def _table(kafka: Kafka, loads: Sequence[Load], *, rounds: int, seconds: float) 
 
 
 def costs(*, rounds: int, seconds: float, only: Sequence[str]) -> None:
-    """One broker, and what needs no other."""
+    """Measure loads that need one broker."""
     with Kafka(KAFKA_4, jmx=True, config={"quota.window.num": SUM_WINDOWS}) as kafka, _measured(kafka) as client:
         loads = [load for load in _loads(kafka, client) if not only or load.name in only]
         _table(kafka, loads, rounds=rounds, seconds=seconds)
@@ -210,7 +209,7 @@ def costs(*, rounds: int, seconds: float, only: Sequence[str]) -> None:
 
 
 def _print_exempt(kafka: Kafka, client: RawClient) -> None:
-    """Send what has no answer, and say whether the broker charged it."""
+    """Send requests with acks=0, and print what the broker charged."""
     topic = create_topic(kafka)
     sender = RawClient(kafka.broker.listeners[DIRECT].port, client_id="unanswered")
     body = produce_body(topic, record_batch([bytes(100)]), acks=0)
@@ -224,7 +223,7 @@ def _print_exempt(kafka: Kafka, client: RawClient) -> None:
 
 
 def replicated(*, rounds: int, seconds: float, only: Sequence[str]) -> None:
-    """Three brokers: what waits for followers; the leader's number."""
+    """Measure loads that wait for followers, on three brokers, by the leader's number."""
     config = {"quota.window.num": SUM_WINDOWS}
     with Kafka(KAFKA_4, nodes=3, jmx=True, config=config) as kafka, _measured(kafka):
         topic = create_topic(kafka, replicas=[1, 2, 3])
@@ -239,7 +238,7 @@ def replicated(*, rounds: int, seconds: float, only: Sequence[str]) -> None:
 
 
 def rates(*, rounds: int, seconds: float, only: Sequence[str]) -> None:
-    """The same quota in the broker, and in a proxy of the right scale: requests a second that one client achieves."""
+    """Compare requests per second of one client under the same quota, in the broker and in a calibrated proxy."""
     scale = measured_scale()
     print(f"request_time_scale: {scale:.2f}\n")
     with limited_alike(scale) as ask:

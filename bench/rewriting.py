@@ -1,7 +1,7 @@
-"""What rewriting addresses costs for a Fetch response: ``python -m bench.rewriting``. No network.
+"""Cost of rewriting addresses in a Fetch response, without a network: ``python -m bench.rewriting``.
 
-Two sessions, of which one rewrites, take the same requests and responses in turn. The rows `addresses` show the whole
-proxy, and cannot show so little: two runs of the same proxy differ by more.
+Two sessions, one of which rewrites, get the same requests and responses in turn. The rows `addresses` measure the whole
+proxy, whose runs differ by more than this cost.
 """
 
 import sys
@@ -23,7 +23,7 @@ KIB: Final = 1_024
 
 
 def main() -> None:
-    """Print it for responses that come as a whole and in pieces."""
+    """Print the cost for complete responses and for pieces."""
     for title, size_bytes, piece_bytes in (
         ("64 KiB, whole", 64 * KIB, 64 * KIB),
         ("64 KiB, in two pieces", 64 * KIB, 40 * KIB),
@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def measure(size_bytes: int, piece_bytes: int) -> tuple[float, float]:
-    """Return the seconds that a request and its response take, without rewriting and with it."""
+    """Return the seconds for a request and its response, without and with rewriting."""
     request = fetch_request(b"bench", size_bytes, version=NEW_FETCH_VERSION)
     response = fetch_response(size_bytes, version=NEW_FETCH_VERSION)
     pieces = [response[at : at + piece_bytes] for at in range(0, len(response), piece_bytes)]

@@ -1,4 +1,4 @@
-"""The rows of the table: which load, and which targets it has to meet."""
+"""The rows of the table: their loads and targets."""
 
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -24,24 +24,24 @@ MIB: Final = 1024 * KIB
 
 
 class Section(Enum):
-    """What the rows of one table have in common."""
+    """The tables that rows belong to."""
 
     BULK = "bulk"  # synthetic, bytes
     REQUESTS = "requests"  # synthetic, small requests
     LATENCY = "latency"  # synthetic, at a fixed rate
     IDLE = "idle"  # synthetic, memory
     ADDRESSES = "addresses"  # synthetic, bytes; ours against ours that rewrites addresses
-    QUEUE = "queue"  # synthetic; ours against ours with a queue that is never full, on a core that is
-    KAFKA_QUEUE = "kafka-queue"  # real broker, real clients; likewise
+    QUEUE = "queue"  # synthetic; ours with a queue that never fills against ours without one, on a saturated core
+    KAFKA_QUEUE = "kafka-queue"  # the same with a real broker and real clients
     TLS = "tls"  # synthetic, bytes; TLS to clients, plaintext to the broker
     KAFKA = "kafka"  # real broker, real clients
-    DECISION = "decision"  # no network at all
-    SCHEDULING = "scheduling"  # likewise
+    DECISION = "decision"  # no network
+    SCHEDULING = "scheduling"  # no network
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A load. ``size_bytes`` is the Produce request or Fetch response; of a batch for a real producer."""
+    """A load. ``size_bytes`` is the size of the Produce request or Fetch response, or of a real producer's batch."""
 
     key: str
     title: str
@@ -53,11 +53,11 @@ class Row:
     connections: int = 1
     in_flight: int = 1
     partitions: int = 1
-    records_per_s: int | None = None  # of a real producer; None: all that it can
+    records_per_s: int | None = None  # of a real producer; None: unlimited
 
 
 def _produce(size_bytes: int, size: str) -> Row:
-    """As the Java client: one connection to a broker, five requests in flight."""
+    """Return a load like the Java client's: one connection, five requests in flight."""
     return Row(
         key=f"produce-{_short(size)}",
         title=f"Produce requests of {size}, 1 connection, 5 in flight",
@@ -69,7 +69,7 @@ def _produce(size_bytes: int, size: str) -> Row:
 
 
 def _fetch(size_bytes: int, size: str) -> Row:
-    """As consumers: no client sends a broker a second Fetch before the first one is answered."""
+    """Return a load like consumers': one Fetch in flight on each connection."""
     return Row(
         key=f"fetch-{_short(size)}",
         title=f"Fetch responses of {size}, 4 connections, 1 in flight",
@@ -96,7 +96,7 @@ def _rewriting(api: Literal["produce", "fetch"], api_version: int, size_bytes: i
 
 
 def _queueing(row: Row) -> Row:
-    """Without a target: on a core that has nothing left, whatever is done costs throughput."""
+    """Return a load without a target: on a saturated core, any work costs throughput."""
     return replace(row, key=f"queue-{row.key}", section=Section.QUEUE, targets=())
 
 
@@ -154,7 +154,7 @@ ROWS: Final = (
         title="ProducerPerformance, batches of 16 KB, all that it can",
         section=Section.KAFKA_QUEUE,
         size_bytes=16_384,
-        targets=(),  # the tool, the broker and the proxy leave no core anything: whatever is done costs throughput
+        targets=(),  # tool, broker and proxy saturate both cores: any work costs throughput
     ),
     Row(
         key="kafka-queue-produce-paced",
@@ -226,7 +226,7 @@ ROWS: Final = (
 
 
 def selected(names: str | None) -> tuple[Row, ...]:
-    """Return the rows named by key, or by section, with commas between; all for None.
+    """Return the rows with these keys or sections, separated by commas; all for None.
 
     Raises:
         ValueError: No row and no section has such a name.

@@ -1,8 +1,9 @@
-"""What the scheduler decides, each decision by itself: what becomes of a request, and who is next at the end of one.
+"""The scheduler's decisions, each by itself.
 
-On arrival: the level of its user, and a slot or a place in the queue. At the end: the charge, the response time of its
-level, and whose turn the slot is. For 10,000 users in random order, so that what is known of them is as cold in the
-caches as a real load finds it; the loop is counted in. A sweep is what the loop stands still for, once in a period.
+On arrival it finds the level of the user, and a slot or a place in the queue. At the end of a request it charges the
+user, records the response time of the level, and gives the slot to the next request. 10,000 users come in random order,
+so that their state is in no CPU cache; the loop is included. A sweep is the decay, which blocks the event loop once a
+period.
 """
 
 import random
@@ -18,18 +19,18 @@ from kafka_quota_proxy.proxy.fair_queue.dispatcher import Answer, Dispatcher, Di
 
 USERS = 10_000
 ROUNDS = 600
-# So many arrive, then so many end: one kind of decision at a time can be timed, and none finds in the caches what the
-# other has just touched.
+# This many arrive, then this many end. So each kind of decision is timed alone, and finds no data of the other in
+# caches.
 TURNS = 500
 SLOTS = 32
 WAITING = 500
-# As large as it gets, so that nobody waits for room; that is another decision, and who backs off never makes it.
+# The largest capacity, so that no request waits for room, which is another decision.
 _CAPACITY = 8_192
 _COST, _RESPONSE_US = 50_100, 700
 
 
 def measure(row: Row) -> Sample:
-    """Decide on each of many requests."""
+    """Time the decisions on many requests."""
     match row.key:
         case "scheduling-arrival":
             seconds = _Load(slots=TURNS, waiting=0).seconds()[0]
@@ -53,7 +54,7 @@ def _scheduler() -> DecayScheduler:
 
 
 class _Load:
-    """Requests that arrive and end in turns; users take turns in each level, and the limit learns from each end."""
+    """Requests that arrive and end in turns; users take turns in each level, and the adaptive limit sees each end."""
 
     def __init__(self, *, slots: int, waiting: int) -> None:
         options = DispatcherOptions(queue=QueueOptions(capacity=_CAPACITY, within_level=WithinLevel.ROUND_ROBIN))
@@ -68,7 +69,7 @@ class _Load:
             self._arrive(waiting + slots)
 
     def seconds(self) -> tuple[float, float]:
-        """Return what a decision takes on one that arrives, and at the end of one."""
+        """Return the seconds of a decision on arrival, and at the end of a request."""
         turns = [(self._arrive(TURNS), self._end(TURNS)) for _ in range(ROUNDS)]
         arrivals, ends = (sum(taken) for taken in zip(*turns, strict=True))
         return arrivals / (ROUNDS * TURNS), ends / (ROUNDS * TURNS)
@@ -78,7 +79,7 @@ class _Load:
         lane = dispatcher.normal
         tickets = [self._idle.popleft() for _ in range(count)]
         for ticket in tickets:
-            # Equal to the name that the scheduler knows, not the same object: each connection has its own.
+            # A copy, because each connection has its own string object.
             ticket.identity = f"user-{self._chance.randrange(USERS)}"
         start = time.process_time()
         for ticket in tickets:

@@ -1,4 +1,4 @@
-"""One run of ``kafka-quota-pipeline`` in a process of its own: how long, how much memory, what Spark had to spill."""
+"""One run of ``kafka-quota-pipeline`` in its own process: its time, memory and spilling."""
 
 import json
 import os
@@ -18,13 +18,13 @@ _LOOK_EVERY_S: Final = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What it took.
+    """Cost of a run.
 
     Attributes:
         seconds: from the start of the process to its end.
-        jvm_bytes: the most that the JVM was resident with: heap, and all beside it.
-        python_bytes: the most that Python (the program and Spark's workers) had together, shared pages shared.
-        spilled_bytes: what Spark wrote to disk because it did not fit into memory.
+        jvm_bytes: the JVM's largest resident set, heap included.
+        python_bytes: the largest sum of all Python processes; shared pages are divided (PSS).
+        spilled_bytes: data that Spark wrote to disk for want of memory.
     """
 
     seconds: float
@@ -37,11 +37,11 @@ def run(words: Iterable[str], *, events: Path) -> Run:
     """Run the pipeline with these arguments.
 
     Args:
-        words: as a user types them, without the program.
+        words: the command line without the program.
         events: an empty directory, for Spark's log of events.
 
     Raises:
-        CalledProcessError: it failed.
+        CalledProcessError: The run failed.
     """
     events.mkdir(parents=True)
     settings = {"enabled": "true", "dir": str(events), "compress": "false", "rolling.enabled": "false"}
@@ -61,13 +61,13 @@ def run(words: Iterable[str], *, events: Path) -> Run:
 
 
 def spilled_bytes(lines: Iterable[str]) -> int:
-    """Return what the tasks of a log of events spilled to disk."""
+    """Return the bytes that the tasks in an event log spilled to disk."""
     ends = (json.loads(line) for line in lines if '"SparkListenerTaskEnd"' in line)
     return sum((end.get("Task Metrics") or {}).get("Disk Bytes Spilled", 0) for end in ends)
 
 
 class Memory(threading.Thread):
-    """Looks at a process and all below it until ``end``; ``jvm`` and ``python`` are the most bytes seen of either."""
+    """Samples a process and its descendants until ``end``; ``jvm`` and ``python`` are the largest sums in bytes."""
 
     def __init__(self, pid: int) -> None:
         super().__init__(daemon=True)
@@ -84,7 +84,7 @@ class Memory(threading.Thread):
             self.python = max(self.python, sum(size for pid, size in sizes.items() if _name(pid) != "java"))
 
     def end(self) -> None:
-        """Look no more."""
+        """Stop sampling."""
         self._ended.set()
         self.join()
 
@@ -97,7 +97,7 @@ def _name(pid: int) -> str:
 
 
 def _sizes(pid: int) -> Iterator[tuple[int, int]]:
-    """Yield each process below ``pid``, itself too, and its share of memory in bytes; not those that end meanwhile."""
+    """Yield ``pid`` and its descendants with their memory (PSS) in bytes; skip those that end meanwhile."""
     for one in below(pid):
         try:
             found = re.search(r"^Pss:\s+(\d+) kB", Path(f"/proc/{one}/smaps_rollup").read_text(), re.MULTILINE)
@@ -119,7 +119,7 @@ def _parents() -> dict[int, int]:
 
 
 def below(pid: int) -> Iterator[int]:
-    """Yield a process and all that it and its children have started, as they are now."""
+    """Yield a process and its present descendants."""
     yield from _with_children(pid, _parents())
 
 

@@ -42,14 +42,14 @@ _SHAPES = {
 
 @contextmanager
 def measuring(names: Sequence[str]) -> Iterator[tuple[list[Peer], Callable[[Row, Peer], Sample]]]:
-    """Start the fake broker and these peers in front of it; gives them, and what measures one of them once."""
+    """Start the fake broker and these peers in front of it. Gives the peers, and a function that measures one once."""
     with _fake_broker() as port, running(names, partial(synthetic_route, broker_port=port)) as peers:
         yield peers, measure
 
 
 @contextmanager
 def measuring_rewriting(names: Sequence[str]) -> Iterator[tuple[list[Peer], Callable[[Row, Peer], Sample]]]:
-    """The same for ours alone, in front of a broker that advertises it, and in front of a cluster."""
+    """The same for ours alone, in front of a broker and in front of a cluster."""
     with ExitStack() as stack:
         port = stack.enter_context(_fake_broker())
         yield stack.enter_context(with_and_without_rewriting(port)) if OURS in names else [], measure
@@ -57,7 +57,7 @@ def measuring_rewriting(names: Sequence[str]) -> Iterator[tuple[list[Peer], Call
 
 @contextmanager
 def measuring_queue(names: Sequence[str]) -> Iterator[tuple[list[Peer], Callable[[Row, Peer], Sample]]]:
-    """Likewise for ours with a queue in front of the broker, and without."""
+    """The same for ours alone, without a queue and with one."""
     with ExitStack() as stack:
         port = stack.enter_context(_fake_broker())
         yield (
@@ -68,7 +68,7 @@ def measuring_queue(names: Sequence[str]) -> Iterator[tuple[list[Peer], Callable
 
 @contextmanager
 def measuring_fresh(names: Sequence[str]) -> Iterator[tuple[list[Peer], Callable[[Row, Peer], Sample]]]:
-    """The same for memory: each peer is started anew for each run, for what it took once it does not give back."""
+    """The same for memory: each run restarts its peer, because a process does not return memory."""
     with _fake_broker() as port:
         route = partial(synthetic_route, broker_port=port)
 
@@ -81,7 +81,7 @@ def measuring_fresh(names: Sequence[str]) -> Iterator[tuple[list[Peer], Callable
 
 @contextmanager
 def measuring_tls(names: Sequence[str]) -> Iterator[tuple[list[Peer], Callable[[Row, Peer], Sample]]]:
-    """The same for clients that speak TLS; of those who end it, here only Envoy and ours are set up to."""
+    """The same for clients with TLS; only Envoy and ours are configured to terminate it."""
     with scratch("tls") as directory, _fake_broker() as port:
         authority = Authority("bench authority")
         certificate, key = authority.issue("bench", hosts=["127.0.0.1"]).save(directory, "bench")
@@ -104,7 +104,7 @@ def _fake_broker() -> Iterator[int]:
 
 
 def command(row: Row) -> list[str]:
-    """Return the arguments of ``python -m bench.load``, all but the peer's."""
+    """Return the arguments of ``python -m bench.load`` without those of the peer."""
     return [
         _SHAPES[row.section],
         *("--api", row.api),

@@ -1,4 +1,4 @@
-"""What has to be reached, as rules over a row's samples. Pure."""
+"""Targets: bounds for figures of a row's samples. Pure."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ Reading: TypeAlias = Callable[[Samples], float | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A figure and its bound. ``read`` gives None where a peer that it needs was not measured."""
+    """A figure and its bound. ``read`` gives None if a necessary peer was not measured."""
 
     text: str
     read: Reading
@@ -35,7 +35,7 @@ class Target:
     at_least: bool = False
 
     def is_met(self, samples: Samples) -> bool | None:
-        """Whether the figure is on the right side of the bound; None where it cannot be told."""
+        """Whether the figure meets the bound; None if it is unknown."""
         figure, bound = self.read(samples), self.bound(samples)
         if figure is None or bound is None:
             return None
@@ -69,7 +69,7 @@ def rate_of_envoy(least: float) -> Target:
 
 
 def per_cpu_second_of_envoy(least: float) -> Target:
-    """Requests per CPU second; of equal requests, so bytes per CPU second as well."""
+    """Requests per CPU second; for equal requests also bytes per CPU second."""
     read = _median_ratio(ENVOY, OURS, cpu_s_per_10k_requests)
     return Target(text=f"per CPU second ≥ {least:g} of Envoy's", read=read, bound=_constant(least), at_least=True)
 
@@ -81,7 +81,7 @@ def cpu_of_envoy(most: float) -> Target:
 
 
 def direct_ratio() -> Target:
-    """Bytes per second of the direct way."""
+    """Bytes per second, relative to direct."""
     return Target(
         text="bytes/s of direct ≥ Envoy's",
         read=_median_ratio(OURS, DIRECT, bytes_per_second),
@@ -108,7 +108,7 @@ def than_kroxylicious() -> tuple[Target, ...]:
 
 
 def latency() -> tuple[Target, ...]:
-    """Of added latency only the difference to a peer matters: the direct part is the same for both."""
+    """Added latency, compared with a peer; both include the direct latency."""
 
     def p50_over_envoy(samples: Samples) -> float | None:
         found = difference(samples, OURS, ENVOY, field("p50_us"))
@@ -125,7 +125,7 @@ def latency() -> tuple[Target, ...]:
 
 
 def rewriting() -> tuple[Target, ...]:
-    """What rewriting addresses costs where there is nothing to rewrite."""
+    """Cost of rewriting for responses without addresses."""
     return (
         Target(
             text="bytes/s rewriting ≥ 0.98 of ours",
@@ -142,7 +142,7 @@ def rewriting() -> tuple[Target, ...]:
 
 
 def queueing() -> tuple[Target, ...]:
-    """What a queue costs in which nobody waits."""
+    """Cost of a queue that never fills."""
     return (
         Target(
             text="bytes/s with a queue ≥ 0.95 of ours",
