@@ -5,13 +5,9 @@ tried with a small log each time, both with ``make test-pipeline``.
 """
 
 import csv
-import os
 import re
 import subprocess
-import sys
-import sysconfig
 import time
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -24,8 +20,8 @@ from kafka_quota_proxy.pipeline.proposed_quotas import ProposedQuotas
 from kafka_quota_proxy.pipeline.quotas_file import read_quotas
 from tests.pipeline.literal_replay import Demand, LiteralReplay, beside
 from tests.pipeline.support import START_MS, record, write_log
+from tests.support.wheels import bare_environment, built_wheel, install, outside_checkout
 
-REPOSITORY = Path(__file__).parent.parent.parent
 SPARK_HOME = Path(pyspark.__file__).parent
 # None of these may be importable: the one name that is installed, and the folders of the checkout.
 OURS = ("kafka_quota_proxy", "proxy", "protocol", "config", "pipeline")
@@ -58,28 +54,13 @@ SMALL = {
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel of this checkout."""
-    directory = tmp_path_factory.mktemp("wheel")
-    words = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(directory)]
-    subprocess.run(words, cwd=REPOSITORY, check=True, capture_output=True)
-    (built,) = directory.glob("*.whl")
-    return built
-
-
-def environment(directory: Path) -> Path:
-    """Make a Python that has what is installed here, but for this project; return its interpreter."""
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(directory)], check=True)
-    (packages,) = directory.glob("lib/python*/site-packages")
-    for entry in Path(sysconfig.get_path("purelib")).iterdir():
-        # An editable installation is a .pth file that names the checkout.
-        if entry.suffix != ".pth" and not entry.name.startswith(("_editable_impl", "kafka_quota_proxy", "__pycache__")):
-            (packages / entry.name).symlink_to(entry)
-    return directory / "bin" / "python"
+    return built_wheel(tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A Python without us."""
-    python = environment(tmp_path_factory.mktemp("bare") / "venv")
+    python = bare_environment(tmp_path_factory.mktemp("bare") / "venv")
     for package in OURS:
         found = run([python, "-c", f"import {package}"], python.parent)
         assert "ModuleNotFoundError" in found.stderr, (package, found)
@@ -89,18 +70,14 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
     """A Python with the wheel."""
-    python = environment(tmp_path_factory.mktemp("installed") / "venv")
-    (packages,) = python.parent.parent.glob("lib/python*/site-packages")
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(packages)  # which is all that installing does to a wheel of Python alone
+    python = bare_environment(tmp_path_factory.mktemp("installed") / "venv")
+    install(wheel, python)
     return python
 
 
 def clean(**more: str) -> dict[str, str]:
-    """Return an environment in which nobody is told of the checkout."""
-    kept = {
-        key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PYSPARK_PYTHON", "SPARK_HOME")
-    }
+    """Return environment variables without the checkout."""
+    kept = {key: value for key, value in outside_checkout().items() if key not in ("PYSPARK_PYTHON", "SPARK_HOME")}
     return kept | {"SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_IP": "127.0.0.1"} | more
 
 
@@ -223,7 +200,7 @@ def test_spark_submit_brings_the_wheel_to_a_cluster_that_does_not_have_it(
     without = run([*submit[:-3], program, "capacity", "--help"], tmp_path, env)
     ended = run([*submit, "capacity", "--usage", usage / "usage", "--out", tmp_path / "plan"], tmp_path, env)
 
-    assert "No module named 'pipeline'" in without.stdout + without.stderr
+    assert "No module named 'kafka_quota_proxy'" in without.stdout + without.stderr
     assert ended.returncode == 0, ended.stderr
     for name in RESULTS:
         assert (tmp_path / "plan" / name).read_text() == (usage / "plan" / name).read_text(), name
