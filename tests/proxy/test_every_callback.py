@@ -119,7 +119,7 @@ HURRIED: Final = {
     "kafka_quota_proxy.proxy.server.cluster_listeners._RETRY_S": 0.02,
     "kafka_quota_proxy.proxy.client_quotas.topic.topic_reader._BACKOFF_S": 0.01,
     "kafka_quota_proxy.proxy.client_quotas.topic.topic_reader._MOST_BACKOFF_S": 0.01,
-    "kafka_quota_proxy.proxy.client_quotas.topic.topic_reader._LOOK_S": 0.02,
+    "kafka_quota_proxy.proxy.client_quotas.topic.topic_reader._CHECK_S": 0.02,
     "kafka_quota_proxy.proxy.client_quotas.sources.topic_source._AGAIN_S": 0.02,
     "kafka_quota_proxy.proxy.client_quotas.storage.topic_store._CHECK_S": 0.02,
     "kafka_quota_proxy.proxy.client_quotas.rule_timer._AGAIN_S": 0.02,

@@ -57,7 +57,7 @@ def apply(rules: dict[Entity, StoredRule], changes: Iterable[Change]) -> None:
 
 
 class Decision(NamedTuple):
-    """The result for each entity, and the changes, to be made all or none."""
+    """The result for each entity, and the changes, which are made all or none."""
 
     results: tuple[Altered, ...]
     changes: tuple[Change, ...]
@@ -68,7 +68,7 @@ class HiddenRule(NamedTuple):
 
     Attributes:
         keys: The keys of its limits.
-        shown: The keys for which the client sees the other source's limit; it would see no effect of removing them.
+        shown: The keys for which the client sees the other source's limit, and so no effect of their removal.
     """
 
     keys: Collection[str]
@@ -99,7 +99,7 @@ def decide(
     sources: Mapping[Entity, str],
     now_ms: int,
     terms: Mapping[Entity, TermsChange] | None = None,
-    hidden: Callable[[Entity], HiddenRule | None] | None = None,
+    hidden: Callable[[Entity], HiddenRule | None] = lambda _: None,
 ) -> Decision:
     """Decide on a request as Kafka's controller does. An entity is changed as a whole or not at all.
 
@@ -107,15 +107,16 @@ def decide(
         rules: The stored rules.
         request: The request; with ``validate_only`` nothing changes.
         is_host: Returns whether a name of ``hosts_of`` has an address.
-        sources: Entities whose rules come from elsewhere, with FILE:LINE. Only what is ``hidden`` can be changed.
+        sources: Entities whose rules come from elsewhere, with FILE:LINE. Only ``hidden`` rules of them can be changed.
         now_ms: Unix time; see ``_resets_terms``.
-        terms: Changes of terms, by entity of the request. Kafka's request has none.
+        terms: Changes of terms, which Kafka's request cannot have, by entity of the request.
         hidden: Returns the stored rule of an entity of ``sources``; None: nothing can be removed.
 
     Returns:
         One result for each entity, in the order of the request. An entity that comes twice has an error, although its
         first change is made, as in Kafka.
     """
+    entities = _Entities(rules, is_host, sources, now_ms, terms or {}, hidden)
     results: dict[frozenset[tuple[str, str | None]], Altered] = {}
     changes: list[Change] = []
     for alteration in request.alterations:
@@ -125,12 +126,10 @@ def decide(
             results[same] = Altered(INVALID_REQUEST, _duplicate(names), parts)
             continue
         try:
-            change = _change(rules, names, alteration.ops, is_host, sources, terms or {}, now_ms, hidden)
+            changes += entities.change(names, alteration.ops)
+            results[same] = Altered(NONE, None, parts)
         except _RefusalError as refusal:
             results[same] = Altered(refusal.error_code, str(refusal), parts)
-            continue
-        results[same] = Altered(NONE, None, parts)
-        changes += change
     why_not = _refusal_of_all(rules, changes)
     if why_not is not None:
         return Decision(refuse_alter(request, POLICY_VIOLATION, why_not), ())
@@ -142,43 +141,39 @@ def refuse_alter(request: AlterRequest, error_code: int, message: str) -> tuple[
     return tuple(Altered(error_code, message, alteration.entity) for alteration in request.alterations)
 
 
-# -- an entity
+# -- an entity. These raise ``_RefusalError``, which refuses it as a whole.
 
 
-def _change(
-    rules: Mapping[Entity, StoredRule],
-    names: Mapping[str, str | None],
-    ops: Sequence[Op],
-    is_host: Callable[[str], bool],
-    sources: Mapping[Entity, str],
-    terms: Mapping[Entity, TermsChange],
-    now_ms: int,
-    hidden: Callable[[Entity], HiddenRule | None] | None,
-) -> Iterable[Change]:
-    """Return the change of one entity; nothing if its rule stays the same.
+class _Entities(NamedTuple):
+    """The arguments of ``decide``, for each entity."""
 
-    Raises:
-        _RefusalError: The entity is refused as a whole.
-    """
-    values = dict(ops)
-    if len(values) < len(ops):
-        raise _RefusalError(_duplicate(names))
-    entity = _checked(names, is_host)
-    rule = rules.get(entity)
-    before = {} if rule is None else rule.limits
-    after = _altered(entity, before, values)
-    source = _source(entity, sources)
-    if not ops and entity not in terms:
-        return ()
-    if source is not None:
-        _check_removal(entity, source, values, None if hidden is None else hidden(entity), entity in terms)
-    change = terms.get(entity, _NO_CHANGE)
-    changed = _with_limits(rule, after)
-    if changed is not None and _resets_terms(changed, values, change, now_ms):
-        changed = replace(changed, terms=NO_TERMS)
-    if entity in terms:
-        changed = _with_terms(entity, changed, change)
-    return () if changed == rule else (Change(entity, changed),)
+    rules: Mapping[Entity, StoredRule]
+    is_host: Callable[[str], bool]
+    sources: Mapping[Entity, str]
+    now_ms: int
+    terms: Mapping[Entity, TermsChange]
+    hidden: Callable[[Entity], HiddenRule | None]
+
+    def change(self, names: Mapping[str, str | None], ops: Sequence[Op]) -> Iterable[Change]:
+        """Return the change of one entity; nothing if its rule stays the same."""
+        values = dict(ops)
+        if len(values) < len(ops):
+            raise _RefusalError(_duplicate(names))
+        entity = _checked(names, self.is_host)
+        rule = self.rules.get(entity)
+        limits = _altered(entity, {} if rule is None else rule.limits, values)
+        if not ops and entity not in self.terms:
+            return ()
+        source = self.sources.get(in_usual_form(entity))
+        if source is not None:
+            _check_removal(entity, source, values, self.hidden(entity), entity in self.terms)
+        terms_change = self.terms.get(entity, _NO_CHANGE)
+        changed = _with_limits(rule, limits)
+        if changed is not None and _resets_terms(changed, values, terms_change, self.now_ms):
+            changed = replace(changed, terms=NO_TERMS)
+        if entity in self.terms:
+            changed = _with_terms(entity, changed, terms_change)
+        return () if changed == rule else (Change(entity, changed),)
 
 
 def _duplicate(names: Mapping[str, str | None]) -> str:
@@ -188,11 +183,7 @@ def _duplicate(names: Mapping[str, str | None]) -> str:
 
 
 def _checked(names: Mapping[str, str | None], is_host: Callable[[str], bool]) -> Entity:
-    """Return the entity with these names, checked in Kafka's order.
-
-    Raises:
-        _RefusalError: They do not name an entity.
-    """
+    """Return the entity with these names, checked in Kafka's order."""
     if not names:
         raise _RefusalError("Invalid empty client quota entity")
     for entity_type, name in names.items():
@@ -208,21 +199,11 @@ def _checked(names: Mapping[str, str | None], is_host: Callable[[str], bool]) ->
         raise _RefusalError(f"{ip} is not a valid IP or resolvable host.")
     for entity_type, name in names.items():
         # Unlike Kafka, which stores a different name.
-        if name is not None and not _is_text(name):
-            raise _RefusalError(f"The name of {entity_type} is not UTF-8")
+        try:
+            (name or "").encode()
+        except UnicodeEncodeError:
+            raise _RefusalError(f"The name of {entity_type} is not UTF-8") from None
     return entity_of(names)
-
-
-def _is_text(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _source(entity: Entity, sources: Mapping[Entity, str]) -> str | None:
-    return sources.get(in_usual_form(entity))
 
 
 def in_usual_form(entity: Entity) -> Entity:
@@ -233,29 +214,21 @@ def in_usual_form(entity: Entity) -> Entity:
 def _check_removal(
     entity: Entity, source: str, ops: Mapping[str, float | None], hidden: HiddenRule | None, has_terms: bool
 ) -> None:
-    """Check that a change of an entity whose rule comes from elsewhere only removes its hidden rule.
-
-    Raises:
-        _RefusalError: It does more.
-    """
-    told = f"The quotas of {entity} are set in {source}; change them there"
+    """Check that a change of an entity whose rule comes from elsewhere only removes its hidden rule."""
+    text = f"The quotas of {entity} are set in {source}; change them there"
     if hidden is None:
-        raise _RefusalError(told, POLICY_VIOLATION)
+        raise _RefusalError(text, POLICY_VIOLATION)
     removes = not has_terms and all(value is None for value in ops.values()) and any(key in ops for key in hidden.keys)
     if not removes or any(key in ops for key in hidden.shown):
         more = "What was set of them here does not hold at this proxy; kafka-quota-proxy quotas delete removes it"
-        raise _RefusalError(f"{told}. {more}", POLICY_VIOLATION)
+        raise _RefusalError(f"{text}. {more}", POLICY_VIOLATION)
 
 
 # -- its limits
 
 
 def _altered(entity: Entity, limits: Mapping[str, float], ops: Mapping[str, float | None]) -> dict[str, float]:
-    """Return the limits after ``ops``.
-
-    Raises:
-        _RefusalError: An op is invalid. Removing a limit that is not there is valid, whatever its key.
-    """
+    """Return the limits after ``ops``. Removing a limit that is not there is valid, whatever its key."""
     keys = keys_of(entity)
     after = dict(limits)
     for key in hash_order(ops, len(ops)):
@@ -307,16 +280,12 @@ def _resets_terms(rule: StoredRule, ops: Mapping[str, float | None], change: Ter
     """
     expires_ms = rule.terms.expires_ms
     has_expired = expires_ms is not None and now_ms >= expires_ms
-    is_said = change.given.expires_ms is not None or "expires" in change.removed
-    return has_expired and not is_said and any(value is not None for value in ops.values())
+    changes_expiry = change.given.expires_ms is not None or "expires" in change.removed
+    return has_expired and not changes_expiry and any(value is not None for value in ops.values())
 
 
 def _with_terms(entity: Entity, rule: StoredRule | None, change: TermsChange) -> StoredRule | None:
-    """Return the rule with its terms changed.
-
-    Raises:
-        _RefusalError: The terms do not fit the rule.
-    """
+    """Return the rule with its terms changed."""
     if rule is None:
         if change.given == NO_TERMS:
             return None

@@ -55,12 +55,9 @@ _FORGOTTEN_ERRORS: Final = (errors.OutOfOrderSequenceNumber, errors.UnknownProdu
 
 
 class Writer:
-    """One connection to the topic's leader, made when it is needed. For the loop, one call at a time.
+    """See ``TopicWriter``. One connection to the topic's leader, made when it is needed; one call at a time.
 
-    Args:
-        settings: The topic.
-        client_id: The client-id of its requests.
-        binds: The addresses that this proxy listens on.
+    ``binds``: the addresses that this proxy listens on.
     """
 
     def __init__(self, settings: QuotasFrom, client_id: str, binds: Collection[Address] = ()) -> None:
@@ -73,19 +70,11 @@ class Writer:
         self._sequence = 0
 
     async def end_offset(self) -> int:
-        """Return the offset behind the last record.
-
-        Raises:
-            NotWrittenError: The topic does not answer.
-        """
+        """See ``TopicWriter``."""
         return await self._tried(self._end_offset, _Attempt())
 
     async def append(self, records: Sequence[Record]) -> int:
-        """Write records as one batch; return the first one's offset once all in-sync replicas have them.
-
-        Raises:
-            NotWrittenError: They are not written, or may be.
-        """
+        """See ``TopicWriter``. When this returns, all in-sync replicas have the records, as one batch."""
         attempt = _Attempt()
         try:
             return await self._tried(lambda: self._append(records, attempt), attempt)
@@ -95,15 +84,11 @@ class Writer:
             raise
 
     async def configuration(self) -> Mapping[str, str] | None:
-        """Return the topic's configuration; None: the cluster does not say it.
-
-        Raises:
-            NotWrittenError: The cluster does not answer.
-        """
+        """See ``TopicWriter``."""
         return await self._tried(self._configuration, _Attempt())
 
     async def close(self) -> None:
-        """Close the connection."""
+        """See ``TopicWriter``."""
         client, self._client = self._client, None
         if client is not None:
             with suppress(Exception):

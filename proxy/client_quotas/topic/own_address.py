@@ -11,9 +11,9 @@ _ANY_HOST: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104
 
 
 async def own_bind(address: Address, binds: Collection[Address]) -> Address | None:
-    """Return the bind of this proxy that an address leads to; None if it leads elsewhere or cannot be resolved.
+    """Return the bind of this proxy that an address leads to; None: it leads elsewhere, or cannot be resolved.
 
-    The host is looked up only if a port is equal, in a thread.
+    The host is looked up, in a thread, only if a port is equal.
     """
     if not address.port or all(bind.port != address.port for bind in binds):
         return None
@@ -21,12 +21,12 @@ async def own_bind(address: Address, binds: Collection[Address]) -> Address | No
         found = await asyncio.get_running_loop().getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         found = []
-    here = {str(to[0]) for family, _, _, _, to in found if _is_here(family, str(to[0]))}
+    here = {str(ip[0]) for family, _, _, _, ip in found if _is_here(family, str(ip[0]))}
     return bind_of(address, here, binds)
 
 
 def bind_of(address: Address, here: Collection[str], binds: Iterable[Address]) -> Address | None:
-    """Return the bind that an address leads to; ``here``: the IP addresses of its host that are this machine's."""
+    """Return the bind that an address leads to; ``here``: those IP addresses of its host that are this machine's."""
     return next(
         (
             bind
@@ -39,7 +39,7 @@ def bind_of(address: Address, here: Collection[str], binds: Iterable[Address]) -
 
 
 def _is_here(family: int, ip: str) -> bool:
-    """Whether an IP address is this machine's: a socket can be bound to no other."""
+    """Whether an IP address is this machine's: a socket can be bound to no others."""
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
             probe.bind((ip, 0))

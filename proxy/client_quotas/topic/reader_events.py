@@ -15,10 +15,7 @@ class ReadingBegan:
 
 @dataclass(frozen=True, slots=True)
 class RecordsRead:
-    """The records that were read next; see ``TopicRules.take``.
-
-    ``is_whole``: they end with a batch, so that no later record belongs together with them.
-    """
+    """The next records; see ``TopicRules.take``. ``is_whole``: they end with a batch."""
 
     records: tuple[TopicRecord, ...]
     since_ms: int | None
@@ -35,10 +32,7 @@ class EndReached:
 
 @dataclass(frozen=True, slots=True)
 class ReadFailed:
-    """The topic cannot be read; the reader tries again.
-
-    ``is_own_fault``: no attempt succeeds before the proxy's configuration is changed.
-    """
+    """The topic cannot be read; the reader tries again. ``is_own_fault``: the proxy's configuration is wrong."""
 
     reason: str
     is_own_fault: bool = False

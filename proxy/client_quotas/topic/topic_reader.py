@@ -1,12 +1,12 @@
-"""Reads a quota topic, from its beginning on and then as it is written: a thread with a loop of its own.
+"""Reads a quota topic from its start, and then follows it, in a thread with a loop of its own.
 
 A topic of ten thousand rules takes some tenths of a second to decode, which would hold up clients on their loop.
-Fetches are sent by hand, one after the other, because aiokafka's consumer does not tell two things: when the fetch was
-sent that reached the end of the topic, from which a lease counts, and that the cluster is unreachable. A consumer could
-also create the topic, which would not be compacted.
+Fetches are sent here, one after the other, because aiokafka's consumer does not report that the cluster is unreachable,
+nor when the fetch was sent that reached the end of the topic; a lease counts from then. A consumer might also create
+the topic, which would not be compacted.
 
-Any failure ends the connection, and the topic is read from its beginning: records that were deleted meanwhile may have
-been compacted away. Imported only where a topic is configured, for it loads aiokafka.
+Any failure ends the connection, and the topic is read from its start: compaction may have removed tombstones meanwhile.
+Imported only where a topic is configured, because it loads aiokafka.
 """
 
 import asyncio
@@ -43,41 +43,40 @@ from kafka_quota_proxy.proxy.client_quotas.topic.topic_requests import (
     words_of,
 )
 
-# How long a broker may wait for something to be written. A lease counts from the fetch before, so it is taken to be up
-# to twice that shorter.
+# How long a broker may wait for new records. A lease counts from the fetch before, and may end up to twice that early.
 _WAIT_MS: Final = 250
-# How long an answer may take in all, also on a connection that was cut without notice.
+# The limit for a whole answer, also on a connection that was cut without notice.
 _ANSWER_MS: Final = 5_000
 _MAX_BYTES: Final = 1_048_576
-# How many records the loop is given at a time.
+# The number of records that the loop gets at a time.
 _AT_ONCE: Final = 250
 _STOP_S: Final = 1.0
 _BACKOFF_S: Final = 0.25
 _MOST_BACKOFF_S: Final = 5.0
-# aiokafka's own refresh of metadata reads all topics. Here the topic's metadata are read after a failure, and this
-# often: a partitioned broker continues to answer, and so does partition 0 after others were added.
-_LOOK_S: Final = 30.0
+# How often the topic's leader is checked: a partitioned broker goes on answering, and so does partition 0 after others
+# were added. aiokafka's own refresh of metadata, which reads all topics, never runs.
+_CHECK_S: Final = 30.0
 _NEVER_MS: Final = 2**31 - 1
 
 
 class TopicReader:
-    """The thread. It awaits ``tell`` with each event. ``binds``: the addresses where this proxy listens."""
+    """See ``ReaderThread``. It awaits ``report`` with each event; ``binds``: the addresses of this proxy."""
 
     def __init__(
         self,
         settings: QuotasFrom,
         client_id: str,
-        tell: Callable[[ReaderEvent], Awaitable[None]],
+        report: Callable[[ReaderEvent], Awaitable[None]],
         binds: Collection[Address] = (),
     ) -> None:
         self._settings = settings
         self._client_id = client_id
-        self._tell = tell
+        self._report = report
         self._binds = binds
-        self._least_end_offset = 0  # what the topic had, to be sure, when it was begun with
-        self._end_offset = 0  # where the topic ended when that was last known
-        self._since_ms: int | None = None  # when the fetch was sent that told so
-        self._has_told_end = False
+        self._least_end_offset = 0  # the end of the topic when reading began
+        self._end_offset = 0  # the last known end of the topic
+        self._since_ms: int | None = None  # when the fetch was sent that reached the end
+        self._has_reported_end = False
         self._backoff_s = _BACKOFF_S
         self._is_stopped = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -85,19 +84,19 @@ class TopicReader:
         self._thread = threading.Thread(target=persisting(self._run), name="quotas-from", daemon=True)
 
     def start(self) -> None:
-        """Begin to read."""
+        """See ``ReaderThread``."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop soon, or do not begin."""
+        """See ``ReaderThread``."""
         self._is_stopped = True
         loop, task = self._loop, self._task
         if loop is not None and task is not None:
-            with suppress(RuntimeError):  # it has ended by itself
+            with suppress(RuntimeError):  # the loop has ended
                 loop.call_soon_threadsafe(task.cancel)
 
     def join(self, timeout_s: float) -> None:
-        """Wait until it has stopped."""
+        """See ``ReaderThread``."""
         if self._thread.ident is not None:
             self._thread.join(timeout_s)
 
@@ -112,21 +111,17 @@ class TopicReader:
         # A stop before this had nothing to cancel.
         while not self._is_stopped:
             try:
-                await self._read_anew()
-            except Exception as error:  # noqa: BLE001 - whatever a library raises: without a thread nothing is read
+                await self._read_from_start()
+            except Exception as error:  # noqa: BLE001 - aiokafka raises more than it documents
                 failed = ReadFailed(words_of(error), isinstance(error, OwnAddressError))
-                # If the handler itself fails it reports that; the reader continues.
+                # A fault of the handler is reported there; the reader continues.
                 with suppress(Exception):
-                    await self._tell(failed)
+                    await self._report(failed)
             await asyncio.sleep(self._backoff_s)
             self._backoff_s = min(2 * self._backoff_s, _MOST_BACKOFF_S)
 
-    async def _read_anew(self) -> None:
-        """Read the topic until something fails, and raise that.
-
-        Raises:
-            Exception: Whatever failed.
-        """
+    async def _read_from_start(self) -> None:
+        """Read the topic until something fails, and raise the failure."""
         client = AIOKafkaClient(
             request_timeout_ms=_ANSWER_MS,
             metadata_max_age_ms=_NEVER_MS,
@@ -139,17 +134,17 @@ class TopicReader:
                 leader = await leader_of(client, topic, self._binds)
                 offset = await offset_of(client, leader, topic, EARLIEST)
                 self._least_end_offset = await offset_of(client, leader, topic, LATEST)
-            await self._tell(ReadingBegan())
-            self._has_told_end = False
-            await self._read_on(client, leader, offset)
+            await self._report(ReadingBegan())
+            self._has_reported_end = False
+            await self._follow(client, leader, offset)
         finally:
             with suppress(Exception):
                 async with asyncio.timeout(_STOP_S):
                     await client.close()
 
-    async def _read_on(self, client: AIOKafkaClient, leader: int, offset: int) -> None:
+    async def _follow(self, client: AIOKafkaClient, leader: int, offset: int) -> None:
         topic = self._settings.topic
-        watching = asyncio.ensure_future(watch_leader(client, topic, self._binds, leader=leader, every_s=_LOOK_S))
+        watching = asyncio.ensure_future(watch_leader(client, topic, self._binds, leader=leader, every_s=_CHECK_S))
         try:
             while not watching.done():
                 offset = await self._fetch(client, leader, offset)
@@ -174,27 +169,26 @@ class TopicReader:
             return offset
         ((_, ((_, error_code, end_offset, *_, data),)),) = answer.topics
         raise_for(error_code)
-        # A new leader may answer with a high watermark below the real one; asked for the latest offset it answers with
-        # an error until it knows.
+        # A new leader may answer a fetch with a high watermark below the real one; the latest offset is always right.
         end_offset = max(end_offset, self._least_end_offset)
         if end_offset < self._end_offset:
-            self._since_ms = None  # the topic was created again: the known end is of the old one
+            self._since_ms = None  # the topic was created again
         batches = RecordBatches(data or b"", offset)
         records = batches.records()
-        told = offset
-        while some := tuple(islice(records, _AT_ONCE)):
-            told = some[-1].offset + 1
-            await self._tell(RecordsRead(some, self._since_ms, told, is_whole=not batches.is_within))
-        if told < batches.next_offset and self._has_told_end:
-            await self._tell(RecordsRead((), self._since_ms, batches.next_offset))
+        reported = offset
+        while portion := tuple(islice(records, _AT_ONCE)):
+            reported = portion[-1].offset + 1
+            await self._report(RecordsRead(portion, self._since_ms, reported, is_whole=not batches.is_within))
+        if reported < batches.next_offset and self._has_reported_end:
+            await self._report(RecordsRead((), self._since_ms, batches.next_offset))
         self._end_offset = max(batches.next_offset, end_offset)
         if batches.next_offset >= end_offset:
-            if not self._has_told_end:
-                await self._tell(EndReached(batches.next_offset))
-                self._has_told_end = True
+            if not self._has_reported_end:
+                await self._report(EndReached(batches.next_offset))
+                self._has_reported_end = True
                 self._backoff_s = _BACKOFF_S
             self._since_ms = sent_ms
         if throttle_time_ms > 0:
-            # Until then the broker reads nothing of this connection, and the next answer would be late.
+            # The broker reads nothing from this connection until then, and the next answer would be late.
             await asyncio.sleep(throttle_time_ms / 1_000)
         return batches.next_offset

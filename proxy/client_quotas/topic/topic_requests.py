@@ -1,12 +1,11 @@
-"""The requests about a quota topic: its leader, and its first and last offset.
+"""Requests about a quota topic: its leader, and its first and last offset.
 
-They are sent by hand, because brokers create a topic for the usual clients, and it would not be compacted.
-Imported only where a topic is configured, for it loads aiokafka.
+They are built here because brokers create a missing topic for the usual clients, and it would not be compacted.
+Imported only where a topic is configured, because it loads aiokafka.
 """
 
 import asyncio
 from collections.abc import Collection
-from functools import partial
 from typing import Final, NoReturn
 
 from aiokafka.client import AIOKafkaClient
@@ -19,12 +18,12 @@ from kafka_quota_proxy.proxy.client_quotas.topic.own_address import own_bind
 
 EARLIEST: Final = -2
 LATEST: Final = -1
-# Records of open and aborted transactions are read, too.
+# So that records of open and aborted transactions are read, too.
 ANY_ISOLATION: Final = 0
 
 
 class NoTopicError(Exception):
-    """The topic of that name is no quota topic."""
+    """The topic cannot be a quota topic."""
 
 
 class OwnAddressError(Exception):
@@ -32,25 +31,20 @@ class OwnAddressError(Exception):
 
 
 class LeaderMovedError(Exception):
-    """The broker that is read from no longer leads the topic."""
+    """The topic has another leader."""
 
 
 async def leader_of(client: AIOKafkaClient, topic: str, binds: Collection[Address], *, node: int | None = None) -> int:
-    """Return the node id of the one partition's leader.
+    """Return the node id of the leader of the topic's one partition.
 
-    Args:
-        client: The client that asks.
-        topic: The topic.
-        binds: Where this proxy listens.
-        node: The broker to ask; left out: any broker.
+    ``binds``: the addresses that this proxy listens on. ``node``: the broker to ask; None: any broker.
 
     Raises:
-        NoTopicError: It has several partitions.
+        NoTopicError: The topic has several partitions.
         OwnAddressError: The leader is reached through this proxy.
         KafkaError: The topic does not exist, or may not be described.
     """
-    asked = client.get_random_node() if node is None else node
-    answer = await client.send(asked, MetadataRequest([topic], False))
+    answer = await client.send(client.get_random_node() if node is None else node, MetadataRequest([topic], False))
     ((error_code, _, *_, partitions),) = answer.topics
     raise_for(error_code)
     if len(partitions) != 1:
@@ -63,7 +57,7 @@ async def leader_of(client: AIOKafkaClient, topic: str, binds: Collection[Addres
     address = Address(host=host, port=port)
     bind = await own_bind(address, binds)
     if bind is not None:
-        # That listener serves no client before the topic is read; later its own quotas would throttle the reader.
+        # That listener serves no client before the topic is read, and later its quotas would throttle the reader.
         raise OwnAddressError(
             f"its leader is reached at {address}, which is this proxy's own {bind}: name a listener of the brokers "
             "that no proxy is in front of"
@@ -74,43 +68,36 @@ async def leader_of(client: AIOKafkaClient, topic: str, binds: Collection[Addres
 async def watch_leader(
     client: AIOKafkaClient, topic: str, binds: Collection[Address], *, leader: int, every_s: float
 ) -> NoReturn:
-    """Check the topic's leader every ``every_s`` until it has changed. A broker that does not answer proves nothing.
+    """Check the topic's leader every ``every_s``; raise once most brokers that answer say that it has changed.
 
-    Neither does one broker with another answer: it may be the one that is partitioned from the others.
+    One broker is not enough: it may be partitioned from the others.
 
     Raises:
-        LeaderMovedError: Most brokers that answer name another leader.
-        NoTopicError, OwnAddressError: As of ``leader_of``, if most brokers agree.
+        LeaderMovedError: They name another leader.
+        NoTopicError, OwnAddressError: As of ``leader_of``.
     """
-    ask = partial(_change, client, topic, binds, leader)
+
+    async def ask(node: int) -> Exception | bool:
+        """Return the change, True for none, False without an answer."""
+        try:
+            found = await leader_of(client, topic, binds, node=node)
+        except (NoTopicError, OwnAddressError) as error:
+            return error
+        except Exception:  # noqa: BLE001 - no reason to read the topic again
+            return False
+        return found == leader or LeaderMovedError("its leader is another broker by now")
+
     while True:
         await asyncio.sleep(every_s)
         if isinstance(await ask(client.get_random_node()), Exception):
-            told = await asyncio.gather(*(ask(broker.nodeId) for broker in client.cluster.brokers()))
-            changes = [one for one in told if isinstance(one, Exception)]
-            if len(changes) > told.count(True):
+            answers = await asyncio.gather(*(ask(broker.nodeId) for broker in client.cluster.brokers()))
+            changes = [one for one in answers if isinstance(one, Exception)]
+            if len(changes) > answers.count(True):
                 raise changes[0]
 
 
-async def _change(
-    client: AIOKafkaClient, topic: str, binds: Collection[Address], leader: int, node: int
-) -> Exception | bool:
-    """Return how a broker says that the topic has changed; True: not at all; False: it does not answer."""
-    try:
-        found = await leader_of(client, topic, binds, node=node)
-    except (NoTopicError, OwnAddressError) as error:
-        return error
-    except Exception:  # noqa: BLE001 - no reason to read the topic again
-        return False
-    return found == leader or LeaderMovedError("its leader is another broker by now")
-
-
 async def offset_of(client: AIOKafkaClient, leader: int, topic: str, which: int) -> int:
-    """Return the first offset of the topic, or the one behind its last record.
-
-    Raises:
-        KafkaError: The broker answers with an error.
-    """
+    """Return the topic's ``EARLIEST`` or ``LATEST`` offset; that one is behind the last record."""
     answer = await client.send(leader, OffsetRequest(-1, ANY_ISOLATION, [(topic, [(0, which)])]))
     ((_, ((_, error_code, *_, offset),)),) = answer.topics
     raise_for(error_code)
@@ -118,18 +105,13 @@ async def offset_of(client: AIOKafkaClient, leader: int, topic: str, which: int)
 
 
 def raise_for(error_code: int) -> None:
-    """Raise an error code as an exception.
-
-    Raises:
-        KafkaError: The code is not 0.
-    """
-    error = for_code(error_code)
+    """Raise ``KafkaError`` unless the code is 0."""
     if error_code:
-        raise error
+        raise for_code(error_code)
 
 
 def words_of(error: Exception) -> str:
-    """Return why a topic cannot be read or written, in words."""
+    """Return why a topic cannot be read or written."""
     if isinstance(error, UnknownTopicOrPartitionError):
         return "there is no such topic"
     if isinstance(error, TopicAuthorizationFailedError):

@@ -396,7 +396,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> list[float]:
 
 @pytest.fixture
 def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader_module, "_LOOK_S", 0.002)
+    monkeypatch.setattr(reader_module, "_CHECK_S", 0.002)
 
 
 @pytest.mark.usefixtures("_looks_often")
