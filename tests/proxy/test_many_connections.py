@@ -156,7 +156,7 @@ def test_observed_throttle_time_matches_enforcement(role: str, shaping: Shaping,
     """Overlapping waits of one bucket count once."""
     times_ms = []
     for enforcement in (Enforcement.RESPOND, Enforcement.OBSERVE):
-        crowd = Crowd(number, role, shaping, limit=LIMIT, enforcement=enforcement, answer_ms=lambda random: 4)
+        crowd = Crowd(number, role, shaping, limit=LIMIT, enforcement=enforcement, answer_ms=lambda random: 40)
         crowd.run(60)
         quotas = crowd.listening.quotas
         (bucket,) = quotas.fetch if role == "consumer" else quotas.produce
