@@ -6,7 +6,7 @@ On the loop that serves clients such an answer would hold up every connection fo
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
 from kafka_quota_proxy.proxy.background.isolation import attempt
@@ -25,6 +25,7 @@ class LoopThread:
         self._closing = asyncio.Event()
         self._lock = threading.Lock()
         self._is_closed = False
+        self._calls: set[Future[Any]] = set()
         self._thread = threading.Thread(target=attempt, args=(self._run,), name=name, daemon=True)
         self._thread.start()
 
@@ -39,10 +40,14 @@ class LoopThread:
                 work.close()
                 raise ConnectionAbortedError("the client is closed")
             future = asyncio.run_coroutine_threadsafe(work, self._loop)
+            self._calls.add(future)
         try:
             return future.result()
         except CancelledError:
+            work.close()
             raise ConnectionAbortedError("the client was closed meanwhile") from None
+        finally:
+            self._calls.discard(future)
 
     def close(self) -> None:
         """End the thread, and wait for its end. Calls of ``run`` in other threads fail."""
@@ -53,8 +58,14 @@ class LoopThread:
         self._thread.join()
 
     def _run(self) -> None:
-        with self._runner as runner:
-            runner.run(self._until_closed())
+        try:
+            self._runner.run(self._until_closed())
+        finally:
+            with self._lock:
+                self._is_closed = True
+            self._runner.close()
+            for call in tuple(self._calls):  # that the loop has not begun
+                call.cancel()
 
     async def _until_closed(self) -> None:
         await self._closing.wait()

@@ -20,12 +20,12 @@ from types import CodeType, FrameType
 from typing import Any, Final, NamedTuple, Self
 
 from kafka_quota_proxy import proxy
-from kafka_quota_proxy.proxy.background import in_thread, isolation, loop_thread
+from kafka_quota_proxy.proxy.background import in_thread, isolation
 from kafka_quota_proxy.proxy.cli import logging_setup
 
 _ROOT: Final = str(Path(proxy.__file__).parent)
 # What these call is called by whoever waits for it.
-_HANDED_ON: Final = (isolation.__file__, in_thread.__file__, loop_thread.__file__)
+_HANDED_ON: Final = (isolation.__file__, in_thread.__file__)
 _TESTS: Final = str(Path(__file__).parents[1])
 # Where the loop and threads begin: what is before it in the stack has nothing to do with what they call.
 _BEGINNINGS: Final = (asyncio.runners.__file__, threading.__file__)
@@ -193,8 +193,7 @@ def _modules() -> Iterator[Any]:
     for info in pkgutil.walk_packages(proxy.__path__, "kafka_quota_proxy.proxy."):
         if (
             not (info.name.startswith(_OTHERS) and info.name != logging_setup.__name__)
-            # A fault in a loop thread fails the calls that wait for it: tests of loop_thread.
-            and info.name not in (isolation.__name__, loop_thread.__name__)
+            and info.name != isolation.__name__
         ):
             yield import_module(info.name)
 
