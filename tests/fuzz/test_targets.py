@@ -1,7 +1,7 @@
 """The short fuzz run.
 
-Inputs are the kept corpus, a thousand fixed mutations of it per target, random ones of hypothesis, and those that
-libFuzzer finds in a few seconds.
+Inputs are the kept corpus, a hundred fixed mutations of it per target, random ones of hypothesis, and in
+``make test-long`` those that libFuzzer finds in a few seconds.
 """
 
 import platform
@@ -21,7 +21,7 @@ from tests.fuzz.source import Source, cut, damaged
 from tests.fuzz.targets import TARGETS
 from tests.protocol.support import kafka_python_messages, kio_messages
 
-FRESH_INPUTS = 1_000
+FRESH_INPUTS = 100
 # Processor seconds for some dozen frames and up to a megabyte; a slow machine needs a hundredth of them.
 MAX_SECONDS_PER_INPUT = 3.0
 
@@ -62,6 +62,7 @@ def test_any_bytes_give_answers_or_closed_connections(target: str, data: bytes) 
     TARGETS[target].run(data)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="atheris has wheels for x86-64 only")
 def test_libfuzzer_finds_nothing_in_some_seconds() -> None:
     run = subprocess.run(

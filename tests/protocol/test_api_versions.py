@@ -20,7 +20,7 @@ from kafka_quota_proxy.protocol.errors import MalformedLength, ProtocolError, Tr
 from kafka_quota_proxy.protocol.primitives import write_uvarint
 from tests.protocol.support import kafka_python_messages, kio_messages
 from tests.protocol.support.kio_messages import Untyped
-from tests.support.cases import each_case
+from tests.support.cases import FEW_EXAMPLES, each_case
 
 API_VERSIONS = 18
 VERSIONS = range(5)
@@ -91,6 +91,7 @@ def test_api_with_a_lowest_version_above_the_ceiling_is_unchanged(version: int) 
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+@FEW_EXAMPLES
 @given(data=st.data())
 def test_highest_version_is_at_most_that_of_broker_and_ceiling(version: int, data: st.DataObject) -> None:
     versions = st.integers(0, 0x7FFF)
@@ -168,6 +169,7 @@ def test_error_response_gets_no_own_versions(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [*VERSIONS, 99])
+@FEW_EXAMPLES
 @given(frame=st.binary(max_size=60))
 def test_any_bytes_get_own_versions_or_an_error(version: int, frame: bytes) -> None:
     try:
@@ -231,6 +233,7 @@ def test_a_response_cut_anywhere_is_refused(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [*VERSIONS, 5, 99])
+@FEW_EXAMPLES
 @given(frame=st.binary(max_size=60))
 def test_any_bytes_give_as_many_bytes_or_an_error(version: int, frame: bytes) -> None:
     try:

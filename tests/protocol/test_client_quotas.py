@@ -5,7 +5,7 @@ from random import Random
 from typing import Any, Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey
@@ -42,12 +42,12 @@ from kafka_quota_proxy.protocol.field_reader import MAX_ELEMENTS
 from kafka_quota_proxy.protocol.field_writer import framed
 from tests.protocol.support.codecs import Codec, codecs
 from tests.protocol.support.kio_messages import Untyped, generated_scalar
+from tests.support.cases import FEW_EXAMPLES
 from tests.support.quota_request_frames import write_alter_request, write_describe_request
 
 KEYS: Final = (DESCRIBE, ALTER)
 VERSIONS: Final = (0, 1)
 SEEDS = st.integers(0, 2**64)
-SOME = settings(max_examples=max(settings().max_examples // 5, 10))
 TEXT = st.text(max_size=40)
 NAMES = st.one_of(st.none(), TEXT)
 ENTITIES = st.lists(st.tuples(TEXT, NAMES), max_size=3).map(tuple)
@@ -68,7 +68,7 @@ def some_client_id(random: Random) -> str | None:
 
 
 @pytest.mark.parametrize("codec", codecs("request", DESCRIBE), ids=repr)
-@SOME
+@FEW_EXAMPLES
 @given(seed=SEEDS)
 def test_a_describe_request_is_what_a_codec_writes(codec: Codec, seed: int) -> None:
     random = Random(seed)  # noqa: S311
@@ -83,7 +83,7 @@ def test_a_describe_request_is_what_a_codec_writes(codec: Codec, seed: int) -> N
 
 
 @pytest.mark.parametrize("codec", codecs("request", ALTER), ids=repr)
-@SOME
+@FEW_EXAMPLES
 @given(seed=SEEDS)
 def test_an_alter_request_is_what_a_codec_writes(codec: Codec, seed: int) -> None:
     random = Random(seed)  # noqa: S311
@@ -116,7 +116,7 @@ def replaced(codec: Codec, message: Untyped, old: Untyped, new: Untyped) -> Unty
 
 
 @pytest.mark.parametrize("codec", codecs("response", DESCRIBE), ids=repr)
-@SOME
+@FEW_EXAMPLES
 @given(seed=SEEDS)
 def test_a_describe_response_is_what_a_codec_writes(codec: Codec, seed: int) -> None:
     message = codec.generated(Random(seed))  # noqa: S311
@@ -136,7 +136,7 @@ def test_a_describe_response_is_what_a_codec_writes(codec: Codec, seed: int) -> 
 
 
 @pytest.mark.parametrize("codec", codecs("response", ALTER), ids=repr)
-@SOME
+@FEW_EXAMPLES
 @given(seed=SEEDS)
 def test_an_alter_response_is_what_a_codec_writes(codec: Codec, seed: int) -> None:
     message = codec.generated(Random(seed))  # noqa: S311
@@ -155,6 +155,7 @@ def test_an_alter_response_is_what_a_codec_writes(codec: Codec, seed: int) -> No
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+@FEW_EXAMPLES
 @given(
     components=st.lists(st.builds(Component, TEXT, st.integers(-128, 127), NAMES), max_size=4).map(tuple),
     is_strict=st.booleans(),
@@ -169,6 +170,7 @@ def test_a_describe_request_that_was_written_is_read(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+@FEW_EXAMPLES
 @given(
     alterations=st.lists(
         st.builds(
@@ -189,6 +191,7 @@ def test_an_alter_request_that_was_written_is_read(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+@FEW_EXAMPLES
 @given(
     entries=st.one_of(
         st.none(),
@@ -273,6 +276,7 @@ def test_request_with_missing_or_extra_bytes_is_refused(api_key: int, version: i
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+@FEW_EXAMPLES
 @given(data=st.binary(max_size=120))
 def test_any_bytes_are_a_message_or_a_protocol_error(version: int, data: bytes) -> None:
     for api_key, read in ((DESCRIBE, read_describe_request), (ALTER, read_alter_request)):

@@ -17,10 +17,12 @@ from tests.protocol.support.broker_lists import (
     rewritten,
     versions,
 )
+from tests.support.cases import FEW_EXAMPLES
 
 
 @pytest.mark.parametrize("version", versions(DESCRIBE_CLUSTER))
 @pytest.mark.parametrize("endpoint_type", [1, 2])
+@FEW_EXAMPLES
 @given(nodes=NODES)
 def test_brokers_get_advertised_addresses_and_controllers_are_left_out(
     version: int, endpoint_type: int, nodes: list[tuple[int, str, int]]

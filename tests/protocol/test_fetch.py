@@ -13,7 +13,7 @@ from kafka_quota_proxy.protocol.primitives import write_uvarint
 from kafka_quota_proxy.protocol.throttle_time import front_throttle_time_offset
 from tests.protocol.support import aiokafka_messages, kafka_python_messages, kio_messages
 from tests.protocol.support.kio_messages import Untyped
-from tests.support.cases import each_case
+from tests.support.cases import FEW_EXAMPLES, each_case
 
 FETCH = 1
 KIO_VERSIONS = range(4, 19)
@@ -191,6 +191,7 @@ def test_a_request_of_four_billion_elements_fails_at_once(counts: bytes, error: 
 
 
 @pytest.mark.parametrize("version", range(20))
+@FEW_EXAMPLES
 @given(data=st.binary(max_size=120), offset=st.integers(0, 20), end=st.integers(0, 140))
 def test_any_request_gives_values_or_none_or_an_error(version: int, data: bytes, offset: int, end: int) -> None:
     try:
@@ -268,6 +269,7 @@ def test_a_throttle_field_beyond_its_frame_is_refused(version: int, payload: byt
 
 
 @pytest.mark.parametrize("version", range(20))
+@FEW_EXAMPLES
 @given(data=st.binary(max_size=40), offset=st.integers(0, 40))
 def test_any_response_gives_an_offset_or_none_or_an_error(version: int, data: bytes, offset: int) -> None:
     try:

@@ -17,7 +17,7 @@ from tests.protocol.support.broker_lists import (
     rewritten,
     versions,
 )
-from tests.support.cases import each_case
+from tests.support.cases import FEW_EXAMPLES, each_case
 
 COORDINATOR_NOT_AVAILABLE = 15
 
@@ -39,6 +39,7 @@ def test_coordinator_gets_its_advertised_address_or_is_not_available(version: in
 
 
 @pytest.mark.parametrize("version", [version for version in versions(FIND_COORDINATOR) if version >= 4])
+@FEW_EXAMPLES
 @given(nodes=NODES)
 def test_each_coordinator_gets_its_advertised_address_or_is_not_available(
     version: int, nodes: list[tuple[int, str, int]]

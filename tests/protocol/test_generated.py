@@ -34,7 +34,7 @@ from tests.support.cases import each_case
 LIMIT = 100 * 1024 * 1024
 NODE_IDS = (-1, 0, 3, 4, 7, 2**31 - 1)
 # More with a larger hypothesis profile: see conftest.
-SEEDS = range(settings().max_examples // 12)
+SEEDS = range(settings().max_examples // 25)
 LISTING = {METADATA: "brokers", DESCRIBE_CLUSTER: "brokers", FIND_COORDINATOR: "coordinators"}
 NOT_AVAILABLE = 15
 

@@ -18,10 +18,11 @@ from tests.protocol.support.broker_lists import (
     rewritten,
     versions,
 )
-from tests.support.cases import each_case
+from tests.support.cases import FEW_EXAMPLES, each_case
 
 
 @pytest.mark.parametrize("version", versions(METADATA))
+@FEW_EXAMPLES
 @given(nodes=NODES, topics=st.integers(0, 3))
 def test_brokers_get_advertised_addresses_and_all_else_is_unchanged(
     version: int, nodes: list[tuple[int, str, int]], topics: int

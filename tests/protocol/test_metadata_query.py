@@ -5,7 +5,7 @@ from struct import pack
 from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_quota_proxy.protocol.api import ApiKey
@@ -22,14 +22,13 @@ from kafka_quota_proxy.protocol.metadata_query import (
 from kafka_quota_proxy.protocol.topic_mutations import Topic
 from tests.protocol.support.codecs import Codec, KafkaPython, Kio, codecs, uuid_of
 from tests.protocol.support.kio_messages import Untyped
-from tests.support.cases import each_case
+from tests.support.cases import FEW_EXAMPLES, each_case
 
 METADATA = int(ApiKey.METADATA)
 VERSIONS = range(FIRST_VERSION, LATEST_VERSION + 1)
 NAMES = [b"a", "ü".encode(), b"moving", b""]
 IDS = [UUID(int=3), UUID(int=2**127)]
 NOT_THERE = (3, 17, 29, 100)
-SOME = settings(max_examples=max(settings().max_examples // 5, 10))
 
 
 @each_case("version", VERSIONS)
@@ -64,7 +63,7 @@ def test_request_is_what_a_codec_writes_and_creates_no_topic(version: int, clien
 
 
 @pytest.mark.parametrize("codec", codecs("response", METADATA, FIRST_VERSION), ids=repr)
-@SOME
+@FEW_EXAMPLES
 @given(seed=st.integers(0, 2**64))
 def test_partitions_are_counted_as_a_codec_lists_them(codec: Codec, seed: int) -> None:
     random = Random(seed)  # noqa: S311
@@ -131,7 +130,7 @@ def test_response_with_missing_or_extra_bytes_is_refused(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@SOME
+@FEW_EXAMPLES
 @given(data=st.binary(max_size=300), seed=st.integers(0, 2**32))
 def test_any_bytes_are_read_or_refused(version: int, data: bytes, seed: int) -> None:
     random = Random(seed)  # noqa: S311

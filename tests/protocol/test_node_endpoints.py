@@ -25,7 +25,7 @@ from kafka_quota_proxy.protocol.node_endpoints import (
 from kafka_quota_proxy.protocol.primitives import skip_tags
 from tests.protocol.support import kio_messages
 from tests.protocol.support.kio_messages import Untyped
-from tests.support.cases import each_case
+from tests.support.cases import FEW_EXAMPLES, each_case
 
 PRODUCE, FETCH, METADATA, SHARE_FETCH, SHARE_ACKNOWLEDGE = 0, 1, 3, 78, 79
 ADVERTISED: Final[AdvertisedAddresses] = {0: (b"proxy", 9193), 3: (b"2001:db8::1", 9216)}
@@ -73,6 +73,7 @@ def _response(
 
 
 @pytest.mark.parametrize(("api_key", "version"), VERSIONS)
+@FEW_EXAMPLES
 @given(nodes=_NODES, topics=st.integers(0, 3))
 def test_endpoints_of_a_whole_frame_are_replaced_and_all_else_is_unchanged(
     api_key: int, version: int, nodes: list[tuple[int, str, int, str | None]], topics: int
@@ -92,6 +93,7 @@ def test_endpoints_of_a_whole_frame_are_replaced_and_all_else_is_unchanged(
 
 
 @pytest.mark.parametrize(("api_key", "version"), VERSIONS)
+@FEW_EXAMPLES
 @given(nodes=_NODES, topics=st.integers(0, 3))
 def test_frame_with_endpoints_is_never_taken_as_one_without(
     api_key: int, version: int, nodes: list[tuple[int, str, int, str | None]], topics: int
@@ -121,6 +123,7 @@ def _fetched(version: int, nodes: list[tuple[int, str, int, str | None]], record
 
 
 @pytest.mark.parametrize("version", [version for api_key, version in VERSIONS if api_key == FETCH])
+@FEW_EXAMPLES
 @given(nodes=_NODES, topics=st.integers(0, 3), records=st.binary(max_size=300), at=st.integers(0, 400))
 def test_front_of_a_frame_with_endpoints_is_never_taken_as_one_without(
     version: int, nodes: list[tuple[int, str, int, str | None]], topics: int, records: bytes, at: int
@@ -154,6 +157,7 @@ def test_older_versions_have_no_endpoints(api_key: int, first: int) -> None:
 
 
 @pytest.mark.parametrize(("api_key", "version"), VERSIONS)
+@FEW_EXAMPLES
 @given(nodes=_NODES, topics=st.integers(0, 2), cuts=st.lists(st.integers(0, 2_000)))
 def test_streamed_frame_cut_anywhere_has_no_endpoints(
     api_key: int, version: int, nodes: list[tuple[int, str, int, str | None]], topics: int, cuts: list[int]

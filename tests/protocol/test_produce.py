@@ -13,7 +13,7 @@ from kafka_quota_proxy.protocol.primitives import write_uvarint
 from kafka_quota_proxy.protocol.produce import end_of_plain_acks, read_acks
 from tests.protocol.support import aiokafka_messages, kafka_python_messages, kio_messages
 from tests.protocol.support.kio_messages import Untyped
-from tests.support.cases import each_case
+from tests.support.cases import FEW_EXAMPLES, each_case
 
 PRODUCE = 0
 KIO_VERSIONS = range(3, 14)
@@ -100,6 +100,7 @@ def test_a_transactional_id_that_kafka_refuses_is_not_waited_for(version: int, s
 
 
 @pytest.mark.parametrize("version", range(16))
+@FEW_EXAMPLES
 @given(data=st.binary(max_size=20), offset=st.integers(0, 20), end=st.integers(0, 40) | st.none())
 def test_any_request_gives_acks_or_none_or_an_error(version: int, data: bytes, offset: int, end: int | None) -> None:
     try:
@@ -144,6 +145,7 @@ def _element(entity: Untyped, field: str) -> Untyped:
 
 
 @pytest.mark.parametrize("version", KIO_VERSIONS)
+@FEW_EXAMPLES
 @given(data=st.data())
 def test_the_throttle_field_of_kio_is_found_in_a_response_of_any_shape(version: int, data: st.DataObject) -> None:
     frame = kio_messages.response_frame(data.draw(kio_responses(version)))
@@ -196,6 +198,7 @@ def test_response_with_extra_bytes_is_refused() -> None:
 
 
 @pytest.mark.parametrize("version", range(16))
+@FEW_EXAMPLES
 @given(frame=st.binary(max_size=120))
 def test_any_response_gives_an_offset_within_it_or_an_error(version: int, frame: bytes) -> None:
     try:

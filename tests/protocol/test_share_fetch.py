@@ -13,7 +13,7 @@ from kafka_quota_proxy.protocol.fetch import FetchLimits
 from kafka_quota_proxy.protocol.share_fetch import charged_bytes, read_limits, without_records
 from kafka_quota_proxy.protocol.throttle_time import front_throttle_time_offset
 from tests.protocol.support import kio_messages
-from tests.support.cases import each_case
+from tests.support.cases import FEW_EXAMPLES, each_case
 
 SHARE_FETCH = 78
 VERSIONS = range(3)
@@ -82,6 +82,7 @@ def test_group_name_longer_than_kafka_allows_is_refused() -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+@FEW_EXAMPLES
 @given(data=st.binary(max_size=80), offset=st.integers(0, 20), end=st.integers(0, 100))
 def test_any_request_gives_limits_or_none_or_an_error(version: int, data: bytes, offset: int, end: int) -> None:
     try:

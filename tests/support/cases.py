@@ -1,8 +1,13 @@
-"""Runs one test over many small cases, in a loop: pytest counts it once, and a failure names its case."""
+"""How often a test runs: over many small cases, in a loop with a name for the failure; or with few random inputs."""
 
 from collections.abc import Callable, Iterable
 from functools import wraps
 from inspect import signature
+
+from hypothesis import settings
+
+# For a property test that runs once per version or codec. The "deep" profile has many more (see conftest).
+FEW_EXAMPLES = settings(max_examples=max(settings().max_examples // 10, 5))
 
 _Test = Callable[..., None]
 

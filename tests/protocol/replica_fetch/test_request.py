@@ -17,14 +17,13 @@ from tests.protocol.support.replica_fetches import (
     MANY,
     REQUESTS,
     SEEDS,
-    SOME,
     TOPIC,
     body_of,
     read_whole_request,
     tagged_request,
     unchanged,
 )
-from tests.support.cases import each_case
+from tests.support.cases import FEW_EXAMPLES, each_case
 
 
 def check_request(codec: Codec, message: Untyped, request: ReplicaFetch) -> None:
@@ -49,7 +48,7 @@ def check_request(codec: Codec, message: Untyped, request: ReplicaFetch) -> None
 
 
 @pytest.mark.parametrize("codec", REQUESTS, ids=repr)
-@SOME
+@FEW_EXAMPLES
 @given(seed=SEEDS)
 def test_changed_request_is_what_a_codec_writes(codec: Codec, seed: int) -> None:
     random = Random(seed)  # noqa: S311
@@ -82,7 +81,7 @@ def test_changed_request_is_what_a_codec_writes(codec: Codec, seed: int) -> None
 
 
 @pytest.mark.parametrize("codec", REQUESTS, ids=repr)
-@SOME
+@FEW_EXAMPLES
 @given(seed=SEEDS)
 def test_unchanged_request_has_the_same_bytes(codec: Codec, seed: int) -> None:
     random = Random(seed)  # noqa: S311
@@ -173,6 +172,7 @@ def test_a_request_of_four_billion_elements_fails_at_once(counts: bytes, error: 
 
 
 @pytest.mark.parametrize("version", range(NEWEST + 1))
+@FEW_EXAMPLES
 @given(data=st.binary(max_size=120), position=st.integers(0, 20), size=st.integers(-10, 140))
 def test_any_bytes_give_a_request_or_an_error(version: int, data: bytes, position: int, size: int) -> None:
     for sized in (data, data[:position] + pack(">i", max(size, -(2**31))) + data[position + 4 :]):
@@ -185,7 +185,7 @@ def test_any_bytes_give_a_request_or_an_error(version: int, data: bytes, positio
 
 
 @pytest.mark.parametrize("codec", REQUESTS, ids=repr)
-@SOME
+@FEW_EXAMPLES
 @given(at=st.integers(0, 10_000), lie=st.one_of(st.binary(min_size=1, max_size=5), st.just(MANY)))
 def test_a_damaged_request_gives_values_or_an_error(codec: Codec, at: int, lie: bytes) -> None:
     frame = codec.frame(codec.example(2))

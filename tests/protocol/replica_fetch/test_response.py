@@ -30,13 +30,12 @@ from tests.protocol.support.replica_fetches import (
     MANY,
     RESPONSES,
     SEEDS,
-    SOME,
     TAGGED_TOPICS,
     TOPIC,
     UNKNOWN_TAGS,
     read_whole_response,
 )
-from tests.support.cases import each_case
+from tests.support.cases import FEW_EXAMPLES, each_case
 
 
 def check_response(codec: Codec, message: Untyped, data: bytes, response: ReplicaResponse) -> None:
@@ -64,7 +63,7 @@ def check_response(codec: Codec, message: Untyped, data: bytes, response: Replic
 
 
 @pytest.mark.parametrize("codec", RESPONSES, ids=repr)
-@SOME
+@FEW_EXAMPLES
 @given(seed=SEEDS)
 def test_changed_response_is_what_a_codec_writes(codec: Codec, seed: int) -> None:
     random = Random(seed)  # noqa: S311
@@ -117,7 +116,7 @@ MARKS: Final = ("last_stable_offset", "log_start_offset")
 
 
 @pytest.mark.parametrize("codec", RESPONSES, ids=repr)
-@SOME
+@FEW_EXAMPLES
 @given(seed=SEEDS)
 def test_unchanged_response_has_the_same_bytes(codec: Codec, seed: int) -> None:
     random = Random(seed)  # noqa: S311
@@ -273,6 +272,7 @@ def test_impossible_length_in_an_old_response_is_refused(version: int, lie: int)
 
 
 @pytest.mark.parametrize("version", range(NEWEST + 1))
+@FEW_EXAMPLES
 @given(data=st.binary(max_size=120), position=st.integers(0, 20), size=st.integers(-10, 140))
 def test_any_bytes_give_a_response_or_an_error(version: int, data: bytes, position: int, size: int) -> None:
     try:
@@ -284,7 +284,7 @@ def test_any_bytes_give_a_response_or_an_error(version: int, data: bytes, positi
 
 
 @pytest.mark.parametrize("codec", RESPONSES, ids=repr)
-@SOME
+@FEW_EXAMPLES
 @given(at=st.integers(0, 10_000), lie=st.one_of(st.binary(min_size=1, max_size=5), st.just(MANY)))
 def test_a_damaged_response_gives_values_or_an_error(codec: Codec, at: int, lie: bytes) -> None:
     frame = codec.frame(codec.example(2))

@@ -3,7 +3,6 @@
 from struct import pack
 from typing import Final
 
-from hypothesis import settings
 from hypothesis import strategies as st
 
 from kafka_quota_proxy.protocol.header import RequestHead, read_request_head
@@ -22,7 +21,6 @@ BEFORE, BEHIND = b"before", b"\xff\xff\x02behind"
 REQUESTS, RESPONSES = codecs("request"), codecs("response")
 SEEDS = st.integers(0, 2**64)
 # Each property runs once per version and codec, so that one run has fewer examples.
-SOME = settings(max_examples=max(settings().max_examples // 5, 10))
 MANY: Final = b"\xff\xff\xff\xff\x0f"
 TOPIC: Final = b"\x02" + bytes(16)
 UNKNOWN_TAGS: Final = b"\x02\x05\x03abc\xc8\x01\x00"
