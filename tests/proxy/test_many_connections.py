@@ -158,7 +158,7 @@ def test_closed_connections_leave_the_line() -> None:
 def test_observed_throttle_time_matches_enforcement(role: str, shaping: Shaping, number: int) -> None:
     """Overlapping waits of one bucket count once."""
     times_ms = []
-    answer_ms = 4 if number == 1 else 120  # observed clients are as fast as their broker
+    answer_ms = 4 if number == 1 else 40  # observed clients are as fast as their broker
     for enforcement in (Enforcement.RESPOND, Enforcement.OBSERVE):
         crowd = Crowd(number, role, shaping, limit=LIMIT, enforcement=enforcement, answer_ms=lambda random: answer_ms)
         crowd.run(60)
