@@ -1,7 +1,7 @@
-"""Proof 9: ``bytes_total`` is what the client's and the broker's own counters say, byte for byte.
+"""``bytes_total`` equals the counters of the client and of the broker, to the byte.
 
-A request or a response of N bytes on the wire has a size field of 4; Kafka charges what follows it. Of a fetch response
-it charges the body and 4 bytes for the rest, so from Fetch v12 on, whose header has one byte more, one byte is free.
+Kafka does not charge the size field, 4 bytes. Of a fetch response it charges the body and 4 bytes of the header. From
+Fetch v12 on the header has 5 bytes, so one byte is free.
 """
 
 import re
@@ -38,21 +38,21 @@ _SIZES = (1, 100, 1_000, 10_000, 100_000, 500_000)
 
 @pytest.fixture(scope="module")
 def kafka() -> Iterator[Kafka]:
-    """One that can be asked for its counters."""
+    """A broker that publishes its counters."""
     with Kafka(KAFKA_4, jmx=True) as running:
         yield running
 
 
 @pytest.fixture
 def proxy(kafka: Kafka) -> Iterator[Proxy]:
-    """One that slows nobody and charges everybody."""
+    """A proxy with quotas that throttle no client."""
     rules = [{"client-id": "<default>", "producer_byte_rate": 10**12, "consumer_byte_rate": 10**12}]
     with Proxy({"quotas": rules}, kafka) as running:
         yield running
 
 
 class _Counters:
-    """What the broker counted, since this was made, of the bytes of its listener behind the proxy."""
+    """Bytes that the broker has counted on its proxied listener since this object was made."""
 
     def __init__(self, kafka: Kafka) -> None:
         self._kafka = kafka
@@ -67,15 +67,14 @@ class _Counters:
         return found
 
     def since(self) -> tuple[int, int]:
-        """Bytes that came in, and bytes that went out."""
         now = self._read()
         return int(now[_IN] - self._before[_IN]), int(now[_OUT] - self._before[_OUT])
 
 
 class _Bodies:
-    """What the broker, on all its listeners, counted of request bodies by API since this was made.
+    """Bytes of request bodies by API that the broker has counted, on all listeners, since this object was made.
 
-    It publishes a count and a mean; their product is exact to a double's rounding.
+    The broker publishes count and mean; their product is exact up to the rounding of a double.
     """
 
     def __init__(self, kafka: Kafka) -> None:
@@ -91,7 +90,6 @@ class _Bodies:
         }
 
     def since(self) -> dict[str, tuple[int, int]]:
-        """API -> number of requests, bytes of their bodies."""
         now, bodies = self._read(), {}
         for api in {api for api, _ in now}:
             count, before = now[api, "Count"], self._before.get((api, "Count"), 0)
@@ -101,7 +99,7 @@ class _Bodies:
 
 
 def _charged(metrics: Metrics, kind: str, client_id: str) -> tuple[int, int]:
-    """Bytes and requests."""
+    """Return charged bytes and requests."""
     labels = {"kind": kind, "client_id": client_id}
     return int(metrics.total(_BYTES, **labels)), int(metrics.total(_REQUESTS, **labels))
 
@@ -114,7 +112,7 @@ def test_produce_bytes_equal_those_of_client_and_broker(kafka: Kafka, proxy: Pro
             for acks in (1, -1):
                 assert client.produce(topic, record_batch([bytes(size)]), acks=acks).error_code == 0
             client.send(PRODUCE, PRODUCE_VERSION, produce_body(topic, record_batch([bytes(size)]), acks=0))
-        # Its answer says that those without one have arrived.
+        # Its response shows that the requests without acks have arrived.
         assert client.produce(topic, record_batch([b"last"])).error_code == 0
     into, _ = broker.since()
 
@@ -196,7 +194,7 @@ def test_client_without_quota_is_counted(kafka: Kafka) -> None:
 
 
 def test_producer_bytes_equal_the_counters_of_java_and_the_broker(kafka: Kafka, proxy: Proxy) -> None:
-    """All that Java says it sent, less what the broker says of the other requests, is what the proxy charged."""
+    """Charged bytes are those that Java sent, less those of other requests at the broker."""
     topic, client_id = create_topic(kafka), "java"
     broker, broker_bodies = _Counters(kafka), _Bodies(kafka)
     out = kafka.run_java(
@@ -224,7 +222,7 @@ def test_producer_bytes_equal_the_counters_of_java_and_the_broker(kafka: Kafka, 
 
 
 def test_consumer_bytes_equal_java_s_counter_without_the_handshake(kafka: Kafka, proxy: Proxy) -> None:
-    """The connection to the broker carries fetches, and at its start ApiVersions, Metadata and ListOffsets."""
+    """The connection carries fetches, and at its start ApiVersions, Metadata and ListOffsets."""
     topic, client_id = create_topic(kafka), "java"
     with raw_client(kafka.listener(DIRECT).port) as client:
         for _ in range(40):

@@ -1,4 +1,4 @@
-"""Alerts by a job that is killed and resumed ten times: each is there once. ``make test-pipeline``."""
+"""Alerts of a job that is killed and resumed ten times: each appears once. ``make test-pipeline``."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ REPOSITORY: Final = Path(__file__).parents[2]
 BASE_MS: Final = 1_767_225_600_000  # 1 January 2026, 00:00 UTC
 WINDOW_S: Final = 10
 LATE_S: Final = 30
-# How much later than others a record may come and still has to count.
+# A record that is late by at most this must count.
 OUT_OF_ORDER_S: Final = 20
 LIMIT: Final = 1_000.0
 NEAR: Final = 0.8
-# So much event time goes by in a second.
+# Seconds of event time per second.
 SPEED: Final = 20
 KILLS: Final = 10
 PARTITIONS: Final = 3
-# How long a batch may take: the first after a start has all that came meanwhile, and other tests may have the machine.
+# The longest batch: the first after a start has all waiting records, and the machine may be busy.
 PATIENCE_S: Final = 300
-# How often is looked for what the job is to be killed in the midst of.
+# Interval at which the job is checked for the state in which to kill it.
 AT_ONCE_S: Final = 0.002
-# How a window of a bucket is filled: of its limit.
+# Use of a window, in parts of the limit.
 FILLED: Final = (0.4, 0.78, 0.82, 0.95, 1.05, 1.5)
 BUCKETS: Final[tuple[dict[str, Any], ...]] = tuple(
     {"proxy": f"p{broker or 0}", "broker": broker, "kind": kind, "user": user, "client_id": client_id}
@@ -60,12 +60,12 @@ Send = Callable[[Iterable[Record]], None]
 
 
 class Reader(Protocol):
-    """What a reader of the alerts has seen, each as it came."""
+    """Reads alerts in order of arrival."""
 
     seen: list[Record]
 
     def read(self) -> None:
-        """Add what is new."""
+        """Read new alerts."""
 
 
 def seeded(seed: int) -> random.Random:
@@ -77,7 +77,7 @@ def identity(one: Record) -> tuple[Any, ...]:
 
 
 def expected(log: Iterable[Record]) -> list[Record]:
-    """The alerts of a log, in plain Python: the oracle."""
+    """Return the expected alerts of a log, computed in plain Python."""
     windows: dict[tuple[Any, ...], list[Record]] = {}
     for one in {identity(one): one for one in log}.values():
         start_ms = one["start_ms"] - one["start_ms"] % (WINDOW_S * 1_000)
@@ -102,17 +102,17 @@ def expected(log: Iterable[Record]) -> list[Record]:
 
 
 class Log:
-    """A usage log that grows: out of order, with copies, and now and then with a record that comes much too late.
+    """A usage log that grows, with records out of order, duplicates, and some records that are too late.
 
     Args:
         send: writes records to the log.
         reader: of the alerts.
-        seed: of all that chance decides.
-        together_s: so many seconds of event time are sent at a time.
+        seed: of the random choices.
+        together_s: seconds of event time in each write.
     """
 
     def __init__(self, send: Send, reader: Reader, seed: int, *, together_s: int = 1) -> None:
-        self.sent: list[Record] = []  # without what came too late
+        self.sent: list[Record] = []  # without late records
         self.late = 0
         self._send, self._reader = send, reader
         self._random = seeded(seed)
@@ -131,7 +131,7 @@ class Log:
         self.complete()
 
     def complete(self) -> None:
-        """Send what is left, and what closes the windows of all."""
+        """Send the remaining records, and those that close all windows."""
         self._end.set()
         self._thread.join()
         if self._fault is not None:
@@ -150,7 +150,7 @@ class Log:
                 second += 1
                 self._end.wait(max(0.0, started + second / SPEED - time.monotonic()))
             self._send_until(second + OUT_OF_ORDER_S)
-            # The watermark is that of the batch before: two steps close all.
+            # The watermark is that of the previous batch, so two steps close all windows.
             for more in (1_000, 2_000):
                 self._send([self._record(second + more, BUCKETS[0], amount=0)])
                 time.sleep(1)
@@ -176,7 +176,7 @@ class Log:
         self._send(due)
 
     def _send_too_late(self) -> None:
-        """For a window that is closed, as its alerts are there: it would make an alert anew, or another one."""
+        """Send a record for a closed window, which must not repeat or change its alert."""
         self._reader.read()
         if self._reader.seen:
             newest_ms = max(one["start_ms"] for one in self._reader.seen)
@@ -189,7 +189,7 @@ class Log:
 
 
 class TopicReader:
-    """Reads what is committed."""
+    """Reads committed records."""
 
     def __init__(self, kafka: Kafka, topic: str) -> None:
         self.seen: list[Record] = []
@@ -222,7 +222,7 @@ class TopicReader:
 
 
 class FileReader:
-    """Reads each file when it is there, and never again."""
+    """Reads each complete file once."""
 
     def __init__(self, out: Path) -> None:
         self.seen: list[Record] = []
@@ -236,7 +236,7 @@ class FileReader:
 
 
 def to_topic(kafka: Kafka, topic: str, seed: int) -> Send:
-    """Return what sends records to random partitions and waits until they are there."""
+    """Return a function that writes records to random partitions and waits for the acknowledgement."""
     producer = confluent_kafka.Producer({"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 0, **QUIET})
     chance = seeded(seed)
 
@@ -249,7 +249,7 @@ def to_topic(kafka: Kafka, topic: str, seed: int) -> Send:
 
 
 def to_files(directory: Path) -> Send:
-    """Return what writes a file for each call, which appears once it is complete."""
+    """Return a function that writes one file, which appears when it is complete."""
     directory.mkdir()
     count = 0
 
@@ -265,8 +265,6 @@ def to_files(directory: Path) -> Send:
 
 
 class Job:
-    """The command, which is started, killed and started again."""
-
     def __init__(self, directory: Path, *words: str) -> None:
         self.log = directory / "job.log"
         self._checkpoint = directory / "checkpoint"
@@ -281,7 +279,7 @@ class Job:
         return Process([*self._command, *more], log=self.log, env=env, cwd=REPOSITORY)
 
     def numbers(self, part: str) -> int:
-        """The last batch that is planned (``offsets``), or done (``commits``); -1: none."""
+        """Return the last planned (``offsets``) or finished (``commits``) batch; -1: none."""
         directory = self._checkpoint / "spark" / part
         with suppress(FileNotFoundError):
             return max((int(path.name) for path in directory.iterdir() if path.name.isdigit()), default=-1)
@@ -289,12 +287,12 @@ class Job:
 
 
 def patiently(is_true: Callable[[], bool], what: str, *, poll_s: float = 0.05) -> None:
-    """Wait for what the job does."""
+    """Wait for a condition of the job."""
     wait_until(is_true, timeout_s=PATIENCE_S, what=what, poll_s=poll_s)
 
 
 def kill_often(job: Job, reader: Reader, chance: random.Random) -> tuple[int, int]:
-    """Kill the job ten times, and return how often in the midst of a batch, and in one that was delivered already."""
+    """Kill the job ten times; return the number of kills within a batch, and after its delivery."""
     within = delivered = 0
     for number in range(KILLS):
         process = job.start()
@@ -312,7 +310,7 @@ def kill_often(job: Job, reader: Reader, chance: random.Random) -> tuple[int, in
         if number % 3:
             process.kill()
         else:
-            # The JVM lives on for a moment, and may go on with what it is at.
+            # The JVM survives for a moment and may continue its work.
             process.signal(signal.SIGKILL)
         is_within = job.numbers("offsets") > job.numbers("commits")
         within += is_within
@@ -330,7 +328,7 @@ def as_texts(alerts: Iterable[Record]) -> list[str]:
 
 
 def prove(job: Job, log: Log, reader: Reader, chance: random.Random) -> None:
-    """Kill, resume, end; then compare with the oracle."""
+    """Kill and resume the job, end it, and compare its alerts with the expected ones."""
     with log:
         within, delivered = kill_often(job, reader, chance)
     wanted = expected(log.sent)
@@ -375,7 +373,7 @@ def test_alerts_to_topic_are_read_once_although_the_job_is_killed(kafka_4: Kafka
     finally:
         reader.close()
 
-    # All of a bucket lies in one partition.
+    # Each bucket is in one partition.
     assert len(set(reader.keys)) == len({key for key, _ in reader.keys})
 
 
@@ -384,8 +382,8 @@ def test_alerts_to_files_are_written_once_although_the_job_is_killed(tmp_path: P
     reader = FileReader(tmp_path / "alerts")
     job = Job(tmp_path, "--usage", str(tmp_path / "usage"), "--out", str(tmp_path / "alerts"))
 
-    # A file twice a second, and not one for each of twenty seconds of event time: all files are listed for each batch,
-    # and the first batch after a start opens each that came meanwhile, for a few records.
+    # Two files a second instead of twenty, because each batch lists all files, and the first one after a start opens
+    # all new ones.
     prove(job, Log(to_files(tmp_path / "usage"), reader, seed, together_s=10), reader, seeded(seed))
 
 
@@ -398,7 +396,7 @@ def spark() -> Iterator[SparkSession]:
 
 @contextmanager
 def delivering(kafka: Kafka, topic: str) -> Iterator[TopicDelivery]:
-    """A delivery of one and the same job, as a process has it that was just started."""
+    """Open the delivery of one job like a process that has just started."""
     delivery = TopicDelivery(kafka.bootstrap_servers, topic, topic)
     delivery.begin()
     try:

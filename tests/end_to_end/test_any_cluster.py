@@ -1,7 +1,6 @@
-"""Unmodified clusters of three brokers behind one proxy: every client does everything, and reaches no broker itself.
+"""Every client does everything with an unmodified cluster behind one proxy, and reaches no broker directly.
 
-The brokers say so: each logs every request with the address that it came from, and the proxy dials them from one that
-nobody else has.
+The brokers log each request with its source address, and the proxy dials them from an address of its own.
 """
 
 from __future__ import annotations
@@ -80,9 +79,9 @@ def proxy(cluster: Kafka) -> Iterator[Proxy]:
 
 
 def _sources(kafka: Kafka) -> Counter[str]:
-    """Where the requests of clients came from, as the brokers logged them.
+    """Return the source addresses of client requests, as logged by the brokers.
 
-    Without ApiVersions: with it the test bed asks whether a broker is up, and no client stops there.
+    ApiVersions is left out, because the test bed uses it to see whether a broker is up.
     """
     return Counter(
         request.source
@@ -106,7 +105,7 @@ def test_client_does_everything_without_reaching_a_broker_directly(name: str, cl
 
 
 def test_client_that_bypasses_the_proxy_is_detected(cluster: Kafka) -> None:
-    """So that the test above can fail."""
+    """Proves that the test above can fail."""
     before = _sources(cluster)
     AdminClient({"bootstrap.servers": cluster.addresses(CLIENTS), **QUIET}).list_topics(timeout=30)
 
@@ -143,13 +142,13 @@ def test_clients_push_their_telemetry_through_the_proxy(cluster: Kafka, proxy: P
         instance_id = out.splitlines()[-1]
         return any(f"telemetry of {instance_id}" in broker.log for broker in cluster.brokers)
 
-    # A client that comes before its broker has heard that metrics are wanted asks again in five minutes.
+    # A client that connects before its broker knows the subscription asks again in five minutes.
     wait_until(is_pushed, timeout_s=60, what="a broker takes what a client pushes")
     assert set(_sources(cluster) - before) == {PROXY_HOST}
 
 
 class Traffic:
-    """A producer and a consumer in a group that go on until they are told to stop."""
+    """A producer and a consumer in a group, until stopped."""
 
     def __init__(self, address: str, topic: str) -> None:
         self.acknowledged: set[bytes] = set()
@@ -172,7 +171,7 @@ class Traffic:
         self._consuming.join()
 
     def goes_on(self) -> None:
-        """Wait until records that are sent from now on are acknowledged and read."""
+        """Wait until new records are acknowledged and read."""
         sent, read = len(self.acknowledged), len(self.seen)
         wait_until(
             lambda: len(self.acknowledged) > sent + 50 and len(self.seen) > read + 50,

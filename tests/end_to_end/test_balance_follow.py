@@ -1,7 +1,7 @@
-"""One limit for a cluster: proxies, brokers and the pipeline in a closed loop, while a user's load moves.
+"""One limit for a cluster, with proxies, brokers and the pipeline in a closed loop, while a user's load moves.
 
-The short form has three proxies before one broker, and one move. ``make test-pipeline`` has three brokers, a minute for
-each move, and a proxy that is cut off.
+The short form has three proxies in front of one broker, and one move. ``make test-pipeline`` has three brokers, a
+minute for each move, and a proxy that is cut off.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LIMIT: Final = 3_000_000
 NAMES: Final = ("p1", "p2", "p3")
 REQUEST_BYTES: Final = 16 * KIB
 STORE: Final = "kafka-quota-store"
-# What rates are taken over. Less than that, and single requests show.
+# The window of rates. In a shorter one single requests show.
 WINDOW_S: Final = 5.0
 _STEP_S: Final = 0.5
 TOLERANCE: Final = 0.05
@@ -42,7 +42,7 @@ _LONGEST_S: Final = 300.0
 
 
 class Place(NamedTuple):
-    """Where a proxy stands, and how it reaches the topics."""
+    """The broker and the topic addresses of one proxy."""
 
     bind: str
     upstream: str
@@ -51,7 +51,7 @@ class Place(NamedTuple):
 
 
 class Publisher:
-    """``balance --follow``, for the length of a ``with`` block."""
+    """``balance --follow``, for a ``with`` block."""
 
     def __init__(self, kafka: Kafka, directory: Path, *, usage: str, lease: str, every: str = "1s") -> None:
         limits = directory / "cluster.yaml"
@@ -67,7 +67,6 @@ class Publisher:
         ]  # fmt: skip
 
     def __enter__(self) -> Process:
-        """Start it; return when the rules for all are in the topic."""
         self._process = Process(self._command, log=self._log, env={"PYTHONPATH": str(REPOSITORY)}, cwd=REPOSITORY)
         process = self._process
         wait_until(
@@ -77,19 +76,18 @@ class Publisher:
         return process
 
     def __exit__(self, *_: object) -> None:
-        """End it."""
         self._process.kill()
 
 
 class Load:
-    """What brokers acknowledged, of all clients; each client asks for much more than the limit."""
+    """Acknowledged bytes of all clients. Each client sends much more than the limit."""
 
     def __init__(self) -> None:
         self.answers: list[Answer] = []
 
     @contextmanager
     def flowing(self, port: int, topic: str) -> Iterator[None]:
-        """Have a client that sends all it may, and waits as long as it is told to, for the length of the block."""
+        """Run a client that sends all it can and obeys throttle times, for a ``with`` block."""
         is_over = threading.Event()
 
         def run() -> None:
@@ -112,24 +110,24 @@ class Load:
             thread.join()
 
     def rate(self, from_s: float, until_s: float) -> float:
-        """What was acknowledged in that time, as a part of the limit."""
+        """Return the acknowledged rate in this time, as a part of the limit."""
         inside = sum(one.size_bytes for one in self.answers if from_s <= one.at_s < until_s)
         return inside / (until_s - from_s) / LIMIT
 
     def highest(self) -> float:
-        """The highest rate of any window."""
+        """Return the highest rate of any window."""
         times = sorted(one.at_s for one in self.answers)
         return max(rate for _, rate in self.windows(times[0], times[-1]))
 
     def windows(self, from_s: float, until_s: float) -> list[tuple[float, float]]:
-        """When each window begins, after ``from_s``, and the rate in it as a part of the limit."""
+        """Return start (after ``from_s``) and rate of each window; rates are parts of the limit."""
         starts = [number * _STEP_S for number in range(int((until_s - from_s - WINDOW_S) / _STEP_S) + 1)]
         return [(start, self.rate(from_s + start, from_s + start + WINDOW_S)) for start in starts]
 
 
 @contextmanager
 def fleet(places: Sequence[Place], usage: str) -> Iterator[Sequence[Proxy]]:
-    """A proxy at each place, as its page has it."""
+    """Run a proxy at each place, with the configuration of the documentation."""
     with ExitStack() as stack:
         yield [
             stack.enter_context(
@@ -153,7 +151,7 @@ def fleet(places: Sequence[Place], usage: str) -> Iterator[Sequence[Proxy]]:
 
 
 def is_close(rate: float) -> bool:
-    """Whether it is within 5 % of the limit."""
+    """Return whether the rate is within 5 % of the limit."""
     return abs(rate - 1) <= TOLERANCE
 
 
@@ -179,7 +177,7 @@ def test_limit_follows_a_load_that_moves(kafka_4: Kafka, tmp_path: Path) -> None
 
 
 class Cluster(NamedTuple):
-    """Three brokers, a proxy and a topic each; p2 reaches both topics by a relay, p3 the one with its share."""
+    """Three brokers with a proxy and a topic each. p2 reaches both topics by a relay, p3 only that of its share."""
 
     proxies: Sequence[Proxy]
     topics: Sequence[str]
@@ -228,7 +226,7 @@ def test_limit_follows_a_load_that_moves_every_minute_within_20_seconds(cluster:
         came_s = next((start for start, rate in windows if is_close(rate)), float("inf"))
         late = [rate for start, rate in windows if start >= SETTLED_S]
         sys.stdout.write(f"{name}  {came_s:8.1f} s  {sum(late) / len(late):14.3f} {min(late):.3f} {max(late):.3f}\n")
-    # The first is the start: from even shares, and of a Spark that is just waking up.
+    # The first move includes the start, from even shares and with a cold Spark.
     for _, windows in rows[1:]:
         assert all(is_close(rate) for start, rate in windows if start >= SETTLED_S), cluster.process.log_tail()
     assert load.highest() <= 1 + TOLERANCE
@@ -238,7 +236,7 @@ def test_limit_follows_a_load_that_moves_every_minute_within_20_seconds(cluster:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", NAMES[1:])
 def test_cut_off_proxy_adds_at_most_one_even_share(cluster: Cluster, name: str) -> None:
-    """Of p2 nothing is heard while it is cut off, of p3 what it uses is."""
+    """While cut off, p2 sends no usage and gets no shares; p3 only gets no shares."""
     number, relay = NAMES.index(name), cluster.relays[name]
     load = Load()
     began_s = time.monotonic()
@@ -248,7 +246,7 @@ def test_cut_off_proxy_adds_at_most_one_even_share(cluster: Cluster, name: str) 
         cut_s = time.monotonic()
         with load.flowing(cluster.proxies[0].port(), cluster.topics[0]):
             time.sleep(40)
-            # Else nobody was cut off; and only who was.
+            # Exactly the cut-off proxy has lost its lease.
             leases = [one.metrics().total("kafka_quota_proxy_quotas_topic_lease_in_force") for one in cluster.proxies]
             relay.mend()
             mended_s = time.monotonic()
@@ -265,9 +263,9 @@ def test_cut_off_proxy_adds_at_most_one_even_share(cluster: Cluster, name: str) 
         f"{WINDOW_S:g} s\n"
     )
     assert leases == [float(one != name) for one in NAMES]
-    # Behind the mending windows still have what was used while it was cut off, for what is lowered is heard later.
+    # Windows after the repair still contain use of the cut-off time, because reduced shares arrive later.
     assert max(before) <= 1 + TOLERANCE, cluster.process.log_tail()
     assert max(*cut, *after) <= 1 + 1 / len(NAMES) + TOLERANCE, cluster.process.log_tail()
-    assert max(cut) > 1 + TOLERANCE or number == 2  # of p3 it is known what it uses, and the others have the rest
-    # It is heard of again, then what the one had is held for a lease, then the other has his half.
+    assert max(cut) > 1 + TOLERANCE or number == 2  # p3 still reports its use, so the others get the rest
+    # The proxy reports again, then the other's share is kept for a lease, then each has half.
     assert rest_s <= SETTLED_AFTER_A_CUT_S, cluster.process.log_tail()

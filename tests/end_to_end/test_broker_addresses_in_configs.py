@@ -1,7 +1,7 @@
-"""Which answers say where a broker is, to a client that comes by ``bootstrap_servers``, and to which clients.
+"""Which responses show broker addresses to a client of a ``bootstrap_servers`` listener.
 
-What leads a client to a broker is rewritten, and nothing else: what describes the cluster passes as it is, to clients
-that the brokers' ACLs let read it. ``docs/explanation/security.md`` says so.
+Addresses that lead a client to a broker are rewritten. Responses that describe the cluster pass unchanged to clients
+that the brokers' ACLs allow (``docs/explanation/security.md``).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PORTS: Final = 10
 
 @pytest.fixture(scope="module")
 def kafka() -> Iterator[Kafka]:
-    """A broker where ``admin`` may do everything, and ``alice`` nothing but log in."""
+    """A broker where ``admin`` may do everything, and ``alice`` may only log in."""
     config: dict[str, str | int] = {
         "listener.security.protocol.map": f"{_LOGIN}:SASL_PLAINTEXT,{DIRECT}:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "sasl.enabled.mechanisms": "PLAIN",
@@ -59,7 +59,7 @@ def proxy(kafka: Kafka) -> Iterator[Proxy]:
 
 
 def _asked(proxy: Proxy, user: str) -> dict[str, str]:
-    """Ask everything that describes a cluster, as a user; return the answers, or errors, as text."""
+    """Send all requests that describe a cluster, as a user; return responses or errors as text."""
     admin: Any = import_module("kafka.admin")
     client = admin.KafkaAdminClient(
         bootstrap_servers=proxy.address("clients"),
@@ -93,7 +93,7 @@ def _answer(question: Callable[[], object]) -> str:
 
 
 def _tellers(kafka: Kafka, answers: dict[str, str]) -> set[str]:
-    """Which answers have a port of the broker or of the controller in them."""
+    """Return the requests whose response has a port of the broker or of the controller."""
     (broker,) = kafka.brokers
     text = broker.properties.read_text()
     controllers = next(line for line in text.splitlines() if line.startswith("controller.quorum"))
@@ -106,7 +106,7 @@ def test_client_allowed_to_describe_configs_reads_broker_addresses(kafka: Kafka,
 
     assert _tellers(kafka, answers) == {"the configuration of a broker", "the quorum"}
     assert "advertised.listeners" in answers["the configuration of a broker"]
-    assert str(proxy.port("clients") + 2) in answers["the cluster"]  # node 1's: the question was answered
+    assert str(proxy.port("clients") + 2) in answers["the cluster"]  # of node 1: the request was answered
 
 
 def test_client_not_allowed_to_describe_configs_reads_no_address(kafka: Kafka, proxy: Proxy) -> None:

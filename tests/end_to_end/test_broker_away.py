@@ -1,4 +1,4 @@
-"""A broker that is away costs its clients their connections and nothing else: the listener stays up and says why."""
+"""An unreachable broker costs its clients their connections; the listener stays open and logs the reason."""
 
 from __future__ import annotations
 

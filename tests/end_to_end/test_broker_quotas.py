@@ -1,4 +1,4 @@
-"""``quotas_from: broker``: a broker's quotas hold at the proxy as well, as they change, and never on top of its own."""
+"""``quotas_from: broker``: a broker's quotas hold at the proxy, follow changes, and do not add up with its own."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.end_to_end.support.proxy import Proxy
 _BROKER: Final = "kafka_quota_proxy_broker_quotas"
 _P, _C = "producer_byte_rate", "consumer_byte_rate"
 _QUOTA: Final = 2 * MIB
-# Of three seconds, so that a few of them are soon over.
+# Windows of three seconds, so that a few cycles pass quickly.
 _WINDOWS: Final[dict[str, str | int]] = {"quota.window.num": 4, "quota.window.size.seconds": 1}
 
 
@@ -60,21 +60,21 @@ def _until(what: str, is_so: Callable[[], bool], *, timeout_s: float = 10) -> No
 
 
 def _waits(client: RawClient, topic: str) -> bool:
-    """Whether a request of 64 KiB is throttled, by whomever."""
+    """Return whether the broker or the proxy throttles a request of 64 KiB."""
     return client.produce(topic, batch_of(64 * KIB)).throttle_time_ms > 0
 
 
 def _check_that_it_follows(
     kafka: Kafka, proxy: Proxy, topic: str, *, listener: str = PROXIED, port: int | None = None
 ) -> None:
-    # Through the proxy: when the command returns, it holds.
+    # Through the proxy a change holds when the command returns.
     _configs(kafka, proxy.address(listener), _set("etl", producer_byte_rate=1_000))
     assert _limits(proxy, "etl") == [1_000]
     with raw_client(port or proxy.port(listener), client_id="etl") as client:
         assert _waits(client, topic)
     assert proxy.metrics().total("kafka_quota_proxy_throttled_requests_total", client_id="etl", kind="produce") == 1
 
-    # Past it: within the period.
+    # Directly at the broker it holds within the period.
     _configs(kafka, kafka.bootstrap_servers, _set("etl", producer_byte_rate=2_000), _set("other", producer_byte_rate=7))
     _until("the change is in force", lambda: _limits(proxy, "etl") == [2_000], timeout_s=3)
     _until("so is a new one", lambda: _limits(proxy, "other") == [7], timeout_s=3)
@@ -99,7 +99,7 @@ def test_broker_quotas_are_followed_and_kept_while_the_broker_is_away(kafka: Kaf
         detail = json.loads(proxy.admin("/readyz"))["quotas_from"]
         assert (detail["broker"], detail["connected"], detail["read"]) == (kafka.listener(PROXIED).address, True, True)
 
-        # A start reads first.
+        # A start reads the quotas first.
         proxy.stop()
         proxy.start()
         assert _limits(proxy, "other") == [7]
@@ -110,7 +110,7 @@ def test_broker_quotas_are_followed_and_kept_while_the_broker_is_away(kafka: Kaf
 def _flooded(
     kafka: Kafka, proxy: Proxy, topic: str, *, seconds: float, obeys: bool, client_ids: tuple[str, str]
 ) -> dict[str, tuple[list[Answer], list[Answer]]]:
-    """Produce and fetch past the proxy and through it, all at once; return the answers of both."""
+    """Produce and fetch directly and through the proxy at the same time; return the answers of both."""
     ports = dict(zip(client_ids, (kafka.listener(DIRECT).port, proxy.port()), strict=True))
     with ThreadPoolExecutor(4) as pool:
         flows = {
@@ -152,12 +152,12 @@ def _check_that_it_is_not_the_sum(kafka: Kafka, proxy: Proxy, topic: str, *, sec
     flows = _flooded(kafka, proxy, topic, seconds=seconds, obeys=obeys, client_ids=names)
 
     for kind, past, through in zip(("produce", "fetch"), flows[names[0]], flows[names[1]], strict=True):
-        # Where in a window each of them ends is a second's worth.
+        # The end within a window makes a difference of one second's worth.
         assert _bytes(through) == pytest.approx(_bytes(past), abs=max(_QUOTA, 0.05 * _bytes(past))), kind
-        # It would be twice that, and as much less that passes.
+        # If both added up, it would be twice that, and less would pass.
         assert _told_s(past) > 1
         assert _told_s(through) == pytest.approx(_told_s(past), abs=max(1.5, 0.15 * _told_s(past))), kind
-    # It is not that one of them does nothing.
+    # Both throttle.
     assert proxy.metrics().total("kafka_quota_proxy_throttle_seconds_total", client_id=names[1], kind="produce") > 1
 
 

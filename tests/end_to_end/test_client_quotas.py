@@ -1,4 +1,4 @@
-"""Quotas set with Kafka's own command through the proxy: told as a broker tells them, in force at once, and kept."""
+"""Quotas set with Kafka's own command through the proxy: printed as by a broker, enforced at once, and kept."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.pages import block
 
 _P, _C, _R, _M = "producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"
 _RATE = "connection_creation_rate"
-# No client of a test is one of these: what is set for them changes nothing.
+# No test client has these names.
 _ENTITIES: Final = {
     "user": "--entity-type|users|--entity-name|nobody",
     "default user": "--entity-type|users|--entity-default",
@@ -44,7 +44,7 @@ _ALL: Final = (
 )
 
 
-# V53: ConfigCommandTest's spellings of entities, and what is none. Limits of defaults are such that nobody comes near.
+# V53: the spellings of entities in ConfigCommandTest, and invalid ones. Limits of defaults are out of reach.
 _USER1: Final = "--entity-type|users|--entity-name|CN=user1"
 _CLIENT1: Final = "--entity-type|clients|--entity-name|client1"
 _SPELLED: Final = (
@@ -84,13 +84,13 @@ _SPELLED: Final = (
     f"--alter|--delete-config|{_RATE}|--ip-defaults",
     "--describe|--entity-type|users|--entity-type|clients",
 )
-# Entities that are half said, and a key that an address has not.
+# Incomplete entities, and a key that does not apply to addresses.
 _HALF_SAID: Final = (
     f"--alter|--add-config|{_P}=1000|--entity-type|users",
     f"--alter|--add-config|{_P}=1000|--entity-type|users|--entity-type|clients|--entity-name|A",
     f"--alter|--add-config|{_P}=1000|--ip|192.0.2.8",
 )
-# What a broker may refuse: of all others it is known that they succeed.
+# A broker may refuse these; all others succeed.
 _ODD: Final = (
     f"--alter|--add-config|{_P}=0|{_ENTITIES['user']}",
     f"--alter|--add-config|{_P}=10.5|{_ENTITIES['user']}",
@@ -100,15 +100,15 @@ _ODD: Final = (
     f"--alter|--add-config|{_RATE}=7|--entity-type|ips|--entity-name|not an address",
     f"--alter|--delete-config|{_M}|--entity-type|users|--entity-name|stranger",
 )
-# Set through the proxy alone, last of all: what a broker would show if it had heard of it.
+# Set last, through the proxy only: the broker must not show it.
 _LEFT: Final = (f"--alter|--add-config|{_P}=7654321|{_ENTITIES['client']}", f"--describe|{_ENTITIES['client']}")
 
 
 def _commands() -> list[str]:
-    """Return each form of an entity with each key set, shown, changed, shown and deleted; and what is refused."""
+    """Return commands that set, show, change and delete each key of each form of entity, and refused ones."""
     commands = []
     for name, entity in _ENTITIES.items():
-        # A limit that nobody of this machine comes near: rules of defaults are in force while this runs.
+        # Out of reach, because rules of defaults hold while this runs.
         limits = (
             f"{_RATE}=1000000" if "ip" in name.split() else f"{_P}=1000000000,{_C}=2000000000,{_R}=1e6,{_M}=12345.5"
         )
@@ -140,7 +140,7 @@ def _proxy(kafka: Kafka, store: Path, **more: object) -> Proxy:
 
 
 def _table(commands: Sequence[str], proxy_output: Sequence[list[str]], broker_output: Sequence[list[str]]) -> str:
-    """Return of each kind of command how many there were, how many the proxy refused, and how many were equal."""
+    """Return, for each kind of command, the numbers of commands, refusals and equal outputs."""
     counts: Counter[str] = Counter()
     refused: Counter[str] = Counter()
     equal: Counter[str] = Counter()
@@ -159,7 +159,7 @@ def test_kafkas_command_prints_the_same_for_proxy_and_broker(kafka_4: Kafka, tmp
     commands = [*_commands(), *_SPELLED, *_HALF_SAID]
     with _proxy(kafka_4, tmp_path) as proxy:
         *proxy_output, _, left = said(kafka_4, version, proxy.address(), *commands, *_LEFT)
-        # Each entity was set and changed here, and the broker has heard of nothing.
+        # Each entity was set and changed at the proxy; the broker has none.
         assert proxy.metrics().total("kafka_quota_proxy_quota_changes_total", result="applied") > 2 * len(_ENTITIES)
         assert f"{_P}=7654321" in "\n".join(left)
         broker = kafka_4.listener(DIRECT).address
@@ -175,7 +175,7 @@ def test_kafkas_command_prints_the_same_for_proxy_and_broker(kafka_4: Kafka, tmp
 
 
 def _waits(client: RawClient, topic: str) -> bool:
-    """Whether a request of 64 KiB is throttled."""
+    """Return whether a request of 64 KiB is throttled."""
     return client.produce(topic, batch_of(64 * KIB)).throttle_time_ms > 0
 
 

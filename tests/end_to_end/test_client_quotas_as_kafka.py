@@ -1,7 +1,6 @@
-"""Both APIs of client quotas, answered by us and by the classes of Apache Kafka that its controller answers with.
+"""Both client quota APIs, answered by the proxy and by the classes that Kafka's controller uses.
 
-Thousands of requests, and no broker: the same bytes go to ``java/ClientQuotas.java``. What a broker adds around these
-classes, who may ask above all, is not in it.
+Thousands of requests go to ``java/ClientQuotas.java`` too. Authorisation, which a broker adds, is not covered.
 """
 
 import subprocess
@@ -44,7 +43,7 @@ _HEADER_BYTES: Final = 14
 
 
 class KafkaClasses:
-    """Kafka's answers, one after another."""
+    """Kafka's answers."""
 
     def __init__(self, directory: Path) -> None:
         classpath = kafka_classpath(KAFKA_4)
@@ -58,7 +57,7 @@ class KafkaClasses:
         assert self._process.returncode == 0
 
     def forget(self) -> None:
-        """Have no quotas."""
+        """Remove all quotas."""
         self._answer("reset")
 
     def alter(self, request: AlterRequest) -> AlterResponse:
@@ -91,7 +90,7 @@ def kafka_classes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCla
 
 
 class Ours:
-    """Our answers, one after another."""
+    """The proxy's answers."""
 
     def __init__(self) -> None:
         self.rules: dict[Entity, StoredRule] = {}
@@ -110,7 +109,7 @@ class Ours:
 
 
 def without_order(response: AlterResponse | DescribeResponse) -> object:
-    """Return a response; Kafka tells entities in no order, and the parts and limits of a description in one."""
+    """Return a response with entities, their parts and limits sorted, because Kafka's order is undefined."""
     if isinstance(response, AlterResponse):
         return Counter(response.results)
     entries = None if response.entries is None else Counter(response.entries)
@@ -139,7 +138,7 @@ def test_every_answer_equals_that_of_kafkas_classes(kafka_classes: KafkaClasses)
 
         assert without_order(own) == without_order(kafkas), f"request {number}"
 
-    # Else there was nothing to differ in.
+    # Otherwise there was nothing to compare.
     assert len(seen) > 60
     assert seen["None"] > 2_000
     assert seen["2 found"] > 20

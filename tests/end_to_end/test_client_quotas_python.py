@@ -1,7 +1,7 @@
-"""Client quotas by kafka-python, whose codec is its own: the same answers at the proxy as at a broker.
+"""Client quotas by kafka-python, which has its own codec: the same answers from proxy and broker.
 
-Its admin client has no method for them yet, so its requests go out by the client's own connections, in the highest
-version that it was told. confluent-kafka and aiokafka have none either.
+Its admin client has no method for them, so requests are sent over its connections, in the highest announced version.
+confluent-kafka and aiokafka have none either.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _SHOWN: Final = [
 
 
 class Client:
-    """kafka-python's admin client, and what it has no method for."""
+    """kafka-python's admin client with both quota requests."""
 
     def __init__(self, address: str) -> None:
         self._admin = kafka.KafkaAdminClient(bootstrap_servers=address)
@@ -77,7 +77,7 @@ class Client:
     def describe(self, what: Describe) -> tuple[int, str | None, list[Any]]:
         request = DescribeClientQuotasRequest(components=what.components, strict=what.strict)
         answer: Any = self._admin._manager.run(self._admin._manager.send, request)
-        # Entities come in no order. Their parts and limits do.
+        # Entities have no order; their parts and limits do.
         entries: list[Any] = sorted(
             (
                 [(part.entity_type, part.entity_name or "") for part in entry.entity],
@@ -89,7 +89,7 @@ class Client:
 
 
 def test_python_clients_have_no_methods_for_quotas() -> None:
-    """Once one does, mention it in docs/reference/clients.md and docs/how-to/set-quotas.md, and run it here."""
+    """If this fails, add the client to docs/reference/clients.md and docs/how-to/set-quotas.md, and test it here."""
     clients = (confluent_kafka.admin.AdminClient, kafka.KafkaAdminClient, aiokafka.admin.AIOKafkaAdminClient)
 
     assert [name for client in clients for name in dir(client) if "quota" in name.lower()] == []
@@ -104,13 +104,13 @@ def test_kafka_python_gets_the_same_answers_from_proxy_and_broker(kafka_4: Kafka
     ):
         said = [proxy_client.alter(command) for command in _SAID]
         shown = [proxy_client.describe(command) for command in _SHOWN]
-        # Five entities were set here, and the broker has heard of none.
+        # Five entities were set at the proxy; the broker has none.
         assert proxy.metrics().total("kafka_quota_proxy_quota_changes_total", result="applied") == 5
         assert broker.describe(Describe([])) == (0, "", [])
         assert said == [broker.alter(command) for command in _SAID]
         assert [answer[0][0] for answer in said] == [0, 0, 0, 0, 0, 0, 42, 42, 42]
 
-        # A broker hears of a change some time after it was answered.
+        # A broker applies a change some time after its answer.
         wait_until(
             lambda: [broker.describe(command) for command in _SHOWN] == shown, timeout_s=5, what="the broker agrees"
         )

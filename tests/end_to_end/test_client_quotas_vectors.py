@@ -1,9 +1,9 @@
-"""Kafka's own integration cases for both APIs of client quotas, by Java's admin client: at the proxy and at a broker.
+"""Kafka's own integration cases for both client quota APIs, with Java's admin client, at the proxy and at a broker.
 
-The same commands are run at both, and all that the client shows has to be equal: entities, limits, kinds of errors and
-their messages. Where Kafka's test says what it expects, so does the case. Numbers are those of the test vectors; V50 is
-ClientQuotasRequestTest.testDescribeClientQuotasMatchPartial. Of V62 a type and a key that are null are left out: the
-wire format has no null there.
+All output must be equal: entities, limits, kinds of errors and their messages. Where Kafka's test has an expectation,
+the case has it too. Numbers are those of the test vectors; V50 is
+ClientQuotasRequestTest.testDescribeClientQuotasMatchPartial. V62 omits a null type and a null key, which the wire
+format does not allow.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _INVALID: Final = "InvalidRequestException: "
 
 
 class Step(NamedTuple):
-    """A command of ``java/Quotas.java`` and what it has to say; None: whatever the broker says."""
+    """A command of ``java/Quotas.java`` and its expected output; None: that of the broker."""
 
     command: str
     says: Sequence[str] | None = None
 
 
 def _is(entity: str, **limits: float) -> list[str]:
-    """Return what is said of an entity with these limits."""
+    """Return the output for an entity with these limits."""
     return [f"{entity} {{{', '.join(f'{key}={limit}' for key, limit in sorted(limits.items()))}}}"]
 
 
@@ -83,7 +83,7 @@ _MATCHED: Final = Step(
 
 
 def _found(command: str, count: int) -> Step:
-    """Return a description that finds so many of ``_MATCHED``: those that the words of the filter say."""
+    """Return a step whose filter finds this many of ``_MATCHED``."""
     how, _, parts = command.partition("|")
     wanted = dict(_wanted(part) for part in parts.split("&") if part)
     entities = [
@@ -254,7 +254,7 @@ _CASES: Final[dict[str, Sequence[Step]]] = {
 
 
 class Said(NamedTuple):
-    """What was said to each command of all cases, at the proxy and at the broker."""
+    """The outputs of all cases, from proxy and broker."""
 
     ours: dict[str, list[list[str]]]
     kafkas: dict[str, list[list[str]]]
@@ -265,7 +265,7 @@ class Said(NamedTuple):
     params=[pytest.param(KAFKA_2_8, marks=pytest.mark.long), pytest.param(KAFKA_3_9, marks=pytest.mark.long), KAFKA_4],
 )
 def said(request: pytest.FixtureRequest, kafka_4: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Said:
-    # What is left at the end the broker would show at its beginning, if the proxy had passed it on.
+    # The proxy runs first: if it forwarded changes, the broker would show them now.
     left = f"alter|client-id=left|{_P}=1"
     commands = [step.command for steps in _CASES.values() for step in (Step("clear"), *steps)] + ["clear", left]
     broker = kafka_4.listener(DIRECT).address

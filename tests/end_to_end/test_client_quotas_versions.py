@@ -1,7 +1,7 @@
 """Client quotas that are set and shown in front of an old broker.
 
-What a client is told of the versions of both APIs is proven where a broker has neither of them, in
-``tests/proxy/client_quotas/test_api.py``: a broker of 2.8 says itself what the proxy says.
+``tests/proxy/client_quotas/test_api.py`` covers the announced versions for brokers without both APIs; a broker of 2.8
+announces the same versions as the proxy.
 """
 
 from __future__ import annotations

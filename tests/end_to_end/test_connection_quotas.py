@@ -1,4 +1,4 @@
-"""Twenty connections a second against a limit of five: under Kafka's own quota and under ours, side by side."""
+"""Twenty connections a second against a limit of five, under Kafka's quota and under ours at the same time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.end_to_end.support.proxy import Proxy
 _SOURCE = "127.0.0.5"
 _LIMIT = 5
 _PER_SECOND = 20
-_SECONDS = 20  # two bursts: the second begins when the window of the first is over, after eleven
+_SECONDS = 20  # two bursts, eleven seconds apart
 _REFUSED = "kafka_quota_proxy_throttled_connections_total"
 
 
@@ -27,7 +27,7 @@ class _Attempt(NamedTuple):
 
 
 def _attempt(port: int) -> _Attempt:
-    """Connect and ask something; return whether there was an answer, and when it or the end came."""
+    """Connect and send a request; return whether it was answered, and when the answer or the end came."""
     started_s = monotonic()
     with socket.create_connection(("127.0.0.1", port), timeout=30, source_address=(_SOURCE, 0)) as client:
         try:
@@ -63,10 +63,10 @@ def test_connection_rate_limit_accepts_as_many_as_kafka(kafka_4: Kafka) -> None:
         kafkas, ours = pool.map(_attempts, (kafka_4.listener(DIRECT).port, proxy.port()))
         refused = proxy.metrics().total(_REFUSED)
 
-    # The windows begin with the first connection, so both let in the same ones but for what a busy machine delays.
+    # The windows begin with the first connection, so both admit the same connections except for delays of the machine.
     assert _first_refused(ours) == pytest.approx(_first_refused(kafkas), abs=2)
     assert _served_of(ours) == pytest.approx(_served_of(kafkas), rel=0.05)
-    assert _served_of(ours) / _SECONDS == pytest.approx(_LIMIT, rel=0.35)  # with the ten seconds' worth at the start
+    assert _served_of(ours) / _SECONDS == pytest.approx(_LIMIT, rel=0.35)  # including the burst of ten seconds' worth
     assert refused == len(ours) - _served_of(ours)
-    # Unlike Kafka, which closes in another order than it promised, we keep nobody for longer than was decided.
+    # Kafka closes out of order; the proxy keeps no connection longer than decided.
     assert max(one.took_s for one in ours) < 1.5

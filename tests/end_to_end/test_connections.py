@@ -1,4 +1,4 @@
-"""What happens to connections: order, acks=0, clients that half close, vanish or do not read."""
+"""Connections: order, acks=0, and clients that half close, vanish or do not read."""
 
 from __future__ import annotations
 

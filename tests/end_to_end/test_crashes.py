@@ -1,4 +1,4 @@
-"""Proof 7: the broker and the proxy are killed in turn under load: nothing acknowledged is lost, nothing doubled."""
+"""Broker and proxy are killed in turn under load: no acknowledged record is lost, and none is doubled."""
 
 import threading
 import time
@@ -18,7 +18,7 @@ from tests.end_to_end.support.records import key, value
 
 _RULES = [{"client-id": "<default>", "producer_byte_rate": 256 * KIB}]
 _REQUESTS = "kafka_quota_proxy_requests_total"
-# Small batches, so that requests are on their way whenever something is killed; reconnects within half a second.
+# Small batches, so that requests are in flight at each kill; reconnects within half a second.
 _LIBRDKAFKA = {
     "acks": "all",
     "linger.ms": 2,
@@ -41,7 +41,7 @@ _JAVA = {
 
 
 class _Producer:
-    """librdkafka, sending numbered records as fast as the quota lets it until it is told to stop."""
+    """librdkafka, sending numbered records as fast as the quota allows until stopped."""
 
     def __init__(self, address: str, topic: str, settings: dict[str, Any]) -> None:
         self.acknowledged: set[int] = set()
@@ -63,7 +63,7 @@ class _Producer:
         left = self._producer.flush(120)
         if left:
             self.failures.append(f"{left} records were never answered")
-        self._producer.close()  # else its threads go on dialling a port that the next test uses
+        self._producer.close()  # otherwise its threads keep dialling a port that the next test uses
 
     def stop(self) -> None:
         self._stopped.set()
@@ -84,7 +84,7 @@ class _Producer:
 
 
 def _kill_in_turn(kafka: Kafka, proxy: Proxy, times: int, *, progress: Callable[[], list[float]]) -> None:
-    """Kill one and start it again, then the other; in between every producer gets on."""
+    """Kill and restart one after the other; in between every producer makes progress."""
     for number in range(times):
         _get_on(progress, f"every producer gets on before kill {number + 1}")
         time.sleep(0.1 * (number % 5))
@@ -144,5 +144,5 @@ def test_acknowledged_records_survive_kills_once_each_with_idempotence(mortal_ka
         assert end_offset(mortal_kafka, topic) == count
         Librdkafka(settings={}).consume(mortal_kafka.bootstrap_servers, topic, client_id="reader", count=count)
     assert plain.acknowledged <= numbers(mortal_kafka, plain_topic)
-    # Each kill meets some hundreds of records at least; how many depends on how soon the broker is back.
+    # At least some hundreds of records for each kill; the number depends on the broker's restart time.
     assert min(len(plain.acknowledged), exact.sent) > 500 * times

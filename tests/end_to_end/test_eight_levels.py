@@ -1,8 +1,7 @@
-"""Whose limit holds, by the broker's own word: each set of rules at the eight levels, in Kafka and in the proxy.
+"""The level that applies, for every set of rules at the eight levels, in Kafka and in the proxy.
 
-A user whom nobody has heard of yet sends one batch and reads one. How long it is told to wait names the limit, for
-each level has one of its own; and it depends on nothing else: a first request is measured over ten seconds, in Kafka
-as here.
+A new user sends one batch and reads one. Each level has its own limit, so the throttle time identifies the level. It
+depends on nothing else, because a first request is measured over ten seconds in Kafka and in the proxy.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ from tests.end_to_end.support.processes import free_port, wait_until
 from tests.end_to_end.support.proxy import Proxy
 
 SASL: Final = "SASL"
-# Bytes per second of levels 1 to 8. In no order, so that neither the least nor the greatest wins; primes, so that
-# milliseconds have to be rounded; and far apart: each makes a batch wait for some hundred milliseconds more or less.
+# Bytes per second of levels 1 to 8: unordered, so that neither the lowest nor the highest always wins; primes, so that
+# milliseconds are rounded; and some hundred milliseconds of throttle time apart.
 PRODUCE_LIMITS: Final = (2801, 3109, 2503, 3203, 2707, 3001, 2609, 2903)
 FETCH_LIMITS: Final = (3803, 3511, 3907, 3301, 3607, 3407, 4001, 3701)
 _ASSUMED_WINDOW_MS: Final = 10_000  # ten of the eleven samples, before the first is over
 _BATCH: Final = batch_of(64 * KIB)
-_PROXIES: Final = 8  # a reload takes 0.2 s, in which the other proxies work
+_PROXIES: Final = 8  # during a reload of 0.2 s the other proxies work
 # throttled: produce of user='user-017' client-id='': 6,560 B/s against 2,503 B/s, by FILE:9 (level 3, user); ...
 _THROTTLED: Final = re.compile(
     r"throttled: (?P<kind>\w+) of user='(?P<user>[^']*)' client-id='(?P<client_id>[^']*)': "
@@ -49,21 +48,21 @@ _THROTTLED: Final = re.compile(
 
 
 class Client(NamedTuple):
-    """Who asks. None for one that sends no client-id."""
+    """User and client-id; None: no client-id."""
 
     user: str
     client_id: str | None
 
 
 class Levels(NamedTuple):
-    """Which level holds for each kind of request, 1 to 8; None: nothing is limited."""
+    """The level that applies to each kind, 1 to 8; None: no limit."""
 
     produce: int | None
     fetch: int | None
 
 
 class Waits(NamedTuple):
-    """``throttle_time_ms`` of the first Produce and of the first Fetch."""
+    """``throttle_time_ms`` of the first Produce and the first Fetch."""
 
     produce: int
     fetch: int
@@ -71,31 +70,31 @@ class Waits(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A set of levels that have a rule for what is produced; all others have one for what is fetched.
+    """A set of levels with a rule for Produce; the other levels have one for Fetch.
 
-    So either kind goes through all the 256 sets, each beside its complement for the other kind.
+    So each kind goes through all 256 sets, with the complement for the other kind.
     """
 
     number: int  # bit i stands for level i + 1
 
     @property
     def named(self) -> Client:
-        """One for whom each level may have a rule."""
+        """A client that rules of every level can match."""
         return Client(f"user-{self.number:03}", f"client-{self.number:03}")
 
     @property
     def nameless(self) -> Client:
-        """One without a client-id. In Kafka only the rules of whole users hold for it, whatever others exist."""
+        """A client without a client-id. Only rules of whole users apply to it, as in Kafka."""
         return Client(f"nameless-{self.number:03}", None)
 
     @property
     def clients(self) -> tuple[Client, ...]:
-        """Both; their users are new in each case, and so are all the buckets that they charge."""
+        """Both clients. Their users, and so their buckets, are new in each case."""
         return self.named, self.nameless
 
     @property
     def quotas(self) -> dict[Entity, dict[str, float]]:
-        """The rules in force: at each level one, for what is produced or for what is fetched."""
+        """The rules in force: at each level one, for Produce or for Fetch."""
         found = {}
         for client in self.clients:
             for index, entity in enumerate(_entities(client)):
@@ -106,11 +105,11 @@ class Case:
         return {entity: limit for entity, limit in found.items() if entity is not None}
 
     def is_for_produce(self, index: int) -> bool:
-        """Whether level ``index`` + 1 has a rule for what is produced."""
+        """Return whether level ``index`` + 1 has a rule for Produce."""
         return bool(self.number >> index & 1)
 
     def levels(self, client: Client) -> Levels:
-        """Which should hold."""
+        """Return the levels that should apply."""
         most_specific_first = range(1, 9) if client.client_id else (3, 6)
         for_produce = [level for level in most_specific_first if self.is_for_produce(level - 1)]
         for_fetch = [level for level in most_specific_first if not self.is_for_produce(level - 1)]
@@ -122,7 +121,7 @@ EXPECTED: Final = {client: case.levels(client) for case in CASES for client in c
 
 
 def _entities(client: Client) -> tuple[Entity | None, ...]:
-    """Return whom the rules at levels 1 to 8 are for; None: no rule can name a client-id that is none."""
+    """Return the entities of rules at levels 1 to 8; None: a rule cannot name a missing client-id."""
     user, client_id = client
     return (
         Entity(user, client_id) if client_id else None,
@@ -138,14 +137,14 @@ def _entities(client: Client) -> tuple[Entity | None, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """A broker that knows every user, and what clients write and read."""
+    """A broker that knows every user, with a topic to write and one to read."""
 
     kafka: Kafka
     written: str
     read: str  # a topic of one batch, which a fetch brings whole
 
     def ask(self, port: int, client: Client) -> Waits:
-        """Produce a batch and fetch one, each on a connection of its own: it is muted afterwards."""
+        """Produce a batch and fetch one, on separate connections, because each is muted afterwards."""
         with (
             raw_client(port, client_id=client.client_id) as producer,
             raw_client(port, client_id=client.client_id) as consumer,
@@ -158,7 +157,7 @@ class Stage:
         return Waits(produced.throttle_time_ms, int.from_bytes(fetched.body[:4], "big"))
 
     def waits(self, client: Client) -> tuple[list[int], list[int]]:
-        """How long the limit of each level makes this client wait, in milliseconds, for either kind."""
+        """Return the throttle time in ms under the limit of each level, for both kinds."""
         body = frames.produce_body(self.written, _BATCH, acks=1)
         request = frames.request(PRODUCE, PRODUCE_VERSION, 1, client.client_id, body)
         with raw_client(self.kafka.listener(DIRECT).port) as unlimited:
@@ -173,7 +172,7 @@ class Stage:
 
 
 def _wait_ms(size_bytes: int, limit: int) -> int:
-    """X with size / (W + X) = limit, where W is the assumed window; half a millisecond counts as one."""
+    """Solve size / (W + X) = limit for X, where W is the assumed window; round half up."""
     return math.floor(Fraction(size_bytes * 1_000, limit) - _ASSUMED_WINDOW_MS + Fraction(1, 2))
 
 
@@ -185,7 +184,7 @@ def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
         "listener.name.sasl.scram-sha-256.sasl.jaas.config": (
             "org.apache.kafka.common.security.scram.ScramLoginModule required;"
         ),
-        "controller.quorum.append.linger.ms": 0,  # or each change of a quota waits for 25 ms
+        "controller.quorum.append.linger.ms": 0,  # otherwise each change of a quota takes 25 ms
     }
     with Kafka(request.param, proxied=(SASL,), config=config) as kafka:
         add_scram_users(kafka, [client.user for client in EXPECTED], "SCRAM-SHA-256")
@@ -197,14 +196,14 @@ def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
 
 @pytest.fixture(scope="module")
 def kafka_waits(stage: Stage) -> dict[Client, Waits]:
-    """What the broker answers, under quotas of its own that are gone afterwards."""
+    """The broker's throttle times, under its own quotas, which are removed afterwards."""
     port = stage.kafka.listener(SASL).port
     answers: dict[Client, Waits] = {}
     with BrokerQuotas(stage.kafka) as quotas:
         for case in CASES:
             quotas.replace(case.quotas)
             answers |= {client: stage.ask(port, client) for client in case.clients}
-    # The proxy passes the longer of two waits on: the broker must have none left for those who were over its quotas.
+    # The proxy passes on the longer of two waits, so the broker must not throttle these clients any more.
     for case in (CASES[0], CASES[-1]):
         assert stage.ask(port, case.named) == (0, 0)
     return answers
@@ -223,7 +222,7 @@ def _proxy(stage: Stage) -> Proxy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProxyAnswers:
-    """What a proxy answered, and whose limit ``explain`` says it was."""
+    """The proxy's throttle times, and the levels that ``explain`` names."""
 
     waits: dict[Client, Waits]
     explained: dict[Client, Levels]
@@ -231,7 +230,7 @@ class ProxyAnswers:
 
 @pytest.fixture(scope="module")
 def answers(stage: Stage, kafka_waits: dict[Client, Waits], proxies: list[Proxy]) -> ProxyAnswers:
-    """What the proxies answer. It asks for ``kafka_waits`` so that the broker's quotas are over and done with."""
+    """The answers of the proxies. Depends on ``kafka_waits`` so that the broker's quotas are removed first."""
     found = ProxyAnswers(waits={}, explained={})
 
     def work_through(proxy: Proxy, cases: Sequence[Case]) -> None:
@@ -249,7 +248,7 @@ def answers(stage: Stage, kafka_waits: dict[Client, Waits], proxies: list[Proxy]
 
 
 def _rules(case: Case) -> list[dict[str, str | float]]:
-    """A case's rules as the file has them, in an order that is not that of the levels."""
+    """Return a case's rules for the file, in an order other than that of the levels."""
     by_limit = sorted(case.quotas.items(), key=lambda quota: max(quota[1].values()))
     return [
         {key: name for key, name in (("user", entity.user), ("client-id", entity.client_id)) if name} | limit
@@ -258,7 +257,7 @@ def _rules(case: Case) -> list[dict[str, str | float]]:
 
 
 def _explained(proxy: Proxy, client: Client) -> Levels:
-    """By which level the command ``explain`` says that this client is limited."""
+    """Return the levels that the command ``explain`` names for this client."""
     produce, fetch, *_ = explain(
         rules_at(load(proxy.file), now_ms=0), user=client.user, client_id=client.client_id or ""
     ).verdicts
@@ -266,7 +265,7 @@ def _explained(proxy: Proxy, client: Client) -> Levels:
 
 
 def _logged(lines: Iterable[re.Match[str]]) -> dict[Client, Levels]:
-    """By which level the log says that each client was throttled."""
+    """Return the levels that the log names for each client."""
     by_name = {name: client for client in EXPECTED for name in client if name}
     levels = {(by_name.get(line["user"] or line["client_id"]), line["kind"]): int(line["level"]) for line in lines}
     return {client: Levels(levels.get((client, "produce")), levels.get((client, "fetch"))) for client in EXPECTED}
@@ -274,7 +273,7 @@ def _logged(lines: Iterable[re.Match[str]]) -> dict[Client, Levels]:
 
 @pytest.mark.proof
 def test_each_level_has_its_own_throttle_time(stage: Stage) -> None:
-    """Or the next test would prove nothing."""
+    """Otherwise the next test would prove nothing."""
     for client in CASES[0].clients:
         for waits in stage.waits(client):
             shortest_first = sorted(waits)
