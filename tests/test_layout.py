@@ -73,7 +73,7 @@ EXCEPTIONS = {
     },
     # The command line and the client of `quotas` are tested through the command.
     "proxy/cli/quotas/arguments.py": "tests/proxy/cli/quotas/test_command.py",
-    "proxy/cli/quotas/client.py": "tests/proxy/cli/quotas/test_command.py",
+    "proxy/cli/admin_client.py": "tests/proxy/cli/quotas/test_command.py",
     "proxy/client_quotas/audit/log.py": "tests/proxy/client_quotas/test_manager.py",
     # The parts of the manager, which are tested together.
     **{

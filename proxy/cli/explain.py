@@ -5,17 +5,12 @@ client's priority in its fair call queues.
 """
 
 import argparse
-import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from http import HTTPStatus
-from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from time import time_ns
-from typing import Any, Final, TypeAlias
-from urllib.parse import urlencode, urlsplit
+from typing import Any, Final
 
 from kafka_quota_proxy.config.addresses import parse_ip
 from kafka_quota_proxy.config.errors import ConfigError, TermsError, UnitError
@@ -24,6 +19,7 @@ from kafka_quota_proxy.config.model import Store
 from kafka_quota_proxy.config.principals import ANONYMOUS
 from kafka_quota_proxy.config.quota_kinds import CONNECTION_CREATION_RATE
 from kafka_quota_proxy.config.terms import parse_instant_ms
+from kafka_quota_proxy.proxy.cli.admin_client import AdminClient, AdminPortError, Queues
 from kafka_quota_proxy.proxy.cli.explanation import as_text as text
 from kafka_quota_proxy.proxy.cli.explanation.as_json import as_json
 from kafka_quota_proxy.proxy.cli.explanation.model import Rules
@@ -33,11 +29,7 @@ from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import Effectiv
 from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import Addresses
 from kafka_quota_proxy.proxy.client_quotas.storage.rule_database import UnusableStoreError, read_store
 
-_TIMEOUT_S: Final = 10.0
-_MAX_MESSAGE_BYTES: Final = 300
-
-# An object for each listener that has a queue, as ``proxy.admin.priority_api.report`` makes them.
-Queues: TypeAlias = Sequence[Mapping[str, Any]]
+_PROGRAM: Final = "kafka-quota-proxy explain"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,40 +55,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Print the explanation; return the exit status."""
     if not args.user:
-        sys.stderr.write(
-            f"kafka-quota-proxy explain: a user has a name; one that did not authenticate is {ANONYMOUS}\n"
-        )
-        return 2
+        return _fail(f"a user has a name; one that did not authenticate is {ANONYMOUS}", 2)
     if args.url is not None and args.user == ANONYMOUS and args.ip is None:
-        sys.stderr.write(
-            "kafka-quota-proxy explain: --url: in a queue, a client without a login is known by its client-id and "
-            "address; give --ip, or --user\n"
+        return _fail(
+            "--url: in a queue, a client without a login is known by its client-id and address; give --ip, or --user", 2
         )
-        return 2
+    queues = None
     try:
         ip = None if args.ip is None else parse_ip(args.ip)
         now_ms = time_ns() // 1_000_000 if args.at is None else parse_instant_ms(args.at)
         rules = rules_at(load(args.config), now_ms=now_ms)
+        if args.url is not None:
+            queues = AdminClient(args.url).priority(user=args.user, client_id=args.client_id, ip=ip or "")
     except UnitError as error:
-        sys.stderr.write(f"kafka-quota-proxy explain: --ip: {error}\n")
-        return 2
+        return _fail(f"--ip: {error}", 2)
     except TermsError as error:
-        sys.stderr.write(f"kafka-quota-proxy explain: --at: {error}\n")
-        return 2
+        return _fail(f"--at: {error}", 2)
     except ConfigError as error:
         sys.stderr.write(f"{error}\n")
         return 2
     except (OSError, UnusableStoreError) as error:
-        sys.stderr.write(f"kafka-quota-proxy explain: the store cannot be read: {error}\n")
-        return 1
+        return _fail(f"the store cannot be read: {error}", 1)
+    except AdminPortError as error:
+        return _fail(str(error), 1)
     config = rules.config
     found = explain(rules, user=args.user, client_id=args.client_id, ip=ip)
-    try:
-        queues = None if args.url is None else _ask_priority(args.url, args.user, args.client_id, ip or "")
-    except _PriorityUnknownError as error:
-        sys.stderr.write(f"kafka-quota-proxy explain: --url {args.url}: {error}\n")
-        return 1
-    known_last = _known_last(config.store)
+    known_last = config.store.path if config.store is not None and _has_store_files(config.store) else None
     if args.json:
         sys.stdout.write(as_json(found, config, known_last=known_last, queues=queues))
         return 0
@@ -110,16 +94,9 @@ def execute(args: argparse.Namespace) -> int:
     return 0
 
 
-def _look_for_hosts(both: EffectiveRules) -> None:
-    # Imported here: it loads asyncio, which the command needs for nothing else.
-    import asyncio
-
-    from kafka_quota_proxy.proxy.client_quotas.host_resolver import Lookups
-
-    async def find() -> Addresses:
-        return await Lookups().find(both.unknown_hosts)
-
-    both.update_addresses(asyncio.run(find()))
+def _fail(message: str, status: int) -> int:
+    sys.stderr.write(f"{_PROGRAM}: {message}\n")
+    return status
 
 
 def rules_at(loaded: Loaded, *, now_ms: int) -> Rules:
@@ -130,59 +107,34 @@ def rules_at(loaded: Loaded, *, now_ms: int) -> Rules:
         UnusableStoreError: This version cannot read it, or it is damaged.
     """
     store = loaded.config.store
-    both = EffectiveRules(loaded.config, name=str(store or ""), now_ms=now_ms)
-    if store is not None and store.path is not None and Path(store.path).exists():
+    effective = EffectiveRules(loaded.config, name=str(store or ""), now_ms=now_ms)
+    if store is not None and store.path is not None and _has_store_files(store):
         stored = read_store(Path(store.path), is_copy=store.topic is not None)
         for warning in filter(None, (stored.damage, stored.left_out)):
-            sys.stderr.write(f"kafka-quota-proxy explain: {warning}\n")
-        both.change((Change(entity, rule) for entity, rule in stored.rules.items()), now_ms=now_ms)
-        if both.unknown_hosts:
-            _look_for_hosts(both)
-        for host in sorted(both.unknown_hosts):
-            told = f"no address is known of {host}, which has quotas in the store"
-            sys.stderr.write(f"kafka-quota-proxy explain: {told}\n")
-    config = replace(loaded.config, quotas=both.quotas, ip_quotas=both.ip_quotas)
-    return Rules(config=config, kafka_sources=loaded.kafka_sources, timed=both.timed, now_ms=now_ms)
+            sys.stderr.write(f"{_PROGRAM}: {warning}\n")
+        effective.change((Change(entity, rule) for entity, rule in stored.rules.items()), now_ms=now_ms)
+        if effective.unknown_hosts:
+            _look_up_hosts(effective)
+        for host in sorted(effective.unknown_hosts):
+            sys.stderr.write(f"{_PROGRAM}: no address is known of {host}, which has quotas in the store\n")
+    config = replace(loaded.config, quotas=effective.quotas, ip_quotas=effective.ip_quotas)
+    return Rules(config=config, kafka_sources=loaded.kafka_sources, timed=effective.timed, now_ms=now_ms)
 
 
-def _known_last(store: Store | None) -> str | None:
-    """Return the directory with the last known rules of a store's topic; None: there is none."""
-    return store.path if store is not None and store.path is not None and Path(store.path).exists() else None
+def _look_up_hosts(effective: EffectiveRules) -> None:
+    # Imported here: it loads asyncio, which the command needs for nothing else.
+    import asyncio
+
+    from kafka_quota_proxy.proxy.client_quotas.host_resolver import Lookups
+
+    async def find() -> Addresses:
+        return await Lookups().find(effective.unknown_hosts)
+
+    effective.update_addresses(asyncio.run(find()))
 
 
-class _PriorityUnknownError(Exception):
-    """The proxy did not report the priority; the text says why."""
-
-
-def _ask_priority(url: str, user: str, client_id: str, ip: str) -> Queues:
-    """Ask a running proxy for a client's priority.
-
-    Args:
-        url: The proxy's admin port, ``http://HOST:PORT``.
-        user: The client's user, without ``User:``.
-        client_id: The client-id of its requests.
-        ip: The address of a client that does not log in.
-
-    Raises:
-        _PriorityUnknownError: No proxy answers there.
-    """
-    try:
-        address = urlsplit(url)
-        if address.scheme != "http" or not address.hostname:
-            raise _PriorityUnknownError("must be http://HOST:PORT, as admin.bind says")
-        path = f"/callqueue?{urlencode({'user': user, 'client-id': client_id, 'ip': ip})}"
-        with closing(HTTPConnection(address.hostname, address.port or 80, timeout=_TIMEOUT_S)) as connection:
-            connection.request("GET", path)
-            response = connection.getresponse()
-            if response.status == HTTPStatus.MISDIRECTED_REQUEST:
-                told = response.read(_MAX_MESSAGE_BYTES).decode("ascii", "replace").strip()
-                raise _PriorityUnknownError(f"answered {response.status}: {told if told.isprintable() else repr(told)}")
-            if response.status != HTTPStatus.OK:
-                raise _PriorityUnknownError(f"answered {response.status}; is it the admin port of a kafka-quota-proxy?")
-            queues: Queues = json.loads(response.read())
-            return queues
-    except (OSError, HTTPException, ValueError) as error:
-        raise _PriorityUnknownError(f"{error}; is it the address of admin.bind, and does the proxy run?") from error
+def _has_store_files(store: Store) -> bool:
+    return store.path is not None and Path(store.path).exists()
 
 
 def _priority_lines(queues: Queues, listeners: Iterable[str]) -> Iterator[str]:

@@ -1,20 +1,13 @@
 """The explanation as JSON: an object for each kind of quota, null for a kind without a limit."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from kafka_quota_proxy.config.model import IpRule, ProxyConfig, QuotaRule
+from kafka_quota_proxy.config.model import ProxyConfig
 from kafka_quota_proxy.config.quota_kinds import CONNECTION_CREATION_RATE, QuotaKind
-from kafka_quota_proxy.proxy.cli.explanation.model import (
-    OWN_RULE,
-    Explanation,
-    IpVerdict,
-    Verdict,
-    entity,
-    number,
-)
-from kafka_quota_proxy.proxy.quota.entity import Level
+from kafka_quota_proxy.config.units import UNLIMITED
+from kafka_quota_proxy.proxy.cli.explanation.model import Explanation, IpVerdict, OtherRule, Verdict, entity
 
 
 def as_json(
@@ -28,9 +21,9 @@ def as_json(
 
     Args:
         found: The explanation.
-        config: The file, which names other sources of rules.
-        known_last: The directory with the last known rules of a store's topic; None: there is none.
-        queues: A running proxy's report on the client's priority; None: no proxy was asked.
+        config: The file, which may name other sources of rules.
+        known_last: The directory with the last known rules of a store's topic, if any.
+        queues: A running proxy's report on the client's priority, if any.
     """
     fields: dict[str, object] = {verdict.key: _fields(found, verdict) for verdict in found.verdicts}
     fields[CONNECTION_CREATION_RATE] = _ip_fields(found.of_ip)
@@ -44,11 +37,11 @@ def as_json(
 
 
 def _fields(found: Explanation, verdict: Verdict) -> dict[str, object] | None:
-    not_now = [_other_fields(verdict.key, one.rule, one.level, one.reason) for one in verdict.not_now]
+    not_now = _other_rules(verdict.key, verdict.not_now)
     if verdict.rule is None or verdict.level is None:
-        return _only_at_other_times(not_now) if not found.is_exempt else None
+        return None if found.is_exempt else _only_at_other_times(not_now)
     return {
-        "limit": number(verdict.limit),
+        "limit": _number(verdict.limit),
         "rule": entity(verdict.rule),
         "level": verdict.level.number,
         "source": verdict.rule.source,
@@ -64,11 +57,24 @@ def _fields(found: Explanation, verdict: Verdict) -> dict[str, object] | None:
             }
             for at in verdict.at_listeners
         },
-        "lost": [
-            _other_fields(verdict.key, candidate.rule, candidate.level, candidate.reason)
-            for candidate in verdict.lost
-            if candidate.rule is not None
-        ],
+        "lost": _other_rules(verdict.key, verdict.lost),
+        **({"not_now": not_now} if not_now else {}),
+    }
+
+
+def _ip_fields(found: IpVerdict | None) -> dict[str, object] | None:
+    if found is None:
+        return None
+    not_now = _other_rules(CONNECTION_CREATION_RATE, found.not_now)
+    if found.rule is None:
+        return _only_at_other_times(not_now)
+    return {
+        "limit": _number(found.rule.connection_creation_rate),
+        "rule": entity(found.rule),
+        "source": found.rule.source,
+        **({"times": list(found.times)} if found.times else {}),
+        "bucket": {"ip": found.ip},
+        "lost": _other_rules(CONNECTION_CREATION_RATE, found.lost),
         **({"not_now": not_now} if not_now else {}),
     }
 
@@ -77,38 +83,20 @@ def _only_at_other_times(not_now: list[dict[str, object]]) -> dict[str, object] 
     return {"limit": None, "rule": None, "not_now": not_now} if not_now else None
 
 
-def _other_fields(key: str, rule: QuotaRule, level: Level, reason: str) -> dict[str, object]:
-    """Return the fields of a rule that does not apply to the client, with the reason."""
-    return {
-        "rule": entity(rule),
-        "limit": number(rule.limits.get(key)),
-        "level": level.number,
-        "source": rule.source,
-        "reason": reason,
-    }
+def _other_rules(key: str, others: Iterable[OtherRule]) -> list[dict[str, object]]:
+    return [
+        {
+            "rule": entity(other.rule),
+            "limit": _number(other.rule.limits.get(key)),
+            **({"level": other.level.number} if other.level else {}),
+            "source": other.rule.source,
+            "reason": other.reason,
+        }
+        for other in others
+    ]
 
 
-def _ip_fields(found: IpVerdict | None) -> dict[str, object] | None:
-    if found is None:
-        return None
-    not_now: list[dict[str, object]] = [_ip_rule_fields(rule, reason) for rule, reason in found.not_now]
-    if found.rule is None:
-        return _only_at_other_times(not_now)
-    return {
-        "limit": number(found.rule.connection_creation_rate),
-        "rule": {"ip": str(found.rule.ip)},
-        "source": found.rule.source,
-        **({"times": list(found.times)} if found.times else {}),
-        "bucket": {"ip": found.ip},
-        "lost": [] if found.lost is None else [_ip_rule_fields(found.lost, OWN_RULE)],
-        **({"not_now": not_now} if not_now else {}),
-    }
-
-
-def _ip_rule_fields(rule: IpRule, reason: str) -> dict[str, object]:
-    return {
-        "rule": {"ip": str(rule.ip)},
-        "limit": number(rule.connection_creation_rate),
-        "source": rule.source,
-        "reason": reason,
-    }
+def _number(limit: float | None) -> float:
+    """Return a limit as an integer if it is whole; Kafka's number for "unlimited" if there is none."""
+    limit = UNLIMITED if limit is None else min(limit, UNLIMITED)
+    return int(limit) if limit == int(limit) else limit

@@ -1,19 +1,19 @@
 """The explanation as text, and hints about rules and priorities that this command does not read."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
-from kafka_quota_proxy.config.model import Enforcement, IpRule, ProxyConfig, QuotaRule, QuotasFromBroker
+from kafka_quota_proxy.config.model import Enforcement, ProxyConfig, QuotasFromBroker
 from kafka_quota_proxy.config.quota_kinds import CONNECTION_CREATION_RATE, KIND_OF_KEY
 from kafka_quota_proxy.config.units import UNLIMITED, described_size
 from kafka_quota_proxy.proxy.cli.explanation.model import (
-    OWN_RULE,
     AtListener,
     Explanation,
     IpVerdict,
+    OtherRule,
     Verdict,
     entity,
 )
-from kafka_quota_proxy.proxy.quota.entity import Level, Tags
+from kafka_quota_proxy.proxy.quota.entity import Tags
 
 
 def lines(found: Explanation, *, max_throttle_time_ms: int | None) -> Iterator[str]:
@@ -51,17 +51,15 @@ def _verdict_lines(verdict: Verdict) -> Iterator[str]:
         yield f"  level        {verdict.level.number} of 8: {verdict.level.says}"
         yield f"  bucket       {_sharing(verdict.bucket)}"
         yield from _listener_lines(verdict)
-    for candidate in verdict.lost:
-        if candidate.rule is not None:
-            yield from _other_lines("lost", verdict.key, candidate.rule, candidate.level, candidate.reason)
-    for one in verdict.not_now:
-        yield from _other_lines("not now", verdict.key, one.rule, one.level, one.reason)
+    yield from _other_lines("lost", verdict.key, verdict.lost)
+    yield from _other_lines("not now", verdict.key, verdict.not_now)
 
 
-def _other_lines(what: str, key: str, rule: QuotaRule, level: Level, reason: str) -> Iterator[str]:
-    """Yield the lines of a rule that does not apply to the client, with the reason."""
-    yield f"  {what:<12} {_words(entity(rule))}, {_amount(key, rule.limits.get(key))} ({rule.source})"
-    yield f"               level {level.number}: {reason}"
+def _other_lines(heading: str, key: str, others: Iterable[OtherRule]) -> Iterator[str]:
+    for other in others:
+        rule, level = other.rule, f"level {other.level.number}: " if other.level else ""
+        yield f"  {heading:<12} {_words(entity(rule))}, {_amount(key, rule.limits.get(key))} ({rule.source})"
+        yield f"               {level}{other.reason}"
 
 
 def _listener_lines(verdict: Verdict) -> Iterator[str]:
@@ -81,20 +79,16 @@ def _manner(at: AtListener) -> str:
 
 
 def _ip_lines(found: IpVerdict) -> Iterator[str]:
-    rule, lost = found.rule, found.lost
+    key, rule = CONNECTION_CREATION_RATE, found.rule
     if rule is None:
-        yield f"{CONNECTION_CREATION_RATE} of {found.ip}: not limited"
+        yield f"{key} of {found.ip}: not limited"
     else:
-        yield f"{CONNECTION_CREATION_RATE} of {found.ip}: {_rate(rule)}"
+        yield f"{key} of {found.ip}: {_amount(key, rule.connection_creation_rate)}"
         yield f"  rule         ip {rule.ip} ({rule.source})"
         yield from (f"  time         {words}" for words in found.times)
         yield f"  bucket       {found.ip}; all its connections to a broker, whoever they log in as"
-    if lost is not None:
-        yield f"  lost         ip {lost.ip}, {_rate(lost)} ({lost.source})"
-        yield f"               {OWN_RULE}"
-    for one, reason in found.not_now:
-        yield f"  not now      ip {one.ip}, {_rate(one)} ({one.source})"
-        yield f"               {reason}"
+    yield from _other_lines("lost", key, found.lost)
+    yield from _other_lines("not now", key, found.not_now)
 
 
 def _sharing(bucket: Tags) -> str:
@@ -103,10 +97,6 @@ def _sharing(bucket: Tags) -> str:
     if bucket.user:
         return f"user {bucket.user}; shared by its client-ids at a broker, but those with a rule of user and client-id"
     return f"client-id {bucket.client_id}; shared by all users at a broker, but those with a rule of their own"
-
-
-def _rate(rule: IpRule) -> str:
-    return _amount(CONNECTION_CREATION_RATE, rule.connection_creation_rate)
 
 
 def _words(entity: Mapping[str, str]) -> str:
@@ -120,21 +110,19 @@ def _amount(key: str, limit: float | None) -> str:
 
 
 def rule_hints(config: ProxyConfig, *, known_last: str | None) -> Iterator[str]:
-    """Yield hints about rules that this command cannot read. It does read a store in a directory of this machine.
+    """Yield hints about rules that this command does not read: those of topics and brokers.
 
-    Args:
-        config: The file.
-        known_last: The directory with the last known rules of a store's topic; None: there is none.
+    ``known_last`` is the directory with the last known rules of a store's topic, if any.
     """
     if config.store is not None and config.store.topic is not None:
-        told = (
+        known = (
             "this is what the file says; the topic may have rules for other entities"
             if known_last is None
             else f"its rules are shown as this machine knew it last ({known_last}); it may have others by now"
         )
         yield ""
         others = "kafka-quota-proxy quotas describe asks a proxy that runs"
-        yield f"store {config.store.topic}: {told}, and is not asked here: {others}"
+        yield f"store {config.store.topic}: {known}, and is not asked here: {others}"
     if config.quotas_from is not None:
         others = (
             "the brokers may have quotas of other entities, and are not asked here: see kafka-configs.sh --describe"

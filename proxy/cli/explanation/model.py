@@ -2,14 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from kafka_quota_proxy.config.model import Enforcement, IpRule, ProxyConfig, QuotaRule, Shaping
-from kafka_quota_proxy.config.units import UNLIMITED
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity as StoreEntity
-from kafka_quota_proxy.proxy.quota.entity import Candidate, Level, Tags
-
-OWN_RULE: Final = "the address has a rule of its own"
+from kafka_quota_proxy.proxy.quota.entity import Level, Tags
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,20 +19,17 @@ class AtListener:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NotNow:
-    """A rule for the client that does not apply at this time."""
+class OtherRule:
+    """A rule for the client that does not apply, and why."""
 
-    rule: QuotaRule
-    level: Level
+    rule: QuotaRule | IpRule
+    level: Level | None  # None for a rule of an address
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The client's limit in one kind of quota. ``rule`` is None if nothing limits it; ``why`` may give the reason.
-
-    ``times`` describes future changes of the rule, in words.
-    """
+    """The client's limit in one kind of quota. ``rule`` is None if nothing limits it; ``why`` may give the reason."""
 
     key: str  # Kafka's key, or the proxy's own
     rule: QuotaRule | None
@@ -44,41 +37,31 @@ class Verdict:
     limit: float | None  # in the unit of the key
     bucket: Tags
     at_listeners: tuple[AtListener, ...]
-    lost: tuple[Candidate, ...]
-    times: tuple[str, ...] = ()
-    not_now: tuple[NotNow, ...] = ()
+    lost: tuple[OtherRule, ...]  # to a rule of a more specific level
+    times: tuple[str, ...] = ()  # future changes of the rule, in words
+    not_now: tuple[OtherRule, ...] = ()  # outside their schedules
     why: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IpVerdict:
-    """The limit of an address. ``rule`` is None if nothing limits it; ``lost`` is the default rule.
-
-    ``not_now`` has the rules that do not apply at this time, with the reasons.
-    """
+    """The limit of an address. ``rule`` is None if nothing limits it."""
 
     ip: str
     rule: IpRule | None
-    lost: IpRule | None
-    times: tuple[str, ...] = ()
-    not_now: tuple[tuple[IpRule, str], ...] = ()
+    lost: tuple[OtherRule, ...]
+    times: tuple[str, ...]
+    not_now: tuple[OtherRule, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """The rules that apply at an instant, from the file and its store.
+    """The rules that apply at an instant, from the file and its store."""
 
-    Attributes:
-        config: The file, with the quotas replaced by these rules.
-        kafka_sources: FILE:LINE of each key under ``kafka``.
-        timed: The rules that change with time, as they were set.
-        now_ms: The instant; Unix time.
-    """
-
-    config: ProxyConfig
-    kafka_sources: Mapping[str, str]
-    timed: Mapping[StoreEntity, QuotaRule | IpRule]
-    now_ms: int
+    config: ProxyConfig  # the file, with the quotas replaced by these rules
+    kafka_sources: Mapping[str, str]  # FILE:LINE of each key under ``kafka``
+    timed: Mapping[StoreEntity, QuotaRule | IpRule]  # the rules that change with time, as they were set
+    now_ms: int  # Unix time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,13 +76,7 @@ class Explanation:
     of_ip: IpVerdict | None  # None: no address was given
 
 
-def entity(rule: QuotaRule) -> Mapping[str, str]:
+def entity(rule: QuotaRule | IpRule) -> Mapping[str, str]:
     """Return the entity of a rule, by Kafka's names of entity types."""
-    names = {"user": rule.user, "client-id": rule.client_id}
+    names = {"ip": rule.ip} if isinstance(rule, IpRule) else {"user": rule.user, "client-id": rule.client_id}
     return {key: str(name) for key, name in names.items() if name is not None}
-
-
-def number(limit: float | None) -> float:
-    """Return a limit as an integer if it is whole; Kafka's number for "unlimited" if there is none."""
-    limit = UNLIMITED if limit is None else min(limit, UNLIMITED)
-    return int(limit) if limit == int(limit) else limit

@@ -6,7 +6,7 @@ from typing import Final
 
 from kafka_quota_proxy.config.model import DEFAULT, Enforcement, IpRule, Listener, QuotaRule
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
-from kafka_quota_proxy.proxy.cli.explanation.model import AtListener, Explanation, IpVerdict, NotNow, Rules, Verdict
+from kafka_quota_proxy.proxy.cli.explanation.model import AtListener, Explanation, IpVerdict, OtherRule, Rules, Verdict
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity as StoreEntity
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas, PrincipalRules
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
@@ -15,6 +15,7 @@ from kafka_quota_proxy.proxy.quota.entity import Candidate, RuleTable, bounded
 from kafka_quota_proxy.proxy.quota.rule_phrases import upcoming_changes, why_inactive
 from kafka_quota_proxy.proxy.quota.rule_terms import in_force
 
+_OWN_RULE: Final = "the address has a rule of its own"
 _OF_BROKERS: Final = "the user is a broker's (principals.brokers), and may have any number"
 
 
@@ -61,7 +62,7 @@ def _verdict(
     bucket = buckets_at[0][1]
     return Verdict(
         key=bucket.kind.key,
-        rule=_with_line(bucket.rule, rules),
+        rule=bucket.rule and _with_line(bucket.rule, rules),
         level=bucket.level,
         limit=manager.limit_of(bucket),
         bucket=bucket.tags,
@@ -80,7 +81,7 @@ def _with_times(verdict: Verdict, rules: Rules, kind: QuotaKind, *, user: str, c
         verdict,
         times=tuple(upcoming_changes(winner, now_ms=now_ms)) if winner else (),
         not_now=tuple(
-            NotNow(rule=candidate.rule, level=candidate.level, reason=why_inactive(candidate.rule, now_ms=now_ms))
+            OtherRule(rule=candidate.rule, level=candidate.level, reason=why_inactive(candidate.rule, now_ms=now_ms))
             for candidate in out_of_time.explain(user=user, client_id=client_id)
             if candidate.rule is not None
         ),
@@ -134,19 +135,19 @@ def _of_ip(rules: Rules, ip: str) -> IpVerdict:
     return IpVerdict(
         ip=ip,
         rule=rule,
-        lost=for_others if own else None,
+        lost=(OtherRule(rule=for_others, level=None, reason=_OWN_RULE),) if own and for_others else (),
         times=tuple(upcoming_changes(winner, now_ms=now_ms)) if winner else (),
         not_now=tuple(
-            (one, why_inactive(one, now_ms=now_ms))
+            OtherRule(rule=one, level=None, reason=why_inactive(one, now_ms=now_ms))
             for one in (timed.get(ip), timed.get(DEFAULT))
             if one is not None and in_force(one, now_ms=now_ms) is None
         ),
     )
 
 
-def _lost(candidates: Iterable[Candidate], rules: Rules) -> tuple[Candidate, ...]:
+def _lost(candidates: Iterable[Candidate], rules: Rules) -> tuple[OtherRule, ...]:
     return tuple(
-        replace(candidate, rule=_with_line(candidate.rule, rules))
+        OtherRule(rule=_with_line(candidate.rule, rules), level=candidate.level, reason=candidate.reason)
         for candidate in candidates
         if candidate.rule is not None and not candidate.wins
     )
@@ -163,6 +164,6 @@ def _at_listener(listener: Listener, bucket: Bucket, rules: Rules) -> AtListener
     )
 
 
-def _with_line(rule: QuotaRule | None, rules: Rules) -> QuotaRule | None:
+def _with_line(rule: QuotaRule, rules: Rules) -> QuotaRule:
     """Return the rule with FILE:LINE as its source, even for a static default under ``kafka``."""
-    return replace(rule, source=rules.kafka_sources.get(rule.source, rule.source)) if rule else None
+    return replace(rule, source=rules.kafka_sources.get(rule.source, rule.source))

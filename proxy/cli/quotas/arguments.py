@@ -12,7 +12,7 @@ from kafka_quota_proxy.config.model import DEFAULT, EntityName
 from kafka_quota_proxy.config.quota_kinds import parse_limit
 from kafka_quota_proxy.config.terms import TERMS, read_terms
 from kafka_quota_proxy.config.token_file import read_token
-from kafka_quota_proxy.proxy.cli.quotas.client import Client
+from kafka_quota_proxy.proxy.cli.admin_client import AdminClient
 from kafka_quota_proxy.proxy.client_quotas.formats.format_rule import shown_entity
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import (
     CLIENT_ID,
@@ -111,13 +111,13 @@ def _add_change(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def client_of(args: argparse.Namespace) -> Client:
+def client_of(args: argparse.Namespace) -> AdminClient:
     """Return a client that sends the token of ``--token-file``."""
     path = args.token_file or os.environ.get(_TOKEN_FILE)
     if not path:
         raise UsageError(f"give --token-file FILE (or ${_TOKEN_FILE}): a change needs the proxy's token")
     try:
-        return Client(args.url, token=read_token(path))
+        return AdminClient(args.url, token=read_token(path))
     except TokenFileError as error:
         raise UsageError(f"--token-file: {error}") from error
 

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from kafka_quota_proxy.config.errors import ConfigError
 from kafka_quota_proxy.config.terms import read_terms_change
 from kafka_quota_proxy.protocol.client_quotas import Alteration, Op
+from kafka_quota_proxy.proxy.cli.admin_client import AdminClient, AdminPortError, Answer, ListedRule
 from kafka_quota_proxy.proxy.cli.quotas.arguments import (
     UsageError,
     add_arguments,
@@ -18,7 +19,6 @@ from kafka_quota_proxy.proxy.cli.quotas.arguments import (
     names_in,
     settings_in,
 )
-from kafka_quota_proxy.proxy.cli.quotas.client import Answer, Client, NotDoneError, Rule
 from kafka_quota_proxy.proxy.cli.quotas.diff import Difference, changes_of, differences, lines
 from kafka_quota_proxy.proxy.cli.quotas.rules_file import as_json, as_yaml, not_in_yaml, read
 from kafka_quota_proxy.proxy.client_quotas.formats.format_rule import shown_entity, shown_limits
@@ -57,7 +57,7 @@ def execute(args: argparse.Namespace) -> int:
     except ConfigError as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    except (NotDoneError, OSError) as error:
+    except (AdminPortError, OSError) as error:
         if isinstance(error, BrokenPipeError):
             raise
         sys.stderr.write(f"{_PROGRAM} {args.action}: {error}\n")
@@ -68,7 +68,7 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _describe(args: argparse.Namespace) -> int:
-    rules = Client(args.url).rules(names_in(args))
+    rules = AdminClient(args.url).rules(names_in(args))
     if args.json:
         _print(json.dumps({"rules": [json.loads(_written(one)) for one in rules]}, indent=2))
     elif args.yaml:
@@ -77,20 +77,24 @@ def _describe(args: argparse.Namespace) -> int:
         _print(*as_yaml((one.entity, one.rule, one.source) for one in held))
         return _report_left_out(held)
     else:
-        told = ((shown_entity(one.entity), shown_limits(one.rule), one.source, format_status(one.now)) for one in rules)
-        _print(*(f"{entity}: {limits} ({source}){now}" for entity, limits, source, now in told))
+        _print(
+            *(
+                f"{shown_entity(one.entity)}: {shown_limits(one.rule)} ({one.source}){format_status(one.status)}"
+                for one in rules
+            )
+        )
     return 0
 
 
-def _written(one: Rule) -> str:
-    more: dict[str, object] = {} if one.now is None else {"now": status_as_json(one.now)}
+def _written(one: ListedRule) -> str:
+    more: dict[str, object] = {} if one.status is None else {"now": status_as_json(one.status)}
     if one.shadowed_by is not None:
         more["shadowed_by"] = one.shadowed_by
     return written_rule(one.entity, one.rule, source=one.source, can_change=one.can_change, **more)
 
 
 def _export(args: argparse.Namespace) -> int:
-    rules = [one for one in Client(args.url).rules({}) if one.can_change]
+    rules = [one for one in AdminClient(args.url).rules({}) if one.can_change]
     if args.json:
         _print(*as_json((one.entity, one.rule) for one in rules))
         return 0
@@ -98,7 +102,7 @@ def _export(args: argparse.Namespace) -> int:
     return _report_left_out(rules)
 
 
-def _report_left_out(rules: Iterable[Rule]) -> int:
+def _report_left_out(rules: Iterable[ListedRule]) -> int:
     """Report the rules that YAML cannot express; return the exit status."""
     reasons = [(one.entity, not_in_yaml(one.entity, one.rule)) for one in rules]
     for entity, reason in reasons:
@@ -129,7 +133,7 @@ def _alteration(entity: Entity, ops: tuple[Op, ...]) -> Alteration:
     return Alteration(tuple(names_of(entity).items()), ops)
 
 
-def _change(client: Client, changes: RequestedChanges, args: argparse.Namespace) -> int:
+def _change(client: AdminClient, changes: RequestedChanges, args: argparse.Namespace) -> int:
     answer = client.change(changes)
     done = [Difference(one.entity, one.old, one.new) for one in answer.results if one.error is None]
     changed = [one for one in done if one.old != one.new]
@@ -143,33 +147,33 @@ def _change(client: Client, changes: RequestedChanges, args: argparse.Namespace)
 def _import(args: argparse.Namespace) -> int:
     is_input = str(args.file) == "-"
     data = sys.stdin.buffer.read() if is_input else args.file.read_bytes()
-    wanted = read(data, file="<stdin>" if is_input else str(args.file))
+    new = read(data, file="<stdin>" if is_input else str(args.file))
     client = client_of(args)
-    there = client.rules({})
+    rules = client.rules({})
     gone: dict[Entity, StoredRule] = {}
     if args.replace:
         # Rules that the proxy's file overrides are not exported, and may apply at other proxies of the cluster.
-        gone = {one.entity: one.rule for one in there if one.can_change and one.entity not in wanted}
-    old = {one.entity: one.rule for one in there if one.shadowed_by is None}
-    some = (*differences(gone, dict.fromkeys(gone)), *differences(old, wanted))
+        gone = {one.entity: one.rule for one in rules if one.can_change and one.entity not in new}
+    old = {one.entity: one.rule for one in rules if one.shadowed_by is None}
+    all_differences = (*differences(gone, dict.fromkeys(gone)), *differences(old, new))
     if not args.json:
-        _print(*(line for one in some for line in lines(one)))
+        _print(*(line for one in all_differences for line in lines(one)))
     not_done = _NotDone()
-    for batch in _batches(some):
+    for batch in _batches(all_differences):
         answer = _change_when_allowed(client, changes_of(batch, is_dry_run=args.dry_run))
         not_done = not_done.plus(_not_done(answer.results))
         if args.json:
             _print(answer.text.rstrip())
-    if args.json and not some:
+    if args.json and not all_differences:
         _print(json.dumps({"dry_run": args.dry_run, "results": []}))
-    return _conclude(len(some) - not_done.refused - not_done.may_hold, not_done, args)
+    return _conclude(len(all_differences) - not_done.refused - not_done.may_hold, not_done, args)
 
 
-def _batches(some: Iterable[Difference]) -> Iterator[list[Difference]]:
+def _batches(all_differences: Iterable[Difference]) -> Iterator[list[Difference]]:
     """Yield the differences in batches of one request each."""
     batch: list[Difference] = []
     size_bytes = 0
-    for one in some:
+    for one in all_differences:
         one_bytes = len(written_changes(changes_of([one], is_dry_run=False)))
         if batch and (len(batch) == _BATCH or size_bytes + one_bytes > _BATCH_BYTES):
             yield batch
@@ -180,7 +184,7 @@ def _batches(some: Iterable[Difference]) -> Iterator[list[Difference]]:
         yield batch
 
 
-def _change_when_allowed(client: Client, changes: RequestedChanges) -> Answer:
+def _change_when_allowed(client: AdminClient, changes: RequestedChanges) -> Answer:
     """Send changes, again after each wait that the proxy asks for."""
     while True:
         answer = client.change(changes)
@@ -212,24 +216,24 @@ def _not_done(results: Iterable[Result]) -> _NotDone:
 
 def _conclude(changed: int, not_done: _NotDone, args: argparse.Namespace) -> int:
     """Print a summary; return the exit status."""
-    what = f"{changed} {'entity' if changed == 1 else 'entities'}"
+    entities = f"{changed} {'entity' if changed == 1 else 'entities'}"
     if not changed and not any(not_done):
-        told = "nothing to change"
+        summary = "nothing to change"
     elif args.dry_run:
-        told = f"dry run: {what} would be changed"
+        summary = f"dry run: {entities} would be changed"
     else:
-        told = f"{what} changed"
+        summary = f"{entities} changed"
     if not_done.refused:
-        told += f", {not_done.refused} refused"
+        summary += f", {not_done.refused} refused"
     if not_done.may_hold:
-        told += f", {not_done.may_hold} may hold; run {_PROGRAM} describe"
+        summary += f", {not_done.may_hold} may hold; run {_PROGRAM} describe"
     if not args.json:
-        _print(told)
+        _print(summary)
     return 1 if any(not_done) else 0
 
 
-def _print(*some: str) -> None:
-    sys.stdout.writelines(f"{line}\n" for line in some)
+def _print(*output: str) -> None:
+    sys.stdout.writelines(f"{line}\n" for line in output)
 
 
 _ACTIONS: Final[Mapping[str, Callable[[argparse.Namespace], int]]] = {

@@ -1,4 +1,4 @@
-"""What holds for a client is what the proxy would resolve: at which level, at each listener, and why not another."""
+"""Explanations agree with the rules that the proxy resolves."""
 
 import pytest
 
@@ -34,18 +34,18 @@ def test_the_most_specific_rule_wins(
     assert (produce.level.number, produce.limit, produce.bucket) == (level, limit, bucket)
 
 
-def test_the_rules_that_lost_come_with_their_reasons() -> None:
+def test_rules_that_lost_have_their_reasons() -> None:
     produce, fetch, *_ = explain(rules_of(CONFIG), user="alice", client_id="etl").verdicts
 
-    assert [(lost.level.number, lost.rule.source if lost.rule else None, lost.reason) for lost in produce.lost] == [
+    assert [(lost.level and lost.level.number, lost.rule.source, lost.reason) for lost in produce.lost] == [
         (2, "c.yaml:9", "level 1 (user, client-id) is more specific"),
         (6, "c.yaml:10", "level 1 (user, client-id) is more specific"),
         (7, "c.yaml:11", "level 1 (user, client-id) is more specific"),
     ]
-    assert [(lost.level.number, lost.rule.source if lost.rule else None) for lost in fetch.lost] == [(8, "c.yaml:6")]
+    assert [(lost.level and lost.level.number, lost.rule.source) for lost in fetch.lost] == [(8, "c.yaml:6")]
 
 
-def test_a_rule_is_before_the_listener_and_the_listener_before_the_file() -> None:
+def test_enforcement_of_a_rule_overrides_the_listener_and_that_the_file() -> None:
     rules = rules_of(CONFIG)
 
     by_rule, *_ = explain(rules, user="bob", client_id="x").verdicts
@@ -56,7 +56,7 @@ def test_a_rule_is_before_the_listener_and_the_listener_before_the_file() -> Non
     assert [at.shaping for at in by_listener.at_listeners] == [Shaping.SAMPLED, Shaping.PACED]
 
 
-def test_a_fetch_is_capped_at_a_window_or_a_burst_and_not_where_nothing_is_enforced() -> None:
+def test_a_fetch_is_capped_at_a_window_or_a_burst_unless_observed() -> None:
     fetching = "{client-id: etl, consumer_byte_rate: 1MB, enforcement: respond}"
     enforced = rules_of(CONFIG.replace("{client-id: etl, producer_byte_rate: 3MiB}", fetching))
 
@@ -67,7 +67,7 @@ def test_a_fetch_is_capped_at_a_window_or_a_burst_and_not_where_nothing_is_enfor
     assert [at.max_fetch_bytes for at in observed.at_listeners] == [20_000_000, None]
 
 
-def test_an_address_without_a_rule_has_that_of_all_others_or_none() -> None:
+def test_an_address_without_a_rule_has_the_default_rule_or_none() -> None:
     with_default = rules_of(CONFIG.replace("{client-id: etl, producer_byte_rate: 3MiB}", FOR_OTHERS))
 
     found = explain(with_default, user="alice", client_id="", ip="10.0.0.8").of_ip
@@ -75,6 +75,6 @@ def test_an_address_without_a_rule_has_that_of_all_others_or_none() -> None:
 
     assert found is not None
     assert found.rule is not None
-    assert (found.rule.source, found.lost) == ("c.yaml:11", None)
+    assert (found.rule.source, found.lost) == ("c.yaml:11", ())
     assert nothing is not None
     assert nothing.rule is None

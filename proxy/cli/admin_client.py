@@ -1,0 +1,129 @@
+"""The client of ``quotas`` and ``explain`` for the admin port of a running proxy."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException, HTTPResponse
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from urllib.parse import urlencode, urlsplit
+
+from kafka_quota_proxy.config.model import DEFAULT, EntityName
+from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import (
+    RequestedChanges,
+    Result,
+    read_results,
+    read_rules,
+    written_changes,
+)
+from kafka_quota_proxy.proxy.client_quotas.formats.rule_status import RuleStatus, read_status
+from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
+
+# Longer than the proxy's own limit for a change.
+_TIMEOUT_S: Final = 35.0
+_QUOTAS: Final = "/quotas"
+_MAX_MESSAGE_BYTES: Final = 500
+_WRONG_PORT: Final = "is it the admin port of a kafka-quota-proxy?"
+_T = TypeVar("_T")
+
+
+# An object for each listener that has a fair call queue, as ``proxy.admin.priority_api.report`` makes them.
+Queues: TypeAlias = Sequence[Mapping[str, Any]]
+
+
+class AdminPortError(Exception):
+    """The request failed; the text says why."""
+
+
+class ListedRule(NamedTuple):
+    """A rule as it was set."""
+
+    entity: Entity
+    rule: StoredRule
+    source: str  # where it was set
+    can_change: bool  # whether the proxy can change it
+    status: RuleStatus | None
+    shadowed_by: str | None  # the source of a rule that overrides it; such a rule can be removed but not changed
+
+
+class Answer(NamedTuple):
+    """The results of changes."""
+
+    results: list[Result]
+    retry_after_s: int  # above 0: the proxy limits changes, try again then
+    text: str  # the whole response, as JSON
+
+
+class AdminClient:
+    """A client of the admin port at ``url``, ``http://HOST:PORT``. Changes need the token.
+
+    Every call raises AdminPortError if no change was made, or the outcome is unknown, as the text says.
+
+    Raises:
+        AdminPortError: The URL has another form.
+    """
+
+    def __init__(self, url: str, *, token: str = "") -> None:
+        try:
+            address = urlsplit(url)
+            self._port = address.port or 80
+        except ValueError as error:
+            raise AdminPortError(f"--url {url}: {error}") from error
+        if address.scheme != "http" or not address.hostname:
+            raise AdminPortError(f"--url {url}: must be http://HOST:PORT, as admin.bind of the proxy says")
+        self._url, self._host, self._token = url, address.hostname, token
+
+    def rules(self, names: Mapping[str, EntityName]) -> list[ListedRule]:
+        """Return the rules whose entity includes these names."""
+        query = [("default", kind) if name is DEFAULT else (kind, str(name)) for kind, name in names.items()]
+        _, body = self._request("GET", f"{_QUOTAS}?{urlencode(query)}" if query else _QUOTAS)
+        return [
+            ListedRule(
+                entity=entity,
+                rule=rule,
+                source=str(more.get("source", "")),
+                can_change=more.get("can_change") is True,
+                status=read_status(more.get("now")),
+                shadowed_by=None if more.get("shadowed_by") is None else str(more["shadowed_by"]),
+            )
+            for entity, rule, more in self._parse(lambda: read_rules(body, is_file=False))
+        ]
+
+    def change(self, changes: RequestedChanges) -> Answer:
+        """Send changes. The proxy makes none of them if there were too many recently."""
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self._token}"}
+        response, body = self._request("POST", _QUOTAS, written_changes(changes), headers)
+        results = self._parse(lambda: read_results(body))
+        after = response.headers.get("Retry-After", "")
+        is_limited = response.status == HTTPStatus.TOO_MANY_REQUESTS and after.isascii() and after.isdigit()
+        return Answer(results, int(after[:6]) if is_limited else 0, body.decode())
+
+    def priority(self, *, user: str, client_id: str, ip: str) -> Queues:
+        """Return a client's priority in each queue; ``ip`` identifies a client that does not log in."""
+        _, body = self._request("GET", f"/callqueue?{urlencode({'user': user, 'client-id': client_id, 'ip': ip})}")
+        queues: Queues = self._parse(lambda: json.loads(body))
+        return queues
+
+    def _parse(self, parse: Callable[[], _T]) -> _T:
+        try:
+            return parse()
+        except ValueError as error:
+            raise AdminPortError(f"{self._url}: {error}; {_WRONG_PORT}") from error
+
+    def _request(
+        self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] = MappingProxyType({})
+    ) -> tuple[HTTPResponse, bytes]:
+        try:
+            with closing(HTTPConnection(self._host, self._port, timeout=_TIMEOUT_S)) as connection:
+                connection.request(method, path, body, headers)
+                response = connection.getresponse()
+                content = response.read()
+        except (OSError, HTTPException, ValueError) as error:
+            message = f"{self._url}: {error}; is it the address of admin.bind, and does the proxy run?"
+            raise AdminPortError(message) from error
+        if response.status in (HTTPStatus.OK, HTTPStatus.TOO_MANY_REQUESTS):
+            return response, content
+        text = " ".join(content[:_MAX_MESSAGE_BYTES].decode("utf-8", "replace").split())
+        hint = f"; {_WRONG_PORT}" if response.status == HTTPStatus.NOT_FOUND else ""
+        raise AdminPortError(f"{self._url}: {response.status}: {text if text.isprintable() else repr(text)}{hint}")
