@@ -67,11 +67,7 @@ def parse_addresses(value: str) -> tuple[Address, ...]:
 
 
 def parse_port_range(value: str) -> tuple[int, int]:
-    """Return the first and the last port that ``FIRST-LAST`` names.
-
-    Raises:
-        UnitError: Not a range of ports.
-    """
+    """Return the first and the last port that ``FIRST-LAST`` names. Raises UnitError: not a range of ports."""
     match = _PORT_RANGE.fullmatch(value.strip())
     if match is None:
         raise UnitError(f"{shown(value)} is not a range of ports; {_PORT_RANGE_HELP}")

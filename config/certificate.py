@@ -55,11 +55,7 @@ class Element:
 
 
 def subject_of(der: bytes) -> Element:
-    """Return the ``subject`` of a certificate in DER, a ``Name``.
-
-    Raises:
-        CertificateError: It is none.
-    """
+    """Return the ``subject`` of a certificate in DER, a ``Name``. Raises CertificateError: it is none."""
     fields, first = _fields(der)
     return _only(fields, first + 4, _SEQUENCE)
 
@@ -90,11 +86,7 @@ def certificates_of(pem: bytes) -> list[bytes]:
 
 
 def children(parent: Element) -> list[Element]:
-    """Return the elements within an element.
-
-    Raises:
-        CertificateError: It does not consist of whole elements.
-    """
+    """Return the elements within an element. Raises CertificateError: it does not consist of whole elements."""
     found: list[Element] = []
     at = parent.content_start
     while at < parent.end:

@@ -100,11 +100,7 @@ class Document:
 
 
 def parse(text: str, *, file: str) -> Document:
-    """Read one YAML document.
-
-    Raises:
-        InvalidYamlError: A fault of syntax; only the first can be known.
-    """
+    """Read one YAML document. Raises InvalidYamlError: a fault of syntax; only the first can be known."""
     try:
         root = yaml.compose(text, Loader=_Loader)
     except yaml.YAMLError as error:

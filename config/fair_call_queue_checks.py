@@ -1,13 +1,13 @@
 """Checks of ``fair_call_queue``: the lengths of lists, the room of each level, and keys without effect."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from enum import Enum
 from functools import partial
 from itertools import pairwise
 from typing import Final, TypeVar
 
-from kafka_quota_proxy.config.document import Document, Location, fault_at
-from kafka_quota_proxy.config.errors import Fault
+from kafka_quota_proxy.config.document import Location
 from kafka_quota_proxy.config.fair_call_queue import (
     CallQueueImpl,
     CapacityRemainder,
@@ -38,11 +38,13 @@ from kafka_quota_proxy.config.fair_call_queue_options import (
 )
 from kafka_quota_proxy.config.identity_function import load_identity_function
 from kafka_quota_proxy.config.model import Address
-from kafka_quota_proxy.config.unvalidated import Report, addresses_of, elements, mapping_at
+from kafka_quota_proxy.config.unvalidated import UncheckedFile, upstreams_of
 
 _KEY: Final = "fair_call_queue"
 _IDENTITY_PROVIDER: Final = "identity-provider.impl"
 _COSTS: Final = "weighted-cost."
+_LEAST_IN_FLIGHT: Final = "max_in_flight.min"
+_MOST_IN_FLIGHT: Final = "max_in_flight.max"
 _REMAINDER: Final = "callqueue.capacity.remainder"
 _PROVIDERS: Final[Mapping[str, type[Enum]]] = {
     _IDENTITY_PROVIDER: IdentityProvider,
@@ -53,31 +55,16 @@ _T = TypeVar("_T")
 _E = TypeVar("_E", bound=Enum)
 
 
-def check_fair_call_queue(document: Document, report: Report, warn: Report) -> None:
+def check_fair_call_queue(file: UncheckedFile) -> None:
     """Report faults that concern more than one key, in the section of the file and in those of listeners."""
-    for location, section in _sections(document):
-        _Section(section, location, report, warn).check()
-    for_all = document.data.get(_KEY) if isinstance(document.data, dict) else None
-    _check_shared_upstreams(document, for_all, report)
+    for at, section in _sections(file):
+        _Section(file, at, section).check()
+    _check_shared_upstreams(file)
 
 
-def _check_shared_upstreams(document: Document, for_all: object, report: Report) -> None:
-    """Listeners of one broker share its queue; a listener can also opt out."""
-    first: dict[frozenset[Address], tuple[object, int]] = {}
-    for index, listener in elements(document, "listeners"):
-        upstream = frozenset(addresses_of(listener.get("upstream")) + addresses_of(listener.get("bootstrap_servers")))
-        section = listener.get(_KEY, for_all)
-        if not upstream or not isinstance(section, dict):
-            continue
-        other, line = first.setdefault(upstream, (section, document.line(("listeners", index))))
-        if other != section:
-            message = f"the listener in line {line} has another {_KEY} and the same upstream, whose queue they share"
-            report(("listeners", index, _KEY), f"{message}; give both the same, or false to one")
-
-
-def check_identity_functions(document: Document) -> Iterator[Fault]:
+def check_identity_functions(file: UncheckedFile) -> None:
     """Report each function of the operator that cannot be imported."""
-    for where, section in _sections(document):
+    for at, section in _sections(file):
         try:
             provider = parse_identity_provider(section.get(_IDENTITY_PROVIDER))
         except ValueError:  # absent, or a fault that the schema reports
@@ -86,28 +73,35 @@ def check_identity_functions(document: Document) -> Iterator[Fault]:
             if isinstance(provider, OwnIdentityProvider):
                 load_identity_function(provider)
         except ValueError as error:
-            yield fault_at(document, (*where, _IDENTITY_PROVIDER), str(error))
+            file.error((*at, _IDENTITY_PROVIDER), str(error))
 
 
-def _sections(document: Document) -> Iterator[tuple[Location, Mapping[str, object]]]:
-    """Yield each section, that of the file first, with its place."""
-    for_all = mapping_at(document, _KEY)
-    if for_all is not None:
-        yield (_KEY,), for_all
-    for index, listener in elements(document, "listeners"):
-        section = listener.get(_KEY)
-        if isinstance(section, dict):
-            yield ("listeners", index, _KEY), section
+def _sections(file: UncheckedFile) -> Iterator[tuple[Location, Mapping[str, object]]]:
+    """Yield the place and the keys of each section, that of the file first."""
+    places: list[tuple[Location, object]] = [((_KEY,), file.top.get(_KEY))]
+    places += [((*at, _KEY), listener.get(_KEY)) for at, listener in file.elements("listeners")]
+    yield from ((at, section) for at, section in places if isinstance(section, dict))
+
+
+def _check_shared_upstreams(file: UncheckedFile) -> None:
+    """Listeners of one broker share its queue; a listener can also opt out."""
+    first: dict[frozenset[Address], tuple[object, int]] = {}
+    for at, listener in file.elements("listeners"):
+        upstream, section = upstreams_of(listener), listener.get(_KEY, file.top.get(_KEY))
+        if upstream and isinstance(section, dict):
+            other, line = first.setdefault(upstream, (section, file.line(at)))
+            if other != section:
+                message = f"the listener in line {line} has another {_KEY} and the same upstream, whose queue"
+                file.error((*at, _KEY), f"{message} they share; give both the same, or false to one")
 
 
 class _Section:
     """One section before validation: a value of the wrong type counts as missing."""
 
-    def __init__(self, section: Mapping[str, object], location: Location, report: Report, warn: Report) -> None:
+    def __init__(self, file: UncheckedFile, at: Location, section: Mapping[str, object]) -> None:
+        self._file = file
+        self._at = at
         self._section = section
-        self._location = location
-        self._report_at = report
-        self._warn_at = warn
         callqueue = self._choice("callqueue.impl", CallQueueImpl, CallQueueImpl.FAIR)
         self._is_fair = callqueue is CallQueueImpl.FAIR
         implied = SchedulerImpl.DECAY if self._is_fair else SchedulerImpl.DEFAULT
@@ -138,10 +132,9 @@ class _Section:
 
     def _levels(self) -> int | None:
         """Return the number of levels; None if it is not valid."""
-        (key,) = self._keys_of(LEVELS)[:1] or (LEVELS,)
-        levels = self._section.get(key, DEFAULTS.levels)
-        is_right = isinstance(levels, int) and not isinstance(levels, bool) and 1 <= levels <= MAX_LEVELS
-        return levels if is_right and isinstance(levels, int) else None
+        (key,) = self._keys_of(LEVELS) or (LEVELS,)
+        levels = self._whole(key, DEFAULTS.levels)
+        return levels if levels is not None and levels <= MAX_LEVELS else None
 
     def _check_lists(self, levels: int) -> None:
         """Check the lengths of lists. Like Hadoop, ignore lists of a queue or scheduler that is not in use."""
@@ -161,64 +154,55 @@ class _Section:
     ) -> None:
         values = self._parsed(key, parse)
         if values and len(values) != length:
-            self._report(key, f"has {len(values)} {noun}{'s' if len(values) != 1 else ''}; give {wanted}")
+            self._error(key, f"has {len(values)} {noun}{'s' if len(values) != 1 else ''}; give {wanted}")
 
     def _check_capacity(self, levels: int) -> None:
-        capacity = self._section.get(CAPACITY, DEFAULTS.capacity)
+        capacity = self._whole(CAPACITY, DEFAULTS.capacity)
         weights = self._parsed(CAPACITY_WEIGHTS, parse_whole_numbers) or (1,) * levels
-        if isinstance(capacity, bool) or not isinstance(capacity, int) or capacity < 1 or len(weights) != levels:
-            return
         default = CapacityRemainder.FIRST if self._is_hadoop else CapacityRemainder.LARGEST_FRACTION
         written = self._section.get(_REMAINDER, default.value)
-        remainders = [one for one in CapacityRemainder if one.value == written]
-        without = levels_without_places(capacity, weights, remainders[0]) if remainders else 0
+        remainder = next((one for one in CapacityRemainder if one.value == written), None)
+        if capacity is None or remainder is None or len(weights) != levels:
+            return
+        without = levels_without_places(capacity, weights, remainder)
         if without:
             key = CAPACITY if CAPACITY in self._section else CAPACITY_WEIGHTS
-            message = (
-                f"{capacity}, divided by {','.join(map(str, weights))}, leaves {without} of {levels} levels without"
-            )
-            self._report(key, f"{message} a place; give {CAPACITY} of {sum(weights)} or more, or more even weights")
+            message = f"{capacity}, divided by {','.join(map(str, weights))}, leaves {without} of {levels} levels"
+            message += f" without a place; give {CAPACITY} of {sum(weights)} or more, or more even weights"
+            self._error(key, message)
 
     def _check_thresholds(self) -> None:
         for key in self._keys_of(THRESHOLDS):
             values = self._parsed(key, _per_cents) or ()
             wrong = next((value for value in values if not 1 <= value <= 99), None)
+            written = ",".join(map(str, values))
             if wrong is not None:
-                self._report(key, f"each must be from 1 to 99, not {wrong} (mode: hadoop takes any)")
+                self._error(key, f"each must be from 1 to 99, not {wrong} (mode: hadoop takes any)")
             elif any(high <= low for low, high in pairwise(values)):
-                written = ",".join(map(str, values))
-                self._report(
-                    key, f"must ascend, each above the one before, not {written} (mode: hadoop takes any order)"
-                )
+                message = f"must ascend, each above the one before, not {written} (mode: hadoop takes any order)"
+                self._error(key, message)
 
     def _check_costs(self) -> None:
         for key, weight in self._section.items():
             if key.startswith(_COSTS) and isinstance(weight, int) and weight < 0:
-                self._report(key, f"must be from 0, not {weight} (mode: hadoop takes any)")
+                self._error(key, f"must be from 0, not {weight} (mode: hadoop takes any)")
 
     def _check_in_flight(self) -> None:
-        fixed = self._section.get("max_in_flight", ADAPTIVE)
-        least, most = (
-            self._whole("max_in_flight.min", DEFAULTS.min_in_flight),
-            self._whole("max_in_flight.max", DEFAULTS.most_in_flight),
-        )
+        least = self._whole(_LEAST_IN_FLIGHT, DEFAULTS.min_in_flight)
+        most = self._whole(_MOST_IN_FLIGHT, DEFAULTS.most_in_flight)
         if least is not None and most is not None and least > most:
-            key = "max_in_flight.min" if "max_in_flight.min" in self._section else "max_in_flight.max"
-            self._report(
-                key, f"the least, {least}, is above the most, {most}; give max_in_flight.min and .max in order"
-            )
-        if fixed != ADAPTIVE:
-            for key in ("max_in_flight.min", "max_in_flight.max"):
+            key = _LEAST_IN_FLIGHT if _LEAST_IN_FLIGHT in self._section else _MOST_IN_FLIGHT
+            message = f"the least, {least}, is above the most, {most}; give max_in_flight.min and .max in order"
+            self._error(key, message)
+        if self._section.get("max_in_flight", ADAPTIVE) != ADAPTIVE:
+            for key in (_LEAST_IN_FLIGHT, _MOST_IN_FLIGHT):
                 if key in self._section:
-                    self._report(key, f"belongs to max_in_flight: {ADAPTIVE}; with a fixed number, remove it")
+                    self._error(key, f"belongs to max_in_flight: {ADAPTIVE}; with a fixed number, remove it")
 
     def _warn_of_what_has_no_effect(self) -> None:
-        section = self._section
-        is_backing_off = section.get("backoff.enable") is True
-        by_response_time = section.get("decay-scheduler.backoff.responsetime.enable") is True
-        if by_response_time and not is_backing_off:
-            key = "decay-scheduler.backoff.responsetime.enable"
-            self._warn(key, "has no effect without backoff.enable: true")
+        by_response_time = "decay-scheduler.backoff.responsetime.enable"
+        if self._section.get(by_response_time) is True and self._section.get("backoff.enable") is not True:
+            self._warn(by_response_time, "has no effect without backoff.enable: true")
         if self._choice("cost-provider.impl", CostProvider, CostProvider.DEFAULT) is not CostProvider.WEIGHTED:
             self._warn_of_all(_COSTS, "cost-provider.impl: weighted")
         if not self._is_fair:
@@ -238,12 +222,10 @@ class _Section:
         return [old] if self._section.get(old) else [key] if key in self._section else []
 
     def _parsed(self, key: str, parse: Callable[[object], _T]) -> _T | None:
-        if key not in self._section:
-            return None
-        try:
+        """Return a value; None if it is missing or not valid."""
+        with suppress(KeyError, ValueError):
             return parse(self._section[key])
-        except ValueError:
-            return None
+        return None
 
     def _choice(self, key: str, choices: type[_E], default: _E) -> _E | None:
         return self._parsed(key, lambda value: parse_providers(value, choices)) if key in self._section else default
@@ -252,8 +234,8 @@ class _Section:
         value = self._section.get(key, default)
         return value if isinstance(value, int) and not isinstance(value, bool) and value >= 1 else None
 
-    def _report(self, key: str, message: str) -> None:
-        self._report_at((*self._location, key), message)
+    def _error(self, key: str, message: str) -> None:
+        self._file.error((*self._at, key), message)
 
     def _warn(self, key: str, message: str) -> None:
-        self._warn_at((*self._location, key), message)
+        self._file.warn((*self._at, key), message)

@@ -84,11 +84,7 @@ _E = TypeVar("_E", bound=Enum)
 
 
 def parse_implementation(value: object, choices: type[_E]) -> _E:
-    """Return the choice for a short word, or for the name of one of Hadoop's classes.
-
-    Raises:
-        ValueError: neither.
-    """
+    """Return the choice for a short word, or for the name of one of Hadoop's classes. Raises ValueError: neither."""
     words = {str(choice.value): choice for choice in choices}
     classes = {name: choice for name, choice in _CLASSES.items() if isinstance(choice, choices)}
     found = (words | classes).get(value) if isinstance(value, str) else None
@@ -172,11 +168,7 @@ def parse_names(value: object) -> frozenset[str]:
 
 
 def parse_max_in_flight(value: object) -> int | None:
-    """Return a fixed number; None for ``adaptive``.
-
-    Raises:
-        ValueError: neither.
-    """
+    """Return a fixed number; None for ``adaptive``. Raises ValueError: neither."""
     if value == ADAPTIVE:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _INT32_MAX:

@@ -51,11 +51,7 @@ class Pattern(Protocol):
 
 
 def compile_linear(pattern: str) -> Pattern:
-    """Return a compiled pattern in RE2's syntax.
-
-    Raises:
-        LinearRegexError: RE2 refuses it.
-    """
+    """Return a compiled pattern in RE2's syntax. Raises LinearRegexError: RE2 refuses it."""
     options = re2.Options()
     options.log_errors = False  # to stderr
     try:

@@ -19,8 +19,9 @@ from kafka_quota_proxy.config.model import Address, Cluster, IpRule, Listener, P
 from kafka_quota_proxy.config.principals import Fold, Principals
 from kafka_quota_proxy.config.schema import FILE
 from kafka_quota_proxy.config.sections import SectionReader
-from kafka_quota_proxy.config.tls_files import check_admin_client_files, check_files
+from kafka_quota_proxy.config.tls_files import check_files
 from kafka_quota_proxy.config.token_file import check_token_file
+from kafka_quota_proxy.config.unvalidated import UncheckedFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,11 +47,7 @@ def load(path: str | Path, *, reads_files: bool = True) -> Loaded:
 
 
 def read(path: str | Path) -> bytes:
-    """Return the bytes of a file.
-
-    Raises:
-        UnreadableFileError: The file cannot be read.
-    """
+    """Return the bytes of a file. Raises UnreadableFileError: the file cannot be read."""
     try:
         return Path(path).read_bytes()
     except OSError as error:
@@ -83,16 +80,16 @@ def _load(data: bytes, *, file: str, reads_files: bool, now: datetime | None) ->
         what = "is empty" if document.data is None else f"is {document.kind(())}"
         message = f"{what}; a configuration is a mapping that has listeners at least"
         raise InvalidConfigError([*document.faults, Fault(file=file, line=1, key="(file)", message=message)])
-    faults = [*document.faults, *check(document, now_ms=None if now is None else int(now.timestamp() * 1_000))]
+    unchecked = UncheckedFile(document)
+    check(unchecked, now_ms=None if now is None else int(now.timestamp() * 1_000))
     if reads_files and now is not None:
         directory = Path(file).parent
-        faults += check_files(document, directory, now=now)
-        faults += check_admin_client_files(document, directory)
-        faults += check_token_file(document, directory)
-        faults += check_identity_functions(document)
+        check_files(unchecked, directory, now=now)
+        check_token_file(unchecked, directory)
+        check_identity_functions(unchecked)
     reader = SectionReader(document, FILE)
     given = reader.read()
-    faults += reader.faults
+    faults = [*document.faults, *unchecked.faults, *reader.faults]
     if any(fault.severity is Severity.ERROR for fault in faults):
         raise InvalidConfigError(faults)
     return Loaded(

@@ -11,7 +11,6 @@ from ipaddress import ip_address
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-from kafka_quota_proxy.config.document import Document
 from kafka_quota_proxy.config.errors import UnitError
 from kafka_quota_proxy.config.linear_regex import (
     LinearRegexError,
@@ -25,7 +24,7 @@ from kafka_quota_proxy.config.model import DEFAULT
 from kafka_quota_proxy.config.principals import ANONYMOUS, UNKNOWN
 from kafka_quota_proxy.config.quota_kinds import CLIENT_LIMIT_KEYS, STATIC_DEFAULTS, parse_limit
 from kafka_quota_proxy.config.units import UNLIMITED, parse_rate
-from kafka_quota_proxy.config.unvalidated import Report, elements, list_at, mapping_at
+from kafka_quota_proxy.config.unvalidated import UncheckedFile
 
 _USER: Final = "user"
 _CLIENT_ID: Final = "client-id"
@@ -43,73 +42,61 @@ _PARENTHESES: Final = re.compile(
 class _Rule(NamedTuple):
     """A rule of clients; a name is None if the rule does not have it."""
 
-    number: int  # in the list
+    at: tuple[str | int, ...]
     user: str | None
     client_id: str | None
     limits: Mapping[str, object]  # by key
     is_temporary: bool  # whether it does not apply at all times
 
-    @property
-    def at(self) -> tuple[str, int]:
-        return ("quotas", self.number)
 
-
-def check_rule_reach(document: Document, warn: Report) -> None:
+def check_rule_reach(file: UncheckedFile) -> None:
     """Warn of each rule that reaches no client, and of clients that the rules do not reach."""
-    rules = list(_rules(document))
-    _warn_of_names(document, rules, warn)
-    _warn_of_exempt(document, rules, warn)
-    _warn_of_folded(document, rules, warn)
-    _warn_of_hidden(document, rules, warn)
-    _warn_of_nested(document, rules, warn)
-    if not {"quotas_from", "store"} & _top(document).keys():  # otherwise there are more rules elsewhere
-        _warn_of_nameless_clients(rules, warn)
+    rules = list(_rules(file))
+    _warn_of_names(file, rules)
+    _warn_of_exempt(file, rules)
+    _warn_of_folded(file, rules)
+    _warn_of_hidden(file, rules)
+    _warn_of_nested(file, rules)
+    if not {"quotas_from", "store"} & file.top.keys():  # otherwise there are more rules elsewhere
+        _warn_of_nameless_clients(file, rules)
 
 
-def _rules(document: Document) -> Iterator[_Rule]:
-    for index, rule in elements(document, "quotas"):
-        user, client_id = rule.get(_USER), rule.get(_CLIENT_ID)
-        names = [name for name in (user, client_id) if name is not None]
+def _rules(file: UncheckedFile) -> Iterator[_Rule]:
+    for at, rule in file.elements("quotas"):
+        names = [rule[key] for key in (_USER, _CLIENT_ID) if rule.get(key) is not None]
         if "ip" in rule or not names or not all(isinstance(name, str) and name for name in names):
             continue
         limits: dict[str, object] = {key: rule[key] for key in CLIENT_LIMIT_KEYS if key in rule}
         is_temporary = "expires" in rule or "schedule" in rule
-        yield _Rule(index, _text(user), _text(client_id), limits, is_temporary)
+        yield _Rule(at, _text(rule.get(_USER)), _text(rule.get(_CLIENT_ID)), limits, is_temporary)
 
 
 def _text(name: object) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _top(document: Document) -> Mapping[str, object]:
-    return document.data if isinstance(document.data, dict) else {}
-
-
 # -- names --
 
 
-def _warn_of_names(document: Document, rules: Sequence[_Rule], warn: Report) -> None:
+def _warn_of_names(file: UncheckedFile, rules: Sequence[_Rule]) -> None:
     for rule in rules:
         for key, name in ((_USER, rule.user), (_CLIENT_ID, rule.client_id)):
-            fault = (
-                None if name is None else _name_fault(name, is_user=key == _USER, for_all_others=f"write {_DEFAULT}")
-            )
+            fault = _name_fault(name or _DEFAULT, is_user=key == _USER, for_all_others=f"write {_DEFAULT}")
             if fault:
-                warn((*rule.at, key), fault)
+                file.warn((*rule.at, key), fault)
     for key in _LISTS:
-        for index, element in enumerate(list_at(document, "principals", key)):
-            listed = _name_fault(_text(element) or _DEFAULT, is_user=True, for_all_others="list each user")
-            if listed:
-                warn(("principals", key, index), listed)
-    for index, fold in elements(document, "principals", "fold"):
+        for index, element in enumerate(file.list_at("principals", key)):
+            fault = _name_fault(_text(element) or _DEFAULT, is_user=True, for_all_others="list each user")
+            if fault:
+                file.warn(("principals", key, index), fault)
+    for at, fold in file.elements("principals", "fold"):
         match = fold.get("match")
         if isinstance(match, str) and match.lstrip("^").lower().startswith(_KAFKAS_TYPE):
             message = "matches no user: Kafka's type of a principal is not part of its name; leave out User:"
-            warn(("principals", "fold", index, "match"), message)
-    for index, rule_of_any in elements(document, "quotas"):
-        fault = _address_fault(rule_of_any.get("ip"))
-        if fault:
-            warn(("quotas", index, "ip"), fault)
+            file.warn((*at, "match"), message)
+    for at, any_rule in file.elements("quotas"):
+        if fault := _address_fault(any_rule.get("ip")):
+            file.warn((*at, "ip"), fault)
 
 
 def _name_fault(name: str, *, is_user: bool, for_all_others: str) -> str | None:
@@ -123,9 +110,8 @@ def _name_fault(name: str, *, is_user: bool, for_all_others: str) -> str | None:
     if is_user and name.lower().startswith(_KAFKAS_TYPE):
         rest = name[len(_KAFKAS_TYPE) :].strip()
         right = f"write {rest}" if rest.strip("*") else for_all_others
-        return (
-            f"{name!r} is the name of no user: the type that Kafka writes before a principal is left out here; {right}"
-        )
+        message = f"{name!r} is the name of no user: the type that Kafka writes before a principal is left out here"
+        return f"{message}; {right}"
     if name.strip("<>()[]{}*").lower() in ("default", "") or name.lower() == "--entity-default":
         return f"{name!r} is taken for the name of one {kind}, and matches no other; for all others {for_all_others}"
     if "*" in name:
@@ -144,28 +130,25 @@ def _address_fault(text: object) -> str | None:
         address = ip_address(text) if isinstance(text, str) else None
     except ValueError:
         return None
-    if address is not None and (address.is_unspecified or address.is_multicast):
-        return (
-            f"no client has the address {text}; write one that clients come from, or {_DEFAULT} for each of all others"
-        )
-    return None
+    if address is None or not (address.is_unspecified or address.is_multicast):
+        return None
+    return f"no client has the address {text}; write one that clients come from, or {_DEFAULT} for each of all others"
 
 
 # -- users that are exempt, or charged under another name --
 
 
-def _warn_of_exempt(document: Document, rules: Sequence[_Rule], warn: Report) -> None:
-    names = list_at(document, "principals", "exempt")
-    exempt = {name: index for index, name in reversed(list(enumerate(names))) if isinstance(name, str)}
+def _warn_of_exempt(file: UncheckedFile, rules: Sequence[_Rule]) -> None:
+    exempt = file.list_at("principals", "exempt")
     for rule in rules:
         if rule.user in exempt:
-            line = document.line(("principals", "exempt", exempt[rule.user]))
+            line = file.line(("principals", "exempt", exempt.index(rule.user)))
             message = f"never holds: {rule.user} is exempt from all quotas, by line {line}; remove one of the two"
-            warn((*rule.at, _USER), message)
+            file.warn((*rule.at, _USER), message)
 
 
 class _Fold(NamedTuple):
-    number: int  # in the list
+    at: tuple[str | int, ...]
     source: str
     match: Pattern
     to: tuple[str | int, ...]
@@ -201,29 +184,25 @@ def _groups(pattern: str) -> Iterator[tuple[int, str]]:
                 yield number, pattern[start : token.start()]
 
 
-def _warn_of_folded(document: Document, rules: Sequence[_Rule], warn: Report) -> None:
-    folds = list(_folds(document))
+def _warn_of_folded(file: UncheckedFile, rules: Sequence[_Rule]) -> None:
+    folds = list(_folds(file))
     for rule in rules:
         if rule.user is None or rule.user == _DEFAULT:
             continue
-        for fold in folds:
-            name = fold.folded(rule.user)
-            if name is None:
-                continue
-            if name != rule.user and not any(one.may_make(rule.user) for one in folds):
-                line = document.line(("principals", "fold", fold.number))
-                message = f"never holds: the fold in line {line} charges {rule.user} as {name}; write it for {name}"
-                warn((*rule.at, _USER), message)
-            break
+        named = ((fold, fold.folded(rule.user)) for fold in folds)
+        fold, name = next(((fold, name) for fold, name in named if name is not None), (None, None))
+        if fold and name != rule.user and not any(one.may_make(rule.user) for one in folds):
+            message = f"never holds: the fold in line {file.line(fold.at)} charges {rule.user} as {name}"
+            file.warn((*rule.at, _USER), f"{message}; write it for {name}")
 
 
-def _folds(document: Document) -> Iterator[_Fold]:
-    for index, fold in elements(document, "principals", "fold"):
+def _folds(file: UncheckedFile) -> Iterator[_Fold]:
+    for at, fold in file.elements("principals", "fold"):
         source, to = fold.get("match"), fold.get("to")
         if isinstance(source, str) and isinstance(to, str):
             try:
                 match = compile_linear(source)
-                yield _Fold(index, source, match, read_replacement(to, match))
+                yield _Fold(at, source, match, read_replacement(to, match))
             except LinearRegexError:
                 continue
 
@@ -231,7 +210,7 @@ def _folds(document: Document) -> Iterator[_Fold]:
 # -- rules behind others --
 
 
-def _warn_of_hidden(document: Document, rules: Sequence[_Rule], warn: Report) -> None:
+def _warn_of_hidden(file: UncheckedFile, rules: Sequence[_Rule]) -> None:
     """A client-id alone is looked up if no rule for its user exists; a rule for the default user always does."""
     hiding: dict[str, _Rule] = {}
     for rule in rules:
@@ -241,18 +220,17 @@ def _warn_of_hidden(document: Document, rules: Sequence[_Rule], warn: Report) ->
                 if key not in hiding or rule.client_id is None:
                     hiding[key] = rule
     for rule in rules:
-        if rule.user is None:
-            for key in rule.limits:
-                if key in hiding:
-                    warn((*rule.at, key), _is_hidden(document, hiding[key], key, str(rule.client_id)))
-    kafka = mapping_at(document, "kafka") or {}
+        for key in rule.limits if rule.user is None else ():
+            if key in hiding:
+                file.warn((*rule.at, key), _is_hidden(file, hiding[key], key, str(rule.client_id)))
+    kafka = file.mapping_at("kafka") or {}
     for setting, key in STATIC_DEFAULTS.items():
         if key in hiding and _is_limit(kafka.get(setting)):
-            warn(("kafka", setting), _is_hidden(document, hiding[key], key, _DEFAULT))
+            file.warn(("kafka", setting), _is_hidden(file, hiding[key], key, _DEFAULT))
 
 
-def _is_hidden(document: Document, rule: _Rule, key: str, client_id: str) -> str:
-    line = document.line(rule.at)
+def _is_hidden(file: UncheckedFile, rule: _Rule, key: str, client_id: str) -> str:
+    line = file.line(rule.at)
     why = f"never wins: {_entity(rule)} in line {line} has a {key} too, and a rule for users comes before one for a"
     if client_id == _DEFAULT and rule.client_id == _DEFAULT:
         return f"{why} client-id alone; remove this"
@@ -264,7 +242,7 @@ def _entity(rule: _Rule) -> str:
     return f"{{{', '.join(f'{key}: {name}' for key, name in names if name is not None)}}}"
 
 
-def _warn_of_nested(document: Document, rules: Sequence[_Rule], warn: Report) -> None:
+def _warn_of_nested(file: UncheckedFile, rules: Sequence[_Rule]) -> None:
     """Limits do not nest: where each client-id of a user has a limit, the user's own covers no client with a client-id.
 
     One that is not above the client-ids' own is taken for what it is, the limit of clients without a client-id.
@@ -272,15 +250,11 @@ def _warn_of_nested(document: Document, rules: Sequence[_Rule], warn: Report) ->
     of_each = {rule.user: rule for rule in rules if rule.client_id == _DEFAULT and not rule.is_temporary}
     for rule in rules:
         each = of_each.get(rule.user) if rule.user is not None and rule.client_id is None else None
-        if each is None:
-            continue
-        for key, value in rule.limits.items():
-            if _is_above(key, value, each.limits.get(key)):
-                message = (
-                    f"holds for clients without a client-id alone: {_entity(each)} in line {document.line(each.at)} "
-                    "wins for all others, and a user's limit is no bound of the sum; keep one of the two"
-                )
-                warn((*rule.at, key), message)
+        for key, value in rule.limits.items() if each else ():
+            if each and _is_above(key, value, each.limits.get(key)):
+                message = f"holds for clients without a client-id alone: {_entity(each)} in line {file.line(each.at)}"
+                message += " wins for all others, and a user's limit is no bound of the sum; keep one of the two"
+                file.warn((*rule.at, key), message)
 
 
 def _is_above(key: str, value: object, other: object) -> bool:
@@ -293,7 +267,7 @@ def _is_above(key: str, value: object, other: object) -> bool:
 # -- clients without a client-id --
 
 
-def _warn_of_nameless_clients(rules: Sequence[_Rule], warn: Report) -> None:
+def _warn_of_nameless_clients(file: UncheckedFile, rules: Sequence[_Rule]) -> None:
     """Warn of clients without a client-id: only rules for whole users apply to them."""
     of_users: dict[str, set[str]] = {}
     for rule in rules:
@@ -304,20 +278,17 @@ def _warn_of_nameless_clients(rules: Sequence[_Rule], warn: Report) -> None:
         if rule.client_id == _DEFAULT:
             missing = [key for key in rule.limits if key not in of_all | of_users.get(rule.user or "", set())]
             if missing:
-                warn((*rule.at, _CLIENT_ID), _are_nameless(rule.user, missing))
+                file.warn((*rule.at, _CLIENT_ID), _are_nameless(rule.user, missing))
 
 
 def _are_nameless(user: str | None, keys: Sequence[str]) -> str:
     limits = f"{{user: {user or _DEFAULT}, {keys[0]}: …}}" if len(keys) == 1 else f"{{user: {user or _DEFAULT}}}"
     clients = "clients" if user in (None, _DEFAULT) else f"clients of {user}"
-    message = (
-        f"{clients} without a client-id have no limit ({', '.join(keys)}): Kafka looks up no client-id for them; "
-        f"add a rule {limits}"
-    )
+    message = f"{clients} without a client-id have no limit ({', '.join(keys)}): Kafka looks up no client-id for them"
+    message += f"; add a rule {limits}"
     if user is None:
-        message += (
-            f", and write rules for a client-id alone for {{user: {_DEFAULT}, client-id: …}}, since it hides them"
-        )
+        message += f", and write rules for a client-id alone for {{user: {_DEFAULT}, client-id: …}}"
+        message += ", since it hides them"
     return message
 
 

@@ -49,11 +49,7 @@ class Schedule:
 
 @lru_cache(maxsize=1_000)
 def zone(name: str) -> ZoneInfo:
-    """Return a zone; it is read once.
-
-    Raises:
-        ValueError: There is none of this name.
-    """
+    """Return a zone; it is read once. Raises ValueError: there is none of this name."""
     if _NO_ZONE.fullmatch(name):
         raise ValueError(name)
     try:
@@ -122,11 +118,7 @@ def _jump_ms(where: ZoneInfo, before_ms: int, after_ms: int) -> int:
 
 
 def days_of(text: str) -> frozenset[int]:
-    """Return the days that ``mon``, ``mon-fri`` or ``sat-mon`` names.
-
-    Raises:
-        ValueError: Not such a text.
-    """
+    """Return the days that ``mon``, ``mon-fri`` or ``sat-mon`` names. Raises ValueError: not such a text."""
     first, dash, last = text.strip().lower().partition("-")
     begin = DAYS.index(first.strip())
     end = DAYS.index(last.strip()) if dash else begin

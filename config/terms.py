@@ -158,11 +158,7 @@ def check_terms(terms: Terms, *, limits: Collection[str], allowed: Collection[st
 
 
 def check_kept(terms: Terms) -> None:
-    """Check that terms, once written, are read as the same.
-
-    Raises:
-        TermsError: They are not.
-    """
+    """Check that terms, once written, are read as the same. Raises TermsError: they are not."""
     if terms == NO_TERMS:
         return
     written = written_terms(terms)
@@ -175,29 +171,17 @@ def check_kept(terms: Terms) -> None:
 
 
 def parse_expires_ms(value: object) -> int:
-    """Return the instant at which a rule expires; Unix time.
-
-    Raises:
-        TermsError: Not an instant.
-    """
+    """Return the instant at which a rule expires; Unix time. Raises TermsError: not an instant."""
     return instant_ms(("expires",), value)
 
 
 def parse_instant_ms(text: str) -> int:
-    """Return an instant that is not part of terms; Unix time.
-
-    Raises:
-        TermsError: Not an instant.
-    """
+    """Return an instant that is not part of terms; Unix time. Raises TermsError: not an instant."""
     return instant_ms((), text)
 
 
 def parse_schedule(value: object) -> Schedule:
-    """Return a schedule.
-
-    Raises:
-        TermsError: Not a schedule.
-    """
+    """Return a schedule. Raises TermsError: not a schedule."""
     at = ("schedule",)
     given = known_mapping(at, value, _OF_SCHEDULE)
     if "time_zone" not in given:
@@ -215,11 +199,7 @@ def parse_schedule(value: object) -> Schedule:
 
 
 def parse_ramp(value: object) -> Ramp:
-    """Return a ramp.
-
-    Raises:
-        TermsError: Not a ramp.
-    """
+    """Return a ramp. Raises TermsError: not a ramp."""
     at = ("ramp",)
     given = known_mapping(at, value, _OF_RAMP)
     for key, example in (

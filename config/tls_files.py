@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import re
 import ssl
-from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Final, ParamSpec
+from typing import Final
 
 from kafka_quota_proxy.config.certificate import CertificateError, certificates_of, validity_of
-from kafka_quota_proxy.config.document import Document, key_path
-from kafka_quota_proxy.config.errors import Fault, Severity, TlsFileError
-from kafka_quota_proxy.config.unvalidated import mapping_at
+from kafka_quota_proxy.config.errors import TlsFileError
+from kafka_quota_proxy.config.unvalidated import UncheckedFile
 
-FILE_KEYS: Final = ("certificate", "key", "client_ca", "ca")
+_FILE_KEYS: Final = ("certificate", "key", "client_ca", "ca")
 _ADMIN_CLIENTS: Final = (
     ("replication", "admin_client"),
     ("usage_log", "kafka"),
@@ -25,8 +23,7 @@ _ADMIN_CLIENTS: Final = (
     ("quotas_from", "broker"),
     ("store", "kafka"),
 )
-ADMIN_CLIENT_FILE_KEYS: Final = ("sasl_password_file", "ssl_cafile", "ssl_certfile", "ssl_keyfile")
-
+_ADMIN_CLIENT_FILE_KEYS: Final = ("sasl_password_file", "ssl_cafile", "ssl_certfile", "ssl_keyfile")
 _SECTIONS: Final = ("client_tls", "upstream_tls")
 _PRIVATE_KEY: Final = re.compile(rb"-----BEGIN ([A-Z ]*)PRIVATE KEY-----")
 _IS_ENCRYPTED: Final = re.compile(rb"-----BEGIN ENCRYPTED PRIVATE KEY-----|^Proc-Type: 4,ENCRYPTED", re.MULTILINE)
@@ -71,11 +68,7 @@ def load_ca(context: ssl.SSLContext, *, key: str, ca: str) -> None:
 
 
 def expiry_of(certificate: str) -> datetime:
-    """Return the end of validity of a file's first certificate, the owner's.
-
-    Raises:
-        TlsFileError: It cannot be read.
-    """
+    """Return the end of validity of a file's first certificate, the owner's. Raises TlsFileError: it cannot be read."""
     try:
         return validity_of(_certificates("certificate", certificate)[0])[1]
     except CertificateError as error:
@@ -94,79 +87,50 @@ def check_expiry(certificate: str, *, now: datetime) -> None:
         raise TlsFileError("certificate", message)
 
 
-def check_files(document: Document, directory: Path, *, now: datetime) -> list[Fault]:
-    """Return the faults of the files that listeners name; relative names start from ``directory``."""
-    return [
-        Fault(
-            file=document.file,
-            line=document.line(("listeners", index, section, key)),
-            key=key_path(("listeners", index, section, key)),
-            message=message,
-            severity=severity,
-        )
-        for index, section, files in _sections(document, directory)
-        for key, message, severity in _faults(files, now)
-    ]
+def check_files(file: UncheckedFile, directory: Path, *, now: datetime) -> None:
+    """Report faults of the files that the configuration names; relative names start from ``directory``."""
+    for at, listener in file.elements("listeners"):
+        for key in _SECTIONS:
+            section = listener.get(key)
+            if isinstance(section, dict):
+                given = {name: section.get(name) for name in _FILE_KEYS}
+                paths = {name: str(directory / path) for name, path in given.items() if path and isinstance(path, str)}
+                _check_section(file, (*at, key), paths, now)
+    _check_admin_client_files(file, directory)
 
 
-def check_admin_client_files(document: Document, directory: Path) -> list[Fault]:
-    """Return the unreadable files of this program's own clients. Their content is checked when they connect."""
-    faults: list[Fault] = []
+def _check_section(file: UncheckedFile, at: tuple[str | int, ...], paths: dict[str, str], now: datetime) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    certificate, key = paths.get("certificate"), paths.get("key")
+    if certificate and key:
+        is_usable = False
+        try:
+            load_certificate(context, certificate=certificate, key=key)
+            is_usable = True
+            check_expiry(certificate, now=now)
+        except TlsFileError as error:
+            # An expired certificate does not stop a running process, so it does not prevent a start.
+            (file.warn if is_usable else file.error)((*at, error.key), str(error))
+    for name in ("client_ca", "ca"):
+        try:
+            if name in paths:
+                load_ca(context, key=name, ca=paths[name])
+        except TlsFileError as error:
+            file.error((*at, name), str(error))
+
+
+def _check_admin_client_files(file: UncheckedFile, directory: Path) -> None:
+    """Report unreadable files of this program's own clients. Their content is checked when they connect."""
     for section in _ADMIN_CLIENTS:
-        settings = mapping_at(document, *section) or {}
-        for key in ADMIN_CLIENT_FILE_KEYS:
-            name, location = settings.get(key), (*section, key)
+        settings = file.mapping_at(*section) or {}
+        for key in _ADMIN_CLIENT_FILE_KEYS:
+            name = settings.get(key)
             try:
                 if name and isinstance(name, str):
                     (directory / name).read_bytes()
             except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-                message = f"{directory / str(name)} cannot be read: {getattr(error, 'strerror', None) or error}"
-                line = document.line(location)
-                faults.append(Fault(file=document.file, line=line, key=key_path(location), message=message))
-    return faults
-
-
-def _sections(document: Document, directory: Path) -> Iterator[tuple[int, str, dict[str, str]]]:
-    """Yield the files of each section, by key. The schema reports values of the wrong type."""
-    listeners = document.data.get("listeners") if isinstance(document.data, dict) else None
-    for index, listener in enumerate(listeners if isinstance(listeners, list) else ()):
-        for section in _SECTIONS:
-            values = listener.get(section) if isinstance(listener, dict) else None
-            if isinstance(values, dict):
-                given = ((key, values.get(key)) for key in FILE_KEYS)
-                yield index, section, {key: str(directory / name) for key, name in given if name and _is_text(name)}
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
-def _faults(files: dict[str, str], now: datetime) -> Iterator[tuple[str, str, Severity]]:
-    """Yield key, message and severity of each fault in the files of one section."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    certificate, key = files.get("certificate"), files.get("key")
-    if certificate and key:
-        error = _error_of(load_certificate, context, certificate=certificate, key=key)
-        if error is None:
-            # An expired certificate does not stop a running process, so it does not prevent a start.
-            expired = _error_of(check_expiry, certificate, now=now)
-            yield from ((expired.key, str(expired), Severity.WARNING),) if expired else ()
-        else:
-            yield error.key, str(error), Severity.ERROR
-    for name in ("client_ca", "ca"):
-        error = _error_of(load_ca, context, key=name, ca=files[name]) if name in files else None
-        yield from ((error.key, str(error), Severity.ERROR),) if error else ()
-
-
-_P = ParamSpec("_P")
-
-
-def _error_of(load: Callable[_P, None], *args: _P.args, **kwargs: _P.kwargs) -> TlsFileError | None:
-    try:
-        load(*args, **kwargs)
-    except TlsFileError as error:
-        return error
-    return None
+                reason = getattr(error, "strerror", None) or error
+                file.error((*section, key), f"{directory / str(name)} cannot be read: {reason}")
 
 
 def _certificates(key: str, path: str) -> list[bytes]:

@@ -4,9 +4,8 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from kafka_quota_proxy.config.document import Document, key_path
-from kafka_quota_proxy.config.errors import Fault, Severity, TokenFileError
-from kafka_quota_proxy.config.unvalidated import mapping_at
+from kafka_quota_proxy.config.errors import TokenFileError
+from kafka_quota_proxy.config.unvalidated import UncheckedFile
 
 # 16 random letters and digits are 95 bits, too many to guess over the network.
 LEAST_TOKEN_LENGTH: Final = 16
@@ -27,34 +26,24 @@ def read_token(path: str | Path) -> str:
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         raise TokenFileError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
     if not LEAST_TOKEN_LENGTH <= len(line) <= _MOST_TOKEN_LENGTH:
-        reason = (
-            f"{path} has a first line of {len(line)} bytes; a token has {LEAST_TOKEN_LENGTH} to {_MOST_TOKEN_LENGTH}"
-        )
-        raise TokenFileError(f"{reason}: {_MAKE_ONE}")
+        reason = f"{path} has a first line of {len(line)} bytes; a token has {LEAST_TOKEN_LENGTH} to"
+        raise TokenFileError(f"{reason} {_MOST_TOKEN_LENGTH}: {_MAKE_ONE}")
     if not all(0x21 <= byte < 0x7F for byte in line):
         raise TokenFileError(f"{path} has a first line with more than letters, digits and signs in it: {_MAKE_ONE}")
     return line.decode("ascii")
 
 
-def check_token_file(document: Document, directory: Path) -> list[Fault]:
-    """Return the faults of the file that ``admin`` names; a relative name starts from ``directory``."""
-    name = (mapping_at(document, _AT[0]) or {}).get(_AT[1])
+def check_token_file(file: UncheckedFile, directory: Path) -> None:
+    """Report faults of the file that ``admin`` names; a relative name starts from ``directory``."""
+    name = (file.mapping_at(_AT[0]) or {}).get(_AT[1])
     if not isinstance(name, str) or not name:
-        return []
+        return
     path = directory / name
-
-    def fault(message: str, severity: Severity) -> list[Fault]:
-        return [
-            Fault(file=document.file, line=document.line(_AT), key=key_path(_AT), message=message, severity=severity)
-        ]
-
     try:
         read_token(path)
-        mode = path.stat().st_mode
-    except TokenFileError as error:
-        return fault(str(error), Severity.ERROR)
-    except OSError as error:
-        return fault(f"{path} cannot be read: {error.strerror or error}", Severity.ERROR)
-    if mode & stat.S_IRWXO:
-        return fault(f"{path} can be read by everybody on this machine: chmod 640 {path}", Severity.WARNING)
-    return []
+        is_public = path.stat().st_mode & stat.S_IRWXO
+    except (TokenFileError, OSError) as error:
+        file.error(_AT, str(error) if isinstance(error, TokenFileError) else f"{path} cannot be read: {error.strerror}")
+        return
+    if is_public:
+        file.warn(_AT, f"{path} can be read by everybody on this machine: chmod 640 {path}")

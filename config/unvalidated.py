@@ -1,11 +1,11 @@
-"""Access to a file's values before validation: a value of the wrong type counts as missing."""
+"""A file before validation, for checks of more than one key: a value of the wrong type counts as missing."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from kafka_quota_proxy.config.addresses import parse_address, parse_addresses
-from kafka_quota_proxy.config.document import Document, Location
-from kafka_quota_proxy.config.errors import UnitError
+from kafka_quota_proxy.config.document import Document, Location, fault_at
+from kafka_quota_proxy.config.errors import Fault, Severity, UnitError
 from kafka_quota_proxy.config.model import Address
 from kafka_quota_proxy.config.units import parse_rate
 
@@ -14,33 +14,58 @@ _LIKELY_A_UNIT_IS_MISSING: Final = 1_000  # bytes per second; less than one smal
 ANY_HOST: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104
 _OWN_HOST: Final = ANY_HOST | {"localhost", "127.0.0.1", "::1"}
 
-Report = Callable[[Location, str], None]
 
+class UncheckedFile:
+    """A file that is being checked, and the ``faults`` found so far."""
 
-def elements(document: Document, *path: str) -> Iterator[tuple[int, dict[str, object]]]:
-    """Yield index and value of each mapping in the list under ``path``."""
-    for index, element in enumerate(list_at(document, *path)):
-        if isinstance(element, dict):
-            yield index, element
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self.top: dict[str, object] = document.data if isinstance(document.data, dict) else {}
+        self.faults: list[Fault] = []
 
+    def error(self, location: Location, message: str) -> None:
+        """Report what is wrong at a key."""
+        self.faults.append(fault_at(self.document, location, message))
 
-def list_at(document: Document, *path: str) -> list[object]:
-    """Return the list under ``path``; an empty one if there is none."""
-    value = _at(document, *path)
-    return value if isinstance(value, list) else []
+    def warn(self, location: Location, message: str) -> None:
+        """Report what is likely wrong at a key."""
+        self.faults.append(fault_at(self.document, location, message, Severity.WARNING))
 
+    def line(self, location: Location) -> int:
+        """Return the line of a key."""
+        return self.document.line(location)
 
-def mapping_at(document: Document, *path: str) -> dict[str, object] | None:
-    """Return the mapping under ``path``; None if there is none."""
-    value = _at(document, *path)
-    return value if isinstance(value, dict) else None
+    def elements(self, *path: str) -> Iterator[tuple[tuple[str | int, ...], dict[str, object]]]:
+        """Yield place and value of each mapping in the list under ``path``."""
+        for index, element in enumerate(self.list_at(*path)):
+            if isinstance(element, dict):
+                yield (*path, index), element
 
+    def list_at(self, *path: str) -> list[object]:
+        """Return the list under ``path``; an empty one if there is none."""
+        value = self._at(path)
+        return value if isinstance(value, list) else []
 
-def _at(document: Document, *path: str) -> object:
-    value = document.data
-    for step in path:
-        value = value.get(step) if isinstance(value, dict) else None
-    return value
+    def mapping_at(self, *path: str) -> dict[str, object] | None:
+        """Return the mapping under ``path``; None if there is none."""
+        value = self._at(path)
+        return value if isinstance(value, dict) else None
+
+    def check_null(self, location: Location, example: str) -> None:
+        """Report a key without a value. In YAML that is null, which has a meaning here and must be written."""
+        *path, key = location
+        section = self._at(path)
+        if isinstance(section, dict) and section.get(key, key) is None and not self.document.text(location):
+            self.error(location, f"has no value; write {example}")
+
+    def _at(self, path: Location) -> object:
+        value: object = self.top
+        for step in path:
+            if isinstance(value, list) and isinstance(step, int):
+                value = value[step]
+            else:
+                value = value.get(step) if isinstance(value, dict) else None
+        return value
 
 
 def addresses_of(value: object) -> tuple[Address, ...]:
@@ -61,23 +86,30 @@ def address_of(value: object) -> Address | None:
         return None
 
 
+def upstreams_of(listener: dict[str, object]) -> frozenset[Address]:
+    """Return the brokers that a listener names."""
+    return frozenset(addresses_of(listener.get("upstream")) + addresses_of(listener.get("bootstrap_servers")))
+
+
 def leads_to(address: Address, bind: Address) -> bool:
     """Whether a connection to ``address`` reaches ``bind``, judged by both texts."""
     own = address.host == bind.host or (address.host in _OWN_HOST and bind.host in _OWN_HOST)
     return own and address.port == bind.port
 
 
-def small(rate: object) -> str:
-    """Return the warning about a rate for which ``is_small`` is true."""
-    return f"{rate} bytes per second is very little; is a unit missing, such as {rate}MiB?"
+def share_host(one: str, other: str) -> bool:
+    """Whether two hosts to bind to are the same, or one is any."""
+    return one == other or not ANY_HOST.isdisjoint((one, other))
 
 
-def is_small(value: object) -> bool:
-    """Whether a rate is a bare number so low that a unit may be missing."""
+def small_rate(value: object) -> str | None:
+    """Return the warning about a bare number so low that a unit may be missing; None for another rate."""
     # Only a bare number: 500B is not a mistake.
     if isinstance(value, bool) or not (isinstance(value, int | float) or (isinstance(value, str) and value.isdigit())):
-        return False
+        return None
     try:
-        return parse_rate(value) < _LIKELY_A_UNIT_IS_MISSING
+        if parse_rate(value) >= _LIKELY_A_UNIT_IS_MISSING:
+            return None
     except UnitError:
-        return False
+        return None
+    return f"{value} bytes per second is very little; is a unit missing, such as {value}MiB?"

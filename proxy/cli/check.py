@@ -13,11 +13,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from kafka_quota_proxy.config.document import Document, Location, fault_at, parse
+from kafka_quota_proxy.config.document import Document, fault_at, parse
 from kafka_quota_proxy.config.errors import ConfigError, Fault, Severity
 from kafka_quota_proxy.config.load import load_read, read
 from kafka_quota_proxy.config.model import ProxyConfig, QuotasFromBroker, Store
 from kafka_quota_proxy.config.one_broker_checks import check_one_broker, hosts_to_find
+from kafka_quota_proxy.config.unvalidated import UncheckedFile
 from kafka_quota_proxy.proxy.background.disk_access import directory_fault
 from kafka_quota_proxy.proxy.cli.writable_paths import AUDIT_LOG, USAGE_LOG, audit_log_fault, usage_log_fault
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
@@ -160,14 +161,10 @@ def _disk_faults(report: StoreReport | None, config: ProxyConfig, document: Docu
 
 def _name_faults(document: Document) -> list[Fault]:
     """Return the warnings about two names of one broker; DNS is asked for their addresses."""
-    hosts = {name: found for name in hosts_to_find(document) if (found := _addresses_of(name))}
-    faults: list[Fault] = []
-
-    def warn(location: Location, message: str) -> None:
-        faults.append(fault_at(document, location, message, Severity.WARNING))
-
-    check_one_broker(document, warn, hosts=hosts)
-    return faults
+    file = UncheckedFile(document)
+    hosts = {name: found for name in hosts_to_find(file) if (found := _addresses_of(name))}
+    check_one_broker(file, hosts=hosts)
+    return file.faults
 
 
 def _addresses_of(host: str) -> frozenset[str]:

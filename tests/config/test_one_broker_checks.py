@@ -4,6 +4,7 @@ from kafka_quota_proxy.config.document import parse
 from kafka_quota_proxy.config.errors import Severity
 from kafka_quota_proxy.config.load import load_bytes
 from kafka_quota_proxy.config.one_broker_checks import check_one_broker, hosts_to_find
+from kafka_quota_proxy.config.unvalidated import UncheckedFile
 from tests.support.cases import each_case
 
 SIDECAR = "  - {{name: l{}, bind: 127.0.0.1:{}, upstream: '{}'}}\n"
@@ -21,6 +22,10 @@ def file_of(*servers: str) -> bytes:
         else:
             text += SIDECAR.format(number, port, address)
     return text.encode()
+
+
+def unchecked(*servers: str) -> UncheckedFile:
+    return UncheckedFile(parse(file_of(*servers).decode(), file="f"))
 
 
 def warned(*servers: str) -> list[str]:
@@ -59,19 +64,19 @@ def test_address_texts_tell_whether_two_upstreams_are_one_broker(servers: tuple[
 
 
 def test_looked_up_addresses_tell_whether_two_upstreams_are_one_broker() -> None:
-    document = parse(file_of("a.example:9092", "b.example:9092", "c.example:9092", "d.example:9093").decode(), file="f")
-    assert hosts_to_find(document) == {"a.example", "b.example", "c.example"}
-    found: list[str] = []
+    file = unchecked("a.example:9092", "b.example:9092", "c.example:9092", "d.example:9093")
+    assert hosts_to_find(file) == {"a.example", "b.example", "c.example"}
 
     hosts = {"a.example": ["10.0.0.1"], "b.example": ["10.0.0.2", "10.0.0.1"], "c.example": ["10.0.0.3"]}
-    check_one_broker(document, lambda _, message: found.append(message), hosts=hosts)
+    check_one_broker(file, hosts=hosts)
 
-    assert len(found) == 1
-    assert "b.example:9092 may be the broker at a.example:9092" in found[0]
-    # Equal texts are reported already.
-    check_one_broker(
-        parse(file_of("127.0.0.1:1", "localhost:1").decode(), file="f"),
-        lambda _, message: found.append(message),
-        hosts={"127.0.0.1": ["127.0.0.1"], "localhost": ["127.0.0.1"]},
-    )
-    assert len(found) == 1
+    (found,) = file.faults
+    assert "b.example:9092 may be the broker at a.example:9092" in found.message
+
+
+def test_equal_texts_are_reported_before_addresses_are_looked_up() -> None:
+    file = unchecked("127.0.0.1:1", "localhost:1")
+
+    check_one_broker(file, hosts={"127.0.0.1": ["127.0.0.1"], "localhost": ["127.0.0.1"]})
+
+    assert file.faults == []

@@ -8,6 +8,7 @@ from kafka_quota_proxy.config.document import parse
 from kafka_quota_proxy.config.errors import TokenFileError
 from kafka_quota_proxy.config.load import load
 from kafka_quota_proxy.config.token_file import check_token_file, read_token
+from kafka_quota_proxy.config.unvalidated import UncheckedFile
 
 TOKEN = "0123456789abcdef"  # noqa: S105 - not a secret
 SETTINGS = "admin:\n  bind: 127.0.0.1:0\n  quotas_token_file: token\n"
@@ -45,16 +46,17 @@ def test_an_invalid_token_is_refused_with_a_remedy(tmp_path: Path, content: byte
 
 
 def test_a_missing_or_world_readable_token_file_is_reported(tmp_path: Path) -> None:
-    document = parse(SETTINGS, file="conf/f.yaml")
+    file = UncheckedFile(parse(SETTINGS, file="conf/f.yaml"))
 
-    (missing,) = check_token_file(document, tmp_path)
+    check_token_file(file, tmp_path)
     path = written(tmp_path, TOKEN.encode(), 0o644)
-    (open_to_all,) = check_token_file(document, tmp_path)
+    check_token_file(file, tmp_path)
     path.chmod(0o640)
+    check_token_file(file, tmp_path)
 
+    missing, open_to_all = file.faults
     assert str(missing) == f"conf/f.yaml:3: admin.quotas_token_file: {path} cannot be read: No such file or directory"
     assert str(open_to_all).startswith("conf/f.yaml:3: admin.quotas_token_file: warning: ")
-    assert check_token_file(document, tmp_path) == []
 
 
 def test_a_configuration_with_a_token_file_is_loaded(tmp_path: Path) -> None:
