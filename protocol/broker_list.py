@@ -31,7 +31,7 @@ AdvertisedAddresses = Mapping[int, tuple[bytes, int]]
 
 # The most bytes of a response that are kept until its list of brokers is complete: room for some 10,000.
 MAX_FRONT_BYTES: Final = 1024 * 1024
-MAX_BROKERS: Final = 100_000
+_MAX_BROKERS: Final = 100_000
 # A cluster id is a UUID of 22 letters; older brokers and other products use a few words.
 MAX_CLUSTER_ID_BYTES: Final = 256
 
@@ -89,7 +89,7 @@ def read_broker_list(data: Buffer, offset: int, *, is_compact: bool, skip_rest: 
     # Not read_array_count: an incomplete frame may have fewer bytes so far than elements.
     count, position = read_uvarint(data, offset) if is_compact else read_int32(data, offset)
     count -= is_compact
-    if not -1 <= count <= MAX_BROKERS:
+    if not -1 <= count <= _MAX_BROKERS:
         raise MalformedLength(f"an array of brokers has {count} elements")
     brokers = []
     for _ in range(count):
@@ -122,7 +122,7 @@ def advertised(data: Buffer, brokers: BrokerList, addresses: AdvertisedAddresses
     return b"".join(parts)
 
 
-def replaced_front(data: Buffer, start: int, brokers: BrokerList, addresses: AdvertisedAddresses) -> bytes:
+def replace_front(data: Buffer, start: int, brokers: BrokerList, addresses: AdvertisedAddresses) -> bytes:
     """Return a frame from ``start`` to the end of its brokers, with the advertised hosts and ports.
 
     The size of the frame is corrected, so that the rest of the frame can follow unchanged.

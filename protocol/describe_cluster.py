@@ -18,15 +18,13 @@ from kafka_quota_proxy.protocol.broker_list import (
     read_broker_list,
     read_cluster_id,
     read_from_front,
-    replaced_front,
+    replace_front,
     skip_rack_and_tags,
 )
 from kafka_quota_proxy.protocol.primitives import Buffer, skip, skip_compact_string, skip_tags
 
 BROKERS: Final = 1
 CONTROLLERS: Final = 2
-_FIRST_ENDPOINT_TYPE: Final = 1
-_FIRST_FENCED: Final = 2
 
 
 class Endpoints(NamedTuple):
@@ -44,14 +42,14 @@ def find_endpoints(data: bytes, start: int, api_version: int) -> Endpoints | Non
     """Find the endpoints of a response; None if more bytes are needed."""
 
     def read(frame: memoryview, offset: int) -> Endpoints:
-        offset = skip_compact_string(frame, skip(frame, skip_tags(frame, offset), 4 + 2))
+        offset = skip_compact_string(frame, skip(frame, skip_tags(frame, offset), 4 + 2))  # error_message
         endpoint_type = BROKERS
-        if api_version >= _FIRST_ENDPOINT_TYPE:
+        if api_version >= 1:
             end = skip(frame, offset, 1)
             endpoint_type, offset = frame[offset], end
         cluster_id = read_cluster_id(frame, offset, is_compact=True)
-        offset = skip(frame, skip_compact_string(frame, offset), 4)
-        skip_rest = _skip_rack_fenced_and_tags if api_version >= _FIRST_FENCED else skip_rack_and_tags
+        offset = skip(frame, skip_compact_string(frame, offset), 4)  # controller_id
+        skip_rest = _skip_rack_fenced_and_tags if api_version >= 2 else skip_rack_and_tags
         brokers = read_broker_list(frame, offset, is_compact=True, skip_rest=skip_rest)
         return Endpoints(endpoint_type, brokers, cluster_id)
 
@@ -64,7 +62,7 @@ def replace_endpoints(data: bytes, start: int, endpoints: Endpoints, addresses: 
     Brokers get their advertised addresses. Controllers are left out: this proxy has no ports for them.
     """
     is_brokers = endpoints.endpoint_type == BROKERS
-    return replaced_front(data, start, endpoints.brokers, addresses if is_brokers else {})
+    return replace_front(data, start, endpoints.brokers, addresses if is_brokers else {})
 
 
 def _skip_rack_fenced_and_tags(data: Buffer, offset: int) -> int:

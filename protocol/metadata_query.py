@@ -25,7 +25,7 @@ from uuid import UUID
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey
 from kafka_quota_proxy.protocol.errors import TooManyElements
 from kafka_quota_proxy.protocol.field_reader import FieldReader, response_reader
-from kafka_quota_proxy.protocol.field_writer import NULL_UUID, FieldWriter, request_writer
+from kafka_quota_proxy.protocol.field_writer import NULL_UUID, request_writer
 from kafka_quota_proxy.protocol.topic_mutations import NO_ERROR, Topic
 
 FIRST_VERSION: Final = 1
@@ -34,15 +34,6 @@ FIRST_TOPIC_ID: Final = 12
 LATEST_VERSION: Final = HIGHEST_VERSION[ApiKey.METADATA]
 
 _METADATA: Final = int(ApiKey.METADATA)
-_FIRST_CLUSTER_ID: Final = 2
-_FIRST_THROTTLE: Final = 3
-_FIRST_NO_AUTO_CREATION: Final = 4
-_FIRST_OFFLINE_REPLICAS: Final = 5
-_FIRST_LEADER_EPOCH: Final = 7
-_FIRST_AUTHORIZED_OPERATIONS: Final = 8
-_FIRST_ID_FIELD: Final = 10
-_LAST_CLUSTER_AUTHORIZED_OPERATIONS: Final = 10
-_FIRST_ERROR: Final = 13
 _ALL_TOPICS: Final = b"\xff\xff\xff\xff"
 
 # With these errors the client cannot delete or grow the topic: it counts as one without partitions.
@@ -58,17 +49,20 @@ def write_request(
     Topics are names, and ids from ``FIRST_TOPIC_ID`` on. Below v4 the request asks for all topics.
     """
     writer = request_writer(_METADATA, api_version, correlation_id, client_id)
-    if api_version < _FIRST_NO_AUTO_CREATION:
+    if api_version < 4:
         writer.raw(_ALL_TOPICS)
         return writer.frame()
     writer.count(len(topics))
     for topic in topics:
-        _write_topic(writer, topic, api_version)
+        if api_version >= 10:
+            writer.raw(topic.bytes if isinstance(topic, UUID) else NULL_UUID)
+        writer.string(None if isinstance(topic, UUID) else topic)
+        writer.no_tags()
     writer.boolean(False)  # allow_auto_topic_creation
-    if _FIRST_AUTHORIZED_OPERATIONS <= api_version <= _LAST_CLUSTER_AUTHORIZED_OPERATIONS:
-        writer.boolean(False)
-    if api_version >= _FIRST_AUTHORIZED_OPERATIONS:
-        writer.boolean(False)
+    if 8 <= api_version <= 10:
+        writer.boolean(False)  # include_cluster_authorized_operations
+    if api_version >= 8:
+        writer.boolean(False)  # include_topic_authorized_operations
     writer.no_tags()
     return writer.frame()
 
@@ -86,19 +80,12 @@ def read_partition_counts(frame: bytes, topics: Collection[Topic], api_version: 
     except TooManyElements:
         # A large cluster, with all of its topics listed.
         return counts
-    if _FIRST_AUTHORIZED_OPERATIONS <= api_version <= _LAST_CLUSTER_AUTHORIZED_OPERATIONS:
-        reader.skip(4)
-    if api_version >= _FIRST_ERROR:
-        reader.skip(2)
+    if 8 <= api_version <= 10:
+        reader.skip(4)  # cluster_authorized_operations
+    if api_version >= 13:
+        reader.skip(2)  # error_code
     reader.expect_end()
     return counts
-
-
-def _write_topic(writer: FieldWriter, topic: Topic, api_version: int) -> None:
-    if api_version >= _FIRST_ID_FIELD:
-        writer.raw(topic.bytes if isinstance(topic, UUID) else NULL_UUID)
-    writer.string(None if isinstance(topic, UUID) else topic)
-    writer.no_tags()
 
 
 def _read_topics(reader: FieldReader, wanted: set[Topic], api_version: int, counts: dict[Topic, int]) -> None:
@@ -115,17 +102,17 @@ def _read_topics(reader: FieldReader, wanted: set[Topic], api_version: int, coun
 
 def _skip_brokers(reader: FieldReader, api_version: int) -> None:
     """Step over all fields before the topics."""
-    if api_version >= _FIRST_THROTTLE:
-        reader.skip(4)
+    if api_version >= 3:
+        reader.skip(4)  # throttle_time_ms
     for _ in range(reader.count()):
-        reader.skip(4)
-        reader.string()
-        reader.skip(4)
-        reader.nullable_string()
+        reader.skip(4)  # node_id
+        reader.string()  # host
+        reader.skip(4)  # port
+        reader.nullable_string()  # rack
         reader.skip_tags()
-    if api_version >= _FIRST_CLUSTER_ID:
-        reader.nullable_string()
-    reader.skip(4)
+    if api_version >= 2:
+        reader.nullable_string()  # cluster_id
+    reader.skip(4)  # controller_id
 
 
 def _read_topic(reader: FieldReader, api_version: int) -> tuple[int, list[Topic], int]:
@@ -135,18 +122,18 @@ def _read_topic(reader: FieldReader, api_version: int) -> tuple[int, list[Topic]
     name = reader.nullable_string()
     if name is not None:
         names.append(name)
-    if api_version >= _FIRST_ID_FIELD:
+    if api_version >= 10:
         names.append(UUID(bytes=reader.raw(16)))
-    reader.skip(1)
+    reader.skip(1)  # is_internal
     partitions = reader.count()
-    fixed_bytes = 2 + 4 + 4 + (4 if api_version >= _FIRST_LEADER_EPOCH else 0)
-    arrays = 3 if api_version >= _FIRST_OFFLINE_REPLICAS else 2
+    fixed_bytes = 2 + 4 + 4 + (4 if api_version >= 7 else 0)
+    arrays = 3 if api_version >= 5 else 2
     for _ in range(partitions):
         reader.skip(fixed_bytes)
         for _ in range(arrays):
             reader.skip_fixed_elements(4)
         reader.skip_tags()
-    if api_version >= _FIRST_AUTHORIZED_OPERATIONS:
-        reader.skip(4)
+    if api_version >= 8:
+        reader.skip(4)  # topic_authorized_operations
     reader.skip_tags()
     return error_code, names, partitions

@@ -14,17 +14,10 @@ No other API has such a response. For Heartbeat and SyncGroup clients do not exp
 ShareFetch the acknowledgements would fail at the client (INVALID_RECORD_STATE), and the client's session epoch would be
 ahead of the broker's (``protocol.share_fetch``).
 
-An empty Fetch response is right in every version. Brokers have sent it since KIP-219, whatever the version:
-
-* The Java consumer (2.0+) recognises an empty response to a full fetch by its throttle time, and takes one without a
-  session as the end of its session; it then fetches again, in full. Consumers before 2.0 (up to v6) log a warning and
-  fetch again. A partition with an unexpected error would be an exception.
-* librdkafka processes the listed partitions and fetches again.
-* kafka-python sees that partitions are missing from a full fetch and fetches again in full; without sessions (below v7)
-  it processes the listed partitions, as aiokafka does.
-
-An entry per partition would need a high watermark, which is unknown here: clients derive lag, end-of-partition and
-seeks to the end from it.
+An empty Fetch response is right in every version: brokers have sent it since KIP-219. The Java consumer (2.0+)
+recognises it by its throttle time, drops its session and fetches again, in full; before 2.0 (up to v6) it also logs a
+warning. librdkafka, aiokafka and kafka-python process the listed partitions, here none, and fetch again. An entry per
+partition would need a high watermark, which is unknown here: clients derive lag and seeks to the end from it.
 
 Where possible it is better to hold JoinGroup and OffsetCommit: librdkafka before 2.0 shows a JoinGroup error to its
 application, and a Java consumer does not retry ``commitAsync`` but calls back with a RetriableCommitFailedException.
@@ -47,24 +40,6 @@ from kafka_quota_proxy.protocol.header import RequestHead
 
 COORDINATOR_LOAD_IN_PROGRESS: Final = 14
 NOT_ENOUGH_REPLICAS: Final = 19
-
-_PRODUCE_FIRST_THROTTLE: Final = 1
-_PRODUCE_FIRST_LOG_APPEND_TIME: Final = 2
-_PRODUCE_FIRST_TRANSACTIONAL: Final = 3
-_PRODUCE_FIRST_LOG_START_OFFSET: Final = 5
-_PRODUCE_FIRST_RECORD_ERRORS: Final = 8
-_PRODUCE_FIRST_TOPIC_ID: Final = 13
-_JOIN_FIRST_REBALANCE_TIMEOUT: Final = 1
-_JOIN_FIRST_THROTTLE: Final = 2
-_JOIN_FIRST_PROTOCOL_TYPE: Final = 7
-_JOIN_FIRST_SKIP_ASSIGNMENT: Final = 9
-_COMMIT_FIRST_MEMBER: Final = 1
-_COMMIT_TIMESTAMP: Final = 1
-_COMMIT_RETENTION: Final = range(2, 5)
-_COMMIT_FIRST_THROTTLE: Final = 3
-_COMMIT_FIRST_LEADER_EPOCH: Final = 6
-_COMMIT_FIRST_INSTANCE_ID: Final = 7
-_COMMIT_FIRST_TOPIC_ID: Final = 10
 
 _PARTITION_AND_ERROR: Final = Struct(">ih").pack
 _NO_OFFSET: Final = Struct(">q").pack(-1)
@@ -90,27 +65,27 @@ def refusal_response(frame: bytes, *, throttle_time_ms: int) -> bytes | None:
 def _refuse_produce(frame: bytes, head: RequestHead, throttle_time_ms: int) -> bytes | None:
     version = head.api_version
     reader, writer = request_reader(frame, head), _response_writer(head)
-    if version >= _PRODUCE_FIRST_TRANSACTIONAL:
-        reader.nullable_string()
+    if version >= 3:
+        reader.nullable_string()  # transactional_id
     acks = reader.int16()
-    reader.skip(4)
+    reader.skip(4)  # timeout_ms
 
     def refuse_partition() -> None:
         writer.raw(_PARTITION_AND_ERROR(reader.int32(), NOT_ENOUGH_REPLICAS), _NO_OFFSET)
-        if version >= _PRODUCE_FIRST_LOG_APPEND_TIME:
-            writer.raw(_NO_OFFSET)
-        if version >= _PRODUCE_FIRST_LOG_START_OFFSET:
-            writer.raw(_NO_OFFSET)
-        if version >= _PRODUCE_FIRST_RECORD_ERRORS:
-            writer.count(0)
-            writer.string(None)
-        reader.skip_bytes()
+        if version >= 2:
+            writer.raw(_NO_OFFSET)  # log_append_time_ms
+        if version >= 5:
+            writer.raw(_NO_OFFSET)  # log_start_offset
+        if version >= 8:
+            writer.count(0)  # record_errors
+            writer.string(None)  # error_message
+        reader.skip_bytes()  # records
 
-    _refuse_partitions(reader, writer, refuse_partition, has_ids=version >= _PRODUCE_FIRST_TOPIC_ID)
+    _refuse_partitions(reader, writer, refuse_partition, has_ids=version >= 13)
     reader.expect_end()
     if acks == 0:
         return None
-    if version >= _PRODUCE_FIRST_THROTTLE:
+    if version >= 1:
         writer.int32(throttle_time_ms)
     writer.no_tags()
     return writer.frame()
@@ -123,26 +98,25 @@ def _refuse_fetch(frame: bytes, head: RequestHead, throttle_time_ms: int) -> byt
 
 
 def _refuse_join_group(frame: bytes, head: RequestHead, throttle_time_ms: int) -> bytes | None:
-    """Refuse like a coordinator that is loading; the client keeps its member id."""
     version = head.api_version
     reader, writer = request_reader(frame, head), _response_writer(head)
-    reader.string()
-    reader.skip(8 if version >= _JOIN_FIRST_REBALANCE_TIMEOUT else 4)
+    reader.string()  # group_id
+    reader.skip(8 if version >= 1 else 4)  # session_timeout_ms, rebalance_timeout_ms
     member_id = reader.string()
-    if version >= _JOIN_FIRST_THROTTLE:
+    if version >= 2:
         writer.int32(throttle_time_ms)
     writer.int16(COORDINATOR_LOAD_IN_PROGRESS)
     writer.int32(_NO_GENERATION)
-    if version >= _JOIN_FIRST_PROTOCOL_TYPE:
+    if version >= 7:
         writer.string(None)  # protocol_type
         writer.string(None)  # protocol_name
     else:
         writer.string(b"")
     writer.string(b"")  # leader
-    if version >= _JOIN_FIRST_SKIP_ASSIGNMENT:
-        writer.boolean(False)
+    if version >= 9:
+        writer.boolean(False)  # skip_assignment
     writer.string(member_id)
-    writer.count(0)
+    writer.count(0)  # members
     writer.no_tags()
     return writer.frame()
 
@@ -150,33 +124,28 @@ def _refuse_join_group(frame: bytes, head: RequestHead, throttle_time_ms: int) -
 def _refuse_offset_commit(frame: bytes, head: RequestHead, throttle_time_ms: int) -> bytes | None:
     version = head.api_version
     reader, writer = request_reader(frame, head), _response_writer(head)
-    _skip_member(reader, version)
+    reader.string()  # group_id
+    if version >= 1:
+        reader.skip(4)  # generation_id
+        reader.string()  # member_id
+    if version >= 7:
+        reader.nullable_string()  # group_instance_id
+    if 2 <= version <= 4:
+        reader.skip(8)  # retention_time_ms
     # committed_offset, committed_leader_epoch, commit_timestamp.
-    offset_bytes = 8 + (4 if version >= _COMMIT_FIRST_LEADER_EPOCH else 0) + (8 if version == _COMMIT_TIMESTAMP else 0)
-    if version >= _COMMIT_FIRST_THROTTLE:
+    offset_bytes = 8 + (4 if version >= 6 else 0) + (8 if version == 1 else 0)
+    if version >= 3:
         writer.int32(throttle_time_ms)
 
     def refuse_partition() -> None:
         writer.raw(_PARTITION_AND_ERROR(reader.int32(), COORDINATOR_LOAD_IN_PROGRESS))
         reader.skip(offset_bytes)
-        reader.nullable_string()
+        reader.nullable_string()  # committed_metadata
 
-    _refuse_partitions(reader, writer, refuse_partition, has_ids=version >= _COMMIT_FIRST_TOPIC_ID)
+    _refuse_partitions(reader, writer, refuse_partition, has_ids=version >= 10)
     reader.expect_end()
     writer.no_tags()
     return writer.frame()
-
-
-def _skip_member(reader: FieldReader, version: int) -> None:
-    """Step over the fields of an OffsetCommit before its topics."""
-    reader.string()
-    if version >= _COMMIT_FIRST_MEMBER:
-        reader.skip(4)
-        reader.string()
-    if version >= _COMMIT_FIRST_INSTANCE_ID:
-        reader.nullable_string()
-    if version in _COMMIT_RETENTION:
-        reader.skip(8)
 
 
 def _refuse_partitions(

@@ -42,8 +42,6 @@ ILLEGAL_SASL_STATE: Final = 34
 # The default of Kafka's sasl.server.max.receive.size.
 MAX_LOGIN_BYTES: Final = 524_288
 
-# Of SaslAuthenticate.
-_FIRST_WITH_LIFETIME: Final = 1
 _SIZE_BYTES: Final = 4
 _CORRELATION_ID_BYTES: Final = 4
 # The end of error_code in a response, after its size: correlation_id, one byte for no tags, error_code.
@@ -53,10 +51,11 @@ _SEPARATOR: Final = "\x01"  # between OAUTHBEARER's key-value pairs
 
 
 class AuthenticateResponse(NamedTuple):
-    """A broker's response to a token; ``token`` is the broker's own."""
+    """A broker's response to a token; a lifetime of 0 has no end."""
 
     error_code: int
-    token: bytes
+    token: bytes  # the broker's own
+    session_lifetime_ms: int
 
     def __repr__(self) -> str:
         return f"AuthenticateResponse(error_code={self.error_code})"
@@ -132,24 +131,14 @@ def read_authenticate(body: Buffer, api_version: int) -> bytes:
 
 
 def read_authenticate_response(body: Buffer, api_version: int) -> AuthenticateResponse:
-    """Read the broker's error code and its token from a response's body, after the correlation_id."""
+    """Read a response's body, after the correlation_id."""
     reader = _authenticate_reader(body, api_version)
     reader.skip_tags()
     error_code = reader.int16()
     reader.nullable_string()
-    return AuthenticateResponse(error_code, reader.bytes_field())
-
-
-def read_session_lifetime_ms(body: Buffer, api_version: int) -> int:
-    """Read how long the login is valid; 0 if it has no end, and in v0, which lacks the field."""
-    if api_version < _FIRST_WITH_LIFETIME:
-        return 0
-    reader = _authenticate_reader(body, api_version)
-    reader.skip_tags()
-    reader.skip(2)
-    reader.nullable_string()
-    reader.skip_bytes()
-    return int.from_bytes(reader.raw(8), signed=True)
+    token = reader.bytes_field()
+    lifetime_ms = int.from_bytes(reader.raw(8), signed=True) if api_version >= 1 else 0
+    return AuthenticateResponse(error_code, token, lifetime_ms)
 
 
 def _authenticate_reader(body: Buffer, api_version: int) -> FieldReader:

@@ -10,7 +10,7 @@ from kafka_quota_proxy.config.model import Address
 from kafka_quota_proxy.protocol import describe_cluster, find_coordinator, metadata, node_endpoints
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, NEVER, ApiKey
 from kafka_quota_proxy.protocol.api_versions import CEILINGS
-from kafka_quota_proxy.protocol.broker_list import Broker
+from kafka_quota_proxy.protocol.broker_list import Broker, replace_front
 from kafka_quota_proxy.proxy.session.frame_edits import MAX_HELD_RESPONSE_BYTES, Edit
 
 # Called before a response passes: with the brokers that it names, whether these are all live ones, and the id of their
@@ -46,7 +46,7 @@ class Addresses:
                 return None
             cluster_id = metadata.find_cluster_id(data, position, brokers, api_version)
             self._meet(brokers.brokers, is_all=True, cluster_id=cluster_id)
-            return position, brokers.end, metadata.replace_brokers(data, position, brokers, self.advertised)
+            return position, brokers.end, replace_front(data, position, brokers, self.advertised)
         if api_key == ApiKey.DESCRIBE_CLUSTER:
             endpoints = describe_cluster.find_endpoints(data, position, api_version)
             if endpoints is None:

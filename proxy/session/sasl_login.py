@@ -145,10 +145,10 @@ class Login:
             ProtocolError: It is no such response.
         """
         if api_key == ApiKey.SASL_AUTHENTICATE:
-            self._lifetime_ms = sasl.read_session_lifetime_ms(body, api_version)
             response = sasl.read_authenticate_response(body, api_version)
+            self._lifetime_ms = response.session_lifetime_ms
             self.is_out_of_place = response.error_code == sasl.ILLEGAL_SASL_STATE
-            return self._judge(*response)
+            return self._judge(response.error_code, response.token)
         error_code = sasl.read_handshake_error(body)
         self.is_out_of_place = error_code == sasl.ILLEGAL_SASL_STATE
         if error_code:

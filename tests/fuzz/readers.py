@@ -28,7 +28,7 @@ from kafka_quota_proxy.protocol import (
 )
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey
 from kafka_quota_proxy.protocol.api_versions import CEILINGS
-from kafka_quota_proxy.protocol.broker_list import MAX_CLUSTER_ID_BYTES
+from kafka_quota_proxy.protocol.broker_list import MAX_CLUSTER_ID_BYTES, replace_front
 from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.protocol.header import RequestHead, read_request_head
 from kafka_quota_proxy.protocol.node_endpoints import (
@@ -236,7 +236,7 @@ def _read_metadata(frame: bytes, version: int, size: int, margin: bytes) -> None
         with suppress(ProtocolError):
             cluster_id = metadata.find_cluster_id(margin + frame, len(margin), found, version)
             assert cluster_id is None or 0 < len(cluster_id.encode()) <= 4 * MAX_CLUSTER_ID_BYTES
-        front = metadata.replace_brokers(margin + frame, len(margin), found, ADVERTISED)
+        front = replace_front(margin + frame, len(margin), found, ADVERTISED)
         after = front + frame[found.end - len(margin) :]
         _check_size(after, frame)
         again = metadata.find_brokers(after, 0, version)

@@ -146,7 +146,7 @@ def test_responses_of_kio_are_read(api_key: int, version: int) -> None:
             assert sasl.read_handshake_error(frame[8:]) == message.error_code
         if api_key == ApiKey.SASL_AUTHENTICATE:
             read = sasl.read_authenticate_response(frame[8:], version)
-            assert read == (message.error_code, message.auth_bytes)
+            assert read[:2] == (message.error_code, message.auth_bytes)
         if version >= node_endpoints.FIRST_VERSION.get(api_key, 0x8000):
             _check_endpoints(frame, api_key, version, message.node_endpoints)
 
@@ -163,7 +163,7 @@ def test_responses_of_kafka_python_are_read(cls: Untyped, version: int) -> None:
         _check_response(frame, cls.API_KEY, version, message.throttle_time_ms if has_field else None)
         if cls.API_KEY == ApiKey.SASL_AUTHENTICATE:
             read = sasl.read_authenticate_response(frame[8:], version)
-            assert read == (message.error_code, message.auth_bytes)
+            assert read[:2] == (message.error_code, message.auth_bytes)
 
 
 def _no_error(api_key: int) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from kio.serial import entity_reader
 
 from kafka_quota_proxy.protocol import describe_cluster, find_coordinator, metadata
-from kafka_quota_proxy.protocol.broker_list import AdvertisedAddresses
+from kafka_quota_proxy.protocol.broker_list import AdvertisedAddresses, replace_front
 from tests.protocol.support import kio_messages
 from tests.protocol.support.kio_messages import Untyped
 
@@ -50,7 +50,7 @@ def rewritten(frame: bytes, api_key: int, version: int, addresses: AdvertisedAdd
     if api_key == METADATA:
         brokers = metadata.find_brokers(data, start, version)
         assert brokers
-        return metadata.replace_brokers(data, start, brokers, addresses) + data[brokers.end : -6]
+        return replace_front(data, start, brokers, addresses) + data[brokers.end : -6]
     if api_key == DESCRIBE_CLUSTER:
         endpoints = describe_cluster.find_endpoints(data, start, version)
         assert endpoints
