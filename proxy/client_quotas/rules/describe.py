@@ -30,7 +30,7 @@ from kafka_quota_proxy.proxy.client_quotas.rules.errors import INVALID_REQUEST, 
 from kafka_quota_proxy.proxy.client_quotas.rules.hash_order import hash_order
 
 _ANY: Final = object()
-_NOT_ASKED: Final = object()
+_NOT_NAMED: Final = object()
 
 
 class _FilterError(Exception):
@@ -42,9 +42,9 @@ class _FilterError(Exception):
 def describe(rules: Mapping[Entity, StoredRule], request: DescribeRequest) -> DescribeResponse:
     """Return Kafka's answer.
 
-    Unless the filter is strict, an entity may have types that no component names: a filter without components matches
-    all entities, and a strict one none. Entries are in the order of ``rules``; Kafka's order is undefined. Within an
-    entry, parts and limits have the order of a broker that read them at its start.
+    Unless the filter is strict, an entity may have types that no component names. So a filter without components
+    matches all entities, and a strict one none. Entries are in the order of ``rules``; Kafka's order is undefined.
+    Within an entry, parts and limits have the order of a broker that read them at its start.
     """
     try:
         wanted = _wanted(request.components)
@@ -61,11 +61,7 @@ def refuse_describe(error_code: int, message: str) -> DescribeResponse:
 
 
 def _wanted(components: Sequence[Component]) -> dict[str, object]:
-    """Return the wanted name of each type, DEFAULT or ``_ANY``.
-
-    Raises:
-        _FilterError: A component is invalid; the first fault in Kafka's order of checking.
-    """
+    """Return the wanted name of each type, DEFAULT or ``_ANY``; raise the first fault in Kafka's order of checking."""
     wanted: dict[str, object] = {}
     for entity_type, match_type, match in components:
         if not entity_type:
@@ -103,18 +99,18 @@ def _match(match_type: int, match: str | None) -> object:
 
 def _found(rules: Mapping[Entity, StoredRule], wanted: Mapping[str, object], is_strict: bool) -> Iterable[Entity]:
     """Return the entities that match. A filter that names one entity in full costs a single lookup."""
-    parts = tuple(wanted.get(entity_type, None if is_strict else _NOT_ASKED) for entity_type in ENTITY_TYPES)
-    if _ANY not in parts and _NOT_ASKED not in parts:
+    parts = tuple(wanted.get(entity_type, None if is_strict else _NOT_NAMED) for entity_type in ENTITY_TYPES)
+    if _ANY not in parts and _NOT_NAMED not in parts:
         entity = Entity(*(part if isinstance(part, str) or part is DEFAULT else None for part in parts))
         return (entity,) if entity in rules else ()
-    (asks_user, user), (asks_client_id, client_id), (asks_ip, ip) = ((part is not _NOT_ASKED, part) for part in parts)
+    (has_user, user), (has_client_id, client_id), (has_ip, ip) = ((part is not _NOT_NAMED, part) for part in parts)
     # One expression: with a hundred thousand entities each call costs.
     return [
         entity
         for entity in rules
-        if (not asks_user or (entity[0] is not None if user is _ANY else entity[0] == user))
-        and (not asks_client_id or (entity[1] is not None if client_id is _ANY else entity[1] == client_id))
-        and (not asks_ip or (entity[2] is not None if ip is _ANY else entity[2] == ip))
+        if (not has_user or (entity[0] is not None if user is _ANY else entity[0] == user))
+        and (not has_client_id or (entity[1] is not None if client_id is _ANY else entity[1] == client_id))
+        and (not has_ip or (entity[2] is not None if ip is _ANY else entity[2] == ip))
     ]
 
 
@@ -129,8 +125,8 @@ def _described(entity: Entity, rule: StoredRule) -> Described:
 def _in_order(keys: tuple[str, ...]) -> tuple[str, ...]:
     """Return keys in the order of ``ClientQuotaDelta.apply`` for an entity that had none.
 
-    It moves them from a HashMap of 16 places into one that grows from the smallest. With two or three keys,
-    producer_byte_rate and request_percentage collide there: a broker that received them one by one keeps that order
+    It moves them from a HashMap of 16 buckets into one that grows from the smallest. There, two or three keys may
+    collide (producer_byte_rate and request_percentage), and a broker that received them one by one keeps that order
     until its next start.
     """
     return tuple(hash_order(hash_order(keys, 16), 1))

@@ -1,6 +1,6 @@
 """Which rules hold: the file's, and the store's for all other entities, each at its times.
 
-The file's rule of an entity hides the store's, also while the file's rule does not hold.
+The file's rule of an entity hides the store's even while it does not hold.
 """
 
 from collections import ChainMap
@@ -46,7 +46,7 @@ class ListedRule(NamedTuple):
 class EffectiveRules:
     """The rules of the file and of the store. The cost of a change does not depend on the number of rules.
 
-    Every ``now_ms`` is Unix time.
+    Every ``now_ms`` is Unix time. The "store" may also be a broker.
 
     Attributes:
         name: The store's name, the source of its rules.
@@ -61,14 +61,14 @@ class EffectiveRules:
         self.sources: dict[Entity, str] = {}
         # Addresses of the store that are not in canonical form, by that form.
         self._spellings: dict[Entity, dict[Entity, None]] = {}
-        self._file: dict[Entity, Rule] = {}  # as they were set
-        self._told: dict[Entity, StoredRule] = {}
+        self._file: dict[Entity, Rule] = {}
+        self._stored_form: dict[Entity, StoredRule] = {}
         # The rules that hold.
         self._of_file: dict[Entity, QuotaRule] = {}
         self._ips_of_file: dict[Ip, IpRule] = {}
         self._of_store: dict[Entity, QuotaRule] = {}
         self._addresses = EffectiveIpRules(name=name)
-        self._timetable = RuleSchedule[Entity](now_ms=now_ms)
+        self._schedule = RuleSchedule[Entity](now_ms=now_ms)
         self.follow_file(config, now_ms=now_ms)
 
     def follow_file(self, config: ProxyConfig, *, now_ms: int) -> QuotaChanges:
@@ -79,16 +79,17 @@ class EffectiveRules:
         self._file = rules
         self.sources = {entity: rule.source for entity, rule in rules.items()}
         # A new dict: a thread may be reading the old one.
-        self._told = {
-            entity: _as_stored(rule) if entity in changed else self._told[entity] for entity, rule in rules.items()
+        self._stored_form = {
+            entity: _as_stored(rule) if entity in changed else self._stored_form[entity]
+            for entity, rule in rules.items()
         }
-        self.rules: Mapping[Entity, StoredRule] = ChainMap(self._told, self.stored)
+        self.rules: Mapping[Entity, StoredRule] = ChainMap(self._stored_form, self.stored)
         ips: dict[Ip, IpRule | None] = {}
         self._addresses.follow_file({rule.ip for rule in config.ip_quotas})
         for entity in changed:
             ips |= self._forget(entity)
             if entity in rules:
-                self._keep_of_file(entity, self._timetable.put(entity, rules[entity], now_ms=now_ms))
+                self._keep_of_file(entity, self._schedule.put(entity, rules[entity], now_ms=now_ms))
             else:
                 ips |= self._take(entity, self.stored.get(entity), {}, now_ms)
         ips |= {entity.ip: self._ip_rule(entity.ip) for entity in changed if entity.ip is not None}
@@ -96,7 +97,7 @@ class EffectiveRules:
 
     @property
     def doubles(self) -> tuple[str, ...]:
-        """Return a message for each entity that has rules in both the file and the store."""
+        """A message for each entity that has rules in both the file and the store."""
         return tuple(
             f"{source}: {entity} has quotas in {self.name}, too; those of the file hold"
             for usual, source in self.sources.items()
@@ -107,7 +108,7 @@ class EffectiveRules:
     def listed(self) -> Iterator[ListedRule]:
         """Yield every rule as it was set. For any thread."""
         # The file's dict is replaced, never changed; copying the store's is atomic.
-        of_file, sources, stored = self._told, self.sources, self.stored.copy()
+        of_file, sources, stored = self._stored_form, self.sources, self.stored.copy()
         for entity, rule in of_file.items():
             yield ListedRule(entity, rule, sources.get(entity, ""), can_change=False)
         for entity, rule in stored.items():
@@ -122,7 +123,7 @@ class EffectiveRules:
         rule = self.stored.get(entity)
         if rule is None or in_usual_form(entity) not in self.sources:
             return None
-        shown = self._told.get(entity)
+        shown = self._stored_form.get(entity)
         return HiddenRule(rule.limits.keys(), () if sees_both or shown is None else shown.limits.keys())
 
     def update_addresses(self, addresses: Addresses) -> QuotaChanges:
@@ -136,8 +137,7 @@ class EffectiveRules:
 
     @property
     def quotas(self) -> tuple[QuotaRule, ...]:
-        """The rules of users and client-ids that hold."""
-        # In the order of the file.
+        """The rules of users and client-ids that hold, the file's in its order."""
         of_file = (self._of_file.get(entity) for entity in self._file)
         return (*(rule for rule in of_file if rule is not None), *self._of_store.values())
 
@@ -162,29 +162,27 @@ class EffectiveRules:
         }
         return QuotaChanges(rules, ips)
 
-    # -- as time goes on --
-
     @property
     def next_change_ms(self) -> int | None:
         """When to ``advance``; None: never."""
-        return self._timetable.next_ms
+        return self._schedule.next_ms
 
     @property
     def has_timed(self) -> bool:
         """Whether any rule changes with time."""
-        return len(self._timetable) > 0
+        return len(self._schedule) > 0
 
     @property
     def timed(self) -> Mapping[Entity, Rule]:
         """The rules that change with time, as they were set."""
-        return self._timetable.rules()
+        return self._schedule.rules()
 
     def advance(self, most: int, *, now_ms: int) -> QuotaChanges | None:
-        """Advance to ``now_ms``; return the changes, None: there are none. ``unknown_hosts`` may change, too.
+        """Look at up to ``most`` rules that are due; return the changes, None: there are none.
 
-        At most ``most`` rules are looked at: see ``RuleSchedule.due``.
+        ``unknown_hosts`` may change, too.
         """
-        due = self._timetable.due(most, now_ms=now_ms)
+        due = self._schedule.due(most, now_ms=now_ms)
         ips: dict[Ip, IpRule | None] = {}
         for entity, rule in due.items():
             if entity not in self.sources:
@@ -198,7 +196,7 @@ class EffectiveRules:
 
     def repeat_timed(self) -> None:
         """Make ``advance`` return all rules that change with time."""
-        self._timetable.repeat_all()
+        self._schedule.repeat_all()
 
     # -- within --
 
@@ -221,9 +219,9 @@ class EffectiveRules:
         return self._ips_of_file.get(ip) or self._addresses.rules.get(ip)
 
     def _take(self, entity: Entity, stored: StoredRule | None, addresses: Addresses, now_ms: int) -> IpChanges:
-        """Update what holds of the store's rule of an entity; None: it has none."""
+        """Put the store's rule of an entity in force as far as its times say; None: it has none."""
         rule = None if stored is None else as_rule(entity, stored, source=self.name)
-        return self._keep_of_store(entity, self._timetable.put(entity, rule, now_ms=now_ms), addresses)
+        return self._keep_of_store(entity, self._schedule.put(entity, rule, now_ms=now_ms), addresses)
 
     def _keep_of_store(self, entity: Entity, rule: Rule | None, addresses: Addresses) -> IpChanges:
         if entity.ip is not None:
@@ -247,7 +245,7 @@ class EffectiveRules:
     def _forget(self, entity: Entity) -> IpChanges:
         """Remove the rules of an entity that hold."""
         self._keep_of_file(entity, None)
-        return self._keep_of_store(entity, self._timetable.put(entity, None, now_ms=0), {})
+        return self._keep_of_store(entity, self._schedule.put(entity, None, now_ms=0), {})
 
 
 def as_rule(entity: Entity, stored: StoredRule, *, source: str) -> Rule:

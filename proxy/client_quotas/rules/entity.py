@@ -17,7 +17,7 @@ ENTITY_TYPES: Final = (USER, CLIENT_ID, IP)
 
 
 class Entity(NamedTuple):
-    """A user, a client-id, both, or an address; None: not part of the entity. In the order of ``ENTITY_TYPES``."""
+    """A user, a client-id, both, or an address, in the order of ``ENTITY_TYPES``; None: not part of the entity."""
 
     user: EntityName = None
     client_id: EntityName = None
@@ -29,7 +29,7 @@ class Entity(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRule:
-    """The limits of an entity by Kafka's keys, at least one, each above 0; and their terms, which Kafka has not."""
+    """The limits of an entity by Kafka's keys, at least one, each above 0, and their terms, which Kafka lacks."""
 
     limits: Mapping[str, float]
     terms: Terms = NO_TERMS
@@ -47,7 +47,7 @@ def keys_of(entity: Entity) -> Mapping[str, KafkaType]:
 
 
 def names_in_order(parts: EntityParts) -> dict[str, str | None]:
-    """Return the name of each type, the last one of a type that comes twice, in Kafka's order of checking."""
+    """Return the name of each type in Kafka's order of checking; the last one, if a type comes twice."""
     names = dict(parts)
     return {entity_type: names[entity_type] for entity_type in hash_order(names, len(parts))}
 

@@ -15,17 +15,7 @@ POLICY_VIOLATION: Final = 44
 KAFKA_STORAGE_ERROR: Final = 56
 THROTTLING_QUOTA_EXCEEDED: Final = 89
 
-_NAMES: Final = {
-    UNKNOWN_SERVER_ERROR: "UNKNOWN_SERVER_ERROR",
-    NONE: "NONE",
-    REQUEST_TIMED_OUT: "REQUEST_TIMED_OUT",
-    CLUSTER_AUTHORIZATION_FAILED: "CLUSTER_AUTHORIZATION_FAILED",
-    UNSUPPORTED_VERSION: "UNSUPPORTED_VERSION",
-    INVALID_REQUEST: "INVALID_REQUEST",
-    POLICY_VIOLATION: "POLICY_VIOLATION",
-    KAFKA_STORAGE_ERROR: "KAFKA_STORAGE_ERROR",
-    THROTTLING_QUOTA_EXCEEDED: "THROTTLING_QUOTA_EXCEEDED",
-}
+_NAMES: Final = {code: name for name, code in globals().items() if name.isupper() and isinstance(code, int)}
 
 # Kafka's messages for a request that is refused as a whole.
 CLUSTER_AUTHORIZATION_FAILED_MESSAGE: Final = "Cluster authorization failed."
@@ -34,5 +24,5 @@ POLICY_VIOLATION_MESSAGE: Final = "Request parameters do not satisfy the configu
 
 
 def name_of(error_code: int) -> str:
-    """Return Kafka's name of an error; its code if it is not one of these."""
+    """Return Kafka's name of one of these errors; of others, the code."""
     return _NAMES.get(error_code, str(error_code))

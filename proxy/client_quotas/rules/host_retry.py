@@ -1,11 +1,11 @@
-"""When to look for the address of a host: at once, and then less and less often."""
+"""When to look up a host without an address: at once, and then less and less often."""
 
 from collections.abc import Set
 from heapq import heappop, heappush
 from typing import Final
 
 FIRST_DELAY_MS: Final = 1_000
-# So a name that is never entered into the DNS costs it one query in five minutes.
+# A name that is never entered into the DNS costs one query in five minutes.
 LONGEST_DELAY_MS: Final = 300_000
 
 
@@ -13,7 +13,7 @@ class MissingHosts:
     """Hosts without a known address. Only ``follow`` looks at all of them."""
 
     def __init__(self) -> None:
-        # When to look for each, and its next delay; ms.
+        # The time of each one's next lookup, and the delay after that; ms.
         self._waits: dict[str, tuple[int, int]] = {}
         # Entries of earlier times stay in the heap until they come to its top.
         self._due: list[tuple[int, str]] = []
@@ -30,13 +30,16 @@ class MissingHosts:
 
     @property
     def next_ms(self) -> int | None:
-        """When to look for a host; None: no host is missing."""
-        while self._due and not self._is_of_now(*self._due[0]):
+        """The time of the next lookup; None: no host is missing."""
+        while self._due:
+            due_ms, host = self._due[0]
+            if host in self._waits and self._waits[host][0] == due_ms:
+                return due_ms
             heappop(self._due)
-        return self._due[0][0] if self._due else None
+        return None
 
     def take(self, most: int, *, now_ms: int) -> tuple[str, ...]:
-        """Return hosts to look for now; each one's next delay doubles."""
+        """Return hosts to look up now, and double their delays."""
         taken: list[str] = []
         while len(taken) < most and (next_ms := self.next_ms) is not None and next_ms <= now_ms:
             _, host = heappop(self._due)
@@ -48,6 +51,3 @@ class MissingHosts:
     def _wait(self, host: str, due_ms: int, delay_ms: int) -> None:
         self._waits[host] = due_ms, delay_ms
         heappush(self._due, (due_ms, host))
-
-    def _is_of_now(self, due_ms: int, host: str) -> bool:
-        return host in self._waits and self._waits[host][0] == due_ms

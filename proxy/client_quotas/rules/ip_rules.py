@@ -1,4 +1,4 @@
-"""Which limits of addresses hold, when a store may name an address or a host.
+"""Which limits of addresses hold. A store may have limits for hosts, too.
 
 A host may have many addresses, and an address many names. The cost of a change does not depend on the number of rules.
 """
@@ -58,30 +58,28 @@ class EffectiveIpRules:
         Args:
             name: An address in any spelling, a host, or the default.
             rate: Connections per second; None: the limit is removed.
-            known: The addresses of hosts. A host that is not among them keeps its last ones.
+            known: The addresses of hosts. Others keep their last addresses.
         """
         before = self._addresses_of(name)
         if rate is None:
             self._rates.pop(name, None)
-        else:
-            self._rates[name] = rate
-        return self._move(name, before, self._found(name, known, before) if rate is not None else ())
+            return self._move(name, before, ())
+        self._rates[name] = rate
+        found = known.get(name) if isinstance(name, str) else None
+        return self._move(name, before, _spelled(name) or found or before)
 
     def update_addresses(self, known: Addresses) -> IpChanges:
-        """Set the addresses of hosts; return the rules that changes. Hosts without a limit are ignored."""
+        """Set the addresses of hosts; return the changed rules. Hosts without a limit are ignored."""
         changes: dict[Ip, IpRule | None] = {}
         for host in self._hosts.keys() & known.keys():
             changes |= self._move(host, self._hosts[host], known[host])
         return changes
 
     def _addresses_of(self, name: Ip) -> tuple[Ip, ...]:
-        """Return the addresses to which the limit of ``name`` applies."""
+        """Return the addresses that the limit of ``name`` is for."""
         if name not in self._rates:
             return ()
         return self._hosts[name] if isinstance(name, str) and name in self._hosts else _spelled(name)
-
-    def _found(self, name: Ip, known: Addresses, before: tuple[Ip, ...]) -> tuple[Ip, ...]:
-        return _spelled(name) or (known.get(name) if isinstance(name, str) else None) or before
 
     def _move(self, name: Ip, before: Iterable[Ip], addresses: tuple[Ip, ...]) -> IpChanges:
         """Move the limit of a name to other addresses, or set it again for the same ones."""

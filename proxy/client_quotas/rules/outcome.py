@@ -1,4 +1,4 @@
-"""The outcome of one change, and its origin."""
+"""The outcome of a change, and the client that asked for it."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
@@ -21,7 +21,7 @@ RESULTS: Final = (APPLIED, VALIDATED, UNCHANGED, REFUSED, UNKNOWN)
 
 
 class Origin(NamedTuple):
-    """The client that asks.
+    """The client that asks for a change.
 
     Attributes:
         principal: A user, or ``token@ADDRESS``.
@@ -49,9 +49,9 @@ class Outcome(NamedTuple):
         asked_terms: The terms to set or remove; None: the request has none.
         old: Its rule before.
         new: Its rule afterwards; of a dry run, the rule it would have; of a refused change, ``old``.
-        error_code: Kafka's; 0: no error.
-        error_message: Kafka's, or ours.
-        is_unknown: Outcome unknown: the rule is ``old`` or ``new``, or becomes ``new`` later.
+        error_code: Kafka's code; 0: no error.
+        error_message: Kafka's message, or the proxy's.
+        is_unknown: Whether the outcome is unknown: the rule is ``old`` or ``new``, or becomes ``new`` later.
     """
 
     entity: EntityParts
@@ -83,43 +83,28 @@ def outcomes(
     """Return the outcome for each entity, in the order of the request; one for an entity that comes twice.
 
     Args:
-        alterations: The request's.
-        results: Those of ``decide`` or ``refuse_alter``.
+        alterations: The alterations of the request.
+        results: The results of ``decide`` or ``refuse_alter``.
         changes: The changes that are made, or would be.
         rules: The rules before.
         terms: The request's changes of terms.
     """
-    told = {_same(result.entity): result for result in results}
+    results_by_entity = {_same(result.entity): result for result in results}
     changed = dict(changes)
-    asked: dict[frozenset[tuple[str, str | None]], Alteration] = {}
+    first: dict[frozenset[tuple[str, str | None]], Alteration] = {}
     for alteration in alterations:
-        asked.setdefault(_same(alteration.entity), alteration)
-    return tuple(
-        _outcome(alteration, told[same], changed, rules, terms) for same, alteration in asked.items() if same in told
-    )
-
-
-def _outcome(
-    alteration: Alteration,
-    result: Altered,
-    changed: Mapping[Entity, StoredRule | None],
-    rules: Mapping[Entity, StoredRule],
-    terms: Mapping[Entity, TermsChange],
-) -> Outcome:
-    names = dict(alteration.entity)
-    entity = entity_of(names) if names and names.keys() <= set(ENTITY_TYPES) else None
-    old = None if entity is None else rules.get(entity)
-    # An entity that comes twice has an error, and a change.
-    new = old if entity is None else changed.get(entity, old)
-    return Outcome(
-        entity=alteration.entity,
-        asked=alteration.ops,
-        asked_terms=None if entity is None else terms.get(entity),
-        old=old,
-        new=new,
-        error_code=result.error_code,
-        error_message=result.error_message,
-    )
+        first.setdefault(_same(alteration.entity), alteration)
+    found = []
+    for same, (parts, ops) in first.items():
+        if same in results_by_entity:
+            result = results_by_entity[same]
+            names = dict(parts)
+            entity = entity_of(names) if names and names.keys() <= set(ENTITY_TYPES) else Entity()
+            old = rules.get(entity)
+            # An entity that comes twice has both an error and a change.
+            new = changed.get(entity, old)
+            found.append(Outcome(parts, ops, terms.get(entity), old, new, result.error_code, result.error_message))
+    return tuple(found)
 
 
 def _same(parts: EntityParts) -> frozenset[tuple[str, str | None]]:

@@ -1,4 +1,4 @@
-"""A quota topic on the loop: events of the reader change the state, and changed rules go to the server."""
+"""A quota topic on the loop: events of the reader change the rules, and the server applies them."""
 
 import asyncio
 import logging
@@ -29,30 +29,23 @@ from kafka_quota_proxy.proxy.usage.log import proxy_name
 
 log = logging.getLogger(__name__)
 
-# How many rules are processed before the loop serves others: some milliseconds.
+# Rules applied before other tasks have a turn: some milliseconds.
 _AT_ONCE: Final = 250
-# The wait before another attempt to put rules in force.
+# The wait before rules that could not be applied are tried again.
 _AGAIN_S: Final = 5.0
 
 OnChanges: TypeAlias = Callable[[Mapping[Entity, QuotaRule | None]], None]
 
 
 class TopicSource:
-    """Follows one topic. All methods run on the loop.
+    """Follows one topic; see ``QuotaSource``. For the loop.
 
     Args:
         settings: The file's section.
-        proxy: Whose shares count.
-        file_rules: Those of the file.
-        on_changes: Is called on the loop with rules of the topic that have changed, and None for those that went.
+        proxy: The name of this proxy, as in shares.
+        file_rules: The rules of the file.
+        on_changes: Called on the loop with changed rules, None for removed ones.
         reader: See ``ReaderBridge``.
-
-    Attributes:
-        state: What is known of the topic.
-        has_read: Set once it has been read to its end.
-        may_serve: Set once clients need not wait for that: it has been, or cannot be.
-        is_connected: Whether it has been since the last failure.
-        failures: How often it could not be read.
     """
 
     def __init__(
@@ -72,22 +65,22 @@ class TopicSource:
         self.failures = 0
         self._is_failing = False
         self._on_changes = on_changes
-        self._hearing = ReaderBridge(reader, self._hear)
-        self._has_heard = asyncio.Event()
+        self._bridge = ReaderBridge(reader, self._on_event)
+        self._has_changed = asyncio.Event()
         self._is_within_batch = False
 
     @property
     def rules(self) -> tuple[QuotaRule, ...]:
-        """Every rule of the topic that is in force."""
+        """The rules of the topic that hold."""
         return tuple(self.state.in_force.values())
 
     def news_age_s(self) -> float:
-        """Return how long ago the last news had come; NaN before the first."""
+        """Return the age of the last news; NaN before the first."""
         heard_ms = self.state.news_heard_ms
         return nan if heard_ms is None else (_now_ms() - heard_ms) / 1_000
 
     def detail(self) -> dict[str, object]:
-        """Return what ``/readyz`` says of it."""
+        """See ``QuotaSource``."""
         return {
             "topic": self.name,
             "connected": self.is_connected,
@@ -98,71 +91,65 @@ class TopicSource:
         }
 
     def follow_file(self, config: ProxyConfig) -> None:
-        """Use the rules of a new file, also those that do not hold now: their entities are the file's.
-
-        ``rules`` are right when this returns; ``on_changes`` is not called. None says that any rule may have changed.
-        """
+        """See ``QuotaSource``. Rules of the file hide the topic's even while they do not hold."""
         self.state.follow_file(config.quotas)
         self.state.changes()
-        self._say()
+        self._log_notices()
 
     def start(self) -> None:
-        """Begin to read."""
-        self._hearing.start()
+        """See ``QuotaSource``."""
+        self._bridge.start()
 
     async def run(self) -> None:
-        """End the lease when it is over without news, until cancelled."""
+        """Expire the lease if there is no news, until cancelled."""
         while True:
             next_ms = self.state.next_ms
             with suppress(TimeoutError):
                 async with asyncio.timeout(None if next_ms is None else max(0, next_ms - _now_ms()) / 1_000):
-                    await self._has_heard.wait()
-            self._has_heard.clear()
+                    await self._has_changed.wait()
+            self._has_changed.clear()
             self.state.advance(now_ms=_now_ms())
             try:
-                await self._settle()
+                await self._apply_changes()
             except Exception as error:  # noqa: BLE001 - clients notice only that a limit is late
                 report(error, "quotas_from %s: rules could not be put in force; it is tried again", self.name)
                 await asyncio.sleep(_AGAIN_S)
-                self._has_heard.set()
+                self._has_changed.set()
 
     async def stop(self) -> None:
-        """Stop reading. Waits a moment for the reader to close its connections."""
-        await self._hearing.stop()
+        """See ``QuotaSource``."""
+        await self._bridge.stop()
 
-    async def _hear(self, told: ReaderEvent) -> None:
+    async def _on_event(self, event: ReaderEvent) -> None:
         now_ms, wall_ms = _now_ms(), time_ns() // 1_000_000
-        self._is_within_batch = isinstance(told, RecordsRead) and not told.is_whole
-        if isinstance(told, ReadingBegan):
+        self._is_within_batch = isinstance(event, RecordsRead) and not event.is_whole
+        if isinstance(event, ReadingBegan):
             self.state.begin()
-        elif isinstance(told, RecordsRead):
-            self.state.take(told.records, since_ms=told.since_ms, now_ms=now_ms, wall_ms=wall_ms)
-        elif isinstance(told, EndReached):
+        elif isinstance(event, RecordsRead):
+            self.state.take(event.records, since_ms=event.since_ms, now_ms=now_ms, wall_ms=wall_ms)
+        elif isinstance(event, EndReached):
             self.state.end_reached(now_ms=now_ms)
-            # All rules take effect before the first client is served.
-            await self._settle()
+            # All rules hold before the first client is served.
+            await self._apply_changes()
             self._succeed()
         else:
-            self._fail(told)
-        self._has_heard.set()
-        await self._settle()
+            self._fail(event)
+        self._has_changed.set()
+        await self._apply_changes()
 
-    async def _settle(self) -> None:
-        self._say()
-        # A half-read batch may contain limits without their terms.
+    async def _apply_changes(self) -> None:
+        """Apply changes, but none of a half-read batch: it may have limits whose terms follow."""
+        self._log_notices()
         while self.state.is_unsettled and not self._is_within_batch:
             changes = self.state.changes(_AT_ONCE)
             if changes:
-                self._put_in_force(changes)
-            self._say()
+                try:
+                    self._on_changes(changes)
+                except Exception:
+                    self.state.take_back(changes)
+                    raise
+            self._log_notices()
             await asyncio.sleep(0)
-
-    def _put_in_force(self, changes: Mapping[Entity, QuotaRule | None]) -> None:
-        try:
-            self._on_changes(changes)
-        except Exception:
-            self.state.take_back(changes)
-            raise
 
     def _succeed(self) -> None:
         self.is_connected = True
@@ -172,23 +159,21 @@ class TopicSource:
         self.has_read.set()
         self.may_serve.set()
 
-    def _fail(self, told: ReadFailed) -> None:
+    def _fail(self, failure: ReadFailed) -> None:
         self.is_connected = False
         self.failures += 1
         if not self._is_failing:
             self._is_failing = True
             log.warning(
                 "quotas_from %s: cannot be read: %s; it is tried again, and what is known stays in force",
-                self.name, told.reason,
+                self.name, failure.reason,
             )  # fmt: skip
-        if told.is_own_fault:
+        if failure.is_own_fault:
             self.may_serve.set()
 
-    def _say(self) -> None:
-        for notice in self.state.notices:
-            log.log(
-                logging.WARNING if notice.is_warning else logging.INFO, "quotas_from %s: %s", self.name, notice.text
-            )
+    def _log_notices(self) -> None:
+        for is_warning, text in self.state.notices:
+            log.log(logging.WARNING if is_warning else logging.INFO, "quotas_from %s: %s", self.name, text)
 
 
 def topic_source(config: ProxyConfig, *, on_changes: OnChanges) -> TopicSource | None:

@@ -8,6 +8,7 @@ all proxies apply changes in the order of the topic.
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from itertools import starmap
 from time import monotonic
 from typing import Final
@@ -50,13 +51,13 @@ _UNPACKED: Final = ("producer", "uncompressed", "gzip")
 
 
 class TopicStore:
-    """See ``QuotaStore``. All of it belongs to the loop.
+    """See ``QuotaStore``. For the loop.
 
     Args:
         name: ``kafka://SERVERS/TOPIC``.
         apply: See ``ApplyChanges``.
-        copy: Keeps a copy of its rules on the disk; None: nothing does.
-        reader: Makes the reader; see ``Hearing``.
+        copy: Keeps a copy of the rules on the disk; None: there is none.
+        reader: See ``ReaderBridge``.
         writer: Writes to the topic.
 
     Attributes:
@@ -83,7 +84,7 @@ class TopicStore:
         self.failures = self.refused = self.offset = 0
         self.copy = copy
         self._apply = apply
-        self._hearing = ReaderBridge(reader, self._on_event)
+        self._bridge = ReaderBridge(reader, self._on_event)
         self._writer = writer
         self._writing = asyncio.Lock()
         self._is_failing = False
@@ -100,7 +101,7 @@ class TopicStore:
         return self.state.sources
 
     def detail(self) -> dict[str, object]:
-        """Return what ``/readyz`` says of it."""
+        """See ``QuotaStore``."""
         return {
             "topic": self.name,
             "connected": self.is_connected,
@@ -115,21 +116,18 @@ class TopicStore:
         if self.copy is not None:
             self.state.restore(await self.copy.open())
         known = self.state.entities
-        self._hearing.start()
+        self._bridge.start()
         began_s = monotonic()
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(_START_S):
                 await self._may_serve.wait()
-        except TimeoutError:
-            pass
         if self.has_read:
             return
         await self._apply_changes(is_logged=False)
-        within = f" within {monotonic() - began_s:.0f} s"
         log.warning(
-            "store %s: not read to its end%s: clients are served with the quotas of %d entities, as they were known "
-            "last; none can be changed until it is read",
-            self.name, within, known,
+            "store %s: not read to its end within %.0f s: clients are served with the quotas of %d entities, as they "
+            "were known last; none can be changed until it is read",
+            self.name, monotonic() - began_s, known,
         )  # fmt: skip
 
     async def run(self) -> None:
@@ -154,7 +152,7 @@ class TopicStore:
             async with self._writing:
                 end_offset = await self._writer.end_offset()
                 if end_offset < was_read_to:
-                    # The topic was created again, or this broker is not its leader any more: look for the leader again.
+                    # The topic was created again, or has another leader: the next call must look for it.
                     await self._writer.close()
         except NotWrittenError as error:
             raise self._not_kept(error) from error
@@ -189,7 +187,7 @@ class TopicStore:
 
     async def close(self) -> None:
         """See ``QuotaStore``."""
-        await self._hearing.stop()
+        await self._bridge.stop()
         await self._writer.close()
         if self.copy is not None:
             await self.copy.close()
@@ -210,9 +208,9 @@ class TopicStore:
                 raise self._refusal(REQUEST_TIMED_OUT, message, may_hold=True)
 
     async def _records_of(self, changes: Sequence[Change], before: Mapping[Entity, StoredRule]) -> Sequence[Record]:
-        """Return the records of changes. In a thread: a large request takes long."""
         left = self.state.left_terms(entity for entity, _ in changes if entity not in before)
         try:
+            # In a thread: a large request takes long.
             return await asyncio.to_thread(lambda: list(map(encode, settings_of(changes, before, left))))
         except ValueError as error:
             message = f"A quota cannot be kept in {self.name}: {error}"
@@ -274,15 +272,14 @@ class TopicStore:
     # -- reading --
 
     async def _on_event(self, event: ReaderEvent) -> None:
-        if isinstance(event, RecordsRead) and not self.state.is_read_again:
-            self._is_within_batch = not event.is_whole
-        elif isinstance(event, EndReached):
-            self._is_within_batch = False  # a batch that a failure cut off has been read again
         if isinstance(event, ReadingBegan):
             self.state.begin()
         elif isinstance(event, RecordsRead):
+            if not self.state.is_read_again:
+                self._is_within_batch = not event.is_whole
             self.state.take(event.records, next_offset=event.next_offset)
         elif isinstance(event, EndReached):
+            self._is_within_batch = False  # a batch that a failure cut off has been read again
             self.state.end_reached(next_offset=event.next_offset)
         else:
             self._fail(event)
@@ -295,30 +292,23 @@ class TopicStore:
         self._has_moved.set()
 
     async def _apply_changes(self, *, is_logged: bool) -> None:
-        """Apply changes, and log each one if it is new.
-
-        Nothing of a half-read batch is applied: it may have limits whose terms follow.
-        """
+        """Apply changes, but none of a half-read batch: it may have limits whose terms follow."""
         while self.state.is_unsettled and not self._is_within_batch:
             changes = self.state.changes(_AT_ONCE)
             self._log_notices()
             if changes:
-                await self._apply_and_copy(changes)
+                try:
+                    await self._apply([one.change for one in changes])
+                except Exception:
+                    self.state.take_back(changes)
+                    raise
+                if self.copy is not None:
+                    self.copy.put(one.change for one in changes)
             for one in changes if is_logged else ():
                 _log_change(self.name, one)
             # Also without changes, as while a topic is read again.
             await asyncio.sleep(0)
         self._log_notices()
-
-    async def _apply_and_copy(self, changes: Sequence[TopicChange]) -> None:
-        try:
-            await self._apply([one.change for one in changes])
-        except Exception:
-            # The reader begins again, and returns them again.
-            self.state.take_back(changes)
-            raise
-        if self.copy is not None:
-            self.copy.put(one.change for one in changes)
 
     def _succeed(self) -> None:
         if not self.is_connected:
@@ -348,6 +338,6 @@ class TopicStore:
 
 def _log_change(name: str, change: TopicChange) -> None:
     entity, rule = change.change
-    said: dict[str, object] = {**rule.limits, **written_terms(rule.terms)} if rule else {}
-    words = ", ".join(starmap("{}={}".format, said.items())) or "none"
+    fields: dict[str, object] = {**rule.limits, **written_terms(rule.terms)} if rule else {}
+    words = ", ".join(starmap("{}={}".format, fields.items())) or "none"
     log.info("%s@%d sets the quotas of %s: %s", name, change.offset, entity, words)

@@ -1,7 +1,7 @@
 """The rules in a topic that several proxies share, and the records of a change. No I/O, no clock.
 
 A change is one record for each key of each entity (``config.quota_record.Setting``), as in Kafka's controller. So two
-proxies may change different keys of an entity at once; of one key the last record counts, at every proxy. A rule from a
+proxies may change different keys of an entity at once; the last record of a key counts at every proxy. A rule from a
 publisher hides the settings of its entity, which cannot be changed then.
 
 A topic that is read again replaces the known rules when its end is reached. A key whose newer value is not understood
@@ -183,9 +183,9 @@ class StoreTopicState:
         return not any(offset <= fault < offset + count for fault in self._faults)
 
     def left_terms(self, entities: Iterable[Entity]) -> Set[Entity]:
-        """Return which entities have terms but no limits, as after two proxies set the one and remove the other.
+        """Return the entities that have terms but no limits. Such terms would apply to a limit that is set later.
 
-        Such terms would apply to a limit that is set later.
+        Two proxies leave them if one changes the terms while the other removes the limits.
         """
         return {entity for entity in entities if self._now.has_only(entity, TERMS)}
 
@@ -239,8 +239,8 @@ def settings_of(
 ) -> tuple[Setting, ...]:
     """Return the records of a change: the keys in which rules differ from those ``before``.
 
-    Not from the rules in force now, or changes of other proxies in between would be undone. ``left`` has the entities
-    of ``StoreTopicState.left_terms``.
+    A comparison with the rules in force would undo changes that other proxies have made in between. ``left`` has the
+    entities of ``StoreTopicState.left_terms``.
     """
     return tuple(
         setting

@@ -92,7 +92,7 @@ async def test_the_first_client_is_served_under_the_rules_of_the_topic(told: lis
             assert await client.ask(produce_request(1, size_bytes=20_000)) == produce_response(1, throttle_time_ms=77)
 
             # And an open connection, under what is read next.
-            await topic_of(server)._hear(NO_LIMIT)
+            await topic_of(server)._on_event(NO_LIMIT)
             assert await client.ask(produce_request(2, size_bytes=20_000)) == produce_response(2)
         await stopped(server, end)
 
@@ -109,7 +109,7 @@ async def test_no_client_is_served_before_the_topic_is_read(told: list[ReaderEve
         assert not server.is_listening
         assert health.readiness()["state"] == "starting"
 
-        await topic_of(server)._hear(EndReached())
+        await topic_of(server)._on_event(EndReached())
         await eventually(lambda: server.is_listening)
         assert health.readiness()["quotas_from"] == topic_of(server).detail()
         await stopped(server, end)
@@ -215,7 +215,7 @@ async def test_brokers_of_a_cluster_have_the_rules_and_so_have_those_that_join(t
         for upstream in (known_cluster.bootstrap(0), joined):
             bucket = upstream.quotas.bucket(QuotaKind.PRODUCE, principal="a", client_id="etl", now_ms=0)
             assert bucket.limit == 1_000.0
-        await topic_of(server)._hear(NO_LIMIT)
+        await topic_of(server)._on_event(NO_LIMIT)
         assert not joined.quotas.limits(QuotaKind.PRODUCE)
         assert not known_cluster.bootstrap(0).quotas.limits(QuotaKind.PRODUCE)
         await stopped(server, end)
