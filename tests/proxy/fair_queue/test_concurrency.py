@@ -69,8 +69,16 @@ def assert_knee_found(limits: list[int], knee: int) -> None:
     assert 0.9 * knee <= median(settled) <= max(1.5 * knee, knee + 10)
 
 
-@pytest.mark.parametrize("noise", _NOISES)
-@pytest.mark.parametrize(("workers", "service_us"), [(1, 1_000), (4, 500), (16, 5_000), (64, 20_000), (100, 5_000)])
+@pytest.mark.parametrize(
+    ("workers", "service_us", "noise"),
+    [
+        pytest.param(workers, service_us, noise, marks=[] if noise == own else [pytest.mark.kafka])
+        for (workers, service_us), own in zip(
+            [(1, 1_000), (4, 500), (16, 5_000), (64, 20_000), (100, 5_000)], [*_NOISES, "exponential"], strict=True
+        )
+        for noise in _NOISES
+    ],
+)
 def test_the_limit_settles_at_the_knee(workers: int, service_us: int, noise: str) -> None:
     broker = Broker(workers=workers, service_us=service_us, noise=noise)
 

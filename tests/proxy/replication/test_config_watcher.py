@@ -13,6 +13,7 @@ import pytest
 
 from kafka_quota_proxy.config.model import Address, AdminClient, Replication
 from kafka_quota_proxy.config.throttled_replicas import ALL_REPLICAS
+from kafka_quota_proxy.proxy.replication import config_watcher
 from kafka_quota_proxy.proxy.replication.cluster_view import LEADER_RATE, LEADER_REPLICAS, ClusterView, Readings
 from kafka_quota_proxy.proxy.replication.config_watcher import ReplicationWatcher
 from tests.support.stub_broker import eventually, on_uvloop
@@ -61,6 +62,11 @@ class Script:
 
     def close(self) -> None:
         self.closed += 1
+
+
+@pytest.fixture(autouse=True)
+def _polls_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config_watcher, "_LEAST_BETWEEN_S", 0.05)
 
 
 @asynccontextmanager

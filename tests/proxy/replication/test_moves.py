@@ -241,17 +241,7 @@ def test_whatever_is_fetched_at_whatever_rate(plan: Plan) -> None:
         move.at(after_ms, lambda place=place, size=size_bytes: move.leader.logs[place].append(size))  # type: ignore[misc]
     move.run(10_000)
     # As long as something lags it goes on, and what cannot wait has not.
-    lagging = [one for one in follower.deliveries if one.was_lagging]
-    highest = max([plan.rate, *(rate for _, rate in plan.rates)])
-    answers: Counter[int] = Counter()
-    for one in lagging:
-        answers[one.at_ms] += one.size_bytes
-    largest = max([*answers.values(), 0.1 * highest])
-    for at, first in enumerate(lagging):
-        total = 0
-        for one in lagging[at:]:
-            total += one.size_bytes
-            assert total <= highest * ((one.at_ms - first.at_ms) / 1_000 + 0.25) + largest
+    largest = hold_to(follower.deliveries, max([plan.rate, *(rate for _, rate in plan.rates)]))
     owed_ms = 1_000 * largest / min([plan.rate, *(rate for _, rate in plan.rates)])
     if any(follower.offsets[place] < log.end_offset for place, log in move.leader.logs.items()):
         last_ms = max((one.at_ms for one in follower.deliveries), default=START_MS)
@@ -339,15 +329,19 @@ def test_whoever_fetches_and_whatever_changes(plan: Upheaval) -> None:
         assert (quota._reserved, quota._line) == (0, {}), "what was set aside is given back"
 
 
-def hold_to(deliveries: list[Delivery], rate: int) -> None:
-    """Hold what lagged to a rate, in any span of time: what may be saved up, and one response, above it."""
+def hold_to(deliveries: list[Delivery], rate: int) -> float:
+    """Hold lagging deliveries to a rate, in any span of time, plus a burst and one response; return that response."""
     lagging = sorted((one.at_ms, one.size_bytes) for one in deliveries if one.was_lagging)
     answers: Counter[int] = Counter()
     for at_ms, size_bytes in lagging:
         answers[at_ms] += size_bytes
-    more = max([*answers.values(), 0.1 * rate])
-    for at, (first_ms, _) in enumerate(lagging):
-        total = 0
-        for at_ms, size_bytes in lagging[at:]:
-            total += size_bytes
-            assert total <= rate * ((at_ms - first_ms) / 1_000 + 0.25) + more
+    largest = max([*answers.values(), 0.1 * rate])
+    # What came above the rate since the start, and the least of it where a span may begin.
+    excess, least = 0.0, 0.0
+    before_ms = lagging[0][0] if lagging else 0
+    for at_ms, size_bytes in lagging:
+        excess -= rate * (at_ms - before_ms) / 1_000
+        least, before_ms = min(least, excess), at_ms
+        excess += size_bytes
+        assert excess - least <= rate * 0.25 + largest
+    return largest

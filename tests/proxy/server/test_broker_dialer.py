@@ -12,6 +12,7 @@ import pytest
 from kafka_quota_proxy.config.model import Address, ProxyConfig
 from kafka_quota_proxy.config.security import UpstreamTls
 from kafka_quota_proxy.proxy.server import broker_dialer as dialer_module
+from kafka_quota_proxy.proxy.server import sweeps
 from kafka_quota_proxy.proxy.server.broker_dialer import BrokerConnection
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.certificates import Authority
@@ -165,6 +166,7 @@ async def test_a_dial_that_waits_for_its_turn_is_given_up_when_its_client_leaves
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(dialer_module, "_MAX_DIALS", 1)
+    monkeypatch.setattr(sweeps, "_SWEEP_EVERY_S", 0.05)
     async with stub_broker(answers) as broker, running(_config(broker)) as server, AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(client_of(server)) for _ in range(4)]
         with monkeypatch.context() as patch:
@@ -189,6 +191,7 @@ async def test_a_queued_dial_goes_on_for_acks_0_after_its_client_has_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(dialer_module, "_MAX_DIALS", 1)
+    monkeypatch.setattr(sweeps, "_SWEEP_EVERY_S", 0.05)
     async with (
         stub_broker() as broker,
         running(_config(broker)) as server,
@@ -202,7 +205,7 @@ async def test_a_queued_dial_goes_on_for_acks_0_after_its_client_has_left(
             await client.send(produce_request(acks=0))
             await eventually(lambda: all(connection.is_past_login for connection in server.listeners[0].connections))
             client.writer.close()
-            await asyncio.sleep(1.5)  # the server looks once a second
+            await asyncio.sleep(0.3)  # the server polls the socket several times
         first.reset()
 
         await eventually(lambda: broker.in_use)

@@ -274,6 +274,7 @@ async def test_a_new_limit_holds_from_the_next_request_of_an_open_connection() -
 @on_uvloop
 async def test_max_buffered_closes_the_largest_holder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweeps_module, "resident_bytes", lambda: 1 << 40)
+    monkeypatch.setattr(sweeps_module, "_SWEEP_EVERY_S", 0.1)
     each_alone = QuotaRule(client_id=DEFAULT, producer_byte_rate=1_000.0)
     async with (
         stub_broker(answers) as broker,
@@ -288,7 +289,7 @@ async def test_max_buffered_closes_the_largest_holder(monkeypatch: pytest.Monkey
 
         assert await clients[3].answer() == b""
         await eventually(lambda: disconnects(server) == {"max_buffered": 1})
-        await asyncio.sleep(1.1)  # until somebody has looked again
+        await asyncio.sleep(0.3)  # until the next sweeps
 
         assert disconnects(server) == {"max_buffered": 1}
         assert sum(connection.held_bytes or 0 for connection in server.listeners[0].connections) == 180_000 + 3 * 4

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from kafka_quota_proxy.proxy.server import broker_dialer as dialer_module
+from kafka_quota_proxy.proxy.server import connection_limits, sweeps
 from kafka_quota_proxy.proxy.server.connection import ClientConnection
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.proxy.server.test_connection import (
@@ -122,7 +123,10 @@ async def test_login_timeout_closes_an_unfinished_login() -> None:
 
 
 @on_uvloop
-async def test_the_sweep_applies_the_login_timeout() -> None:
+async def test_the_sweep_applies_the_login_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweeps, "_SWEEP_EVERY_S", 0.05)
+    for name in ("_CHECK_AGAIN_MS", "_SLOT_MS"):
+        monkeypatch.setattr(connection_limits, name, 50)
     async with (
         stub_broker() as broker,
         running(config_to(broker, login_timeout_ms=1)) as server,
