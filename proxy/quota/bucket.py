@@ -1,5 +1,6 @@
 """One bucket: decides how long the clients of one entity wait."""
 
+from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
@@ -7,10 +8,9 @@ from kafka_quota_proxy.config.model import Enforcement, QuotaRule, Shaping
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.config.units import UNLIMITED
 from kafka_quota_proxy.proxy.quota.bucket_bounds import MAX_INT32, BucketBounds, bucket_bounds
-from kafka_quota_proxy.proxy.quota.entity import Level, Tags
+from kafka_quota_proxy.proxy.quota.entity import Level
 from kafka_quota_proxy.proxy.quota.entity_usage import EntityUsage
 from kafka_quota_proxy.proxy.quota.line import Line, Place
-from kafka_quota_proxy.proxy.quota.rate import Rate
 from kafka_quota_proxy.proxy.quota.shadow_bucket import ShadowBucket
 from kafka_quota_proxy.proxy.quota.throttle import MAX_THROTTLE_TIME_MS, throttle_time_ms, wait_for_tokens_ms
 from kafka_quota_proxy.proxy.quota.token_bucket import TokenBucket
@@ -20,6 +20,7 @@ _UNBOUNDED: Final = BucketBounds(
 )
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Bucket(EntityUsage):
     """The limit on the usage of one entity.
 
@@ -36,45 +37,23 @@ class Bucket(EntityUsage):
         holders, is_listed, is_parked: Belong to ``BucketTable``.
     """
 
-    __slots__ = (
-        "_bounds",
-        "_last_over",
-        "_pacer",
-        "_reserved_until_ms",
-        "_sampled_room",
-        "_tokens",
-        "absorbed_by",
-        "enforcement",
-        "generation",
-        "holders",
-        "in_flight",
-        "is_listed",
-        "is_parked",
-        "level",
-        "line",
-        "rule",
-        "silent_until_ms",
-    )
-
-    def __init__(self, kind: QuotaKind, tags: Tags, rate: Rate, now_ms: int) -> None:
-        super().__init__(kind, tags, rate, now_ms)
-        self.rule: QuotaRule | None = None
-        self.level: Level | None = None
-        self.enforcement: Enforcement | None = None
-        self.generation = -1
-        self.line: Line | None = None
-        self.in_flight = 0
-        self.silent_until_ms = 0
-        self.holders = 0
-        self.is_listed = False
-        self.is_parked = False
-        self.absorbed_by: Bucket | None = None
-        self._bounds = _UNBOUNDED
-        self._sampled_room = float(UNLIMITED)
-        self._tokens: TokenBucket | None = None
-        self._pacer: TokenBucket | None = None
-        self._reserved_until_ms = 0.0
-        self._last_over = 0  # the amount of the last request over the limit
+    rule: QuotaRule | None = None
+    level: Level | None = None
+    enforcement: Enforcement | None = None
+    generation: int = -1
+    line: Line | None = None
+    in_flight: int = 0
+    silent_until_ms: int = 0
+    holders: int = 0
+    is_listed: bool = False
+    is_parked: bool = False
+    absorbed_by: "Bucket | None" = None
+    _bounds: BucketBounds = _UNBOUNDED
+    _sampled_room: float = float(UNLIMITED)
+    _tokens: TokenBucket | None = None
+    _pacer: TokenBucket | None = None
+    _reserved_until_ms: float = 0.0
+    _last_over: int = 0  # the amount of the last request over the limit
 
     def configure(
         self,

@@ -13,6 +13,7 @@ Source: ``ConnectionQuotas`` of kafka.network.SocketServer.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from kafka_quota_proxy.config.model import Enforcement, Listener, ProxyConfig
@@ -28,19 +29,17 @@ _EXPIRY_SLICE: Final = 1_000
 _SHARED: Final = Tags("", "<shared>")
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _AddressEntry:
     """The connections of one address: an entry of ``BucketTable``, under the tags ``("", address)``."""
 
-    __slots__ = ("holders", "in_flight", "is_listed", "is_parked", "last_record_ms", "rate", "tags")
-
-    def __init__(self, tags: Tags, rate: Rate, now_ms: int) -> None:
-        self.tags = tags
-        self.rate = rate
-        self.last_record_ms = now_ms
-        self.holders = 0
-        self.in_flight = 0
-        self.is_listed = False
-        self.is_parked = False
+    tags: Tags
+    rate: Rate
+    last_record_ms: int
+    holders: int = 0
+    in_flight: int = 0
+    is_listed: bool = False
+    is_parked: bool = False
 
 
 class ListenerQuota:

@@ -1,5 +1,7 @@
 """The usage of one entity: rates, totals, and how they relate to its limit. Decides nothing."""
 
+from dataclasses import dataclass, field
+
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.config.units import UNLIMITED
 from kafka_quota_proxy.proxy.quota.entity import Tags
@@ -8,6 +10,7 @@ from kafka_quota_proxy.proxy.quota.throttle_totals import ThrottleTotals
 from kafka_quota_proxy.proxy.quota.usage_totals import NO_USAGE, UsageTotals
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class EntityUsage:
     """What one entity used. Counters are plain integers that metrics read as they are.
 
@@ -20,40 +23,22 @@ class EntityUsage:
         logged: What the usage log has read of ``usage``.
     """
 
-    __slots__ = (
-        "_used",
-        "amount",
-        "has_kafka_tags",
-        "is_limited",
-        "kafka_rate",
-        "kept_rates",
-        "kind",
-        "last_record_ms",
-        "limit",
-        "logged",
-        "rate",
-        "requests",
-        "tags",
-        "throttling",
-    )
-
-    def __init__(self, kind: QuotaKind, tags: Tags, rate: Rate, now_ms: int) -> None:
-        self.kind = kind
-        self.tags = tags
-        self.rate = rate
-        self.has_kafka_tags = False
-        self.kafka_rate: Rate | None = None
-        self.kept_rates: tuple[Rate, ...] = ()
-        self.limit = float(UNLIMITED)
-        self.is_limited = False
-        self.amount = 0
-        self.requests = 0
-        self.throttling = ThrottleTotals()
-        self.last_record_ms = now_ms
-        self.logged = NO_USAGE
-        # Seconds used under earlier limits, the amount when the limit changed, and the limit. One tuple, because a
-        # scrape reads it from another thread.
-        self._used = (0.0, 0, self.limit)
+    kind: QuotaKind
+    tags: Tags
+    rate: Rate
+    last_record_ms: int
+    has_kafka_tags: bool = False
+    kafka_rate: Rate | None = None
+    kept_rates: tuple[Rate, ...] = ()
+    limit: float = float(UNLIMITED)
+    is_limited: bool = False
+    amount: int = 0
+    requests: int = 0
+    throttling: ThrottleTotals = field(default_factory=ThrottleTotals)
+    logged: UsageTotals = NO_USAGE
+    # Seconds used under earlier limits, the amount when the limit changed, and the limit. One tuple, because a
+    # scrape reads it from another thread.
+    _used: tuple[float, int, float] = (0.0, 0, float(UNLIMITED))
 
     @property
     def usage(self) -> UsageTotals:

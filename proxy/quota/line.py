@@ -11,6 +11,7 @@ The line does no I/O. ``BrokerLines.wake`` tells a connection to look again.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Final, Protocol
 
@@ -56,6 +57,7 @@ class BrokerLines:
             line.wake_all()
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Place:
     """A connection's place in the line of one bucket, from its first wait until its request passes.
 
@@ -70,17 +72,14 @@ class Place:
         is_woken: The connection is about to look again.
     """
 
-    __slots__ = ("back_ms", "due", "is_listed", "is_waiting", "is_woken", "line", "owner", "rank")
-
-    def __init__(self, line: "Line", owner: Waiter | None, rank: int, due: int) -> None:
-        self.line = line
-        self.owner = owner
-        self.rank = rank
-        self.due = due
-        self.back_ms = 0
-        self.is_waiting = False
-        self.is_listed = False
-        self.is_woken = False
+    line: "Line"
+    owner: Waiter | None
+    rank: int
+    due: int
+    back_ms: int = 0
+    is_waiting: bool = False
+    is_listed: bool = False
+    is_woken: bool = False
 
     def __lt__(self, other: "Place") -> bool:
         return self.rank < other.rank

@@ -1,9 +1,12 @@
 """How often and for how long one bucket throttled its clients, or would have under enforcement."""
 
+from dataclasses import dataclass, field
+
 from kafka_quota_proxy.proxy.quota.rate import Average
 from kafka_quota_proxy.proxy.quota.shadow_bucket import ShadowBucket
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class ThrottleTotals:
     """Counts throttled requests and the time that clients waited.
 
@@ -12,24 +15,13 @@ class ThrottleTotals:
         shadow: While the bucket is only observed: its state as enforcement would have made it.
     """
 
-    __slots__ = (
-        "_counted_until_ms",
-        "average_ms",
-        "observed_requests",
-        "observed_time_ms",
-        "requests",
-        "shadow",
-        "time_ms",
-    )
-
-    def __init__(self) -> None:
-        self.requests = 0
-        self.time_ms = 0
-        self.observed_requests = 0
-        self.observed_time_ms = 0
-        self.average_ms = Average()
-        self.shadow: ShadowBucket | None = None
-        self._counted_until_ms = 0  # the end of the last wait
+    requests: int = 0
+    time_ms: int = 0
+    observed_requests: int = 0
+    observed_time_ms: int = 0
+    average_ms: Average = field(default_factory=Average)
+    shadow: ShadowBucket | None = None
+    _counted_until_ms: int = 0  # the end of the last wait
 
     def count(self, wait_ms: int, *, now_ms: int) -> None:
         """Count one throttled request. Waits that overlap count their common time once."""

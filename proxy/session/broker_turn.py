@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from kafka_quota_proxy.protocol.refusal_responses import refusal_response
@@ -24,6 +25,7 @@ REFUSED_FOR_MS: Final = 500
 _REFUSED_BEHIND_MS: Final = 50
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class BrokerTurn:
     """Decides whether a request may pass that is charged for more than its bytes, or that queues for the broker.
 
@@ -35,26 +37,14 @@ class BrokerTurn:
         come_bytes: How much of the request at hand, and of what is behind it, has come.
     """
 
-    __slots__ = (
-        "_is_unrefusable",
-        "_service",
-        "_state",
-        "come_bytes",
-        "is_metered",
-        "is_refused",
-        "queued",
-        "refuses_until_ms",
-    )
-
-    def __init__(self, state: SessionState) -> None:
-        self._state = state
-        self._service: Service | None = None  # of the oldest pending request
-        self._is_unrefusable = False  # there is no response that refuses the request at hand
-        self.queued: QueuedConnection | None = None
-        self.is_metered = False
-        self.is_refused = False
-        self.refuses_until_ms = 0
-        self.come_bytes = 0
+    _state: SessionState
+    _service: Service | None = None  # of the oldest pending request
+    _is_unrefusable: bool = False  # there is no response that refuses the request at hand
+    queued: QueuedConnection | None = None
+    is_metered: bool = False
+    is_refused: bool = False
+    refuses_until_ms: int = 0
+    come_bytes: int = 0
 
     # -- before a request passes --
 

@@ -1,6 +1,7 @@
 """The client of one connection: its identity, the buckets that it charges, and its mute."""
 
 from collections.abc import Callable, Container
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from kafka_quota_proxy.config.model import Enforcement
@@ -42,6 +43,7 @@ class Policy(NamedTuple):
     authority: AlterConfirmer | None = None  # follows the broker's own quotas, if they are the rules
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class ConnectionContext:
     """What the connections of one listener to one broker share.
 
@@ -58,29 +60,18 @@ class ConnectionContext:
             begins, and its version.
     """
 
-    __slots__ = ("addresses", "counters", "finds_ids", "leader", "on_metadata", "policy", "queue", "quotas", "service")
-
-    def __init__(
-        self,
-        policy: Policy,
-        quotas: BrokerQuotas,
-        counters: Counters,
-        addresses: Addresses | None = None,
-        leader: Leader | None = None,
-        queue: ListenerQueue | None = None,
-        service: ServiceClock | None = None,
-    ) -> None:
-        self.policy = policy
-        self.quotas = quotas
-        self.counters = counters
-        self.leader = leader
-        self.addresses = addresses
-        self.finds_ids = False
-        self.queue = queue
-        self.service = service or ServiceClock()
-        self.on_metadata: Callable[[bytes, int, int], None] | None = None
+    policy: Policy
+    quotas: BrokerQuotas
+    counters: Counters
+    addresses: Addresses | None = None
+    leader: Leader | None = None
+    queue: ListenerQueue | None = None
+    service: ServiceClock = field(default_factory=ServiceClock)
+    finds_ids: bool = False
+    on_metadata: Callable[[bytes, int, int], None] | None = None
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class ClientAccount:
     """The client of one connection.
 
@@ -94,44 +85,23 @@ class ClientAccount:
         stale_buckets: Buckets of earlier client-ids or rules; held while requests that charge them are in flight.
     """
 
-    __slots__ = (
-        "_client_id",
-        "_counted_as",
-        "_counted_at",
-        "_fetch_bucket",
-        "_generation",
-        "_is_new",
-        "_mutation_bucket",
-        "_produce_bucket",
-        "_request_buckets",
-        "_slows_nothing",
-        "broker_began_ms",
-        "context",
-        "is_counted",
-        "muted_until_ms",
-        "principal",
-        "refusal",
-        "stale_buckets",
-    )
-
-    def __init__(self, context: ConnectionContext) -> None:
-        self.context = context
-        self.principal = ANONYMOUS
-        self.muted_until_ms = 0
-        self.broker_began_ms = 0
-        self.is_counted = False
-        self.refusal = ""
-        self._counted_as: Identity | None = None
-        self._counted_at: OpenConnections | None = None
-        self.stale_buckets: list[Bucket] = []
-        self._slows_nothing = False
-        self._client_id: bytes | None = None
-        self._generation = -1
-        self._is_new = True  # the client-id is
-        self._produce_bucket: Bucket | None = None
-        self._fetch_bucket: Bucket | None = None
-        self._request_buckets: RequestBuckets | None = None
-        self._mutation_bucket: Bucket | None = None
+    context: ConnectionContext
+    principal: str = ANONYMOUS
+    muted_until_ms: int = 0
+    broker_began_ms: int = 0
+    is_counted: bool = False
+    refusal: str = ""
+    _counted_as: Identity | None = None
+    _counted_at: OpenConnections | None = None
+    stale_buckets: list[Bucket] = field(default_factory=list)
+    _slows_nothing: bool = False
+    _client_id: bytes | None = None
+    _generation: int = -1
+    _is_new: bool = True  # the client-id is
+    _produce_bucket: Bucket | None = None
+    _fetch_bucket: Bucket | None = None
+    _request_buckets: RequestBuckets | None = None
+    _mutation_bucket: Bucket | None = None
 
     def produce_bucket(self, client_id: bytes, now_ms: int) -> Bucket:
         """Return the bucket of Produce requests; it is kept until the rules or the client-id change."""

@@ -1,5 +1,6 @@
 """The counters of one listener: plain integers, which metrics read as they are."""
 
+from dataclasses import dataclass, field
 from typing import Final
 
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey
@@ -14,6 +15,7 @@ UNKNOWN_USER: Final = "unknown"  # accepted, under a name that cannot be read
 FAILED: Final = "failed"
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Counters:
     """Counts frames, logins, protocol errors and disconnects, and collects news for the log.
 
@@ -28,26 +30,14 @@ class Counters:
         newly_unknown: Login mechanisms that hide their users, since then.
     """
 
-    __slots__ = (
-        "disconnects",
-        "frames",
-        "logins",
-        "newly_throttled",
-        "newly_unknown",
-        "observed_connections",
-        "protocol_errors",
-        "unknown_apis",
-    )
-
-    def __init__(self) -> None:
-        self.frames = [0] * (max(ApiKey) + 1)
-        self.unknown_apis: dict[int, int] = {}
-        self.protocol_errors: dict[str, int] = {}
-        self.disconnects: dict[str, int] = {}
-        self.logins: dict[tuple[str, str], int] = {}
-        self.observed_connections = 0
-        self.newly_throttled: dict[Bucket, None] = {}
-        self.newly_unknown: set[str] = set()
+    frames: list[int] = field(default_factory=lambda: [0] * (max(ApiKey) + 1))
+    unknown_apis: dict[int, int] = field(default_factory=dict)
+    protocol_errors: dict[str, int] = field(default_factory=dict)
+    disconnects: dict[str, int] = field(default_factory=dict)
+    logins: dict[tuple[str, str], int] = field(default_factory=dict)
+    observed_connections: int = 0
+    newly_throttled: dict[Bucket, None] = field(default_factory=dict)
+    newly_unknown: set[str] = field(default_factory=set)
 
     def frame(self, api_key: int, api_version: int) -> None:
         """Count one request."""

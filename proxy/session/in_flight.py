@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 MAX_IN_FLIGHT: Final = 256
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class RequestProfile:
     """The part of a request's handling that all requests with the same head share.
 
@@ -37,44 +39,25 @@ class RequestProfile:
         front_end: Where ``front`` ends, from the frame's start.
     """
 
-    __slots__ = (
-        "acks",
-        "api",
-        "api_key",
-        "api_version",
-        "bucket",
-        "charge",
-        "charges_response",
-        "front",
-        "front_end",
-        "generation",
-        "handler",
-        "is_edited",
-    )
+    handler: Handler
+    api_key: int
+    api_version: int
+    acks: int = 1
+    bucket: Bucket | None = None
+    charge: RequestCharge | None = None
+    generation: int = 0
+    api: bytes = b""
+    front: bytes = b""
+    front_end: int = 0
+    charges_response: bool = field(init=False)
+    is_edited: bool = field(init=False)
 
-    def __init__(
-        self,
-        handler: Handler,
-        api_key: int,
-        api_version: int,
-        *,
-        acks: int = 1,
-        bucket: Bucket | None = None,
-        charge: RequestCharge | None = None,
-    ) -> None:
-        self.handler = handler
-        self.api_key = api_key
-        self.api_version = api_version
-        self.acks = acks
-        self.bucket = bucket
-        self.charge = charge
-        self.charges_response = handler.charges_responses
-        self.is_edited = handler.edits_every_response
-        self.generation = 0
-        self.api = self.front = b""
-        self.front_end = 0
+    def __post_init__(self) -> None:
+        self.charges_response = self.handler.charges_responses
+        self.is_edited = self.handler.edits_every_response
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class PendingRequest:
     """A request that was passed on and has no response yet.
 
@@ -86,21 +69,11 @@ class PendingRequest:
         charge: As in the profile, but for this request.
     """
 
-    __slots__ = ("charge", "correlation_id", "profile", "reserved_bytes", "size_bytes")
-
-    def __init__(
-        self,
-        profile: RequestProfile,
-        correlation_id: int,
-        size_bytes: int,
-        reserved_bytes: int,
-        charge: RequestCharge | None,
-    ) -> None:
-        self.profile = profile
-        self.correlation_id = correlation_id
-        self.size_bytes = size_bytes
-        self.reserved_bytes = reserved_bytes
-        self.charge = charge
+    profile: RequestProfile
+    correlation_id: int
+    size_bytes: int
+    reserved_bytes: int
+    charge: RequestCharge | None
 
     @property
     def is_charged_by_response(self) -> bool:

@@ -16,6 +16,7 @@ The owner of a delegation token and of an opaque web token is UNKNOWN, too. A fa
 Source: ``SaslServerAuthenticator`` in Apache Kafka; KIP-43, KIP-152, KIP-368 (logging in again).
 """
 
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
@@ -44,6 +45,7 @@ class Verdict(Enum):
     FAILED = FAILED
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Login:
     """The logins of one connection, one after another.
 
@@ -57,34 +59,18 @@ class Login:
         is_out_of_place: Whether the broker's last response was that it expects no login now.
     """
 
-    __slots__ = (
-        "_has_begun",
-        "_is_awaited",
-        "_is_done",
-        "_is_raw_wanted",
-        "_lifetime_ms",
-        "_user",
-        "expires_ms",
-        "is_out_of_place",
-        "is_raw",
-        "is_refused",
-        "mechanism",
-        "principal",
-    )
-
-    def __init__(self) -> None:
-        self.principal: str | None = None
-        self.mechanism = OTHER
-        self.expires_ms: int | None = None
-        self.is_raw = False
-        self.is_refused = False
-        self.is_out_of_place = False
-        self._lifetime_ms = 0  # of the last response
-        self._is_raw_wanted = False
-        self._has_begun = False  # a token was sent
-        self._is_awaited = False
-        self._is_done = False
-        self._user: str | None = None
+    principal: str | None = None
+    mechanism: str = OTHER
+    expires_ms: int | None = None
+    is_raw: bool = False
+    is_refused: bool = False
+    is_out_of_place: bool = False
+    _lifetime_ms: int = 0  # of the last response
+    _is_raw_wanted: bool = False
+    _has_begun: bool = False  # a token was sent
+    _is_awaited: bool = False
+    _is_done: bool = False
+    _user: str | None = None
 
     @property
     def is_readable(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kafka_quota_proxy.proxy.quota.line import Waiter
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 _FOREVER_MS = 1 << 62
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class SessionState:
     """The state that the parts of one session share.
 
@@ -41,53 +43,30 @@ class SessionState:
         answered: The API of the response that began last; the shell reads it and puts -1.
     """
 
-    __slots__ = (
-        "account",
-        "answered",
-        "broker_turn",
-        "bucket_turn",
-        "context",
-        "delayed_until_ms",
-        "has_waited",
-        "held_until_ms",
-        "in_flight",
-        "is_blocked",
-        "is_client_full",
-        "is_ending",
-        "now_ns",
-        "owner",
-        "peer_host",
-        "request_left",
-        "requests",
-        "responses",
-        "to_broker",
-        "to_client",
-        "unanswered",
-    )
+    context: ConnectionContext
+    owner: Waiter | None
+    peer_host: str = ""
+    to_broker: list[bytes] = field(default_factory=list)
+    to_client: list[bytes] = field(default_factory=list)
+    in_flight: InFlightQueue = field(default_factory=InFlightQueue)
+    unanswered: PendingRequest | None = None
+    request_left: int = 0
+    is_blocked: bool = False
+    has_waited: bool = False
+    is_ending: bool = False
+    is_client_full: bool = False
+    delayed_until_ms: int = 0
+    held_until_ms: int = 0
+    now_ns: int = 0
+    answered: int = -1
+    account: ClientAccount = field(init=False)
+    broker_turn: BrokerTurn = field(init=False)
+    bucket_turn: BucketTurn = field(init=False)
+    requests: RequestStream = field(init=False)
+    responses: ResponseStream = field(init=False)
 
-    broker_turn: BrokerTurn
-    bucket_turn: BucketTurn
-    requests: RequestStream
-    responses: ResponseStream
-
-    def __init__(self, context: ConnectionContext, owner: Waiter | None) -> None:
-        self.context = context
-        self.account = ClientAccount(context)
-        self.owner = owner
-        self.peer_host = ""
-        self.to_broker: list[bytes] = []
-        self.to_client: list[bytes] = []
-        self.in_flight = InFlightQueue()
-        self.unanswered: PendingRequest | None = None
-        self.request_left = 0
-        self.is_blocked = False
-        self.has_waited = False
-        self.is_ending = False
-        self.is_client_full = False
-        self.delayed_until_ms = 0
-        self.held_until_ms = 0
-        self.now_ns = 0
-        self.answered = -1
+    def __post_init__(self) -> None:
+        self.account = ClientAccount(self.context)
 
     def is_alone(self) -> bool:
         """Return whether no request and no response is under way; else block.

@@ -1,5 +1,6 @@
 """Trims the leader's response to a follower's fetch to what its quotas have room for, and charges the rest."""
 
+from dataclasses import dataclass, field
 from math import inf
 from typing import Final
 
@@ -16,6 +17,7 @@ _LEAST_MORE_BYTES: Final = 1024
 FIRST_LOOK_BYTES: Final = 64 * 1024
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class PassedFetch:
     """A fetch that was passed on and has no response yet.
 
@@ -26,22 +28,12 @@ class PassedFetch:
         is_of_session: The ``FetchSession`` has the partitions; the response passes as it comes and is counted.
     """
 
-    __slots__ = ("api_version", "charges", "correlation_id", "granted", "is_of_session", "partitions")
-
-    def __init__(
-        self,
-        correlation_id: int,
-        api_version: int,
-        partitions: dict[Key, RequestPartition],
-        *,
-        is_of_session: bool = False,
-    ) -> None:
-        self.correlation_id = correlation_id
-        self.api_version = api_version
-        self.partitions = partitions
-        self.charges: dict[Key, tuple[Charge, ...]] = {}
-        self.granted: dict[ReplicationQuota, int] = {}
-        self.is_of_session = is_of_session
+    correlation_id: int
+    api_version: int
+    partitions: dict[Key, RequestPartition]
+    is_of_session: bool = False
+    charges: dict[Key, tuple[Charge, ...]] = field(default_factory=dict)
+    granted: dict[ReplicationQuota, int] = field(default_factory=dict)
 
 
 class Trimming:
