@@ -86,33 +86,19 @@ def _check(path: str) -> _CheckResult:
 
 def _as_json(checked: _CheckResult) -> dict[str, object]:
     findings = [
-        {
-            "severity": finding.severity.value,
-            "file": finding.file,
-            "line": finding.line,
-            "key": finding.key,
-            "message": finding.message,
-        }
-        for finding in checked.findings
+        {"severity": one.severity.value, "file": one.file, "line": one.line, "key": one.key, "message": one.message}
+        for one in checked.findings
     ]
     return {"file": checked.file, "valid": checked.is_valid, "findings": findings}
 
 
 class StoreReport(NamedTuple):
-    """The state of a store's directory.
+    """The state of a store's directory."""
 
-    Attributes:
-        quotas: The number of entities with quotas; None: unknown.
-        shadowed: The quotas that the file overrides, with FILE:LINE.
-        warnings: Faults that a proxy repairs or ignores, with the remedy.
-        errors: Faults that keep a proxy from starting, with the remedy.
-        is_there: Whether the directory exists.
-    """
-
-    quotas: int | None
-    shadowed: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-    errors: tuple[str, ...] = ()
+    quotas: int | None  # the number of entities with quotas; None: unknown
+    shadowed: tuple[str, ...] = ()  # the quotas that the file overrides, with FILE:LINE
+    warnings: tuple[str, ...] = ()  # faults that a proxy repairs or ignores, with the remedy
+    errors: tuple[str, ...] = ()  # faults that keep a proxy from starting, with the remedy
     is_there: bool = True
 
 
@@ -133,17 +119,17 @@ def report_on(store: Store, path: Path, config: ProxyConfig) -> StoreReport:
     if stored.left_out is not None:
         warnings.append(stored.left_out)
     now_ms = time.time_ns() // 1_000_000
-    both = EffectiveRules(config, name=str(path), now_ms=now_ms)
-    both.change((Change(*one) for one in stored.rules.items()), now_ms=now_ms)
-    return StoreReport(len(stored.rules), both.doubles, tuple(warnings), errors)
+    effective = EffectiveRules(config, name=str(path), now_ms=now_ms)
+    effective.change((Change(*one) for one in stored.rules.items()), now_ms=now_ms)
+    return StoreReport(len(stored.rules), effective.doubles, tuple(warnings), errors)
 
 
 def _disk_faults(report: StoreReport | None, config: ProxyConfig, document: Document) -> Iterator[Fault]:
     """Yield the faults of paths, at the lines that name them, and the rules of a store that the file overrides."""
-    if told := audit_log_fault(config):
-        yield fault_at(document, AUDIT_LOG, told)
-    if told := usage_log_fault(config):
-        yield fault_at(document, USAGE_LOG, told, Severity.WARNING)
+    if fault := audit_log_fault(config):
+        yield fault_at(document, AUDIT_LOG, fault)
+    if fault := usage_log_fault(config):
+        yield fault_at(document, USAGE_LOG, fault, Severity.WARNING)
     if report is None:
         return
     for message in report.errors:
@@ -187,15 +173,15 @@ def _store_summary(config: ProxyConfig, report: StoreReport | None) -> str:
     if config.store is None or report is None:
         return ""
     if not report.is_there:
-        told = f"those of {config.store.path}, which is not there yet"
+        summary = f"those of {config.store.path}, which is not there yet"
     elif report.quotas is None:
-        told = f"those of {config.store.path}, which cannot be read"
+        summary = f"those of {config.store.path}, which cannot be read"
     else:
-        told = f"{report.quotas} of {config.store.path}"
+        summary = f"{report.quotas} of {config.store.path}"
     if report.shadowed:
-        told += f" ({len(report.shadowed)} of them set in this file, too)"
+        summary += f" ({len(report.shadowed)} of them set in this file, too)"
     # The directory of a topic may be incomplete.
-    return f"; known last: {told}" if config.store.topic else f", and {told}"
+    return f"; known last: {summary}" if config.store.topic else f", and {summary}"
 
 
 def _count(number: int, what: str) -> str:

@@ -14,13 +14,6 @@ from typing import Final, TextIO
 
 from kafka_quota_proxy.config.model import Log, LogFormat
 
-_LEVELS: Final = {
-    "debug": logging.DEBUG,
-    "info": logging.INFO,
-    "warning": logging.WARNING,
-    "error": logging.ERROR,
-}
-
 # Attributes of every record; others come from ``extra``.
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _FIELDS: Final = frozenset({"time", "level", "logger", "message", "exception"})
@@ -34,7 +27,7 @@ def configure_logging(log: Log) -> None:
     for old in [known for known in root.handlers if isinstance(known, _StderrHandler)]:
         root.removeHandler(old)
     root.addHandler(handler)
-    root.setLevel(_LEVELS.get(log.level.lower(), logging.INFO))
+    root.setLevel(log.level.upper())
     # A full disk or a closed pipe behind stderr must not become tracebacks in the middle of the data path.
     logging.raiseExceptions = False
 
@@ -108,8 +101,6 @@ def _text(value: object) -> str:
 
 
 def _one_line(message: str) -> str:
-    return message.replace("\\", "\\\\").replace("\r", "\\r").replace("\n", "\\n") if _breaks(message) else message
-
-
-def _breaks(message: str) -> bool:
-    return "\n" in message or "\r" in message
+    if "\n" in message or "\r" in message:
+        return message.replace("\\", "\\\\").replace("\r", "\\r").replace("\n", "\\n")
+    return message

@@ -45,8 +45,8 @@ def execute(args: argparse.Namespace) -> int:
     configure_logging(loaded.config.log)
     for warning in loaded.warnings:
         log.warning("%s", warning)
-    if told := usage_log_fault(loaded.config):
-        log.warning("%s", located(args.config, USAGE_LOG, told, Severity.WARNING))
+    if fault := usage_log_fault(loaded.config):
+        log.warning("%s", located(args.config, USAGE_LOG, fault, Severity.WARNING))
     _raise_file_limit()
     _keep_freed_memory()
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
@@ -56,15 +56,11 @@ def execute(args: argparse.Namespace) -> int:
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_serve(args.config, loaded))
-    except* TlsFileError as errors:  # a file was replaced after the configuration was checked
-        sys.stderr.write("".join(f"kafka-quota-proxy: {fault}\n" for fault in errors.exceptions))
-        status = 1
     except* StartError as errors:
         _print_errors(errors, args.config)
         status = 1
-    except* OSError as errors:
-        for fault in errors.exceptions:
-            sys.stderr.write(f"kafka-quota-proxy: {fault}\n")
+    except* (TlsFileError, OSError) as errors:  # a TLS file may have changed since its check
+        sys.stderr.writelines(f"kafka-quota-proxy: {error}\n" for error in errors.exceptions)
         status = 1
     return status
 

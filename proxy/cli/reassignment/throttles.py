@@ -6,9 +6,10 @@ them the move is not throttled, which the report says.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf
+from typing import TypeAlias
 
 from kafka_quota_proxy.config.model import Replication, ReplicationPath
 from kafka_quota_proxy.config.throttled_replicas import ThrottledReplicas
@@ -27,38 +28,43 @@ class BrokerConfigs:
     window_ms: int = 11_000  # replication.quota.window.num times replication.quota.window.size.seconds
 
 
+_Lists: TypeAlias = Mapping[str, ThrottledReplicas]  # by topic; a topic without a list has no throttle
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterThrottles:
-    """A cluster's replication configs. Brokers by node id, lists by topic; a topic without a list has no throttle."""
+    """A cluster's replication configs, with brokers by node id."""
 
     brokers: Mapping[int, BrokerConfigs] = field(default_factory=dict)
-    leader_replicas: Mapping[str, ThrottledReplicas] = field(default_factory=dict)
-    follower_replicas: Mapping[str, ThrottledReplicas] = field(default_factory=dict)
+    leader_replicas: _Lists = field(default_factory=dict)
+    follower_replicas: _Lists = field(default_factory=dict)
     unknown: tuple[int, ...] = ()  # brokers whose configs cannot be read
+
+    def configs(self, node_id: int) -> BrokerConfigs:
+        """Return the configs of a broker, or the defaults if they are unknown."""
+        return self.brokers.get(node_id, _NO_CONFIGS)
+
+    def rate(self, side: Side, node_id: int) -> float | None:
+        """Return the throttle of a broker as a leader or as a follower."""
+        configs = self.configs(node_id)
+        return configs.leader_rate if side is Side.LEADER else configs.follower_rate
+
+    def listed(self, side: Side, moves: Mapping[Move, Sizes]) -> dict[Move, Sizes]:
+        """Return the moves that the topics' lists have at this side."""
+        return _listed(side, moves, self.leader_replicas if side is Side.LEADER else self.follower_replicas)
 
 
 _NO_CONFIGS = BrokerConfigs()
+_SIDES = (Side.LEADER, Side.FOLLOWER)
 
 
-def cluster_limits(moves: Mapping[Move, Sizes], cluster: ClusterThrottles) -> list[Limit]:
-    """Return the cluster's throttles that apply to any of the moves, as Kafka's brokers enforce them."""
-    return [
-        *_by_side(
-            Side.LEADER,
-            _listed_at_leader(moves, cluster.leader_replicas),
-            lambda move: moves[move].leader,
-            lambda node: cluster.brokers.get(node, _NO_CONFIGS).leader_rate,
-            source=Source.CLUSTER,
-            charges_in_sync=True,
-        ),
-        *_by_side(
-            Side.FOLLOWER,
-            _listed_at_follower(moves, cluster.follower_replicas),
-            lambda move: move.follower,
-            lambda node: cluster.brokers.get(node, _NO_CONFIGS).follower_rate,
-            source=Source.CLUSTER,
-        ),
-    ]
+def cluster_limits(moves: Mapping[Move, Sizes], cluster: ClusterThrottles) -> Iterator[Limit]:
+    """Yield the cluster's throttles that apply to any of the moves, as Kafka's brokers enforce them."""
+    for side in _SIDES:
+        for broker, its in _by_broker(side, cluster.listed(side, moves)).items():
+            rate = cluster.rate(side, broker)
+            if rate is not None:
+                yield _limit(Source.CLUSTER, side, broker, rate, its, charges_in_sync=side is Side.LEADER)
 
 
 def file_limits(
@@ -67,32 +73,22 @@ def file_limits(
     *,
     leaders: Collection[int] | None,
     racks: Mapping[int, str | None],
-) -> list[Limit]:
-    """Return the file's throttles that apply to any of the moves.
+) -> Iterator[Limit]:
+    """Yield the file's throttles that apply to any of the moves.
 
     ``leaders`` are the node ids of the brokers behind the proxy; None: all.
     """
     behind = {move: sizes for move, sizes in moves.items() if leaders is None or sizes.leader in leaders}
-    at_leader = replication.leader_replicas
-    at_follower = replication.follower_replicas
-    return [
-        *_by_side(
-            Side.LEADER,
-            behind if at_leader is None else _listed_at_leader(behind, at_leader),
-            lambda move: moves[move].leader,
-            lambda _: replication.leader_rate,
-            source=Source.FILE,
-            charges_in_sync=at_leader is not None,
-        ),
-        *_by_side(
-            Side.FOLLOWER,
-            behind if at_follower is None else _listed_at_follower(behind, at_follower),
-            lambda move: move.follower,
-            lambda _: replication.follower_rate,
-            source=Source.FILE,
-        ),
-        *_by_path(behind, replication, racks),
-    ]
+    for side, rate, lists in (
+        (Side.LEADER, replication.leader_rate, replication.leader_replicas),
+        (Side.FOLLOWER, replication.follower_rate, replication.follower_replicas),
+    ):
+        if rate is not None:
+            listed = behind if lists is None else _listed(side, behind, lists)
+            charges_in_sync = side is Side.LEADER and lists is not None
+            for broker, its in _by_broker(side, listed).items():
+                yield _limit(Source.FILE, side, broker, rate, its, charges_in_sync=charges_in_sync)
+    yield from _by_path(behind, replication, racks)
 
 
 def unknown_throttles(cluster: ClusterThrottles) -> Iterator[str]:
@@ -103,21 +99,16 @@ def unknown_throttles(cluster: ClusterThrottles) -> Iterator[str]:
 
 def unlisted_moves(moves: Mapping[Move, Sizes], cluster: ClusterThrottles) -> Iterator[str]:
     """Yield a sentence for each topic whose moves are not throttled because a list lacks them."""
-    sides = (
-        ("leader", _listed_at_leader(moves, cluster.leader_replicas), lambda move: moves[move].leader),
-        ("follower", _listed_at_follower(moves, cluster.follower_replicas), lambda move: move.follower),
-    )
-    for side, listed, broker_of in sides:
+    for side in _SIDES:
         free: dict[tuple[str, int], None] = {}
-        for move in sorted(moves.keys() - listed):
-            broker = broker_of(move)
-            configs = cluster.brokers.get(broker, _NO_CONFIGS)
-            if (configs.leader_rate if side == "leader" else configs.follower_rate) is not None:
+        for move in sorted(moves.keys() - cluster.listed(side, moves).keys()):
+            broker = _broker(side, move, moves[move])
+            if cluster.rate(side, broker) is not None:
                 free[move.topic, broker] = None
         for topic, broker in free:
             yield (
-                f"{topic} is not throttled at its {side} {broker}: that broker has a rate, but the topic's "
-                f"{side}.replication.throttled.replicas does not list all moving partitions"
+                f"{topic} is not throttled at its {side.value} {broker}: that broker has a rate, but the topic's "
+                f"{side.value}.replication.throttled.replicas does not list all moving partitions"
             )
 
 
@@ -147,7 +138,7 @@ def bursts(moves: Mapping[Move, Sizes], limits: Iterable[Limit], cluster: Cluste
     leader_rates = {limit.holder.leader: limit.rate for limit in limits if _is_kafkas(limit, Side.LEADER)}
     follower_rates = {limit.holder.follower: limit.rate for limit in limits if _is_kafkas(limit, Side.FOLLOWER)}
     for follower in sorted({move.follower for move in moves}):
-        configs = cluster.brokers.get(follower, _NO_CONFIGS)
+        configs = cluster.configs(follower)
         by_leader: dict[int, int] = {}
         for move, sizes in moves.items():
             if move.follower == follower:
@@ -194,43 +185,38 @@ def _is_kafkas(limit: Limit, side: Side) -> bool:
     return limit.source is Source.CLUSTER and limit.holder.side is side
 
 
-def _listed_at_leader(moves: Mapping[Move, Sizes], lists: Mapping[str, ThrottledReplicas]) -> set[Move]:
+def _broker(side: Side, move: Move, sizes: Sizes) -> int:
+    return sizes.leader if side is Side.LEADER else move.follower
+
+
+def _listed(side: Side, moves: Mapping[Move, Sizes], lists: _Lists) -> dict[Move, Sizes]:
     return {
-        move
+        move: sizes
         for move, sizes in moves.items()
-        if move.topic in lists and lists[move.topic].holds(move.partition, sizes.leader)
+        if move.topic in lists and lists[move.topic].holds(move.partition, _broker(side, move, sizes))
     }
 
 
-def _listed_at_follower(moves: Mapping[Move, Sizes], lists: Mapping[str, ThrottledReplicas]) -> set[Move]:
-    return {move for move in moves if move.topic in lists and lists[move.topic].holds(move.partition, move.follower)}
+def _by_broker(side: Side, moves: Mapping[Move, Sizes]) -> dict[int, set[Move]]:
+    by_broker: dict[int, set[Move]] = {}
+    for move, sizes in moves.items():
+        by_broker.setdefault(_broker(side, move, sizes), set()).add(move)
+    return by_broker
 
 
-def _by_side(
-    side: Side,
-    moves: Iterable[Move],
-    broker_of: Callable[[Move], int],
-    rate_of: Callable[[int], float | None],
-    *,
-    source: Source,
-    charges_in_sync: bool = False,
-) -> Iterator[Limit]:
-    together: dict[int, set[Move]] = {}
-    for move in moves:
-        together.setdefault(broker_of(move), set()).add(move)
-    for broker, its in together.items():
-        rate = rate_of(broker)
-        if rate is not None:
-            holder = Holder(side, broker, None) if side is Side.LEADER else Holder(side, None, broker)
-            yield Limit(source=source, holder=holder, rate=rate, moves=frozenset(its), charges_in_sync=charges_in_sync)
+def _limit(
+    source: Source, side: Side, broker: int, rate: float, moves: Iterable[Move], *, charges_in_sync: bool
+) -> Limit:
+    holder = Holder(side, broker, None) if side is Side.LEADER else Holder(side, None, broker)
+    return Limit(source=source, holder=holder, rate=rate, moves=frozenset(moves), charges_in_sync=charges_in_sync)
 
 
 def _by_path(moves: Mapping[Move, Sizes], replication: Replication, racks: Mapping[int, str | None]) -> Iterator[Limit]:
     """Yield a limit for each path; all moves that fit share it. A move may have several."""
     at_leader, at_follower = replication.leader_replicas, replication.follower_replicas
-    listed = set(moves)
+    listed = moves
     if not replication.from_cluster and at_leader is not None and at_follower is not None:
-        listed = _listed_at_leader(moves, at_leader) | _listed_at_follower(moves, at_follower)
+        listed = _listed(Side.LEADER, moves, at_leader) | _listed(Side.FOLLOWER, moves, at_follower)
     for path in replication.paths:
         its = frozenset(move for move in listed if _fits(path, moves[move].leader, move.follower, racks))
         if its:
