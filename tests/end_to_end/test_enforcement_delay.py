@@ -1,7 +1,7 @@
-"""``enforcement: delay``: a response is held for its throttle time, as brokers before 2.0 held it.
+"""``enforcement: delay``: a response is held for its throttle time, as by brokers before 2.0.
 
-The clients of those brokers do not wait by themselves: latency is all that they see of a quota. Clients of today wait
-as long as a response tells them, so a response that was held must not make them wait a second time.
+Clients of those brokers do not wait by themselves and see a quota as latency only. Later clients wait for the announced
+time, so a delayed response must not make them wait twice.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from tests.end_to_end.support.old_kafka import OldKafka
 from tests.end_to_end.support.proxy import Proxy
 
 _QUOTA: Final = 128 * KIB
-# Three seconds of the quota, where a burst is one: it takes two seconds until a bucket is even again.
+# Three seconds of the quota. A burst is one second, so each wait is two seconds.
 _RECORD_BYTES: Final = 3 * _QUOTA
 _RECORDS: Final = 4
 _WAIT_S: Final = 2
-# Beside a broker that holds its responses itself.
+# For the comparison with a broker that delays responses itself.
 _FLOOD_S: Final = 6
 _FLOOD_BYTES: Final = 16 * KIB
 _PRODUCE_OF_1_1: Final = 5
@@ -41,7 +41,7 @@ _WAITS_AS_TOLD: Final = Path(__file__).parent / "java" / "WaitsAsTold.java"
 
 
 class Done(NamedTuple):
-    """What a client did, and how long the proxy says that it held its responses."""
+    """Times of a client, and the throttle time that the proxy counted for it."""
 
     first_s: float  # until the first record was acknowledged, or read
     took_s: float  # until the last
@@ -49,7 +49,7 @@ class Done(NamedTuple):
 
     @property
     def share(self) -> float:
-        """The rate of the quota, without the burst with which a bucket begins."""
+        """The rate in parts of the quota, without the initial burst."""
         return (_RECORDS * _RECORD_BYTES - _QUOTA) / self.took_s / _QUOTA
 
 
@@ -147,13 +147,13 @@ _CONSUMERS: Final[dict[str, Run]] = {
     "aiokafka-reads": _read_with_aiokafka,
     "librdkafka-reads": _read_with_librdkafka,
 }
-# Under this rule the same response goes out at once.
+# With this client-id responses are not delayed.
 _AT_ONCE: Final = "at-once"
 
 
 @pytest.fixture(scope="module")
 def clients(kafka_4: Kafka) -> dict[str, Done]:
-    """Each at once, under a quota of its own."""
+    """Results of all clients, at the same time and each under its own quota."""
     full = create_topic(kafka_4)
     with raw_client(kafka_4.listener(DIRECT).port) as client:
         for _ in range(2 * _RECORDS):
@@ -199,7 +199,7 @@ def test_java_waits_out_its_throttle_times(kafka_4: Kafka) -> None:
 
 
 class Flood(NamedTuple):
-    """What came of a client that asks again as soon as it is answered."""
+    """Results of a client that sends the next request after each response."""
 
     held_s: list[float]  # how long each response with a throttle time took
     throttle_s: list[float]  # the throttle time that it tells
@@ -207,7 +207,7 @@ class Flood(NamedTuple):
 
 
 def _flood(port: int, topic: str) -> Flood:
-    """Flood with the newest Produce of a broker of 1.1."""
+    """Flood with the newest Produce version of Kafka 1.1."""
     held_s, throttle_s, sent_bytes = [], [], 0
     body = produce_body(topic, record_batch([bytes(_FLOOD_BYTES)]), acks=1)
     with raw_client(port, client_id="floods") as client:

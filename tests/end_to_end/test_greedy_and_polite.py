@@ -1,7 +1,7 @@
-"""A user with a hundred producers and ten with one request at a time: the queue keeps the hundred from being felt.
+"""One user with a hundred producers, and ten users with one request at a time: the queue protects the ten.
 
-What a polite user waits is compared with what he waits without the other, and with what he waits where there is no
-queue. A busy machine spoils a measurement now and then, never makes one better than it is: one good one will do.
+A polite user's wait is compared with its wait without the greedy user, and without a queue. A busy machine only makes
+results worse, so one good measurement is enough.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TRIES: Final = 3
 
 
 class Goal(NamedTuple):
-    """Of a polite user's 99th percentile in a calm second, and of what all together get done."""
+    """Bounds for the polite users' 99th percentile in a calm second, and for the total throughput."""
 
     most_of_alone: float = 2.0
     least_of_without: float = 5.0
@@ -35,12 +35,12 @@ class Goal(NamedTuple):
         )
 
 
-# Whatever else runs on the machine is also felt here: in each second, and by the slowest requests the most.
+# Other load of the machine counts in each second, most of all in the slowest requests.
 _OF_WORK: Final = Goal(least_of_without=3.0, least_throughput=0.85)
 
 
 def _one_is_good(kafka: Kafka, *, seconds: float, kind: Writes, goal: Goal) -> None:
-    """Let them meet until each queue was good once."""
+    """Repeat the measurement until each queue has met its goal once."""
     topic = create_topic(kafka)
     meet(kafka, topic, None, seconds=3, kind=kind)  # until the broker's Java code is compiled
     left, seen = dict(_QUEUES), []

@@ -1,4 +1,4 @@
-"""Proof 8: frames that no client should send cost one connection at most, with a counted reason, and nothing else."""
+"""Invalid frames close their own connection at most, with a counted reason, and affect nothing else."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def proxy(kafka_4: Kafka) -> Iterator[Proxy]:
 
 @pytest.fixture
 def bystander(kafka_4: Kafka, proxy: Proxy) -> Iterator[None]:
-    """Another client, which must not notice anything."""
+    """Another client, which must not be affected."""
     topic = create_topic(kafka_4)
     with raw_client(proxy.port(), client_id="bystander") as client:
         before = client.produce(topic, record_batch([b"before"]))
@@ -79,7 +79,7 @@ def test_broken_frame_closes_its_connection_and_is_counted(name: str, proxy: Pro
 
 @pytest.mark.usefixtures("bystander")
 def test_errors_in_unread_fields_are_left_to_the_broker(proxy: Proxy) -> None:
-    """A Fetch request that ends in its body: without a fetch quota there is nothing in it for the proxy."""
+    """A truncated Fetch request: without a fetch quota the proxy does not read its body."""
     with raw_client(proxy.port(), timeout_s=10) as client:
         client.send_bytes(request(FETCH, 11, 1, "hostile", bytes(6)))
         assert client.is_closed_by_peer()
@@ -110,7 +110,7 @@ def test_client_that_leaves_inside_a_frame_is_closed(proxy: Proxy) -> None:
 
 @pytest.mark.usefixtures("bystander")
 def test_unknown_api_is_forwarded_and_counted(proxy: Proxy) -> None:
-    """The broker closes the connection over it; that is its right."""
+    """The broker closes the connection."""
     with raw_client(proxy.port(), timeout_s=10) as client:
         client.send_bytes(request(999, 0, 1, "hostile", b"anything"))
         assert client.is_closed_by_peer()
@@ -128,7 +128,7 @@ def test_unknown_version_is_forwarded_to_the_broker(proxy: Proxy) -> None:
         client.send_bytes(request(18, 99, 7, "hostile", b"\0"))  # no tagged fields: the header of a newer version
         answer = client.receive()
 
-    # ApiVersions is answered in the form of version 0 with UNSUPPORTED_VERSION, whatever was asked.
+    # An unknown version of ApiVersions is answered in version 0 with UNSUPPORTED_VERSION.
     assert answer.correlation_id == 7
     assert struct.unpack_from(">h", answer.body)[0] == 35
 
@@ -161,7 +161,7 @@ def test_client_that_sends_a_byte_a_second_is_answered(proxy: Proxy) -> None:
 
 @pytest.mark.usefixtures("bystander")
 def test_random_bytes_never_stop_the_proxy(proxy: Proxy) -> None:
-    """A hundred frames with a sound size and a body of noise, the same in each run."""
+    """A hundred frames with a valid size and a random body, the same in each run."""
     state = 1
     for number in range(100):
         noise = bytearray()
@@ -178,7 +178,7 @@ def test_random_bytes_never_stop_the_proxy(proxy: Proxy) -> None:
 
 @pytest.mark.usefixtures("bystander")
 def test_huge_frame_passes_in_bounded_memory(kafka_4: Kafka, proxy: Proxy) -> None:
-    """The broker refuses 64 MiB for one partition, after it has read them all."""
+    """The broker refuses 64 MiB for one partition after reading them."""
     topic = create_topic(kafka_4)
     body = produce_body(topic, bytes(64 * KIB * KIB), acks=1)
     before = proxy.process.memory_bytes()

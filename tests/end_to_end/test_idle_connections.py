@@ -1,7 +1,7 @@
-"""Proof 8, last part: connections that do nothing cost next to nothing.
+"""Idle connections cost next to nothing.
 
-Each of them has asked for the versions first, as every real client does, so that its connection to the broker counts;
-where a process may not have so many open files, the last ones stay silent.
+Each has sent ApiVersions first, like every real client, so that its connection to the broker counts too. If the limit
+of open files is too low, the last connections send nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ENVOY_KIB = 18  # of Envoy 1.40's tcp_proxy, measured on the same kind of machi
 
 
 def _with_broker(count: int) -> int:
-    """How many of so many connections can have one to the broker behind them: each of those takes two files."""
+    """Return how many of these connections can have one to the broker; each such connection takes two files."""
     limit = allow_open_files(2 * count + _SPARE_FILES)
     served = min(count, limit - _SPARE_FILES - count)
     if served < count // 2:
@@ -33,7 +33,7 @@ def _with_broker(count: int) -> int:
 
 
 def _idle(kafka: Kafka, *, count: int) -> tuple[int, int]:
-    """Hold so many connections and serve another client; return the proxy's memory before and with them."""
+    """Hold this many connections and serve another client; return the proxy's memory before and with them."""
     topic = create_topic(kafka)
     served = _with_broker(count)
     endpoint = kafka.listener()

@@ -1,4 +1,4 @@
-"""A proxy that is killed while it answers Alters: what it has acknowledged is in its store, and nothing is by half."""
+"""A proxy that is killed while it changes quotas: acknowledged changes are stored, and none is stored by half."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ pytestmark = pytest.mark.proof
 
 _KEYS: Final = ("producer_byte_rate", "consumer_byte_rate")
 _ALTERS: Final = 100
-_KILLED_AT: Final = (30, 60, 90)  # when the answer to this one has come, and the next is asked for
+_KILLED_AT: Final = (30, 60, 90)  # numbers of the requests after whose answer the proxy is killed
 
 
 @contextmanager
 def _proxy(store: Path) -> Iterator[Proxy]:
-    """Run one whose broker takes connections and never answers: quotas are none of its business."""
+    """Run a proxy whose broker accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0), backlog=64) as broker:
         settings = {
             "listeners": [
@@ -44,7 +44,7 @@ def _proxy(store: Path) -> Iterator[Proxy]:
 
 
 def _entities(number: int) -> tuple[EntityParts, EntityParts]:
-    """Return the two that a request sets."""
+    """Return the two entities that a request sets."""
     return (("user", f"u{number}"),), (("client-id", f"c{number}"),)
 
 

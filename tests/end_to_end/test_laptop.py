@@ -1,4 +1,4 @@
-"""The three lines of README.md for a laptop, run as they are written: only the cluster's address is another one."""
+"""The three lines of README.md for a laptop, run as written except for the cluster's address."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_three_lines_of_the_readme_throttle_an_application(kafka_4: Kafka) -> No
     assert lines, "README.md has no three lines"
     assert lines[0].count(_THEIR_CLUSTER) == 1
     script = "".join(lines.groups()).replace(_THEIR_CLUSTER, kafka_4.broker.listeners[DIRECT].address)
-    # The command is where its interpreter is, as in .venv/bin.
+    # The command is in the interpreter's directory, like .venv/bin.
     path = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     topic = create_topic(kafka_4)
     with scratch("laptop") as directory:

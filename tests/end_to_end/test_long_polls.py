@@ -1,4 +1,4 @@
-"""Hundreds of consumers wait for what does not come: they hold no slot, nobody waits for them, no group rebalances."""
+"""Hundreds of consumers without data hold no slot and delay no other client, and no group rebalances."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _MAX_WAIT_MS: Final = 2_000
 _WRITES: Final = Crowd("writes", connections=20)
 _SLOTS: Final = 2
 _GROUPS: Final = ("java", "librdkafka", "aiokafka")
-# Until all are connected, and have polled once: whether a poll will wait the first one shows.
+# Until all are connected and have polled once, because the first poll shows that polls wait.
 _QUIET_AFTER_S: Final = 6.0
 _IN_FLIGHT: Final = "kafka_quota_proxy_call_queue_in_flight"
 _PASSED_BY: Final = "kafka_quota_proxy_call_queue_passed_by_total"
 
 
 def _slots_in_use(proxy: Proxy, seconds: float) -> list[float]:
-    """How many slots were, some times a second."""
+    """Return samples of the number of slots in use."""
     end_s = time.monotonic() + seconds
     found = []
     while time.monotonic() < end_s:
@@ -36,7 +36,7 @@ def _slots_in_use(proxy: Proxy, seconds: float) -> list[float]:
     return found
 
 
-# Three times as long as a poll waits at the least, and then as long as a group waits for a member.
+# At least three polls, and then the time in which a group waits for a member.
 @pytest.mark.parametrize(
     ("quiet_s", "seconds"), [(6, 23), pytest.param(10, 300, marks=[pytest.mark.long, pytest.mark.timeout(600)])]
 )
@@ -62,13 +62,13 @@ def test_long_polls_use_no_slot_and_cause_no_rebalance(slow_kafka: Kafka, quiet_
             metrics = proxy.metrics()
         reports = {client_id: report.result() for client_id, report in running.items()}
 
-    # A request that is neither a poll nor a write may have been seen on its way.
+    # A request that is neither a poll nor a write may be in flight.
     assert statistics.mean(quiet) < 0.1, quiet
     assert len(polled) > 0.8 * _POLLS.connections * seconds / (_MAX_WAIT_MS / 1_000)
     assert metrics.total(_PASSED_BY, api="Fetch") > 0.9 * (len(polled) - _POLLS.connections)
-    # As long as it takes the broker to do what the others have sent, and nothing like a poll's wait.
+    # The broker's time for the other writes, far below a poll's wait.
     assert statistics.quantiles((one.took_s for one in written), n=100)[98] < _MAX_WAIT_MS / 1_000 / 2
     for client_id, report in reports.items():
         assert (client_id, report["assignments"], report["revocations"]) == (client_id, 1, 0)
-    # The broker counts too: 1 is the generation of the member that came, 2 that of the empty group after it left.
+    # The broker's count: generation 1 is that of the joined member, 2 that of the empty group after it left.
     assert generations(slow_kafka, groups.values()) == dict.fromkeys(groups.values(), 2)

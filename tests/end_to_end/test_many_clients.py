@@ -1,11 +1,10 @@
-"""Proof 5: 500 clients at once, half of them over quota: that half is held to it, the other half does not feel it.
+"""500 clients, half of them over quota: that half is throttled, and the other half is not slowed.
 
-What is measured: every polite client sends each request at the same moment through the proxy and straight to the
-broker, over two connections; the difference of the two latencies is what the proxy added. The 99th percentile is taken
-for each second, and the lower quartile of the seconds counts: a machine that does other things as well spoils seconds,
-a delay that the proxy makes is in all of them. The proxy's own histogram is looked at as well, over the whole run. The
-load (some 375 requests a second through the proxy, 500 at the broker) leaves a small machine idle most of the time: at
-full load it would be queues that are measured, not quotas.
+Each polite client sends each request at the same moment through the proxy and directly. The difference of both
+latencies is what the proxy added. Of the 99th percentiles of the seconds the lower quartile counts: other load of the
+machine affects some seconds, a delay by the proxy all of them. The proxy's own histogram is checked too. The load (375
+requests a second through the proxy, 500 at the broker) leaves the machine mostly idle; at full load the test would
+measure queues.
 """
 
 import asyncio
@@ -29,7 +28,7 @@ _QUOTA = 4 * KIB
 _GREEDY_RECORD = bytes(4 * KIB)  # a second of the quota
 _POLITE_RECORD = bytes(1 * KIB)
 _POLITE_EVERY_S = 2.0  # an eighth of the quota
-_CONNECT_S = 3.0  # all clients, one after the other
+_CONNECT_S = 3.0  # all clients in turn
 _WARM_UP_S = 6.0  # until the broker's Java code is compiled
 _MOST_ADDED_S = 0.005
 _LATENCY = "kafka_quota_proxy_added_latency_seconds"
@@ -37,7 +36,7 @@ _LATENCY = "kafka_quota_proxy_added_latency_seconds"
 
 @dataclass(slots=True, kw_only=True)
 class _Seen:
-    """What the clients saw: latencies added in each second, waits of polite clients, the flow of each greedy one."""
+    """Added latencies of each second, throttle times of polite clients, and flows of greedy ones."""
 
     begin_s: float
     added_s: defaultdict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
@@ -46,7 +45,7 @@ class _Seen:
 
 
 class _Client:
-    """A connection that has one Produce request, which it sends over and over."""
+    """A connection that repeats one Produce request."""
 
     def __init__(self, client_id: str, topic: str, record: bytes) -> None:
         self._frame = request(
@@ -58,7 +57,7 @@ class _Client:
         self._reader, self._writer = await asyncio.open_connection("127.0.0.1", port)
 
     async def produce(self) -> tuple[float, int]:
-        """Send it; return the latency in seconds and the wait that the answer asks for in milliseconds."""
+        """Send the request; return latency in seconds and throttle time in milliseconds."""
         begin = time.perf_counter()
         self._writer.write(self._frame)
         (size,) = struct.unpack(">i", await self._reader.readexactly(4))
@@ -77,7 +76,7 @@ async def _polite(number: int, topic: str, ports: tuple[int, int], end_s: float,
     await direct.connect(ports[1])
     first = True
     while time.monotonic() < end_s:
-        # Who is written first has the shorter way: each in turn.
+        # The first write has an advantage, so the order alternates.
         if first:
             proxied_answer, direct_answer = await asyncio.gather(proxied.produce(), direct.produce())
         else:
@@ -120,7 +119,7 @@ def _percentile(values: list[float], share: float) -> float:
 
 
 def _share_within(proxy: Proxy, bound_s: float) -> float:
-    """The share of Produce requests that, by the proxy's own clock, were inside it for no longer than this."""
+    """Return the share of Produce requests that spent at most this time in the proxy, by its own histogram."""
     metrics = proxy.metrics()
     bounds = [bound for bound in metrics.label_values(f"{_LATENCY}_bucket", "le") if float(bound) <= bound_s]
     inside = metrics.total(f"{_LATENCY}_bucket", api="Produce", le=max(bounds, key=float))

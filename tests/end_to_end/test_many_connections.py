@@ -1,8 +1,8 @@
-"""A quota holds for any number of connections of one bucket, each of which asks again at once.
+"""A quota holds for any number of connections of one bucket that send without a pause.
 
-The proxy runs with its default configuration, as a process of its own, in front of a real Kafka. The same load runs at
-the same time against the broker's own quota, under another client-id. A share is the bytes that moved over what the
-quota allows in the same time; the first window, in which a bucket has all of its room, does not count.
+A proxy with the default configuration runs in front of a real Kafka. The same load runs at the same time under the
+broker's own quota, with another client-id. A share is the bytes that passed, over those that the quota allows. The
+first window does not count, because a bucket starts with all of its room.
 """
 
 from __future__ import annotations
@@ -39,21 +39,20 @@ _SHAPES: Final = ("sampled", "paced")
 _KAFKAS_OWN: Final = "Kafka's own"
 _ROWS: Final = (*_SHAPES, _KAFKAS_OWN)
 _FIRST_WINDOW_S: Final = 15
-# Of the least time-outs that clients have by default, Kafka's request.timeout.ms.
+# The shortest default timeout of clients, Kafka's request.timeout.ms.
 _MOST_WAIT_S: Final = 30.0
-# The more producers, the longer each waits for its turn: what these have in flight is worth 7.5 s of the quota.
+# A producer waits for the turns of all others: the requests in flight are worth 7.5 s of the quota.
 _MOST_PRODUCERS_IN_TIME: Final = 120
 
 
 class Cell(NamedTuple):
-    """What came of one flood."""
+    """The results of one flood."""
 
     outcome: Outcome
     shares: Shares
     fairness: Fairness | None
 
     def __str__(self) -> str:
-        """Say all of it in one line."""
         seen, fair = self.outcome, self.fairness
         least = "each had too few turns" if fair is None else f"least/mean {fair.least:.2f}, most/mean {fair.most:.2f}"
         return (
@@ -63,9 +62,9 @@ class Cell(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """What is allowed: shares of any window by role and shape, and by how much Kafka's own may be exceeded.
+    """Allowed shares of any window by role and shape, and the allowed excess over Kafka's own.
 
-    ``least`` is what the connection with least has had of the mean, where each could have had ten turns.
+    ``least`` is the minimum of one connection in parts of the mean, if each could have ten turns.
     """
 
     highest: dict[tuple[str, str], float]
@@ -77,22 +76,22 @@ class Bounds(NamedTuple):
 _OF_ANY_MINUTE: Final = Bounds(
     highest={(CONSUMERS, "sampled"): 1.10, (CONSUMERS, "paced"): 1.05, (PRODUCERS, "paced"): 1.02},
     lowest=0.9,
-    # Two batches of a quota of 256 KiB/s in a minute are 0.002 of it; what two floods of bursts differ by is more.
+    # Two batches are 0.002 of a minute at 256 KiB/s; two floods in bursts differ by more.
     over_kafkas_own=0.03,
     least=0.5,
 )
-# Two cycles of Kafka's windows of 11 s: a burst just before or after their end weighs more than it does in a minute.
+# Two cycles of 11 s: a burst just inside or outside weighs more than in a minute.
 _OF_TWO_CYCLES: Final = Bounds(
     highest={(CONSUMERS, "sampled"): 1.25, (CONSUMERS, "paced"): 1.10, (PRODUCERS, "paced"): 1.05},
     lowest=0.8,
     over_kafkas_own=0.06,
-    least=0.0,  # two bursts say nothing of a connection
+    least=0.0,  # two bursts do not show the share of a connection
 )
 
 
 @pytest.fixture(scope="module")
 def kafka() -> Iterator[Kafka]:
-    """One that has a proxy of each shape in front of it at the same time."""
+    """A broker with a proxy of each shape in front of it."""
     with Kafka(KAFKA_4, proxied=_SHAPES) as kafka:
         yield kafka
 
@@ -104,7 +103,7 @@ def topics(kafka: Kafka) -> dict[str, Topic]:
 
 @pytest.fixture(scope="module")
 def table() -> Iterator[dict[tuple[str, str, int], Cell]]:
-    """What was measured, by role, row and connections; printed as a table at the end (``pytest -rP``)."""
+    """Results by role, row and connections; printed at the end (``pytest -rP``)."""
     cells: dict[tuple[str, str, int], Cell] = {}
     yield cells
     columns = sorted({connections for _, _, connections in cells})
@@ -132,7 +131,7 @@ def _run(
     obeys: bool = True,
     fetch_bytes: int = MOST_BYTES,
 ) -> dict[str, Cell]:
-    """Flood a sampled proxy, a paced one and the broker at once; return what came of it by row."""
+    """Flood a sampled proxy, a paced one and the broker at once; return the results by row."""
     with ExitStack() as stack:
         stack.enter_context(BrokerQuotas(kafka)).replace({Entity(None, "theirs"): {_KEYS[role]: quota}})
         ports = {_KAFKAS_OWN: kafka.listener(DIRECT).port}
@@ -175,7 +174,7 @@ def _show(role: str, connections: int, cells: dict[str, Cell]) -> None:
 
 
 def _faults(role: str, shape: str, cell: Cell, kafkas_own: Cell, bounds: Bounds) -> list[str]:
-    """Return what does not hold."""
+    """Return a sentence for each violated bound."""
     seen = cell.outcome
     highest = bounds.highest.get((role, shape), kafkas_own.shares.highest + bounds.over_kafkas_own)
     held = {
@@ -254,7 +253,7 @@ def test_connections_that_ignore_throttle_times_get_no_more(kafka: Kafka, topics
 @pytest.mark.parametrize("role", [CONSUMERS, PRODUCERS])
 @pytest.mark.parametrize("connections", [30, 1_000])
 def test_connections_share_a_quota_evenly(kafka: Kafka, topics: dict[str, Topic], connections: int, role: str) -> None:
-    """Each request is a batch, and the quota so large that a thousand connections have ten turns each."""
+    """Each request is a batch, and the quota allows each of a thousand connections ten turns."""
     cells = _run(
         kafka, topics[role], role, connections, quota=4 * MIB, seconds=_FIRST_WINDOW_S + 60, fetch_bytes=BATCH_BYTES
     )

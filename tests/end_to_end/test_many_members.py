@@ -1,7 +1,7 @@
-"""Thirty clients of one client-id live through a quota of a hundredth of what they could do, in each client library.
+"""Thirty clients of one client-id, of each library, under a quota of a hundredth of their unlimited rate.
 
-They have their defaults, but for buffers that are sent within half a minute at the quota: records that wait for longer
-than a client's ``delivery.timeout.ms`` are given up, under Kafka's own quota as well.
+They have default settings except for producer buffers that the quota sends within half a minute. Records that wait
+longer than ``delivery.timeout.ms`` expire, under Kafka's own quota as well.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _topic_to_read(kafka: Kafka) -> str:
 
 
 def _unlimited_rate(kafka: Kafka, library: str) -> float:
-    """What such a group reads straight from the broker, in bytes per second."""
+    """Return the rate of such a group directly at the broker, in bytes per second."""
     with _members(kafka, library, CONSUME, kafka.bootstrap_servers, _topic_to_read(kafka), _ALONE_S) as members:
         report = members.report()
     settled_s = max(report.rebalances)
@@ -68,7 +68,7 @@ def _through_proxy(
     settle_s: int,
     seconds: int,
 ) -> tuple[dict[str, Report], float]:
-    """Have groups of all these libraries at once; return their reports, and how many connections ended meanwhile.
+    """Run groups of all these libraries at once; return their reports, and the number of connections that ended.
 
     Connections count from ``settle_s`` after the start until shortly before the end.
     """

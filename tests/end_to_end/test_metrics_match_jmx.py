@@ -1,9 +1,9 @@
-"""``kafka_server_…`` of ``/metrics`` beside the broker's own MBeans: the same names, the same values under one load.
+"""``kafka_server_…`` of ``/metrics`` equal the broker's MBeans under one load, in name and value.
 
-The proxy goes by the broker's quotas, so both measure the very same requests against the same limits, and both throttle
-them: the longer wait counts for both. Of fetches only one of the two can throttle, for a broker that does answers with
-nothing. So there are two clients that fetch, side by side; and since the broker does not count what it has not sent,
-their throttle times are alike, not the same.
+The proxy follows the broker's quotas, so both measure the same requests against the same limits, and the longer wait
+counts. Only one of them can throttle a fetch, because a throttling broker answers without records. So two clients
+fetch, one directly. Their throttle times are similar, not equal, because the broker does not count records that it has
+not sent.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tests.end_to_end.support.processes import wait_until
 from tests.end_to_end.support.proxy import Proxy
 from tests.end_to_end.support.scrapes import Scrapes
 
-# Until the windows say the same from one second to the next, and then while both sides are read.
+# Until windows are full, and then while both sides are read.
 _WARM_UP_S: Final = 4
 _READ_S: Final = 6
 _STEADY, _FLOODS, _MAKES = "steady one", "floods", "makes"
@@ -53,13 +53,13 @@ _BEANS: Final = (
 
 
 class BothSides(NamedTuple):
-    """The broker's readings, and the proxy's at the same times."""
+    """The readings of the broker, and those of the proxy at the same times."""
 
     broker: list[Reading]
     proxy: Scrapes
 
     def pairs(self, name: str, **labels: str) -> list[tuple[float, float]]:
-        """Every value of the broker's for a series, and the proxy's."""
+        """Return all values of a series, the broker's and the proxy's."""
         series = Series(f"kafka_server_{name}", frozenset(labels.items()))
         return [
             (reading.values[series], self.proxy.nearest(reading.at_s).total(series.name, **labels))
@@ -67,7 +67,7 @@ class BothSides(NamedTuple):
         ]
 
     def ratio(self, name: str, **labels: str) -> float:
-        """The proxy's value of the broker's."""
+        """Return the median of the proxy's value over the broker's."""
         pairs = self.pairs(name, **labels)
         assert min(kafkas for kafkas, _ in pairs) > 0, (name, pairs)
         return median(ours / kafkas for kafkas, ours in pairs)
@@ -162,7 +162,7 @@ def test_every_client_attribute_is_a_series_of_the_same_name(both_sides: BothSid
         ("produce_throttle_time", _FLOODS_LABELS, 0.05),
         ("controllermutation_mutation_rate", {"client_id": _MAKES}, 0.03),
         ("controllermutation_tokens", {"client_id": _MAKES}, 0.1),
-        # The windows begin with the first connection, and the broker has had others before.
+        # Windows begin with the first connection, which was earlier at the broker.
         ("socket_server_metrics_connection_accept_rate", {"listener": PROXIED}, 0.15),
     ],
     ids=str,
@@ -172,7 +172,7 @@ def test_value_equals_the_brokers(both_sides: BothSides, name: str, labels: dict
 
 
 def test_request_time_is_close_to_the_brokers(both_sides: BothSides) -> None:
-    """It is reckoned from outside, and machines differ: docs/explanation/request-time.md."""
+    """Request time is an estimate, and machines differ: docs/explanation/request-time.md."""
     assert 0.25 < both_sides.ratio("request_request_time", **_STEADY_LABELS) < 4
 
 
@@ -190,7 +190,7 @@ def test_quota_values_equal_the_brokers_limits(both_sides: BothSides) -> None:
         (entity, key): scrape.values(f"kafka_server_{name}", user=entity.user or "", client_id=entity.client_id or "")
         for entity, limits in _LIMITS.items()
         for key, name in _QUOTA_VALUE.items()
-        if key in limits and entity.client_id != _FETCHES_THERE  # which does not come here
+        if key in limits and entity.client_id != _FETCHES_THERE  # which goes to the broker directly
     }
 
     assert quota_values == {(entity, key): [_LIMITS[entity][key]] for entity, key in quota_values}

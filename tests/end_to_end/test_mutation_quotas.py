@@ -1,7 +1,7 @@
-"""Topics made, grown and deleted against ``controller_mutation_rate``: under Kafka's own quota and ours, side by side.
+"""Topics are created, extended and deleted under Kafka's ``controller_mutation_rate`` and under ours at the same time.
 
-The numbers are those of ``ControllerMutationQuotaManagerTest`` with Kafka's defaults: 10 tokens a second, of which
-eleven seconds' worth are kept; so a client that has taken 120 at once waits for one second.
+The numbers are those of ``ControllerMutationQuotaManagerTest`` with Kafka's defaults: 10 tokens a second, eleven
+seconds' worth at most. So a client that takes 120 at once waits for one second.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ pytestmark = pytest.mark.proof
 
 _PROGRAM = Path(__file__).parent / "java" / "Mutations.java"
 _LIMIT = {"controller_mutation_rate": 10}
-# A token comes every 100 ms, on the way to the quota as well.
+# Tokens arrive every 100 ms, also while a request is in flight.
 _EARLY_MS, _LATE_MS, _MUCH_LATER_MS = 150, 700, 2_000
 _REFUSED, _EXISTS = "ThrottlingQuotaExceededException", "TopicExistsException"
 
 
 class _Step(NamedTuple):
-    """What a client is told, how long it is to be silent if it is refused, and how long the step took."""
+    """Error and throttle time of a step, and its duration."""
 
     error: str
     throttled_ms: int
@@ -38,7 +38,7 @@ class _Step(NamedTuple):
 
 
 class _Expected(NamedTuple):
-    """A step of ``Mutations.java``, and what is to come of it; the waits are those that earlier steps have caused."""
+    """A step of ``Mutations.java`` and its result, with the waits that earlier steps caused."""
 
     step: str
     error: str = ""
@@ -46,8 +46,8 @@ class _Expected(NamedTuple):
     waited_ms: int = 0
 
 
-# Refused as soon as it is below 0, however little is asked for; and not refused at 0, however much is.
-# With "try" the client does not ask again by itself.
+# Below 0 tokens every request is refused; at 0 none is, however large.
+# With "try" the client does not retry.
 _NEW_CLIENT = (
     _Expected("validate:w:1"),
     _Expected("validate:v:120"),
@@ -62,7 +62,7 @@ _NEW_CLIENT = (
     _Expected("create:b:1", waited_ms=3_000),
     _Expected("delete:b"),
 )
-# Who does not know the error is never refused, and silent afterwards for what it owes.
+# A client that does not know the error is never refused, and muted afterwards.
 _OLD_CLIENT = (
     _Expected("validate:w:1"),
     _Expected("validate:v:120"),
@@ -76,7 +76,7 @@ _OLD_CLIENT = (
 
 
 def _run(kafka: Kafka, address: str, client_id: str, expected: Sequence[_Expected], classpath: str) -> list[_Step]:
-    """Take all steps, with topics of names that nobody else has."""
+    """Run all steps with unique topic names."""
     mine = uuid.uuid4().hex[:12]
     steps = []
     for one in expected:

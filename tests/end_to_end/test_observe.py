@@ -1,4 +1,4 @@
-"""``observe`` counts what enforcement gives the same load: two proxies of one Kafka, one of each, flooded at once."""
+"""``observe`` counts the throttle time of enforcement: one load floods an observing and an enforcing proxy."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tests.end_to_end.support.proxy import Proxy
 _QUOTA: Final = 256 * KIB
 _KINDS: Final = {CONSUMERS: "fetch", PRODUCERS: "produce"}
 _ENFORCEMENTS: Final = {"respond": "throttle", "observe": "observed_throttle"}
-# Observed consumers are not capped, and read many times as much: half a minute of that shows all there is to see.
+# Observed consumers read at full speed, so half a minute is enough.
 _SECONDS: Final = 25.0
 
 
 @pytest.fixture(scope="module")
 def kafka() -> Iterator[Kafka]:
-    """One that has two proxies in front of it at the same time."""
+    """A broker with two proxies in front of it."""
     with Kafka(KAFKA_4, proxied=tuple(_ENFORCEMENTS)) as kafka:
         yield kafka
 

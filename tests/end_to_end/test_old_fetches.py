@@ -1,7 +1,7 @@
-"""Fetch v0 to v2, which have no max_bytes for all partitions together: each may bring as much as it asks for.
+"""Fetch v0 to v2, which have no max_bytes for all partitions: a response may be larger than the quota.
 
-Nothing is lowered in them, for a broker cuts off what is longer, the first message too, and a consumer would never get
-past it. They are charged, and the next fetch waits until that is paid.
+Their limits are not lowered, because a broker would cut even the first message, and a consumer could never pass it.
+They are charged, and the next fetch waits until the debt is paid.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ FIRST_SECONDS: Final = 4  # the first window, with its burst and the silence beh
 
 
 def fetch_body(topic: str, *, max_bytes: int, partitions: int = 1) -> bytes:
-    """The body of a Fetch v0 to v2 request from the start of each partition."""
+    """Return the body of a Fetch v0 to v2 request from the start of each partition."""
     fetched = b"".join(struct.pack(">iqi", partition, 0, max_bytes) for partition in range(partitions))
     return struct.pack(">iiii", -1, 500, 1, 1) + string(topic) + struct.pack(">i", partitions) + fetched
 
 
 def fetch(client: RawClient, version: int, body: bytes) -> Answer:
-    """Fetch; return the answer and what is charged for it."""
+    """Fetch; return the response and its charge."""
     frame = client.ask(FETCH, version, body)
     throttle_time_ms = int.from_bytes(frame.body[:4]) if version >= 1 else 0
     return Answer(time.monotonic(), frame.size_bytes - 4, throttle_time_ms)
 
 
 def messages_of(client: RawClient, version: int, body: bytes) -> bytes:
-    """Fetch from one partition of a topic; return what is in it."""
+    """Fetch one partition of a topic; return its messages."""
     frame = client.ask(FETCH, version, body).body[4 if version >= 1 else 0 :]
     at = 4 + 2 + int.from_bytes(frame[4:6]) + 4
     _, error_code, _, size_bytes = struct.unpack_from(">ihqi", frame, at)
@@ -54,7 +54,7 @@ def messages_of(client: RawClient, version: int, body: bytes) -> bytes:
 
 @pytest.fixture(scope="module")
 def topic(kafka_39: Kafka) -> str:
-    """One whose partitions hold more than is asked for."""
+    """A topic whose partitions hold more than a fetch asks for."""
     name = create_topic(kafka_39, partitions=PARTITIONS)
     with raw_client(kafka_39.listener(DIRECT).port) as producer:
         for partition in range(PARTITIONS):
@@ -91,12 +91,12 @@ def test_old_fetches_of_many_connections_stay_within_their_quota(kafka_39: Kafka
     late = [answer for answer in answers if answer.at_s >= start + FIRST_SECONDS]
     rate = sum(answer.size_bytes for answer in late[1:]) / (late[-1].at_s - late[0].at_s)
     print(f"{shaping}: {rate / QUOTA:.3f} of the quota, {len(answers)} answers")  # noqa: T201
-    assert 0.8 * QUOTA < rate < 1.2 * QUOTA  # an answer is an eighth of a second of it, a sample a second
+    assert 0.8 * QUOTA < rate < 1.2 * QUOTA  # a response is worth an eighth of a second, a sample is a second
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_old_consumer_gets_a_message_larger_than_its_quota(kafka_39: Kafka, version: int) -> None:
-    """Lowered to the quota it would be cut off, and the consumer would ask for it for ever."""
+    """With a lowered limit the broker would cut the message, and the consumer would retry for ever."""
     topic = create_topic(kafka_39)
     with raw_client(kafka_39.listener(DIRECT).port) as direct:
         direct.produce(topic, record_batch([b"m" * 50_000]))
@@ -134,4 +134,4 @@ def test_kafka_python_of_0_10_0_reads_everything_at_its_quota(kafka_39: Kafka) -
         finally:
             consumer.close()
 
-    assert took_s > 3  # 6 MiB: a second's worth at once, and of the rest all but what the last answers brought
+    assert took_s > 3  # 6 MiB: a second's worth at once, and the rest without the last responses

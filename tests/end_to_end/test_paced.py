@@ -1,4 +1,4 @@
-"""Proof 10: paced, a client that floods and ignores its throttle times gets its quota in every second."""
+"""A paced client that floods and ignores throttle times gets its quota in every second."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pipeline's commands with a log in a topic that a real proxy wrote, by TLS and a login where there are some."""
+"""The pipeline's commands on a topic that a real proxy wrote, also over TLS and SASL."""
 
 from __future__ import annotations
 
@@ -33,21 +33,19 @@ REPOSITORY: Final = Path(__file__).parents[2]
 SECURE: Final = "SECURE"
 SCRAM_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
 ENVIRONMENT: Final = os.environ | {"PYTHONPATH": str(REPOSITORY)}
-# Windows that are closed at once, for tests that wait for one.
+# Short windows, for tests that wait for an alert.
 SOON: Final = ("--window", "1s", "--late", "1s", "--every", "100ms")
 _SIZE_FIELD: Final = 4
 
 
 class Ended(NamedTuple):
-    """What a command said."""
-
     status: int
     out: str
     errors: str
 
 
 def command(*words: object) -> list[str]:
-    """Return the words of a command as a user types it, with Spark's connector."""
+    """Return the command line, with Spark's connector."""
     jars = ",".join(str(jar) for jar in spark_connector())
     return [
         sys.executable, "-m", "kafka_quota_proxy.pipeline", *map(str, words), "--master", "local[2]",
@@ -57,7 +55,6 @@ def command(*words: object) -> list[str]:
 
 
 def pipeline(*words: object) -> Ended:
-    """Run a command to its end."""
     ended = subprocess.run(
         command(*words), cwd=REPOSITORY, env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=240
     )
@@ -65,7 +62,7 @@ def pipeline(*words: object) -> Ended:
 
 
 def bill(out: Path) -> dict[str, int]:
-    """Return what each owner is billed, in bytes, produce and fetch together."""
+    """Return the billed bytes of each owner, produce and fetch together."""
     (path,) = (out / "bill").glob("*.csv")
     sums: dict[str, int] = {}
     with path.open(encoding="utf-8", newline="") as file:
@@ -75,7 +72,7 @@ def bill(out: Path) -> dict[str, int]:
 
 
 def exchange(proxy: Proxy, topic: str, client_id: str) -> int:
-    """Produce and fetch; return the bytes that are charged for both."""
+    """Produce and fetch; return the charged bytes of both."""
     with raw_client(proxy.port(), client_id=client_id) as client:
         for _ in range(3):
             assert client.produce(topic, batch_of(16 * KIB)).error_code == 0
@@ -86,7 +83,7 @@ def exchange(proxy: Proxy, topic: str, client_id: str) -> int:
 
 
 def owners_in(directory: Path) -> Path:
-    """Write who owns what."""
+    """Write a file of owners."""
     path = directory / "owners.csv"
     path.write_text("user,client_id,owner,from,until\n,etl,ours,,\n,reports,theirs,,\n", encoding="utf-8")
     return path
@@ -108,7 +105,7 @@ def test_bill_from_a_topic_has_the_bytes_that_passed(kafka_4: Kafka, tmp_path: P
 
 
 class Secure(NamedTuple):
-    """A cluster that wants TLS and a login, but for the listener that tests use."""
+    """A cluster with TLS and SASL, except on the listener of the tests."""
 
     kafka: TlsKafka
     directory: Path
@@ -117,7 +114,7 @@ class Secure(NamedTuple):
         return f"kafka://{self.kafka.tls_endpoint(SECURE).address}/{topic}"
 
     def config(self, name: str, *, password: str | None = None) -> Path:
-        """Write a file of properties as Kafka's tools take it."""
+        """Write a properties file for Kafka's tools."""
         path = self.directory / f"{name}.properties"
         path.write_text(
             "security.protocol=SASL_SSL\n"
@@ -155,7 +152,7 @@ def fill(kafka: Kafka, records: list[dict[str, Any]]) -> str:
 
 
 def alerts_in(kafka: Kafka, topic: str) -> list[dict[str, Any]]:
-    """Return what is committed in a topic of one partition."""
+    """Return the committed records of a topic with one partition."""
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": kafka.bootstrap_servers,
@@ -229,7 +226,7 @@ def test_alerts_without_destination_are_printed(kafka_4: Kafka, tmp_path: Path) 
     ):
         try:
             assert stream.stdout is not None
-            # It begins at some moment of its own; what comes after that is told.
+            # The command starts at an unknown moment; later alerts must appear.
             for at_s in range(100, 400):
                 producer.produce(usage, lines([record(at_s=at_s, limit=1_000.0, amount=2_000, user="now")]).strip())
                 producer.flush(30)
@@ -285,7 +282,7 @@ def test_faults_of_a_topic_are_reported_in_a_sentence(secure: Secure, tmp_path: 
 
 
 def limits_in(directory: Path) -> Path:
-    """Write limits of a cluster."""
+    """Write the limits of a cluster."""
     path = directory / "cluster.yaml"
     path.write_text("quotas:\n  - {user: <default>, producer_byte_rate: 1MB}\n", encoding="utf-8")
     return path

@@ -1,7 +1,4 @@
-"""A certificate makes the same user here as in Kafka: Kafka's own classes, and a real broker's authoriser, are asked.
-
-Proof 3 of "any identity": documented examples and edge cases.
-"""
+"""A certificate maps to the same user as in Kafka, by Kafka's own classes and by a real broker's authoriser."""
 
 from __future__ import annotations
 
@@ -63,7 +60,7 @@ def ask_java(version: str, questions: Iterable[str]) -> list[list[str]]:
 
 
 def answer_of(words: list[str]) -> str | Answer:
-    """Return a user's name, or what came instead."""
+    """Return a user's name, or the error instead."""
     match words:
         case ["ok", word]:
             return base64.b64decode(word).decode()
@@ -78,7 +75,7 @@ def answer_of(words: list[str]) -> str | Answer:
 
 @pytest.mark.parametrize("version", [KAFKA_3_9, KAFKA_4])
 def test_recorded_answers_are_still_those_of_kafka(version: str) -> None:
-    """The unit tests hold our code to what was recorded; this holds the record to Kafka."""
+    """Unit tests compare our code with the record; this test compares the record with Kafka."""
     subjects = [f"certificate {_word(certificate_of(name(subject)))}" for subject, _ in SUBJECTS]
     mappings = [f"map {_word(rules)} {_word(text)}" for rules, text, _ in MAPPINGS]
 
@@ -145,7 +142,7 @@ NAME_PIECES = ("CN=", "OU=", "a", "b", "c", "ab", "A", ",", ".", "/", "x", "yy",
 
 
 def test_accepted_rules_map_as_in_kafka() -> None:
-    """Rules that were put together at random: refused here, or with Kafka's outcome for every name."""
+    """Random rules are either refused here, or have Kafka's result for every name."""
     dice = random.Random(20260702)  # noqa: S311
     pairs = []
     for _ in range(6_000):
@@ -168,16 +165,16 @@ def test_accepted_rules_map_as_in_kafka() -> None:
             found: str | Answer = map_name(text, taken)
         except NoMatchingRule:
             found = Answer.NO_MATCH
-        if found is Answer.NO_MATCH and text.endswith("\n"):  # refused, whatever Kafka does: "$" is not done alike
+        if found is Answer.NO_MATCH and text.endswith("\n"):  # refused here, because "$" differs from Java's
             outcomes["refused"] += 1
             continue
         assert found == answer_of(words), (rules, text)
         outcomes["same"] += 1
-    # Most are of use: else this would say little.
+    # Most rules must be accepted, or the test shows little.
     assert outcomes["same"] > len(pairs) / 3, outcomes
 
 
-# -- a real broker, asked by name what it denies to whom --
+# -- users in a real broker's log of denials --
 
 LISTENERS = {
     "WHOLE": "DEFAULT",
@@ -243,7 +240,7 @@ def _ask_for_group(port: int, group: str, authority: Authority, files: tuple[str
 
 
 def _denied(kafka: Kafka) -> dict[str, str]:
-    """Who was denied a group, by group."""
+    """Return the users that were denied a group, by group."""
     return {group: user for user, group in DENIED.findall(kafka.broker.process.output())}
 
 

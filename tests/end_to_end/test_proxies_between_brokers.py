@@ -1,4 +1,4 @@
-"""The steps of ``docs/how-to/throttle-a-rebalance.md``: brokers get proxies between them, and lose them again."""
+"""The steps of ``docs/how-to/throttle-a-rebalance.md``: proxies are put between brokers, and removed again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BETWEEN_BROKERS: Final = {**QUICK_TO_RETURN, "inter.broker.listener.name": REPLI
 
 
 def listens_on(broker: Broker, port: int) -> None:
-    """Have a broker bind its inter-broker listener there from its next start on, and advertise what it did before."""
+    """Make a broker bind its inter-broker listener to this port from its next start, with the same advertised address."""
     lines = broker.properties.read_text().splitlines()
     for number, line in enumerate(lines):
         if line.startswith("listeners="):
@@ -32,7 +32,7 @@ def listens_on(broker: Broker, port: int) -> None:
 
 
 def sidecar(broker: Broker, upstream_port: int, replication: Mapping[str, Any]) -> Proxy:
-    """The proxy that takes the place of a broker's inter-broker listener."""
+    """Return a proxy on the port of a broker's inter-broker listener."""
     listener = {
         "name": "replication",
         "bind": broker.listeners[REPLICATION].address,

@@ -1,4 +1,4 @@
-"""Quotas that are set at any proxy of a fleet, in a topic of a real cluster: in force at each, in the same order."""
+"""Quotas in a topic of a real cluster, set at any proxy of a fleet: in force at all, in the same order."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ _ALICE: EntityParts = (("user", "alice"), ("client-id", None))
 _IP: EntityParts = (("ip", "192.0.2.7"),)
 _STORAGE_ERROR = 56
 _TOPIC = "kafka_quota_proxy_store_topic"
-# From a change to its being in force at every proxy of a fleet.
+# From a change until it is in force at every proxy.
 _EVERYWHERE_S = 2
-# How much longer a proxy takes to serve where ten thousand entities are to be in force by then.
+# Extra time of a start with ten thousand entities.
 _LOADED_S = 2
 
 
@@ -64,7 +64,7 @@ def _is_connected(proxy: Proxy) -> bool:
 
 
 def _waits(client: RawClient, topic: str) -> bool:
-    """Whether a request of 64 KiB is throttled."""
+    """Return whether a request of 64 KiB is throttled."""
     return client.produce(topic, batch_of(64 * KIB)).throttle_time_ms > 0
 
 
@@ -91,7 +91,7 @@ def test_quota_set_at_one_proxy_holds_at_the_other_and_is_kept(mortal_kafka: Kaf
             for proxy in (one, other):
                 assert _last_in_force_at(proxy) - asked_at < _EVERYWHERE_S
 
-            # Each deletes and changes what the other has set; nobody's change undoes the other's.
+            # Each proxy deletes and changes the other's quotas; no change undoes another.
             assert at_other.alter(_ALICE, {_P: None}).error_code == at_one.alter(_ALICE, {_C: 9.0}).error_code == 0
             assert at_other.alter(_IP, {_RATE: None}).error_code == 0
             wanted = {frozenset(_ETL): {_P: 1_000.0}, frozenset(_ALICE): {_C: 9.0}}
@@ -100,7 +100,7 @@ def test_quota_set_at_one_proxy_holds_at_the_other_and_is_kept(mortal_kafka: Kaf
             refused = at_one.alter(_ALICE, {"bad": 1.0})
             assert refused.error_message == "Invalid configuration key bad"
 
-        # Killed, it has read it all again before it serves.
+        # After a kill it reads everything again before it serves.
         other.kill()
         other.start()
         with Admin(other.port()) as admin:
@@ -114,9 +114,9 @@ def test_quota_set_at_one_proxy_holds_at_the_other_and_is_kept(mortal_kafka: Kaf
 
 @contextmanager
 def _both(kafka: Kafka, directory: Path) -> Iterator[tuple[Proxy, Proxy]]:
-    """Give two proxies that Java's clients reach: in front of a broker, and of a cluster whose addresses it rewrites.
+    """Run two proxies that Java's clients reach: in front of a broker, and of a cluster with rewritten addresses.
 
-    Who does not log in pays as alice, and waits after his first byte.
+    A client without a login is charged as alice, and waits after its first byte.
     """
     store = _store(kafka)
     alice = {"principals": {"admins": ["ANONYMOUS"], "fold": [{"match": "^ANONYMOUS$", "to": "alice"}]}}
@@ -134,7 +134,7 @@ def _both(kafka: Kafka, directory: Path) -> Iterator[tuple[Proxy, Proxy]]:
 
 
 def _explained(proxy: Proxy, capsys: pytest.CaptureFixture[str]) -> list[str]:
-    """Return the lines in which ``explain`` tells of the limit on what alice produces."""
+    """Return the lines of ``explain`` about alice's producer limit."""
     assert main(["explain", str(proxy.file), "--user", "alice", "--client-id", "etl"]) == 0
     _, _, found = capsys.readouterr().out.partition("\n\n")
     return [" ".join(line.split()) for line in found.splitlines()[:3]]
@@ -143,7 +143,7 @@ def _explained(proxy: Proxy, capsys: pytest.CaptureFixture[str]) -> list[str]:
 def test_quota_set_by_kafkas_command_holds_at_all_proxies_and_after_a_kill(
     mortal_kafka: Kafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With the commands of docs/how-to/set-quotas.md, and what these say there."""
+    """With the commands and outputs of docs/how-to/set-quotas.md."""
     (alters, altered), (shows, shown) = block("how-to/set-quotas.md", "sh", holding="--add-config").steps
     set_, show = ("|".join(shlex.split(command)[3:]) for command in (alters, shows))
     wanted = [["0", altered.strip()], ["0", shown.strip()], ["0", shown.strip()]]
@@ -226,7 +226,7 @@ def test_unreachable_topic_keeps_rules_and_refuses_changes(mortal_kafka: Kafka, 
 
 
 def _changed_at(proxy: Proxy, prefix: str) -> dict[str, tuple[float, int]]:
-    """Return when each client-id of that prefix came into force first, in Unix seconds, and at which offset."""
+    """Return for each client-id with that prefix the first time in force, in Unix seconds, and the offset."""
     found: dict[str, tuple[float, int]] = {}
     for at, offset, what in came_into_force(proxy):
         name = what.removeprefix("client-id ").partition(":")[0]
@@ -256,7 +256,7 @@ def _at_once(*works: Callable[[], None]) -> None:
 
 
 def _all_equal(proxies: Sequence[Proxy]) -> Quotas:
-    """Wait until all have read as far, and return the quotas that each of them tells."""
+    """Wait until all proxies are at the same offset, and return their quotas, which must be equal."""
     _until("all are as far", lambda: len({proxy.metrics().total(f"{_TOPIC}_offset") for proxy in proxies}) == 1)
     described = []
     for proxy in proxies:
@@ -293,7 +293,7 @@ def test_ten_proxies_apply_changes_in_one_order_within_two_seconds(mortal_kafka:
         )
         assert took_s[237] < _EVERYWHERE_S
 
-        # Two at once, of the same key.
+        # Two changes of one key at the same time.
         _at_once(partial(_duel, proxies[1], range(1, 51)), partial(_duel, proxies[2], range(51, 101)))
         assert _all_equal(everybody)[frozenset(_ETL)][_P] in (50.0, 100.0)
 
@@ -361,14 +361,14 @@ def test_topic_is_compacted_garbled_deleted_and_recreated(mortal_kafka: Kafka, t
             for key in (b"?", b'{"client-id":"etl","key":"producer_byte_rate"}', b""):
                 producer.produce(store, key=key, value=b"garbage")
                 assert producer.flush(30) == 0
-            # What compaction leaves alone is the last segment.
+            # Compaction skips the last segment.
             time.sleep(0.2)
             assert admin.alter(_IP, {_RATE: 6.0}).error_code == 0
             wanted = {frozenset(_ETL): {_P: 149.0}, frozenset(_IP): {_RATE: 6.0}}
             assert admin.describe() == _all_equal([one, other]) == wanted
         assert one.metrics().total(f"{_TOPIC}_not_understood_records_total") == 3
 
-        # The good value under the garbage goes by compaction; who has known it keeps it, from his disk, too.
+        # Compaction removes the valid value before the garbage; proxies that have read it keep it, also on disk.
         _until("it is compacted", lambda: _record_count(mortal_kafka, store) < 15, 120)
         other.stop()
         other.start()
@@ -396,7 +396,7 @@ def test_topic_is_compacted_garbled_deleted_and_recreated(mortal_kafka: Kafka, t
 
 
 def _record_count(kafka: Kafka, topic: str) -> int:
-    """Return how many records a topic has now."""
+    """Return the number of records in a topic."""
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "count", **QUIET})
     consumer.assign([TopicPartition(topic, 0, 0)])
     _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)
@@ -410,7 +410,7 @@ def _record_count(kafka: Kafka, topic: str) -> int:
 
 
 def _start(proxy: Proxy) -> tuple[float, float]:
-    """Start it anew; return the seconds until it serves, and those of a processor that it took."""
+    """Start the proxy; return the seconds until it serves, and its CPU seconds."""
     proxy.kill()
     began_s = time.monotonic()
     proxy.start()
@@ -441,6 +441,6 @@ def test_ten_thousand_entities_delay_a_start_by_less_than_two_seconds(
     loaded_s, loaded_cpu_s = (many - few for many, few in zip(with_them, without, strict=True))
     for what, (took_s, cpu_s) in (("no entities", without), ("10,000 entities", with_them)):
         sys.stdout.write(f"{what}: serves after {took_s:.2f} s, of which {cpu_s:.2f} s of CPU\n")
-    # The rest is the start of a process.
+    # The rest is the start of the process.
     assert loaded_s < _LOADED_S
     assert loaded_cpu_s < _LOADED_S
