@@ -21,7 +21,7 @@ BETWEEN_BROKERS: Final = {**QUICK_TO_RETURN, "inter.broker.listener.name": REPLI
 
 
 def listens_on(broker: Broker, port: int) -> None:
-    """Make a broker bind its inter-broker listener to this port from its next start, with the same advertised address."""
+    """Bind a broker's inter-broker listener to this port from its next start on; keep the advertised address."""
     lines = broker.properties.read_text().splitlines()
     for number, line in enumerate(lines):
         if line.startswith("listeners="):

@@ -1,4 +1,4 @@
-"""Quotas set with ``kafka-quota-proxy quotas`` at a proxy: in force at once, shown, kept, and written down."""
+"""Quotas set with ``kafka-quota-proxy quotas``: enforced at once, shown, kept and audited."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ROOT: Final = Path(__file__).parents[2]
 
 
 def _quotas(url: str, *words: str, status: int = 0) -> str:
-    """Run the command and return what it prints."""
+    """Run the command and return its output."""
     done = subprocess.run(
         [sys.executable, "-m", "kafka_quota_proxy.proxy", "quotas", *words, "--url", url],
         cwd=_ROOT, capture_output=True, text=True, check=False, timeout=60,
@@ -33,7 +33,7 @@ def _quotas(url: str, *words: str, status: int = 0) -> str:
 
 
 def _waits(client: RawClient, topic: str) -> bool:
-    """Whether a request of 64 KiB is throttled."""
+    """Return whether a request of 64 KiB is throttled."""
     return client.produce(topic, batch_of(64 * KIB)).throttle_time_ms > 0
 
 
@@ -67,7 +67,7 @@ def test_quota_set_by_our_command_holds_at_once_and_after_a_crash(kafka_4: Kafka
         paced = ("--user", "ANONYMOUS", "--client-id", "paced")
         _quotas(url, "alter", *paced, "--set", "producer_byte_rate=100kB", "--set", "shaping=paced", *with_token)
         with raw_client(proxy.port(), client_id="paced") as client:
-            # Twice 64 KiB are more than a second's worth, and far less than those ten that are free in Kafka's windows.
+            # Twice 64 KiB exceed one second's worth, but not the ten that Kafka's windows allow at once.
             assert [_waits(client, topic) for _ in range(2)] == [False, True]
         printed = _quotas(url, "describe", *anonymous)
         assert printed.endswith("; now: producer_byte_rate=1kB, expires at 2999-01-01T00:00:00Z\n")

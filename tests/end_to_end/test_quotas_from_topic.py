@@ -1,4 +1,4 @@
-"""Rules from a topic of a real cluster: published, they hold within a second, on connections that are open."""
+"""Rules from a topic of a real cluster hold within a second after publication, on open connections."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _LOW = 10_000
 
 
 class Store:
-    """A quota topic, and who writes to it."""
+    """A quota topic and its writer."""
 
     def __init__(self, kafka: Kafka, *, partitions: int = 1) -> None:
         self.topic = create_topic(kafka, partitions=partitions, config={"cleanup.policy": "compact"})
@@ -81,14 +81,14 @@ def _limits(proxy: Proxy, client_id: str) -> list[float]:
 
 
 def _until(what: str, is_so: Callable[[], bool], timeout_s: float = 10) -> float:
-    """Wait for it, and return how long that took."""
+    """Wait for a condition, and return the time that it took."""
     before_s = time.monotonic()
     wait_until(is_so, timeout_s=timeout_s, what=what)
     return time.monotonic() - before_s
 
 
 def _waits(client: RawClient, topic: str) -> bool:
-    """Whether a request of 64 KiB is throttled."""
+    """Return whether a request of 64 KiB is throttled."""
     return client.produce(topic, batch_of(64 * KIB)).throttle_time_ms > 0
 
 
@@ -102,7 +102,7 @@ def test_published_rules_hold_at_once_on_open_connections(mortal_kafka: Kafka, t
         raw_client(proxy.port(), client_id="ruled") as ruled,
         raw_client(proxy.port(), client_id="filed") as filed,
     ):
-        # It was there before the first client was served.
+        # The rule was read before the first client was served.
         assert _limits(proxy, "shared") == _limits(proxy, "ruled") == _limits(proxy, "filed") == [_HIGH]
         assert "has a limit for client-id 'filed', whose rule is in" in proxy.log
         assert not any(_waits(client, topic) for client in (shared, ruled, filed))
@@ -131,14 +131,14 @@ def test_published_rules_hold_at_once_on_open_connections(mortal_kafka: Kafka, t
         took_s = max(took_s, _until("the rule has gone", lambda: _limits(proxy, "ruled") == []))
         assert took_s < 1
 
-        # Nobody publishes any more.
+        # No more publications.
         _until("the lease ends", lambda: _limits(proxy, "shared") == [_HIGH])
         assert proxy.metrics().total(f"{_TOPIC}_lease_ends_total") == 1
         assert "no news for the time of the lease" in proxy.log
         store.news(lease_ms=60_000)
         _until("with news the share is back", lambda: _limits(proxy, "shared") == [_LOW])
 
-        # What the file says of it goes before, and what it no longer says is the topic's.
+        # The file's rule wins while it exists; then the topic's rule holds again.
         assert proxy.reload({
             "usage_log": {"proxy": "p1", "directory": str(tmp_path)},
             "quotas_from": store.url,
@@ -173,7 +173,7 @@ def test_unreachable_topic_keeps_rules_and_is_read_again_later(mortal_kafka: Kaf
         _until("says that it has gone", lambda: "there is no such topic" in proxy.log)
         assert _limits(proxy, "kept") == [9]
         _until("has tried it again", lambda: proxy.metrics().total(f"{_TOPIC}_failures_total") > failures + 2)
-        # This broker makes topics for whoever asks for one; nobody has asked.
+        # This broker creates topics on request; the proxy must not have requested one.
         assert store.topic not in admin.list_topics(timeout=10).topics
         process = proxy.process
         assert proxy.stop() == 0
@@ -184,7 +184,7 @@ def test_unreachable_topic_keeps_rules_and_is_read_again_later(mortal_kafka: Kaf
 def _followed(
     kafka: Kafka, store: Store, on_changes: Callable[[Mapping[Entity, QuotaRule | None]], None]
 ) -> TopicSource:
-    """The same without the rest of a proxy."""
+    """Follow the topic without the rest of a proxy."""
     servers = parse_addresses(kafka.bootstrap_servers)
     settings = QuotasFrom(topic=store.topic, client=Client(bootstrap_servers=servers))
     return TopicSource(
@@ -211,7 +211,7 @@ async def test_ten_thousand_rules_take_less_than_two_seconds(mortal_kafka: Kafka
     changed: set[object] = set()
     topic = _followed(mortal_kafka, store, changed.update)
 
-    # Of this process, so that it is the same on a machine that is busy with other things.
+    # CPU time of this process, which does not depend on other load.
     before_s = time.process_time()
     topic.start()
     async with asyncio.timeout(20):

@@ -1,4 +1,4 @@
-"""Proof 1: producers and consumers get their quota and no more, in both shapes, from 100 KiB/s to 20 MB/s."""
+"""Producers and consumers get their quota and no more, in both shapes, from 100 KiB/s to 20 MB/s."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from tests.end_to_end.support.proxy import Proxy
 from tests.end_to_end.support.timeline import Timeline
 
 _SECONDS = 21
-# Kafka's default of eleven windows makes cycles of eleven seconds: fewer let a short run hold many. The default is
-# measured in the long forms, and beside Kafka's own in test_same_as_kafka.py.
+# Kafka's default of eleven windows makes cycles of eleven seconds. With fewer windows a short run has many cycles. The
+# long tests and test_same_as_kafka.py measure the default.
 _WINDOWS = 3
 _LEAST, _MOST = 0.985, 1.01
 _RATES = {"1MiB": (MIB, 64 * KIB), "100KiB": (100 * KIB, 8 * KIB)}  # quota, size of a request or of a response
@@ -45,7 +45,7 @@ def _preloaded_topic(kafka: Kafka, *, size_bytes: int, batch_bytes: int) -> str:
 
 @pytest.fixture(scope="module")
 def flows(kafka_4: Kafka) -> Flows:
-    """Each kind, shape and rate at once, each under a client-id of its own: ``produce-sampled-1MiB`` and so on."""
+    """All kinds, shapes and rates at once, each with its own client-id: ``produce-sampled-1MiB`` and so on."""
     read, written = _preloaded_topic(kafka_4, size_bytes=MIB, batch_bytes=4 * KIB), create_topic(kafka_4)
     names = [(kind, shape, rate) for kind in ("produce", "fetch") for shape in ("sampled", "paced") for rate in _RATES]
     limit = {"produce": "producer_byte_rate", "fetch": "consumer_byte_rate"}
@@ -123,7 +123,7 @@ def test_a_java_consumer_gets_10_mb_a_second_paced(kafka_4: Kafka) -> None:
 @pytest.mark.parametrize("shape", ["sampled", "paced"])
 @pytest.mark.parametrize("quota", [20_000_000, 10_000_000])
 def test_a_java_producer_gets_its_quota_for_whole_minutes(kafka_4: Kafka, shape: str, quota: int) -> None:
-    """The experiment of the quota literature: published for Kafka itself are 0.992 and 0.990 of the quota."""
+    """The published experiment with Kafka itself gave 0.992 and 0.990 of the quota."""
     client_id = "java-producer"
     rules = [{"client-id": client_id, "producer_byte_rate": quota}]
 
@@ -179,7 +179,7 @@ def _run_consumer(kafka: Kafka, topic: str, *, client_id: str, size_bytes: int) 
         bootstrap_servers=kafka.listener(PROXIED).advertised_address,
         topic=topic,
         records=size_bytes // (16 * KIB),
-        fetch_size_bytes=1_100_000,  # room for two whole batches: one that is cut is fetched, and charged, once more
+        fetch_size_bytes=1_100_000,  # room for two whole batches: a cut batch is fetched and charged again
         properties={"client.id": client_id},
     )
     assert consumed.size_bytes == pytest.approx(size_bytes, rel=0.01)

@@ -1,4 +1,4 @@
-"""Proof 8: when a reassignment ends is known at a quarter of it, and a throttle that is too low is told from others."""
+"""The command ``rebalance`` forecasts the end of a move at a quarter of it, and recognises too low a throttle."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _produce(kafka: Kafka, *, records: int, record_size_bytes: int, throughput: 
 
 @contextmanager
 def _steady_producer(kafka: Kafka) -> Iterator[None]:
-    """Bring ``_INCOMING`` bytes a second, ten times a second."""
+    """Produce ``_INCOMING`` bytes a second, ten times a second."""
     is_flowing, is_over = threading.Event(), threading.Event()
     record = os.urandom(10_000)
 
@@ -66,7 +66,7 @@ def _steady_producer(kafka: Kafka) -> Iterator[None]:
         is_flowing.set()
         due_s = time.monotonic()
         while not is_over.wait(max(0, due_s - time.monotonic())):
-            due_s = max(due_s + 0.1, time.monotonic())  # what a busy machine held up is not sent the faster
+            due_s = max(due_s + 0.1, time.monotonic())  # delays of the machine are not made up for
             for _ in range(_INCOMING // 10 // len(record)):
                 producer.send(_TOPIC, record)
         producer.close()
@@ -136,13 +136,13 @@ def test_throttle_below_the_incoming_rate_is_reported_as_too_low(cluster: Kafka)
         )
 
 
-@pytest.mark.long  # what else the machine does shows in the rates: it wants one to itself
+@pytest.mark.long  # other load of the machine changes the rates, so this test needs a quiet one
 def test_forecast_of_a_move_is_right(cluster: Kafka) -> None:
     with _file(cluster) as path, _steady_producer(cluster):
         _reassign(cluster, 2, "--execute", "--throttle", str(_TOO_LOW))
         (report,) = _reports(_rebalance(path, "--json", "--every", "8s", "--by", "30s"))
         _reassign(cluster, 2, "--cancel")
-        # To another broker, whose quota has no past: one that was raised gives the difference of ten seconds at once.
+        # To another broker with a fresh quota, because a raised one releases ten seconds' difference at once.
         _reassign(cluster, 3, "--execute", "--throttle", str(round(report["by"]["rate"])))
         began_ms = time.time() * 1_000
         watched = _reports(_rebalance(path, "--watch", "--json", "--every", "5s"))

@@ -1,6 +1,6 @@
-"""Partitions move at the rate of the proxy's file, on clusters that know of no throttle; the rest feels nothing of it.
+"""Partitions move at the rate of the proxy's file, on clusters without a throttle; other traffic is not affected.
 
-The followers are real ones: those of 4.x and 3.9, and those of 0.10.1, whose fetches are the first with a limit.
+The followers are real ones, of 4.x, 3.9, and 0.10.1, whose fetches are the first with a limit.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ EVERY_VERSION: Final = [KAFKA_4, pytest.param(KAFKA_3_9, marks=pytest.mark.long)
 RECORD_BYTES: Final = 16_300
 
 
-# The brokers' own throttle lets as much through at once as its windows hold: with eleven of them, a short move.
+# The brokers' own throttle lets a whole set of windows pass at once, which with eleven windows is a short move.
 FEW_WINDOWS: Final[dict[str, str | int]] = {"replication.quota.window.num": 3}
 
 
@@ -36,7 +36,7 @@ def bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
 
 
 def throttled(*loads: Load, rate: int) -> dict[str, Any]:
-    """The file that holds the replicas of these loads to a rate."""
+    """Return the configuration that limits the replicas of these loads to a rate."""
     return {
         "replication": {
             "leader.replication.throttled.rate": rate,
@@ -112,7 +112,7 @@ def test_throttle_of_kafkas_tool_holds_and_proxy_hardly_adds_to_it(bed: Bed) -> 
         rates.append(growth.rate())
 
     kafkas_own, both = rates
-    # Six seconds, in which a busy machine shows; 0.95 over whole minutes: test_rebalances_measured.py.
+    # Six seconds, in which other load matters; test_rebalances_measured.py has 0.95 over whole minutes.
     assert 0.75 * kafkas_own <= both <= 10.5 * MB
 
 
@@ -202,7 +202,7 @@ def test_end_of_a_move_is_forecast_at_a_quarter_of_it(bed: Bed) -> None:
 
 
 class Effort:
-    """What the processes of a bed do in some seconds from now: cores of each, and fetches through the proxy."""
+    """Cores used by the processes of a bed within some seconds, and fetches through the proxy."""
 
     def __init__(self, bed: Bed, seconds: float) -> None:
         processes = {f"broker {broker.node_id}": broker.process for broker in bed.kafka.brokers}

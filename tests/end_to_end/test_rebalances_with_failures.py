@@ -1,4 +1,4 @@
-"""A throttled move goes on, and ends with the same bytes everywhere, whatever happens to it on the way."""
+"""A throttled move continues through failures, and ends with identical replicas."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MB: Final = 1_000_000
 RATE: Final = 5 * MB
 SIZE: Final = 20 * MB
 RECORD_BYTES: Final = 16_300
-# Whichever topic, but only while it lags: what a whole broker is held to.
+# Without a list: every lagging replica of the broker.
 THROTTLED: Final[dict[str, Any]] = {"replication": {"leader.replication.throttled.rate": RATE}}
 
 
@@ -29,12 +29,12 @@ def bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
     config = {} if request.param == KAFKA_2_8 else QUICK_TO_RETURN
     with behind_proxies(request.param, THROTTLED, config=config) as bed:
         yield bed
-        # Otherwise the next test's brokers would come back to a half-finished move.
+        # Otherwise the next test's brokers would start with a half-finished move.
         assert all(broker.is_running for broker in bed.kafka.brokers)
 
 
 def same_on(moved: Load, *node_ids: int) -> bool:
-    """Whether these brokers have the same bytes of it."""
+    """Return whether these brokers have identical records."""
     digests = [moved.digests(broker) for broker in moved.kafka.brokers if broker.node_id in node_ids]
     return all(one == digests[0] for one in digests)
 
@@ -133,7 +133,7 @@ def test_move_survives_a_kill_of_the_proxy(bed: Bed) -> None:
 def test_thousand_partitions_move_within_the_throttle(bed: Bed) -> None:
     create_topic(bed.kafka, partitions=1_000, replicas=[1, 3])
     calm = create_topic(bed.kafka, replicas=[1, 3])
-    # Of 20 MB, four seconds, what is left without the start is too little to tell a rate by.
+    # 20 MB last four seconds, too short for a rate without the start.
     moving = load(bed.kafka, on=[1], size_bytes=2 * SIZE, record_bytes=RECORD_BYTES)
     reassignment = Reassignment(load=moving, to=[1, 3])
 
@@ -170,7 +170,7 @@ def test_records_larger_than_every_limit_move(bed: Bed) -> None:
         reassignment.wait(timeout_s=60)
 
     assert same_on(moving, 1, 3)
-    # From when the first record is there, for while it is being written a part of it is seen.
+    # From the first complete record on, because a record that is being written counts in part.
     first = next(step for step in growth.steps() if step.size_bytes >= record_bytes)
     last = growth.steps()[-1]
     assert (last.size_bytes - first.size_bytes) / (last.at_s - first.at_s) < RATE * 1.1

@@ -1,12 +1,11 @@
-"""Every client meets every answer with which the fair call queue refuses a request, many times.
+"""Every client gets every kind of refusal of the fair call queue, many times.
 
-No application is told of anything, nothing is lost or written twice, and nobody looks for the broker because of it.
-What order there is depends on the client. One that is idempotent keeps it. Of the others ``_MAY_REORDER`` do not, and
-would not with a broker's own NOT_ENOUGH_REPLICAS either:
+No application sees an error, nothing is lost or written twice, and no client looks for its broker because of it.
+Idempotent producers keep their order. Of the others those in ``_MAY_REORDER`` may not, as with a broker's own
+NOT_ENOUGH_REPLICAS:
 
-* Java and kafka-python with more than one request in flight put what is to be sent again in front of what waits, the
-  last one first;
-* librdkafka sends what waits while its back-off for the refused lasts, with one request in flight, too.
+* Java and kafka-python with more than one request in flight put retries in front of the queue, the last one first;
+* librdkafka sends later batches during its back-off, also with one request in flight.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ _MUTATIONS: Final = (ApiKey.CREATE_TOPICS, ApiKey.CREATE_PARTITIONS, ApiKey.DELE
 # A fetch brings one batch.
 _RECORDS, _RECORDS_IN_BATCH = 200, 5
 _METADATA_FRAMES = "kafka_quota_proxy_frames_total"
-# What a client asks to find its way, once; with thousands of refusals it may not be more.
+# Requests of a client at its start; refusals must not add to them.
 _METADATA_OF_A_CLIENT = 4
 
 
@@ -74,7 +73,7 @@ _PRODUCERS: Final[dict[str, Producer]] = {
         )
         for name, kind in _KINDS.items()
     },
-    # It has one request in flight for a partition, whatever it is told.
+    # It always has one request in flight for a partition.
     "aiokafka-idempotent": aiokafka_producer({"enable_idempotence": True}),
     "aiokafka-plain": aiokafka_producer({}),
 }
@@ -86,10 +85,10 @@ _CONSUMERS: Final[dict[str, Consumer]] = {
     "aiokafka-consumer": consume_with_aiokafka,
 }
 _ALL_CONSUMERS: Final = (*_CONSUMERS, "java-consumer")
-# Three requests in turn of each: one alone would take three times as long as all the others.
+# Three clients, because each sends three kinds of requests in turn.
 _JAVA_ADMINS: Final = tuple(f"java-admin-{number}" for number in range(3))
 _KAFKA_PYTHON_ADMINS: Final = tuple(f"kafka-python-admin-{number}" for number in range(3))
-# librdkafka's versions are older than THROTTLING_QUOTA_EXCEEDED: what it asks is held instead.
+# librdkafka's versions do not have THROTTLING_QUOTA_EXCEEDED, so its requests are held.
 _NEVER_REFUSED: Final = "librdkafka-admin"
 _ADMINS: Final = {
     _NEVER_REFUSED: manage_with_librdkafka,
@@ -102,7 +101,7 @@ _Refusals = Counter[tuple[str, int]]
 
 
 class _Meeting:
-    """All clients at work through a proxy, each until it was refused so many times."""
+    """All clients at work through a proxy, each until it was refused often enough."""
 
     def __init__(self, kafka: Kafka, proxy: Proxy, folder: Path, wanted: int) -> None:
         self._kafka = kafka
@@ -114,12 +113,12 @@ class _Meeting:
 
     @property
     def refusals(self) -> _Refusals:
-        """How often each client-id was refused, by API."""
+        """Return the refusals of each client-id, by API."""
         lines = (line.split() for line in self._proxy.log.splitlines() if line.startswith("refused "))
         return Counter((client_id, int(api_key)) for _, client_id, api_key in lines)
 
     def hold(self, patience_s: float) -> None:
-        """Have it; raises what any of the applications was told."""
+        """Run all clients; raise any application's error."""
         filled, address = _filled_topic(self._kafka), self._proxy.address()
         with ThreadPoolExecutor(len(_ALL_CLIENTS)) as pool:
             sent = {
@@ -186,7 +185,7 @@ def _filled_topic(kafka: Kafka) -> str:
 
 
 def _written(kafka: Kafka, topic: str) -> dict[str, list[int]]:
-    """What each producer has written, in the order of its partition; asked of the broker directly."""
+    """Return the records of each producer, in the order of its partition, read directly from the broker."""
     found: dict[str, list[int]] = {one: [] for one in _ALL_PRODUCERS}
     consumer = confluent_kafka.Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "unused", **QUIET})
     try:

@@ -1,4 +1,4 @@
-"""The queue is replaced again and again while it is full: no request is lost, answered twice or out of its order."""
+"""A full queue is replaced again and again: no request is lost, answered twice or reordered."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _settings(queue: dict[str, Any] | None) -> dict[str, Any]:
     return {} if queue is None else {"fair_call_queue": queue}
 
 
-# Forty: from each of the queues to the next five times.
+# Forty reloads: five rounds through all queues.
 @pytest.mark.parametrize("times", [40, pytest.param(100, marks=pytest.mark.long)])
 def test_replacing_the_queue_loses_and_doubles_nothing(slow_kafka: Kafka, times: int) -> None:
     topic = create_topic(slow_kafka)
@@ -45,7 +45,7 @@ def test_replacing_the_queue_loses_and_doubles_nothing(slow_kafka: Kafka, times:
     assert reloads == [True] * times
     assert all(served.values())
     assert end_offset(slow_kafka, topic) == sum(map(len, served.values()))
-    # Nobody is left behind in a queue that is no more, and no slot is.
+    # No request and no slot is left in a replaced queue.
     assert metrics.total("kafka_quota_proxy_call_queue_in_flight") == 0
     assert metrics.total("kafka_quota_proxy_call_queue_size") == 0
     assert metrics.total("kafka_quota_proxy_call_queue_waiting_for_room") == 0

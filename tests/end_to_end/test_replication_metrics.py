@@ -1,7 +1,7 @@
-"""The metrics of KIP-73 while a partition moves between brokers at a throttled rate, and when it has moved.
+"""The metrics of KIP-73 during a throttled move, and after it.
 
-The throttle is that of ``kafka-reassign-partitions.sh --throttle``, which the proxy follows, so that the brokers' own
-MBeans measure the same replica as the proxy between them.
+The proxy follows the throttle of ``kafka-reassign-partitions.sh --throttle``, so the brokers' MBeans measure the same
+replica as the proxy.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ _SIZE_BYTES: Final = 30 * _MB
 _RECORD_BYTES: Final = 16_300
 _WRITTEN_PER_S: Final = 20
 _LEADER, _FOLLOWER = 1, 3
-# Of each kind of broker: the name of KIP-73, and Kafka's.
+# The metrics of each role: that of KIP-73, and Kafka's.
 _RATES: Final = {
     "leader": ("kafka_quota_proxy_leader_replication_throttled_rate", "kafka_server_leaderreplication_byte_rate"),
     "follower": ("kafka_quota_proxy_follower_replication_throttled_rate", "kafka_server_followerreplication_byte_rate"),
 }
 _BYTES_IN: Final = "kafka_quota_proxy_partition_bytes_in_rate"
 _LAG: Final = "kafka_quota_proxy_sum_replica_lag"
-# So that a move of seconds has little of the burst with which it begins.
+# Short windows, so that the initial burst of a short move is small.
 _WINDOWS: Final[dict[str, str | int]] = {"replication.quota.window.num": 3}
 _STARTS_S: Final = 2
 _AFTER_S: Final = 15
 
 
 class Lag(NamedTuple):
-    """What the follower lacks: by the files of both brokers, and by the metric in the bytes of a record."""
+    """The follower's lag, by the files of both brokers, and by the metric in bytes."""
 
     on_disk_bytes: int
     reported_bytes: float
 
 
 class Move(NamedTuple):
-    """What was seen of a move."""
+    """Measurements of a move."""
 
     topic: str
     began_s: float  # Unix time
@@ -63,7 +63,7 @@ class Move(NamedTuple):
     after: Metrics
 
     def steady(self, name: str, **labels: str) -> list[float]:
-        """The values of a series from when the move goes at an even rate, at the times of the leader's MBeans."""
+        """Return the values of a series while the rate is even, at the times of the leader's MBeans."""
         times_s = [reading.at_s for reading in self.readings["leader"]]
         inside = [at_s for at_s in times_s if self.began_s + _STARTS_S < at_s < self.ended_s - 1]
         return [self.scrapes.nearest(at_s).total(name, **labels) for at_s in inside]
@@ -71,7 +71,7 @@ class Move(NamedTuple):
 
 @contextmanager
 def _writer(moving: Load) -> Iterator[list[float]]:
-    """Write to the partition all the time, until its leadership has moved; when each record was acknowledged."""
+    """Write to the partition until its leadership has moved; yield the times of acknowledgements."""
     acknowledged_s: list[float] = []
     is_over = threading.Event()
     batch = record_batch([bytes(_RECORD_BYTES)])
@@ -137,7 +137,7 @@ def test_rate_equals_the_throttle_and_the_brokers_mbean(move: Move, role: str, b
         if rate > 0 and move.began_s + _STARTS_S < reading.at_s < move.ended_s - 1
     ]
 
-    # Both hold the same replica, one behind the other, and so a little more than each alone.
+    # Both throttle the same replica, so the rate is a little lower than under one.
     assert 0.6 < median(rates) / _RATE < 1.05
     assert len(ratios) > 10
     assert median(ratios) == pytest.approx(1, abs=0.05)
@@ -148,7 +148,7 @@ def test_lag_equals_the_difference_of_the_log_files(move: Move) -> None:
 
     assert len(lags) > 10
     assert lags[0].reported_bytes > 0.7 * _SIZE_BYTES
-    # Told at the last fetch; the follower writes what it fetched a moment later.
+    # The metric is of the last fetch, whose records the follower writes a moment later.
     assert median(abs(lag.reported_bytes - lag.on_disk_bytes) for lag in lags) < 0.05 * _SIZE_BYTES
 
 

@@ -1,6 +1,6 @@
-"""The same requests under the same ``request_percentage``, in the broker and in the proxy, side by side.
+"""The same requests under the same ``request_percentage``, in the broker and in the proxy.
 
-Nobody outside a broker sees its threads, so what is charged here is a guess: ``docs/explanation/request-time.md``.
+The proxy cannot see the broker's threads, so its charge is an estimate: ``docs/explanation/request-time.md``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.end_to_end.support.request_rates import (
     measured_scale,
 )
 
-# The figures of bench/REQUEST_TIME.md: -o log_cli=true --log-cli-level=INFO
+# To print figures for bench/REQUEST_TIME.md: -o log_cli=true --log-cli-level=INFO
 _LOG = logging.getLogger(__name__)
 
 
@@ -33,17 +33,16 @@ def ask_to_scale() -> Iterator[Ask]:
 
 
 def test_client_is_throttled_about_as_by_its_broker() -> None:
-    """In a few seconds, of a broker whose code is hardly compiled yet: that the quota is of the right size.
+    """A few seconds with a cold broker show that the quota is of the right size.
 
-    Such a broker charges up to three times what the proxy reckons. Without a quota a client gets over ten times as
-    much as with one.
+    A cold broker charges up to three times the estimate. Without a quota a client gets more than ten times as much.
     """
     with limited_alike() as ask:
         ratio = ask(LOADS[0], 1, 8, SMALL_PERCENT)
         handshakes = ask(HANDSHAKE, 1, 4, SMALL_PERCENT)
 
     assert 0.4 < ratio.median < 4, str(ratio)
-    # Both charge for a login where the broker wants none. Were it free here, its client would get ten times as much.
+    # Both charge for a login that the broker does not want. If it were free, the client would get ten times as much.
     assert 0.1 < handshakes.median < 4, str(handshakes)
 
 

@@ -1,4 +1,4 @@
-"""``request_rate``: a client gets so many requests answered in a second, however many connections it has."""
+"""``request_rate``: the requests per second of a client, over any number of connections."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.proof
 _RATE: Final = 20
 _SECONDS: Final = 10
 _WINDOWS: Final = 3
-# What may pass at once, in seconds of the rate: a paced burst, or all but one of the windows.
+# The initial burst, in seconds of the rate: a paced burst, or all windows but one.
 _AT_ONCE_S: Final = {"paced": 1, "sampled": _WINDOWS - 1}
 _CONNECTIONS: Final = {"one": 1, "five": 5, "thirty": 30}
 _FREE: Final = "free"
@@ -28,15 +28,13 @@ _METADATA_VERSION: Final = 5
 
 
 class Outcome(NamedTuple):
-    """What came of a client's requests."""
-
     answered: int  # in time
     counted: float = 0.0  # by the proxy
     throttled: float = 0.0  # of these
 
 
 def _ask(port: int, topic: str, client_id: str, connections: int, *, pause_s: float = 0) -> Outcome:
-    """Ask for the topic on each connection, again and again, each time as soon as its throttle time is over."""
+    """Request metadata of the topic on each connection, again after each throttle time."""
     end_s = time.monotonic() + _SECONDS
     question = struct.pack(">i", 1) + string(topic) + b"\0"
 
@@ -55,7 +53,7 @@ def _ask(port: int, topic: str, client_id: str, connections: int, *, pause_s: fl
 
 
 def _send(port: int, topic: str, client_id: str) -> Outcome:
-    """Send records with librdkafka, each in a request of its own."""
+    """Send records with librdkafka, one per request."""
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": f"127.0.0.1:{port}", "client.id": client_id, "linger.ms": 0, **QUIET}
     )
@@ -104,11 +102,11 @@ def test_request_rate_holds_over_all_connections_of_a_client(
     answered = outcomes[f"{shaping}-{name}"].answered
     connections = _CONNECTIONS.get(name, 1)
 
-    # A request passes that has nothing unanswered in front of it, as at a broker under its request quota: those of all
-    # connections come at once when a wait is over. Paced, that is owed for ever; sampled, until it leaves the windows.
+    # A request without an unanswered one before it always passes, as at a broker, so the requests of all connections
+    # pass at once when a wait is over. Paced, this debt stays; sampled, it ends when it leaves the windows.
     times = 1 if shaping == "paced" else _SECONDS / _WINDOWS
     assert answered <= 1.05 * _RATE * (_SECONDS + _AT_ONCE_S[shaping]) + times * connections
-    # A machine that does other things as well holds the client without a rate, too.
+    # Other load of the machine slows the client without a rate too.
     assert answered >= 0.8 * min(_RATE * _SECONDS, outcomes[_FREE].answered)
 
 
@@ -119,5 +117,5 @@ def test_client_without_request_rate_is_not_throttled(outcomes: dict[str, Outcom
 
 def test_each_answered_request_is_counted_once(outcomes: dict[str, Outcome]) -> None:
     for name, one in outcomes.items():
-        # Beside them only the last of each connection, whose answer comes too late, and what librdkafka asks first.
+        # Plus the last request of each connection, answered too late, and librdkafka's first requests.
         assert 0 <= one.counted - one.answered <= 31, name

@@ -1,7 +1,7 @@
-"""The proxy is restarted in good order, again and again, under clients with their default settings.
+"""The proxy is restarted in order, again and again, under clients with default settings.
 
-No producer reports an error, nothing that was acknowledged is lost, and nothing is doubled where the client is
-idempotent, as Java's is by default.
+No producer reports an error, no acknowledged record is lost, and idempotent clients, such as Java by default, double
+none.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ _EVERY_S = 0.002  # between two records of a client
 
 
 class _Librdkafka:
-    """librdkafka, sending numbered records one after the other until it is told to stop."""
+    """librdkafka, sending numbered records in turn until stopped."""
 
     def __init__(self, address: str, topic: str) -> None:
         self.acknowledged: set[int] = set()
@@ -61,13 +61,13 @@ class _Librdkafka:
         producer.poll(0)
 
     def _failed(self, error: confluent_kafka.KafkaError) -> None:
-        # That a connection ended, or none could be made for a second, is no error of a request.
+        # A closed connection, or a second without one, is not a failed request.
         if error.fatal():
             self.failures.append(str(error))
 
 
 class _Aiokafka:
-    """aiokafka, likewise."""
+    """aiokafka, sending numbered records in turn until stopped."""
 
     def __init__(self, address: str, topic: str) -> None:
         self.acknowledged: set[int] = set()
@@ -103,7 +103,7 @@ class _Aiokafka:
 
 
 def _restart_again_and_again(proxy: Proxy, times: int, progress: Callable[[], list[float]]) -> None:
-    """Stop it as an operator does, and start it again at the same ports; in between every client gets on."""
+    """Stop the proxy like an operator, and restart it on the same ports; in between every client makes progress."""
     for turn in range(times):
         before = progress()
         wait_until(

@@ -1,4 +1,4 @@
-"""Proof 2: the same load under the same quota, once in the broker and once in the proxy, side by side."""
+"""The same load under the same quota, in the broker and in the proxy at the same time."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def _rate(answers: list[Answer]) -> float:
 
 
 def _pauses(answers: list[Answer]) -> list[int]:
-    """The throttle times of the silence after a burst, in order: in the burst itself they are some 30 ms each."""
+    """Return the throttle times of the silence after a burst, in order; those within a burst are some 30 ms."""
     return [answer.throttle_time_ms for answer in answers if answer.throttle_time_ms > 500]
 
 
 def _burst_bytes(answers: list[Answer]) -> int:
-    """What passes before the first silence, however long a busy machine takes for it."""
+    """Return the bytes before the first silence."""
     return sum(answer.size_bytes for answer in takewhile(lambda answer: answer.throttle_time_ms <= 500, answers))
 
 
@@ -75,7 +75,7 @@ def test_burst_and_silence_equal_kafkas(kafka_4: Kafka) -> None:
 
 
 def _first_wait_ms(port: int, topic: str, limit_anonymous: Callable[[], object]) -> int:
-    """Send 25 KB without a limit, and then a little more under the first limit that there is."""
+    """Send 25 KB without a limit, then a little more under the first limit; return the throttle time."""
     with raw_client(port, client_id="first") as client:
         for _ in range(2):
             assert client.produce(topic, batch_of(12_400)).throttle_time_ms == 0
@@ -85,7 +85,7 @@ def _first_wait_ms(port: int, topic: str, limit_anonymous: Callable[[], object])
 
 
 def test_first_limit_of_a_user_counts_what_was_sent_before_it_as_in_kafka() -> None:
-    """On a Kafka of its own: one never forgets which kinds of quotas it has had."""
+    """On its own Kafka, because a broker never forgets the kinds of quotas that it has had."""
     with Kafka(KAFKA_4) as kafka:
         topic = create_topic(kafka)
         bob, anonymous = ({"user": name, "producer_byte_rate": 1_000} for name in ("bob", "ANONYMOUS"))
@@ -97,7 +97,7 @@ def test_first_limit_of_a_user_counts_what_was_sent_before_it_as_in_kafka() -> N
         with Proxy({"quotas": [bob]}, kafka) as proxy:
             ours_ms = _first_wait_ms(proxy.port(), topic, lambda: proxy.reload({"quotas": [bob, anonymous]}))
 
-    # The window that is assumed of a fresh rate goes from 10 s to 11 s in each second.
+    # The assumed window of a new rate grows from 10 s to 11 s within each second.
     assert theirs_ms == pytest.approx(15_000, abs=1_000)
     assert ours_ms == pytest.approx(15_000, abs=1_000)
 
@@ -108,6 +108,6 @@ def test_rate_equals_kafkas_over_two_minutes(broker: str, request: pytest.Fixtur
     kafkas, ours = _side_by_side(request.getfixturevalue(broker), seconds=135)
 
     assert _rate(ours) / _rate(kafkas) == pytest.approx(1, abs=0.01)
-    # A client with one request in flight that waits as it is told loses some 2 % between bursts, with Kafka as with us.
+    # A client with one request in flight that obeys throttle times loses some 2 % between bursts, in both cases.
     assert _rate(ours) / _QUOTA == pytest.approx(0.985, abs=0.02)
     assert _throttled_s(ours) == pytest.approx(_throttled_s(kafkas), rel=0.02)

@@ -1,4 +1,4 @@
-"""Users: every client logs in to a real Kafka through the proxy, by each mechanism, and pays by its name."""
+"""Every client logs in to a real Kafka through the proxy with each mechanism, and its user is charged."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.end_to_end.support.logins import add_scram_users, log_in_plain, secre
 from tests.end_to_end.support.processes import free_port, wait_until
 from tests.end_to_end.support.proxy import Metrics, Proxy
 
-SASL, SHORT = "SASL", "SHORT"  # listeners; on the second, a login is good for two seconds
+SASL, SHORT = "SASL", "SHORT"  # listeners; on the second, a login lasts two seconds
 SHORT_MS = 2_000
 MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
 USERS = ("alice", "bob")
@@ -92,7 +92,7 @@ def topic(kafka: Kafka) -> str:
 
 
 def web_token(user: str) -> str:
-    """Return an unsecured JSON web token, as brokers take them for tests."""
+    """Return an unsigned JSON web token, which brokers accept in tests."""
     now_s = int(time.time())
     parts = ({"alg": "none"}, {"sub": user, "iat": now_s, "exp": now_s + 3_600})
     return ".".join(urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts) + "."
@@ -245,7 +245,7 @@ def test_user_quota_holds_over_all_connections_of_the_user(kafka: Kafka, proxy: 
         throttled = [client.produce(topic, batch).throttle_time_ms for _ in range(count // 2) for client in (one, two)]
     took_s = time.monotonic() - began
 
-    # What an idle client may send at once is a second's worth; the last wait is not sat out.
+    # The burst is a second's worth; the last wait is not served.
     least_s = (count * len(batch) - ALICES_RATE) / ALICES_RATE - max(throttled) / 1_000
     assert least_s * 0.9 <= took_s <= least_s * 1.6 + 1
     metrics = proxy.metrics()
@@ -258,7 +258,7 @@ def test_user_quota_holds_over_all_connections_of_the_user(kafka: Kafka, proxy: 
 @pytest.mark.proof
 @pytest.mark.parametrize("name", ["librdkafka", "aiokafka"])
 def test_users_are_known_with_rewritten_addresses(kafka: Kafka, proxy: Proxy, topic: str, name: str) -> None:
-    """The cluster advertises ``proxy``, so that both of them read the same login."""
+    """The cluster advertises ``proxy``, so both proxies read the same login."""
     first = free_port()
     whole = {
         "name": "whole",
@@ -356,7 +356,7 @@ def test_java_client_continues_through_reauthentications(kafka: Kafka, proxy: Pr
     connections = after.total("kafka_quota_proxy_disconnects_total", listener=SHORT)
     assert (done["assignments"], done["revocations"]) == (1, 0)
     assert done["size_bytes"] > 0
-    # A login is good for 2 s, and the client was there for 6, on the connections that it had at first.
+    # A login lasts 2 s, and the client worked for 6 s on its first connections.
     assert 1 <= connections <= 4
     assert logins(after, listener=SHORT, result="accepted") >= 2 * connections
     assert after.total("kafka_quota_proxy_protocol_errors_total") == 0
@@ -365,12 +365,12 @@ def test_java_client_continues_through_reauthentications(kafka: Kafka, proxy: Pr
 
 
 def test_reauthentication_as_another_user_is_refused(proxy: Proxy) -> None:
-    """Kafka sees to it itself; what a broker does that does not is in tests/proxy/session/test_login.py."""
+    """Kafka refuses it; tests/proxy/session/test_login.py has a broker that does not."""
     before = proxy.metrics()
 
     with raw_client(proxy.port(SHORT)) as client:
         assert log_in_plain(client, "bob") == 0
-        time.sleep(1.1)  # Kafka lets nobody log in again within a second
+        time.sleep(1.1)  # Kafka refuses a second login within a second
         assert log_in_plain(client, "alice") == SASL_AUTHENTICATION_FAILED
         assert client.is_closed_by_peer()
 
@@ -381,7 +381,7 @@ def test_reauthentication_as_another_user_is_refused(proxy: Proxy) -> None:
 
 
 def test_log_and_metrics_contain_no_password_or_token(proxy: Proxy) -> None:
-    """Of all that this module has done, at level debug."""
+    """Of all tests of this module, at level debug."""
     said = proxy.log + proxy.admin("/metrics")
 
     for secret in ("alice-secret", "bob-secret", "s3cr3t", "wrong", web_token("bob").split(".")[0]):
@@ -389,7 +389,7 @@ def test_log_and_metrics_contain_no_password_or_token(proxy: Proxy) -> None:
 
 
 def _as(user: str, directory: Path) -> str:
-    """Return the words by which Kafka's commands log in as a user."""
+    """Return the options with which Kafka's commands log in as a user."""
     file = directory / f"{user}.properties"
     login = f'{_LOGIN_MODULE}.scram.ScramLoginModule required username="{user}" password="{secret_of(user)}";'
     file.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-256\nsasl.jaas.config={login}\n")

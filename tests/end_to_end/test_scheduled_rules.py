@@ -1,4 +1,4 @@
-"""Rules that expire and ramp by the clock of a proxy that runs, between a client and a broker."""
+"""Rules that expire and ramp while a proxy runs."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_ramp_continues_on_schedule_after_a_kill(kafka_4: Kafka) -> None:
     seen: list[float] = []
 
     def look() -> float:
-        """Return the limit that holds: of a step that there was while it was asked for, or a second before."""
+        """Return the limit in force, which must be that of a step during the request, or a second before."""
         before_ms = _now_ms() - 1_000
         (limit,) = _limits(proxy)
         steps = range(step_of(ramp, now_ms=before_ms), step_of(ramp, now_ms=_now_ms()) + 1)

@@ -1,4 +1,4 @@
-"""A store in a topic of a cluster that wants a certificate, a login and rights: those of share-one-store.md."""
+"""A store in a topic of a cluster with TLS, a login and ACLs, with the rights that share-one-store.md names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.end_to_end.support.quota_fleet import Admin, detail, settings
 from tests.end_to_end.support.tls_kafka import TlsKafka
 from tests.support.certificates import Authority
 
-# Its annotations do not name all that it has.
+# The annotations of confluent-kafka are incomplete.
 _ADMIN: Final[Any] = import_module("confluent_kafka.admin")
 _LOGIN: Final = {
     "ssl.client.auth": "required",
@@ -36,7 +36,7 @@ _ALICE: Final = (("user", "alice"),)
 
 
 def _right(topic: str, right: str) -> tuple[object, ...]:
-    """Return what stands for one in a binding, and in a filter of bindings."""
+    """Return the entry of a right in a binding, or in a filter of bindings."""
     names = (_ADMIN.ResourceType.TOPIC, topic, _ADMIN.ResourcePatternType.LITERAL, "User:keeper", "*")
     return *names, _ADMIN.AclOperation[right], _ADMIN.AclPermissionType.ALLOW
 
@@ -57,7 +57,7 @@ def test_store_works_with_certificate_login_and_four_rights(tmp_path: Path) -> N
         KAFKA_4, tmp_path, authority, tls={"LOGIN": _LOGIN}, unproxied=["LOGIN"], sasl=["LOGIN"], config=_AUTHORISER
     ) as kafka:
         add_scram_users(kafka, ["keeper"], "SCRAM-SHA-512")
-        # Not as it should be, which who may not see the configuration of a topic cannot say.
+        # A wrong configuration, which can be reported only with the right to read it.
         topic = create_topic(kafka, config={"cleanup.policy": "delete"})
         admin = _ADMIN.AdminClient({"bootstrap.servers": kafka.bootstrap_servers, **QUIET})
         rights = [_ADMIN.AclBinding(*_right(topic, right)) for right in _RIGHTS]
@@ -74,7 +74,7 @@ def test_store_works_with_certificate_login_and_four_rights(tmp_path: Path) -> N
             proxy.start()
 
             with Admin(proxy.port()) as who:
-                # Nothing but the topic has it.
+                # The quota is in the topic only.
                 assert who.describe() == {frozenset(_ALICE): {_P: 1000.0}}
                 writes = _ADMIN.AclBindingFilter(*_right(topic, "WRITE"))
                 for gone in admin.delete_acls([writes]).values():

@@ -1,4 +1,4 @@
-"""Share groups (KIP-932), read by Kafka's own client: charged as their broker charges them, and held to the quota."""
+"""Share groups (KIP-932) of Kafka's own client: charged as by their broker, and throttled."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ONE_NODE: Final[dict[str, str | int]] = {
 
 
 class Reads(NamedTuple):
-    """What a share group saw."""
+    """Results of a share group."""
 
     bytes: list[int]  # of values, that had come after each second
     each: list[int]  # of each member, in the end
@@ -43,13 +43,13 @@ class Reads(NamedTuple):
     failed: int  # acknowledgements
 
     def rate(self, *, first_s: int) -> float:
-        """Return bytes per second from then on."""
+        """Return bytes per second from this second on."""
         return (self.bytes[-1] - self.bytes[first_s - 1]) / (len(self.bytes) - first_s)
 
 
 @contextmanager
 def _kafka_of_records(size_bytes: int, *, windows: int) -> Iterator[tuple[Kafka, str]]:
-    """Start a broker whose windows are so many; yield a topic with it that has so many bytes."""
+    """Start a broker with this number of windows; yield it with a topic of this size."""
     with Kafka(KAFKA_4, jmx=True, config={**_ONE_NODE, "quota.window.num": windows}) as kafka:
         topic = create_topic(kafka)
         batch = batch_of(256 * KIB)
@@ -60,7 +60,7 @@ def _kafka_of_records(size_bytes: int, *, windows: int) -> Iterator[tuple[Kafka,
 
 
 def _read(kafka: Kafka, topic: str, seconds: int, *members: tuple[str, str]) -> dict[str, Reads]:
-    """Let members read side by side, of each a client-id and an address; those of one client-id are a group."""
+    """Run one member for each client-id and address; members with one client-id are a group."""
     words = [word for member in members for word in member]
     out = kafka.run_java(
         str(_READS), topic, str(seconds), kafka.bootstrap_servers, *words, timeout_s=seconds + 60
@@ -75,7 +75,7 @@ def _logged(directory: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.proof
 def test_share_group_is_throttled_and_charged_as_by_its_broker(tmp_path: Path) -> None:
-    """The broker's own quota for the same client is so large that it only counts."""
+    """The broker's own quota for the same client cannot be reached, so it only counts."""
     windows = 4
     settings = {
         "quotas": [{"client-id": _OURS, "consumer_byte_rate": _QUOTA}],
@@ -98,7 +98,7 @@ def test_share_group_is_throttled_and_charged_as_by_its_broker(tmp_path: Path) -
     assert charged == pytest.approx(their_rate * (SUM_WINDOWS - 0.5), rel=0.02)
     assert sum(record["amount"] for record in _logged(tmp_path)) == charged > reads.bytes[-1]
     assert metrics.total("kafka_quota_proxy_throttled_requests_total", kind="fetch", client_id=_OURS) > 0
-    # What the windows allow at once, and a last response that is as much.
+    # The burst of the windows, and one response more.
     assert reads.bytes[-1] <= _QUOTA * (len(reads.bytes) + 2 * windows)
     assert reads.rate(first_s=windows) > 0.7 * _QUOTA
     assert (reads.records, reads.failed) == (reads.different, 0)
@@ -108,7 +108,7 @@ def test_share_group_is_throttled_and_charged_as_by_its_broker(tmp_path: Path) -
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("shaping", "most"), [("sampled", 1.1), ("paced", 1.05)])
 def test_members_of_a_share_group_share_its_quota(shaping: str, most: float) -> None:
-    """Each waits for most of the time, and loses no acknowledgement by it."""
+    """Each member waits most of the time, and loses no acknowledgement."""
     windows, seconds, count = 11, 61, 12
     settings = {"shaping": shaping, "quotas": [{"client-id": _OURS, "consumer_byte_rate": _QUOTA}]}
     with (
@@ -126,7 +126,7 @@ def test_members_of_a_share_group_share_its_quota(shaping: str, most: float) -> 
 @pytest.mark.long
 @pytest.mark.timeout(300)
 def test_share_group_gets_its_quota_while_its_broker_enforces_one() -> None:
-    """Kafka takes a throttled fetch back and answers it empty; its records stay acquired until their lock ends."""
+    """Kafka discards the records of a throttled fetch; they stay acquired until their lock ends."""
     windows, seconds = 11, 72
     settings = {"quotas": [{"client-id": _OURS, "consumer_byte_rate": _QUOTA}]}
     with (

@@ -1,7 +1,6 @@
-"""Clients that stop in the middle, or send what must wait, cost bounded memory.
+"""Clients that stop inside a request, or send data that must wait, cost bounded memory.
 
-In front of a broker that takes everything and says nothing: a real one sets aside, for each request that has begun, as
-many bytes as its size says.
+The broker is a sink that never answers, because a real broker reserves the full size of each request that has begun.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ _MUTING = request(PRODUCE, PRODUCE_VERSION, 1, "hostile", produce_body("t", byte
 
 
 def _has_arrived(client: socket.socket) -> bool:
-    """Whether all that was sent has been acknowledged by the other side's system."""
+    """Return whether the other side's system has acknowledged all sent bytes."""
     return fcntl.ioctl(client, termios.TIOCOUTQ, bytes(4)) == bytes(4)
 
 
 def _with_broker(count: int) -> int:
-    """How many of so many connections of the proxy can have one to the broker behind them."""
+    """Return how many of these connections can have one to the broker."""
     possible = min(count, allow_open_files(2 * count + _SPARE_FILES) - _SPARE_FILES - count)
     if possible < count * 9 // 10:
         raise HarnessError(f"{count} connections take {2 * count + _SPARE_FILES} open files")
@@ -57,7 +56,7 @@ def test_connections_stalled_inside_100_mb_cost_no_more_than_idle_ones(count: in
         for client in clients[:dialled]:
             client.sendall(front + body[:100])
         for client in clients[dialled:]:
-            client.sendall(front[:20])  # within its client-id: no broker is dialled before that is known
+            client.sendall(front[:20])  # inside the client-id, before the broker is dialled
         wait_until(
             lambda: proxy.metrics().total("kafka_quota_proxy_frames_total", api="Produce") == dialled,
             timeout_s=60,
@@ -77,7 +76,7 @@ def test_connections_stalled_inside_100_mb_cost_no_more_than_idle_ones(count: in
 
 @pytest.mark.parametrize("count", [500, pytest.param(8_000, marks=pytest.mark.long)])
 def test_pipelined_bytes_of_muted_clients_are_bounded_in_total(count: int) -> None:
-    """Each of them is muted for 25 s, and sends a quarter of a MiB that waits for that."""
+    """Each client is muted for 25 s, and sends a quarter of a MiB meanwhile."""
     count = _with_broker(count)
     rule = {"client-id": "hostile", "producer_byte_rate": 1}
     with proxy_to_sink(quotas=[rule], max_buffered="16MiB") as proxy, ExitStack() as stack:
@@ -96,5 +95,5 @@ def test_pipelined_bytes_of_muted_clients_are_bounded_in_total(count: int) -> No
         )
 
         print(f"{count} muted connections: {before} bytes before, {most_seen} at the most")  # noqa: T201
-        assert most_seen < before + 1_024 * MIB  # what arrives in a second comes on top of what is allowed
+        assert most_seen < before + 1_024 * MIB  # data that arrives within a second comes on top
         assert proxy.metrics().total(_CONNECTIONS) > 0

@@ -1,7 +1,6 @@
-"""``quota.producer.default`` and ``quota.consumer.default`` beside a broker of 2.8, the last that has these settings.
+"""``quota.producer.default`` and ``quota.consumer.default``, compared with Kafka 2.8, the last that has them.
 
-The same load at once: at the old broker, whose file has them, and through a proxy, whose file has them, to a broker
-without any.
+The same load runs at once at the old broker with these settings, and through a proxy with them to a broker without.
 """
 
 from __future__ import annotations
@@ -26,33 +25,31 @@ _SECONDS: Final = 10
 _DEFAULTS: Final[dict[str, str | int]] = {
     "quota.producer.default": _QUOTA,
     "quota.consumer.default": _QUOTA,
-    # Short cycles, of which some seconds hold many.
+    # Short cycles, so that seconds hold many.
     "quota.window.num": 3,
 }
-# Its own quota is in the way of the default.
+# Its own quota overrides the default.
 _NAMED: Final = "named"
 _OF_ITS_OWN: Final = 1_000 * MIB
 
 
 class Side(NamedTuple):
-    """Where a load goes."""
-
     port: int
     written: str
     read: str
 
 
 class Outcome(NamedTuple):
-    """What came of the floods of one side, by client-id."""
+    """Floods of one side, by client-id."""
 
     answers: dict[str, list[Answer]]
 
     def bytes_of(self, client_id: str) -> int:
-        """All that was written, or read."""
+        """Return all bytes written or read."""
         return sum(answer.size_bytes for answer in self.answers[client_id])
 
     def throttled_s(self, client_id: str) -> float:
-        """All throttle times."""
+        """Return the sum of throttle times."""
         return sum(answer.throttle_time_ms for answer in self.answers[client_id]) / 1_000
 
 
@@ -90,7 +87,7 @@ def _floods(side: Side) -> dict[str, Callable[[], list[Answer]]]:
 
 @pytest.fixture(scope="module")
 def outcomes(kafka_4: Kafka) -> tuple[Outcome, Outcome]:
-    """The broker's, and the proxy's."""
+    """Results of the broker and of the proxy."""
     rules = [{"client-id": _NAMED, "producer_byte_rate": _OF_ITS_OWN}]
     with OldKafka(config=_DEFAULTS) as old, Proxy({"kafka": _DEFAULTS, "quotas": rules}, kafka_4) as proxy:
         tools.set_broker_quota(old, _NAMED, {"producer_byte_rate": _OF_ITS_OWN})
@@ -110,7 +107,7 @@ def test_static_default_holds_for_each_client_as_in_kafka_2_8(
     share = ours.bytes_of(client_id) / _SECONDS / _QUOTA
 
     assert 0.8 < share < 1.1
-    # Brokers before 3.8 measure over fewer windows: their bursts are larger, up to a fifth here.
+    # Brokers before 3.8 measure over fewer windows, so their bursts are up to a fifth larger here.
     assert ours.bytes_of(client_id) / kafkas.bytes_of(client_id) == pytest.approx(0.9, abs=0.2)
     assert ours.throttled_s(client_id) / kafkas.throttled_s(client_id) == pytest.approx(1, abs=0.3)
 

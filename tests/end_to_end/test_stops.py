@@ -1,4 +1,4 @@
-"""A stop of the process, by either signal, while a client waits for an answer that does not come."""
+"""The process is stopped by either signal while a client waits for a missing answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the cluster's own throttles are, as a watcher sees them: real brokers, Kafka's own tools."""
+"""The watcher reads the cluster's own throttles, from real brokers and Kafka's own tools."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _BOTH_LISTS = f"{LEADER_REPLICAS},{FOLLOWER_REPLICAS}"
 
 
 class Watched:
-    """A watcher that runs, and the views that it told of."""
+    """A running watcher, and the views that it reported."""
 
     def __init__(self, kafka: Kafka, replication: Replication) -> None:
         self.view = ClusterView()
@@ -52,15 +52,15 @@ class Watched:
         self.view = view
 
     async def until(self, is_so: Callable[[ClusterView], object], *, timeout_s: float = 15) -> ClusterView:
-        """Return the first view that is so."""
+        """Return the first view that fulfils the condition."""
         async with asyncio.timeout(timeout_s):
-            while not is_so(self.view):  # noqa: ASYNC110 - views are told to a function
+            while not is_so(self.view):  # noqa: ASYNC110 - views arrive in a callback
                 await asyncio.sleep(0.05)
         return self.view
 
 
 async def until_it_is(cluster: Watched, *, successful: bool) -> None:
-    """Wait until a poll has gone well, or has not."""
+    """Wait until a poll has succeeded, or failed."""
     async with asyncio.timeout(30):
         while cluster.watcher.is_successful != successful:  # noqa: ASYNC110 - a flag
             await asyncio.sleep(0.1)
@@ -78,7 +78,7 @@ async def watched(kafka: Kafka, replication: Replication) -> AsyncIterator[Watch
 
 
 def _join_threads() -> None:
-    """Wait for the threads that the watcher does not wait for."""
+    """Wait for the remaining threads of the watcher."""
     for thread in threading.enumerate():
         if thread.name.startswith("cluster"):
             thread.join()
@@ -107,7 +107,7 @@ def _cluster(version: str, config: Mapping[str, str | int]) -> Kafka:
 
 
 def _topic_of_one_replica_each(kafka: Kafka, *, partitions: int) -> str:
-    """Make a topic whose partition p is on broker p % nodes + 1, and return its name."""
+    """Create a topic whose partition p is on broker p % nodes + 1, and return its name."""
     name = f"moving-{uuid.uuid4().hex[:12]}"
     assignments = {p: [kafka.brokers[p % len(kafka.brokers)].node_id] for p in range(partitions)}
     with KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers) as admin:
@@ -135,14 +135,14 @@ async def test_cluster_throttles_are_followed(version: str, tmp_path: Path) -> N
             assert not view.has_throttle
 
             def has_heard(view: ClusterView) -> bool:
-                cluster.watcher.request()  # the broker that is asked may hear of the topic later than others
+                cluster.watcher.request()  # the broker may learn of the topic later than others
                 # At inter-broker protocol 0.10.1 there are no topic ids.
                 return topic in view.topic_names.values() or version == KAFKA_2_8
 
             await cluster.until(has_heard)
             assert cluster.watcher.is_successful
 
-            # kafka-configs.sh, the default of all brokers among it
+            # kafka-configs.sh, including the default of all brokers
             await configure(kafka, "brokers", "--add-config", f"{LEADER_RATE}=1111111")
             await configure(kafka, "brokers 2", "--add-config", f"{LEADER_RATE}=2222222,{FOLLOWER_RATE}=3333333")
             await configure(
@@ -162,7 +162,7 @@ async def test_cluster_throttles_are_followed(version: str, tmp_path: Path) -> N
             await configure(kafka, f"topics {topic}", "--delete-config", _BOTH_LISTS)
             await cluster.until(lambda view: not view.has_throttle)
 
-            # kafka-reassign-partitions.sh --throttle, of something that has records, so that it takes a while
+            # kafka-reassign-partitions.sh --throttle, with records, so that it takes a while
             plan = tmp_path / "plan.json"
             moves = [
                 {"topic": topic, "partition": 0, "replicas": [2]},
@@ -193,7 +193,7 @@ async def test_throttle_without_reassignment_is_dropped_and_left_in_the_cluster(
 
             assert f"topics {topic}; broker 1 (leader 5000000 B/s, follower unlimited)" in caplog.text
             assert "the cluster still has it" in caplog.text
-            # Whoever lengthens the lease has it again: nothing was written to the cluster.
+            # A longer lease brings it back: nothing was written to the cluster.
             cluster.watcher.update(replace(replication, lease_ms=None))
             view = await cluster.until(lambda view: view.has_throttle)
             assert view.leader_rates == {1: 5000000.0}

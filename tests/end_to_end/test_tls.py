@@ -1,4 +1,4 @@
-"""TLS to clients and to a real Kafka, each on its own, by real clients; certificates that change under load."""
+"""TLS to clients and to a real Kafka, separately, with real clients; certificates that change under load."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ RULES = ["RULE:^CN=(.*?)(?:,.*)?$/$1/L", "DEFAULT"]
 
 @dataclass
 class Stage:
-    """A broker, a proxy in front of it, and who is who."""
+    """A broker, a proxy in front of it, and the certificates."""
 
     kafka: TlsKafka
     proxy: Proxy
@@ -205,7 +205,7 @@ def test_quota_of_the_certificates_user_holds(stage: Stage) -> None:
 
 
 def _serial_of(stage: Stage, context: ssl.SSLContext, *, listener: str = BOTH) -> int:
-    """Shake hands, ask for ApiVersions, and return the serial number of the certificate that was shown.
+    """Shake hands, request ApiVersions, and return the serial number of the proxy's certificate.
 
     Raises:
         OSError: It failed; ``ssl.SSLError`` is one.
@@ -256,7 +256,7 @@ def _replace(stage: Stage, file: str, content: bytes) -> None:
 
 
 class Load:
-    """New connections without end, and a producer that keeps its own; what failed is kept."""
+    """New connections without end, and a producer with a lasting one; keeps all failures."""
 
     def __init__(self, stage: Stage, topic: str) -> None:
         self.failures: list[object] = []
@@ -319,7 +319,7 @@ def test_certificates_are_replaced_under_load_without_failed_requests(stage: Sta
     with Load(stage, create_topic(stage.kafka)) as load:
         for new in issued:
             _replace(stage, "proxy.pem", new.certificate)
-            time.sleep(0.3)  # between the two nothing fits
+            time.sleep(0.3)  # between the two renames the pair does not match
             _replace(stage, "proxy.key", new.key)
             wait_until(lambda new=new: _serial(new) in load.serials[-1:], timeout_s=10, what="shows the new one")  # type: ignore[misc]
         expiry = stage.proxy.metrics().values(
@@ -352,7 +352,7 @@ def test_broken_key_pair_changes_nothing_and_is_logged(stage: Stage) -> None:
 
 
 def test_reload_replaces_the_trusted_authorities(stage: Stage) -> None:
-    """New handshakes go by the new authority only; a connection that is open goes on."""
+    """New handshakes need the new authority; open connections continue."""
     other = Authority("another's")
     stage.enlist("carol", other)
     with (

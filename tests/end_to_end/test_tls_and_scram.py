@@ -1,4 +1,4 @@
-"""TLS to the proxy, SCRAM through it: the user's quota holds within 1 %, also while the certificates are replaced."""
+"""TLS to the proxy and SCRAM through it: the quota holds within 1 %, also while certificates are replaced."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Stage:
     authority: Authority
 
     def serial_number(self) -> int:
-        """Of the certificate that a new client is shown."""
+        """Return that of the certificate that a new client gets."""
         context = ssl.create_default_context(cafile=str(self.directory / "ca.pem"))
         with (
             socket.create_connection(("127.0.0.1", self.proxy.port(SASL)), timeout=10) as plain,
@@ -115,13 +115,13 @@ def _hold(stage: Stage, *, seconds: int) -> None:
         producer.join()
 
     assert rate == pytest.approx(QUOTA, rel=0.01)
-    # ProducerPerformance counts what it failed to send as not sent.
+    # ProducerPerformance does not count failed records.
     assert [done.records for done in produced] == [_records(seconds)]
     assert produced[0].throttle_time_max_ms > 0
 
 
 def _records(seconds: int) -> int:
-    """What the quota lets through while it is measured, its first second's burst, and some seconds more."""
+    """Return the records for the measured time, the first burst, and some seconds more."""
     return (seconds + 6) * QUOTA // RECORD_BYTES
 
 

@@ -1,4 +1,4 @@
-"""The usage log of a real proxy: its sums are the bytes that passed, whatever happens to the process."""
+"""The usage log of a real proxy: its sums equal the bytes that passed, whatever happens to the process."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _usage_log(directory: Path, **more: object) -> dict[str, object]:
 
 
 def _records(directory: Path) -> list[Record]:
-    """Of all files; each line is whole, and no two have one identity."""
+    """Return the records of all files; each line must be complete, and each identity unique."""
     lines = [line for path in sorted(directory.glob("usage-p1-*.jsonl")) for line in path.read_bytes().splitlines()]
     records = [json.loads(line) for line in lines]
     assert len({tuple(record.get(key) for key in _IDENTITY) for record in records}) == len(records)
@@ -46,7 +46,7 @@ def _sum(records: Iterable[Record], field: str = "amount", **wanted: object) -> 
 
 
 def _exchange(proxy: Proxy, topic: str, client_id: str, *, count: int = 3) -> tuple[int, int]:
-    """Produce and fetch; return the bytes that are charged for each."""
+    """Produce and fetch; return the charged bytes of each."""
     batch = batch_of(16 * KIB)
     with raw_client(proxy.port(), client_id=client_id) as client:
         for _ in range(count):
@@ -143,7 +143,7 @@ def test_record_names_the_throttled_client_and_its_rule(kafka_4: Kafka, tmp_path
 
 @contextmanager
 def _producing(proxy: Proxy, topic: str) -> Iterator[list[tuple[float, int]]]:
-    """Produce all the time, in a thread; when each answer came, and how many bytes were charged by then at least."""
+    """Produce in a thread; yield the time of each answer with the least number of bytes charged by then."""
     answered: list[tuple[float, int]] = []
     ends = threading.Event()
     batch = batch_of(16 * KIB)
@@ -177,7 +177,7 @@ def test_log_is_complete_after_a_sigterm_under_load(kafka_4: Kafka, tmp_path: Pa
     acknowledged, one = answered[-1][1], answered[0][1]
     assert not list(tmp_path.glob("*.part"))
     assert len(answered) > 20
-    # A request whose answer the client did not see any more may have been charged.
+    # A request may be charged although the client did not get its answer.
     assert _sum(_records(tmp_path), kind="produce") in (acknowledged, acknowledged + one)
 
 
@@ -199,7 +199,7 @@ def test_kill_loses_one_interval_and_the_next_start_completes_its_file(kafka_4: 
         into, _ = _exchange(proxy, topic, "after")
         assert proxy.stop() == 0
 
-    # An interval of 0.2 s, and as much for a machine that is busy with other things.
+    # An interval of 0.2 s, and as much for a busy machine.
     before_s = killed_s - 0.4
     at_least = max(size_bytes for at_s, size_bytes in answered if at_s < before_s)
     assert at_least <= _sum(left, kind="produce") <= answered[-1][1] + answered[0][1]
@@ -252,7 +252,7 @@ def test_topic_has_the_same_records_as_the_files(kafka_4: Kafka, tmp_path: Path)
 
 
 def _messages(kafka: Kafka, topic: str) -> Iterator[tuple[bytes, bytes, tuple[int, int]]]:
-    """Key, value and timestamp of all that is in a topic of one partition."""
+    """Return key, value and timestamp of all records in a topic with one partition."""
     consumer = Consumer(
         {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "reads", "enable.auto.commit": False}
     )

@@ -1,7 +1,7 @@
-"""What ``whatif`` forecasts is what then happens: five clients of a real Kafka, first watched, then slowed.
+"""``whatif`` forecasts five clients of a real Kafka correctly. ``make test-pipeline``.
 
-The same loads twice: what is due when is one list, and who is slowed sends it later, as real clients do. The first time
-nobody is; from the log of that ``whatif`` says what the quotas would do. Then they do it. ``make test-pipeline``.
+The same loads run twice, from one schedule; a throttled client sends later, like real clients. The first run has no
+limits, and ``whatif`` forecasts the limits from its log. The second run has them.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from tests.end_to_end.support.scheduled import (
 pytestmark = [pytest.mark.pipeline, pytest.mark.timeout(900)]
 
 SECONDS: Final = 100
-# When two of them wait: what has come through by then is below what they had to send.
+# A time at which two clients wait, so that less has passed than was due.
 CUT_S: Final = 47
 HOUR_MS: Final = 3_600_000
 ROOT: Final = Path(__file__).parents[2]
 # Of what happened.
 TOLERANCE: Final = 0.1
-# Bytes per second under which each is silent for a fifth to a third of the time. Over windows bursts pass that are
-# paced out by tokens, so the limits differ.
+# Bytes per second that mute each client for a fifth to a third of the time. Windows let bursts pass that tokens do not,
+# so the limits differ.
 LIMITS: Final[dict[str, dict[str, int]]] = {
     "sampled": {"steady": 400_000, "on-off": 340_000, "ramp": 400_000, "many": 300_000, "reader": 450_000},
     "paced": {"steady": 500_000, "on-off": 460_000, "ramp": 380_000, "many": 480_000, "reader": 800_000},
@@ -55,7 +55,7 @@ Record = dict[str, Any]
 
 
 def loads(kafka: Kafka) -> list[Load]:
-    """Five clients, each of its own kind and shape; 0.2 to 0.3 MB/s each, and up to 6 MB at once."""
+    """Five clients, each with its own library and shape; 0.2 to 0.3 MB/s each, and up to 6 MB at once."""
     seeded = random.Random(7)  # noqa: S311  (the same load again)
     few: dict[str, str | int] = {"linger.ms": 20, "acks": 1, "batch.size": 32_000}
     some = few | {"batch.size": 100_000}
@@ -104,7 +104,7 @@ def loads(kafka: Kafka) -> list[Load]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One time that the loads were run. ``cut_ms`` is ``CUT_S`` after they began."""
+    """One run of the loads. ``cut_ms`` is ``CUT_S`` after its start."""
 
     records: list[Record]
     passed: Mapping[str, Passed]
@@ -114,12 +114,12 @@ class Run:
         return [one for one in self.records if (one["client_id"], one["kind"]) == (load.client_id, load.kind)]
 
     def bytes_by_cut(self, load: Load) -> int:
-        # Intervals begin with a second of the clock, as the loads do, give or take a millisecond.
+        # Intervals and loads begin with a second of the clock, within a millisecond.
         return sum(one["amount"] for one in self.of(load) if one["start_ms"] + one["interval_ms"] / 2 < self.cut_ms)
 
 
 class Bed:
-    """A Kafka and the loads, to be run under any quotas."""
+    """A Kafka and the loads."""
 
     def __init__(self, kafka: Kafka, directory: Path) -> None:
         self.kafka = kafka
@@ -157,14 +157,14 @@ def test_forecast_throttle_times_and_bytes_are_within_a_tenth(bed: Bed, shaping:
     sys.stdout.write(table(shaping, found))
     assert not {client_id: one for client_id, one in found.items() if not one.is_right()}
     for load in bed.loads:
-        # Else the forecast is right for want of anything to be wrong about.
+        # Otherwise there was nothing to forecast.
         assert 0.05 <= found[load.client_id].throttle_s[1] / SECONDS <= 0.5
 
 
 def forecast(bed: Bed, quotas: Mapping[str, object], name: str) -> dict[str, dict[str, float]]:
-    """Return what ``whatif`` says of each client; ``bytes`` is what it would have got by ``CUT_S``.
+    """Return the forecast of ``whatif`` for each client; ``bytes`` are those until ``CUT_S``.
 
-    The tables are by the hour, so the log is moved in time until an hour ends then.
+    The tables are by the hour, so the log is shifted until an hour ends then.
     """
     usage, file, out = (bed.directory / f"{name}-{what}" for what in ("usage", "quotas.yaml", "forecast"))
     usage.mkdir()
@@ -203,11 +203,11 @@ def rows(directory: Path) -> list[dict[str, str]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """Pairs of what was forecast and what happened. Bytes are those until ``CUT_S``, ``due`` what was due by then."""
+    """Pairs of forecast and result. Bytes are those until ``CUT_S``; ``due`` is what was due by then."""
 
     throttle_s: tuple[float, float]
     bytes: tuple[float, float]
-    acknowledged: tuple[float, float]  # the same, as the client saw it: without what Kafka's protocol adds
+    acknowledged: tuple[float, float]  # the same at the client, without protocol overhead
     rate: tuple[float, float]  # until the last byte
     due: int
 
@@ -230,7 +230,7 @@ class Compared:
 
 
 def table(shaping: str, found: Mapping[str, Compared]) -> str:
-    """Markdown, for docs/how-to/plan-limits.md."""
+    """Return Markdown for docs/how-to/plan-limits.md."""
     columns = ("client", "throttled, s", f"MB in {CUT_S} s", "asked for", "acknowledged, MB", "kB/s")
     head = f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|\n"
 
