@@ -94,11 +94,7 @@ _COMMANDS: Final = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status.
-
-    Args:
-        arguments: without the program's name; those of the process if None.
-    """
+    """Run one command and return its exit status."""
     try:
         try:
             return _run(list(sys.argv[1:] if arguments is None else arguments))

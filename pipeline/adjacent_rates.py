@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from kafka_quota_proxy.pipeline.arrivals import LONGEST_SHAPED_MS, Rows, Whole
 
 # The columns of a record.
-_START, _WHO, _INTERVAL, _AMOUNT = range(4)
+_START, _CLIENT, _INTERVAL, _AMOUNT = range(4)
 _NUMBERS: Final = 5
 # Records adjoin if the gap is below half an interval: an idle client has no record, and clocks differ by milliseconds.
 _NEAR_MS: Final = LONGEST_SHAPED_MS // 2
@@ -25,12 +25,12 @@ class AdjacentRates:
         self._kept = np.empty((_NUMBERS, 0), np.int64)
         self._returned = 0  # how many of the kept records were returned already
 
-    def take(self, start_ms: Whole, who: Whole, interval_ms: Whole, amount: Whole, requests: Whole) -> Rows:
+    def take(self, start_ms: Whole, client: Whole, interval_ms: Whole, amount: Whole, requests: Whole) -> Rows:
         """Add records that do not begin before the last ones, and return those whose rates are known.
 
-        ``who`` distinguishes the clients that share the bucket.
+        ``client`` distinguishes the clients that share the bucket.
         """
-        new = np.stack((start_ms, who, interval_ms, amount, requests))
+        new = np.stack((start_ms, client, interval_ms, amount, requests))
         self._kept = np.concatenate((self._kept, new), axis=1)
         return self._known(is_end=False)
 
@@ -48,7 +48,7 @@ class AdjacentRates:
             may_follow = 2 * (starts_ms[-1] - ends_ms) < intervals_ms
             unknown = np.flatnonzero(is_last & may_follow & (intervals_ms <= LONGEST_SHAPED_MS))
             until = min([until, *unknown[unknown >= returned][:1].tolist()])
-        numbers = [*kept[:_WHO, returned:until], *kept[_WHO + 1 :, returned:until]]
+        numbers = [*kept[:_CLIENT, returned:until], *kept[_CLIENT + 1 :, returned:until]]
         rows = Rows._make([*numbers, before[returned:until], after[returned:until]])
         if until:
             # Keep the records that may adjoin later ones, and all records after the first of these, to keep the order.
@@ -60,13 +60,13 @@ class AdjacentRates:
 
 def _rates(kept: Whole) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
     """Return the rates before and after each record, and whether it is the last of its client."""
-    who = kept[_WHO]
-    order = np.argsort(who, kind="stable") if (who[1:] != who[:-1]).any() else np.arange(len(who))
-    starts_ms, who, intervals_ms, amounts = kept[: _AMOUNT + 1, order]
+    client = kept[_CLIENT]
+    order = np.argsort(client, kind="stable") if (client[1:] != client[:-1]).any() else np.arange(len(client))
+    starts_ms, client, intervals_ms, amounts = kept[: _AMOUNT + 1, order]
     used = np.maximum(0, amounts) / np.maximum(1, intervals_ms)
-    is_same = who[1:] == who[:-1]
+    is_same = client[1:] == client[:-1]
     gaps_ms = 2 * np.abs(starts_ms[1:] - starts_ms[:-1] - intervals_ms[:-1])
-    before, after, is_last = np.zeros(len(who)), np.zeros(len(who)), np.ones(len(who), np.bool_)
+    before, after, is_last = np.zeros(len(client)), np.zeros(len(client)), np.ones(len(client), np.bool_)
     before[order[1:]] = np.where(is_same & (gaps_ms < intervals_ms[1:]), used[:-1], 0.0)
     after[order[:-1]] = np.where(is_same & (gaps_ms < intervals_ms[:-1]), used[1:], 0.0)
     is_last[order[:-1]] = ~is_same

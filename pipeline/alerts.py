@@ -15,9 +15,9 @@ from pyspark.sql import functions as F
 from kafka_quota_proxy.pipeline.record import BUCKET, COLUMNS, IDENTITY
 
 # Identifies an alert, with its window and level.
-WHOSE: Final = (*BUCKET, "listener")
+ALERT_KEY: Final = (*BUCKET, "listener")
 ALERT: Final = (
-    "start_ms", "window_ms", "level", *WHOSE, "limit", "amount", "use", "requests", "throttled_requests",
+    "start_ms", "window_ms", "level", *ALERT_KEY, "limit", "amount", "use", "requests", "throttled_requests",
     "throttle_time_ms", "enforced",
 )  # fmt: skip
 # The event time of a stream of records; a timestamp, UTC.
@@ -27,15 +27,12 @@ _IN_MILLISECONDS: Final = ("request",)
 
 
 def marked_ahead(rows: DataFrame, now: Column, *, late_ms: int) -> DataFrame:
-    """Return rows with ``is_ahead``: whether they lie in the future by more than clocks may differ.
+    """Return rows with ``is_ahead``: whether they lie in the future by more than clocks may differ (``late_ms``).
 
     The newest record moves the watermark for all proxies. A proxy whose clock is a day ahead would make the records of
     all others too late for a day.
 
-    Args:
-        rows: with ``start_ms``, which may be null.
-        now: a timestamp; for a stream ``current_timestamp()``, which stays the same if a batch is repeated.
-        late_ms: how far clocks may differ.
+    ``now`` is a timestamp; for a stream ``current_timestamp()``, which stays the same if a batch is repeated.
     """
     return rows.withColumn("is_ahead", F.coalesce(F.col("start_ms") > F.unix_millis(now) + late_ms, F.lit(False)))
 
@@ -51,24 +48,19 @@ def once(records: DataFrame, *, late_ms: int) -> DataFrame:
 
 
 def alerts(records: DataFrame, *, window_ms: int, near: float) -> DataFrame:
-    """Return an alert for each bucket and window in which it was over its limit, or near it.
+    """Return an alert for each bucket and window in which it was over its limit, or near it, from records of ``once``.
 
     ``over``: requests were throttled (or would have been), or the amount exceeds what the limit allows in the window.
     ``near``: the amount exceeds the part ``near`` of that. If the limit changed in a window, the highest counts; use
     without a limit does not count. If the intervals of the records add up to more than the window, the limit applies to
     their sum.
 
-    Args:
-        records: the result of ``once``.
-        window_ms: the length of windows, which follow each other from the epoch.
-        near: the part of the limit, 0 to 1.
-
-    Returns:
-        The columns of ``ALERT``. ``use`` is the amount as a part of the allowed amount, null without a limit.
+    Windows follow each other from the epoch. ``use`` is the amount as a part of the allowed amount, null without a
+    limit.
     """
     is_limited = F.col("limit").isNotNull()
     window = F.window(TIME, f"{window_ms} milliseconds").alias("window")
-    used = records.groupBy(window, *WHOSE).agg(
+    used = records.groupBy(window, *ALERT_KEY).agg(
         F.max("limit").alias("limit"),
         F.coalesce(F.sum(F.when(is_limited, F.col("amount"))), F.lit(0)).alias("amount"),
         F.coalesce(F.sum(F.when(is_limited, F.col("interval_ms"))), F.lit(0)).alias("covered_ms"),
@@ -85,7 +77,7 @@ def alerts(records: DataFrame, *, window_ms: int, near: float) -> DataFrame:
         F.unix_millis("window.start").alias("start_ms"),
         F.lit(window_ms).cast("long").alias("window_ms"),
         level.alias("level"),
-        *WHOSE,
+        *ALERT_KEY,
         "limit",
         "amount",
         F.round(F.try_divide("amount", allowed), 4).alias("use"),
@@ -100,7 +92,7 @@ def encoded(found: DataFrame) -> DataFrame:
     The key is the bucket, so that its alerts are in one partition, in the order of their windows.
     """
     every = {"ignoreNullFields": "false"}
-    key, value = F.to_json(F.struct(*WHOSE), every), F.to_json(F.struct(*ALERT), every)
+    key, value = F.to_json(F.struct(*ALERT_KEY), every), F.to_json(F.struct(*ALERT), every)
     return found.select(key.alias("key"), value.alias("value"), "start_ms")
 
 

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from kafka_quota_proxy.config.model import DEFAULT, EntityName, QuotaRule
-from kafka_quota_proxy.config.quota_kinds import QuotaKind
+from kafka_quota_proxy.config.quota_kinds import BYTE_RATES, QuotaKind
 from kafka_quota_proxy.pipeline.record import BYTE_KINDS, COLLECTIVE_NAMES, NAME_OF_DEFAULTS
 from kafka_quota_proxy.proxy.quota.entity import RuleTable, bounded
 
@@ -35,19 +35,15 @@ class Share(NamedTuple):
 def demand(records: DataFrame, entities: DataFrame, *, last_ms: int | None) -> DataFrame:
     """Return the ``amount`` that each bucket with a limit used at each proxy, and the ``limit``.
 
-    Buckets without a name that a rule could have are left out: they have even shares.
-
-    Args:
-        records: the records of the log.
-        entities: as ``whatif.resolved`` returns them.
-        last_ms: the part of the log's end that counts; None: all of it.
+    Only the last ``last_ms`` of the log count, if given. Buckets without a name that a rule could have are left out:
+    they have even shares. ``whatif.resolved`` returns ``entities``.
     """
     used = records.where(F.col("kind").isin(*BYTE_KINDS))
     if last_ms is not None:
         end = used.agg((F.max("start_ms") - last_ms).alias("since_ms"))
         used = used.join(F.broadcast(end), how="cross").where("start_ms > since_ms")
-    nobodys = (*COLLECTIVE_NAMES, NAME_OF_DEFAULTS)
-    is_named = ~F.col("bucket_user").isin(*nobodys) & ~F.col("bucket_client_id").isin(*nobodys)
+    nameless = (*COLLECTIVE_NAMES, NAME_OF_DEFAULTS)
+    is_named = ~F.col("bucket_user").isin(*nameless) & ~F.col("bucket_client_id").isin(*nameless)
     limited = entities.where(F.col("limit").isNotNull() & is_named).drop("rule")
     joined = used.drop("limit").join(F.broadcast(limited), on=["kind", "user", "client_id"], how="inner")
     return joined.groupBy("proxy", "kind", "bucket_user", "bucket_client_id").agg(
@@ -55,13 +51,8 @@ def demand(records: DataFrame, entities: DataFrame, *, last_ms: int | None) -> D
     )
 
 
-def used_of_late(rows: DataFrame, proxies: Sequence[str]) -> DataFrame:
-    """Return the use of each bucket with a limit at each of these proxies, one row each.
-
-    Args:
-        rows: rows of ``parsed`` that arrived together.
-        proxies: the proxies; others are left out.
-    """
+def recent_use(rows: DataFrame, proxies: Sequence[str]) -> DataFrame:
+    """Return the use of each bucket with a limit at each of these proxies, from rows of ``parsed``."""
     records = rows.where(
         F.col("fault").isNull()
         & F.col("kind").isin(*BYTE_KINDS)
@@ -81,11 +72,7 @@ def used_of_late(rows: DataFrame, proxies: Sequence[str]) -> DataFrame:
 def divided(limit: float, demands: Mapping[str, int], proxies: Sequence[str], *, floor: float) -> dict[str, int]:
     """Return each proxy's share of a limit, at least 1; together at most the limit, if possible.
 
-    Args:
-        limit: bytes per second.
-        demands: bytes by proxy; a proxy that is not in it had none.
-        proxies: all proxies.
-        floor: the guaranteed part of an even share, 0 to 1.
+    ``floor`` is the guaranteed part of an even share, 0 to 1. A proxy without an entry in ``demands`` used nothing.
     """
     total = sum(demands.values())
     even = 1 / len(proxies)
@@ -120,11 +107,10 @@ def rules_of(proxy: str, given: Sequence[Share], rules: Iterable[QuotaRule], pro
     for share in given:
         if share.proxy == proxy:
             named = _named(share, tables[share.kind], proxies)
-            places = [of_entity.get((rule.user, rule.client_id), rule) for rule in named]
-            if all(_has_same_handling(*both) for both in zip(places, named, strict=True)):
-                for place, rule in zip(places, named, strict=True):
-                    rate = _rates(rule, only=_RATE_KEYS[share.kind])
-                    of_entity[rule.user, rule.client_id] = replace(place, limits={**place.limits, **rate})
+            pairs = [(of_entity.get((rule.user, rule.client_id), rule), rule) for rule in named]
+            if all((one.enforcement, one.shaping) == (other.enforcement, other.shaping) for one, other in pairs):
+                for place, rule in pairs:
+                    of_entity[rule.user, rule.client_id] = replace(place, limits={**place.limits, **rule.limits})
     return sorted(
         of_entity.values(),
         key=lambda rule: tuple(str(name if name is not DEFAULT else "") for name in (rule.user, rule.client_id)),
@@ -135,16 +121,10 @@ def _even_rules(rules: Iterable[QuotaRule], proxies: int) -> dict[tuple[EntityNa
     """Return the rules that limit bytes, each with an even share, by user and client-id."""
     found = {}
     for rule in rules:
-        even = {key: _even(rate, proxies) for key, rate in _rates(rule).items()}
+        even = {key: _even(rule.limits[key], proxies) for key in BYTE_RATES if key in rule.limits}
         if even:
             found[rule.user, rule.client_id] = replace(rule, limits={**rule.limits, **even})
     return found
-
-
-def _rates(rule: QuotaRule, *, only: str | None = None) -> dict[str, float]:
-    """Return the byte rates of a rule, by key; all, or only one."""
-    keys = _RATE_KEYS.values() if only is None else (only,)
-    return {key: rate for key in keys if (rate := rule.limits.get(key)) is not None}
 
 
 def _named(share: Share, table: RuleTable, proxies: int) -> list[QuotaRule]:
@@ -173,7 +153,3 @@ def _named(share: Share, table: RuleTable, proxies: int) -> list[QuotaRule]:
 
 def _even(rate: float, proxies: int) -> float:
     return float(max(1, int(rate // proxies)))
-
-
-def _has_same_handling(one: QuotaRule, other: QuotaRule) -> bool:
-    return (one.enforcement, one.shaping) == (other.enforcement, other.shaping)

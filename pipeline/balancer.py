@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from kafka_quota_proxy.config.model import DEFAULT, ProxyConfig
-from kafka_quota_proxy.config.quota_kinds import QuotaKind
+from kafka_quota_proxy.config.quota_kinds import BYTE_RATES, QuotaKind
 from kafka_quota_proxy.config.quota_record import QuotaRecord, Rule, Share, encode
 from kafka_quota_proxy.pipeline.leases import Leases, even_share
 from kafka_quota_proxy.pipeline.limit_division import DemandTracker, ProxyDemand, ProxyUsage, divide_limit
@@ -21,10 +21,10 @@ from kafka_quota_proxy.proxy.quota.entity import RuleTable
 _KINDS: Final = {kind.label: kind for kind in (QuotaKind.PRODUCE, QuotaKind.FETCH)}
 _DEFAULT_USER: Final = 6
 # The smallest change of a share, as a part of an even share: use is never quite even, and each change is a record.
-_WORTH_IT: Final = 0.05
+_LEAST_CHANGE: Final = 0.05
 # The same while all demand is met and only the rest would be divided differently. Such changes wait for some time, so
 # that a client with bursts keeps its share for the next one.
-_WORTH_IT_UNASKED: Final = 0.25
+_LEAST_CHANGE_OF_REST: Final = 0.25
 _BETWEEN_BURSTS_MS: Final = 15_000
 # A log without use looks like a log that is late. After this time it counts as a log without use.
 _SILENCE_MS: Final = 15_000
@@ -48,21 +48,13 @@ class Use(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """The terms of shares.
+    """The terms of shares."""
 
-    Attributes:
-        lease_ms: how long a share applies after a proxy received a publication.
-        delay_ms: how long a publication takes at most; see ``leases``.
-        floor: the share of a proxy without use, as a part of an even share.
-        even_after_ms: how long an even share has to be enough at all proxies before the shares end.
-        most_buckets: the number of buckets that may have shares.
-    """
-
-    lease_ms: int
-    delay_ms: int
-    floor: float
-    even_after_ms: int = 60_000
-    most_buckets: int = 10_000
+    lease_ms: int  # how long a share applies after a proxy received a publication
+    delay_ms: int  # how long a publication takes at most; see ``leases``
+    floor: float  # the share of a proxy without use, as a part of an even share
+    even_after_ms: int = 60_000  # how long an even share has to be enough at all proxies before the shares end
+    most_buckets: int = 10_000  # that may have shares
 
 
 class Moved(NamedTuple):
@@ -80,25 +72,19 @@ class Publication(NamedTuple):
 
 
 @dataclass(slots=True, kw_only=True)
-class _Known:
+class _BucketState:
     """The state of a bucket."""
 
     limit: int
     demands: dict[str, DemandTracker] = field(default_factory=dict)
     leases: Leases | None = None  # None: no shares
     goal: Mapping[str, int] = field(default_factory=dict)
-    asked_ms: int = 0  # when a proxy last needed more than its goal
+    lacking_ms: int = 0  # when a proxy last needed more than its goal
     fits_since_ms: int | None = None
 
 
 class Balancer:
-    """The shares of all buckets.
-
-    Args:
-        limits: a configuration whose quotas are for the whole cluster.
-        proxies: the names of all proxies, each once; each is in front of one broker.
-        terms: the terms of shares.
-    """
+    """The shares of all buckets under the quotas of a cluster, at proxies of which each is in front of one broker."""
 
     def __init__(self, limits: ProxyConfig, proxies: Sequence[str], terms: Terms) -> None:
         self._limits = limits
@@ -106,40 +92,31 @@ class Balancer:
         self._terms = terms
         self._tables = {label: RuleTable(kind, limits.quotas) for label, kind in _KINDS.items()}
         self._divides_users = {label: _divides_users(limits, kind) for label, kind in _KINDS.items()}
-        self._known: dict[Bucket, _Known] = {}
+        self._known: dict[Bucket, _BucketState] = {}
         self._written: dict[tuple[str, str, str], Mapping[str, float]] = {}  # by proxy, user and client-id
-        self._heard_ms = 0
+        self._last_use_ms = 0
         self._with_shares = 0
         self.turned_away = 0  # buckets without shares at the last publication, since too many others have some
 
     def rules(self) -> list[Rule]:
         """Return the common rules: an even share of each limit."""
-        every = []
-        for rule in self._limits.quotas:
-            even = {
-                kind.key: float(even_share(limit, len(self._proxies)))
-                for kind in _KINDS.values()
-                if (limit := kind.limit_of(rule)) is not None
-            }
-            if even:
-                every.append(Rule(user=rule.user, client_id=rule.client_id, limits=even))
-        return every
+        proxies = len(self._proxies)
+        return [
+            Rule(user=rule.user, client_id=rule.client_id, limits=even)
+            for rule in self._limits.quotas
+            if (even := {key: float(even_share(rule.limits[key], proxies)) for key in BYTE_RATES if key in rule.limits})
+        ]
 
     def take(self, uses: Iterable[Use], *, now_ms: int) -> None:
-        """Add all recent use from the log; buckets that are not in it were not used.
-
-        Args:
-            uses: the use at proxies of this balancer.
-            now_ms: the time of arrival.
-        """
-        self._heard_ms = now_ms
+        """Add all recent use from the log; buckets that are not in it were not used."""
+        self._last_use_ms = now_ms
         for proxy, bucket, used in uses:
             known = self._known.get(bucket)
             if known is None:
                 limit = self._limit(bucket)
                 if limit is None:
                     continue
-                known = self._known[bucket] = _Known(limit=limit)
+                known = self._known[bucket] = _BucketState(limit=limit)
             leases = known.leases
             share = leases.shares[proxy] if leases else even_share(known.limit, len(self._proxies))
             known.demands.setdefault(proxy, DemandTracker()).take(used, share=share, now_ms=now_ms)
@@ -148,7 +125,7 @@ class Balancer:
         """Return the next publication. The topic must have acknowledged the last one."""
         self.turned_away = 0
         # While the log is late, its earlier records do not expire.
-        known_until_ms = self._heard_ms if now_ms - self._heard_ms < _SILENCE_MS else now_ms
+        known_until_ms = self._last_use_ms if now_ms - self._last_use_ms < _SILENCE_MS else now_ms
         moved = []
         for bucket, known in list(self._known.items()):
             demands = self._demands(known, known_until_ms)
@@ -177,14 +154,13 @@ class Balancer:
             return None  # the topic cannot hold this name
         return int(found.limit)
 
-    def _demands(self, known: _Known, now_ms: int) -> dict[str, ProxyDemand]:
-        nothing = ProxyDemand()
+    def _demands(self, known: _BucketState, now_ms: int) -> dict[str, ProxyDemand]:
+        nothing = DemandTracker()
         return {
-            proxy: demand.demand(limit=known.limit, now_ms=now_ms) if (demand := known.demands.get(proxy)) else nothing
-            for proxy in self._proxies
+            proxy: known.demands.get(proxy, nothing).demand(limit=known.limit, now_ms=now_ms) for proxy in self._proxies
         }
 
-    def _begin(self, bucket: Bucket, known: _Known, demands: Mapping[str, ProxyDemand]) -> None:
+    def _begin(self, bucket: Bucket, known: _BucketState, demands: Mapping[str, ProxyDemand]) -> None:
         if not any(demand.is_throttled for demand in demands.values()):
             if not any(demand.rate for demand in demands.values()):
                 del self._known[bucket]
@@ -197,7 +173,7 @@ class Balancer:
         known.leases = Leases(known.limit, self._proxies, hold_ms=hold_ms)
         known.goal = known.leases.shares
 
-    def _move(self, known: _Known, leases: Leases, demands: Mapping[str, ProxyDemand], now_ms: int) -> bool:
+    def _move(self, known: _BucketState, leases: Leases, demands: Mapping[str, ProxyDemand], now_ms: int) -> bool:
         """Return whether shares have changed; ``known.leases`` is None when they end."""
         if any(demand.is_throttled or demand.rate > leases.even for demand in demands.values()):
             known.fits_since_ms = None
@@ -211,12 +187,12 @@ class Balancer:
                 return True
             return leases.move(known.goal, now_ms=now_ms)
         goal = divide_limit(known.limit, demands, floor=self._terms.floor)
-        is_asked = any(demand.is_throttled or demand.rate > known.goal[proxy] for proxy, demand in demands.items())
-        if is_asked:
-            known.asked_ms = now_ms
-        worth_it = (_WORTH_IT if is_asked else _WORTH_IT_UNASKED) * leases.even
-        if (is_asked or now_ms - known.asked_ms >= _BETWEEN_BURSTS_MS) and any(
-            abs(goal[proxy] - was) > worth_it for proxy, was in known.goal.items()
+        is_lacking = any(demand.is_throttled or demand.rate > known.goal[proxy] for proxy, demand in demands.items())
+        if is_lacking:
+            known.lacking_ms = now_ms
+        least_change = (_LEAST_CHANGE if is_lacking else _LEAST_CHANGE_OF_REST) * leases.even
+        if (is_lacking or now_ms - known.lacking_ms >= _BETWEEN_BURSTS_MS) and any(
+            abs(goal[proxy] - was) > least_change for proxy, was in known.goal.items()
         ):
             known.goal = goal
         return leases.move(known.goal, now_ms=now_ms)

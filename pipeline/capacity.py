@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from kafka_quota_proxy.config.model import ProxyConfig, QuotaRule
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
-from kafka_quota_proxy.pipeline.record import BUCKET, BYTE_KINDS, COLLECTIVE_NAMES, NAME_OF_DEFAULTS, PLACE
+from kafka_quota_proxy.pipeline.record import BUCKET, BYTE_KINDS, COLLECTIVE_NAMES, NAME_OF_DEFAULTS, PLACE, start_of
 from kafka_quota_proxy.pipeline.whatif import demand
 
 ENTITY: Final = ("kind", "user", "client_id")
@@ -131,17 +131,16 @@ def suggestion(entity: Row, *, headroom: float) -> Suggestion:
     """Return the first limit to try: the percentile times the headroom, rounded up to three digits."""
     kind, user, client_id = entity["kind"], entity["user"], entity["client_id"]
     numbers = (int(entity["percentile"]), int(entity["peak"]), int(entity["part"]))
+    limit = None
     if {user, client_id} & set(COLLECTIVE_NAMES):
         why = "several that had no bucket of their own: raise max_buckets, or give them rules by name"
-        return Suggestion(kind, user, client_id, *numbers, None, why)
-    if NAME_OF_DEFAULTS in (user, client_id):
+    elif NAME_OF_DEFAULTS in (user, client_id):
         why = "its name stands for all others in a file of quotas, where no rule can be for it"
-        return Suggestion(kind, user, client_id, *numbers, None, why)
-    if not user and not client_id:
+    elif not user and not client_id:
         why = "a client without a client-id: Kafka looks up no rule for an empty one; limit its user"
-        return Suggestion(kind, user, client_id, *numbers, None, why)
-    limit = max(LEAST_LIMIT, rounded_up(entity["percentile"] * headroom))
-    why = "was throttled while this was measured, and may need more" if entity["throttled_requests"] else ""
+    else:
+        limit = max(LEAST_LIMIT, rounded_up(entity["percentile"] * headroom))
+        why = "was throttled while this was measured, and may need more" if entity["throttled_requests"] else ""
     return Suggestion(kind, user, client_id, *numbers, limit, why)
 
 
@@ -196,7 +195,7 @@ def minutes(usage: DataFrame) -> DataFrame:
 
     A minute has the sum of amounts, the highest rate and the longest interval of the records that begin in it.
     """
-    minute = _start_of(60_000).alias("start_ms")
+    minute = start_of(60_000).alias("start_ms")
     return usage.groupBy(*BUCKET, minute).agg(
         F.sum("amount").alias("amount"), F.max("rate").alias("rate"), F.max("interval_ms").alias("interval_ms")
     )
@@ -204,7 +203,7 @@ def minutes(usage: DataFrame) -> DataFrame:
 
 def seasons(usage: DataFrame) -> DataFrame:
     """Return the mean rate of all entities together by kind, weekday (0 is Monday) and hour, UTC."""
-    hours = usage.groupBy("kind", _start_of(_HOUR_MS).alias("hour_ms")).agg(F.sum("amount").alias("amount"))
+    hours = usage.groupBy("kind", start_of(_HOUR_MS).alias("hour_ms")).agg(F.sum("amount").alias("amount"))
     # The epoch began on a Thursday.
     weekday = ((F.floor(F.col("hour_ms") / _DAY_MS) + 3) % 7).alias("weekday")
     hour = F.expr(f"hour_ms div {_HOUR_MS} % 24").alias("hour")
@@ -213,7 +212,7 @@ def seasons(usage: DataFrame) -> DataFrame:
 
 def hourly(usage: DataFrame) -> DataFrame:
     """Return for each entity and hour its mean rate over brokers together and the highest on one broker."""
-    return usage.groupBy(*ENTITY, _start_of(_HOUR_MS).alias("hour_ms")).agg(
+    return usage.groupBy(*ENTITY, start_of(_HOUR_MS).alias("hour_ms")).agg(
         F.max("rate").alias("peak"), (F.sum("amount") / (_HOUR_MS / 1_000)).alias("mean")
     )
 
@@ -241,7 +240,7 @@ def growth(hours: DataFrame) -> DataFrame:
 
 def brokers(usage: DataFrame) -> DataFrame:
     """Return for each broker and kind the mean, and the highest rate of any minute, of all entities together."""
-    minutes = usage.groupBy(*PLACE, "kind", _start_of(60_000).alias("minute_ms")).agg(F.sum("amount").alias("amount"))
+    minutes = usage.groupBy(*PLACE, "kind", start_of(60_000).alias("minute_ms")).agg(F.sum("amount").alias("amount"))
     # A record longer than a minute counts at its start, with its length.
     longest = usage.groupBy(*PLACE, "kind").agg(F.greatest(F.max("interval_ms"), F.lit(60_000)).alias("span_ms"))
     return (
@@ -259,13 +258,13 @@ def brokers(usage: DataFrame) -> DataFrame:
 def oversubscription(
     used: DataFrame, buckets: DataFrame, limits: DataFrame, capacities: Mapping[tuple[int, str], float]
 ) -> DataFrame:
-    """Return for each broker and kind the sum of the limits of its entities, and its capacity.
+    """Return for each broker and kind the sum of the limits of its entities, and its capacity, null if unknown.
 
     Args:
         used: as ``brokers`` returns it.
         buckets: as ``percentiles`` returns them, with the brokers of each entity.
         limits: columns of ``ENTITY`` and ``limit``.
-        capacities: bytes per second, by broker and kind; null for a missing broker.
+        capacities: bytes per second, by broker and kind.
     """
     sums = (
         buckets.join(F.broadcast(limits), on=[*ENTITY], how="inner")
@@ -283,7 +282,3 @@ def oversubscription(
             (F.col("peak") / F.col("capacity")).alias("peak_utilisation"),
         )
     )  # fmt: skip
-
-
-def _start_of(span_ms: int) -> Column:
-    return F.col("start_ms") - F.pmod(F.col("start_ms"), F.lit(span_ms))

@@ -39,23 +39,16 @@ def capacity_page(
 ) -> str:
     """Return report.html.
 
-    Args:
-        suggestions: the busiest first.
-        top: hours of the busiest entities, with ``hour_ms`` and ``peak``.
-        seasons: of ``capacity.seasons``.
-        brokers: of ``capacity.oversubscription``.
-        throttled: the outcome of a replay under each entity's limit.
-        growth: by entity, per cent in 30 days.
-        log: a description of the log.
-        notes: the faults of the log, a sentence each.
-        percentile: the percentile of the limits.
+    The suggestions of the busiest entities come first; ``top`` has their hours, with ``hour_ms`` and ``peak``.
+    ``throttled`` has the outcome of a replay under each entity's limit, ``growth`` its per cent in 30 days. ``seasons``
+    and ``brokers`` (``oversubscription``) are of ``capacity``. ``log`` describes the log, ``notes`` its faults.
     """
     sections = [
         Section(
-            "Who would be throttled, and for how long?",
+            "Which clients would be throttled, and for how long?",
             "The log replayed under the suggested limits by the proxy's own arithmetic: for how long clients were "
             "silent, on all brokers together, and what part that is of the time of the log, on the broker where it is "
-            f"most. Limits were raised until that is at most {100 - percentile:.3g} % for everybody.",
+            f"most. Limits were raised until that is at most {100 - percentile:.3g} % for each client.",
             _throttled(throttled),
         ),
         Section(
@@ -64,7 +57,7 @@ def capacity_page(
             _brokers(brokers),
         ),
         Section(
-            "How much do the busiest use, beside their limits?",
+            "How much do the busiest use, compared with their limits?",
             "The highest rate within each hour, on the broker where it was highest; a limit holds on each broker by "
             "itself. What is above the line would come later, in the seconds after.",
             _over_time(top, suggestions, throttled),
@@ -99,10 +92,10 @@ def _facts(
     worst = max(throttled.items(), key=lambda item: item[1]["throttled_share"] or 0, default=None)
     if worst is not None and worst[1]["throttled_share"]:
         entity, row = worst
-        words = f"of its time silent, more than anybody else: {_named(entity)}"
+        words = f"of its time silent, the most of all: {_named(entity)}"
         facts.append((_share(row["throttled_share"]), words))
     elif limited:
-        facts.append(("nobody", "would have been silent for a moment under them"))
+        facts.append(("no client", "would have been silent for a moment under them"))
     known = [row for row in brokers if row["oversubscription"] is not None]
     if known:
         most = max(known, key=lambda row: row["oversubscription"])
@@ -138,16 +131,14 @@ def _throttled(throttled: Mapping[Entity, Row]) -> str:
         all_of_it = duration(sum(row["throttle_time_ms"] for _, row in waited))
         words = f"{all_of_it} in all, of {len(waited)}" + (f"; the {len(lines)} longest" if rest else "")
         figures.append(figure(f"{kind}: silent for", words, bars(lines)))
-    return plots(figures) if figures else "<p><b>Nobody.</b></p>"
+    return plots(figures) if figures else "<p><b>None.</b></p>"
 
 
 def _brokers_words(brokers: Sequence[Row]) -> str:
-    words = "The sum of the limits of all who used a broker, and the highest minute that it has seen. "
+    words = "The sum of the limits of all entities that used a broker, and the use in its busiest minute. "
     if not any(row["capacity"] for row in brokers):
-        return words + "What brokers can do is not known: tell it with --capacities."
-    return (
-        words + "All at once is the worst case: a sum above the capacity is a risk and no fault, a minute above it is."
-    )
+        return words + "The capacity of the brokers is unknown: name it with --capacities."
+    return words + "All at once is the worst case: a sum above the capacity is a risk, a minute above it is a fault."
 
 
 def _brokers(brokers: Sequence[Row]) -> str:

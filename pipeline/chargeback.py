@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from kafka_quota_proxy.pipeline.record import BYTE_KINDS
+from kafka_quota_proxy.pipeline.record import BYTE_KINDS, start_of
 
 NOBODY: Final = "(nobody)"
 _HOUR_MS: Final = 3_600_000
@@ -95,15 +95,15 @@ def charged(records: DataFrame, owners: Sequence[Owner]) -> DataFrame:
     """Return the bytes of produce and fetch by owner, user, client-id, kind and day. A record counts at its start."""
     used = records.where(F.col("kind").isin(*BYTE_KINDS))
     # Owners are joined to names and hours, not to records.
-    hours = used.groupBy(
-        "kind", "user", "client_id", (F.col("start_ms") - F.pmod("start_ms", F.lit(_HOUR_MS))).alias("hour_ms")
-    ).agg(F.sum("amount").alias("bytes"), F.sum("requests").alias("requests"))
+    hours = used.groupBy("kind", "user", "client_id", start_of(_HOUR_MS).alias("hour_ms")).agg(
+        F.sum("amount").alias("bytes"), F.sum("requests").alias("requests")
+    )
     lines = records.sparkSession.createDataFrame(
         [(one.user, one.client_id, one.owner, one.from_ms, one.until_ms, one.rank) for one in owners], _OWNERS
     )
     fits = (
-        (F.col("owner_user").isNull() | (F.col("owner_user") == F.col("user")))
-        & (F.col("owner_client_id").isNull() | (F.col("owner_client_id") == F.col("client_id")))
+        _is_any_or("owner_user", "user")
+        & _is_any_or("owner_client_id", "client_id")
         & (F.col("hour_ms") >= F.col("from_ms"))
         & (F.col("hour_ms") < F.col("until_ms"))
     )
@@ -118,11 +118,7 @@ def charged(records: DataFrame, owners: Sequence[Owner]) -> DataFrame:
 
 
 def handed_over(days: DataFrame, changes: Sequence[Handover]) -> DataFrame:
-    """Return the changes of owner that the bytes of ``charged`` span, with the ``day`` of each.
-
-    Returns:
-        ``user``, ``client_id`` (null: any), ``day``, ``before`` and ``after``.
-    """
+    """Return the changes of owner that the bytes of ``charged`` span, with the ``day`` of each; a null name is any."""
     rows = [(*one[:2], _day_of(one.at_ms), one.before, one.after) for one in changes]
     listed = days.sparkSession.createDataFrame(
         rows, "user string, client_id string, day string, before string, after string"
@@ -130,12 +126,8 @@ def handed_over(days: DataFrame, changes: Sequence[Handover]) -> DataFrame:
     names = days.groupBy(F.col("user").alias("of_user"), F.col("client_id").alias("of_client_id")).agg(
         F.min("day").alias("first"), F.max("day").alias("last")
     )
-    fits = (
-        (F.col("user").isNull() | (F.col("user") == F.col("of_user")))
-        & (F.col("client_id").isNull() | (F.col("client_id") == F.col("of_client_id")))
-        & (F.col("first") < F.col("day"))
-        & (F.col("day") <= F.col("last"))
-    )
+    is_spanned = (F.col("first") < F.col("day")) & (F.col("day") <= F.col("last"))
+    fits = _is_any_or("user", "of_user") & _is_any_or("client_id", "of_client_id") & is_spanned
     return names.join(F.broadcast(listed), on=fits, how="inner").select(*listed.columns).distinct()
 
 
@@ -146,14 +138,8 @@ def bill(days: DataFrame, price: float) -> DataFrame:
 
 
 def gaps(records: DataFrame, month: tuple[int, int] | None) -> DataFrame:
-    """Return the hours without a record of a proxy, between its first and its last, or in the month.
-
-    Returns:
-        ``proxy``, ``from_ms`` and ``until_ms`` of each gap: whole hours of the clock.
-    """
-    hours = records.select(
-        "proxy", (F.col("start_ms") - F.pmod("start_ms", F.lit(_HOUR_MS))).alias("hour_ms")
-    ).distinct()
+    """Return the whole hours without a record of a proxy, between its first and its last record, or in the month."""
+    hours = records.select("proxy", start_of(_HOUR_MS).alias("hour_ms")).distinct()
     if month is not None:
         ends = records.select("proxy").distinct()
         edges = [ends.withColumn("hour_ms", F.lit(at)) for at in (month[0] - _HOUR_MS, month[1])]
@@ -167,11 +153,7 @@ def gaps(records: DataFrame, month: tuple[int, int] | None) -> DataFrame:
 
 
 def steps_back(records: DataFrame) -> DataFrame:
-    """Return the times at which a proxy's intervals overlap because its clock stepped back.
-
-    Returns:
-        ``proxy``, ``from_ms``, ``until_ms`` of the repeated time, by day, and the number of its ``intervals``.
-    """
+    """Return the repeated time of each proxy and day, and its ``intervals``, which overlap: its clock stepped back."""
     spans = records.groupBy("proxy", "start_ms").agg(F.max(F.col("start_ms") + F.col("interval_ms")).alias("end_ms"))
     before = Window.partitionBy("proxy").orderBy("start_ms").rowsBetween(Window.unboundedPreceding, -1)
     again = spans.withColumn("covered_ms", F.max("end_ms").over(before)).where("start_ms < covered_ms")
@@ -184,6 +166,10 @@ def steps_back(records: DataFrame) -> DataFrame:
 
 def _day_of(time_ms: int) -> str:
     return datetime.fromtimestamp(time_ms / 1_000, UTC).strftime("%Y-%m-%d")
+
+
+def _is_any_or(pattern: str, name: str) -> Column:
+    return F.col(pattern).isNull() | (F.col(pattern) == F.col(name))
 
 
 def _day(column: str = "hour_ms") -> Column:

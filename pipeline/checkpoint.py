@@ -25,10 +25,7 @@ def spark_part(checkpoint: str) -> str:
 def job_of(files: Files, checkpoint: str, settings: Mapping[str, str]) -> str:
     """Return the id of the checkpoint's job; a new checkpoint is created.
 
-    Args:
-        files: the file system.
-        checkpoint: the directory.
-        settings: the settings that must not change during the job, by argument name.
+    ``settings`` must not change during the job; they have the names of arguments.
 
     Raises:
         UsageError: the job has other settings, or the directory is no checkpoint.
@@ -37,7 +34,7 @@ def job_of(files: Files, checkpoint: str, settings: Mapping[str, str]) -> str:
     path = f"{root}/{_FILE}"
     if not files.exists(path):
         if files.exists(root) and set(files.names(root)) - {f"{_FILE}.tmp", f".{_FILE}.tmp.crc"}:
-            raise UsageError(f"--checkpoint {checkpoint}: is there and has no {_FILE}; name a new directory")
+            raise UsageError(f"--checkpoint {checkpoint}: exists and has no {_FILE}; name a new directory")
         files.make_directory(root)
         # Renamed, so that it appears as a whole.
         files.write(f"{path}.tmp", json.dumps({"id": uuid.uuid4().hex[:12], "settings": dict(settings)}) + "\n")
@@ -47,7 +44,7 @@ def job_of(files: Files, checkpoint: str, settings: Mapping[str, str]) -> str:
         begun_with = job["settings"].get(name)
         if begun_with != value:
             raise UsageError(
-                f"--checkpoint {checkpoint}: was begun with {name} {begun_with}, and goes on only so; "
-                f"for {name} {value} name a new directory, from which all alerts are found anew"
+                f"--checkpoint {checkpoint}: belongs to {name} {begun_with}; "
+                f"for {name} {value} name a new directory, which reports all alerts again"
             )
     return str(job["id"])

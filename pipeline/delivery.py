@@ -8,7 +8,7 @@ its number atomically, and skips a batch whose number it finds, so a process may
 """
 
 import sys
-from typing import Protocol
+from abc import ABC, abstractmethod
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -16,39 +16,32 @@ from kafka_quota_proxy.pipeline.errors import PipelineError
 from kafka_quota_proxy.pipeline.files import Files
 
 
-class Delivery(Protocol):
+class Delivery(ABC):
     """The destination of alerts."""
 
-    def begin(self) -> None:
+    def begin(self) -> None:  # noqa: B027 - not every destination has something to begin
         """Connect, and end the unfinished work of an earlier process.
 
         Raises:
             PipelineError: the destination cannot be reached.
         """
 
+    @abstractmethod
     def deliver(self, rows: DataFrame, batch: int) -> None:
-        """Write a batch unless it is written already. All of ``rows`` is evaluated anyway, for the stream's state.
+        """Write the ``key``, ``value`` and ``start_ms`` of a batch unless its number is written already.
 
-        Args:
-            rows: ``key``, ``value``, ``start_ms``.
-            batch: the number of the batch.
+        All of ``rows`` is evaluated anyway, for the stream's state.
 
         Raises:
             PipelineError: the batch could not be written; another process has to retry it.
         """
 
-    def end(self) -> None:
+    def end(self) -> None:  # noqa: B027
         """Close the connections."""
 
 
-class FileDelivery:
-    """Writes JSON Lines: ``OUT/alerts-JOB-BATCH.jsonl``, and nothing for a batch without alerts.
-
-    Args:
-        spark: the session.
-        out: the directory.
-        job: the part of file names that identifies the job.
-    """
+class FileDelivery(Delivery):
+    """Writes JSON Lines: ``OUT/alerts-JOB-BATCH.jsonl``, and nothing for a batch without alerts."""
 
     def __init__(self, spark: SparkSession, out: str, job: str) -> None:
         self._files = Files(spark)
@@ -62,36 +55,27 @@ class FileDelivery:
     def deliver(self, rows: DataFrame, batch: int) -> None:
         """Write a hidden file, then rename it."""
         name = f"alerts-{self._job}-{batch:010}"
-        beside, target = f"{self._out}/.{name}", f"{self._out}/{name}.jsonl"
-        # Sorted for people; one file, so that the batch appears as a whole.
-        rows.repartition(1).sortWithinPartitions("start_ms", "value").select("value").write.mode("overwrite").text(
-            beside
-        )
-        parts = [part for part in self._files.names(beside) if part.startswith("part-")]
+        hidden, target = f"{self._out}/.{name}", f"{self._out}/{name}.jsonl"
+        _ordered(rows).write.mode("overwrite").text(hidden)
+        parts = [f"{hidden}/{name}" for name in self._files.names(hidden) if name.startswith("part-")]
         if len(parts) > 1:
-            raise PipelineError(f"{beside} has {len(parts)} files where there must be one")
-        if parts and not self._files.exists(target) and not self._files.is_blank(f"{beside}/{parts[0]}"):
-            self._files.rename(f"{beside}/{parts[0]}", target)
-        self._files.delete(beside)
-
-    def end(self) -> None:
-        """Do nothing."""
+            raise PipelineError(f"{hidden} has {len(parts)} files where there must be one")
+        if parts and not self._files.exists(target) and not self._files.is_blank(parts[0]):
+            self._files.rename(parts[0], target)
+        self._files.delete(hidden)
 
 
-class PrintDelivery:
+class PrintDelivery(Delivery):
     """Writes JSON Lines to stdout. A stream without a checkpoint never repeats a batch."""
-
-    def begin(self) -> None:
-        """Do nothing."""
 
     def deliver(self, rows: DataFrame, batch: int) -> None:
         """Print a batch, in the order of its windows."""
         del batch
-        # One partition, which is evaluated once: a global sort would evaluate the stream's state twice.
-        ordered = rows.repartition(1).sortWithinPartitions("start_ms", "value").select("value")
-        for row in ordered.toLocalIterator():
+        for row in _ordered(rows).toLocalIterator():
             sys.stdout.write(f"{row['value']}\n")
         sys.stdout.flush()
 
-    def end(self) -> None:
-        """Do nothing."""
+
+def _ordered(rows: DataFrame) -> DataFrame:
+    """Return values by time, in one partition: a global sort would evaluate the stream's state twice."""
+    return rows.repartition(1).sortWithinPartitions("start_ms", "value").select("value")

@@ -38,12 +38,7 @@ def topic(
 ) -> DataFrame:
     """Return the lines of ``kafka://HOST:PORT/TOPIC``; the place of a line is its partition and offset.
 
-    Args:
-        spark: the session.
-        usage: the address.
-        kafka: the rest of the client configuration.
-        is_stream: whether to follow the topic.
-        is_news_only: whether to begin at the end of the topic, and to continue after lost records.
+    ``is_news_only`` begins at the end of the topic, and continues after lost records.
 
     Raises:
         UsageError: no such address, or Spark has no connector.

@@ -28,58 +28,49 @@ class _Held(NamedTuple):
 
 
 class Leases:
-    """The shares of one limit. They begin as ``even`` shares, which apply without any publication.
+    """The shares of one limit, in whole bytes per second. They begin as ``even`` shares, which need no publication.
 
-    Args:
-        limit: whole bytes per second.
-        proxies: their names, each once.
-        hold_ms: how long a lowered share may still apply.
+    A lowered share may still apply for ``hold_ms``.
     """
 
-    __slots__ = ("_held", "_hold_ms", "_shares", "even", "limit")
+    __slots__ = ("_held", "_hold_ms", "even", "limit", "shares")
 
     def __init__(self, limit: int, proxies: Sequence[str], *, hold_ms: int) -> None:
         self.limit = limit
         self.even = even_share(limit, len(proxies))
         self._hold_ms = hold_ms
-        self._shares = dict.fromkeys(proxies, self.even)
+        self.shares = dict.fromkeys(proxies, self.even)  # as published last, by proxy
         self._held: dict[str, list[_Held]] = {proxy: [] for proxy in proxies}
-
-    @property
-    def shares(self) -> Mapping[str, int]:
-        """The last published share of each proxy."""
-        return self._shares
 
     def move(self, goal: Mapping[str, int], *, now_ms: int) -> bool:
         """Move shares a step towards ``goal``; return whether any has changed and has to be published.
 
-        Args:
-            goal: a share for each proxy, at least 1; together at most the limit.
-            now_ms: the time, before this publication is written and after the last one was acknowledged.
+        The goal has a share of at least 1 for each proxy; together they are at most the limit. ``now_ms`` is after the
+        acknowledgement of the last publication.
         """
-        before = dict(self._shares)
+        before = dict(self.shares)
         for proxy, wanted in goal.items():
-            share = self._shares[proxy]
+            share = self.shares[proxy]
             if wanted < share:
                 self._held[proxy].append(_Held(share, now_ms + self._hold_ms))
-                self._shares[proxy] = wanted
+                self.shares[proxy] = wanted
         taken = {proxy: self._taken(proxy, now_ms) for proxy in goal}
         free = max(0, self.limit - sum(taken.values()))
         lacking = {proxy: max(0, wanted - taken[proxy]) for proxy, wanted in goal.items()}
         all_lacking = sum(lacking.values())
         for proxy, wanted in goal.items():
             more = lacking[proxy] if all_lacking <= free else lacking[proxy] * free // all_lacking
-            self._shares[proxy] = max(self._shares[proxy], min(wanted, taken[proxy] + more))
-        return self._shares != before
+            self.shares[proxy] = max(self.shares[proxy], min(wanted, taken[proxy] + more))
+        return self.shares != before
 
     def is_even(self, *, now_ms: int) -> bool:
         """Whether no proxy needs a share of its own: none can have more than ``even``."""
-        return all(self._taken(proxy, now_ms) <= self.even for proxy in self._shares)
+        return all(self._taken(proxy, now_ms) <= self.even for proxy in self.shares)
 
     def _taken(self, proxy: str, now_ms: int) -> int:
         """Return the highest share that a connected proxy may apply."""
         held = self._held[proxy] = [one for one in self._held[proxy] if one.until_ms > now_ms]
-        return max(self._shares[proxy], *(one.share for one in held), 0)
+        return max(self.shares[proxy], *(one.share for one in held), 0)
 
 
 def even_share(limit: float, proxies: int) -> int:

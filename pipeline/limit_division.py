@@ -31,7 +31,7 @@ _MOST_SAMPLES: Final = 64
 class ProxyUsage(NamedTuple):
     """The use of a bucket at a proxy: the sums of records that arrived together."""
 
-    amount: int  # bytes
+    amount: int  # bytes; below 0 after a refund
     interval_ms: int
     longest_interval_ms: int  # of one record
     throttled_requests: int
@@ -60,13 +60,7 @@ class DemandTracker:
         self._samples: deque[_Sample] = deque(maxlen=_MOST_SAMPLES)
 
     def take(self, used: ProxyUsage, *, share: int, now_ms: int) -> None:
-        """Add records that arrived together.
-
-        Args:
-            used: their sums; only the amount may be below 0.
-            share: the bucket's share at this proxy; bytes per second.
-            now_ms: their time of arrival.
-        """
+        """Add records that arrived together now. ``share`` is the bucket's share at this proxy, bytes per second."""
         rate = max(0, used.amount) * 1_000 / max(_LEAST_MS, used.interval_ms)
         counts_ms = _RECENT_MS + 2 * min(used.longest_interval_ms, _LONGEST_INTERVAL_MS)
         is_throttled = used.throttled_requests > 0 and rate >= _USED_UP * share
@@ -89,10 +83,7 @@ class DemandTracker:
 def divide_limit(limit: int, demands: Mapping[str, ProxyDemand], *, floor: float) -> dict[str, int]:
     """Return each proxy's share of ``limit``, at least 1; together at most the limit, if possible.
 
-    Args:
-        limit: whole bytes per second.
-        demands: the demand at every proxy.
-        floor: the guaranteed part of an even share; 0 to 1.
+    ``floor`` is the guaranteed part of an even share, 0 to 1.
     """
     # Shares are at least 1, which must not push the sum above the limit.
     least = max(min(1, limit // len(demands)), int(limit * floor) // len(demands))

@@ -47,34 +47,27 @@ _LONGEST_SHOWN: Final = 4_000
 
 
 def parsed(lines: DataFrame) -> DataFrame:
-    """Return a row for each line that is not blank: a record's columns, and ``fault``, ``text`` and the place.
+    """Return a row for each line (``value`` and ``PLACE``) that is not blank.
 
-    Args:
-        lines: ``value``, and the columns of ``PLACE``.
-
-    Returns:
-        For a record ``fault``, ``text`` and the place are null; for a bad line they are set.
+    It has a record's columns; for a bad line also ``fault``, ``text`` and the place, which are null for a record.
     """
     record = F.from_json("value", _AS_WRITTEN, {"columnNameOfCorruptRecord": _CORRUPT}).alias("record")
-    faulty = lines.where(F.trim("value") != "").select(*PLACE, "value", record).withColumn("fault", _fault())
-    is_bad = F.col("fault").isNotNull()
-    return faulty.select(
-        *(_field(name) for name in COLUMNS),
-        "fault",
-        F.when(is_bad, F.substring("value", 1, _LONGEST_SHOWN)).alias("text"),
-        *(F.when(is_bad, F.col(name)).alias(name) for name in PLACE),
-    )
+    rows = lines.where(F.trim("value") != "").select(*PLACE, "value", record)
+    return _with_fault(rows, _fault(), F.substring("value", 1, _LONGEST_SHOWN))
 
 
 def checked(records: DataFrame) -> DataFrame:
     """Return records with types (Parquet) in the form of ``parsed``; they may be faulty too."""
     as_struct = records.select(F.struct(*COLUMNS, F.lit(None).cast("string").alias(_CORRUPT)).alias("record"), *PLACE)
-    faulty = as_struct.withColumn("fault", _missing())
+    return _with_fault(as_struct, _missing(), F.to_json("record"))
+
+
+def _with_fault(rows: DataFrame, fault: Column, text: Column) -> DataFrame:
     is_bad = F.col("fault").isNotNull()
-    return faulty.select(
+    return rows.withColumn("fault", fault).select(
         *(_field(name) for name in COLUMNS),
         "fault",
-        F.when(is_bad, F.to_json("record")).alias("text"),
+        F.when(is_bad, text).alias("text"),
         *(F.when(is_bad, F.col(name)).alias(name) for name in PLACE),
     )
 
@@ -114,12 +107,9 @@ def _missing() -> Column:
 
 
 def quarantined(bad: DataFrame, lines: DataFrame) -> DataFrame:
-    """Return bad lines with their line numbers, from 1.
+    """Return rows of ``parsed`` with a fault, and their line numbers from 1.
 
-    Args:
-        bad: rows of ``parsed`` with a fault.
-        lines: all lines of their files: ``value`` and the columns of ``PLACE``. Spark reads a file in blocks, so a
-            line's number is its rank in its block plus the lines of all earlier blocks.
+    Spark reads a file in blocks, so a line's number is its rank in its block plus the ``lines`` of all earlier blocks.
     """
     blocks = lines.groupBy("source", "block").agg(F.count("*").alias("lines"), F.min("position").alias("first"))
     before = Window.partitionBy("source").orderBy("block").rowsBetween(Window.unboundedPreceding, -1)

@@ -32,12 +32,7 @@ def bad_lines() -> Column:
 
 
 class Quarantine:
-    """A directory of bad lines, a file for each batch that had some.
-
-    Args:
-        files: the file system.
-        directory: created with the first file.
-    """
+    """A directory of bad lines, a file for each batch that had some. It is created with the first file."""
 
     def __init__(self, files: Files, directory: str) -> None:
         self._files = files
@@ -50,10 +45,10 @@ class Quarantine:
         self._files.make_directory(self.directory)
         name = f"batch-{batch:010}.jsonl"
         # Hidden until it is whole: a batch that is repeated after a crash writes it again.
-        beside, target = f"{self.directory}/.{name}", f"{self.directory}/{name}"
-        self._files.write(beside, "".join(f"{line}\n" for line in sorted(lines)))
+        hidden, target = f"{self.directory}/.{name}", f"{self.directory}/{name}"
+        self._files.write(hidden, "".join(f"{line}\n" for line in sorted(lines)))
         self._files.delete(target)
-        self._files.rename(beside, target)
+        self._files.rename(hidden, target)
         kept = [name for name in self._files.names(self.directory) if name.startswith("batch-")]
         for old in kept[:-BATCHES]:
             self._files.delete(f"{self.directory}/{old}")

@@ -46,11 +46,7 @@ class Found(NamedTuple):
 class QuotaTopic:
     """The publisher's side of the topic.
 
-    Args:
-        servers: ``HOST:PORT``, with a comma between several.
-        topic: the name of the topic.
-        kafka: the rest of the client configuration.
-        delivery_ms: the time limit for sent records; later ones are dropped and never reach the topic.
+    Sent records that are not acknowledged within ``delivery_ms`` are dropped and never reach the topic.
 
     Raises:
         InputError: ``kafka`` has an unusable setting.

@@ -47,17 +47,15 @@ def _timed(config: ProxyConfig) -> Iterator[str]:
     for rule in rules:
         for key, given in (("expires", rule.expires_ms), ("schedule", rule.schedule), ("ramp", rule.ramp)):
             if given is not None:
-                message = "one limit for all times is wanted here; write the one to reckon with, and leave this out"
+                message = "a replay needs one limit for all times; write that limit, and leave this out"
                 yield f"{rule.source}: {key}: {message}"
 
 
 def as_file(rules: Iterable[tuple[QuotaRule, str]], *, head: Iterable[str], held: ProxyConfig = _DEFAULTS) -> str:
     """Return a configuration file of these rules that ``kafka-quota-proxy check`` accepts.
 
-    Args:
-        rules: rules of byte rates, each with a comment or "".
-        head: the first lines, as comments.
-        held: the enforcement, shaping, burst and max_throttle_time to write; the rest of it is ignored.
+    Each rule has a comment or "". The lines of ``head`` become comments. Of ``held``, the enforcement, shaping, burst
+    and max_throttle_time are written.
     """
     lines = [*(f"# {line}".rstrip() for line in head), _LISTENER + "  # put your own here", *_settings(held)]
     lines += ["", "quotas:"]

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from kafka_quota_proxy.pipeline.record import BYTE_KINDS
+from kafka_quota_proxy.pipeline.record import BYTE_KINDS, start_of
 
 _HOUR_MS: Final = 3_600_000
 
@@ -58,9 +58,7 @@ class Load(NamedTuple):
 def loads(now: Mapping[tuple[str, int], Partition], target: Mapping[tuple[str, int], Iterable[int]]) -> list[Load]:
     """Return what each broker has to send and to receive, by node id.
 
-    Args:
-        now: partitions by topic and number, with all those in ``target``.
-        target: the planned replicas of each.
+    ``target`` has the planned replicas of partitions by topic and number; all of them are in ``now``.
     """
     left: dict[tuple[int, Side], int] = {}
     incoming: dict[tuple[int, Side], float] = {}
@@ -76,10 +74,8 @@ def loads(now: Mapping[tuple[str, int], Partition], target: Mapping[tuple[str, i
 
 def client_hours(records: DataFrame) -> DataFrame:
     """Return the use of each broker by clients, by hour of the day (UTC): ``peak`` and ``mean`` over all days."""
-    hour_ms = (F.col("start_ms") - F.pmod("start_ms", F.lit(_HOUR_MS))).alias("hour_ms")
-    hours = records.where(F.col("kind").isin(*BYTE_KINDS) & F.col("broker").isNotNull()).groupBy(
-        "broker", "kind", hour_ms
-    )
+    placed = records.where(F.col("kind").isin(*BYTE_KINDS) & F.col("broker").isNotNull())
+    hours = placed.groupBy("broker", "kind", start_of(_HOUR_MS).alias("hour_ms"))
     rates = hours.agg((F.sum("amount") * 1_000 / _HOUR_MS).alias("rate"))
     return rates.groupBy("broker", "kind", F.expr(f"hour_ms div {_HOUR_MS} % 24").alias("hour")).agg(
         F.max("rate").alias("peak"), F.avg("rate").alias("mean")
@@ -89,9 +85,7 @@ def client_hours(records: DataFrame) -> DataFrame:
 def quietest_hour(means: Mapping[int, float], window_ms: int) -> int | None:
     """Return the hour (UTC) at which the window with the least use by clients begins; None if unknown.
 
-    Args:
-        means: the mean rate of all brokers together by hour of the day; a missing hour had no use.
-        window_ms: the length of the window; beyond a day only the first day counts.
+    ``means`` has rates by hour of the day; a missing hour had no use. Of a longer window only the first day counts.
     """
     if not means:
         return None

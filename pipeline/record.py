@@ -17,6 +17,8 @@
 
 from typing import Final
 
+from pyspark.sql import Column
+from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, DoubleType, IntegerType, LongType, StringType, StructField, StructType
 
 from kafka_quota_proxy.config.model import DEFAULT
@@ -44,20 +46,25 @@ RECORD: Final = StructType(
 )
 COLUMNS: Final = tuple(RECORD.fieldNames())
 REQUIRED: Final = tuple(field.name for field in RECORD.fields if not field.nullable)
-# No two records of a proxy have the same of these: what comes twice was read twice.
+# Identifies a record: a second one with the same values was read twice.
 IDENTITY: Final = ("start_ms", "proxy", "broker", "kind", "user", "client_id", "listener")
-# What is measured and limited by itself.
+# Identifies a bucket, which is measured and limited by itself.
 BUCKET: Final = ("proxy", "broker", "kind", "user", "client_id")
 
 PLACE: Final = ("proxy", "broker")
-# What is charged together under quotas that are tried.
+# Identifies a bucket under proposed quotas.
 PROPOSED_BUCKET: Final = (*PLACE, "kind", "bucket_user", "bucket_client_id")
 
 BYTE_KINDS: Final = ("produce", "fetch")
 REPLICATION_KINDS: Final = ("leader_replication", "follower_replication")
-# Kinds whose amount is a number of bytes, and so a whole one.
+# Kinds whose amount is a whole number of bytes.
 COUNTED_IN_BYTES: Final = (*BYTE_KINDS, *REPLICATION_KINDS)
 # Names of buckets that several entities share, or that sum removed ones.
 COLLECTIVE_NAMES: Final = ("<shared>", "<other>")
-# Who calls himself so is one client to a proxy, and all others in a file of quotas.
+# A client of this name has a bucket of its own at a proxy; in a file of quotas the name means all other clients.
 NAME_OF_DEFAULTS: Final = DEFAULT.value
+
+
+def start_of(span_ms: int) -> Column:
+    """Return the start of the hour, minute … in which a record starts."""
+    return F.col("start_ms") - F.pmod(F.col("start_ms"), F.lit(span_ms))

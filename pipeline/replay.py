@@ -52,11 +52,7 @@ class Outcome:
 
 
 class Replay:
-    """Replays a bucket's records, in the order of ``start_ms``.
-
-    Args:
-        buckets: a new bucket for each limit.
-    """
+    """Replays a bucket's records, in the order of ``start_ms``, through a new bucket for each limit."""
 
     def __init__(self, *buckets: Bucket) -> None:
         self._arrivals = ArrivalQueue()
@@ -70,9 +66,9 @@ class Replay:
     def end(self) -> list[Outcome]:
         """Send the remaining parts, and return the outcome under each limit."""
         self._send(self._arrivals.rest())
-        line = self._arrivals
+        queue = self._arrivals
         return [
-            Outcome(line.first_ms, line.end_ms, sender.sent_ms, line.active_ms, line.amount, sender.hours)
+            Outcome(queue.first_ms, queue.end_ms, sender.sent_ms, queue.active_ms, queue.amount, sender.hours)
             for sender in self._senders
         ]
 
@@ -106,15 +102,15 @@ class _Sender:
                 at += self._send_alone(parts, at)
 
     def _send_many(self, parts: Parts, at: int) -> int:
-        asked = min(self._at_once, len(parts.at_ms) - at)
-        taken = self._charger.charged(parts, at, at + asked)
+        tried = min(self._at_once, len(parts.at_ms) - at)
+        taken = self._charger.charged(parts, at, at + tried)
         if taken:
             self._count_sent(Parts(*(column[at : at + taken] for column in parts)))
-        if taken < asked:
+        if taken < tried:
             self._is_unthrottled = False
             self._alone = _LEAST_ALONE if taken >= _LEAST_ALONE else min(self._alone * 2, _MOST_ALONE)
             self._left = self._alone
-        self._at_once = min(self._at_once * 4, _MOST_AT_ONCE) if taken * 2 >= asked else _LEAST_AT_ONCE
+        self._at_once = min(self._at_once * 4, _MOST_AT_ONCE) if taken * 2 >= tried else _LEAST_AT_ONCE
         return taken
 
     def _count_sent(self, parts: Parts) -> None:

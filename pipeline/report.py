@@ -1,6 +1,6 @@
 """A report page in one file: no network, dark mode, readable on a phone.
 
-A page says first what was found, in numbers, then answers questions, one a section. ``plots`` draws what is in them.
+A page begins with the main numbers, and then answers a question in each section. ``plots`` draws its figures.
 """
 
 import re
@@ -41,7 +41,7 @@ td.words { text-align: left; white-space: normal;
          min-width: 14rem; max-width: 24rem }
 td:first-child, th:first-child { position: sticky; left: 0; background: var(--paper); padding-left: 0 }
 """
-# What XML has no place for, and what would break a line or turn the direction of the text after it.
+# Characters that XML forbids, that break a line, or that change the direction of the text after them.
 _NOT_SHOWN: Final = re.compile(
     "[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
 )
@@ -61,12 +61,8 @@ def page(
 ) -> str:
     """Return the page.
 
-    Args:
-        title: what is decided with it.
-        facts: what was found, as a number and what it is; the most important first.
-        sections: in order.
-        words: what the numbers are from, and what to do with them.
-        notes: what was wrong with the log, a sentence each.
+    The ``facts`` are numbers and their meanings, the most important first. The ``words`` name the source of the numbers
+    and the next steps. The ``notes`` are the faults of the log, a sentence each.
     """
     shown = "".join(f"<div><b>{text_of(number)}</b>{text_of(name)}</div>" for number, name in facts)
     body = "".join(f"<h2>{text_of(s.title)}</h2>{_paragraph(s.words)}{s.body}" for s in sections)

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 _ALWAYS: Final = {
     "spark.sql.session.timeZone": "UTC",
-    # A cast that cannot be is an error and not a null, but for those that say try_.
+    # An impossible cast is an error and not a null, except for functions named try_.
     "spark.sql.ansi.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     # The default; it joins small partitions after a shuffle and splits those that one client fills.
@@ -25,7 +25,7 @@ _LOCAL: Final = {
     "spark.sql.shuffle.partitions": "64",
     "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
 }
-# Of a job that goes well Spark has nothing to say that a user could use.
+# Below errors, Spark's log says nothing that helps a user.
 _LOG_LEVEL: Final = "ERROR"
 
 
@@ -34,19 +34,16 @@ def session(
 ) -> SparkSession:
     """Return the Spark session, which is started if there is none. A running session keeps its settings if possible.
 
-    Args:
-        master: Spark's ``--master``; None: what spark-submit says, else ``local[*]``.
-        conf: Spark's settings; they win over ours.
-        is_quiet: no progress bar.
+    Without ``master``, that of spark-submit holds, else ``local[*]``. ``conf`` overrides the settings of this module.
     """
     active = SparkSession.getActiveSession()
     if active is not None and master is None and not conf:
         for key, value in _ALWAYS.items():
             active.conf.set(key, value)
         return active
-    # Workers take the first python3 on the PATH otherwise, which need not have pandas.
+    # By default workers take the first python3 on the PATH, which may not have pandas.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    # spark-submit has started a JVM already, and tells where it listens.
+    # spark-submit has started a JVM already, and says where it listens.
     is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if master is None and not is_submitted:
         master = "local[*]"

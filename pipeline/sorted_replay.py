@@ -20,9 +20,9 @@ from kafka_quota_proxy.pipeline.record import PROPOSED_BUCKET
 from kafka_quota_proxy.pipeline.replay import Replay
 
 START_BITS: Final = 42
-# The numbers of a row after its key; they also order rows with the same key. ``who`` distinguishes the clients that
+# The numbers of a row after its key; they also order rows with the same key. ``client`` distinguishes the clients that
 # share a bucket.
-ROW: Final = ("who", "interval_ms", "amount", "requests")
+ROW: Final = ("client", "interval_ms", "amount", "requests")
 # A text in the first row of a bucket: JSON with the columns of PROPOSED_BUCKET, and ``limits``.
 HEAD: Final = "head"
 
@@ -40,9 +40,8 @@ HOURS: Final = pa.schema(
 def replayed(batches: Iterator[pa.RecordBatch], quotas: ProposedQuotas) -> Iterator[pa.RecordBatch]:
     """Replay rows, and yield the outcome of each bucket at its end.
 
-    Args:
-        batches: columns ``key``, those of ``ROW``, and ``HEAD``; sorted by key.
-        quotas: the rules; the limits come from the heads.
+    The columns of ``batches`` are ``key``, those of ``ROW``, and ``HEAD``; they are sorted by key. The ``quotas`` have
+    the rules, the heads the limits.
     """
     buckets, heads = BucketFactory(quotas), dict[int, str]()
     running: _BucketReplay | None = None

@@ -32,6 +32,7 @@ from aiokafka.protocol.types import (
 from aiokafka.structs import TopicPartition
 from pyspark.sql import DataFrame, Row
 
+from kafka_quota_proxy.pipeline.delivery import Delivery
 from kafka_quota_proxy.pipeline.errors import PipelineError
 from kafka_quota_proxy.pipeline.kafka_topic import KafkaTopic
 
@@ -47,7 +48,7 @@ _UNSTABLE_OFFSET_COMMIT: Final = 88  # unknown to aiokafka
 _NAME: Final = "kafka-quota-pipeline-alerts"
 
 
-class TopicDelivery:
+class TopicDelivery(Delivery):
     """Writes to a topic; a consumer with ``isolation.level=read_committed`` sees each alert once.
 
     Only one process writes under the job's transactional id: ``begin`` fences off an earlier process and waits until

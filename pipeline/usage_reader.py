@@ -5,6 +5,7 @@ a repeated record counts once. Results of these commands that lie below the log 
 """
 
 from dataclasses import dataclass
+from functools import reduce
 from typing import Final
 
 from py4j.protocol import Py4JJavaError
@@ -12,11 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from kafka_quota_proxy.pipeline.damaged_files import (
-    DAMAGED,
-    FAULT,
-    UNREADABLE,
-)
+from kafka_quota_proxy.pipeline.damaged_files import DAMAGED, FAULT, UNREADABLE
 from kafka_quota_proxy.pipeline.errors import PipelineError, UsageError
 from kafka_quota_proxy.pipeline.files import Files
 from kafka_quota_proxy.pipeline.kafka_config import KafkaConfig
@@ -43,17 +40,14 @@ _BYTES_AT_ONCE: Final = str(256 << 20)
 class Usage:
     """The records of a usage log, and the counts of what was left out.
 
-    Attributes:
-        records: the columns of ``RECORD``, each record once.
-        bad_lines, broken_files, duplicates: the numbers left out.
-        passed_over: directories below the log with results of these commands, which were not read.
+    Each record of ``RECORD`` is there once.
     """
 
     records: DataFrame
     bad_lines: int
     broken_files: int
     duplicates: int
-    passed_over: tuple[str, ...] = ()
+    passed_over: tuple[str, ...] = ()  # directories below the log with results of these commands, which were not read
 
     def words(self) -> list[str]:
         """Return a sentence for each kind of input that was left out."""
@@ -68,11 +62,7 @@ class Usage:
 def read(spark: SparkSession, usage: str, output: Output, *, kafka: KafkaConfig = _NO_CONFIG) -> Usage:
     """Read a usage log, and write its faults to ``quarantine/``.
 
-    Args:
-        spark: the session.
-        usage: a path (a file, a directory with all below it, a pattern), or ``kafka://HOST:PORT/TOPIC``.
-        output: the command's output.
-        kafka: the client configuration for a topic.
+    ``usage`` is a path (a file, a directory with all below it, a pattern), or ``kafka://HOST:PORT/TOPIC``.
 
     Raises:
         UsageError: there is nothing to read.
@@ -118,7 +108,7 @@ def _whole(stored: DataFrame, every: "LogFiles", output: Output) -> tuple[list[D
     faults: list[DataFrame] = []
     try:
         with silenced(stored.sparkSession):
-            bad = output.keep("bad", _bad_rows(stored))
+            bad = output.keep("bad", _bad_rows(checked(stored)))
     except (Py4JJavaError, PySparkException) as error:
         unreadable = every.unreadable() if UNREADABLE in str(error) else {}
         if not unreadable:
@@ -128,21 +118,19 @@ def _whole(stored: DataFrame, every: "LogFiles", output: Output) -> tuple[list[D
         rest = every.stored(without=unreadable)
         if rest is None:
             return [], faults
-        stored, bad = rest, output.keep("bad_of_the_rest", _bad_rows(rest))
+        stored, bad = rest, output.keep("bad_of_the_rest", _bad_rows(checked(rest)))
     # Without faults, the next steps need no check.
     records = stored if bad.isEmpty() else checked(stored).where("fault IS NULL")
     return [records.select(*COLUMNS)], [*faults, bad]
 
 
-def _bad_rows(stored: DataFrame) -> DataFrame:
-    rows = checked(stored).where("fault IS NOT NULL")
-    return rows.select("source", F.col("position").alias("line"), "fault", "text")
+def _bad_rows(rows: DataFrame) -> DataFrame:
+    return rows.where("fault IS NOT NULL").select("source", F.col("position").alias("line"), "fault", "text")
 
 
 def _from_kafka(lines: DataFrame, output: Output) -> Usage:
     rows = output.keep("parsed", parsed(lines))
-    faults = rows.where("fault IS NOT NULL").select("source", F.col("position").alias("line"), "fault", "text")
-    return _usage([rows.where("fault IS NULL").select(*COLUMNS)], [faults], output, lines.sparkSession)
+    return _usage([rows.where("fault IS NULL").select(*COLUMNS)], [_bad_rows(rows)], output, lines.sparkSession)
 
 
 def _usage(
@@ -153,13 +141,13 @@ def _usage(
     *,
     passed_over: tuple[str, ...] = (),
 ) -> Usage:
-    quarantine = _union(faults).select(*QUARANTINE)
+    quarantine = reduce(DataFrame.unionByName, faults).select(*QUARANTINE)
     # The quarantine may be as large as the log, so it has as many files as needed.
     output.table("quarantine", quarantine.orderBy(*QUARANTINE), form="json", files=None)
     written = spark.read.schema("source string, line long, fault string, text string").json(f"{output.path}/quarantine")
     counted = written.groupBy(F.col("line").isNull().alias("is_file")).count().collect()  # two rows at the most
     counts = {row["is_file"]: row["count"] for row in counted}
-    every = _union(records or [spark.createDataFrame([], RECORD)])
+    every = reduce(DataFrame.unionByName, records) if records else spark.createDataFrame([], RECORD)
     keys = output.keep("duplicate_keys", duplicate_keys(every))
     duplicates = 0
     if not keys.isEmpty():
@@ -172,13 +160,6 @@ def _usage(
         duplicates=duplicates,
         passed_over=passed_over,
     )
-
-
-def _union(frames: list[DataFrame]) -> DataFrame:
-    first, *rest = frames
-    for frame in rest:
-        first = first.unionByName(frame)
-    return first
 
 
 def check_apart(files: Files, usage: str, argument: str, place: str) -> None:

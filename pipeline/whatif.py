@@ -35,8 +35,8 @@ _COUNTED: Final = ("delayed_amount", "throttled_requests", "throttle_time_ms", "
 def resolved(records: DataFrame, quotas: ProposedQuotas) -> DataFrame:
     """Return for each (kind, user, client_id) its bucket under these quotas, the limit, and the rule in words.
 
-    ``limit`` is null without a rule. A record whose user is "" belongs to a bucket of all users: rules for users cannot
-    be tried on it. ``records`` may be the result of ``total_demand``.
+    ``limit`` is null without a rule. A record whose user is "" belongs to a bucket of all users: no
+    forecast for it under rules for users is possible. ``records`` may be the result of ``total_demand``.
     """
     config = quotas.config
     exempt = config.principals.exempt
@@ -84,11 +84,8 @@ def at_once() -> Column:
 def forecast(records: DataFrame, demands: DataFrame, entities: DataFrame, quotas: ProposedQuotas) -> DataFrame:
     """Return the outcome by bucket, limit and hour, for the buckets that may exceed their limit.
 
-    Args:
-        records: the records of the log.
-        demands: their ``total_demand``.
-        entities: as ``resolved`` returns them, with a row for each limit to try.
-        quotas: the quotas that ``entities`` come from.
+    ``demands`` is the ``total_demand`` of the records. ``entities`` are ``resolved`` under the ``quotas``, with a row
+    for each limit to try.
     """
     # By partition number: adaptive execution would merge partitions by size, but the work is in Python.
     partitions = int(records.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
@@ -127,19 +124,19 @@ def _keyed(records: DataFrame, named: DataFrame, quotas: ProposedQuotas, partiti
     head = F.to_json(F.struct(*PROPOSED_BUCKET, "limits")).alias(HEAD)
     heads = numbered.select(partition, bucket.alias("key"), *(zero.alias(name) for name in ROW), head)
     # The clients that share a bucket have a fixed order, whatever the order of the log.
-    who = F.row_number().over(Window.partitionBy("number").orderBy("user", "client_id")).cast("long").alias("who")
+    client = F.row_number().over(Window.partitionBy("number").orderBy("user", "client_id")).cast("long").alias("client")
     members = (
         named.select(*PROPOSED_BUCKET, "user", "client_id")
         .distinct()
         .join(numbered, on=[*PROPOSED_BUCKET], how="inner")
     )
     placed = records.withColumn("broker", _broker()).join(
-        F.broadcast(members.select(*BUCKET, "number", who)), on=[*BUCKET], how="inner"
+        F.broadcast(members.select(*BUCKET, "number", client)), on=[*BUCKET], how="inner"
     )
     rows = placed.select(
         partition,
         (bucket + F.col("start_ms") + 1).alias("key"),
-        "who",
+        "client",
         "interval_ms",
         "amount",
         "requests",

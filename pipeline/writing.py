@@ -25,13 +25,7 @@ _BY: Final = "written by kafka-quota-pipeline; replaced as a whole when it runs 
 
 
 class Output:
-    """The results of one command.
-
-    Args:
-        spark: the session.
-        staging: the directory that becomes the result.
-        explain: shows a plan before it runs; None: no plans.
-    """
+    """The results of one command, in a ``staging`` directory. ``explain`` shows each plan before it runs."""
 
     def __init__(self, spark: SparkSession, staging: str, explain: Callable[[str, DataFrame], None] | None) -> None:
         self._files = Files(spark)
@@ -49,14 +43,10 @@ class Output:
         form: str = "parquet",
         files: int | None = 1,
     ) -> None:
-        """Write a table as a directory.
+        """Write rows in their order as a directory.
 
-        Args:
-            name: the name of the directory.
-            frame: the rows, in their order.
-            partitions: columns that become directories.
-            form: parquet, csv, json or json.gz.
-            files: the number of files; None: one for each partition of the rows, for large tables.
+        The ``form`` is parquet, csv, json or json.gz. The columns ``partitions`` become directories. ``files`` None
+        makes a file for each partition of the rows, for large tables.
         """
         self._write(f"{self.path}/{name}", frame, partitions, form, files)
 
@@ -122,8 +112,8 @@ def staged(
     files = Files(spark)
     out = out.rstrip("/") or "/"
     parent, _, name = out.rpartition("/")
-    beside = f"{parent}/" if parent or out.startswith("/") else ""
-    staging, previous = f"{beside}.{name}.staging", f"{beside}.{name}.previous"
+    directory = f"{parent}/" if parent or out.startswith("/") else ""
+    staging, previous = f"{directory}.{name}.staging", f"{directory}.{name}.previous"
     if files.exists(previous) and not files.exists(out):
         files.rename(previous, out)
     if files.exists(out) and not files.exists(f"{out}/{_MARK}") and not files.is_empty(out):

@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from kafka_quota_proxy.config.quota_record import MAX_LEASE_MS, News, QuotaRecord, Rule
-from kafka_quota_proxy.pipeline.balance import used_of_late
+from kafka_quota_proxy.pipeline.balance import recent_use
 from kafka_quota_proxy.pipeline.balancer import Balancer, Bucket, Publication, Terms, Use
 from kafka_quota_proxy.pipeline.commands.execution import cause_of, explain, kafka_config_of, say, stop_requested
 from kafka_quota_proxy.pipeline.errors import PipelineError, UsageError
@@ -144,7 +144,7 @@ class _Stream:
         self._brokers: dict[str, int] = {}  # by proxy
         rows = self._counted(parsed(lines))
         if args.explain:
-            explain("used of late", used_of_late(rows, self._proxies))
+            explain("used of late", recent_use(rows, self._proxies))
         say(f"following {args.usage}")
         writer = rows.writeStream.foreachBatch(self._take)
         self._query: StreamingQuery = writer.trigger(processingTime=f"{args.every} milliseconds").start()
@@ -199,7 +199,7 @@ class _Stream:
             if self._is_ending:
                 return
             try:
-                found = used_of_late(batch, self._proxies).collect()
+                found = recent_use(batch, self._proxies).collect()
             except (Py4JError, PySparkException) as error:
                 self._fault = PipelineError(f"--usage {self._usage}: {str(error).partition(chr(10))[0]}")
                 raise self._fault from None  # Spark would copy the whole Java stack

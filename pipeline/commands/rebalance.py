@@ -2,6 +2,8 @@
 
 import argparse
 import sys
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from kafka_quota_proxy.pipeline.commands.execution import running, say, usage_of
 from kafka_quota_proxy.pipeline.errors import InputError
@@ -46,13 +48,14 @@ def execute(args: argparse.Namespace) -> int:
                 peaks[row["broker"], row["kind"]] = max(peaks.get((row["broker"], row["kind"]), 0.0), row["peak"])
         needed = max((load.rate_to_end_in(args.window) for load in found), default=0.0)
         rate = args.throttle or needed
-        output.text("brokers.csv", _table(found, rate, args.window, peaks, known))
+        forecast = _Forecast(rate, args.window, peaks, known)
+        output.text("brokers.csv", forecast.table(found))
     write = sys.stdout.write
     if not found:
         write("nothing to copy: every replica of the plan is there already\n")
         return 0
     for load in found:
-        write(f"{_words(load, rate, args.window, peaks, known)}\n")
+        write(f"{forecast.words(load)}\n")
     if first is not None:
         write(f"clients use least from {first:02d}:00 UTC on\n")
     write(f"to end in {duration(args.window)}: --throttle {_whole_rate(needed)} ({size(needed)}/s)\n")
@@ -74,54 +77,52 @@ def _whole_rate(rate: float) -> int:
     return int(-(-rate // 1))
 
 
-def _left(
-    load: Load, rate: float, peaks: dict[tuple[int, str], float], known: dict[tuple[int, str], float]
-) -> float | None:
-    """Return the capacity that is left for clients above their use; None if unknown.
+class _Forecast(NamedTuple):
+    """The effect of a throttle on each broker."""
 
-    A leader sends like to consumers, a follower receives like from producers.
-    """
-    kind = "fetch" if load.side is Side.LEADER else "produce"
-    capacity = known.get((load.broker, kind))
-    return None if capacity is None else capacity - rate - peaks.get((load.broker, kind), 0.0)
+    rate: float
+    window_ms: int
+    peaks: Mapping[tuple[int, str], float]  # the use of clients in the window, by broker and kind
+    capacities: Mapping[tuple[int, str], float]
 
-
-def _words(
-    load: Load, rate: float, window_ms: int, peaks: dict[tuple[int, str], float], known: dict[tuple[int, str], float]
-) -> str:
-    time_ms = load.time_ms(rate)
-    does = "sends" if load.side is Side.LEADER else "gets"
-    ends = (
-        f"never ends: {size(load.incoming_rate)}/s come in, the throttle is {size(rate)}/s"
-        if time_ms is None
-        else f"ends in {duration(time_ms)}"
-    )
-    needs = f"needs {size(load.rate_to_end_in(window_ms))}/s; at {size(rate)}/s it {ends}"
-    words = f"broker {load.broker} {does} {size(load.left_bytes)}: {needs}"
-    left = _left(load, rate, peaks, known)
-    if left is None:
-        return words
-    return (
-        f"{words}; leaves clients {size(left)}/s more than they use"
-        if left >= 0
-        else f"{words}; clients lack {size(-left)}/s"
-    )
-
-
-def _table(
-    found: list[Load],
-    rate: float,
-    window_ms: int,
-    peaks: dict[tuple[int, str], float],
-    known: dict[tuple[int, str], float],
-) -> str:
-    lines = ["broker,side,left_bytes,incoming_byte_rate,needed_byte_rate,throttle,hours,left_for_clients"]
-    for load in found:
-        time_ms, left = load.time_ms(rate), _left(load, rate, peaks, known)
-        hours = "never" if time_ms is None else f"{time_ms / 3_600_000:.3f}"
-        needed = _whole_rate(load.rate_to_end_in(window_ms))
-        lines.append(
-            f"{load.broker},{load.side.value},{load.left_bytes},{load.incoming_rate:.0f},{needed},{_whole_rate(rate)},{hours},"
-            + ("" if left is None else f"{left:.0f}")
+    def words(self, load: Load) -> str:
+        """Return a sentence about a broker."""
+        time_ms = load.time_ms(self.rate)
+        does = "sends" if load.side is Side.LEADER else "gets"
+        ends = (
+            f"never ends: {size(load.incoming_rate)}/s come in, the throttle is {size(self.rate)}/s"
+            if time_ms is None
+            else f"ends in {duration(time_ms)}"
         )
-    return "\n".join(lines) + "\n"
+        needs = f"needs {size(load.rate_to_end_in(self.window_ms))}/s; at {size(self.rate)}/s it {ends}"
+        words = f"broker {load.broker} {does} {size(load.left_bytes)}: {needs}"
+        left = self._left_for_clients(load)
+        if left is None:
+            return words
+        if left < 0:
+            return f"{words}; clients lack {size(-left)}/s"
+        return f"{words}; leaves clients {size(left)}/s more than they use"
+
+    def table(self, loads: Iterable[Load]) -> str:
+        """Return brokers.csv."""
+        lines = ["broker,side,left_bytes,incoming_byte_rate,needed_byte_rate,throttle,hours,left_for_clients"]
+        for load in loads:
+            time_ms, left = load.time_ms(self.rate), self._left_for_clients(load)
+            columns = (
+                load.broker,
+                load.side.value,
+                load.left_bytes,
+                f"{load.incoming_rate:.0f}",
+                _whole_rate(load.rate_to_end_in(self.window_ms)),
+                _whole_rate(self.rate),
+                "never" if time_ms is None else f"{time_ms / 3_600_000:.3f}",
+                "" if left is None else f"{left:.0f}",
+            )
+            lines.append(",".join(map(str, columns)))
+        return "\n".join(lines) + "\n"
+
+    def _left_for_clients(self, load: Load) -> float | None:
+        """Return the capacity above the use of clients; None if unknown. A leader sends, a follower receives."""
+        place = (load.broker, "fetch" if load.side is Side.LEADER else "produce")
+        capacity = self.capacities.get(place)
+        return None if capacity is None else capacity - self.rate - self.peaks.get(place, 0.0)

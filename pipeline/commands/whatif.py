@@ -22,7 +22,7 @@ def execute(args: argparse.Namespace) -> int:
     quotas = ProposedQuotas(config=config, shaping=Shaping(args.shaping) if args.shaping else None)
     with running(args) as (spark, output):
         records = usage_of(args, spark, output).records
-        used = output.keep("asked", total_demand(records))
+        used = output.keep("demand", total_demand(records))
         found = output.keep("resolved", resolved(used, quotas))
         say(f"replaying the log under {len(config.quotas)} rules")
         hours = output.keep("replayed", forecast(records, used, found, quotas))
@@ -46,6 +46,6 @@ def execute(args: argparse.Namespace) -> int:
     if count > _SHOWN:
         sys.stdout.write(f"and {count - _SHOWN} more\n")
     elif not count:
-        sys.stdout.write("nobody would have waited\n")
+        sys.stdout.write("no client would have waited\n")
     sys.stdout.write(f"{args.out}/entities\n")
     return 0

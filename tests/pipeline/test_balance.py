@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from kafka_quota_proxy.config.model import DEFAULT, Enforcement, EntityName, ProxyConfig, QuotaRule, Shaping
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
-from kafka_quota_proxy.pipeline.balance import Share, demand, divided, rules_of, shares, used_of_late
+from kafka_quota_proxy.pipeline.balance import Share, demand, divided, recent_use, rules_of, shares
 from kafka_quota_proxy.pipeline.proposed_quotas import ProposedQuotas
 from kafka_quota_proxy.pipeline.whatif import resolved
 from kafka_quota_proxy.proxy.quota.entity import RuleTable
@@ -158,7 +158,7 @@ def test_recent_use_has_one_row_for_each_bucket_and_proxy(spark: SparkSession) -
     parsed = frame(spark, log).withColumn("fault", F.lit(None).cast("string"))
     bad = frame(spark, [record(limit=1e6)]).withColumn("fault", F.lit("is bad"))
 
-    found = rows(used_of_late(parsed.unionByName(bad), ["p1", "p2"]), "proxy")
+    found = rows(recent_use(parsed.unionByName(bad), ["p1", "p2"]), "proxy")
 
     assert found == [
         {

@@ -70,7 +70,7 @@ def test_the_page_begins_with_the_key_figures() -> None:
     head = capacity_page(**FULL).partition("<h2>")[0]
 
     assert "<b>1</b>limits suggested, for 1 entity" in head
-    assert "<b>0.5 %</b>of its time silent, more than anybody else: alice / etl, produce" in head
+    assert "<b>0.5 %</b>of its time silent, the most of all: alice / etl, produce" in head
     assert "<b>2.00 ×</b>the capacity, if all used their limits at once: broker 1 (p1), produce" in head
 
 
@@ -80,9 +80,9 @@ def test_the_page_says_when_no_client_waits_and_no_capacity_is_known() -> None:
 
     text = capacity_page(**FULL | {"throttled": quiet, "brokers": unknown})
 
-    assert "<b>nobody</b>would have been silent for a moment" in text
-    assert "<b>Nobody.</b>" in text
-    assert "tell it with --capacities" in text
+    assert "<b>no client</b>would have been silent for a moment" in text
+    assert "<b>None.</b>" in text
+    assert "name it with --capacities" in text
     assert "2 MB/s of limits" in text
     assert 'class="key tick"' not in text
 
@@ -116,5 +116,5 @@ def test_the_busiest_hour_and_the_quietest_hours_are_said() -> None:
 def test_an_empty_log_gives_a_page() -> None:
     text = capacity_page(**EMPTY)
 
-    assert "Nobody." in text
+    assert "None." in text
     assert "<b>0</b>limits suggested, for 0 entities" in text

@@ -28,7 +28,7 @@ def test_a_job_killed_while_its_id_was_written_gets_a_new_id(spark: SparkSession
 def test_settings_of_a_job_must_not_change(spark: SparkSession, tmp_path: Path) -> None:
     job_of(Files(spark), f"{tmp_path}/a", {"--window": "1000ms"})
 
-    with pytest.raises(UsageError, match="begun with --window 1000ms, and goes on only so; for --window 2000ms"):
+    with pytest.raises(UsageError, match="belongs to --window 1000ms; for --window 2000ms"):
         job_of(Files(spark), f"{tmp_path}/a", {"--window": "2000ms"})
 
 

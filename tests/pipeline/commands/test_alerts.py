@@ -123,7 +123,7 @@ def test_another_window_needs_another_checkpoint(words: list[str], capsys: pytes
 
     assert main([*words, "--once", "--window", "20s"]) == 2
 
-    assert "begun with --window 10000ms" in capsys.readouterr().err
+    assert "belongs to --window 10000ms" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("spark")

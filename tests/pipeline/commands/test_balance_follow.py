@@ -316,7 +316,7 @@ def followed(monkeypatch: pytest.MonkeyPatch) -> Followed:
     query, lines = FakeQuery(), MagicMock()
     lines.writeStream.foreachBatch.return_value.trigger.return_value.start.return_value = query
     monkeypatch.setattr(balance_follow, "parsed", lambda rows: rows)
-    monkeypatch.setattr(balance_follow, "used_of_late", lambda batch, _: batch)
+    monkeypatch.setattr(balance_follow, "recent_use", lambda batch, _: batch)
     monkeypatch.setattr(balance_follow._Stream, "_counted", lambda _, rows: rows)
     args = argparse.Namespace(proxies=["a", "b", "c"], usage=USAGE, explain=False, every=2_000)
     return Followed(balance_follow._Stream(lines, balancer(ALICE), args, Event()), query)
