@@ -2,15 +2,18 @@
 
 A listener uses one of three:
 
-* ``default_cost``      1 for each request (``DefaultCostProvider`` in Hadoop)
+* ``RequestCount``      1 for each completed request (``DefaultCostProvider`` in Hadoop)
 * ``WeightedTimeCost``  its time, by phases with weights (``WeightedTimeCostProvider``)
 * ``TrafficCost``       its bytes and its service time. The request's bytes are charged on arrival, so that a burst of a
   new user counts before its first request is served, and a client that leaves early does not go free
+
+Each has ``on_arrival``, the charge for a request's bytes when it is admitted, None: no charge; ``flat``, the charge for
+any completed request, None: ``on_completion`` computes it; and ``on_refusal``, the charge for a refused request.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, TypeAlias
+
+from kafka_quota_proxy.proxy.fair_queue.request_kind import EXCLUSIVE_LOCK, SHARED_LOCK
 
 
 class CompletedRequest(NamedTuple):
@@ -21,25 +24,6 @@ class CompletedRequest(NamedTuple):
     elapsed_us: int  # from when the broker could begin until the response began
     service_us: int  # the working part of it
     response_bytes: int
-
-
-class CostModel(Protocol):
-    """The charges for a request: on arrival and on completion, or on refusal."""
-
-    @property
-    def on_refusal(self) -> int:
-        """The charge for a refused request."""
-
-    @property
-    def on_arrival(self) -> Callable[[int], int] | None:
-        """The charge for a request's bytes when it is admitted; None: no charge."""
-
-    @property
-    def flat(self) -> int | None:
-        """The charge for any completed request; None: ``on_completion`` computes it."""
-
-    def on_completion(self, done: CompletedRequest) -> int:
-        """Return the charge for a completed request."""
 
 
 class Phases(NamedTuple):
@@ -69,52 +53,72 @@ class Phases(NamedTuple):
     response: int = 0
 
 
+_PER_REQUEST: Final = 1_000
+_PER_SERVICE_US: Final = 100
 # Waiting costs nothing, and a weight for `processing` would count its parts twice.
 DEFAULT_WEIGHTS: Final = Phases(handler=1, lockfree=1, lockshared=10, lockexclusive=100, response=1)
 
 
-def default_cost(times_us: Phases) -> int:
-    """Return 1: a user's cost is its number of requests."""
-    del times_us
-    return 1
+class RequestCount:
+    """1 for each completed request. Hadoop does not count refused ones."""
+
+    on_arrival: None = None
+    flat = 1
+
+    def __init__(self, on_refusal: int) -> None:
+        self.on_refusal = on_refusal
+
+    def on_completion(self, done: CompletedRequest) -> int:
+        """Return 1."""
+        return self.flat
 
 
 class WeightedTimeCost:
-    """The weighted sum of times; a time below 0 (clocks) counts as 0."""
+    """The weighted time of a request's phases, charged on completion."""
 
-    __slots__ = ("_weighted",)
+    on_refusal = 0
+    on_arrival: None = None
+    flat: None = None
 
     def __init__(self, weights: Phases = DEFAULT_WEIGHTS) -> None:
         self._weighted = tuple((place, weight) for place, weight in enumerate(weights) if weight)
 
-    def __call__(self, times_us: Phases) -> int:
-        """Return the cost of one request."""
-        cost = 0
-        for place, weight in self._weighted:
-            time_us = times_us[place]
-            if time_us > 0:
-                cost += time_us * weight
-        return cost
+    def on_completion(self, done: CompletedRequest) -> int:
+        """Return the cost of a completed request."""
+        is_shared, is_exclusive = done.api_key in SHARED_LOCK, done.api_key in EXCLUSIVE_LOCK
+        return self.weigh(
+            Phases(
+                queue=done.queue_us,
+                processing=done.elapsed_us,
+                lockwait=done.elapsed_us - done.service_us,
+                lockfree=0 if is_shared or is_exclusive else done.service_us,
+                lockshared=done.service_us if is_shared else 0,
+                lockexclusive=done.service_us if is_exclusive else 0,
+            )
+        )
+
+    def weigh(self, times_us: Phases) -> int:
+        """Return the weighted sum of times; a time below 0 (clocks) counts as 0."""
+        return sum(times_us[place] * weight for place, weight in self._weighted if times_us[place] > 0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TrafficCost:
-    """The cost of a request, of a byte, and of a microsecond.
+    """A cost for a request, for each byte, and for each microsecond of service.
 
-    By default the cheapest request costs 1,000, so that decay, which truncates, does not erase a user after one
-    request. A megabyte costs as much as 10 ms of a broker's time.
+    The cheapest request costs 1,000, so that decay, which truncates, does not erase a user after one request. A
+    megabyte costs as much as 10 ms of a broker's time.
     """
 
-    per_request: int = 1_000
-    per_refusal: int = 1_000
-    per_request_byte: int = 1
-    per_response_byte: int = 1
-    per_service_us: int = 100
+    on_refusal = _PER_REQUEST
+    flat: None = None
 
     def on_arrival(self, request_bytes: int) -> int:
         """Return the charge for an admitted request, before it waits for anything."""
-        return self.per_request + self.per_request_byte * request_bytes
+        return _PER_REQUEST + request_bytes
 
-    def on_completion(self, *, response_bytes: int, service_us: int) -> int:
+    def on_completion(self, done: CompletedRequest) -> int:
         """Return the rest, charged when the response is complete, the client is gone or the broker has failed."""
-        return self.per_response_byte * response_bytes + self.per_service_us * max(0, service_us)
+        return done.response_bytes + _PER_SERVICE_US * max(0, done.service_us)
+
+
+CostModel: TypeAlias = RequestCount | WeightedTimeCost | TrafficCost

@@ -21,10 +21,9 @@ from kafka_quota_proxy.config.principals import ANONYMOUS, Principals
 from kafka_quota_proxy.proxy.fair_queue.call_queue import QueueOptions, Remainder, WithinLevel
 from kafka_quota_proxy.proxy.fair_queue.concurrency import FixedLimit, Limit, VegasLimit
 from kafka_quota_proxy.proxy.fair_queue.connection_queue import Identify
-from kafka_quota_proxy.proxy.fair_queue.cost import CompletedRequest, CostModel, Phases, TrafficCost, WeightedTimeCost
+from kafka_quota_proxy.proxy.fair_queue.cost import CostModel, Phases, RequestCount, TrafficCost, WeightedTimeCost
 from kafka_quota_proxy.proxy.fair_queue.decay import Average, DecayOptions, Pause
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import DispatcherOptions
-from kafka_quota_proxy.proxy.fair_queue.request_kind import EXCLUSIVE_LOCK, SHARED_LOCK
 from kafka_quota_proxy.proxy.quota.broker import PrincipalRules
 from kafka_quota_proxy.proxy.quota.entity import bounded
 
@@ -113,59 +112,9 @@ def cost(settings: FairCallQueue) -> CostModel:
     """Return the charge for requests."""
     match settings.cost_provider:
         case CostProvider.DEFAULT:
-            return _Count(0 if settings.mode is FairCallQueueMode.HADOOP else 1)
+            return RequestCount(0 if settings.mode is FairCallQueueMode.HADOOP else 1)
         case CostProvider.WEIGHTED:
             weights = settings.cost_weights
-            return _Weighted(Phases(**{phase: getattr(weights, phase) for phase in Phases._fields}))
+            return WeightedTimeCost(Phases(**{phase: getattr(weights, phase) for phase in Phases._fields}))
         case CostProvider.TRAFFIC:
-            return _Traffic()
-
-
-class _Count:
-    """1 for each completed request. Hadoop does not count refused ones."""
-
-    on_arrival: None = None
-    flat = 1
-
-    def __init__(self, on_refusal: int) -> None:
-        self.on_refusal = on_refusal
-
-    def on_completion(self, done: CompletedRequest) -> int:
-        return 1
-
-
-class _Weighted:
-    """The weighted time of a request's phases, charged on completion."""
-
-    on_refusal = 0
-    on_arrival = flat = None
-
-    def __init__(self, weights: Phases) -> None:
-        self._cost = WeightedTimeCost(weights)
-
-    def on_completion(self, done: CompletedRequest) -> int:
-        is_shared, is_exclusive = done.api_key in SHARED_LOCK, done.api_key in EXCLUSIVE_LOCK
-        return self._cost(
-            Phases(
-                queue=done.queue_us,
-                processing=done.elapsed_us,
-                lockwait=done.elapsed_us - done.service_us,
-                lockfree=0 if is_shared or is_exclusive else done.service_us,
-                lockshared=done.service_us if is_shared else 0,
-                lockexclusive=done.service_us if is_exclusive else 0,
-            )
-        )
-
-
-class _Traffic:
-    """Bytes and service time; the request's bytes are charged on arrival."""
-
-    flat = None
-
-    def __init__(self) -> None:
-        self._cost = TrafficCost()
-        self.on_arrival = self._cost.on_arrival
-        self.on_refusal = self._cost.per_refusal
-
-    def on_completion(self, done: CompletedRequest) -> int:
-        return self._cost.on_completion(response_bytes=done.response_bytes, service_us=done.service_us)
+            return TrafficCost()

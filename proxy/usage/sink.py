@@ -52,6 +52,8 @@ class Sink:
         failures: Failed attempts to write.
         is_failing: Whether the last attempt failed.
         last_write_s: When the last batch was written, Unix time; 0 before the first.
+        queued: Records that wait to be written.
+        last_start_ms: The start of the last interval of an earlier process; None while it is unknown.
     """
 
     def __init__(self, writer: Writer, *, retry_s: float = _RETRY_S, most: int = MAX_QUEUED_RECORDS) -> None:
@@ -63,25 +65,15 @@ class Sink:
         self._retry_s = retry_s
         self._most = most
         self._batches: deque[Batch] = deque()  # the first one is being written
-        self._queued = 0  # records
+        self.queued = 0
         self._changed = threading.Condition()
-        self._last_start_ms: int | None = None
+        self.last_start_ms: int | None = None
         self._ends_s: float | None = None  # when a stop gives up; None: no stop
         self._thread = threading.Thread(target=persisting(self._run), name=f"usage-{writer.name}", daemon=True)
 
     def start(self) -> None:
         """Start the thread."""
         self._thread.start()
-
-    @property
-    def queued(self) -> int:
-        """The number of records that wait to be written."""
-        return self._queued
-
-    @property
-    def last_start_ms(self) -> int | None:
-        """The start of the last interval of an earlier process; None while it is unknown."""
-        return self._last_start_ms
 
     @property
     def is_running(self) -> bool:
@@ -91,13 +83,13 @@ class Sink:
     @property
     def has_room(self) -> bool:
         """Whether the queue takes another batch, of any size."""
-        return self._queued < self._most
+        return self.queued < self._most
 
     def put(self, batch: Batch) -> None:
         """Queue a batch, without waiting. It is accepted even if the queue is full."""
         with self._changed:
             self._batches.append(batch)
-            self._queued += len(batch.records)
+            self.queued += len(batch.records)
             self._changed.notify()
 
     def stop(self, timeout_s: float) -> None:
@@ -110,10 +102,10 @@ class Sink:
         """Wait for the thread to end. If it hangs on a disk that does not answer, its records are dropped."""
         if self._thread.ident is not None:
             self._thread.join(timeout_s)
-        if self._queued:
-            self.dropped += self._queued
-            log.error("usage log, %s: %d records were not written in time and are lost", self.name, self._queued)
-            self._queued = 0
+        if self.queued:
+            self.dropped += self.queued
+            log.error("usage log, %s: %d records were not written in time and are lost", self.name, self.queued)
+            self.queued = 0
 
     # -- in the thread --
 
@@ -132,13 +124,13 @@ class Sink:
             )
 
     def _begin(self) -> None:
-        self._last_start_ms = self._writer.begin()
+        self.last_start_ms = self._writer.begin()
 
     def _write(self, batch: Batch) -> None:
         self._writer.write(batch, now_ms=monotonic_ns() // 1_000_000)
         with self._changed:
             self._batches.popleft()
-            self._queued -= len(batch.records)
+            self.queued -= len(batch.records)
         self.written += len(batch.records)
         self.last_write_s = time()
 
@@ -174,7 +166,7 @@ class Sink:
             else:
                 if self.is_failing:
                     self.is_failing = False
-                    log.warning("usage log, %s: works again; %d records wait", self.name, self._queued)
+                    log.warning("usage log, %s: works again; %d records wait", self.name, self.queued)
                 return True
 
     def _wait_to_retry(self) -> bool:

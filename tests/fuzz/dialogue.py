@@ -29,7 +29,7 @@ from kafka_quota_proxy.protocol.header import MAX_HEAD_BYTES
 from kafka_quota_proxy.protocol.sasl import MAX_LOGIN_BYTES
 from kafka_quota_proxy.proxy.fair_queue.concurrency import FixedLimit
 from kafka_quota_proxy.proxy.fair_queue.connection_queue import ListenerQueue
-from kafka_quota_proxy.proxy.fair_queue.cost import CompletedRequest
+from kafka_quota_proxy.proxy.fair_queue.cost import CompletedRequest, WeightedTimeCost
 from kafka_quota_proxy.proxy.fair_queue.decay import DecayOptions, DecayScheduler
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import Dispatcher, DispatcherOptions
 from kafka_quota_proxy.proxy.fair_queue.queue_stats import QueueStats
@@ -626,11 +626,10 @@ def _wire(choice: int, kind: int, rules: tuple[QuotaRule, ...]) -> Wire:
     )
 
 
-class _Cost:
+class _Cost(WeightedTimeCost):
     """Each request costs one."""
 
     on_refusal = 1
-    on_arrival = flat = None
 
     def on_completion(self, done: CompletedRequest) -> int:
         return 1

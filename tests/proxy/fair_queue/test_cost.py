@@ -3,20 +3,21 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_quota_proxy.proxy.fair_queue.cost import DEFAULT_WEIGHTS, Phases, TrafficCost, WeightedTimeCost, default_cost
+from kafka_quota_proxy.proxy.fair_queue.cost import (
+    DEFAULT_WEIGHTS,
+    CompletedRequest,
+    Phases,
+    TrafficCost,
+    WeightedTimeCost,
+)
 
 TIMES = st.builds(Phases, *[st.integers(-1_000, 10**9)] * 9)
 WEIGHTS = st.builds(Phases, *[st.integers(-10, 1_000)] * 9)
 
 
-@given(times=TIMES)
-def test_a_request_costs_one_by_default(times: Phases) -> None:
-    assert default_cost(times) == 1
-
-
 @given(times=TIMES, weights=WEIGHTS)
 def test_a_weighted_cost_is_the_sum_of_times_above_zero(times: Phases, weights: Phases) -> None:
-    assert WeightedTimeCost(weights)(times) == sum(max(0, t) * w for t, w in zip(times, weights, strict=True))
+    assert WeightedTimeCost(weights).weigh(times) == sum(max(0, t) * w for t, w in zip(times, weights, strict=True))
 
 
 def test_the_default_weights_are_those_of_the_guide() -> None:
@@ -37,8 +38,8 @@ def test_request_bytes_are_charged_on_arrival() -> None:
     cost = TrafficCost()
 
     assert cost.on_arrival(500) == 1_500
-    assert cost.on_completion(response_bytes=300, service_us=20) == 2_300
-    assert cost.on_completion(response_bytes=300, service_us=-5) == 300
+    assert cost.on_completion(CompletedRequest(1, 0, 0, service_us=20, response_bytes=300)) == 2_300
+    assert cost.on_completion(CompletedRequest(1, 0, 0, service_us=-5, response_bytes=300)) == 300
 
 
 @given(size_bytes=st.integers(0, 2**31), factor=st.floats(0.1, 0.99))

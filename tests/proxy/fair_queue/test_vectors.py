@@ -25,7 +25,7 @@ import pytest
 
 from kafka_quota_proxy.proxy.fair_queue.call_queue import CallQueue, Overflow, Put, QueueOptions, divide
 from kafka_quota_proxy.proxy.fair_queue.concurrency import FixedLimit
-from kafka_quota_proxy.proxy.fair_queue.cost import DEFAULT_WEIGHTS, Phases, WeightedTimeCost, default_cost
+from kafka_quota_proxy.proxy.fair_queue.cost import DEFAULT_WEIGHTS, Phases, RequestCount, WeightedTimeCost
 from kafka_quota_proxy.proxy.fair_queue.decay import (
     DecayOptions,
     DecayScheduler,
@@ -353,7 +353,7 @@ def request(scheduler: DecayScheduler, *identities: str) -> list[int]:
     levels = []
     for identity in identities:
         levels.append(scheduler.level(identity))
-        scheduler.charge(identity, default_cost(Phases()))
+        scheduler.charge(identity, RequestCount.flat)
     return levels
 
 
@@ -419,8 +419,8 @@ def test_v38_without_cost_all_are_in_level_0() -> None:
     scheduler = scheduler_of(2)
     cost = WeightedTimeCost()
     for _ in range(1_000):
-        scheduler.charge("MANY", cost(Phases()))
-    scheduler.charge("FEW", cost(Phases()))
+        scheduler.charge("MANY", cost.weigh(Phases()))
+    scheduler.charge("FEW", cost.weigh(Phases()))
 
     assert [scheduler.level(name) for name in ("MANY", "FEW")] == [0, 0]
 
@@ -576,13 +576,13 @@ FIXTURE_MS = Phases(queue=3, lockfree=5, lockshared=7, lockexclusive=11)
 
 
 def test_v48_default_weights() -> None:
-    assert WeightedTimeCost()(FIXTURE_MS) == 1_175
+    assert WeightedTimeCost().weigh(FIXTURE_MS) == 1_175
 
 
 def test_v49_configured_weights() -> None:
     weights = DEFAULT_WEIGHTS._replace(queue=1_000, lockfree=10_000, lockshared=100_000)
 
-    assert WeightedTimeCost(weights)(FIXTURE_MS) == 754_100
+    assert WeightedTimeCost(weights).weigh(FIXTURE_MS) == 754_100
 
 
 def test_v50_v51_phases_have_one_unit_and_the_order_of_hadoop() -> None:

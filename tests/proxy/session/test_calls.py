@@ -18,7 +18,7 @@ from kafka_quota_proxy.proxy.fair_queue.connection_queue import (
     UPLOAD_GRACE_US,
     ListenerQueue,
 )
-from kafka_quota_proxy.proxy.fair_queue.cost import CompletedRequest
+from kafka_quota_proxy.proxy.fair_queue.cost import CompletedRequest, WeightedTimeCost
 from kafka_quota_proxy.proxy.fair_queue.decay import DecayOptions, DecayScheduler
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import Answer, Dispatcher, DispatcherOptions
 from kafka_quota_proxy.proxy.fair_queue.queue_stats import CONTROL_LEVEL, QueueStats
@@ -40,13 +40,11 @@ from tests.support.quota_request_frames import write_describe_request
 from tests.support.wire import START_MS, Wire
 
 
-class OneEach:
+class OneEach(WeightedTimeCost):
     """A request costs 1, when it is over."""
 
-    on_refusal = 0
-    on_arrival = flat = None
-
     def __init__(self) -> None:
+        super().__init__()
         self.done: list[CompletedRequest] = []
 
     def on_completion(self, done: CompletedRequest) -> int:

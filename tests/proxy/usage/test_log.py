@@ -39,7 +39,7 @@ class Memory(Sink):
         self.is_full = False
         self.hangs = False
         self.stopped = 0.0
-        self._last_start_ms = last_start_ms
+        self.last_start_ms = last_start_ms
 
     def start(self) -> None: ...
 
@@ -141,7 +141,7 @@ async def test_reading_waits_for_the_last_start_of_an_earlier_process(
         charge(quotas, 5)
         await eventually(lambda: usage.postponed >= 2)
         assert other.batches == []
-        sink._last_start_ms = ahead_ms
+        sink.last_start_ms = ahead_ms
         await eventually(lambda: sink.batches)
 
     assert sink.batches[0].start_ms == ahead_ms + 1
