@@ -33,9 +33,9 @@ from kafka_quota_proxy.proxy.client_quotas.storage.store import NotKeptError, Qu
 
 log = logging.getLogger(__name__)
 
-# The log names the first entities of a request: ten thousand lines would hold up the loop for a tenth of a second.
+# The entities of a request that the log names: ten thousand lines would hold up the loop for a tenth of a second.
 _MOST_LOGGED: Final = 10
-# As long as the second over which ``audit.summary`` sums up.
+# The second over which ``audit.summary`` sums up.
 _SUMMED_UP_AFTER_S: Final = 1.0
 
 
@@ -44,7 +44,7 @@ class AlterTask(NamedTuple):
 
     Attributes:
         request: Kafka's request.
-        origin: Where it comes from.
+        origin: The client.
         terms: Changes of terms, which Kafka's request cannot have.
         is_small: Whether the loop may do its work.
     """
@@ -56,15 +56,7 @@ class AlterTask(NamedTuple):
 
 
 class AlterHandler:
-    """Makes changes, one request at a time.
-
-    Args:
-        store: Keeps the changes.
-        applier: Applies them when they are kept; the store calls it.
-        change_log: Counts, limits and audits the requests.
-        thread: Does the work of large requests.
-        wall_ms: Returns Unix time.
-    """
+    """Makes changes, one request at a time. The store calls ``applier``; ``thread`` does the work of large requests."""
 
     def __init__(
         self,
@@ -83,7 +75,7 @@ class AlterHandler:
         self._has_summaries = asyncio.Event()
 
     async def run(self) -> None:
-        """Write what the audit log has summed up, also when no more requests come."""
+        """Write the summaries of the audit log, also when no more requests come."""
         while True:
             await self._has_summaries.wait()
             self._has_summaries.clear()
@@ -136,7 +128,7 @@ class AlterHandler:
     def _decide(
         self, task: AlterTask, addresses: Addresses, sources: Mapping[Entity, str]
     ) -> tuple[Decision, QuotasAltered]:
-        """Return what is to be changed, and the results if that succeeds."""
+        """Return the changes to make, and the results if that succeeds."""
         rules = self._applier.rules
 
         def hidden(entity: Entity) -> HiddenRule | None:
@@ -151,18 +143,14 @@ class AlterHandler:
             terms=task.terms,
             hidden=hidden,
         )
-        # Where the file's rule hides a stored one, the stored one is changed.
+        # If the file's rule hides a stored one, the stored one is changed.
         stored = {entity: rules.stored[entity] for entity, _ in decision.changes if entity in rules.stored}
         before = ChainMap(stored, cast("dict[Entity, StoredRule]", rules.rules))
-        told = outcomes(task.request.alterations, decision.results, decision.changes, before, task.terms)
-        return decision, QuotasAltered(decision.results, told)
+        found = outcomes(task.request.alterations, decision.results, decision.changes, before, task.terms)
+        return decision, QuotasAltered(decision.results, found)
 
     async def _keep(self, changes: Sequence[Change], before: Mapping[Entity, StoredRule]) -> NotKeptError | None:
-        """Store and apply changes; return an error if it is unknown whether they are.
-
-        Raises:
-            NotKeptError: They are not.
-        """
+        """Store and apply changes; return an error if it is unknown whether they are, and raise it if they are not."""
         try:
             await self._store.keep(changes, before)
         except NotKeptError as error:
@@ -204,22 +192,19 @@ def refuse(task: AlterTask, rules: Mapping[Entity, StoredRule], error_code: int,
 
 def _with_unknown_outcome(altered: QuotasAltered, error: NotKeptError) -> QuotasAltered:
     """Return the results of a request if it is unknown whether its changes are stored."""
-    results, told = [], []
-    for result, outcome in zip(altered.results, altered.outcomes, strict=True):
-        if outcome.new == outcome.old:
-            results.append(result)
-            told.append(outcome)
-        else:
+    results, found = list(altered.results), list(altered.outcomes)
+    for index, outcome in enumerate(found):
+        if outcome.new != outcome.old:
             code, message = error.error_code, str(error)
-            results.append(result._replace(error_code=code, error_message=message))
-            told.append(outcome._replace(error_code=code, error_message=message, is_unknown=True))
-    return altered._replace(results=tuple(results), outcomes=tuple(told))
+            results[index] = results[index]._replace(error_code=code, error_message=message)
+            found[index] = outcome._replace(error_code=code, error_message=message, is_unknown=True)
+    return altered._replace(results=tuple(results), outcomes=tuple(found))
 
 
 def _log_changes(principal: str, changes: Sequence[Change]) -> None:
     for entity, rule in changes[:_MOST_LOGGED]:
-        said: dict[str, object] = {**rule.limits, **written_terms(rule.terms)} if rule else {}
-        words = ", ".join(f"{key}={value}" for key, value in said.items()) or "none"
+        fields: dict[str, object] = {**rule.limits, **written_terms(rule.terms)} if rule else {}
+        words = ", ".join(f"{key}={value}" for key, value in fields.items()) or "none"
         log.info("%s set the quotas of %s: %s", principal, entity, words)
     if len(changes) > _MOST_LOGGED:
         log.info("%s set those of %d others", principal, len(changes) - _MOST_LOGGED)

@@ -1,7 +1,7 @@
-"""What a session needs to have requests about client quotas answered.
+"""The interface through which a session has administrators' requests about client quotas answered.
 
-Requests of administrators are answered here and do not reach the broker. They may take as long as a disk takes; the
-connection's later requests wait meanwhile (``proxy.session.handlers.quota_requests``).
+They do not reach the broker. They may take as long as a disk takes; the connection's later requests wait meanwhile
+(``proxy.session.handlers.quota_requests``).
 """
 
 from collections.abc import Mapping
@@ -33,12 +33,12 @@ from kafka_quota_proxy.proxy.client_quotas.rules.errors import (
 )
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin, Outcome
 
-# A request of some 50,000 entities and limits. Kafka takes up to socket.request.max.bytes.
+# Some 50,000 entities and limits. Kafka takes up to socket.request.max.bytes.
 MAX_REQUEST_BYTES: Final = 4 * 1024 * 1024
-# A request that is refused, which the loop reads and answers, entity by entity, in some milliseconds.
+# The loop reads and refuses such a request in some milliseconds.
 MAX_REFUSED_BYTES: Final = 64 * 1024
 MAX_REFUSED_ELEMENTS: Final = 1_000
-# The versions that are answered here, whatever the broker has.
+# The versions that are answered here, even if the broker lacks them.
 VERSIONS: Final[Mapping[int, VersionRange]] = MappingProxyType(
     {api_key: VersionRange(0, HIGHEST_VERSION[api_key]) for api_key in (DESCRIBE, ALTER)}
 )
@@ -51,7 +51,7 @@ class QuotasAltered(NamedTuple):
     Attributes:
         results: Kafka's results.
         outcomes: The outcome for each entity.
-        throttle_time_ms: When to try again if there were too many changes; else 0.
+        throttle_time_ms: When to try again after too many changes; else 0.
     """
 
     results: tuple[Altered, ...]
@@ -63,10 +63,10 @@ class TicketOwner(Protocol):
     """The connection that waits for a ticket."""
 
     def take_turn(self) -> None:
-        """Go on: the answer is ready."""
+        """Continue: the answer is ready."""
 
     def fail(self) -> None:
-        """End the connection: an internal error left the request without an answer."""
+        """End the connection: after an internal error there is no answer."""
 
 
 class Ticket:
@@ -96,7 +96,7 @@ class Ticket:
         self.is_dropped = False
 
     def drop(self) -> None:
-        """Drop the request: its owner no longer waits. Work that has begun goes on."""
+        """Drop the request. Work that has begun goes on."""
         self.frame, self.changes, self.owner = b"", None, None
         self.is_dropped = True
 
@@ -105,10 +105,7 @@ class QuotaRequestHandler(Protocol):
     """Answers administrators' requests."""
 
     def submit(self, frame: bytes, origin: Origin, owner: object) -> Ticket | None:
-        """Begin to answer a whole request; ``owner`` is woken when the answer is ready.
-
-        None: too many requests wait; submit it again later.
-        """
+        """Begin to answer a request; ``owner`` is woken when the answer is ready. None: too many requests wait."""
 
 
 class Administration(NamedTuple):
@@ -116,7 +113,7 @@ class Administration(NamedTuple):
 
     Attributes:
         admins: The principals that may administer quotas.
-        forwards: Whether requests of other principals go to the broker; no: they are refused.
+        forwards: Whether requests of other principals go to the broker; otherwise they are refused.
         handler: Answers the requests of ``admins``.
     """
 
@@ -126,7 +123,7 @@ class Administration(NamedTuple):
     listener: str = ""
 
     def is_answered_here(self, principal: str) -> bool:
-        """Whether requests of ``principal`` do not go to the broker."""
+        """Return whether requests of ``principal`` do not go to the broker."""
         return principal in self.admins or not self.forwards
 
     def max_request_bytes(self, principal: str) -> int:

@@ -1,4 +1,4 @@
-"""Looks up the hosts that have limits, again and again those without an address."""
+"""Looks up the hosts that have limits; hosts without an address are looked up again and again."""
 
 import asyncio
 import logging
@@ -18,19 +18,20 @@ from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import Addresses
 
 log = logging.getLogger(__name__)
 
-# Missing hosts that are looked up together.
+# The number of missing hosts that are looked up together.
 _AT_ONCE: Final = 100
-# Lookups at a time, and how long their answers are waited for.
 _THREADS: Final = 16
+# The longest wait for answers.
 _LOOKUP_S: Final = 5.0
-_NAMED: Final = 10  # in a line of the log
+# The number of hosts that a line of the log names.
+_NAMED: Final = 10
 
 
 class Lookups:
     """Looks up hosts in threads of its own.
 
     The system waits some ten seconds for a name server that does not answer, and a lookup cannot be cancelled. In the
-    loop's few default threads such lookups would keep the proxy from dialling its brokers.
+    loop's few default threads such lookups would keep the proxy from connecting to its brokers.
     """
 
     def __init__(self) -> None:
@@ -44,7 +45,7 @@ class Lookups:
         names = list(set(hosts))
         if not names:
             return {}
-        # So that not the same hosts time out each time, behind lookups without an answer.
+        # Behind lookups without an answer, others must not be the ones that time out each time.
         shuffle(names)
         tasks = {host: self._lookup(host) for host in names}
         self._waiters.update(names)
@@ -56,7 +57,7 @@ class Lookups:
         return {host: addresses for host, addresses in answers.items() if addresses}
 
     def _lookup(self, host: str) -> asyncio.Task[tuple[str, ...] | None]:
-        # Callers share a lookup that is under way.
+        # Callers share a running lookup.
         task = self._running.get(host)
         if task is None or task.done():
             task = self._running[host] = asyncio.ensure_future(alone(partial(self._resolve, host)))

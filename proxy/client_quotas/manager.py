@@ -58,31 +58,27 @@ from kafka_quota_proxy.proxy.usage.log import proxy_name
 
 log = logging.getLogger(__name__)
 
-# Smaller requests are handled on the loop: a way to a thread and back takes longer where other work has the processor.
-# At worst, with some hundred entities without a name, it is two milliseconds.
+# Smaller requests are handled on the loop: under load, a thread takes longer. At worst, with some hundred entities
+# without a name, it is two milliseconds.
 _SMALL_BYTES: Final = 1_024
 _SMALL_ENTITIES: Final = 10
 
 _MAX_WAITING: Final = 1_000
-# A few of the largest requests. A client whose request finds no room asks again.
+# A few of the largest requests. A client whose request has no room waits, and asks again.
 _MAX_WAITING_BYTES: Final = 16 * 1024 * 1024
 _DIRECTORY: Final = ("store", "directory")
 _NO_STORE: Final = "No quota can be changed here: there is no store for them"
 
 
 class RequestQueue:
-    """Tickets in the order in which they came, up to a bound.
-
-    Attributes:
-        waiting: Those that nothing has been done for.
-    """
+    """Tickets that wait, in the order in which they came, up to a bound."""
 
     def __init__(self) -> None:
         self.waiting: deque[Ticket] = deque()
         self._has_come = asyncio.Event()
 
     def put(self, ticket: Ticket) -> Ticket | None:
-        """Append a ticket and return it; None: there is no room."""
+        """Append a ticket and return it; None: there is no room. Dropped tickets make room."""
         size_bytes = len(ticket.frame)
         if not self._has_room(size_bytes):
             self.waiting = deque(one for one in self.waiting if not one.is_dropped)
@@ -108,16 +104,16 @@ class RequestQueue:
 
 
 class QuotaManager:
-    """The quotas that are administered at this proxy. All of it belongs to the loop.
+    """The quotas that are administered at this proxy. For the loop.
 
     Args:
-        config: What the process is started with.
+        config: The file that the process is started with.
         on_changes: See ``OnChanges``.
         wall_ms: Returns Unix time.
 
     Attributes:
         store: Keeps the quotas that are set here; None: none can be set.
-        change_log: Counts, limits and audits changes; None where there is no store.
+        change_log: Counts, limits and audits changes; None: there is no store.
     """
 
     def __init__(self, config: ProxyConfig, *, on_changes: OnChanges, wall_ms: Callable[[], int] = unix_ms) -> None:
@@ -152,12 +148,12 @@ class QuotaManager:
 
     @property
     def entities(self) -> int:
-        """How many entities have quotas in the store."""
+        """The number of entities with quotas in the store."""
         return len(self._rules.stored)
 
     @property
     def unknown_hosts(self) -> int:
-        """How many hosts have limits that do not hold because no address of theirs is known."""
+        """The number of hosts whose limits do not hold because no address of theirs is known."""
         return len(self._rules.unknown_hosts)
 
     def listed(self) -> Iterator[ListedRule]:
@@ -173,18 +169,18 @@ class QuotaManager:
                 yield one
 
     def follow_file(self, config: ProxyConfig) -> QuotaChanges:
-        """Replace the file's rules; return all changes that ``on_changes`` has not had."""
+        """Replace the file's rules; return all changes that were not reported to ``on_changes``."""
         changes = self._applier.follow_file(config)
         for double in self._rules.doubles:
             log.warning("%s", double)
         return changes
 
     def submit(self, frame: bytes, origin: Origin, owner: object) -> Ticket | None:
-        """Begin to answer a request. See ``proxy.client_quotas.api.QuotaRequestHandler``."""
+        """See ``proxy.client_quotas.api.QuotaRequestHandler``."""
         return self._queue.put(Ticket(frame, origin, owner))
 
     def submit_changes(self, changes: RequestedChanges, origin: Origin, owner: object) -> Ticket | None:
-        """Begin to make changes that are no Kafka request; ``altered`` of the ticket is set in place of its answer."""
+        """Begin to make changes that are no Kafka request; see ``submit``. The ticket gets ``altered``, no answer."""
         return self._queue.put(Ticket(b"", origin, owner, changes))
 
     async def read(self) -> None:

@@ -22,7 +22,7 @@ class RuleApplier:
     Until ``begin`` nothing is reported: the next ``follow_file`` returns it.
 
     Args:
-        config: What the process is started with.
+        config: The file that the process is started with.
         name: The source of the rules that are not the file's.
         on_changes: See ``OnChanges``.
         wall_ms: Returns Unix time.

@@ -1,4 +1,4 @@
-"""Applies rules when they begin, end or change with time, each at its own time.
+"""Applies rules when they begin, end or change with time.
 
 The machine's clock may be set while a timer waits. So waits are short, and the clock is read after each.
 """
@@ -24,8 +24,8 @@ _LONGEST_WAIT_S: Final = 1.0
 _AT_ONCE: Final = 250
 # The wait before rules that could not be applied are tried again.
 _AGAIN_S: Final = 5.0
-# The log names so many rules of those that change at once, such as all with one schedule.
-_MOST_SAID: Final = 10
+# The number of rules that the log names of those that change at once.
+_MOST_NAMED: Final = 10
 
 # Called on the loop with changed rules: those of users and client-ids, and those of addresses.
 OnChanges: TypeAlias = Callable[[RuleChanges, IpChanges], None]
@@ -37,16 +37,10 @@ def wall_ms() -> int:
 
 
 class RuleTimer:
-    """Advances rules with the time.
+    """Advances rules with the time. ``wall_ms`` returns Unix time."""
 
-    Args:
-        in_force: The rules.
-        on_changes: See ``OnChanges``.
-        wall_ms: Returns Unix time.
-    """
-
-    def __init__(self, in_force: EffectiveRules, *, on_changes: OnChanges, wall_ms: Callable[[], int]) -> None:
-        self._in_force = in_force
+    def __init__(self, rules: EffectiveRules, *, on_changes: OnChanges, wall_ms: Callable[[], int]) -> None:
+        self._rules = rules
         self._on_changes = on_changes
         self._wall_ms = wall_ms
         self._has_changed = asyncio.Event()
@@ -63,7 +57,7 @@ class RuleTimer:
                 wait_s = self._wait_s()
             except Exception as error:  # noqa: BLE001 - clients notice only that a limit is late
                 report(error, "rules could not be put in force; it is tried again")
-                self._in_force.repeat_timed()
+                self._rules.repeat_timed()
                 wait_s = _AGAIN_S
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
@@ -71,40 +65,40 @@ class RuleTimer:
             self._has_changed.clear()
 
     def _wait_s(self) -> float | None:
-        next_ms = self._in_force.next_change_ms
-        if next_ms is None and not self._in_force.has_timed:
+        next_ms = self._rules.next_change_ms
+        if next_ms is None and not self._rules.has_timed:
             return None
         left_s = _LONGEST_WAIT_S if next_ms is None else (next_ms - self._wall_ms()) / 1_000
         return min(max(left_s, 0), _LONGEST_WAIT_S)
 
     async def _settle(self) -> None:
         """Apply the rules whose time has come."""
-        said = 0
+        count = 0
         while True:
             now_ms = self._wall_ms()
-            changes = self._in_force.advance(_AT_ONCE, now_ms=now_ms)
+            changes = self._rules.advance(_AT_ONCE, now_ms=now_ms)
             if changes is not None:
-                said = _say(changes, said)
+                count = _log_changes(changes, count)
                 self._on_changes(*changes)
-            next_ms = self._in_force.next_change_ms
+            next_ms = self._rules.next_change_ms
             if next_ms is None or next_ms > now_ms:
                 break
             await asyncio.sleep(0)
-        if said > _MOST_SAID:
-            log.info("and those of %d others", said - _MOST_SAID)
+        if count > _MOST_NAMED:
+            log.info("and those of %d others", count - _MOST_NAMED)
 
 
-def _say(changes: QuotaChanges, said: int) -> int:
-    """Log the first few changes; return how many there were, with the ``said`` ones before."""
+def _log_changes(changes: QuotaChanges, count: int) -> int:
+    """Log the first few changes; return their number, added to ``count``."""
     named: list[tuple[str, QuotaRule | IpRule | None]] = [
         (_words(*entity), rule) for entity, rule in changes.rules.items()
     ]
     for words, rule in (*named, *((f"ip {ip}", rule) for ip, rule in changes.ips.items())):
-        said += 1
-        if said <= _MOST_SAID:
+        count += 1
+        if count <= _MOST_NAMED:
             limits = ", ".join(f"{key}={limit:g}" for key, limit in limits_of(rule).items()) if rule else "none"
             log.info("by their time, the quotas of %s are now: %s", words, limits)
-    return said
+    return count
 
 
 def _words(user: EntityName, client_id: EntityName) -> str:

@@ -1,12 +1,12 @@
 """The file of the audit log. Blocks; not for the loop.
 
-Lines are only appended. The file is looked up by its name for each write, so that after a rename (logrotate) the next
-line goes to a new file. Lines are not synced to the disk: the store has the quotas.
+Lines are only appended. Each write looks the file up by its name, so that after a rename (logrotate) the next line goes
+to a new file. Lines are not synced to the disk: the store has the quotas.
 """
 
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -22,18 +22,14 @@ _FLAGS: Final = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
 
 
 class AuditFile:
-    """The open file, for one thread.
-
-    Attributes:
-        lost: The number of lines that could not be written.
-    """
+    """The open file, for one thread. ``lost`` is the number of lines that could not be written."""
 
     def __init__(self, path: Path) -> None:
         self.lost = 0
         self._path = path
         self._file = -1
         self._is_torn = False  # whether the file ends in the middle of a line
-        self._told_ms = -_AGAIN_AFTER_MS
+        self._logged_ms = -_AGAIN_AFTER_MS
 
     def open(self) -> None:
         """Open the file, or create it.
@@ -44,23 +40,22 @@ class AuditFile:
         try:
             self._open()
         except OSError as error:
-            told = file_fault(self._path) or f"{self._path} cannot be opened: {error.strerror or error}"
-            raise StartError(("store", "audit_log"), told) from error
+            fault = file_fault(self._path) or f"{self._path} cannot be opened: {error.strerror or error}"
+            raise StartError(("store", "audit_log"), fault) from error
 
-    def append(self, lines: Iterable[bytes], *, now_ms: int) -> None:
+    def append(self, lines: Sequence[bytes], *, now_ms: int) -> None:
         """Write lines, each with its newline. Lines that cannot be written are logged, counted and dropped.
 
         ``now_ms`` is of a monotonic clock.
         """
-        written = list(lines)
         try:
             self._follow_name()
-            self._write(b"".join(written))
+            self._write(b"".join(lines))
         except OSError as error:
-            self.lost += len(written)
+            self.lost += len(lines)
             self.close()
-            if now_ms - self._told_ms >= _AGAIN_AFTER_MS:
-                self._told_ms = now_ms
+            if now_ms - self._logged_ms >= _AGAIN_AFTER_MS:
+                self._logged_ms = now_ms
                 log.error(  # noqa: TRY400 - a full disk needs no traceback
                     "the audit log %s cannot be written: %s; quotas are changed all the same, and %d lines are lost",
                     self._path, error.strerror or error, self.lost,
@@ -91,7 +86,7 @@ class AuditFile:
         self._open()
 
     def _write(self, data: bytes) -> None:
-        # A full disk may have left a part of a line; the next line starts behind a newline.
+        # A full disk may have left a part of a line; a newline ends it.
         view = memoryview(b"\n" + data if self._is_torn else data)
         written = 0
         while written < len(view):

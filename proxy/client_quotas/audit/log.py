@@ -32,11 +32,7 @@ def now_ms() -> int:
 
 
 class ChangeLog:
-    """The changes at one proxy.
-
-    Attributes:
-        counts: The number of entities by outcome, one of ``COUNTED``.
-    """
+    """The changes at one proxy; ``counts`` has the number of entities by outcome, one of ``COUNTED``."""
 
     def __init__(self, store: Store) -> None:
         self.counts: Counter[str] = Counter()
@@ -44,7 +40,7 @@ class ChangeLog:
         self._limit = ChangeLimit(store.changes_per_second, now_ms=now_ms())
         self._audit = None if store.audit_log is None else AuditFile(Path(store.audit_log))
         self._summaries = AttemptSummaries()
-        self._told_ms = -_AGAIN_AFTER_MS
+        self._logged_ms = -_AGAIN_AFTER_MS
 
     @property
     def is_audited(self) -> bool:
@@ -62,19 +58,15 @@ class ChangeLog:
         return 0 if self._audit is None else self._audit.lost
 
     def open(self) -> None:
-        """Open the audit log, before any client is served.
-
-        Raises:
-            StartError: It cannot be written.
-        """
+        """Open the audit log, before any client is served. ``StartError``: it cannot be written."""
         if self._audit is not None:
             self._audit.open()
 
     def wait_ms(self, origin: Origin) -> int:
         """Return how long a client must wait before its next change; 0: it need not."""
         wait_ms = self._limit.wait_ms(now_ms=now_ms())
-        if wait_ms and now_ms() - self._told_ms >= _AGAIN_AFTER_MS:
-            self._told_ms = now_ms()
+        if wait_ms and now_ms() - self._logged_ms >= _AGAIN_AFTER_MS:
+            self._logged_ms = now_ms()
             log.warning(
                 "more than %g quotas are changed in a second (store.changes_per_second): %s is refused for %d ms, and "
                 "so are others meanwhile",
@@ -96,26 +88,17 @@ class ChangeLog:
         self, outcomes: Sequence[Outcome], origin: Origin, *, is_dry_run: bool, is_refused_whole: bool, unix_ms: int
     ) -> None:
         """Write the outcomes of a request to the audit log, if there is one. See ``AuditFile.append``."""
-        if self._audit is None:
-            return
         now = now_ms()
         lines = audit_lines(
-            outcomes,
-            origin,
-            self._summaries,
-            is_dry_run=is_dry_run,
-            is_refused_whole=is_refused_whole,
-            now_ms=now,
-            unix_ms=unix_ms,
-        )
-        self._append(self._audit, lines, now)
+            outcomes, origin, self._summaries,
+            is_dry_run=is_dry_run, is_refused_whole=is_refused_whole, now_ms=now, unix_ms=unix_ms,
+        )  # fmt: skip
+        self._append(lines, now)
 
     def write_summaries(self, *, is_end: bool = False) -> None:
         """Write the summaries whose second is over, or all at the end. For the thread of ``write``."""
         now = now_ms()
-        told = self._summaries.take(now_ms=now, is_end=is_end)
-        if self._audit is not None and told:
-            self._append(self._audit, summary_lines(told), now)
+        self._append(summary_lines(self._summaries.take(now_ms=now, is_end=is_end)), now)
 
     def close(self) -> None:
         """Write what is left, and close the audit log."""
@@ -123,8 +106,7 @@ class ChangeLog:
             self.write_summaries(is_end=True)
             self._audit.close()
 
-    def _append(self, audit: AuditFile, lines: Iterable[bytes], now: int) -> None:
-        written = list(lines)
+    def _append(self, lines: Iterable[bytes], now: int) -> None:
         # Most requests of a flood have no lines; the file is not looked up then.
-        if written:
-            audit.append(written, now_ms=now)
+        if self._audit is not None and (written := list(lines)):
+            self._audit.append(written, now_ms=now)

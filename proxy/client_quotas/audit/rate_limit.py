@@ -13,12 +13,7 @@ _SAVED_MS: Final = 10_000
 
 
 class ChangeLimit:
-    """The limit of one proxy.
-
-    Args:
-        changes_per_second: Entities; None: no limit.
-        now_ms: The time of a monotonic clock.
-    """
+    """The limit of one proxy; None: there is none. ``now_ms`` is of a monotonic clock."""
 
     def __init__(self, changes_per_second: float | None, *, now_ms: int) -> None:
         self._rate = changes_per_second
@@ -33,10 +28,10 @@ class ChangeLimit:
         if self._bucket is None or self._rate is None:
             return 0
         tokens = self._bucket.peek(byte_rate_limit=self._rate, now_ms=now_ms)
-        # Rounded: the last digits of a float must not become a millisecond.
+        # Rounded, so that the last digits of a float do not become a millisecond.
         return max(0, ceil(round(-tokens / self._rate * 1_000, 6)))
 
     def record(self, changes: int, *, now_ms: int) -> None:
-        """Take so many changed entities from the bucket."""
+        """Take changed entities from the bucket."""
         if self._bucket is not None and self._rate is not None:
             self._bucket.record(changes, byte_rate_limit=self._rate, now_ms=now_ms)

@@ -25,7 +25,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
-from kafka_quota_proxy.config.terms import NO_TERMS, TermsChange, written_terms, written_terms_change
+from kafka_quota_proxy.config.terms import NO_TERMS, written_terms, written_terms_change
 from kafka_quota_proxy.proxy.client_quotas.audit.summary import AttemptSummaries, AttemptSummary
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import StoredRule
 from kafka_quota_proxy.proxy.client_quotas.rules.errors import NONE, name_of
@@ -52,10 +52,10 @@ def audit_lines(
     """Yield the lines of one request, each with its newline, behind the summaries that are due.
 
     Args:
-        outcomes: Those of its entities.
+        outcomes: The outcomes of its entities.
         origin: The client.
         sums: The summaries of this log.
-        is_dry_run: Whether nothing was to be changed.
+        is_dry_run: Whether it is a dry run.
         is_refused_whole: Whether all entities have the same error.
         now_ms: The time of a monotonic clock.
         unix_ms: Unix time.
@@ -77,8 +77,8 @@ def audit_lines(
         elif result in (APPLIED, UNKNOWN) or add(outcome, result=result, entities=1):
             yield _line({**about, **_entity(outcome), **_result(outcome, result)})
     if unchanged and add(unchanged[0], result=UNCHANGED, entities=len(unchanged)):
-        whose = _entity(unchanged[0]) if len(unchanged) == 1 else {"entities": len(unchanged)}
-        yield _line({**about, **whose, "result": UNCHANGED})
+        entities = _entity(unchanged[0]) if len(unchanged) == 1 else {"entities": len(unchanged)}
+        yield _line({**about, **entities, "result": UNCHANGED})
 
 
 def summary_lines(sums: Iterable[AttemptSummary]) -> Iterator[bytes]:
@@ -108,7 +108,7 @@ def _entity(outcome: Outcome) -> Mapping[str, object]:
         "entity": {_cut(kind): None if name is None else _cut(name) for kind, name in outcome.entity[:MAX_ASKED]},
         "asked": {
             **{_cut(key): _number(value) for key, value in outcome.asked[:MAX_ASKED]},
-            **_asked_terms(outcome.asked_terms),
+            **({"terms": written_terms_change(outcome.asked_terms)} if outcome.asked_terms else {}),
         },
         "old": _rule(outcome.old),
         "new": _rule(outcome.new),
@@ -120,10 +120,6 @@ def _rule(rule: StoredRule | None) -> object:
         return None
     terms = {} if rule.terms == NO_TERMS else {"terms": written_terms(rule.terms)}
     return {**rule.limits, **terms}
-
-
-def _asked_terms(change: TermsChange | None) -> dict[str, object]:
-    return {} if change is None else {"terms": written_terms_change(change)}
 
 
 def _result(outcome: Outcome, result: str) -> Mapping[str, object]:

@@ -1,7 +1,7 @@
 """Sums up attempts that changed nothing, so that they do not flood the audit log.
 
-A refused client may ask again without end, with ten thousand entities at a time. So there is one line a second for each
-principal and reason: the first attempt, and then the sum of those behind it. Changes are never summed up.
+A refused client may ask again without end, with ten thousand entities at a time. So each principal and reason has one
+line a second: the first attempt, and then the sum of the others. Changes are never summed up.
 """
 
 from typing import Final, NamedTuple
@@ -53,10 +53,7 @@ class AttemptSummaries:
         self.has_any = False
 
     def add(self, outcome: Outcome, origin: Origin, *, result: str, entities: int, now_ms: int, unix_ms: int) -> bool:
-        """Add an attempt that changed nothing; return whether it has a line of its own.
-
-        Call ``take`` first. ``entities`` is the number of entities with this outcome.
-        """
+        """Add an attempt that changed nothing; return whether it has a line of its own. Call ``take`` first."""
         if self._until_ms is None:
             self._until_ms = now_ms + _WINDOW_MS
         key = _Key(origin.principal, result, outcome.error_code)
@@ -81,9 +78,9 @@ class AttemptSummaries:
         """Return the summaries, if the second is over or this is the end."""
         if self._until_ms is None or (now_ms < self._until_ms and not is_end):
             return []
-        told = {key: one for key, one in self._summaries.items() if one is not None}
-        # These had their line just now.
-        self._summaries = dict.fromkeys(told)
-        self._until_ms = now_ms + _WINDOW_MS if told else None
+        due = {key: one for key, one in self._summaries.items() if one is not None}
+        # They have their line of this second.
+        self._summaries = dict.fromkeys(due)
+        self._until_ms = now_ms + _WINDOW_MS if due else None
         self.has_any = False
-        return list(told.values())
+        return list(due.values())

@@ -1,7 +1,6 @@
 """Entities, limits and terms as a line of text for people.
 
-Clients choose names, and the text goes to a terminal: names are quoted unless they are plain, control characters
-escaped.
+Clients choose names, and the text goes to a terminal: other than plain names are quoted, control characters escaped.
 """
 
 import json

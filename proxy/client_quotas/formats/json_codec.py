@@ -9,9 +9,10 @@
 A null name is the default entity. In a change, a null limit is removed, and null in place of limits removes all of
 them; ``terms`` alike (``config.terms``). Limits and terms that a change does not name stay as they are.
 
-A rule has its source, and ``"shadowed_by":"proxy.yaml:7"`` if that rule holds in its place. ``old`` and ``new`` are
-rules, null for none. ``error`` has Kafka's code, its name and a message, and ``"may_hold":true`` if it is unknown
-whether ``new`` holds. Only the form is checked here; ``proxy.client_quotas.rules.alter`` checks keys and limits.
+A rule has its source, and ``"shadowed_by":"proxy.yaml:7"`` if that rule hides it. ``old`` and ``new`` are rules, null
+for none. ``error`` has Kafka's code, its name and a message, and ``"may_hold":true`` if it is unknown whether ``new``
+holds. Only the form is checked here, and raises ``JsonFormError``; ``proxy.client_quotas.rules.alter`` checks keys and
+limits.
 """
 
 import json
@@ -42,14 +43,14 @@ from kafka_quota_proxy.proxy.client_quotas.rules.entity import (
 from kafka_quota_proxy.proxy.client_quotas.rules.errors import NONE, name_of
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Outcome
 
-# A record of Kafka's is one key of one entity, so a request cannot change more entities than records.
+# A request cannot change more entities than keys.
 MAX_CHANGES: Final = MAX_CHANGED_KEYS
-# Parsing JSON holds up the whole process, for so many bytes some tens of milliseconds.
+# Parsing so much JSON holds up the process for some tens of milliseconds.
 MAX_BODY_BYTES: Final = 1024 * 1024
 # There are four keys; the first unknown one is an error.
 _MAX_LIMITS: Final = 16
 _SHOWN: Final = 60
-# The fields of a rule that a proxy shows. A file of rules may have all of them.
+# The fields of a rule as a proxy shows it. A file of rules may have all of them.
 _OF_RULE: Final = ("entity", "limits", "terms", "source", "can_change", "now", "shadowed_by")
 T = TypeVar("T")
 
@@ -61,7 +62,7 @@ class JsonFormError(ValueError):
 
 
 class RequestedChanges(NamedTuple):
-    """Changes to be made, each entity once, and of terms; ``is_dry_run``: to be checked only."""
+    """Changes of limits and terms, each entity once; ``is_dry_run``: they are only checked."""
 
     alterations: tuple[Alteration, ...]
     terms: Mapping[Entity, TermsChange]
@@ -69,10 +70,7 @@ class RequestedChanges(NamedTuple):
 
 
 class Result(NamedTuple):
-    """The result of a change, as a proxy reports it.
-
-    ``may_hold``: despite the error, ``new`` may hold, or may hold later.
-    """
+    """The result of a change. ``may_hold``: despite the error ``new`` may hold, now or later."""
 
     entity: Entity
     old: StoredRule | None
@@ -136,11 +134,7 @@ def rule_as_json(rule: StoredRule) -> dict[str, object]:
 
 
 def read_changes(data: bytes) -> RequestedChanges:
-    """Read a request for changes, with each entity once.
-
-    Raises:
-        JsonFormError: It has another form.
-    """
+    """Read a request for changes, with each entity once."""
     body = _object(_json(data), "(body)")
     _known(body, ("changes", "dry_run"), "(body)")
     is_dry_run = body.get("dry_run", False)
@@ -156,7 +150,7 @@ def read_changes(data: bytes) -> RequestedChanges:
         alteration = _alteration(one, at)
         entity = entity_of(dict(alteration.entity))
         if entity in alterations:
-            raise JsonFormError(f"{at}.entity: comes twice; say in one change what it is to be")
+            raise JsonFormError(f"{at}.entity: comes twice; put both changes into one")
         alterations[entity] = alteration
         if "terms" in one:
             terms[entity] = _terms(one["terms"], f"{at}.terms", read_terms_change)
@@ -166,39 +160,36 @@ def read_changes(data: bytes) -> RequestedChanges:
 def read_rules(data: bytes, *, is_file: bool) -> list[tuple[Entity, StoredRule, Mapping[str, Any]]]:
     """Read ``{"rules":[…]}``; return each rule with all its fields.
 
-    An entity has one rule that holds, and may have others that it hides; the hidden ones of a file are skipped.
-
-    Args:
-        data: The bytes.
-        is_file: Whether they are a file of rules, which must not have unknown fields. A proxy of a later version may
-            send such fields.
-
-    Raises:
-        JsonFormError: It has another form.
+    An entity has one rule that holds, and may have others that are hidden. A file, unlike the answer of a proxy of a
+    later version, must not have unknown fields; its hidden rules are skipped.
     """
     body = _object(_json(data), "(body)")
     if is_file:
         _known(body, ("rules",), "(body)")
     given = _list(body.get("rules"), "rules")
-    rules = [_told_rule(one, f"rules[{index}]", is_file=is_file) for index, one in enumerate(given)]
-    seen: set[Entity] = set()
-    for index, (entity, _, told) in enumerate(rules):
-        if _is_shadowed(told):
-            continue
-        if entity in seen:
-            raise JsonFormError(f"rules[{index}].entity: has two rules; keep one of them")
-        seen.add(entity)
-    return [one for one in rules if not _is_shadowed(one[2])] if is_file else rules
+    rules: list[tuple[Entity, StoredRule, Mapping[str, Any]]] = []
+    entities: set[Entity] = set()
+    for index, one in enumerate(given):
+        at = f"rules[{index}]"
+        fields = _object(one, at)
+        if is_file:
+            _known(fields, _OF_RULE, at)
+        entity = entity_of(dict(_entity(fields.get("entity"), f"{at}.entity")))
+        rule = _stored(fields, at)
+        is_hidden = fields.get("shadowed_by") is not None
+        if not is_hidden and entity in entities:
+            raise JsonFormError(f"{at}.entity: has two rules; keep one of them")
+        if not is_hidden:
+            entities.add(entity)
+        if not (is_file and is_hidden):
+            rules.append((entity, rule, fields))
+    return rules
 
 
 def read_results(data: bytes) -> list[Result]:
-    """Read the results of changes.
-
-    Raises:
-        JsonFormError: It has another form.
-    """
+    """Read the results of changes."""
     given = _list(_object(_json(data), "(body)").get("results"), "results")
-    return [_told_result(one, f"results[{index}]") for index, one in enumerate(given)]
+    return [_read_result(one, f"results[{index}]") for index, one in enumerate(given)]
 
 
 def _alteration(given: object, at: str) -> Alteration:
@@ -244,25 +235,12 @@ def _limit(given: object, at: str, key: str) -> float | None:
     raise JsonFormError(f"{at}: {_cut(key)} must be a number, or null to remove it")
 
 
-def _told_rule(given: object, at: str, *, is_file: bool) -> tuple[Entity, StoredRule, Mapping[str, Any]]:
-    told = _object(given, at)
-    if is_file:
-        _known(told, _OF_RULE, at)
-    entity = entity_of(dict(_entity(told.get("entity"), f"{at}.entity")))
-    rule = _stored(told, at)
-    return entity, rule, told
-
-
-def _is_shadowed(told: Mapping[str, Any]) -> bool:
-    return told.get("shadowed_by") is not None
-
-
-def _stored(told: Mapping[str, Any], at: str) -> StoredRule:
-    limits = {key: _limit(value, f"{at}.limits", key) for key, value in _object(told.get("limits"), at).items()}
+def _stored(fields: Mapping[str, Any], at: str) -> StoredRule:
+    limits = {key: _limit(value, f"{at}.limits", key) for key, value in _object(fields.get("limits"), at).items()}
     numbers = {key: limit for key, limit in limits.items() if limit is not None}
     if not limits or len(numbers) < len(limits):
         raise JsonFormError(f"{at}.limits: must be keys and numbers, one at least")
-    return StoredRule(limits=numbers, terms=_terms(told.get("terms", {}), f"{at}.terms", read_terms))
+    return StoredRule(limits=numbers, terms=_terms(fields.get("terms", {}), f"{at}.terms", read_terms))
 
 
 def _terms(given: object, at: str, read: Callable[[object], T]) -> T:
@@ -272,16 +250,16 @@ def _terms(given: object, at: str, read: Callable[[object], T]) -> T:
         raise JsonFormError(f"{at}{'.' if error.path else ': '}{error}") from None
 
 
-def _told_result(given: object, at: str) -> Result:
-    told = _object(given, at)
-    entity = entity_of(dict(_entity(told.get("entity"), f"{at}.entity")))
+def _read_result(given: object, at: str) -> Result:
+    fields = _object(given, at)
+    entity = entity_of(dict(_entity(fields.get("entity"), f"{at}.entity")))
     old, new = (
-        None if told.get(key) is None else _stored(_object(told[key], f"{at}.{key}"), f"{at}.{key}")
+        None if fields.get(key) is None else _stored(_object(fields[key], f"{at}.{key}"), f"{at}.{key}")
         for key in ("old", "new")
     )
-    if told.get("error") is None:
+    if fields.get("error") is None:
         return Result(entity, old, new, None)
-    error = _object(told["error"], f"{at}.error")
+    error = _object(fields["error"], f"{at}.error")
     return Result(entity, old, new, str(error.get("message")), may_hold=error.get("may_hold") is True)
 
 

@@ -2,8 +2,7 @@
 
     now         {"limits":{"producer_byte_rate":5242880.0},"why":"expires at 2026-12-01T00:00:00Z"}
 
-``limits`` is null while the rule does not hold. ``why`` says from when or until when it holds, or which rule hides it;
-it is empty if the limits always hold.
+``limits`` is null while the rule does not hold. ``why`` says from when or until when it holds, or which rule hides it.
 """
 
 from collections.abc import Mapping
@@ -19,7 +18,7 @@ from kafka_quota_proxy.proxy.quota.rule_terms import in_force, limits_of
 
 
 class RuleStatus(NamedTuple):
-    """The limits that hold, None for none; and why, "" if they always hold."""
+    """The limits that hold, None for none, and why; "": they always hold."""
 
     limits: Mapping[str, float] | None
     why: str
@@ -38,27 +37,23 @@ def status_of(entity: Entity, stored: StoredRule, *, now_ms: int) -> RuleStatus 
 
 
 def shadowed(by: str) -> RuleStatus:
-    """Return the status of a rule that another one hides; ``by``: the source of that one."""
+    """Return the status of a rule that another one hides; ``by``: its source."""
     return RuleStatus(None, f"for {by} sets quotas of the same")
 
 
-def status_as_json(now: RuleStatus) -> Mapping[str, object]:
+def status_as_json(status: RuleStatus) -> Mapping[str, object]:
     """Return a status as JSON."""
-    return {"limits": None if now.limits is None else dict(now.limits), "why": now.why}
+    return {"limits": None if status.limits is None else dict(status.limits), "why": status.why}
 
 
 def written_as_of(entity: Entity, stored: StoredRule, *, now_ms: int) -> Mapping[str, object]:
     """Return the field ``now`` of a rule with terms; nothing for a rule without."""
-    now = status_of(entity, stored, now_ms=now_ms)
-    return {} if now is None else {"now": status_as_json(now)}
+    status = status_of(entity, stored, now_ms=now_ms)
+    return {} if status is None else {"now": status_as_json(status)}
 
 
 def read_status(given: object) -> RuleStatus | None:
-    """Read a status as JSON; None for null.
-
-    Raises:
-        JsonFormError: It is not a status.
-    """
+    """Read a status as JSON; None for null. Other JSON raises ``JsonFormError``."""
     if given is None:
         return None
     if not isinstance(given, dict) or given.keys() != {"limits", "why"}:
@@ -73,9 +68,9 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def format_status(now: RuleStatus | None) -> str:
-    """Return a status as text behind its rule; "" if the rule always holds."""
-    if now is None or not now.why:
+def format_status(status: RuleStatus | None) -> str:
+    """Return a status as text behind its rule; "": the rule always holds."""
+    if status is None or not status.why:
         return ""
-    why = now.why if now.why.isprintable() else repr(now.why)
-    return f"; now: {shown_limits(StoredRule(limits=now.limits)) if now.limits else 'nothing'}, {why}"
+    why = status.why if status.why.isprintable() else repr(status.why)
+    return f"; now: {shown_limits(StoredRule(limits=status.limits)) if status.limits else 'nothing'}, {why}"

@@ -3,7 +3,8 @@
     entity      {"user":"alice","client-id":null}
     rule        {"limits":{"producer_byte_rate":5242880.0},"terms":{"expires":"2026-12-01T00:00:00Z"}}
 
-A null name is the default entity. ``terms`` is absent from a rule that always holds.
+A null name is the default entity. ``terms`` is absent from a rule that always holds. JSON that this version does not
+understand raises ``JsonFormError``.
 """
 
 import json
@@ -37,20 +38,12 @@ def encode_rule(rule: StoredRule) -> str:
 
 
 def decode_entity(data: bytes) -> Entity:
-    """Read an entity.
-
-    Raises:
-        JsonFormError: The bytes are not an entity that this version knows.
-    """
+    """Read an entity."""
     return read_entity(_json(data))
 
 
 def decode_rule(entity: Entity, data: bytes) -> StoredRule:
-    """Read the rule of an entity.
-
-    Raises:
-        JsonFormError: The bytes are not a rule that this version knows.
-    """
+    """Read the rule of an entity."""
     given = _json(data)
     if not isinstance(given, dict) or not {"limits"} <= given.keys() <= {"limits", "terms"}:
         raise JsonFormError("a rule has limits, and may have terms")
@@ -58,7 +51,7 @@ def decode_rule(entity: Entity, data: bytes) -> StoredRule:
 
 
 def read_entity(names: object) -> Entity:
-    """Read an entity whose JSON is parsed. Errors as of ``decode_entity``."""
+    """Read an entity from parsed JSON."""
     if not isinstance(names, dict) or not names or not names.keys() <= set(ENTITY_TYPES):
         raise JsonFormError("not an entity")
     if not all(name is None or (isinstance(name, str) and name) for name in names.values()):
@@ -69,10 +62,10 @@ def read_entity(names: object) -> Entity:
 
 
 def read_rule(entity: Entity, limits: object, terms: object) -> StoredRule:
-    """Read a rule whose JSON is parsed. Errors as of ``decode_rule``."""
+    """Read a rule from parsed JSON."""
     if not isinstance(limits, dict) or not limits:
         raise JsonFormError("a rule has no limits")
-    # A rule that was published to a topic may have more keys than Kafka's API sets.
+    # A rule that was published to a topic may have more keys than Kafka's API.
     unknown = limits.keys() - set(CLIENT_LIMIT_KEYS if entity.ip is None else IP_LIMIT_KEYS)
     if unknown:
         raise JsonFormError(f"{min(unknown)!r} is no key of {entity}")

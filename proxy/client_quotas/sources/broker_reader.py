@@ -1,8 +1,4 @@
-"""Reads all quotas of a cluster from one of its brokers. Blocks, for one thread at a time; never writes.
-
-Any broker knows the quotas of its whole cluster. It is asked at the address that is given here: the addresses of its
-Metadata may be a proxy's.
-"""
+"""Reads all quotas of a cluster from one of its brokers: each knows them all. Blocks, for one thread at a time."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -16,20 +12,15 @@ from kafka_quota_proxy.proxy.background.admin_client import BrokerClient
 from kafka_quota_proxy.proxy.background.admin_requests import AllClientQuotasRequest
 from kafka_quota_proxy.proxy.client_quotas.sources.broker_rules import ParsedQuotas, RefusedError, rules_of
 
-# Of connecting, login included, and of each answer. All servers are tried before the first client is served.
+# All servers are tried before the first client is served.
 _TIMEOUT_MS: Final = 4_000
 _SIZE_AND_ID_BYTES: Final = 8
 
 
 class BrokerReader:
-    """A connection to one of the brokers, kept from one reading to the next. After an error, ``close`` it.
+    """A connection to the first of some brokers that answers, for many readings. After an error, ``close`` it.
 
-    Args:
-        settings: The file's ``quotas_from.broker``.
-        servers: The brokers; the first that answers is used.
-
-    Raises:
-        Exception: Most often one of ``proxy.background.admin_client.ADMIN_ERRORS``.
+    Most errors are ``proxy.background.admin_client.ADMIN_ERRORS``. ``settings``: the file's ``quotas_from.broker``.
     """
 
     def __init__(self, settings: AdminClient, servers: Sequence[Address]) -> None:
@@ -38,19 +29,18 @@ class BrokerReader:
 
     @property
     def server(self) -> Address:
-        """The broker that is asked."""
+        """The broker."""
         return self._client.server
 
     def close(self) -> None:
-        """Close the connection. A call that another thread waits for fails."""
+        """Close the connection. A call in another thread fails."""
         self._client.close()
 
     def read(self) -> ParsedQuotas | None:
         """Return the quotas; None if the answer is the last one, byte by byte.
 
         Raises:
-            RefusedError: The broker has no quotas to tell, or does not tell them.
-            Exception: As of the class.
+            RefusedError: The broker does not return its quotas.
         """
         try:
             frame = self._client.ask(AllClientQuotasRequest())

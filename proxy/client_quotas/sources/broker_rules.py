@@ -11,9 +11,9 @@ from kafka_quota_proxy.proxy.client_quotas.rules.entity import ENTITY_TYPES, IP,
 from kafka_quota_proxy.proxy.client_quotas.rules.errors import CLUSTER_AUTHORIZATION_FAILED, NONE
 from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import literal
 
-# Each takes about 1 kB at most.
+# The bound on entities. Each takes about 1 kB at most.
 MOST_ENTITIES: Final = 200_000
-# An infinite limit or NaN limits nothing, but overrides those of lower levels.
+# An infinite limit, or NaN, limits nothing, but it overrides those of lower levels.
 _NO_LIMIT: Final = float(UNLIMITED)
 
 
@@ -33,11 +33,7 @@ class ParsedQuotas(NamedTuple):
 
 
 def rules_of(response: DescribeResponse, *, most: int = MOST_ENTITIES) -> ParsedQuotas:
-    """Return the rules of an answer.
-
-    Args:
-        response: The answer to a request for every entity.
-        most: The bound on entities; those above it are skipped.
+    """Return the rules of an answer to a request for all entities; those above ``most`` are skipped.
 
     Raises:
         RefusedError: The answer is an error.
@@ -77,20 +73,20 @@ def hosts_in(changes: Iterable[Change]) -> frozenset[str]:
 
 
 def in_force(value: float) -> float:
-    """Return the limit that stands for a broker's value here."""
+    """Return the limit here for a broker's value."""
     return value if math.isfinite(value) else _NO_LIMIT
 
 
 def _refusal(response: DescribeResponse) -> RefusedError:
-    said = f"error {response.error_code}" + (f" ({response.error_message})" if response.error_message else "")
+    error = f"error {response.error_code}" + (f" ({response.error_message})" if response.error_message else "")
     if response.error_code == CLUSTER_AUTHORIZATION_FAILED:
         return RefusedError(
-            f"it may not ask for quotas: {said}. Its user needs DescribeConfigs on the cluster: kafka-acls.sh --add "
+            f"it may not ask for quotas: {error}. Its user needs DescribeConfigs on the cluster: kafka-acls.sh --add "
             "--allow-principal User:NAME --operation DescribeConfigs --cluster; the user is sasl_username, or that of "
             "the certificate, under quotas_from.broker, else ANONYMOUS",
             is_lasting=True,
         )
-    return RefusedError(f"the broker answers with {said}")
+    return RefusedError(f"the broker answers with {error}")
 
 
 def _entity(described: Described) -> Entity | None:
@@ -107,7 +103,7 @@ def _types(described: Described) -> str:
 def _limits(
     entity: Entity, values: Iterable[tuple[str, float]], passed_over: dict[str, None]
 ) -> Iterator[tuple[str, float]]:
-    """Yield the limits of an entity. Brokers with ZooKeeper may hold values that Kafka refuses today: 0 and less."""
+    """Yield the limits of an entity. Brokers with ZooKeeper may have values that Kafka refuses today: 0 and less."""
     known = keys_of(entity)
     for key, value in values:
         if key not in known:

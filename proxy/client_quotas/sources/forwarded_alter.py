@@ -1,6 +1,6 @@
 """A request to change quotas that goes to the broker. Its answer waits until the change is in force here.
 
-Otherwise a client could have an acknowledgement, and its next request would still be charged to the old limit.
+Otherwise the next request of a client that has the acknowledgement could be charged to the old limit.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ from kafka_quota_proxy.proxy.client_quotas.rules.entity import ENTITY_TYPES, Ent
 from kafka_quota_proxy.proxy.client_quotas.rules.errors import NONE
 from kafka_quota_proxy.proxy.client_quotas.sources.broker_rules import in_force
 
-# The answer to a larger request, in bytes or elements, does not wait: requests are parsed on the loop.
+# The answer to a larger request does not wait: requests are parsed on the loop.
 MAX_BYTES: Final = MAX_REFUSED_BYTES
 
 
@@ -30,19 +30,19 @@ class AlterConfirmer(Protocol):
     """Confirms that a change which a broker acknowledged is in force here."""
 
     def await_change(self, changed: tuple[Alteration, ...], answer: bytes, owner: object) -> Ticket:
-        """Read the broker's quotas until they show the change.
+        """Read the broker's quotas until they show the change, or for some seconds.
 
-        The ticket then has ``answer``, at the latest after some seconds, and its ``owner`` is woken.
+        Then the ticket has ``answer``, and its ``owner`` is woken.
         """
 
 
 def can_wait(head: RequestHead) -> bool:
-    """Whether a request is collected whole, so that its answer can wait; others are forwarded as they arrive."""
+    """Return whether a request is collected whole, so that its answer can wait; others are forwarded as they arrive."""
     return is_client_quotas(head.api_key, head.api_version) and head.size_bytes <= MAX_BYTES
 
 
 class ForwardedAlter:
-    """One such request on its way. An exchange: ``proxy.session.whole_request``."""
+    """See ``proxy.session.whole_request``."""
 
     api_key = ALTER
 
@@ -72,15 +72,15 @@ class ForwardedAlter:
 
 
 def has_changes(rules: Mapping[Entity, StoredRule], changed: Iterable[Alteration]) -> bool:
-    """Whether rules show all changes: each value is as it was set, or absent if it was removed."""
-    wanted: dict[Entity, dict[str, float | None]] = {}
+    """Return whether rules show all changes: each value is as it was set, or absent if it was removed."""
+    expected: dict[Entity, dict[str, float | None]] = {}
     for entity, ops in changed:
         names = dict(entity)
         if names and names.keys() <= set(ENTITY_TYPES):
-            wanted.setdefault(entity_of(names), {}).update(ops)
+            expected.setdefault(entity_of(names), {}).update(ops)
     return all(
         (rule.limits if (rule := rules.get(entity)) else {}).get(key) == (value and in_force(value))
-        for entity, values in wanted.items()
+        for entity, values in expected.items()
         for key, value in values.items()
     )
 

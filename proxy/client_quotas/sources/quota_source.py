@@ -1,4 +1,4 @@
-"""The interface of the places outside the file that rules are read from: a topic, or the brokers (``quotas_from``)."""
+"""The interface of a place outside the file that rules are read from (``quotas_from``)."""
 
 import asyncio
 from typing import Protocol
@@ -8,14 +8,14 @@ from kafka_quota_proxy.proxy.quota.rule_changes import QuotaChanges
 
 
 class QuotaSource(Protocol):
-    """A place that rules are read from. A new one implements this, and reports changed rules as they come.
+    """A place that rules are read from. It reports changed rules as they come.
 
     Attributes:
-        name: The source, in logs.
+        name: Its name, for the log.
         has_read: Set once all its rules have been read.
         may_serve: Set once clients need not wait for that: the rules have been read, or cannot be.
-        is_connected: Whether the source was readable last.
-        failures: How often it was not.
+        is_connected: Whether the last reading worked.
+        failures: The number of readings that failed.
     """
 
     name: str
@@ -25,7 +25,7 @@ class QuotaSource(Protocol):
     failures: int
 
     def follow_file(self, config: ProxyConfig) -> QuotaChanges | None:
-        """Use the rules of a new file; return what changes by that. None: any rule may have changed."""
+        """Use the rules of a new file; return the changes. None: any rule may have changed."""
 
     def detail(self) -> dict[str, object]:
         """Return its part of ``/readyz``."""

@@ -1,4 +1,4 @@
-"""Reads a store as versions before SQLite kept it, to import it once.
+"""Reads a store of versions before SQLite, to import it once.
 
     NUMBER.snapshot   all rules after that change
     NUMBER.journal    the changes behind it, each with the next number
@@ -13,8 +13,8 @@ all lines before. The JSON of lines::
 
 A RULE has limits and terms in one object: ``{"producer_byte_rate":5242880.0,"terms":{"expires":…}}``.
 
-Only an unfinished last line of the last journal is passed over: its change was not acknowledged. What a journal has
-behind the number at which the next one begins was not acknowledged either. All else that is wrong is refused.
+Two kinds of lines were not acknowledged and are skipped: an unfinished last line of the last journal, and lines of a
+journal behind the number at which the next one begins. All other faults are refused.
 """
 
 import json
@@ -33,7 +33,7 @@ _CHECKSUM_BYTES: Final = 9  # eight digits and a space
 
 
 class OldFormatError(Exception):
-    """Files of the old format cannot be imported; the text says which, where and why."""
+    """A file cannot be imported: it is damaged, or has what this version does not know. The text says where and why."""
 
 
 def old_files(directory: Path) -> list[Path]:
@@ -42,12 +42,7 @@ def old_files(directory: Path) -> list[Path]:
 
 
 def read_old_files(directory: Path) -> dict[Entity, StoredRule]:
-    """Return the rules after the last acknowledged change.
-
-    Raises:
-        OSError: A file cannot be read.
-        OldFormatError: A file is damaged, or has what this version does not know.
-    """
+    """Return the rules after the last acknowledged change."""
     files = old_files(directory)
     snapshots = [path for path in files if path.suffix == ".snapshot"]
     rules: dict[Entity, StoredRule] = {}
@@ -74,7 +69,7 @@ class _Line(NamedTuple):
 
 
 class _File:
-    """The lines of one file, in their order; ``header`` is the first."""
+    """The lines of one file; ``header`` is the first."""
 
     def __init__(self, path: Path, after: int) -> None:
         self._name = path.name
@@ -96,7 +91,7 @@ class _File:
     def is_at_end(self) -> bool:
         """Return whether no acknowledged line follows."""
         rest = self._data[self._at :]
-        # Where something else is in the place of the newline, the line itself may be whole and acknowledged.
+        # If only its newline is damaged, the last line may be whole and acknowledged.
         return b"\n" not in rest and self._read(rest[:-1]) is None
 
     def changes(self, line: object, number: int) -> list[Change]:

@@ -3,13 +3,12 @@
     quotas.db        the rules, each as ``formats.stored_rule`` writes it
     quotas.db-wal    SQLite's log: changes that are not in quotas.db yet
     quotas.db-shm    SQLite's index of that log
-    lock             locked by the process that has the store, until it ends in whatever way
+    lock             locked by the process that uses the store, until that ends
     *.imported       files of an earlier version, whose rules are in quotas.db
-    *.damaged        files that could not be read; nothing here reads them again
+    *.damaged        files that could not be read; nothing reads them again
 
 A change is on the disk when ``write`` returns: SQLite syncs its log before a transaction ends (synchronous=FULL).
-Writers do not wait for readers, nor readers for writers, so ``check`` and ``explain`` read the store of a proxy that
-runs.
+Readers and writers do not wait for each other, so ``check`` and ``explain`` can read the store of a running proxy.
 """
 
 import errno
@@ -47,7 +46,7 @@ _UPSERT: Final = (
 )
 _THEN: Final = "start the version that wrote it, or move it away"
 _RESTORE: Final = "put a copy of it in its place, or move it away and begin without its quotas"
-# What SQLite says of a file that is not as it wrote it, or that another program wrote.
+# SQLite's errors for a file that is damaged, or that another program wrote.
 _DAMAGE: Final = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT)
 _ERRNO: Final = {
     sqlite3.SQLITE_BUSY: errno.EAGAIN,
@@ -59,7 +58,7 @@ _ERRNO: Final = {
 
 
 class UnusableStoreError(Exception):
-    """A store has what this version cannot read. The text says where, why, and what to do."""
+    """This version cannot read the store. The text says where, why, and what to do."""
 
 
 class UncertainWriteError(OSError):
@@ -67,13 +66,13 @@ class UncertainWriteError(OSError):
 
 
 class StoredRules(NamedTuple):
-    """What a store has.
+    """The rules of a store.
 
     Attributes:
-        rules: Those that were read.
+        rules: The rules that were read.
         not_understood: The rules of a copy that this version does not know, each with its place and the reason.
-        damage: Why the rest of a copy could not be read; None: all of it was.
-        is_written: Whether the rules are in the database as they are here; no: they come from elsewhere.
+        damage: Why the rest of a copy could not be read; None: it was.
+        is_written: Whether the database has exactly these rules.
     """
 
     rules: dict[Entity, StoredRule]
@@ -83,7 +82,7 @@ class StoredRules(NamedTuple):
 
     @property
     def left_out(self) -> str | None:
-        """The first rule that is not understood and how many more there are; None: there is none."""
+        """The first rule that is not understood, and the number of others; None: there is none."""
         if not self.not_understood:
             return None
         first, *others = self.not_understood
@@ -92,26 +91,26 @@ class StoredRules(NamedTuple):
 
 
 def read_store(directory: Path, *, is_copy: bool = False) -> StoredRules:
-    """Read a store as it is, and change nothing; a proxy may have it meanwhile.
+    """Read a store, also of a running proxy, and change nothing.
 
     Args:
-        directory: The store's.
-        is_copy: Whether the rules are elsewhere, too. What cannot be read of a copy is passed over.
+        directory: The directory of the store.
+        is_copy: Whether it is a copy of a topic's rules; those that cannot be read are skipped.
 
     Raises:
         OSError: The files cannot be read.
-        UnusableStoreError: They can, and are not understood, or are damaged.
+        UnusableStoreError: They are damaged, or not understood.
     """
     path = next((path for path in (directory / FILE, directory / _IMPORT) if path.exists()), None)
     if path is None:
         return _read_old(directory, is_copy=is_copy)
     if path.name == FILE and old_files(directory) and not is_copy:
-        # Not of an import, which sets them aside before the database has its name.
+        # Not left by an import, which sets them aside before the database has its name.
         raise UnusableStoreError(
             f"{directory} has quotas in {FILE}, and others in files of an earlier version, *.journal and *.snapshot; "
             "move away those that are no longer to be used"
         )
-    # Without a log no process changes the file. With one, SQLite has to read it.
+    # If there is no log, no process changes the file, and SQLite need not create one.
     mode = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "immutable=1"
     try:
         with _errors_translated(path), closing(_connect(path, f"?{mode}")) as connection:
@@ -126,14 +125,14 @@ class RuleDatabase:
     """The database of one proxy. ``open`` comes first, ``close`` last; all calls are for one thread.
 
     Args:
-        directory: The store's; it is made where it is not there.
+        directory: The directory of the store, existing or not.
         is_copy: See ``read_store``. Files of a copy that cannot be read are set aside.
 
     Attributes:
-        log_bytes: The size of SQLite's log. These are read by metrics.
-        file_bytes: The size of the database without it.
-        file_at_s: When that was written last, Unix time; None: not yet.
-        damaged_files: How many files were found damaged.
+        log_bytes: The size of SQLite's log. For metrics, as are the others.
+        file_bytes: The size of the database without its log.
+        file_at_s: The Unix time at which that was written last; None: not yet.
+        damaged_files: The number of files that were found damaged.
     """
 
     def __init__(self, directory: Path, *, is_copy: bool = False) -> None:
@@ -146,11 +145,9 @@ class RuleDatabase:
         self.file_at_s: float | None = None
 
     def open(self) -> StoredRules:
-        """Lock the store and read it; import the files of an earlier version.
+        """Lock the store and read it; import the files of an earlier version. Errors are those of ``read_store``.
 
-        Raises:
-            OSError: The directory cannot be used, or another process has the store.
-            UnusableStoreError: See ``read_store``. Nothing was changed.
+        ``OSError`` may also mean that the directory cannot be used, or that another process has the store.
         """
         _make(self._directory)
         taken = f"another process has the quota store in {self._directory}; give each proxy a directory of its own"
@@ -172,16 +169,16 @@ class RuleDatabase:
         return stored
 
     def write(self, changes: Iterable[Change]) -> None:
-        """Write changes at once. After an error none of them is there, and ``write`` may be called again.
+        """Write changes, all or none. After an error, ``write`` may be called again.
 
         Raises:
-            OSError: The disk is full, or something else is wrong with the files.
-            UncertainWriteError: The same, and the changes may be there after a restart.
+            OSError: None of them is written.
+            UncertainWriteError: The same, but they may be there after a restart.
         """
         rules = dict(changes)
         try:
             if self._connection is None:
-                # Not before there is something to write: a proxy starts on a full disk, too.
+                # Not in ``open``, so that a proxy starts on a full disk, too.
                 self._connection = _connect(self._path)
             _write(self._connection, rules)
         except sqlite3.Error as error:
@@ -199,7 +196,7 @@ class RuleDatabase:
             os.close(lock)
 
     def _create(self, rules: Mapping[Entity, StoredRule]) -> None:
-        """Make a database that has these rules; it is whole before it has a name under which it is looked for."""
+        """Create a database with these rules. It is whole before it has a name that is read."""
         part = self._directory / _PART
         for left_by_a_crash in _files_of(part):
             left_by_a_crash.unlink()
@@ -212,7 +209,7 @@ class RuleDatabase:
         _sync(self._directory)
 
     def _take_back(self, error: sqlite3.Error) -> None:
-        """See that a change that failed is not in the log, and raise its error."""
+        """Remove a change that failed from the log, and raise its error."""
         code = _primary_code(error)
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             self.damaged_files = 1
@@ -222,8 +219,8 @@ class RuleDatabase:
         try:
             if connection.in_transaction:
                 connection.rollback()
-            # Where only the sync failed, the change is in the log and would be found after a restart. The next
-            # transaction is written over it. A full disk has not taken the end of the change.
+            # If only the sync failed, the change is in the log and would be found after a restart; another transaction
+            # overwrites it. A full disk has not stored the end of the change.
             if code != sqlite3.SQLITE_FULL:
                 _write(connection, {})
         except sqlite3.Error:
@@ -283,7 +280,7 @@ def _read(connection: sqlite3.Connection, path: Path, *, is_copy: bool) -> Store
 
 def _rows(connection: sqlite3.Connection) -> Iterator[tuple[bytes, bytes]]:
     yield from connection.execute("SELECT entity, rule FROM rules ORDER BY number")
-    # Behind the rows, so that of a copy those in front of the damage are there.
+    # After the rows, so that a copy has those before the damage.
     ((found,),) = connection.execute("PRAGMA quick_check(1)")
     if found != b"ok":
         error = sqlite3.DatabaseError(found.decode(errors="replace").rpartition("\n")[2])
@@ -292,7 +289,7 @@ def _rows(connection: sqlite3.Connection) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _write(connection: sqlite3.Connection, rules: Mapping[Entity, StoredRule | None]) -> None:
-    """Set and remove rules in one transaction, which is written also where there are none."""
+    """Set and remove rules in one transaction. It is written even without rules."""
     kept = [(encode_entity(entity), encode_rule(rule)) for entity, rule in rules.items() if rule is not None]
     removed = [(encode_entity(entity),) for entity, rule in rules.items() if rule is None]
     connection.execute("PRAGMA synchronous = FULL")
@@ -325,7 +322,7 @@ def _as_os_error(error: sqlite3.Error) -> OSError:
 
 
 def _files_of(database: Path) -> list[Path]:
-    """Return the files of a database that there are."""
+    """Return the existing files of a database."""
     names = (database.with_name(f"{database.name}{suffix}") for suffix in ("", "-wal", "-shm", "-journal"))
     return [path for path in names if path.exists()]
 
@@ -334,17 +331,16 @@ def _read_old(directory: Path, *, is_copy: bool) -> StoredRules:
     try:
         return StoredRules(read_old_files(directory))
     except OldFormatError as error:
-        text = f"{directory}/{error}"
-    if is_copy:
-        return StoredRules({}, damage=text)
-    raise UnusableStoreError(f"{text}; {_THEN}")
+        if is_copy:
+            return StoredRules({}, damage=f"{directory}/{error}")
+        raise UnusableStoreError(f"{directory}/{error}; {_THEN}") from None
 
 
 def _make(directory: Path) -> None:
-    """Make a directory where there is none, and sync its name."""
-    made = [path for path in (directory, *directory.parents) if not path.exists()]
+    """Create a directory if it is missing, and sync its name."""
+    missing = [path for path in (directory, *directory.parents) if not path.exists()]
     directory.mkdir(parents=True, exist_ok=True)
-    for path in made:
+    for path in missing:
         _sync(path.parent)
 
 
