@@ -11,10 +11,9 @@ Source: ApiVersionsResponse.json (0 to 4), ``ApiVersionsRequest.getErrorResponse
 
 from collections.abc import Mapping
 from struct import Struct
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey
+from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.protocol.errors import TrailingBytes
 from kafka_quota_proxy.protocol.field_writer import NO_TAGS, framed, written_count
 from kafka_quota_proxy.protocol.primitives import (
@@ -26,36 +25,29 @@ from kafka_quota_proxy.protocol.primitives import (
     skip_tags,
 )
 
-UNSUPPORTED_VERSION: Final = 35
-
 # The highest readable versions of the APIs that are charged by their fields, that authenticate, or that are answered
 # here. All others pass through in any version.
-CEILINGS: Final[Mapping[int, int]] = MappingProxyType(
-    {
-        key: HIGHEST_VERSION[key]
-        for key in (
-            ApiKey.PRODUCE,
-            ApiKey.FETCH,
-            ApiKey.SASL_HANDSHAKE,
-            ApiKey.SASL_AUTHENTICATE,
-            ApiKey.CREATE_TOPICS,
-            ApiKey.DELETE_TOPICS,
-            ApiKey.CREATE_PARTITIONS,
-            ApiKey.DESCRIBE_CLIENT_QUOTAS,
-            ApiKey.ALTER_CLIENT_QUOTAS,
-            ApiKey.SHARE_FETCH,
-        )
-    }
-)
+CEILINGS: Final[Mapping[int, int]] = {
+    key: key.highest_version
+    for key in (
+        ApiKey.PRODUCE,
+        ApiKey.FETCH,
+        ApiKey.SASL_HANDSHAKE,
+        ApiKey.SASL_AUTHENTICATE,
+        ApiKey.CREATE_TOPICS,
+        ApiKey.DELETE_TOPICS,
+        ApiKey.CREATE_PARTITIONS,
+        ApiKey.DESCRIBE_CLIENT_QUOTAS,
+        ApiKey.ALTER_CLIENT_QUOTAS,
+        ApiKey.SHARE_FETCH,
+    )
+}
 
-_SIZE_END: Final = 4
-_HEADER_END: Final = 8  # size and correlation_id
-_ARRAY: Final = 10  # after error_code
+_UNSUPPORTED_VERSION: Final = 35
+_ERROR_CODE: Final = 8  # after size and correlation_id
 _FIRST_THROTTLE: Final = 1
 _FIRST_FLEXIBLE: Final = 3
 _ENTRY: Final = Struct(">hhh")
-_MAX_VERSION: Final = Struct(">h")
-_MAX_VERSION_IN_ENTRY: Final = 4
 
 
 class VersionRange(NamedTuple):
@@ -85,7 +77,7 @@ def limit_versions(frame: bytes, api_version: int, ceilings: Mapping[int, int] =
         ceiling = ceilings.get(api_key, max_version)
         if min_version <= ceiling < max_version:
             out = out or bytearray(frame)
-            _MAX_VERSION.pack_into(out, entry + _MAX_VERSION_IN_ENTRY, ceiling)
+            _ENTRY.pack_into(out, entry, api_key, min_version, ceiling)
     return bytes(out) if out else frame
 
 
@@ -108,7 +100,7 @@ def advertise_versions(frame: bytes, api_version: int, own: Mapping[int, Version
 
     A response with an error stays as it is: it has no versions but those of ApiVersions.
     """
-    if read_int16(frame, _HEADER_END)[0] != 0:
+    if read_int16(frame, _ERROR_CODE)[0] != 0:
         return frame
     layout = _layout(frame, api_version)
     out = bytearray(frame)
@@ -124,7 +116,7 @@ def advertise_versions(frame: bytes, api_version: int, own: Mapping[int, Version
     is_flexible = api_version >= _FIRST_FLEXIBLE
     end_of_entry = NO_TAGS if is_flexible else b""
     return framed(
-        changed[_SIZE_END:_ARRAY],
+        changed[4 : _ERROR_CODE + 2],
         written_count(len(layout.entries) + len(missing), is_flexible=is_flexible),
         changed[layout.first_entry : layout.last_entry_end],
         *(_ENTRY.pack(api_key, *versions) + end_of_entry for api_key, versions in missing.items()),
@@ -133,8 +125,8 @@ def advertise_versions(frame: bytes, api_version: int, own: Mapping[int, Version
 
 
 def _layout(frame: Buffer, api_version: int) -> _Layout:
-    error_code, offset = read_int16(frame, _HEADER_END)
-    if error_code == UNSUPPORTED_VERSION:
+    error_code, offset = read_int16(frame, _ERROR_CODE)
+    if error_code == _UNSUPPORTED_VERSION:
         api_version = 0
     is_flexible = api_version >= _FIRST_FLEXIBLE
     entries = []

@@ -13,7 +13,6 @@ from kafka_quota_proxy.protocol.primitives import (
     MAX_STRING_BYTES,
     Buffer,
     read_array_count,
-    read_bytes,
     read_compact_array_count,
     read_int16,
     read_int32,
@@ -104,8 +103,11 @@ class FieldReader:
 
     def bytes_field(self) -> bytes:
         """Read bytes that are not null."""
-        value, self.at = read_bytes(self.data, self.at, is_compact=self.is_flexible)
-        return value
+        length, self.at = (read_uvarint if self.is_flexible else read_int32)(self.data, self.at)
+        length -= self.is_flexible
+        if length < 0:
+            raise MalformedLength(f"bytes that cannot be null have length {length}")
+        return self.raw(length)
 
     def skip_bytes(self) -> None:
         """Step over bytes or null."""

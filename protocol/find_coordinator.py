@@ -32,13 +32,11 @@ from kafka_quota_proxy.protocol.primitives import (
     write_string,
 )
 
-COORDINATOR_NOT_AVAILABLE: Final = 15
+_COORDINATOR_NOT_AVAILABLE: Final = 15
 NO_NODE: Final = -1
 
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
-_FIRST_THROTTLE: Final = 1
-_FIRST_FLEXIBLE: Final = 3
 _FIRST_BATCH: Final = 4
 
 
@@ -56,9 +54,9 @@ def find_coordinators(data: bytes, start: int, api_version: int) -> tuple[Broker
     if api_version >= _FIRST_BATCH:
         coordinators, offset = _read_batch(frame, skip(frame, skip_tags(frame, offset), 4))
     else:
-        is_flexible = api_version >= _FIRST_FLEXIBLE
+        is_flexible = api_version >= 3
         offset = _error_code_offset(frame, start, api_version) + 2
-        if api_version >= _FIRST_THROTTLE:
+        if api_version >= 1:
             offset = skip_compact_string(frame, offset) if is_flexible else skip_string(frame, offset)
         one = read_broker(frame, offset, is_compact=is_flexible, skip_rest=skip_tags if is_flexible else skip_nothing)
         coordinators, offset = (one,), one.end
@@ -74,7 +72,7 @@ def replace_coordinators(
 
     A coordinator without one gets the error COORDINATOR_NOT_AVAILABLE: clients ask again.
     """
-    is_compact = api_version >= _FIRST_FLEXIBLE
+    is_compact = api_version >= 3
     end = start + 4 + int(_INT32.unpack_from(data, start)[0])
     parts = []
     at = start + 4
@@ -86,10 +84,10 @@ def replace_coordinators(
         rest = data[coordinator.rest : coordinator.end]
         if known is None and coordinator.node_id != NO_NODE:
             if api_version >= _FIRST_BATCH:
-                rest = _INT16.pack(COORDINATOR_NOT_AVAILABLE) + rest[2:]
+                rest = _INT16.pack(_COORDINATOR_NOT_AVAILABLE) + rest[2:]
             else:
                 error = _error_code_offset(data, start, api_version) - at
-                front = front[:error] + _INT16.pack(COORDINATOR_NOT_AVAILABLE) + front[error + 2 :]
+                front = front[:error] + _INT16.pack(_COORDINATOR_NOT_AVAILABLE) + front[error + 2 :]
         parts += [front, _INT32.pack(node_id), write_string(host, is_compact=is_compact), _INT32.pack(port), rest]
         at = coordinator.end
     body = b"".join((*parts, data[at:end]))
@@ -111,9 +109,9 @@ def _read_batch(frame: Buffer, offset: int) -> tuple[tuple[Broker, ...], int]:
 def _error_code_offset(data: Buffer, start: int, api_version: int) -> int:
     """Return the offset of error_code in a response of v0 to v3."""
     offset = start + 8
-    if api_version >= _FIRST_FLEXIBLE:
+    if api_version >= 3:
         offset = skip_tags(data, offset)
-    return skip(data, offset, 4) if api_version >= _FIRST_THROTTLE else offset
+    return skip(data, offset, 4) if api_version >= 1 else offset
 
 
 def _skip_error_and_tags(data: Buffer, offset: int) -> int:

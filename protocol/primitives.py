@@ -106,19 +106,6 @@ def read_string(data: Buffer, offset: int, *, is_compact: bool) -> tuple[bytes, 
     return bytes(data[offset:end]), end
 
 
-def read_bytes(data: Buffer, offset: int, *, is_compact: bool) -> tuple[bytes, int]:
-    """Read bytes that are not null."""
-    if is_compact:
-        length, offset = read_uvarint(data, offset)
-        length -= 1
-    else:
-        length, offset = read_int32(data, offset)
-    if length < 0:
-        raise MalformedLength(f"bytes that cannot be null have length {length}")
-    end = skip(data, offset, length)
-    return bytes(data[offset:end]), end
-
-
 def write_string(value: bytes, *, is_compact: bool) -> bytes:
     """Encode a string that is not null."""
     return (write_uvarint(len(value) + 1) if is_compact else _LENGTH.pack(len(value))) + value

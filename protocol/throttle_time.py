@@ -17,7 +17,6 @@ from kafka_quota_proxy.protocol.field_reader import FieldReader
 from kafka_quota_proxy.protocol.primitives import Buffer, skip, skip_tags
 
 _INT32: Final = Struct(">i")
-_TOKEN_FIRST_REQUESTER: Final = 3
 
 _FIRST_IN_FRONT: Final = {int(key): key.first_throttle_time for key in ApiKey if key.first_throttle_time != NEVER}
 _FIRST_CLIENT_THROTTLE: Final = {int(key): key.first_client_throttle for key in ApiKey}
@@ -101,20 +100,10 @@ def _has_field_in_front(api_key: int, api_version: int) -> bool:
 # -- responses with the field elsewhere
 
 
-def _offset_delete(reader: FieldReader, api_version: int) -> None:
-    """Step over int16 error_code."""
-    reader.skip(2)
-
-
 def _create_delegation_token(reader: FieldReader, api_version: int) -> None:
     """Step over int16 error_code, the owner, [v3+ the requester], three int64, string token_id, bytes hmac."""
     reader.skip(2)
     _skip_token(reader, api_version)
-
-
-def _renew_delegation_token(reader: FieldReader, api_version: int) -> None:
-    """Step over int16 error_code, int64 expiry_timestamp_ms."""
-    reader.skip(2 + 8)
 
 
 def _describe_delegation_token(reader: FieldReader, api_version: int) -> None:
@@ -130,8 +119,8 @@ def _describe_delegation_token(reader: FieldReader, api_version: int) -> None:
 
 def _skip_token(reader: FieldReader, api_version: int) -> None:
     _skip_principal(reader)
-    if api_version >= _TOKEN_FIRST_REQUESTER:
-        _skip_principal(reader)
+    if api_version >= 3:
+        _skip_principal(reader)  # the requester
     reader.skip(3 * 8)
     reader.nullable_string()
     reader.skip_bytes()
@@ -144,9 +133,9 @@ def _skip_principal(reader: FieldReader) -> None:
 
 
 _FIELDS_BEFORE: Final[dict[int, Callable[[FieldReader, int], None]]] = {
-    ApiKey.OFFSET_DELETE: _offset_delete,
+    ApiKey.OFFSET_DELETE: lambda reader, _: reader.skip(2),  # error_code
     ApiKey.CREATE_DELEGATION_TOKEN: _create_delegation_token,
-    ApiKey.RENEW_DELEGATION_TOKEN: _renew_delegation_token,
-    ApiKey.EXPIRE_DELEGATION_TOKEN: _renew_delegation_token,
+    ApiKey.RENEW_DELEGATION_TOKEN: lambda reader, _: reader.skip(2 + 8),  # error_code, expiry_timestamp_ms
+    ApiKey.EXPIRE_DELEGATION_TOKEN: lambda reader, _: reader.skip(2 + 8),
     ApiKey.DESCRIBE_DELEGATION_TOKEN: _describe_delegation_token,
 }

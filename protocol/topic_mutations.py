@@ -44,6 +44,10 @@ from kafka_quota_proxy.protocol.primitives import skip_compact_string, skip_tags
 # A topic's name in UTF-8, or its id.
 Topic = bytes | UUID
 
+_CREATE: Final = int(ApiKey.CREATE_TOPICS)
+_DELETE: Final = int(ApiKey.DELETE_TOPICS)
+_GROW: Final = int(ApiKey.CREATE_PARTITIONS)
+
 # CreateTopics: the broker's num.partitions.
 BROKER_DEFAULT: Final = -1
 NO_ERROR: Final = 0
@@ -52,25 +56,11 @@ THROTTLING_QUOTA_EXCEEDED: Final = 89
 THROTTLING_QUOTA_EXCEEDED_MESSAGE: Final = b"The throttling quota has been exceeded."
 
 # The first versions whose clients know THROTTLING_QUOTA_EXCEEDED and can be refused with it (KIP-599).
-FIRST_REFUSABLE_VERSION: Final[dict[int, int]] = {
-    ApiKey.CREATE_TOPICS: 6,
-    ApiKey.CREATE_PARTITIONS: 3,
-    ApiKey.DELETE_TOPICS: 5,
-}
-_FIRST_THROTTLE: Final[dict[int, int]] = {
-    ApiKey.CREATE_TOPICS: 2,
-    ApiKey.CREATE_PARTITIONS: 0,
-    ApiKey.DELETE_TOPICS: 1,
-}
-_FIRST_MESSAGE: Final[dict[int, int]] = {
-    ApiKey.CREATE_TOPICS: 1,
-    ApiKey.CREATE_PARTITIONS: 0,
-    ApiKey.DELETE_TOPICS: 5,
-}
-_FIRST_RESULT_ID: Final[dict[int, int]] = {ApiKey.CREATE_TOPICS: 7, ApiKey.DELETE_TOPICS: 6}
-_CREATE_FIRST_VALIDATE_ONLY: Final = 1
+FIRST_REFUSABLE_VERSION: Final[dict[int, int]] = {_CREATE: 6, _GROW: 3, _DELETE: 5}
+_FIRST_THROTTLE: Final = {_CREATE: 2, _GROW: 0, _DELETE: 1}
+_FIRST_MESSAGE: Final = {_CREATE: 1, _GROW: 0, _DELETE: 5}
+_FIRST_RESULT_ID: Final = {_CREATE: 7, _GROW: NEVER, _DELETE: 6}
 _CREATE_FIRST_DETAILS: Final = 5
-_DELETE_FIRST_ID: Final = 6
 _UNKNOWN: Final = -1
 _MAX_INT32: Final = 2**31 - 1
 
@@ -151,9 +141,7 @@ def read_request(frame: bytes) -> MutationRequest:
         topics.append(TopicMutation(topic, partitions, begin, reader.at))
     topics_end = reader.at
     reader.skip(4)  # timeout_ms
-    has_validate_only = api_key == ApiKey.CREATE_PARTITIONS or (
-        api_key == ApiKey.CREATE_TOPICS and api_version >= _CREATE_FIRST_VALIDATE_ONLY
-    )
+    has_validate_only = api_key == _GROW or (api_key == _CREATE and api_version >= 1)
     validate_only = has_validate_only and reader.boolean()
     reader.expect_end()
     return MutationRequest(
@@ -177,15 +165,15 @@ def without_topics(frame: bytes, request: MutationRequest, left_out: Set[Topic])
 def _read_created_topic(reader: FieldReader, api_version: int) -> tuple[Topic, int]:
     name = reader.string()
     num_partitions = reader.int32()
-    reader.skip(2)
+    reader.skip(2)  # replication_factor
     assigned = reader.count()
     for _ in range(assigned):
-        reader.skip(4)
-        reader.skip_fixed_elements(4)
+        reader.skip(4)  # partition
+        reader.skip_fixed_elements(4)  # broker_id
         reader.skip_tags()
     for _ in range(reader.count()):
-        reader.string()
-        reader.nullable_string()
+        reader.string()  # a config's name
+        reader.nullable_string()  # its value
         reader.skip_tags()
     reader.skip_tags()
     return name, assigned or num_partitions
@@ -202,7 +190,7 @@ def _read_grown_topic(reader: FieldReader, api_version: int) -> tuple[Topic, int
 
 
 def _read_deleted_topic(reader: FieldReader, api_version: int) -> tuple[Topic, int]:
-    if api_version < _DELETE_FIRST_ID:
+    if api_version < 6:
         return reader.string(), 0
     name = reader.nullable_string()
     topic_id = UUID(bytes=reader.raw(16))
@@ -211,9 +199,9 @@ def _read_deleted_topic(reader: FieldReader, api_version: int) -> tuple[Topic, i
 
 
 _READ_TOPIC: Final[dict[int, Callable[[FieldReader, int], tuple[Topic, int]]]] = {
-    ApiKey.CREATE_TOPICS: _read_created_topic,
-    ApiKey.CREATE_PARTITIONS: _read_grown_topic,
-    ApiKey.DELETE_TOPICS: _read_deleted_topic,
+    _CREATE: _read_created_topic,
+    _GROW: _read_grown_topic,
+    _DELETE: _read_deleted_topic,
 }
 
 
@@ -273,16 +261,16 @@ def _read_result(reader: FieldReader, api_key: int, api_version: int) -> TopicRe
     # Nullable in DeleteTopics v6 only; a null is encoded the same in all versions.
     name = reader.nullable_string()
     topic_id = None
-    if api_version >= _FIRST_RESULT_ID.get(api_key, NEVER):
+    if api_version >= _FIRST_RESULT_ID[api_key]:
         id_bytes = reader.raw(16)
         topic_id = None if id_bytes == NULL_UUID else UUID(bytes=id_bytes)
     error_code = reader.int16()
     if api_version >= _FIRST_MESSAGE[api_key]:
-        reader.nullable_string()
+        reader.nullable_string()  # error_message
     partitions = _UNKNOWN
-    if api_key == ApiKey.CREATE_TOPICS and api_version >= _CREATE_FIRST_DETAILS:
+    if api_key == _CREATE and api_version >= _CREATE_FIRST_DETAILS:
         partitions = reader.int32()
-        reader.skip(2)
+        reader.skip(2)  # replication_factor
         _skip_configs(reader)
     reader.skip_tags()
     return TopicResult(name, topic_id, error_code, partitions, begin, reader.at)
@@ -326,12 +314,12 @@ def _write_refused(writer: FieldWriter, request: MutationRequest, topic: Topic) 
     """Write the result of a refused topic."""
     api_key, api_version = request.api_key, request.api_version
     writer.string(topic if isinstance(topic, bytes) else None)
-    if api_version >= _FIRST_RESULT_ID.get(api_key, NEVER):
+    if api_version >= _FIRST_RESULT_ID[api_key]:
         writer.raw(topic.bytes if isinstance(topic, UUID) else NULL_UUID)
     writer.int16(THROTTLING_QUOTA_EXCEEDED)
     if api_version >= _FIRST_MESSAGE[api_key]:
         writer.string(THROTTLING_QUOTA_EXCEEDED_MESSAGE)
-    if api_key == ApiKey.CREATE_TOPICS and api_version >= _CREATE_FIRST_DETAILS:
+    if api_key == _CREATE and api_version >= _CREATE_FIRST_DETAILS:
         writer.int32(_UNKNOWN)  # num_partitions
         writer.int16(_UNKNOWN)  # replication_factor
         writer.count(0)  # configs

@@ -8,37 +8,3 @@ Frames are whole, and versions are 0 to 18: callers pass no others. A topic or a
 partition's entry is kept as a range of bytes, so that unchanged fields are copied as they are. No records are copied
 before a frame is joined.
 """
-
-from kafka_quota_proxy.protocol.replica_fetch.request import (
-    ReplicaFetch,
-    RequestPartition,
-    read_request,
-    write_request,
-)
-from kafka_quota_proxy.protocol.replica_fetch.response import (
-    ReplicaResponse,
-    ResponsePartition,
-    charged_bytes,
-    empty_partition,
-    make_response,
-    read_response,
-    truncate_partition,
-    write_response,
-)
-from kafka_quota_proxy.protocol.replica_fetch.topics import Entry
-
-__all__ = [
-    "Entry",
-    "ReplicaFetch",
-    "ReplicaResponse",
-    "RequestPartition",
-    "ResponsePartition",
-    "charged_bytes",
-    "empty_partition",
-    "make_response",
-    "read_request",
-    "read_response",
-    "truncate_partition",
-    "write_request",
-    "write_response",
-]

@@ -22,7 +22,6 @@ from kafka_quota_proxy.protocol import (
     metadata,
     produce,
     record_batches,
-    replica_fetch,
     sasl,
     share_fetch,
 )
@@ -39,6 +38,9 @@ from kafka_quota_proxy.protocol.node_endpoints import (
     has_no_endpoints,
     replace_endpoints,
 )
+from kafka_quota_proxy.protocol.replica_fetch import request as replica_request
+from kafka_quota_proxy.protocol.replica_fetch import response as replica_response
+from kafka_quota_proxy.protocol.replica_fetch.topics import Entry
 from kafka_quota_proxy.protocol.throttle_time import (
     front_throttle_time_offset,
     throttle_time_offset,
@@ -138,14 +140,14 @@ def _read_body(data: bytes, body: int, end: int, api_key: int, version: int, siz
 def _write_fetch_request(data: bytes, position: int, body: int, version: int) -> None:
     """Leave out partitions and lower their limits; the written request is read as intended."""
     try:
-        said = replica_fetch.read_request(data, position, body, version)
+        said = replica_request.read_request(data, position, body, version)
     except ProtocolError:
         return
     assert said.replica_id == fetch.read_replica_id(data, body, said.end, version)
     chosen = [(partition, partition.max_bytes // 2) for partition in said.partitions[::2]]
-    after = replica_fetch.write_request(data, said, chosen, max_wait_ms=7, max_bytes=said.max_bytes)
+    after = replica_request.write_request(data, said, chosen, max_wait_ms=7, max_bytes=said.max_bytes)
     assert int.from_bytes(after[:4]) == len(after) - 4
-    again = replica_fetch.read_request(after, 0, body - position, version)
+    again = replica_request.read_request(after, 0, body - position, version)
     assert again[:6] == (said.replica_id, 7, said.min_bytes, said.max_bytes, 0, -1)
     assert [one[:5] for one in again.partitions] == [(*one[:4], limit) for one, limit in chosen]
 
@@ -201,17 +203,17 @@ def _read_fetch(frame: bytes, version: int, size: int, margin: bytes) -> None:
 def _write_fetch_response(data: bytes, position: int, version: int) -> None:
     """Leave out partitions and truncate records; the written response is read as intended."""
     try:
-        said = replica_fetch.read_response(data, position, len(data) - position, version)
+        said = replica_response.read_response(data, position, len(data) - position, version)
     except ProtocolError:
         return
     entries, kept = [], said.partitions[::2]
     for one in kept:
         end = record_batches.end_of_whole_batches(data, one.records, one.records_end)
         assert one.records <= end <= one.records_end
-        entries.append(replica_fetch.Entry(one.topic, replica_fetch.truncate_partition(data, one, end, version)))
-    after = replica_fetch.write_response(data, position, said, entries, version)
+        entries.append(Entry(one.topic, replica_response.truncate_partition(data, one, end, version)))
+    after = replica_response.write_response(data, position, said, entries, version)
     assert int.from_bytes(after[:4]) == len(after) - 4
-    again = replica_fetch.read_response(after, 0, len(after), version)
+    again = replica_response.read_response(after, 0, len(after), version)
     assert again[:3] == (said.throttle_time_ms, said.error_code, 0)
     assert [one[:6] for one in again.partitions] == [one[:6] for one in kept]
 

@@ -5,7 +5,8 @@ Source: KIP-227, ``FetchSession`` in Apache Kafka.
 
 from collections.abc import Iterable
 
-from kafka_quota_proxy.protocol.replica_fetch import ReplicaFetch, ResponsePartition
+from kafka_quota_proxy.protocol.replica_fetch.request import ReplicaFetch
+from kafka_quota_proxy.protocol.replica_fetch.response import ResponsePartition
 from kafka_quota_proxy.proxy.replication.throttle import Charge, Limits
 from kafka_quota_proxy.proxy.session.replica.partition_state import Key
 from kafka_quota_proxy.proxy.session.replica.response_trimming import Trimming

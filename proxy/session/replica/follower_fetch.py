@@ -19,11 +19,17 @@ Source: ``ReplicaManager.readFromLog`` and ``shouldLeaderThrottle``, ``FetchSess
 
 from typing import Final, NamedTuple
 
-from kafka_quota_proxy.protocol import replica_fetch
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey
 from kafka_quota_proxy.protocol.errors import UnexpectedResponse
 from kafka_quota_proxy.protocol.fetch import FIRST_TOPIC_ID
-from kafka_quota_proxy.protocol.replica_fetch import Entry, ReplicaFetch, ReplicaResponse, RequestPartition
+from kafka_quota_proxy.protocol.replica_fetch.request import ReplicaFetch, RequestPartition, read_request, write_request
+from kafka_quota_proxy.protocol.replica_fetch.response import (
+    ReplicaResponse,
+    make_response,
+    read_response,
+    write_response,
+)
+from kafka_quota_proxy.protocol.replica_fetch.topics import Entry
 from kafka_quota_proxy.proxy.quota.replication import ReplicationQuota
 from kafka_quota_proxy.proxy.replication.throttle import Charge, Leader, Limits
 from kafka_quota_proxy.proxy.session.replica.fetch_session import FetchSession
@@ -125,7 +131,7 @@ class Follower:
             ProtocolError: It is no Fetch request.
         """
         self.has_ids = api_version >= FIRST_TOPIC_ID
-        fetch = replica_fetch.read_request(data, position, body, api_version)
+        fetch = read_request(data, position, body, api_version)
         if len(fetch.partitions) > _MAX_PARTITIONS:
             self._forget()
             return Forward(b"", is_answer_read=False)
@@ -133,9 +139,7 @@ class Follower:
             return self._keep_session(fetch, correlation_id, api_version)
         if fetch.session_epoch > 0:
             self._left_session = fetch.session_id
-            return Answered(
-                replica_fetch.make_response(correlation_id, (), api_version, error_code=FETCH_SESSION_ID_NOT_FOUND)
-            )
+            return Answered(make_response(correlation_id, (), api_version, error_code=FETCH_SESSION_ID_NOT_FOUND))
         # If a partition is named twice, its last entry counts in the place of the first, as for the leader.
         passed = PassedFetch(correlation_id, api_version, {(one.topic, one.partition): one for one in fetch.partitions})
         chosen, most_bytes, room_at_ms = self._choose(passed, now_ms)
@@ -146,7 +150,7 @@ class Follower:
                 self._held_since_ms = since_ms
                 return Hold(min(until_ms, max(room_at_ms, now_ms + 1)))
             self._held_since_ms = 0
-            return Answered(replica_fetch.make_response(correlation_id, self._put_back(passed), api_version))
+            return Answered(make_response(correlation_id, self._put_back(passed), api_version))
         self._held_since_ms = 0
         is_trimmed = bool(passed.charges)
         if is_trimmed:
@@ -156,9 +160,7 @@ class Follower:
         wait_ms = min(fetch.max_wait_ms, max(room_at_ms - now_ms, _MIN_HELD_MS))
         session_id, self._left_session = fetch.session_id or self._left_session, 0
         max_bytes = min(fetch.max_bytes, most_bytes)
-        frame = replica_fetch.write_request(
-            data, fetch, chosen, max_wait_ms=wait_ms, max_bytes=max_bytes, session_id=session_id
-        )
+        frame = write_request(data, fetch, chosen, max_wait_ms=wait_ms, max_bytes=max_bytes, session_id=session_id)
         return Forward(frame, is_answer_read=is_trimmed)
 
     def answer(self, data: bytes, position: int, frame_bytes: int, *, now_ms: int) -> bytes:
@@ -177,7 +179,7 @@ class Follower:
         if passed is None or self._limits is None:
             raise UnexpectedResponse("a Fetch response answers no fetch of a follower")
         version = passed.api_version
-        response = replica_fetch.read_response(data, position, frame_bytes, version)
+        response = read_response(data, position, frame_bytes, version)
         self._passed = None  # not before: after an error ``close`` gives back what was set aside
         if response.error_code:
             settle(passed.granted, {})
@@ -190,7 +192,7 @@ class Follower:
             frame = data[position : position + frame_bytes]
         else:
             entries = self._entries(passed, response, trimming)
-            frame = replica_fetch.write_response(data, position, response, entries, version)
+            frame = write_response(data, position, response, entries, version)
         trimming.charge()
         self._note(now_ms, has_lagging=trimming.has_lagging)
         return frame

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from kafka_quota_proxy.protocol.replica_fetch import ResponsePartition
+from kafka_quota_proxy.protocol.replica_fetch.response import ResponsePartition
 
 # The rate at which a partition is written to is measured over this time.
 _BYTES_IN_EVERY_MS: Final = 5_000

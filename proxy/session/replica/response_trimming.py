@@ -4,9 +4,16 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Final
 
-from kafka_quota_proxy.protocol import record_batches, replica_fetch
+from kafka_quota_proxy.protocol import record_batches
 from kafka_quota_proxy.protocol.fetch import FIRST_MAX_BYTES, UNLIMITED_BYTES
-from kafka_quota_proxy.protocol.replica_fetch import Entry, RequestPartition, ResponsePartition
+from kafka_quota_proxy.protocol.replica_fetch.request import RequestPartition
+from kafka_quota_proxy.protocol.replica_fetch.response import (
+    ResponsePartition,
+    charged_bytes,
+    empty_partition,
+    truncate_partition,
+)
+from kafka_quota_proxy.protocol.replica_fetch.topics import Entry
 from kafka_quota_proxy.proxy.quota.replication import ReplicationQuota
 from kafka_quota_proxy.proxy.replication.throttle import Charge
 from kafka_quota_proxy.proxy.session.replica.partition_state import Key, PartitionState
@@ -73,7 +80,7 @@ class Trimming:
                 state.least_bytes = min(max(2 * state.requested_bytes, _LEAST_MORE_BYTES), UNLIMITED_BYTES)
             return self.whole(one)
         end = self._end(one, charges) if is_lagging else one.records_end
-        entry = Entry(one.topic, replica_fetch.truncate_partition(self._data, one, end, self._fetch.api_version))
+        entry = Entry(one.topic, truncate_partition(self._data, one, end, self._fetch.api_version))
         size_bytes = end - one.records
         if size_bytes:
             state.brought_bytes = size_bytes
@@ -102,7 +109,7 @@ class Trimming:
     def charge(self) -> None:
         """Charge the records that flow."""
         for quota, entries in self._leaders.items():
-            quota.record(replica_fetch.charged_bytes(entries, self._fetch.api_version), now_ms=self._now_ms)
+            quota.record(charged_bytes(entries, self._fetch.api_version), now_ms=self._now_ms)
         for quota, size_bytes in self._followers.items():
             quota.record(size_bytes, now_ms=self._now_ms)
         settle(self._fetch.granted, self._brought)
@@ -152,7 +159,7 @@ def empty_entry(key: Key, state: PartitionState, api_version: int) -> Entry:
     return Entry(
         topic,
         (
-            replica_fetch.empty_partition(
+            empty_partition(
                 partition,
                 high_watermark=state.high_watermark,
                 last_stable_offset=state.last_stable_offset,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kafka_quota_proxy.protocol.errors import MalformedLength, ProtocolError, TrailingBytes, Truncated
 from kafka_quota_proxy.protocol.fetch import UNLIMITED_BYTES
-from kafka_quota_proxy.protocol.replica_fetch import ReplicaFetch, read_request, write_request
+from kafka_quota_proxy.protocol.replica_fetch.request import ReplicaFetch, read_request, write_request
 from tests.protocol.support.fetches import NEWEST, Codec, Element, elements, regrouped
 from tests.protocol.support.kio_messages import Untyped, framed, generated_scalar
 from tests.protocol.support.replica_fetches import (

@@ -12,8 +12,7 @@ from kafka_quota_proxy.protocol import fetch
 from kafka_quota_proxy.protocol.errors import MalformedLength, ProtocolError, TrailingBytes, Truncated
 from kafka_quota_proxy.protocol.fetch import FETCH_SESSION_ID_NOT_FOUND
 from kafka_quota_proxy.protocol.primitives import Buffer, write_uvarint
-from kafka_quota_proxy.protocol.replica_fetch import (
-    Entry,
+from kafka_quota_proxy.protocol.replica_fetch.response import (
     ReplicaResponse,
     ResponsePartition,
     charged_bytes,
@@ -23,6 +22,7 @@ from kafka_quota_proxy.protocol.replica_fetch import (
     truncate_partition,
     write_response,
 )
+from kafka_quota_proxy.protocol.replica_fetch.topics import Entry
 from tests.protocol.support.fetches import NEWEST, Codec, Element, elements, regrouped
 from tests.protocol.support.kio_messages import Untyped, framed
 from tests.protocol.support.replica_fetches import (

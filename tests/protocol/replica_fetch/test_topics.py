@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafka_quota_proxy.protocol.replica_fetch import write_request
+from kafka_quota_proxy.protocol.replica_fetch.request import write_request
 from tests.protocol.support.replica_fetches import UNKNOWN_TAGS, read_whole_request, tagged_request
 
 

@@ -6,13 +6,8 @@ from typing import Final
 from hypothesis import strategies as st
 
 from kafka_quota_proxy.protocol.header import RequestHead, read_request_head
-from kafka_quota_proxy.protocol.replica_fetch import (
-    ReplicaFetch,
-    ReplicaResponse,
-    read_request,
-    read_response,
-    write_request,
-)
+from kafka_quota_proxy.protocol.replica_fetch.request import ReplicaFetch, read_request, write_request
+from kafka_quota_proxy.protocol.replica_fetch.response import ReplicaResponse, read_response
 from tests.protocol.support.fetches import FETCH, codecs
 from tests.protocol.support.kio_messages import framed
 

@@ -4,7 +4,8 @@ import pytest
 
 from kafka_quota_proxy.config.model import Address, KafkaSettings, Replication
 from kafka_quota_proxy.config.throttled_replicas import parse
-from kafka_quota_proxy.protocol.replica_fetch import ReplicaFetch, RequestPartition, ResponsePartition
+from kafka_quota_proxy.protocol.replica_fetch.request import ReplicaFetch, RequestPartition
+from kafka_quota_proxy.protocol.replica_fetch.response import ResponsePartition
 from kafka_quota_proxy.proxy.replication.throttle import Limits, Throttle
 from kafka_quota_proxy.proxy.session.replica.fetch_session import FetchSession
 from kafka_quota_proxy.proxy.session.replica.response_trimming import PassedFetch, Trimming

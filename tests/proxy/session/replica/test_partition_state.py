@@ -1,6 +1,6 @@
 """What is remembered of a partition: how far it lags, in offsets and about how many bytes, and what is written."""
 
-from kafka_quota_proxy.protocol.replica_fetch import ResponsePartition
+from kafka_quota_proxy.protocol.replica_fetch.response import ResponsePartition
 from kafka_quota_proxy.proxy.session.replica.partition_state import PartitionState
 
 NOW_MS = 86_400_000

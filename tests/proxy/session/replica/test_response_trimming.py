@@ -4,8 +4,9 @@ import struct
 
 import pytest
 
-from kafka_quota_proxy.protocol import replica_fetch
-from kafka_quota_proxy.protocol.replica_fetch import RequestPartition, ResponsePartition
+from kafka_quota_proxy.protocol.replica_fetch import response as replica_response
+from kafka_quota_proxy.protocol.replica_fetch.request import RequestPartition
+from kafka_quota_proxy.protocol.replica_fetch.response import ResponsePartition
 from kafka_quota_proxy.proxy.quota.replication import ReplicationQuota
 from kafka_quota_proxy.proxy.replication.throttle import Charge
 from kafka_quota_proxy.proxy.session.replica.partition_state import Key, PartitionState
@@ -52,7 +53,7 @@ def test_what_was_granted_ends_at_a_whole_batch_and_is_charged_to_each() -> None
         one.asked.granted[each] = 550
     assert one.flows() == 500
     assert follower.total == 500
-    assert leader.total == 500 + 10 + replica_fetch.charged_bytes((), VERSION) + 4 + 2 + len(KEY[0])
+    assert leader.total == 500 + 10 + replica_response.charged_bytes((), VERSION) + 4 + 2 + len(KEY[0])
     for each in (leader, follower):
         assert each.room_at_ms(now_ms=NOW_MS) == NOW_MS + 500, "paid with what came, not with what was granted"
     assert (one.seen[KEY].turn, one.seen[KEY].brought_bytes, one.seen[KEY].least_bytes) == (7, 500, 300)
