@@ -13,7 +13,7 @@ from kafka_quota_proxy.config.quota_kinds import (
     CONNECTION_CREATION_RATE,
     STATIC_DEFAULTS,
 )
-from kafka_quota_proxy.config.terms import parse_instant_ms, written_instant
+from kafka_quota_proxy.config.term_values import parse_instant_ms, written_instant
 from kafka_quota_proxy.config.unvalidated import UncheckedFile, small_rate
 
 _OF_CLIENTS: Final = frozenset({"user", "client-id", *CLIENT_LIMIT_KEYS, "enforcement", "shaping"})

@@ -1,6 +1,7 @@
 """The sections ``kafka``, ``quotas`` and ``principals``."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from kafka_quota_proxy.config.addresses import parse_ip
@@ -26,7 +27,8 @@ from kafka_quota_proxy.config.quota_kinds import (
     QuotaKind,
 )
 from kafka_quota_proxy.config.sections import Key, ListOf, Section
-from kafka_quota_proxy.config.terms import Terms, check_terms, parse_expires_ms, parse_ramp, parse_schedule
+from kafka_quota_proxy.config.term_values import parse_instant_ms, parse_ramp, parse_schedule
+from kafka_quota_proxy.config.terms import Terms, check_terms
 from kafka_quota_proxy.config.units import INT32_MAX, UNLIMITED
 from kafka_quota_proxy.config.value_readers import (
     at_least_one,
@@ -137,7 +139,7 @@ QUOTA: Final = Section(
         **{kind.key: Key(quantity(kind.spec.unit.parse, kind.spec.unit.expected)) for kind in QuotaKind},
         "enforcement": Key(member_of(Enforcement)),
         "shaping": Key(member_of(Shaping)),
-        "expires": Key(_as_written(parse_expires_ms), "expires_ms"),
+        "expires": Key(_as_written(partial(parse_instant_ms, at=("expires",))), "expires_ms"),
         "schedule": Key(_as_written(parse_schedule)),
         "ramp": Key(_as_written(parse_ramp)),
     },

@@ -1,6 +1,6 @@
-"""The values of a rule's terms as an operator writes them: instants, hours, days, zones, durations, limits.
+"""Instants, schedules and ramps as an operator writes them, read and written.
 
-Each function raises ``TermsError`` with the path to the value that is at fault.
+``at`` is the path to a value; ``TermsError`` has the path to the value that is at fault.
 """
 
 import re
@@ -11,17 +11,25 @@ from typing import Final, TypeVar
 
 from kafka_quota_proxy.config.errors import TermsError, UnitError
 from kafka_quota_proxy.config.quota_kinds import KIND_OF_KEY, parse_limit
+from kafka_quota_proxy.config.ramp import Ramp
 from kafka_quota_proxy.config.schedule import (
+    DAY_MINUTES,
+    EVERY_DAY,
+    Schedule,
     days_of,
+    written_days,
+    written_minute,
     zone,
 )
 from kafka_quota_proxy.config.units import parse_duration_ms, shown
 
 MAX_RAMP_MS: Final = 366 * 86_400_000
+_DEFAULT_STEPS: Final = 10
+_MAX_STEPS: Final = 1_000
 _INSTANT: Final = re.compile(
     r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?) ?([Zz]|[+-]\d\d:\d\d)", re.ASCII
 )
-INSTANT_HELP: Final = "an instant with its zone, such as 2026-12-01T00:00:00Z or 2026-12-01T01:00:00+01:00"
+_INSTANT_HELP: Final = "an instant with its zone, such as 2026-12-01T00:00:00Z or 2026-12-01T01:00:00+01:00"
 _EPOCH: Final = datetime.fromtimestamp(0, tz=UTC)
 _MS: Final = timedelta(milliseconds=1)
 # With these, a day earlier or later in any zone is a valid instant, too.
@@ -32,15 +40,19 @@ _END_MS: Final = (datetime(_LAST_YEAR + 1, 1, 1, tzinfo=UTC) - _EPOCH) // _MS
 _HOURS: Final = re.compile(r"([01]\d|2[0-3]):([0-5]\d)\s*-\s*(?:([01]\d|2[0-3]):([0-5]\d)|(24):(00))", re.ASCII)
 _HOURS_HELP: Final = '"08:00-18:00", or "22:00-06:00" over midnight'
 _DAYS_HELP: Final = "days such as [mon-fri] or [mon, sat-sun]"
-ZONE_HELP: Final = "the zone whose clocks count, such as Europe/Berlin or UTC"
-MS_BY_UNIT: Final[Mapping[str, int]] = {"h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
+_ZONE_HELP: Final = "the zone whose clocks count, such as Europe/Berlin or UTC"
+_RAMP_HELP: Final = {
+    "from": "the limits that it begins with, such as {producer_byte_rate: 50MiB}",
+    "begins": _INSTANT_HELP,
+    "over": "how long it takes, such as 2h",
+}
+_MS_BY_UNIT: Final[Mapping[str, int]] = {"h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
+_At = tuple[str, ...]
 _E = TypeVar("_E", bound=Enum)
-# Keys and their limits.
-Limits = tuple[tuple[str, float], ...]
 
 
-def known_mapping(at: tuple[str, ...], value: object, known: Collection[str]) -> Mapping[str, object]:
-    """Return a mapping that has known keys only. ``at`` is the path to the value, here and below."""
+def known_mapping(at: _At, value: object, known: Collection[str]) -> Mapping[str, object]:
+    """Return a mapping that has known keys only."""
     if not isinstance(value, dict):
         raise TermsError(at, f"must be a mapping of {', '.join(known)}, not {shown(value)}")
     unknown = next((key for key in value if key not in known), None)
@@ -49,7 +61,7 @@ def known_mapping(at: tuple[str, ...], value: object, known: Collection[str]) ->
     return value
 
 
-def enum_member(at: tuple[str, ...], value: object, choices: type[_E]) -> _E:
+def parse_member(at: _At, value: object, choices: type[_E]) -> _E:
     """Return the member of an Enum with this value."""
     names = [str(choice.value) for choice in choices]
     if not isinstance(value, str) or value not in names:
@@ -57,22 +69,16 @@ def enum_member(at: tuple[str, ...], value: object, choices: type[_E]) -> _E:
     return choices(value)
 
 
-def _text(at: tuple[str, ...], value: object, help_text: str) -> str:
-    if not isinstance(value, str):
-        raise TermsError(at, "has no value; write " + help_text if value is None else f"must be {help_text}")
-    return value
-
-
-def instant_ms(at: tuple[str, ...], value: object) -> int:
+def parse_instant_ms(value: object, at: _At = ()) -> int:
     """Return an instant; Unix time."""
-    text = _text(at, value, INSTANT_HELP)
+    text = _text(at, value, _INSTANT_HELP)
     match = _INSTANT.fullmatch(text)
     try:
         instant = datetime.fromisoformat("{}T{}{}".format(*match.groups())) if match else None
     except ValueError:
         instant = None
     if instant is None:
-        raise TermsError(at, f"{shown(text)} is not {INSTANT_HELP}")
+        raise TermsError(at, f"{shown(text)} is not {_INSTANT_HELP}")
     # The year is checked in UTC, in which instants are written.
     unix_ms = (instant - _EPOCH) // _MS
     if not _BEGIN_MS <= unix_ms < _END_MS:
@@ -80,17 +86,94 @@ def instant_ms(at: tuple[str, ...], value: object) -> int:
     return unix_ms
 
 
-def zone_name(at: tuple[str, ...], value: object) -> str:
-    """Return the name of a time zone that this machine knows."""
-    name = _text(at, value, ZONE_HELP)
+def parse_schedule(value: object) -> Schedule:
+    """Return a schedule."""
+    at = ("schedule",)
+    given = known_mapping(at, value, ("days", "hours", "time_zone", "otherwise"))
+    if "time_zone" not in given:
+        raise TermsError((*at, "time_zone"), f"is missing; write {_ZONE_HELP}")
+    if "days" not in given and "hours" not in given:
+        raise TermsError(at, "says no time; give days, hours or both")
+    begin, end = _minutes((*at, "hours"), given["hours"]) if "hours" in given else (0, DAY_MINUTES)
+    return Schedule(
+        time_zone=_zone((*at, "time_zone"), given["time_zone"]),
+        days=_days((*at, "days"), given["days"]) if "days" in given else EVERY_DAY,
+        begin_minute=begin,
+        end_minute=end,
+        otherwise=_limits((*at, "otherwise"), given["otherwise"]) if "otherwise" in given else None,
+    )
+
+
+def parse_ramp(value: object) -> Ramp:
+    """Return a ramp."""
+    at = ("ramp",)
+    given = known_mapping(at, value, ("from", "begins", "over", "steps"))
+    for key, example in _RAMP_HELP.items():
+        if key not in given:
+            raise TermsError((*at, key), f"is missing; write {example}")
+    steps = given.get("steps", _DEFAULT_STEPS)
+    if isinstance(steps, bool) or not isinstance(steps, int) or not 1 <= steps <= _MAX_STEPS:
+        raise TermsError((*at, "steps"), f"must be a whole number from 1 to {_MAX_STEPS}")
+    over_ms = _ramp_duration_ms((*at, "over"), given["over"])
+    if over_ms < steps:
+        raise TermsError((*at, "over"), "must be above 0, a millisecond for each step at least; write one such as 2h")
+    return Ramp(
+        start=_limits((*at, "from"), given["from"]),
+        begins_ms=parse_instant_ms(given["begins"], (*at, "begins")),
+        over_ms=over_ms,
+        steps=steps,
+    )
+
+
+def written_instant(unix_ms: int) -> str:
+    """Return an instant as the file has it, in UTC."""
+    seconds, ms = divmod(unix_ms, 1_000)
+    text = datetime.fromtimestamp(seconds, tz=UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    return f"{text}.{ms:03}Z" if ms else f"{text}Z"
+
+
+def written_duration(duration_ms: int) -> str:
+    """Return a duration above 0 as the file has it, in the largest unit that keeps it whole."""
+    unit, factor = next((unit, factor) for unit, factor in _MS_BY_UNIT.items() if duration_ms % factor == 0)
+    return f"{duration_ms // factor}{unit}"
+
+
+def written_schedule(schedule: Schedule) -> dict[str, object]:
+    """Return the mapping for ``parse_schedule``."""
+    is_whole_day = (schedule.begin_minute, schedule.end_minute) == (0, DAY_MINUTES)
+    written: dict[str, object] = {}
+    if schedule.days != EVERY_DAY or is_whole_day:
+        written["days"] = written_days(schedule.days)
+    if not is_whole_day:
+        written["hours"] = f"{written_minute(schedule.begin_minute)}-{written_minute(schedule.end_minute)}"
+    written["time_zone"] = schedule.time_zone
+    if schedule.otherwise is not None:
+        written["otherwise"] = dict(schedule.otherwise)
+    return written
+
+
+def written_ramp(ramp: Ramp) -> dict[str, object]:
+    """Return the mapping for ``parse_ramp``."""
+    begins, over = written_instant(ramp.begins_ms), written_duration(ramp.over_ms)
+    return {"from": dict(ramp.start), "begins": begins, "over": over, "steps": ramp.steps}
+
+
+def _text(at: _At, value: object, help_text: str) -> str:
+    if not isinstance(value, str):
+        raise TermsError(at, "has no value; write " + help_text if value is None else f"must be {help_text}")
+    return value
+
+
+def _zone(at: _At, value: object) -> str:
+    name = _text(at, value, _ZONE_HELP)
     try:
         zone(name)
     except ValueError:
-        raise TermsError(at, f"{shown(name)} is no time zone that is known here; write {ZONE_HELP}") from None
+        raise TermsError(at, f"{shown(name)} is no time zone that is known here; write {_ZONE_HELP}") from None
     return name
 
 
-def minutes_of_hours(at: tuple[str, ...], value: object) -> tuple[int, int]:
+def _minutes(at: _At, value: object) -> tuple[int, int]:
     """Return the first minute of the day within ``hours``, and the first after them."""
     match = _HOURS.fullmatch(_text(at, value, _HOURS_HELP).strip())
     if match is None:
@@ -102,23 +185,21 @@ def minutes_of_hours(at: tuple[str, ...], value: object) -> tuple[int, int]:
     return begin, end
 
 
-def day_numbers(at: tuple[str, ...], value: object) -> frozenset[int]:
-    """Return the days of the week; Monday is 0."""
+def _days(at: _At, value: object) -> frozenset[int]:
     elements = [value] if isinstance(value, str) else value
     if not isinstance(elements, list) or not elements:
         raise TermsError(at, f"must be {_DAYS_HELP}")
+    texts = [_text(at, element, _DAYS_HELP) for element in elements]
     found: frozenset[int] = frozenset()
-    for element in elements:
+    for text in texts:
         try:
-            found |= days_of(_text(at, element, _DAYS_HELP))
-        except TermsError:
-            raise
+            found |= days_of(text)
         except ValueError:
-            raise TermsError(at, f"{shown(element)} names no days; write {_DAYS_HELP}") from None
+            raise TermsError(at, f"{shown(text)} names no days; write {_DAYS_HELP}") from None
     return found
 
 
-def limit_pairs(at: tuple[str, ...], value: object) -> Limits:
+def _limits(at: _At, value: object) -> tuple[tuple[str, float], ...]:
     """Return limits by key, in the order of the table of kinds."""
     given = known_mapping(at, value, KIND_OF_KEY)
     if not given:
@@ -126,15 +207,14 @@ def limit_pairs(at: tuple[str, ...], value: object) -> Limits:
     return tuple((key, _limit((*at, key), key, given[key])) for key in KIND_OF_KEY if key in given)
 
 
-def _limit(at: tuple[str, ...], key: str, value: object) -> float:
+def _limit(at: _At, key: str, value: object) -> float:
     try:
         return parse_limit(key, value)
     except UnitError as error:
         raise TermsError(at, str(error)) from None
 
 
-def ramp_duration_ms(at: tuple[str, ...], value: object) -> int:
-    """Return the duration of a ramp, a year at the most."""
+def _ramp_duration_ms(at: _At, value: object) -> int:
     try:
         duration_ms = parse_duration_ms(_text(at, value, "a duration such as 2h"))
     except UnitError as error:

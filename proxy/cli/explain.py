@@ -18,7 +18,7 @@ from kafka_quota_proxy.config.load import Loaded, load
 from kafka_quota_proxy.config.model import Store
 from kafka_quota_proxy.config.principals import ANONYMOUS
 from kafka_quota_proxy.config.quota_kinds import CONNECTION_CREATION_RATE
-from kafka_quota_proxy.config.terms import parse_instant_ms
+from kafka_quota_proxy.config.term_values import parse_instant_ms
 from kafka_quota_proxy.proxy.cli.admin_client import AdminClient, AdminPortError, Queues
 from kafka_quota_proxy.proxy.cli.explanation import as_text as text
 from kafka_quota_proxy.proxy.cli.explanation.as_json import as_json

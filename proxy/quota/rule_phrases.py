@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from kafka_quota_proxy.config.model import IpRule, QuotaRule
 from kafka_quota_proxy.config.ramp import next_step_ms, step_of
 from kafka_quota_proxy.config.schedule import Schedule, is_open, next_change_ms, written_days, written_minute
-from kafka_quota_proxy.config.terms import written_instant
+from kafka_quota_proxy.config.term_values import written_instant
 
 
 def why_inactive(rule: QuotaRule | IpRule, *, now_ms: int) -> str:

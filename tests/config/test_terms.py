@@ -14,7 +14,7 @@ from kafka_quota_proxy.config.model import DEFAULT, Enforcement, IpRule, QuotaRu
 from kafka_quota_proxy.config.quota_kinds import CLIENT_LIMIT_KEYS, KIND_OF_KEY
 from kafka_quota_proxy.config.ramp import Ramp
 from kafka_quota_proxy.config.schedule import DAY_MINUTES, Schedule
-from kafka_quota_proxy.config.term_values import MAX_RAMP_MS
+from kafka_quota_proxy.config.term_values import MAX_RAMP_MS, parse_instant_ms, written_duration, written_instant
 from kafka_quota_proxy.config.terms import (
     NO_TERMS,
     TERMS,
@@ -23,13 +23,10 @@ from kafka_quota_proxy.config.terms import (
     changed_terms,
     check_kept,
     check_terms,
-    parse_instant_ms,
     read_terms,
     read_terms_change,
     replacement,
     terms_of,
-    written_duration,
-    written_instant,
     written_terms,
     written_terms_change,
 )

@@ -13,7 +13,8 @@ from kafka_quota_proxy.config.model import IpRule, ProxyConfig, QuotaRule
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.config.ramp import Ramp
 from kafka_quota_proxy.config.schedule import Schedule
-from kafka_quota_proxy.config.terms import Terms, parse_instant_ms
+from kafka_quota_proxy.config.term_values import parse_instant_ms
+from kafka_quota_proxy.config.terms import Terms
 from kafka_quota_proxy.proxy.client_quotas.rule_timer import RuleTimer
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import EffectiveRules

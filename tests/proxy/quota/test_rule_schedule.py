@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kafka_quota_proxy.config.model import QuotaRule
 from kafka_quota_proxy.config.ramp import Ramp
 from kafka_quota_proxy.config.schedule import Schedule
-from kafka_quota_proxy.config.terms import parse_instant_ms
+from kafka_quota_proxy.config.term_values import parse_instant_ms
 from kafka_quota_proxy.proxy.quota.rule_schedule import Rule, RuleSchedule
 from kafka_quota_proxy.proxy.quota.rule_terms import in_force
 

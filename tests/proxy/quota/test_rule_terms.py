@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kafka_quota_proxy.config.model import IpRule, QuotaRule
 from kafka_quota_proxy.config.ramp import Ramp, step_of
 from kafka_quota_proxy.config.schedule import Schedule
-from kafka_quota_proxy.config.terms import parse_instant_ms
+from kafka_quota_proxy.config.term_values import parse_instant_ms
 from kafka_quota_proxy.proxy.quota.rule_terms import in_force, is_timed, limits_of, next_change_ms
 
 MONDAY_MS = parse_instant_ms("2026-11-23T00:00:00Z")

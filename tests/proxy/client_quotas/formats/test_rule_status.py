@@ -5,7 +5,8 @@ import pytest
 from kafka_quota_proxy.config.model import Enforcement
 from kafka_quota_proxy.config.ramp import Ramp
 from kafka_quota_proxy.config.schedule import Schedule
-from kafka_quota_proxy.config.terms import NO_TERMS, Terms, parse_instant_ms
+from kafka_quota_proxy.config.term_values import parse_instant_ms
+from kafka_quota_proxy.config.terms import NO_TERMS, Terms
 from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import JsonFormError
 from kafka_quota_proxy.proxy.client_quotas.formats.rule_status import (
     format_status,
