@@ -22,10 +22,12 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Final, NoReturn
+from typing import Final
 
 from kafka_quota_proxy.config.model import DEFAULT, MAX_NAME_BYTES, Default, EntityName
 from kafka_quota_proxy.config.quota_kinds import CLIENT_LIMIT_KEYS, IP_LIMIT_KEYS, KIND_OF_KEY
+from kafka_quota_proxy.config.strict_json import parse_json
+from kafka_quota_proxy.config.units import shown
 
 # Two names of full length, with every byte escaped.
 MAX_KEY_BYTES: Final = 2 * 6 * MAX_NAME_BYTES + 1_024
@@ -33,14 +35,9 @@ MAX_VALUE_BYTES: Final = 65_536
 # Longer leases are likely mistakes.
 MAX_LEASE_MS: Final = 3_600_000
 
-_MOST_FLOAT: Final = sys.float_info.max
 _MAX_UNIX_MS: Final = 2**53
 TERMS: Final = "terms"
-_PROXY: Final = "proxy"
 _ENTITY_KEYS: Final = ("user", "client-id", "ip")
-_IP: Final = "ip"
-_KEY: Final = "key"
-_VALUE: Final = "value"
 _NEWS: Final = {"news": "balance"}
 # The form of proxy names in the usage log.
 _PROXY_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,100}")
@@ -122,10 +119,6 @@ class RecordFault:
 QuotaRecord = Rule | Setting | Share | News
 
 
-class _NotUnderstoodError(ValueError):
-    pass
-
-
 def encode(record: QuotaRecord) -> tuple[bytes, bytes | None]:
     """Return key and value; None deletes.
 
@@ -144,24 +137,24 @@ def decode(key: bytes | None, value: bytes | None) -> QuotaRecord | RecordFault:
     """Return the record of any bytes. Nothing is raised."""
     try:
         record = _decode_key(key)
-    except _NotUnderstoodError as error:
+    except ValueError as error:
         return RecordFault(kind=FaultKind.KEY, key=_shown(key), message=str(error))
     try:
         return _with_value(record, value)
-    except _NotUnderstoodError as error:
+    except ValueError as error:
         return RecordFault(kind=FaultKind.VALUE, key=_shown(key), message=str(error), about=record)
 
 
 def _key_of(record: QuotaRecord) -> bytes:
     if isinstance(record, News):
         return _write(_NEWS).encode()
-    names: dict[str, str | None] = {_PROXY: record.proxy} if isinstance(record, Share) else {}
+    names: dict[str, str | None] = {"proxy": record.proxy} if isinstance(record, Share) else {}
     ip = None if isinstance(record, Share) else record.ip
     for key, name in zip(_ENTITY_KEYS, (record.user, record.client_id, ip), strict=True):
         if name is not None:
             names[key] = None if isinstance(name, Default) else name
     if isinstance(record, Setting):
-        names[_KEY] = record.key
+        names["key"] = record.key
     return _write(names).encode()
 
 
@@ -169,35 +162,33 @@ def _value_of(record: QuotaRecord) -> Mapping[str, object]:
     if isinstance(record, News):
         return {"published_ms": record.published_ms, "lease_ms": record.lease_ms} if record.lease_ms else {}
     if isinstance(record, Setting):
-        return {} if record.value is None else {_VALUE: record.value}
+        return {} if record.value is None else {"value": record.value}
     return dict(record.limits)
 
 
 def _decode_key(key: bytes | None) -> QuotaRecord:
     if key is None:
-        raise _NotUnderstoodError("there is none")
+        raise ValueError("there is none")
     if len(key) > MAX_KEY_BYTES:
-        raise _NotUnderstoodError(f"{len(key)} bytes are too many")
+        raise ValueError(f"{len(key)} bytes are too many")
     names = _object(key)
     record: QuotaRecord
     if names == _NEWS:
         record = News()
     else:
-        if not names.keys() <= {_PROXY, _KEY, *_ENTITY_KEYS} or names.keys().isdisjoint(_ENTITY_KEYS):
-            raise _NotUnderstoodError(
-                "names no entity; user, client-id or ip is wanted, and of more nothing or proxy or key"
-            )
-        if _IP in names and not names.keys() <= {_IP, _KEY}:
-            raise _NotUnderstoodError("ip is an entity of its own, without user, client-id or proxy")
+        if not names.keys() <= {"proxy", "key", *_ENTITY_KEYS} or names.keys().isdisjoint(_ENTITY_KEYS):
+            raise ValueError("names no entity; give user, client-id or ip, and of more nothing or proxy or key")
+        if "ip" in names and not names.keys() <= {"ip", "key"}:
+            raise ValueError("ip is an entity of its own, without user, client-id or proxy")
         user, client_id, ip = (_entity_name(names[each]) if each in names else None for each in _ENTITY_KEYS)
-        if _KEY in names:
-            record = Setting(user=user, client_id=client_id, ip=ip, key=_quota_key(names[_KEY], is_ip=ip is not None))
-        elif _PROXY in names:
-            record = Share(proxy=_proxy_name(names[_PROXY]), user=user, client_id=client_id)
+        if "key" in names:
+            record = Setting(user=user, client_id=client_id, ip=ip, key=_quota_key(names["key"], is_ip=ip is not None))
+        elif "proxy" in names:
+            record = Share(proxy=_proxy_name(names["proxy"]), user=user, client_id=client_id)
         else:
             record = Rule(user=user, client_id=client_id, ip=ip)
     if _key_of(record) != key:
-        raise _NotUnderstoodError("another form of a key; written without spaces, in UTF-8, in the order of the format")
+        raise ValueError("another form of a key; written without spaces, in UTF-8, in the order of the format")
     return record
 
 
@@ -205,26 +196,26 @@ def _entity_name(name: object) -> EntityName:
     if name is None:
         return DEFAULT
     if not isinstance(name, str) or not name:
-        raise _NotUnderstoodError("a name is text and not empty, or null for the default")
+        raise ValueError("a name is text and not empty, or null for the default")
     try:
         size_bytes = len(name.encode())
     except UnicodeEncodeError:
-        raise _NotUnderstoodError("a name holds half of a pair of surrogates") from None
+        raise ValueError("a name holds half of a pair of surrogates") from None
     if size_bytes > MAX_NAME_BYTES:
-        raise _NotUnderstoodError(f"a name has {size_bytes} bytes; {MAX_NAME_BYTES} is the most")
+        raise ValueError(f"a name has {size_bytes} bytes; {MAX_NAME_BYTES} is the most")
     return name
 
 
 def _quota_key(key: object, *, is_ip: bool) -> str:
     known = (*(IP_LIMIT_KEYS if is_ip else CLIENT_LIMIT_KEYS), TERMS)
     if not isinstance(key, str) or key not in known:
-        raise _NotUnderstoodError(f"key {_cut(repr(key))} is not known to this version")
+        raise ValueError(f"key {shown(key)} is not known to this version")
     return key
 
 
 def _proxy_name(name: object) -> str:
     if not isinstance(name, str) or not _PROXY_NAME.fullmatch(name):
-        raise _NotUnderstoodError("proxy is no name of one: 1 to 100 letters, digits, dots, underscores and hyphens")
+        raise ValueError("proxy is no name of one: 1 to 100 letters, digits, dots, underscores and hyphens")
     return name
 
 
@@ -232,7 +223,7 @@ def _with_value(record: QuotaRecord, value: bytes | None) -> QuotaRecord:
     if not value:
         return record
     if len(value) > MAX_VALUE_BYTES:
-        raise _NotUnderstoodError(f"{len(value)} bytes are too many")
+        raise ValueError(f"{len(value)} bytes are too many")
     given = _object(value)
     if isinstance(record, News):
         return _news(given) if given else record
@@ -241,42 +232,42 @@ def _with_value(record: QuotaRecord, value: bytes | None) -> QuotaRecord:
     known = IP_LIMIT_KEYS if isinstance(record, Rule) and record.ip is not None else CLIENT_LIMIT_KEYS
     unknown = given.keys() - set(known)
     if unknown:
-        raise _NotUnderstoodError(f"{_cut(repr(min(unknown)))} is not known to this version")
+        raise ValueError(f"{shown(min(unknown))} is not known to this version")
     limits = {key: _limit(key, given[key]) for key in given}
     return replace(record, limits=limits)
 
 
 def _setting(key: str, given: Mapping[str, object]) -> float | Mapping[str, object]:
     """Return the value of a setting. A limit may be any that Kafka's API takes, which is more than the file does."""
-    value = given.get(_VALUE)
-    if given.keys() != {_VALUE}:
-        raise _NotUnderstoodError("a setting has the key value only")
+    value = given.get("value")
+    if given.keys() != {"value"}:
+        raise ValueError("a setting has the key value only")
     if key == TERMS:
         if not isinstance(value, dict) or not value:
-            raise _NotUnderstoodError("terms are an object with something in it")
+            raise ValueError("terms are an object with something in it")
         return value
     if KIND_OF_KEY[key].spec.unit.is_whole:
         return _limit(key, value)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= _MOST_FLOAT:
-        raise _NotUnderstoodError("value is a number above 0, and finite")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= sys.float_info.max:
+        raise ValueError("value is a number above 0, and finite")
     return float(value)
 
 
 def _limit(key: str, number: object) -> float:
     unit = KIND_OF_KEY[key].spec.unit
     if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number <= unit.most:
-        raise _NotUnderstoodError(f"{key} is a number above 0, at most {unit.most}")
+        raise ValueError(f"{key} is a number above 0, at most {unit.most}")
     if not unit.is_whole:
         return float(number)
     if number != int(number):
-        raise _NotUnderstoodError(f"{key} is a whole number")
+        raise ValueError(f"{key} is a whole number")
     return int(number)
 
 
 def _news(given: Mapping[str, object]) -> News:
     unknown = given.keys() - {"published_ms", "lease_ms"}
     if unknown:
-        raise _NotUnderstoodError(f"{_cut(repr(min(unknown)))} is not known to this version")
+        raise ValueError(f"{shown(min(unknown))} is not known to this version")
     return News(
         published_ms=_whole(given, "published_ms", least=0, most=_MAX_UNIX_MS),
         lease_ms=_whole(given, "lease_ms", least=1, most=MAX_LEASE_MS),
@@ -286,23 +277,16 @@ def _news(given: Mapping[str, object]) -> News:
 def _whole(given: Mapping[str, object], key: str, *, least: int, most: int) -> int:
     number = given.get(key)
     if isinstance(number, bool) or not isinstance(number, int) or not least <= number <= most:
-        raise _NotUnderstoodError(f"{key} is a whole number from {least} to {most}")
+        raise ValueError(f"{key} is a whole number from {least} to {most}")
     return number
 
 
 def _object(data: bytes) -> dict[str, object]:
-    try:
-        found = json.loads(data.decode(), object_pairs_hook=_unique, parse_constant=_no_constant)
-    except _NotUnderstoodError:
-        raise
-    except UnicodeDecodeError:
-        raise _NotUnderstoodError("is not UTF-8") from None
-    except (ValueError, RecursionError):  # ValueError: also for a number of more than 4,300 digits
-        raise _NotUnderstoodError("is not JSON") from None
+    found = parse_json(data)
     if not isinstance(found, dict):
-        raise _NotUnderstoodError("is not a JSON object")
+        raise ValueError("is not a JSON object")  # noqa: TRY004 - of the bytes
     if data.count(b"{") + data.count(b"[") > _MOST_LEVELS and _is_deep(found):
-        raise _NotUnderstoodError("is nested too deep")
+        raise ValueError("is nested too deep")
     return found
 
 
@@ -315,20 +299,5 @@ def _is_deep(found: object) -> bool:
     return bool(level)
 
 
-def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise _NotUnderstoodError("has a key twice")
-    return found
-
-
-def _no_constant(text: str) -> NoReturn:
-    raise _NotUnderstoodError(f"{text} is no number")
-
-
 def _shown(key: bytes | None) -> str:
-    return _cut(repr(key[: 4 * _SHOWN].decode("utf-8", "backslashreplace"))) if key is not None else "a record"
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+    return shown(key[: 4 * _SHOWN].decode("utf-8", "backslashreplace")) if key is not None else "a record"

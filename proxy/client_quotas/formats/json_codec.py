@@ -18,10 +18,11 @@ limits.
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, NamedTuple, NoReturn, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from kafka_quota_proxy.config.errors import TermsError
 from kafka_quota_proxy.config.model import MAX_NAME_BYTES
+from kafka_quota_proxy.config.strict_json import StrictJsonError, parse_json
 from kafka_quota_proxy.config.terms import (
     NO_TERMS,
     TermsChange,
@@ -30,6 +31,7 @@ from kafka_quota_proxy.config.terms import (
     written_terms,
     written_terms_change,
 )
+from kafka_quota_proxy.config.units import shown
 from kafka_quota_proxy.protocol.client_quotas import Alteration, EntityParts, Op
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import MAX_CHANGED_KEYS
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import (
@@ -49,7 +51,6 @@ MAX_CHANGES: Final = MAX_CHANGED_KEYS
 MAX_BODY_BYTES: Final = 1024 * 1024
 # There are four keys; the first unknown one is an error.
 _MAX_LIMITS: Final = 16
-_SHOWN: Final = 60
 # The fields of a rule as a proxy shows it. A file of rules may have all of them.
 _OF_RULE: Final = ("entity", "limits", "terms", "source", "can_change", "now", "shadowed_by")
 T = TypeVar("T")
@@ -215,7 +216,7 @@ def _entity(given: object, at: str) -> EntityParts:
         )
     for kind, name in names.items():
         if kind not in ENTITY_TYPES:
-            raise JsonFormError(f"{at}: {_cut(kind)} is no type of an entity; there are {', '.join(ENTITY_TYPES)}")
+            raise JsonFormError(f"{at}: {shown(kind)} is no type of an entity; there are {', '.join(ENTITY_TYPES)}")
         if name is not None and not isinstance(name, str):
             raise JsonFormError(f"{at}.{kind}: must be text, or null for the default")
         # Longer names do not fit into Kafka's responses.
@@ -232,7 +233,7 @@ def _limit(given: object, at: str, key: str) -> float | None:
             return float(given)
         except OverflowError:  # an integer beyond all floats
             return math.inf
-    raise JsonFormError(f"{at}: {_cut(key)} must be a number, or null to remove it")
+    raise JsonFormError(f"{at}: {shown(key)} must be a number, or null to remove it")
 
 
 def _stored(fields: Mapping[str, Any], at: str) -> StoredRule:
@@ -268,28 +269,9 @@ def _read_result(given: object, at: str) -> Result:
 
 def _json(data: bytes) -> object:
     try:
-        return json.loads(data.decode(), object_pairs_hook=_unique, parse_constant=_no_constant)
-    except JsonFormError:
-        raise
-    except UnicodeDecodeError as error:
-        raise JsonFormError(f"(body): byte {error.start} is not UTF-8") from None
-    except json.JSONDecodeError as error:
-        raise JsonFormError(f"(body): line {error.lineno} is not JSON: {error.msg}") from None
-    except (ValueError, RecursionError):  # ValueError: a number of more than 4,300 digits
-        raise JsonFormError("(body): is not JSON that is read here") from None
-
-
-def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found: dict[str, object] = {}
-    for key, value in pairs:
-        if key in found:
-            raise JsonFormError(f"(body): {_cut(key)} is given twice in one object")
-        found[key] = value
-    return found
-
-
-def _no_constant(text: str) -> NoReturn:
-    raise JsonFormError(f"(body): {text} is no number")
+        return parse_json(data)
+    except StrictJsonError as error:
+        raise JsonFormError(f"(body): {error}") from None
 
 
 def _object(given: object, at: str) -> dict[str, Any]:
@@ -307,9 +289,4 @@ def _list(given: object, at: str) -> list[Any]:
 def _known(given: Mapping[str, object], known: Iterable[str], at: str) -> None:
     unknown = given.keys() - set(known)
     if unknown:
-        raise JsonFormError(f"{at}: {_cut(min(unknown))} is not known here; there are {', '.join(known)}")
-
-
-def _cut(text: str) -> str:
-    shown = repr(text)
-    return shown if len(shown) <= _SHOWN else f"{shown[: _SHOWN - 1]}…"
+        raise JsonFormError(f"{at}: {shown(min(unknown))} is not known here; there are {', '.join(known)}")

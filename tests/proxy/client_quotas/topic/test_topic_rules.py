@@ -489,8 +489,8 @@ def test_garbage_is_counted_logged_once_per_key_and_changes_nothing() -> None:
     assert topic.rates() == {ALICE: 5.0}
     assert (topic.state.records, topic.state.not_understood) == (4, 3)
     assert topic.said() == [
-        """warning: offset 1 was not understood: value of '{"user":"alice"}': is not JSON""",
-        r"warning: offset 2 was not understood: key of '\\xff': is not UTF-8",
+        """warning: offset 1 was not understood: value of '{"user":"alice"}': line 1 is not JSON: Expecting value""",
+        r"warning: offset 2 was not understood: key of '\\xff': byte 0 is not UTF-8",
     ]
 
 

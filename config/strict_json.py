@@ -1,0 +1,37 @@
+"""JSON, strictly read: without keys that come twice, without NaN and infinities."""
+
+import json
+from typing import NoReturn
+
+from kafka_quota_proxy.config.units import shown
+
+
+class StrictJsonError(ValueError):
+    """Not such JSON. ``str`` says where and why."""
+
+
+def parse_json(data: bytes) -> object:
+    """Return the value of bytes. Raises StrictJsonError: they are not JSON in UTF-8, or are not strict."""
+    try:
+        return json.loads(data.decode(), object_pairs_hook=_unique, parse_constant=_no_constant)
+    except StrictJsonError:
+        raise
+    except UnicodeDecodeError as error:
+        raise StrictJsonError(f"byte {error.start} is not UTF-8") from None
+    except json.JSONDecodeError as error:
+        raise StrictJsonError(f"line {error.lineno} is not JSON: {error.msg}") from None
+    except (ValueError, RecursionError):  # ValueError: a number of more than 4,300 digits
+        raise StrictJsonError("is not JSON that is read here") from None
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for key, value in pairs:
+        if key in found:
+            raise StrictJsonError(f"{shown(key)} is given twice in one object")
+        found[key] = value
+    return found
+
+
+def _no_constant(text: str) -> NoReturn:
+    raise StrictJsonError(f"{text} is no number")
