@@ -93,8 +93,6 @@ EXCEPTIONS = {
     # The admin port shows both: tested as a whole scrape.
     "proxy/admin/metrics/client_quotas.py": "tests/proxy/admin/metrics/test_registry.py",
     "proxy/admin/metrics/listeners.py": "tests/proxy/admin/metrics/test_registry.py",
-    # One test module for each source.
-    "proxy/admin/metrics/quota_sources.py": "tests/proxy/admin/metrics/test_quota_store.py",
     "proxy/server/file_state.py": "tests/proxy/server/test_config_reloader.py",
     # The parts of a connection are tested together, over real sockets.
     **{

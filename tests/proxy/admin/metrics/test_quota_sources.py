@@ -1,0 +1,228 @@
+"""The metrics of each source of quotas: brokers, topics and stores."""
+
+import time
+from collections.abc import Iterable
+from math import isnan
+from pathlib import Path
+from time import monotonic_ns
+
+import pytest
+
+from kafka_quota_proxy.config.model import (
+    Address,
+    Listener,
+    ProxyConfig,
+    QuotaRule,
+    QuotasFrom,
+    QuotasFromBroker,
+    Store,
+)
+from kafka_quota_proxy.config.quota_record import News, QuotaRecord, RecordFault, Rule, Setting, Share, decode
+from kafka_quota_proxy.proxy.admin.http_server import Health
+from kafka_quota_proxy.proxy.admin.metrics.exposition import Family
+from kafka_quota_proxy.proxy.admin.metrics.quota_sources import (
+    broker_quota_metrics,
+    quota_change_metrics,
+    quota_store_metrics,
+    quota_topic_metrics,
+)
+from kafka_quota_proxy.proxy.client_quotas.audit.log import ChangeLog
+from kafka_quota_proxy.proxy.client_quotas.manager import QuotaManager
+from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
+from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
+from kafka_quota_proxy.proxy.client_quotas.sources.broker_source import BrokerSource
+from kafka_quota_proxy.proxy.client_quotas.sources.topic_source import TopicSource
+from kafka_quota_proxy.proxy.client_quotas.storage.store import NotKeptError
+from kafka_quota_proxy.proxy.client_quotas.storage.topic_store import TopicStore
+from kafka_quota_proxy.proxy.client_quotas.topic.record_table import TopicRecord
+from kafka_quota_proxy.proxy.server.server import Server
+from tests.support.playbook import Playbook
+from tests.support.reloads import Reloads
+from tests.support.stores import no_room_above
+from tests.support.stub_broker import on_uvloop
+from tests.support.topic_log import LogReader, LogWriter, TopicLog
+
+OF_BROKERS = "kafka_quota_proxy_broker_quotas_"
+OF_MANAGER = "kafka_quota_proxy_quota_store_"
+OF_RULES = "kafka_quota_proxy_quotas_topic_"
+OF_STORE = "kafka_quota_proxy_store_topic_"
+LISTENER = Listener(name="a", bind=Address(host="127.0.0.1", port=0), upstream=Address(host="127.0.0.1", port=9))
+RULE = StoredRule(limits={"producer_byte_rate": 1.0})
+
+
+def values(prefix: str, families: Iterable[Family]) -> dict[str, float]:
+    return {family.name.removeprefix(prefix): dict(family.samples)[""] for family in families}
+
+
+@on_uvloop
+async def test_without_a_source_there_are_no_families() -> None:
+    server = Server(ProxyConfig(listeners=(LISTENER,)))
+
+    assert list(broker_quota_metrics(None)) == []
+    assert list(quota_change_metrics(None)) == []
+    assert list(quota_store_metrics(server.quota_manager)) == []
+    assert list(quota_topic_metrics(None, None)) == []
+    assert "store" not in Health(server, Reloads()).readiness()
+
+
+def test_quotas_of_brokers_show_their_readings_and_rules() -> None:
+    config = ProxyConfig(listeners=(LISTENER,), quotas=(QuotaRule(user="a", producer_byte_rate=1.0),))
+    source = BrokerSource(QuotasFromBroker(), config, (), on_changes=lambda changes, has_addresses: None)
+    assert isnan(values(OF_BROKERS, broker_quota_metrics(source))["last_read_timestamp_seconds"])
+
+    source._rules = {Entity(user=name): StoredRule(limits={"producer_byte_rate": 1.0}) for name in ("a", "b")}
+    source.is_connected, source.readings, source.failures, source.last_read_s = True, 3, 2, 7.5
+    source.unconfirmed = 1
+    lost = Change(Entity(ip="nobody.example"), StoredRule(limits={"connection_creation_rate": 1.0}))
+    source._in_force.change([lost], now_ms=0)
+
+    assert values(OF_BROKERS, broker_quota_metrics(source)) == {
+        "connected": 1.0,
+        "readings_total": 3.0,
+        "failures_total": 2.0,
+        "last_read_timestamp_seconds": 7.5,
+        "entities": 2.0,
+        "overruled_entities": 1.0,
+        "unknown_hosts": 1.0,
+        "unconfirmed_changes_total": 1.0,
+    }
+
+
+def test_changes_are_counted_by_result_and_lost_audit_lines_with_an_audit_log(tmp_path: Path) -> None:
+    change_log = ChangeLog(Store(directory="d", audit_log=str(tmp_path / "a.jsonl")))
+    change_log.counts["throttled"] += 7
+
+    changes, lost = quota_change_metrics(change_log)
+
+    assert changes == Family(
+        "kafka_quota_proxy_quota_changes_total",
+        "counter",
+        "Changes of an entity's quotas that were requested, by their result.",
+        [
+            ('{result="applied"}', 0.0),
+            ('{result="validated"}', 0.0),
+            ('{result="unchanged"}', 0.0),
+            ('{result="refused"}', 0.0),
+            ('{result="unknown"}', 0.0),
+            ('{result="throttled"}', 7.0),
+        ],
+    )
+    assert (lost.name, lost.samples) == ("kafka_quota_proxy_quota_audit_lost_lines_total", [("", 0.0)])
+    assert len(list(quota_change_metrics(ChangeLog(Store(directory="d"))))) == 1
+
+
+def sizes(directory: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_size for path in directory.iterdir()}
+
+
+async def changed(manager: QuotaManager, *entities: Entity) -> None:
+    assert manager.store is not None
+    await manager.store.keep([Change(entity, RULE) for entity in entities], {})
+
+
+@on_uvloop
+async def test_a_store_shows_its_entities_and_failed_writes(tmp_path: Path) -> None:
+    server = Server(ProxyConfig(listeners=(LISTENER,), store=Store(directory=str(tmp_path))))
+    manager = server.quota_manager
+    await manager.read()
+    assert manager.store is not None
+    begun = values(OF_MANAGER, quota_store_metrics(manager))
+    assert isnan(begun["last_write_failure_timestamp_seconds"])
+    before_s = time.time()
+
+    await changed(manager, Entity("alice"), Entity("bob"))
+    await changed(manager, Entity("alice"))
+    host = StoredRule(limits={"connection_creation_rate": 1.0})
+    await manager.store.keep([Change(Entity(ip="nobody.example"), host)], {})
+    kept = values(OF_MANAGER, quota_store_metrics(manager))
+    assert kept.pop("journal_bytes") == sizes(tmp_path)["quotas.db-wal"] > begun["journal_bytes"]
+    with no_room_above(0), pytest.raises(NotKeptError):
+        await changed(manager, Entity("carol"))
+    failed = values(OF_MANAGER, quota_store_metrics(manager))
+
+    assert kept.pop("snapshot_bytes") == sizes(tmp_path)["quotas.db"] > 0
+    assert 0 <= kept.pop("snapshot_age_seconds") < 60
+    assert isnan(kept.pop("last_write_failure_timestamp_seconds"))
+    assert kept == {
+        "entities": 3.0,
+        "unknown_hosts": 1.0,
+        "writable": 1.0,
+        "write_failures_total": 0.0,
+        "damaged_files": 0.0,
+    }
+    assert (failed["entities"], failed["writable"], failed["write_failures_total"]) == (3.0, 0.0, 1.0)
+    assert before_s <= failed["last_write_failure_timestamp_seconds"] <= time.time()
+    assert Health(server, Reloads()).readiness()["store"] == {
+        "directory": str(tmp_path),
+        "entities": 3,
+        "writable": False,
+        "damaged_files": 0,
+        "unknown_hosts": 1,
+    }
+    await changed(manager, Entity("carol"))
+    assert values(OF_MANAGER, quota_store_metrics(manager))["writable"] == 1.0
+    await manager.stop()
+
+
+def test_a_topic_of_rules_shows_its_records_rules_and_lease() -> None:
+    topic = TopicSource(
+        QuotasFrom(), "p1", [QuotaRule(user="filed")], on_changes=lambda _: None, reader=lambda tell: Playbook(tell)
+    )
+    assert isnan(values(OF_RULES, quota_topic_metrics(topic, None))["news_age_seconds"])
+    fault = decode(b"?", None)
+    assert isinstance(fault, RecordFault)
+    now_ms = monotonic_ns() // 1_000_000
+    records: list[QuotaRecord | RecordFault] = [
+        Rule(user="alice", limits={"connections": 5}),
+        Rule(user="filed", limits={"connections": 5}),
+        fault,
+        Share(proxy="p1", user="alice", limits={"connections": 2}),
+        News(published_ms=1, lease_ms=60_000),
+    ]
+    topic.state.begin()
+    seen = [TopicRecord(offset, 0, record) for offset, record in enumerate(records)]
+    topic.state.take(seen, since_ms=now_ms - 3_000, now_ms=now_ms, wall_ms=0)
+    topic.state.changes()
+    topic.is_connected, topic.failures, topic.state.lease_ends = True, 4, 6
+
+    found = values(OF_RULES, quota_topic_metrics(topic, None))
+
+    assert 3 <= found.pop("news_age_seconds") < 60
+    assert found == {
+        "records_total": 5.0,
+        "not_understood_records_total": 1.0,
+        "failures_total": 4.0,
+        "connected": 1.0,
+        "rules": 2.0,
+        "shares": 1.0,
+        "rules_in_force": 1.0,
+        "lease_in_force": 1.0,
+        "lease_ends_total": 6.0,
+    }
+
+
+def test_a_topic_that_is_the_store_shows_its_records_and_offset() -> None:
+    log = TopicLog()
+    topic = TopicStore("t", _nothing, None, reader=lambda tell: LogReader(log, tell), writer=LogWriter(log))
+    setting = Setting(user="alice", key="producer_byte_rate", value=5.0)
+    topic.state.begin()
+    topic.state.take(
+        [TopicRecord(0, 0, setting), TopicRecord(1, 0, decode(b"?", None)), TopicRecord(2, 0, setting)], next_offset=3
+    )
+    topic.state.end_reached(next_offset=3)
+    topic.is_connected, topic.failures, topic.refused, topic.offset = True, 4, 5, 3
+
+    assert values(OF_STORE, quota_topic_metrics(None, topic)) == {
+        "records_total": 3.0,
+        "not_understood_records_total": 1.0,
+        "failures_total": 4.0,
+        "refused_changes_total": 5.0,
+        "connected": 1.0,
+        "entities": 1.0,
+        "offset": 3.0,
+        "disk_failures_total": 0.0,
+    }
+
+
+async def _nothing(_: object) -> None:
+    """Change no rule."""
