@@ -1,8 +1,8 @@
 """The command line: ``kafka-quota-proxy COMMAND …``.
 
-Results go to stdout, errors to stderr. Exit status: 0 done, 1 failed, 2 wrong usage or invalid configuration, 141 no
-reader any more.
-A command's module is imported only when that command runs, so that ``check`` starts in no time and needs no extra.
+Results go to stdout, errors to stderr. Exit status: 0 done, 1 failed, 2 wrong usage or invalid configuration, 141 a
+broken pipe.
+A command's module is imported only when that command runs, so that ``check`` starts fast and needs no extra.
 """
 
 import argparse
@@ -14,8 +14,8 @@ from types import ModuleType
 from typing import Final, NamedTuple
 
 _PROGRAM: Final = "kafka-quota-proxy"
-# What a shell says of a program that SIGPIPE ended: 128 + 13. No result of a command looks like it.
-_NOBODY_READS: Final = 141
+# The exit status of a program that SIGPIPE ended, in a shell: 128 + 13. No command returns it.
+_BROKEN_PIPE: Final = 141
 # Commands of more than one module.
 _IN_FOLDERS: Final = ("demo", "quotas")
 
@@ -48,20 +48,20 @@ _COMMANDS: Final = {
         "show which quota holds for a client, which priority it has in a fair call queue, and why",
         "example: kafka-quota-proxy explain config.yaml --user alice --client-id etl\n"
         "         kafka-quota-proxy explain config.yaml --user alice --url http://127.0.0.1:9308\n\n"
-        "With --json: an object for each kind of quota, null where nothing limits. With --url besides:\n"
+        "With --json: an object for each kind of quota, null where nothing limits. With --url also:\n"
         "fair_call_queue, an object for each listener that has one.",
     ),
     "quotas": _Command(
         "show and change the quotas of a proxy that runs: describe, alter, delete, export, import",
         "example: kafka-quota-proxy quotas describe --url http://127.0.0.1:9308\n"
         "         kafka-quota-proxy quotas alter --user alice --set producer_byte_rate=10MiB --dry-run\n\n"
-        "Changes want the token of admin.quotas_token_file, and are kept in the proxy's store: --token-file FILE.\n"
-        "ACTION --help tells more about each.",
+        "Changes need the token of admin.quotas_token_file, and are kept in the proxy's store: --token-file FILE.\n"
+        "ACTION --help explains each action.",
     ),
     "rebalance": _Command(
         "show how far a reassignment is, when it ends, and whether its throttle lets it end",
         "example: kafka-quota-proxy rebalance config.yaml --throttle 50MB --by 06:00\n\n"
-        "For each topic and broker that gets replicas of it: bytes left, the rate beside the limit, the time left.\n"
+        "For each topic and broker that gets replicas of it: bytes left, the rate and its limit, the time left.\n"
         "Asks the brokers of replication.admin_client, else those behind the listeners, and changes nothing.\n"
         "Throttles are those of the file and those of the cluster's configs. Where more comes in than a throttle\n"
         "lets through it says: too low. Rates and sizes are in powers of 1,000 (MB), as kafka-reassign-partitions.sh\n"
@@ -84,13 +84,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             # Here and not at exit, where a broken pipe could not be caught.
             sys.stdout.flush()
     except BrokenPipeError:  # "kafka-quota-proxy explain … | head"
-        # Or the interpreter would try, and complain, once more. Of "2>&1 | head" the one is as broken as the other.
+        # Otherwise the interpreter would flush again, and report it. With "2>&1 | head" both are broken.
         for name in ("stdout", "stderr"):
             try:
                 getattr(sys, name).flush()
             except BrokenPipeError:
                 setattr(sys, name, None)
-        return _NOBODY_READS
+        return _BROKEN_PIPE
 
 
 def _run(given: Sequence[str]) -> int:
@@ -111,7 +111,7 @@ def _parser(chosen: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=_PROGRAM,
         description="Kafka quotas, enforced in front of any broker.",
-        epilog="example: kafka-quota-proxy demo\n\nCOMMAND --help tells more about each.",
+        epilog="example: kafka-quota-proxy demo\n\nCOMMAND --help explains each command.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"{_PROGRAM} {_version()}")

@@ -37,17 +37,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", metavar="CONFIG", type=Path, help="the YAML file")
     parser.add_argument("--user", metavar="U", default=ANONYMOUS, help=f"the user, without User: (default {ANONYMOUS})")
     parser.add_argument("--client-id", metavar="C", default="", help="the client-id (default: the client sends none)")
-    parser.add_argument("--ip", metavar="I", help=f"the client's address: tell its {CONNECTION_CREATION_RATE}, too")
+    parser.add_argument("--ip", metavar="I", help=f"the client's address: explain its {CONNECTION_CREATION_RATE}, too")
     parser.add_argument(
         "--url",
         metavar="URL",
-        help="the admin port of the proxy that runs, such as http://127.0.0.1:9308: tell which priority the client has "
-        "there now, and why (fair_call_queue; for a client that does not log in give --ip, too)",
+        help="the admin port of a running proxy, such as http://127.0.0.1:9308: show the client's current priority, "
+        "and why (fair_call_queue; for a client that does not log in give --ip, too)",
     )
     parser.add_argument(
         "--at",
         metavar="TIME",
-        help="when, such as 2026-12-01T00:00:00Z: rules may expire, hold at some hours, change in steps (default: now)",
+        help="the time, such as 2026-12-01T00:00:00Z: rules may expire, have a schedule or a ramp (default: now)",
     )
     parser.add_argument("--json", action="store_true", help="print the same as JSON")
 

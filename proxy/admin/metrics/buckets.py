@@ -115,7 +115,7 @@ class Names:
             for tags in [tags for tags in self._named if tags not in by_tags]:
                 del self._named[tags], self._used_s[tags]
                 self._ended = self._ended.plus(self._shown.pop(tags))
-            self._unnamed = {tags: seen for tags, seen in self._unnamed.items() if tags in by_tags}
+            self._unnamed = {tags: usage for tags, usage in self._unnamed.items() if tags in by_tags}
             self._give_names(by_tags)
             own: list[Row] = []
             other = gone.minus(self._ended)

@@ -27,7 +27,7 @@ class Sizes:
     leader: int  # node id
     leader_bytes: int  # of the log on the leader
     follower_bytes: int  # of the new replica
-    in_sync_followers: int = 0  # besides the leader; they fetch new data too
+    in_sync_followers: int = 0  # without the leader; they fetch new data too
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

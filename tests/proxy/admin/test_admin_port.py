@@ -18,12 +18,12 @@ from kafka_quota_proxy.proxy.server.server import Server
 from tests.proxy.admin.test_http_server import CONFIG, admin_of, ask, fill, ready_server, scrape, scraper
 from tests.support.stub_broker import eventually
 
-PROBE_LIMIT_S = 0.100  # beside what the machine itself takes for a round trip of two threads
+PROBE_LIMIT_S = 0.100  # a round trip of two threads included
 IDLE = 1_000
 
 
 class Peer:
-    """Sockets to the admin port in this process, which nobody reads unless a test does."""
+    """Sockets to the admin port in this process, unread unless a test reads them."""
 
     def __init__(self, port: int) -> None:
         self._port = port

@@ -95,13 +95,13 @@ def test_one_level_and_a_fifo_queue_are_explained() -> None:
             backoff_responsetime_thresholds_ms=(10_000,),
         )
     )
-    nobody = server_of(FairCallQueue(scheduler_impl=SchedulerImpl.DEFAULT))
+    unprioritised = server_of(FairCallQueue(scheduler_impl=SchedulerImpl.DEFAULT))
     spend(one_level, alice=70)
-    spend(nobody, alice=70)
+    spend(unprioritised, alice=70)
 
     assert why(one_level, "alice") == "there is one level only (scheduler.priority.levels)"
-    assert why(nobody, "alice") == "every user is level 0 (scheduler.impl: default, or callqueue.impl: fifo)"
-    assert report(nobody, principal="alice", client_id="", host="")[0]["utilisation_floor"] is None
+    assert why(unprioritised, "alice") == "every user is level 0 (scheduler.impl: default, or callqueue.impl: fifo)"
+    assert report(unprioritised, principal="alice", client_id="", host="")[0]["utilisation_floor"] is None
 
 
 def test_the_utilisation_floor_is_shown() -> None:

@@ -1,4 +1,4 @@
-"""``/quotas`` of the admin port: what it tells, who may change what, and that any bytes have an answer in words."""
+"""``/quotas`` of the admin port: lists of rules, changes and their authorization, and errors for invalid requests."""
 
 import asyncio
 import io
@@ -63,7 +63,7 @@ async def test_rules_are_listed_with_their_source(tmp_path: Path) -> None:
         }
         assert [rule["entity"] for rule in (await one.get("?user=alice")).json["rules"]] == [{"user": "alice"}]
         assert [rule["entity"] for rule in (await one.get("?default=ip")).json["rules"]] == [{"ip": None}]
-        assert (await one.get("?user=nobody")).json == {"rules": []}
+        assert (await one.get("?user=absent")).json == {"rules": []}
         for query in ("?users=alice", "?user=a&user=b", "?default=all", "?user=a&ip=b&client-id=c&x=d", "?x"):
             assert (await one.get(query)).status == 400
 
@@ -75,10 +75,10 @@ async def test_followed_rules_are_listed_as_they_hold(monkeypatch: pytest.Monkey
     monkeypatch.setattr(TopicSource, "rules", (followed,))
     quota_page = QuotasApi(asyncio.get_running_loop(), server, None)
 
-    told = json.loads(b"".join(quota_page.get({"QUERY_STRING": ""}).body))
+    listed = json.loads(b"".join(quota_page.get({"QUERY_STRING": ""}).body))
 
     rate, bob = {"connection_creation_rate": 5.0}, {"user": "bob"}
-    assert told["rules"] == [
+    assert listed["rules"] == [
         {"entity": {"ip": "10.0.0.7"}, "limits": rate, "source": "p.yaml:9", "can_change": False},
         {"entity": bob, "limits": {P: 5.0}, "source": "kafka://b:9092/t", "can_change": False},
     ]
@@ -89,13 +89,13 @@ async def test_a_rule_with_terms_is_listed_with_its_current_state(tmp_path: Path
     alice, expires = {"user": "alice"}, {"expires": "2999-01-01T00:00:00Z"}
     async with page(tmp_path) as one:
         await one.post({"changes": [{"entity": alice, "limits": {P: 1_000}, "terms": expires}]})
-        (told,) = (await one.get("?user=alice")).json["rules"]
+        (listed,) = (await one.get("?user=alice")).json["rules"]
         later = QuotasApi(asyncio.get_running_loop(), one.server, None, wall_ms=lambda: 32_472_144_000_000)
         (then,) = json.loads(b"".join(later.get({"QUERY_STRING": "user=alice"}).body))["rules"]
 
-    assert told["now"] == {"limits": {P: 1_000.0}, "why": "expires at 2999-01-01T00:00:00Z"}
+    assert listed["now"] == {"limits": {P: 1_000.0}, "why": "expires at 2999-01-01T00:00:00Z"}
     assert then["now"] == {"limits": None, "why": "expired since 2999-01-01T00:00:00Z"}
-    assert (told["limits"], told["terms"]) == (then["limits"], then["terms"]) == ({P: 1_000.0}, expires)
+    assert (listed["limits"], listed["terms"]) == (then["limits"], then["terms"]) == ({P: 1_000.0}, expires)
 
 
 async def test_with_quotas_from_brokers_rules_of_the_file_are_listed_as_set() -> None:
@@ -109,9 +109,9 @@ async def test_with_quotas_from_brokers_rules_of_the_file_are_listed_as_set() ->
     brokers._in_force.change([Change(*one) for one in stored.items()], now_ms=2)
 
     quota_page = QuotasApi(asyncio.get_running_loop(), server, None)
-    told = json.loads(b"".join(quota_page.get({"QUERY_STRING": ""}).body))["rules"]
+    listed = json.loads(b"".join(quota_page.get({"QUERY_STRING": ""}).body))["rules"]
 
-    filed_rule, of_address, bob = told
+    filed_rule, of_address, bob = listed
     assert filed_rule["terms"] == {"enforcement": "observe", "expires": "1970-01-01T00:00:00.001Z"}
     assert filed_rule["limits"] == {P: 7.0, "connections": 3.0}
     assert filed_rule["now"]["limits"] is None
@@ -139,7 +139,7 @@ async def test_a_dry_run_shows_the_result_and_changes_nothing(tmp_path: Path) ->
     limits = {"changes": [SET_ALICE["changes"][0], {"entity": {"user": "filed"}, "limits": {P: 1}}], "dry_run": True}
     async with page(tmp_path) as one:
         answer = await one.post(limits)
-        told = (await one.get("?user=alice")).json
+        listed = (await one.get("?user=alice")).json
 
     alice, filed = answer.json["results"]
     assert alice["new"] == {"limits": {P: 1_000.0}}
@@ -149,7 +149,7 @@ async def test_a_dry_run_shows_the_result_and_changes_nothing(tmp_path: Path) ->
         "message": "The quotas of user filed are set in p.yaml:7; change them there",
     }
     assert filed["new"] == filed["old"]
-    assert told == {"rules": []}
+    assert listed == {"rules": []}
 
 
 HIDDEN: Final = {
@@ -197,7 +197,7 @@ async def test_terms_come_with_limits_and_alone(tmp_path: Path) -> None:
         more = await one.post({"changes": [{"entity": alice, "terms": {"enforcement": "observe"}}]})
         less = await one.post({"changes": [{"entity": alice, "terms": {"expires": None}}]})
         none = await one.post({"changes": [{"entity": alice, "terms": None}]})
-        nobody = await one.post({"changes": [{"entity": {"user": "bob"}, "terms": expires}]})
+        refused = await one.post({"changes": [{"entity": {"user": "bob"}, "terms": expires}]})
 
     paced = {"limits": {P: 2_000.0}, "terms": expires}
     assert kept.json["results"][0]["new"] == same.json["results"][0]["new"] == paced
@@ -205,7 +205,7 @@ async def test_terms_come_with_limits_and_alone(tmp_path: Path) -> None:
     assert less.json["results"][0]["new"]["terms"] == {"enforcement": "observe"}
     assert none.json["results"][0]["new"] == {"limits": {P: 2_000.0}}
     assert (
-        nobody.json["results"][0]["error"]["message"]
+        refused.json["results"][0]["error"]["message"]
         == "user bob has no quota that terms could be for; give it a limit"
     )
 
@@ -223,10 +223,10 @@ async def test_a_change_without_a_token_is_refused_with_a_hint(
         assert "a wrong token" not in caplog.text  # not before a minute has passed
         large = await one.post(b"x" * 500_000, token="wrong")  # noqa: S106 - it is
         assert large.status == 401
-        (tmp_path / "token").write_text("another-token-of-somebody\n")
+        (tmp_path / "token").write_text("another-token-of-a-test\n")
         assert (await one.post(SET_ALICE)).status == 401
         (tmp_path / "token").write_text("short")
-        answer = await one.post(SET_ALICE, token="short")  # noqa: S106 - of nobody
+        answer = await one.post(SET_ALICE, token="short")  # noqa: S106 - of a test
         assert answer.status == 403
         assert str(tmp_path).encode() not in answer.body
         assert (await one.get("?user=alice")).json == {"rules": []}

@@ -77,8 +77,8 @@ def test_a_missing_store_is_reported_and_not_created(tmp_path: Path, capsys: pyt
 
     assert main(["check", str(path)]) == 0
 
-    told = f"{path}: valid, 1 listener, 0 quotas, and those of {stored}, which is not there yet\n"
-    assert capsys.readouterr() == (told, "")
+    message = f"{path}: valid, 1 listener, 0 quotas, and those of {stored}, which is not there yet\n"
+    assert capsys.readouterr() == (message, "")
     assert not stored.exists()
 
 
@@ -89,8 +89,8 @@ def test_faults_of_a_store_have_the_line_that_names_it(tmp_path: Path, capsys: p
 
     assert main(["check", str(path)]) == 2
 
-    told = f"{path}:3: store.directory: {stored} is no directory; name one, or one that is not there yet\n"
-    assert capsys.readouterr() == ("", told)
+    message = f"{path}:3: store.directory: {stored} is no directory; name one, or one that is not there yet\n"
+    assert capsys.readouterr() == ("", message)
 
 
 def test_the_last_known_rules_of_a_topic_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -101,8 +101,8 @@ def test_the_last_known_rules_of_a_topic_are_counted(tmp_path: Path, capsys: pyt
 
     assert main(["check", str(path)]) == 0
 
-    told = f"1 listener, 0 quotas, and those of kafka://k1:9092/store; known last: 1 of {stored}\n"
-    assert capsys.readouterr() == (f"{path}: valid, {told}", "")
+    message = f"1 listener, 0 quotas, and those of kafka://k1:9092/store; known last: 1 of {stored}\n"
+    assert capsys.readouterr() == (f"{path}: valid, {message}", "")
 
 
 def test_every_fault_is_a_line_on_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -189,12 +189,12 @@ def test_json_has_all_findings(
     assert main(["check", str(path), "--json", *words]) == status
 
     output = capsys.readouterr()
-    told = json.loads(output.out)
+    result = json.loads(output.out)
     assert output.err == ""
-    assert list(told) == ["file", "valid", "findings"]
-    assert (told["file"], told["valid"]) == (str(path), status == 0)
-    assert [(one["severity"], one["line"], one["key"]) for one in told["findings"]] == found
-    for one in told["findings"]:
+    assert list(result) == ["file", "valid", "findings"]
+    assert (result["file"], result["valid"]) == (str(path), status == 0)
+    assert [(one["severity"], one["line"], one["key"]) for one in result["findings"]] == found
+    for one in result["findings"]:
         assert list(one) == ["severity", "file", "line", "key", "message"]
         assert one["file"] == str(path)
         assert one["message"]
@@ -203,9 +203,9 @@ def test_json_has_all_findings(
 def test_json_has_a_missing_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "--json", str(tmp_path / "absent.yaml")]) == 2
 
-    told = json.loads(capsys.readouterr().out)
-    assert not told["valid"]
-    assert "cannot be read" in told["findings"][0]["message"]
+    result = json.loads(capsys.readouterr().out)
+    assert not result["valid"]
+    assert "cannot be read" in result["findings"][0]["message"]
 
 
 def test_json_has_faults_of_a_store_which_fail_with_strict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -216,8 +216,8 @@ def test_json_has_faults_of_a_store_which_fail_with_strict(tmp_path: Path, capsy
     assert main(["check", "--json", str(path)]) == 0
     (finding,) = json.loads(capsys.readouterr().out)["findings"]
 
-    told = f"user alice has quotas in {stored}, too; those of the file hold"
-    assert finding == {"severity": "warning", "file": str(path), "line": 5, "key": "quotas[0]", "message": told}
+    message = f"user alice has quotas in {stored}, too; those of the file hold"
+    assert finding == {"severity": "warning", "file": str(path), "line": 5, "key": "quotas[0]", "message": message}
     assert main(["check", "--strict", str(path)]) == 2
 
 

@@ -26,8 +26,8 @@ def test_quotas_and_overridden_ones_are_counted(tmp_path: Path) -> None:
     keep(tmp_path, ALICE, BOB, ADDRESS)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
 
-    told = f"has quotas in {tmp_path}, too; those of the file hold"
-    assert report(tmp_path) == StoreReport(3, (f"f:3: user alice {told}", f"f:4: ip 10.0.0.7 {told}"))
+    message = f"has quotas in {tmp_path}, too; those of the file hold"
+    assert report(tmp_path) == StoreReport(3, (f"f:3: user alice {message}", f"f:4: ip 10.0.0.7 {message}"))
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before, "it is touched"
 
 
@@ -37,16 +37,18 @@ def test_a_missing_store_has_no_quotas(tmp_path: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(os, "access", lambda *_: False)
 
-    told = f"{path} is not there, and cannot be made in {tmp_path}: Permission denied for user {os.geteuid()}; give it"
-    assert report(path) == StoreReport(0, errors=(f"{told} to the user that runs the proxy",), is_there=False)
+    message = (
+        f"{path} is not there, and cannot be made in {tmp_path}: Permission denied for user {os.geteuid()}; give it"
+    )
+    assert report(path) == StoreReport(0, errors=(f"{message} to the user that runs the proxy",), is_there=False)
 
 
 def test_a_read_only_store_is_an_error_with_its_quotas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keep(tmp_path, BOB)
     monkeypatch.setattr(os, "access", lambda *_: False)
 
-    told = f"{tmp_path} cannot be written: Permission denied for user {os.geteuid()}; give it"
-    assert report(tmp_path) == StoreReport(1, errors=(f"{told} to the user that runs the proxy",))
+    message = f"{tmp_path} cannot be written: Permission denied for user {os.geteuid()}; give it"
+    assert report(tmp_path) == StoreReport(1, errors=(f"{message} to the user that runs the proxy",))
 
 
 def test_damaged_store_is_an_error_and_a_damaged_copy_a_warning(tmp_path: Path) -> None:

@@ -490,13 +490,13 @@ def test_rules_of_the_store_are_explained_with_those_of_the_file(
     stored(tmp_path, limit=1_000.0)
 
     assert main([*command, "alice"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    result = json.loads(capsys.readouterr().out)
     assert main([*command, "filed"]) == 0
     of_file = json.loads(capsys.readouterr().out)
 
-    assert told["producer_byte_rate"]["limit"] == 1_000
-    assert told["producer_byte_rate"]["source"] == str(tmp_path / "quotas.d")
-    assert told["connection_creation_rate"]["limit"] == 5
+    assert result["producer_byte_rate"]["limit"] == 1_000
+    assert result["producer_byte_rate"]["source"] == str(tmp_path / "quotas.d")
+    assert result["connection_creation_rate"]["limit"] == 5
     assert of_file["producer_byte_rate"]["limit"] == 2 * 1024 * 1024
     assert of_file["producer_byte_rate"]["source"] == f"{path}:2"
 
@@ -548,8 +548,8 @@ def test_a_store_in_a_topic_is_named_as_not_asked(tmp_path: Path, capsys: pytest
         "is not asked here: kafka-quota-proxy quotas describe asks a proxy that runs\n"
     )
     assert main(["explain", str(path), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["store"] == {"topic": "kafka://k1:9092/store", "known_last": None}
+    result = json.loads(capsys.readouterr().out)
+    assert result["store"] == {"topic": "kafka://k1:9092/store", "known_last": None}
 
 
 def test_last_known_rules_are_marked_as_such(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -563,7 +563,7 @@ def test_last_known_rules_are_marked_as_such(tmp_path: Path, capsys: pytest.Capt
     assert main(["explain", str(path), "--user", "alice"]) == 0
     said = capsys.readouterr().out
     assert main(["explain", str(path), "--user", "alice", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    result = json.loads(capsys.readouterr().out)
 
     assert "producer_byte_rate: 1000 bytes per second\n  rule         user alice (kafka://k1:9092/store)\n" in said
     assert said.endswith(
@@ -571,8 +571,8 @@ def test_last_known_rules_are_marked_as_such(tmp_path: Path, capsys: pytest.Capt
         f"({tmp_path}/quotas.d/store); it may have others by now, and is not asked here: kafka-quota-proxy "
         "quotas describe asks a proxy that runs\n"
     )
-    assert told["producer_byte_rate"]["limit"] == 1_000
-    assert told["store"] == {"topic": "kafka://k1:9092/store", "known_last": f"{tmp_path}/quotas.d/store"}
+    assert result["producer_byte_rate"]["limit"] == 1_000
+    assert result["store"] == {"topic": "kafka://k1:9092/store", "known_last": f"{tmp_path}/quotas.d/store"}
 
 
 def test_last_known_rules_are_read_leniently(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -49,7 +49,7 @@ def test_text_is_time_level_logger_and_message() -> None:
     assert TEXT.format(record("no %s", "broker")) == "2026-01-01T00:00:00.250Z WARNING server.server no broker"
 
 
-def test_json_is_one_object_with_what_extra_held() -> None:
+def test_json_is_one_object_with_the_fields_of_extra() -> None:
     line = JSON.format(record("no %s", "broker", user="alice", delay_ms=3))
 
     assert json.loads(line) == {
@@ -82,7 +82,7 @@ def test_an_exception_is_a_string_in_json_and_indented_in_text() -> None:
 
 
 @given(st.text())
-def test_a_message_is_one_line_and_in_json_unharmed(message: str) -> None:
+def test_a_message_is_one_line_and_unchanged_in_json(message: str) -> None:
     assert "\n" not in TEXT.format(record("%s", message))
     assert json.loads(JSON.format(record("%s", message)))["message"] == message
 
@@ -135,4 +135,4 @@ def test_a_closed_stderr_raises_nothing(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(sys, "stderr", closed)
     configure_logging(Log())
 
-    logging.getLogger("proxy.test").warning("nobody hears this")
+    logging.getLogger("proxy.test").warning("unread")

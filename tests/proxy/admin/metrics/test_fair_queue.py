@@ -77,11 +77,11 @@ def test_a_broker_shows_queued_requests_and_slots_in_use() -> None:
 
 
 def test_a_broker_behind_two_listeners_has_one_queue() -> None:
-    """A listener in front of a broker, beside one in front of the cluster that the broker belongs to."""
+    """One listener is in front of the broker, the other in front of its cluster."""
     settings = FairCallQueue(max_in_flight=2, capacity=8)
     cluster = Cluster(bootstrap_servers=(UPSTREAM,), advertised_host="proxy.example", first_port=9300, last_port=9301)
-    beside = Listener(name="beside", bind=ANY, upstream=UPSTREAM, fair_call_queue=settings)
-    server = Server(ProxyConfig(listeners=(beside, Listener(name="clients", bind=ANY, cluster=cluster))))
+    direct = Listener(name="direct", bind=ANY, upstream=UPSTREAM, fair_call_queue=settings)
+    server = Server(ProxyConfig(listeners=(direct, Listener(name="clients", bind=ANY, cluster=cluster))))
     (known_cluster,) = server.brokers.clusters.values()
     of_cluster = known_cluster.upstream(0, UPSTREAM)
     broker_queue = of_cluster.broker.queue

@@ -71,8 +71,8 @@ async def test_a_quota_is_set_shown_and_deleted(tmp_path: Path, capsys: pytest.C
             "ip <default>: connection_creation_rate=5 (p.yaml:9)\n"
             f"user alice, client-id <default>: producer_byte_rate=20MiB ({tmp_path}/d)\n"
         )
-        (told,) = json.loads(await run("describe --user alice --json"))["rules"]
-        assert told["entity"] == {"user": "alice", "client-id": None}
+        (rule,) = json.loads(await run("describe --user alice --json"))["rules"]
+        assert rule["entity"] == {"user": "alice", "client-id": None}
         assert await run(f"delete {ALICE} --dry-run") == (
             "- user alice, client-id <default>: producer_byte_rate 20MiB\ndry run: 1 entity would be changed\n"
         )
@@ -139,13 +139,13 @@ async def test_terms_are_set_one_by_one(tmp_path: Path, capsys: pytest.CaptureFi
         )
         now = (await run("describe --client-id etl")).partition("; now: ")[2]
         assert "its schedule (mon-fri 08:00-18:00 Europe/Berlin)" in now
-        (told,) = json.loads(await run("describe --client-id etl --json"))["rules"]
+        (rule,) = json.loads(await run("describe --client-id etl --json"))["rules"]
 
-        assert "its schedule" in told["now"]["why"]
-        assert told["terms"]["enforcement"] == "observe"
-        assert told["terms"]["schedule"]["time_zone"] == "Europe/Berlin"
-        assert "expires" not in told["terms"]
-        assert told["limits"] == {"producer_byte_rate": 1048576.0}
+        assert "its schedule" in rule["now"]["why"]
+        assert rule["terms"]["enforcement"] == "observe"
+        assert rule["terms"]["schedule"]["time_zone"] == "Europe/Berlin"
+        assert "expires" not in rule["terms"]
+        assert rule["limits"] == {"producer_byte_rate": 1048576.0}
 
 
 @on_uvloop
@@ -209,8 +209,8 @@ async def test_an_import_shows_differences_and_refuses_rules_of_the_file(
         assert run.errors == "user filed: The quotas of user filed are set in p.yaml:7; change them there\n"
         assert len(json.loads(await run("describe --user new --json"))["rules"]) == 0
 
-        told = json.loads(await run(f"import {file} --dry-run --json", status=1))
-        assert [one["error"] is None for one in told["results"]] == [True, True, False]
+        answer = json.loads(await run(f"import {file} --dry-run --json", status=1))
+        assert [one["error"] is None for one in answer["results"]] == [True, True, False]
         assert "2 entities changed, 1 refused" in await run(f"import {file}", status=1)
         assert await run("describe --user old") != ""
         assert "- user old: producer_byte_rate 1MiB\n" in await run(f"import {file} --replace", status=1)
@@ -270,8 +270,8 @@ async def test_an_unknown_outcome_is_not_reported_as_refused(
     async with shell(tmp_path, capsys) as run:
         with monkeypatch.context() as patched:
             patched.setattr(rule_database, "_write", fails)
-            told = await run(f"import {file}", status=1)
-        assert told == (
+            output = await run(f"import {file}", status=1)
+        assert output == (
             "+ user alice: producer_byte_rate 5\n"
             "~ user filed: producer_byte_rate 7 -> 8\n"
             "- user filed: connections 3\n"

@@ -48,9 +48,9 @@ def test_equal_rules_need_no_change(rules: Rules) -> None:
 @given(some_rules, some_rules)
 def test_each_difference_has_a_line_and_no_line_a_control_character(old: Rules, new: Rules) -> None:
     for difference in differences(old, new):
-        told = list(lines(difference))
-        assert told
-        assert all(line[0] in "+~-" and line.isprintable() for line in told)
+        differing = list(lines(difference))
+        assert differing
+        assert all(line[0] in "+~-" and line.isprintable() for line in differing)
 
 
 def test_lines_name_entity_key_old_and_new() -> None:

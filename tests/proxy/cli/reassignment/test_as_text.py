@@ -134,10 +134,10 @@ def test_the_bar_is_full_only_when_all_is_copied() -> None:
 def test_an_object_has_bytes_and_milliseconds_and_null_for_never() -> None:
     report = _report(copied=8 * MB, incoming=12 * MB, limit=8 * MB)
 
-    told = as_json(report, time_ms=1_000, question=Question(throttle=MB, by_ms=10_000), notes=["a note"])
+    fields = as_json(report, time_ms=1_000, question=Question(throttle=MB, by_ms=10_000), notes=["a note"])
 
     left = 1_000 * MB + 12 * 4 * MB
-    assert {key: told[key] for key in told if key not in ("moves", "throttles")} == {
+    assert {key: fields[key] for key in fields if key not in ("moves", "throttles")} == {
         "time_ms": 1_000,
         "sampled_ms": 12_000,
         "state": "too low",
@@ -153,9 +153,9 @@ def test_an_object_has_bytes_and_milliseconds_and_null_for_never() -> None:
         "what_if": {"throttle": MB, "time_left_ms": None},
         "by": {"time_left_ms": 10_000, "rate": left / 10 + 12 * MB},
     }
-    (move,) = told["moves"]
+    (move,) = fields["moves"]
     assert (move["topic"], move["broker"], move["partitions"], move["limit"]) == ("orders", 4, 1, 8 * MB)
-    assert [(one["side"], one["leader"], one["follower"], one["source"]) for one in told["throttles"]] == [
+    assert [(one["side"], one["leader"], one["follower"], one["source"]) for one in fields["throttles"]] == [
         ("follower", None, 4, "cluster"),
         ("leader", 1, None, "cluster"),
     ]
