@@ -1,1 +1,1 @@
-"""Which replicas are throttled by what, and what becomes of a follower's fetches. No I/O, no clock."""
+"""Limits on replication, from the file and from the cluster's own configs."""

@@ -20,7 +20,7 @@ from kafka_quota_proxy.proxy.replication.cluster_view import (
 
 _RATES: Final = (LEADER_RATE, FOLLOWER_RATE)
 _REPLICAS: Final = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
-# aiokafka decodes in Python, and holds the interpreter's lock meanwhile: 500 topics take about 10 ms.
+# aiokafka decodes in Python and holds the interpreter's lock: 500 topics take about 10 ms.
 _TOPICS_AT_ONCE: Final = 500
 _IDENTIFY_TIMEOUT_MS: Final = 3_000
 

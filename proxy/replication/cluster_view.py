@@ -1,6 +1,6 @@
-"""What is known of the cluster beside its configuration in our file: a value, and how it comes of a cluster's answers.
+"""The cluster's own replication throttles, as a value. No I/O, no clock.
 
-``view_of`` makes it, ``Lease`` removes throttles that are no longer needed. No I/O, no clock.
+``view_of`` computes it from the cluster's answers, and ``Lease`` drops throttles that outlive their reassignment.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
 LEADER_REPLICAS: Final = "leader.replication.throttled.replicas"
 FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
 
-# kafka-reassign-partitions.sh sets a throttle first and begins to reassign then: that is no news for so long.
-_TELL_AFTER_MS: Final = 10_000
+# kafka-reassign-partitions.sh sets a throttle before it begins to reassign.
+_WARN_AFTER_MS: Final = 10_000
 _MOST_NAMED: Final = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterView:
-    """What the cluster says. All of it is empty until it has been asked; rates and lists stay so unless it is to say.
+    """The state of the cluster: empty until an answer. Without ``from_cluster``, rates and lists stay empty.
 
-    Rates are bytes per second, as the cluster-wide default or the broker's own config has it; a broker without one is
-    unlimited. One of 0, which Kafka takes, lets nothing pass. A topic without a list has no throttled replicas.
+    Rates are in bytes per second, from the broker's own config or the cluster-wide default. A broker without a rate is
+    unlimited. Kafka accepts a rate of 0, which lets nothing pass. A topic without a list has no throttled replicas.
     """
 
     topic_names: Mapping[bytes, str] = field(default_factory=dict)  # by topic id, 16 bytes
@@ -37,28 +37,28 @@ class ClusterView:
     follower_rates: Mapping[int, float] = field(default_factory=dict)
     leader_replicas: Mapping[str, ThrottledReplicas] = field(default_factory=dict)  # by topic
     follower_replicas: Mapping[str, ThrottledReplicas] = field(default_factory=dict)
-    moving: frozenset[tuple[str, int]] = frozenset()  # topic and partition of what is being reassigned
+    moving: frozenset[tuple[str, int]] = frozenset()  # partitions that are being reassigned
     node_ids: Mapping[Address, int] = field(default_factory=dict)  # of upstreams
 
     @property
     def has_throttle(self) -> bool:
-        """Whether the cluster's configs hold anything back, or would if more of them were set."""
+        """Whether the cluster's configs have a rate or a list of throttled replicas."""
         return bool(self.leader_rates or self.follower_rates or self.leader_replicas or self.follower_replicas)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readings:
-    """A cluster's answers, once. What was not asked for, or could not be had, is None and stays as it was."""
+    """The cluster's answers of one poll. None: not requested or not available; the last known value stays."""
 
     racks: Mapping[int, str | None]  # of all brokers
     topic_names: Mapping[bytes, str] | None = None
-    broker_configs: Mapping[int, Mapping[str, str | None] | None] | None = None  # values by key, those that are set
+    broker_configs: Mapping[int, Mapping[str, str | None] | None] | None = None  # set values, by key
     topic_configs: Mapping[str, Mapping[str, str | None]] | None = None
     moving: frozenset[tuple[str, int]] = frozenset()
 
 
 def servers_of(listeners: Iterable[Listener]) -> tuple[Address, ...]:
-    """Return the brokers that the file names behind listeners, each once."""
+    """Return the brokers behind these listeners, each once."""
     servers: dict[Address, None] = {}
     for listener in listeners:
         if listener.upstream is not None:
@@ -69,12 +69,12 @@ def servers_of(listeners: Iterable[Listener]) -> tuple[Address, ...]:
 
 
 def servers_behind(config: ProxyConfig) -> tuple[Address, ...]:
-    """Return whom to ask where the file does not say: the brokers behind listeners with ``inter_broker``."""
+    """Return the brokers behind ``inter_broker`` listeners, which answer if the file names no others."""
     return servers_of(listener for listener in config.listeners if listener.inter_broker)
 
 
 def view_of(readings: Readings, before: ClusterView) -> tuple[ClusterView, tuple[str, ...]]:
-    """Return what is known now, and what of the cluster's values cannot be read, in words."""
+    """Return the new view, and a text for each config value that cannot be read."""
     unread: list[str] = []
     view = replace(
         before,
@@ -91,30 +91,30 @@ def view_of(readings: Readings, before: ClusterView) -> tuple[ClusterView, tuple
 
 
 def without_throttle(view: ClusterView) -> ClusterView:
-    """Return a view whose cluster throttles nothing."""
+    """Return the view without any throttle."""
     return replace(view, leader_rates={}, follower_rates={}, leader_replicas={}, follower_replicas={})
 
 
 class Lease:
-    """For how long a throttle holds that has no reassignment: one that was forgotten does harm unseen.
+    """Limits how long a throttle holds without a reassignment, because a forgotten throttle does harm unnoticed.
 
-    It begins when no reassignment is left in the cluster, and again when the throttle changes.
+    The time begins when the last reassignment ends, and again when the throttle changes.
     """
 
     def __init__(self, lease_ms: int | None) -> None:
-        self.lease_ms = lease_ms  # None: for ever
-        self._throttle: ClusterView | None = None  # what runs; None: nothing does
+        self.lease_ms = lease_ms  # None: unlimited
+        self._throttle: ClusterView | None = None  # the throttle that the lease runs for
         self._since_ms = 0
-        self._is_told = False
+        self._is_reported = False
         self._is_dropped = False
 
     @property
     def is_orphaned(self) -> bool:
-        """Whether the cluster has a throttle that it has been told of, for nothing is being reassigned."""
-        return self._throttle is not None and self._is_told
+        """Whether a throttle without a reassignment was reported and is still there."""
+        return self._throttle is not None and self._is_reported
 
     def apply(self, view: ClusterView, *, now_ms: int) -> tuple[ClusterView, tuple[str, ...]]:
-        """Return what of a view is to be enforced, and what an operator should be told, each thing once."""
+        """Return the view to enforce, and messages for the operator, each once."""
         throttle = replace(view, topic_names={}, racks={}, node_ids={})
         if view.moving or not view.has_throttle:
             revived = self._is_dropped and view.has_throttle
@@ -122,13 +122,13 @@ class Lease:
             return view, (("the cluster is reassigning again: its throttle is in force again",) if revived else ())
         if throttle != self._throttle:
             self._throttle, self._since_ms = throttle, now_ms
-            self._is_told = self._is_dropped = False
+            self._is_reported = self._is_dropped = False
         messages: list[str] = []
         idle_ms = now_ms - self._since_ms
         is_over = self.lease_ms is not None and idle_ms >= self.lease_ms
-        if not self._is_told and (is_over or idle_ms >= _TELL_AFTER_MS):
-            self._is_told = True
-            messages.append(f"the cluster throttles replication while nothing is being reassigned: {_told(view)}")
+        if not self._is_reported and (is_over or idle_ms >= _WARN_AFTER_MS):
+            self._is_reported = True
+            messages.append(f"the cluster throttles replication while nothing is being reassigned: {_described(view)}")
         if is_over and not self._is_dropped:
             messages.append(
                 f"the lease of {self.lease_ms} ms is over: the throttle is dropped from the proxy; the cluster still "
@@ -143,7 +143,7 @@ def _rates(readings: Readings, key: str, before: Mapping[int, float], unread: li
         return before
     rates: dict[int, float] = {}
     for broker, configs in readings.broker_configs.items():
-        # One that did not answer keeps what it had: it is the cluster that stores it.
+        # A broker that did not answer keeps its rate, since the cluster stores it.
         known = before.get(broker)
         rate = known if configs is None else _rate(configs.get(key), f"broker {broker}: {key}", unread)
         if rate is not None:
@@ -157,7 +157,7 @@ def _rate(value: str | None, what: str, unread: list[str]) -> float | None:
     if not value.isascii() or not value.isdigit() or len(value) > len(str(UNLIMITED)):
         unread.append(f"{what}={value[:80]!r} is no number of bytes per second")
         return None
-    # Long.MAX_VALUE is what Kafka calls unlimited.
+    # Kafka's Long.MAX_VALUE means unlimited.
     return float(value) if int(value) < UNLIMITED else None
 
 
@@ -175,12 +175,12 @@ def _replicas(
     return lists
 
 
-def _told(view: ClusterView) -> str:
+def _described(view: ClusterView) -> str:
     topics = sorted(view.leader_replicas.keys() | view.follower_replicas.keys())
     brokers = sorted(view.leader_rates.keys() | view.follower_rates.keys())
     rates = (
-        f"broker {broker} (leader {_shown(view.leader_rates.get(broker))}, "
-        f"follower {_shown(view.follower_rates.get(broker))})"
+        f"broker {broker} (leader {_rate_text(view.leader_rates.get(broker))}, "
+        f"follower {_rate_text(view.follower_rates.get(broker))})"
         for broker in brokers
     )
     return (
@@ -192,7 +192,7 @@ def _told(view: ClusterView) -> str:
     )
 
 
-def _shown(rate: float | None) -> str:
+def _rate_text(rate: float | None) -> str:
     return "unlimited" if rate is None else f"{rate:.0f} B/s"
 
 

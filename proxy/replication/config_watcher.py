@@ -46,12 +46,12 @@ class ConfigReader(Protocol):
 
 
 class ReplicationWatcher:
-    """Follows one cluster. All methods run on the loop, but for ``_ask``, which has a thread.
+    """Follows one cluster. All methods run on the loop, except ``_ask``, which runs in a thread.
 
     Attributes:
-        view: What ``on_view`` was called with last.
+        view: The last argument of ``on_view``.
         is_successful: Whether the last poll succeeded; false before the first.
-        last_success_s: When the last successful poll ended, as ``time.time`` has it; 0 before the first.
+        last_success_s: When the last successful poll ended, in Unix time; 0 before the first.
     """
 
     def __init__(
@@ -63,11 +63,11 @@ class ReplicationWatcher:
         on_view: Callable[[ClusterView], None],
         connect: Callable[[AdminClient, tuple[Address, ...]], ConfigReader] | None = None,
     ) -> None:
-        """Set what ``run`` follows.
+        """Prepare to follow a cluster.
 
         Args:
             replication: The file's section.
-            upstreams: Those of the listeners, each with its node id where the file says it.
+            upstreams: The upstreams of the listeners, with the node ids that the file gives.
             fallback: The brokers to ask if the section names none: ``proxy.replication.cluster_view.servers_behind``.
             on_view: Is called on the loop with each view that differs from the one before.
             connect: Returns the reader, in a thread; left out: a ``cluster_reader.ClusterReader``.
@@ -80,7 +80,7 @@ class ReplicationWatcher:
         self._connect = connect or _connect
         self._unidentified = [address for address, node_id in upstreams.items() if node_id is None]
         given = {address: node_id for address, node_id in upstreams.items() if node_id is not None}
-        self.view = self._read = ClusterView(node_ids=given)  # what is in force, and what the cluster says
+        self.view = self._read = ClusterView(node_ids=given)  # the view in force; the cluster's own
         self._lease = Lease(replication.lease_ms)
         self._reader: ConfigReader | None = None
         self._requested = asyncio.Event()
@@ -105,7 +105,7 @@ class ReplicationWatcher:
         self._requested.set()
 
     def update(self, replication: Replication) -> None:
-        """Take a changed section of the file."""
+        """Apply a changed section of the file."""
         if replication.admin_client != self._replication.admin_client:
             self._close()
         if replication.from_cluster != self._replication.from_cluster:
@@ -115,7 +115,7 @@ class ReplicationWatcher:
         self._lease.lease_ms = replication.lease_ms
         self._replication = replication
         self.request()
-        self._tell()
+        self._report()
 
     async def run(self) -> None:
         """Poll until cancelled; the first time at once."""
@@ -160,14 +160,14 @@ class ReplicationWatcher:
             self._all_topics_from_ms = now_ms + _ALL_TOPICS_EVERY_MS
         self._read, unread = view_of(readings, self._read)
         if self._read.has_throttle and replication.from_cluster and not has_topic_configs:
-            self.request()  # a new rate takes effect only with its lists
+            self.request()  # a new rate takes effect with its lists only
         for what in sorted(frozenset(unread) - self._unread):
             log.warning("the cluster has a throttle that cannot be read, and that is passed over: %s", what)
         self._unread = frozenset(unread)
-        self._tell()
+        self._report()
         await self._identify(tuple(readings.racks))
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         view, messages = self._lease.apply(self._read, now_ms=monotonic_ns() // 1_000_000)
         for message in messages:
             log.warning("%s", message)
@@ -205,7 +205,7 @@ class ReplicationWatcher:
             log.info("upstream %s is broker %d", upstream, node_id)
             self._unidentified.remove(upstream)
             self._read = replace(self._read, node_ids={**self._read.node_ids, upstream: node_id})
-            self._tell()
+            self._report()
 
     def _close(self) -> None:
         """Close the connection. A reading in progress fails; a hanging thread is not waited for."""

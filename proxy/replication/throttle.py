@@ -1,8 +1,7 @@
-"""Which limits hold for a partition that a follower fetches from a leader.
+"""The quotas that a partition is charged to when a follower fetches it from a leader.
 
-One ``Throttle`` for the process: the operator's file and what the cluster says (``ClusterView``) go in; a ``Leader``
-for each broker behind the proxy asks it, for each follower, which quotas a partition is charged to. The answers are
-kept until ``generation`` moves.
+A process has one ``Throttle``, with the rules of the file and of the cluster (``ClusterView``). Each broker behind the
+proxy has a ``Leader``, which returns ``Limits`` for each follower. These hold until ``Throttle.generation`` changes.
 
 Source: ``ReplicationQuotaManager.isThrottled`` in Apache Kafka, KIP-73.
 """
@@ -18,18 +17,18 @@ from kafka_quota_proxy.proxy.replication.cluster_view import ClusterView
 
 _NOTHING: Final = ClusterView()
 
-# Who is believed to be a follower may give any number as his own, and name any partitions.
+# A client that is believed to be a follower may claim any node id, and name any partitions.
 _MAX_FOLLOWERS: Final = 1_000
 _MAX_KNOWN_PARTITIONS: Final = 200_000
 
-# What is throttled on one side: replicas by topic, or None: every one that lags.
+# The throttled replicas of one side, by topic; None: every replica that lags.
 Lists = Mapping[str, ThrottledReplicas] | None
-# The same, with the broker that it names; None while that is unknown.
+# The same, with the node id of that side's broker; None while it is unknown.
 Listing = tuple[Lists, int | None]
 
 
 class Path(NamedTuple):
-    """What a rate of its own is for: None fits any."""
+    """A path with a rate of its own. None fits any broker or rack."""
 
     leader: int | None
     follower: int | None
@@ -38,11 +37,11 @@ class Path(NamedTuple):
 
 
 class Charge(NamedTuple):
-    """One quota that a partition is charged to."""
+    """A quota that a partition is charged to."""
 
     quota: ReplicationQuota
-    counts_all: bool  # replicas in sync are charged as well, as Kafka does where replicas are listed
-    is_leaders: bool  # charged as Kafka's leader does it, protocol included; else records only, as its follower does
+    counts_all: bool  # replicas in sync are charged, too, as in Kafka if replicas are listed
+    is_leaders: bool  # the whole response is charged, as a Kafka leader does; else only records, as a follower does
 
 
 class Throttle:
@@ -52,39 +51,39 @@ class Throttle:
         self.replication = replication
         self.view = _NOTHING
         self.generation = 0
-        self.ask: Callable[[], None] = lambda: None  # called when a topic id is not known
+        self.ask: Callable[[], None] = lambda: None  # called when a topic id is unknown
         self._samples = kafka.replication_quota_window_num
         self._window_ms = kafka.replication_quota_window_size_seconds * 1_000
         self.leaders: list[Leader] = []
         self._last_ticket = 0
         self.followers: dict[int, ReplicationQuota] = {}
-        # Of followers that made room for others, for the usage log.
+        # The quotas of followers that made room for others, for the usage log.
         self.departed: deque[tuple[int, ReplicationQuota]] = deque(maxlen=_MAX_FOLLOWERS)
         self.paths: dict[Path, ReplicationQuota] = {}
 
     def update(self, replication: Replication | None, *, now_ms: int) -> None:
-        """Put the file's rules in force, from the next fetch on; what was used stays."""
+        """Put the file's rules in force from the next fetch on. Usage is kept."""
         self.replication = replication
         self._refresh(now_ms)
 
     def see(self, view: ClusterView, *, now_ms: int) -> None:
-        """Take up what the cluster says."""
+        """Put the cluster's rules in force."""
         self.view = view
         self._refresh(now_ms)
 
     def leader(self, address: Address, node_id: int | None = None) -> "Leader":
-        """Add a broker behind the proxy; where its node id is not given, the cluster's view tells it."""
+        """Add a broker behind the proxy. Without a ``node_id``, the cluster's view supplies it."""
         leader = Leader(self, address, node_id)
         self.leaders.append(leader)
         return leader
 
     def next_ticket(self) -> int:
-        """Return a number above all that were returned: for places in the line of a quota."""
+        """Return the next number for the waiting line of a quota."""
         self._last_ticket += 1
         return self._last_ticket
 
     def leader_rate(self, node_id: int | None) -> float | None:
-        """Return the limit of a broker as a leader; None: there is none."""
+        """Return the limit of a broker as a leader; None: no limit."""
         rules = self.replication
         if rules is None:
             return None
@@ -93,14 +92,14 @@ class Throttle:
         return None if node_id is None else self.view.leader_rates.get(node_id)
 
     def follower_rate(self, follower: int) -> float | None:
-        """Return the limit of a follower, likewise."""
+        """Return the limit of a broker as a follower; None: no limit."""
         rules = self.replication
         if rules is None:
             return None
         return self.view.follower_rates.get(follower) if rules.from_cluster else rules.follower_rate
 
     def follower_quota(self, follower: int, *, now_ms: int) -> ReplicationQuota:
-        """Return the quota of a broker as a follower: of what it fetches through this process."""
+        """Return the quota of a follower for its fetches through this process."""
         quota = self.followers.get(follower)
         if quota is None:
             if len(self.followers) >= _MAX_FOLLOWERS:
@@ -110,7 +109,7 @@ class Throttle:
         return quota
 
     def path_quotas(self, leader: int | None, follower: int, *, now_ms: int) -> Iterator[ReplicationQuota]:
-        """Return the quota of each path of the file that leads from one to the other."""
+        """Yield the quota of each path of the file that leads from ``leader`` to ``follower``."""
         for path in self.replication.paths if self.replication else ():
             if self._leads(path, leader, follower):
                 key = _key_of(path)
@@ -120,7 +119,7 @@ class Throttle:
                 yield quota
 
     def lists(self) -> tuple[Lists, Lists]:
-        """Return the lists of throttled replicas, of leaders and of followers."""
+        """Return the throttled replicas of leaders, and those of followers."""
         rules = self.replication
         if rules is None:
             return {}, {}
@@ -151,32 +150,32 @@ class Throttle:
 
 
 class Leader:
-    """One broker behind the proxy, as the leader from which followers fetch."""
+    """A broker behind the proxy, as the leader that followers fetch from."""
 
     __slots__ = ("_address", "_node_id", "absorbed_by", "known_quota", "throttle")
 
     def __init__(self, throttle: Throttle, address: Address, node_id: int | None) -> None:
         self.throttle = throttle
-        self.known_quota: ReplicationQuota | None = None  # None: no follower has fetched under a limit yet
+        self.known_quota: ReplicationQuota | None = None  # None: no follower has fetched under a limit
         self._address = address
         self._node_id = node_id
-        self.absorbed_by: Leader | None = None  # what has absorbed this
+        self.absorbed_by: Leader | None = None  # the same broker, found out later
 
     @property
     def node_id(self) -> int | None:
-        """Which broker it is; None while that is not known."""
+        """The broker's node id; None while it is unknown."""
         if self.absorbed_by is not None:
             return self.absorbed_by.node_id
         return self.throttle.view.node_ids.get(self._address) if self._node_id is None else self._node_id
 
     @property
     def name(self) -> str:
-        """Its node id, or its address while that is not known. For metrics."""
+        """The node id, or the address while the node id is unknown. For metrics."""
         node_id = self.node_id
         return str(self._address) if node_id is None else str(node_id)
 
     def quota(self, *, now_ms: int) -> ReplicationQuota:
-        """Return what it may send in all to throttled replicas."""
+        """Return the quota for everything that it sends to throttled replicas."""
         if self.absorbed_by is not None:
             return self.absorbed_by.quota(now_ms=now_ms)
         if self.known_quota is None:
@@ -184,7 +183,7 @@ class Leader:
         return self.known_quota
 
     def absorb(self, other: "Leader", *, now_ms: int) -> None:
-        """Go on as both: ``other`` has turned out to be the same broker. Its followers ask again for what holds."""
+        """Take over ``other``, which has turned out to be the same broker."""
         if self._node_id is None:
             self._node_id = other._node_id  # noqa: SLF001 - another one of the same class
         if self.known_quota is None:
@@ -196,12 +195,12 @@ class Leader:
         self.throttle.generation += 1
 
     def limits(self, follower: int, *, now_ms: int) -> "Limits":
-        """Return what holds for one follower, until the throttle's ``generation`` moves."""
+        """Return the limits of one follower."""
         return Limits(self, follower, now_ms=now_ms)
 
 
 class Limits:
-    """What one follower's partitions of one leader are charged to."""
+    """The quotas that one follower's partitions of one leader are charged to."""
 
     __slots__ = ("_sides", "_throttle", "follower", "generation", "is_active", "known", "leader_id")
 
@@ -210,21 +209,21 @@ class Limits:
         self.generation = throttle.generation
         self.follower = follower
         self.leader_id = leader.node_id
-        self.known: dict[tuple[bytes, int], tuple[Charge, ...]] = {}  # what ``charges`` has found
+        self.known: dict[tuple[bytes, int], tuple[Charge, ...]] = {}  # results of ``charges``
         self._sides = tuple(self._find(leader, now_ms)) if throttle.replication else ()
-        # A side that lists nothing throttles nothing; one without a limit only measures.
+        # A side without a limit only measures, and a side with an empty list throttles nothing.
         self.is_active = any(
             charge.quota.limit is not None and any(lists is None or lists for lists, _ in listings)
             for charge, listings in self._sides
         )
 
     def charges(self, topic: bytes, partition: int, *, is_id: bool) -> tuple[Charge, ...]:
-        """Return what a partition is charged to; nothing if it is not throttled.
+        """Return the quotas of a partition; none if it is not throttled.
 
         Args:
-            topic: its name in UTF-8, or its id.
-            partition: its number.
-            is_id: which of the two ``topic`` is; a follower has one of them for all its fetches.
+            topic: Its name in UTF-8, or its id.
+            partition: Its number.
+            is_id: Whether ``topic`` is an id. A follower uses ids, or names, in all its fetches.
         """
         charges = self.known.get((topic, partition))
         if charges is not None:
@@ -250,7 +249,7 @@ class Limits:
         *,
         is_id: bool,
     ) -> None:
-        """Put what each of these partitions is charged to into ``found``, if it is throttled."""
+        """Add the quotas of each throttled partition to ``found``."""
         known = self.known
         for key in partitions:
             charges = known.get(key)
@@ -261,11 +260,11 @@ class Limits:
 
     @property
     def quotas(self) -> Iterator[ReplicationQuota]:
-        """Return all quotas that a partition may be charged to."""
+        """All quotas that a partition may be charged to."""
         return (charge.quota for charge, _ in self._sides)
 
     def name_of(self, topic: bytes, *, is_id: bool) -> str | None:
-        """Return a topic's name; None for an id that is not known yet."""
+        """Return a topic's name; None for an unknown id."""
         return self._throttle.view.topic_names.get(topic) if is_id else topic.decode("utf-8", "replace")
 
     def _find(self, leader: Leader, now_ms: int) -> Iterator[tuple[Charge, tuple[Listing, ...]]]:
@@ -275,7 +274,7 @@ class Limits:
         yield Charge(quota, leaders is not None, is_leaders=True), ((leaders, self.leader_id),)
         quota = throttle.follower_quota(follower, now_ms=now_ms)
         yield Charge(quota, followers is not None, is_leaders=False), ((followers, follower),)
-        # What the cluster lists is throttled by the cluster's rates; a path of the file holds for the file's lists.
+        # The cluster's lists go with the cluster's rates. A path of the file goes with the file's lists.
         listings: tuple[Listing, ...] = ((leaders, self.leader_id), (followers, follower))
         if throttle.replication is not None and throttle.replication.from_cluster:
             listings = ((None, None),)
@@ -289,7 +288,7 @@ def _is_listed(lists: Lists, name: str | None, partition: int, broker: int | Non
     replicas = lists.get(name) if name is not None else None
     if replicas is None:
         return False
-    if broker is None:  # rather throttled than not, until it is known which broker this is
+    if broker is None:  # unknown: any listed replica counts
         return replicas.is_all or any(partition in listed for listed in replicas.partitions.values())
     return replicas.holds(partition, broker)
 
