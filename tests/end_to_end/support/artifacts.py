@@ -11,22 +11,22 @@ from typing import Final
 
 from tests.end_to_end.support.processes import HarnessError, run
 
-# The last that held responses back for their throttle time (before KIP-219).
+# The last release that delays responses for their throttle time (before KIP-219).
 KAFKA_1_1: Final = "1.1.1"
 KAFKA_2_8: Final = "2.8.2"
 KAFKA_3_9: Final = "3.9.1"
 KAFKA_4: Final = "4.3.1"
-# The last whose admin client does not know THROTTLING_QUOTA_EXCEEDED (KIP-599).
+# The last release whose admin client does not know THROTTLING_QUOTA_EXCEEDED (KIP-599).
 CLIENTS_2_6: Final = "2.6.3"
 
 # The newest plugin that also runs on Maven 3.6, which Debian 11 and Ubuntu 22.04 ship.
 _COPY_DEPENDENCIES: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
-# Without a binding slf4j drops what a broker says when it does not come up. 1.7 is what Kafka's jars bring.
+# Without a binding slf4j drops the errors of a broker that does not start. Kafka's jars have 1.7.
 _LOG_BINDING: Final = ("org.slf4j", "slf4j-simple", "1.7.36")
-# Kafka 3.9 and 1.1 bring these, which say nothing without a file of their own.
+# Kafka 3.9 and 1.1 include these, which log nothing without a file of their own.
 _OTHER_BINDINGS: Final = "slf4j-reload4j,slf4j-log4j12"
-# What the connector needs beside Spark's own jars, each without what it names itself: most of that is in Spark, and
-# some of it is in no repository of Maven's own. The token provider is for delegation tokens only.
+# The connector's jars, without transitive dependencies: most of them are in Spark, and some are in no Maven repository.
+# The token provider is for delegation tokens only.
 _SPARK_CONNECTOR: Final = (
     ("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0"),
     ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0"),
@@ -47,10 +47,10 @@ def cache_directory() -> Path:
 
 
 def java() -> str:
-    """The ``java`` command.
+    """Return the ``java`` command.
 
     Raises:
-        HarnessError: There is none.
+        HarnessError: Java is not installed.
     """
     return _command("java", "Java 17 or later", "openjdk-17-jdk-headless")
 
@@ -65,18 +65,18 @@ def kafka_classpath(version: str) -> str:
     """
     scala = "2.12" if version == KAFKA_1_1 else "2.13"
     wanted = [("org.apache.kafka", f"kafka_{scala}", version), _LOG_BINDING]
-    if version not in (KAFKA_1_1, KAFKA_2_8):  # whose tools are among the others
+    if version not in (KAFKA_1_1, KAFKA_2_8):  # whose tools are in the other jars
         wanted.append(("org.apache.kafka", "kafka-tools", version))
     return _classpath(f"kafka-{version}", wanted)
 
 
 def clients_classpath(version: str) -> str:
-    """Return the class path of a release's clients alone. Else as ``kafka_classpath``."""
+    """Return the class path of a release's clients only; as ``kafka_classpath``."""
     return _classpath(f"kafka-clients-{version}", [("org.apache.kafka", "kafka-clients", version), _LOG_BINDING])
 
 
 def spark_connector() -> list[Path]:
-    """Return the jars that Spark reads Kafka with. Else as ``kafka_classpath``."""
+    """Return the jars of Spark's Kafka connector; as ``kafka_classpath``."""
     return sorted(_libraries(f"spark-kafka-{_SPARK_CONNECTOR[0][2]}", _SPARK_CONNECTOR, alone=True).glob("*.jar"))
 
 
@@ -104,7 +104,7 @@ def _resolve(project: str, libraries: Path) -> None:
         try:
             (download / "jars").rename(libraries)
         except OSError:
-            if not libraries.is_dir():  # else another run was faster, and its jars are as good
+            if not libraries.is_dir():  # otherwise another run was faster, and its jars are equal
                 raise
     finally:
         shutil.rmtree(download, ignore_errors=True)

@@ -18,27 +18,26 @@ _ILLEGAL: Final = re.compile(r"[^a-zA-Z0-9_]")
 
 
 class Series(NamedTuple):
-    """A series as an exporter writes it."""
+    """A series of an exporter."""
 
     name: str
     labels: frozenset[tuple[str, str]]
 
 
 class Reading(NamedTuple):
-    """What all attributes were at a moment, Unix time."""
+    """All attributes at one time, Unix time."""
 
     at_s: float
     values: dict[Series, float]
 
 
 class BeanWatch:
-    """Reads a broker's MBeans five times a second, from when the ``with`` block begins; needs ``Kafka(jmx=True)``.
+    """Reads a broker's MBeans five times a second in a ``with`` block; needs ``Kafka(jmx=True)``.
 
-    An MBean that is not there then is never seen: Kafka's ``JmxTool`` looks for them once.
+    Only MBeans that exist at the start are read: Kafka's ``JmxTool`` looks for them once.
     """
 
     def __init__(self, kafka: Kafka, *object_names: str, broker: Broker | None = None) -> None:
-        """Only remember what is wanted: object names, with asterisks, of a broker or else the first."""
         url = f"service:jmx:rmi:///jndi/rmi://127.0.0.1:{(broker or kafka.broker).jmx_port}/jmxrmi"
         self._command = [java(), "-Xmx64m", "-XX:TieredStopAtLevel=1", "-cp", kafka.classpath]
         self._command += ["org.apache.kafka.tools.JmxTool", "--jmx-url", url, "--reporting-interval", str(_EVERY_MS)]
@@ -46,7 +45,6 @@ class BeanWatch:
             self._command += ["--object-name", name]
 
     def __enter__(self) -> Self:
-        """Start reading."""
         self._scratch = scratch("beans")
         directory = self._scratch.__enter__()
         self._process = Process(self._command, log=directory / "beans.csv")
@@ -55,13 +53,12 @@ class BeanWatch:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Read no more."""
         self._process.kill()
         self._scratch.__exit__(None, None, None)
 
     def readings(self) -> list[Reading]:
-        """What was read so far."""
-        whole, _, _ = self._process.output().rpartition("\n")  # the last line may not be
+        """Return all readings so far."""
+        whole, _, _ = self._process.output().rpartition("\n")  # the last line may be incomplete
         rows = list(csv.reader(line for line in whole.splitlines() if line[:1] in '"0123456789'))
         if len(rows) < 2:
             return []
@@ -70,9 +67,9 @@ class BeanWatch:
 
 
 def _series(column: str) -> Series:
-    """Name an attribute as Prometheus' JMX exporter does by default, in lower case.
+    """Name an attribute like Prometheus' JMX exporter by default, in lower case.
 
-    The domain, the value of the first property and the attribute are the name, the other properties are labels.
+    Domain, first property value and attribute form the name; the other properties are labels.
     """
     found = _BEAN.fullmatch(column)
     assert found is not None, column

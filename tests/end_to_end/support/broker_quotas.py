@@ -1,6 +1,6 @@
-"""Kafka's own quotas, set and replaced within milliseconds: the admin API's frames by hand.
+"""Kafka's own quotas, set and replaced within milliseconds with frames of the admin API.
 
-``tools.set_broker_quota`` does it by Kafka's own command, which takes a second.
+``tools.set_broker_quota`` uses Kafka's own command, which takes a second.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _DESCRIBE: Final = 48
 _ALTER: Final = 49
 _EXACT_MATCH: Final = 0
 _read_answer: Any = entity_reader(AlterClientQuotasResponse)
-# Of a kind that no test looks at, so that it changes nothing of what is measured.
+# A kind that no test uses, so that it does not change measurements.
 _BARRIER_KEY: Final = "controller_mutation_rate"
 _BARRIER_USER: Final = "barrier"
 
 
 class Entity(NamedTuple):
-    """Whom a quota is for: a name, ``DEFAULT``, or None for a part that the entity does not have."""
+    """The entity of a quota. Each part is a name, ``DEFAULT``, or None if it is not part of the entity."""
 
     user: str | None
     client_id: str | None
@@ -39,23 +39,20 @@ _BARRIER: Final = Entity(_BARRIER_USER, None)
 
 
 class BrokerQuotas:
-    """The quotas of a cluster of one node, for the length of a ``with`` block; it starts without any."""
+    """The quotas of a one-node cluster in a ``with`` block, without any at the start."""
 
     def __init__(self, kafka: Kafka) -> None:
-        """Only remember the cluster; entering the ``with`` block connects."""
         self._port = kafka.listener(DIRECT).port
         self._in_force: dict[tuple[Entity, str], float] = {}
         self._barrier = 0
 
     def __enter__(self) -> Self:
-        """Connect."""
         self._client = RawClient(self._port, client_id="admin")
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leave nothing in force."""
         try:
             if error is None:
                 self.replace({})
@@ -63,17 +60,17 @@ class BrokerQuotas:
             self._client.close()
 
     def replace(self, quotas: Quotas) -> None:
-        """Put exactly these in force; returns when the broker goes by them."""
+        """Put exactly these quotas in force; return when the broker enforces them."""
         wanted = {(entity, key): value for entity, limits in quotas.items() for key, value in limits.items()}
         changes: dict[tuple[Entity, str], float | None] = dict.fromkeys(self._in_force.keys() - wanted.keys())
         changes |= wanted.items() - self._in_force.items()
         self._in_force = wanted
-        # A broker tells of a change just before it goes by it, but goes by one before it tells of the next.
+        # A broker describes a change just before it enforces it, but enforces it before it describes the next one.
         self._alter(changes)
         self._alter({})
 
     def _alter(self, changes: Mapping[tuple[Entity, str], float | None]) -> None:
-        """Make changes (None removes), and wait until the broker tells of them."""
+        """Make changes (None removes), and wait until the broker describes them."""
         self._barrier += 1
         changes = {**changes, (_BARRIER, _BARRIER_KEY): float(self._barrier)}
         by_entity: dict[Entity, list[bytes]] = {}

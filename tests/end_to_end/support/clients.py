@@ -1,4 +1,4 @@
-"""Real clients of Kafka, each driven in the same way: send numbered records, or read and check them."""
+"""Real Kafka clients with one interface: send numbered records, or read and check them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.end_to_end.support.processes import HarnessError, wait_until
 from tests.end_to_end.support.records import Checker, key, value
 
 JAVA_PROGRAM: Final = Path(__file__).parents[1] / "java" / "Records.java"
-# librdkafka prints each refused connection while a broker is away, from clients that nobody uses any more, too.
+# librdkafka prints each refused connection while a broker is away, also of unused clients.
 QUIET: Final[dict[str, int]] = {"log_level": 0, "reconnect.backoff.max.ms": 1_000}
 _PATIENCE_S: Final = 120
 
@@ -35,9 +35,9 @@ def create_topic(
     replicas: Sequence[int] | None = None,
     config: dict[str, str] | None = None,
 ) -> str:
-    """Make a topic of a new name, directly at the broker, and return the name once its partitions can be written.
+    """Create a topic with a new name directly at the broker, and return the name when its partitions are writable.
 
-    ``replicas`` are the nodes of each partition, the first of which leads; else the cluster chooses.
+    ``replicas`` are the nodes of each partition, the leader first; otherwise the cluster chooses.
     """
     topic = f"t-{uuid.uuid4().hex[:12]}"
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, **QUIET})
@@ -48,7 +48,7 @@ def create_topic(
     )
     wanted = NewTopic(topic, partitions, config=config or {}, **where)
     admin.create_topics([wanted])[topic].result(timeout=30)
-    # A broker answers before it has taken up the leadership: until then clients are told to ask again.
+    # A broker answers before it becomes leader; until then clients must retry.
     wait_until(
         lambda: all(_has_leader(kafka, topic, partition) for partition in range(partitions)),
         timeout_s=30,
@@ -66,7 +66,7 @@ def _has_leader(kafka: Kafka, topic: str, partition: int) -> bool:
 
 
 def end_offset(kafka: Kafka, topic: str, *, partition: int = 0) -> int:
-    """How many records a partition holds, asked of the broker directly."""
+    """Return the number of records of a partition, read directly from the broker."""
     consumer = confluent_kafka.Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "unused", **QUIET})
     try:
         _, high = consumer.get_watermark_offsets(confluent_kafka.TopicPartition(topic, partition), timeout=30)
@@ -76,7 +76,7 @@ def end_offset(kafka: Kafka, topic: str, *, partition: int = 0) -> int:
 
 
 def numbers(kafka: Kafka, topic: str) -> set[int]:
-    """The numbers of all records of a topic, each found whole."""
+    """Return the numbers of all records of a topic, each of which must be complete."""
     found: set[int] = set()
     consumer = confluent_kafka.Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "unused", **QUIET})
     try:
@@ -104,7 +104,7 @@ def run_java_program(kafka: Kafka, *arguments: str, timeout_s: float = _PATIENCE
 
 
 class Client(Protocol):
-    """A client library. Both methods return when ``count`` records are acknowledged, or read and found right."""
+    """A client library. Both methods return when ``count`` records are acknowledged, or read and checked."""
 
     def produce(self, address: str, topic: str, *, client_id: str, count: int) -> None:
         """Send records 0 to ``count`` - 1 to partition 0, in order."""

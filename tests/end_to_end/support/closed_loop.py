@@ -1,13 +1,12 @@
-"""Clients that each send a request as soon as the last one is answered, in a process of their own.
+"""Clients in a process of their own that each send a request as soon as the last one is answered.
 
-``Writes`` cost their sender nothing and the broker, where they are large, some milliseconds: a kilobyte of Produce that
-holds a megabyte of zeros, which the broker unpacks to look at each record. ``Polls`` are fetches behind the end of a
-partition, where nothing comes.
+Large ``Writes`` take the broker some milliseconds: a Produce of a kilobyte holds a megabyte of zeros, which the broker
+decompresses. ``Polls`` are fetches at the end of a partition without new records.
 
-Each answer must be that of the oldest request, and behind the last one there must be nothing. Refusals do not count.
+Answers must match the oldest request, and nothing may follow the last one. Refusals do not count.
 
 ``python -m tests.end_to_end.support.closed_loop PORT TOPIC SECONDS {writes|polls} AMOUNT CLIENT_ID:CONNECTIONS:AHEAD…``
-prints a JSON object: for each client-id the answers, as pairs of ``time.monotonic`` and the seconds that it took.
+prints a JSON object: the answers of each client-id, as pairs of ``time.monotonic`` and latency in seconds.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _BETWEEN_CONNECTS_S: Final = 0.002
 
 
 class Crowd(NamedTuple):
-    """A client-id with so many connections, each of which has so many requests unanswered."""
+    """A client-id, its number of connections, and the requests in flight on each."""
 
     client_id: str
     connections: int = 1
@@ -53,26 +52,26 @@ class Crowd(NamedTuple):
 
 
 class Writes(NamedTuple):
-    """One record of so many zeros each, packed."""
+    """Records of this many zeros, compressed."""
 
     record_bytes: int = 100
 
 
 class Polls(NamedTuple):
-    """Of partition 0, which must be empty; the broker waits so long before it says that."""
+    """Fetches of the empty partition 0; the broker waits this long before it answers."""
 
     max_wait_ms: int
 
 
 class Served(NamedTuple):
-    """A request that was answered."""
+    """An answered request."""
 
     at_s: float
     took_s: float
 
 
 def dear_batch(record_bytes: int) -> bytes:
-    """A record batch that is much larger when it is unpacked."""
+    """Return a record batch that is much larger when decompressed."""
     builder = DefaultRecordBatchBuilder(
         magic=2, compression_type=_GZIP, is_transactional=0, producer_id=-1, producer_epoch=-1, base_sequence=-1,
         batch_size=record_bytes + 1_000,
@@ -82,16 +81,14 @@ def dear_batch(record_bytes: int) -> bytes:
 
 
 class Load:
-    """Some crowds at one port, for the length of a ``with`` block at the most."""
+    """Some crowds at one port, for at most a ``with`` block."""
 
     def __init__(self, port: int, topic: str, *crowds: Crowd, seconds: float, kind: Writes | Polls) -> None:
-        """Only remember what is wanted."""
         self._words = [str(port), topic, str(seconds), type(kind).__name__.lower(), str(kind[0])]
         self._words += [":".join(map(str, crowd)) for crowd in crowds]
         self._seconds = seconds
 
     def __enter__(self) -> Self:
-        """Start them."""
         self._scratch = scratch("load")
         directory = self._scratch.__enter__()
         command = [sys.executable, "-m", "tests.end_to_end.support.closed_loop", *self._words]
@@ -99,12 +96,11 @@ class Load:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """End them, if they have not ended."""
         self._process.kill()
         self._scratch.__exit__(None, None, None)
 
     def end(self) -> None:
-        """Let them send no more, before their time is over."""
+        """Stop sending before the time is over."""
         if not self._process.is_running:
             raise HarnessError("clients in a loop ended too early")
         self._process.signal(signal.SIGTERM)
@@ -127,7 +123,7 @@ def _frame(kind: str, amount: int, client_id: str, topic: str) -> bytes:
 
 
 class _End:
-    """When nobody sends any more; a signal may say so earlier."""
+    """The time at which sending ends; a signal may set it earlier."""
 
     def __init__(self, seconds: float) -> None:
         self.at_s = time.monotonic() + seconds

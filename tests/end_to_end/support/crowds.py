@@ -1,10 +1,10 @@
-"""Crowds of raw connections under one client-id, each of which asks again at once, in processes of their own.
+"""Crowds of raw connections under one client-id that send without a pause, in processes of their own.
 
-``Consumers`` read a topic from its start, as a Java client of today asks (Fetch v17 with its defaults: 50 MiB in all,
-1 MiB of a partition, 500 ms, 1 byte), and begin again at its end. ``Producers`` write a batch of 16 KiB with ``acks=1``
-(Produce v12). A connection has one request at a time and sleeps for ``throttle_time_ms`` first, unless it ignores that.
+``Consumers`` read a topic from its start like a Java client (Fetch v17 with its defaults: 50 MiB in all, 1 MiB of a
+partition, 500 ms, 1 byte), again and again. ``Producers`` write a batch of 16 KiB with ``acks=1`` (Produce v12). A
+connection has one request in flight, and sleeps for ``throttle_time_ms`` unless it ignores that.
 
-``python -m tests.end_to_end.support.crowds ORDER OUTPUT`` reads a JSON object and writes another with what came of it.
+``python -m tests.end_to_end.support.crowds ORDER OUTPUT`` reads a JSON object and writes another with the results.
 Nothing of the product is used here.
 """
 
@@ -48,13 +48,13 @@ _ROOT: Final = Path(__file__).parents[3]
 _MOST_OF_A_PROCESS: Final = 500
 _BETWEEN_CONNECTS_S: Final = 0.003
 _START_S: Final = 3.0
-_CONNECTION_OPEN_FILES: Final = 4  # the client's, both of the proxy's, and the broker's
+_CONNECTION_OPEN_FILES: Final = 4  # descriptors of the client, of the proxy (two), and of the broker
 _PREFILL_AHEAD: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
-    """A topic and its id, which new versions of Fetch ask for."""
+    """A topic and its id, which new Fetch versions use."""
 
     name: str
     id: bytes
@@ -63,16 +63,16 @@ class Topic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crowd:
-    """So many connections of a client-id to a port.
+    """Connections of one client-id to a port.
 
     Args:
         role: ``CONSUMERS`` or ``PRODUCERS``.
-        port: Where to.
-        topic: What is read or written.
-        client_id: The quota's.
-        connections: How many.
-        obeys: Whether they wait ``throttle_time_ms`` before they ask again.
-        fetch_bytes: What a fetch asks for at most, in all.
+        port: The port on this machine.
+        topic: The topic that is read or written.
+        client_id: The client-id of all connections.
+        connections: Their number.
+        obeys: Whether they wait for ``throttle_time_ms``.
+        fetch_bytes: ``max_bytes`` of a fetch.
     """
 
     role: str
@@ -85,10 +85,10 @@ class Crowd:
 
 
 class Answer(NamedTuple):
-    """A response: when it was there (``time.monotonic``), how long it took, and whose it is.
+    """A response: its time (``time.monotonic``), its latency, and its connection.
 
-    ``size_bytes`` is the data that moved, with all that surrounds it: the response of a fetch or the request of a write
-    without its size field, as a quota charges them; 0 where a fetch brought no records.
+    ``size_bytes`` is the charged size: a fetch response or produce request without its size field; 0 for a fetch
+    without records.
     """
 
     at_s: float
@@ -100,7 +100,7 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a crowd saw. ``open_s`` are the ages of the requests that had no answer at the end."""
+    """Results of a crowd. ``open_s`` are the ages of the unanswered requests at the end."""
 
     begin_s: float
     end_s: float
@@ -112,17 +112,17 @@ class Outcome:
 
     @property
     def longest_s(self) -> float:
-        """The longest time between a request and its response, or the end."""
+        """Return the longest time between a request and its response, or the end."""
         return max([*(answer.took_s for answer in self.answers), *self.open_s], default=0.0)
 
     @property
     def empty(self) -> int:
-        """How many responses brought nothing."""
+        """Return the number of responses without records."""
         return sum(not answer.size_bytes for answer in self.answers)
 
 
 def topic_to_write(kafka: Kafka, *, partitions: int = 4) -> Topic:
-    """Make a topic; what a long flood writes is bounded."""
+    """Create a topic with bounded retention."""
     return _topic(kafka, partitions, {"segment.bytes": str(16 * MIB), "retention.bytes": str(32 * MIB)})
 
 
@@ -135,7 +135,7 @@ def _topic(kafka: Kafka, partitions: int, config: dict[str, str]) -> Topic:
 
 
 def topic_to_read(kafka: Kafka, *, partitions: int = 4, size_bytes: int = 32 * MIB) -> Topic:
-    """Make a topic of so many bytes in batches of 16 KiB."""
+    """Create a topic of this size in batches of 16 KiB."""
     topic = _topic(kafka, partitions, {})
     batch = record_batch([os.urandom(BATCH_BYTES)])
     bodies = [old_produce_body(topic.name, batch, acks=1, partition=number) for number in range(partitions)]
@@ -151,10 +151,10 @@ def topic_to_read(kafka: Kafka, *, partitions: int = 4, size_bytes: int = 32 * M
 
 
 def flood(crowds: Mapping[str, Crowd], *, seconds: float) -> dict[str, Outcome]:
-    """Let crowds loose at once for so long, and return what each of them saw, by its name.
+    """Run all crowds at once for this time, and return the results by name.
 
     Raises:
-        HarnessError: A process of clients failed.
+        HarnessError: A client process failed.
     """
     allow_open_files(_CONNECTION_OPEN_FILES * sum(crowd.connections for crowd in crowds.values()) + 2_000)
     parts = [
@@ -217,7 +217,7 @@ def _together(parts: Sequence[dict[str, Any]], connections: int, begin_s: float,
 
 
 class _Read(NamedTuple):
-    """What is read of a response."""
+    """The parsed part of a response."""
 
     size_bytes: int
     throttle_time_ms: int
@@ -225,7 +225,7 @@ class _Read(NamedTuple):
 
 
 class _Role(Protocol):
-    """Makes the requests of a connection and reads the responses."""
+    """Builds the requests of a connection and parses the responses."""
 
     def request(self) -> bytes: ...
 
@@ -267,13 +267,13 @@ def _skip_tags(data: bytes, at: int) -> int:
 
 
 def _framed(api_key: int, version: int, client_id: str, body: bytes) -> bytes:
-    """A frame with a header of version 2."""
+    """Return a frame with a header of version 2."""
     payload = struct.pack(">hhi", api_key, version, 1) + string(client_id) + b"\0" + body
     return struct.pack(">i", len(payload)) + payload
 
 
 class _Producer:
-    """Writes one batch to a partition over and over."""
+    """Writes one batch to a partition repeatedly."""
 
     def __init__(self, crowd: Crowd, number: int) -> None:
         partition = struct.pack(">i", number % crowd.topic.partitions)
@@ -302,7 +302,7 @@ class _Producer:
 
 
 class _Consumer:
-    """Reads all partitions, and puts another one first each time, as clients do."""
+    """Reads all partitions, and rotates their order like real clients."""
 
     def __init__(self, crowd: Crowd, number: int) -> None:
         self._crowd = crowd
@@ -342,7 +342,7 @@ class _Consumer:
         return _Read(len(payload) if has_records else 0, throttle_time_ms, error_codes)
 
     def _advance(self, partition: int, payload: bytes, at: int, end: int, high_watermark: int) -> bool:
-        """Go behind the last whole batch; return whether there is one."""
+        """Skip the last complete batch; return whether there is one."""
         has_some = False
         while at + 61 <= end:
             offset, size = struct.unpack_from(">qi", payload, at)
@@ -357,7 +357,7 @@ class _Consumer:
 
 
 class _Connection(asyncio.Protocol):
-    """One connection with one request at a time."""
+    """One connection with one request in flight."""
 
     def __init__(self, role: _Role, number: int, log: _Log, *, obeys: bool) -> None:
         self._role = role
@@ -365,7 +365,7 @@ class _Connection(asyncio.Protocol):
         self._log = log
         self._obeys = obeys
         self._data = bytearray()
-        self._asked_s = 0.0  # 0: there is an answer
+        self._asked_s = 0.0  # 0: answered
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's own class
@@ -386,7 +386,7 @@ class _Connection(asyncio.Protocol):
             self._answered(payload)
 
     def open_s(self, now_s: float) -> float:
-        """How long a request has had no answer; 0: it has one."""
+        """Return the age of the unanswered request; 0: none."""
         return now_s - self._asked_s if self._asked_s else 0.0
 
     def close(self) -> None:
@@ -415,7 +415,7 @@ class _Connection(asyncio.Protocol):
 
 
 class _Log:
-    """What is written down at the end."""
+    """The results that are written at the end."""
 
     def __init__(self) -> None:
         self.answers: list[Answer] = []

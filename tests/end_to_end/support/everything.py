@@ -1,8 +1,7 @@
-"""All that an application does with a cluster, by each client library: topics, records, groups, transactions, lists.
+"""All that an application does with a cluster, with each client library: topics, records, groups, transactions, lists.
 
-Each takes the same steps: create a topic of three partitions with three replicas; send records; send some in a
-transaction that is committed and some in one that is aborted; read what is committed, in a group; list and describe;
-delete the topic.
+All take the same steps: create a topic of three partitions with three replicas; send records; send some in a committed
+transaction and some in an aborted one; read committed records in a group; list and describe; delete the topic.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ _PATIENCE_S: Final = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a client saw: records that it read, partitions of its topic, and the brokers' ports as it was told."""
+    """Results of a client: records read, partitions of its topic, and the broker ports that it got."""
 
     seen: int
     partitions: int
@@ -55,7 +54,7 @@ Everything = Callable[[Kafka, str], Outcome]
 
 
 def topic_name() -> str:
-    """Return a new one, which is also the group's, the transaction's and the client's."""
+    """Return a new name for topic, group, transaction and client."""
     return f"everything-{uuid.uuid4().hex[:12]}"
 
 
@@ -101,7 +100,7 @@ def librdkafka(kafka: Kafka, address: str) -> Outcome:
     while time.monotonic() < (last or deadline):
         seen += len(consumer.consume(1_000, timeout=0.2))
         if seen >= SENT + COMMITTED and last is None:
-            last = time.monotonic() + 0.5  # nothing more may come
+            last = time.monotonic() + 0.5  # no further records may arrive
     consumer.commit(asynchronous=False)
     groups = admin.list_consumer_groups(request_timeout=30).result().valid
     consumer.close()
@@ -139,7 +138,7 @@ def kafka_python_client(kafka: Kafka, address: str) -> Outcome:
         consumer = kafka_python.KafkaConsumer(
             topic, **common, group_id=topic, auto_offset_reset="earliest", isolation_level="read_committed"
         )
-        # If it joins before it has heard of the topic it assigns itself nothing: for ever, if it hears of it just then.
+        # A member that joins before it knows the topic gets no partitions, and in a race never will.
         while not consumer.partitions_for_topic(topic):
             time.sleep(0.1)
         seen, deadline, last = 0, time.monotonic() + _PATIENCE_S, None
@@ -245,7 +244,7 @@ def _outcome(found: dict[str, Any]) -> Outcome:
 
 
 def _kafkajs_package() -> Path:
-    """Return the folder of kafkajs, which npm puts into the cache where it is not yet."""
+    """Return the folder of kafkajs; npm installs it into the cache if it is missing."""
     home = cache_directory() / f"kafkajs-{_KAFKAJS}"
     package = Path("node_modules") / "kafkajs"
     if not (home / package).is_dir():

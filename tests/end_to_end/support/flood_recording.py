@@ -1,14 +1,14 @@
-"""Record what a proxy's ``/metrics`` says of real floods and of calm clients, for the tests of the alert rules.
+"""Record ``/metrics`` of a proxy under floods and calm clients, for the tests of the alert rules.
 
 ``python -m tests.end_to_end.support.flood_recording [SECONDS]`` writes ``tests/data/floods.json``: each series that the
-rules may ask for, scraped every 15 s from a proxy with its default settings in front of a real Kafka. Under sampled
-windows and paced, these have a quota of 256 KiB/s each:
+rules query, scraped every 15 s from a proxy with default settings in front of a real Kafka. These clients have a quota
+of 256 KiB/s each, sampled and paced:
 
 * floods: a producer and a consumer of Java (Kafka's own performance tools) and of librdkafka;
 * calm: a producer at 0.6 of its quota, and thirty connections that all write at once every ten seconds, 0.6 on average:
   their waits add up to several seconds a second.
 
-The recording begins with a minute of them behind it.
+The recording begins after a minute.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _SECONDS: Final = 600
 _RECORD_BYTES: Final = 1_000
 _CROWD: Final = 30
 _CROWD_EVERY_S: Final = 10.0
-# What a client holds back while it waits; by default so much that records are given up before their turn.
+# Size of a waiting client's buffer; with the default, records expire before their turn.
 _BUFFER_BYTES: Final = 4 * MIB
 _KAFKA_TOOLS: Final = "org.apache.kafka.tools."
 
@@ -77,13 +77,13 @@ def _java_consumer(kafka: Kafka, directory: Path, address: str, topic: str, clie
     file = directory / f"{client_id}.properties"
     file.write_text(f"client.id={client_id}\n")
     words = ("--bootstrap-server", address, "--topic", topic, "--consumer.config", str(file))
-    # It ends after so many milliseconds without a record.
+    # The tool ends after this many milliseconds without a record.
     counts = ("--messages", "1000000000", "--timeout", "3600000")
     return _java(kafka, directory, client_id, "ConsumerPerformance", *words, *counts)
 
 
 def _librdkafka_producer(address: str, topic: str, client_id: str, end: Event, *, bytes_a_second: float = 0) -> None:
-    """Flood, or write so much."""
+    """Flood, or write at this rate."""
     producer = confluent_kafka.Producer(
         {
             "bootstrap.servers": address,
@@ -123,7 +123,7 @@ def _librdkafka_consumer(address: str, topic: str, client_id: str, end: Event) -
 
 
 def _crowd(port: int, topic: str, client_id: str, end: Event) -> None:
-    """Thirty connections that write at once, and then not for a while."""
+    """Thirty connections that write at once, and then pause."""
     clients = [RawClient(port, client_id=client_id, timeout_s=60) for _ in range(_CROWD)]
     size = int(_QUOTA * _CALM * _CROWD_EVERY_S / _CROWD)
     body = produce_body(topic, record_batch([os.urandom(size)]), acks=1)
@@ -154,7 +154,7 @@ def _scrapes(proxy: Proxy, seconds: int) -> Iterator[dict[str, float]]:
 
 
 def record(seconds: int = _SECONDS) -> None:
-    """Let them run, and write the file."""
+    """Run all clients, and write the file."""
     end = Event()
     with ExitStack() as stack:
         kafka = stack.enter_context(Kafka(KAFKA_4, config={"log.retention.check.interval.ms": 30_000}))

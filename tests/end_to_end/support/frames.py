@@ -1,6 +1,7 @@
-"""Kafka frames by hand, over a blocking socket: for tests that count every byte or that a real client would not send.
+"""Kafka frames over a blocking socket, for tests that count every byte or send what real clients do not.
 
 Nothing of the product is used here, so a fault in its codec cannot hide itself.
+
 A request frame: int32 size, int16 api_key, int16 api_version, int32 correlation_id, nullable string client_id, body.
 """
 
@@ -19,14 +20,14 @@ PRODUCE: Final = 0
 FETCH: Final = 1
 METADATA: Final = 3
 API_VERSIONS: Final = 18
-# One version of each is enough here: below flexible versions, throttle time included, readable by every broker.
+# One non-flexible version of each API with a throttle time that every broker supports.
 PRODUCE_VERSION: Final = 7
 FETCH_VERSION: Final = 4
 _NO_BYTES: Final = -1
 
 
 class ProduceResponse(NamedTuple):
-    """The one partition of a Produce v3 to v7 response."""
+    """The single partition of a Produce v3 to v7 response."""
 
     error_code: int
     base_offset: int
@@ -34,7 +35,7 @@ class ProduceResponse(NamedTuple):
 
 
 class FetchResponse(NamedTuple):
-    """The one partition of a Fetch v4 response."""
+    """The single partition of a Fetch v4 response."""
 
     error_code: int
     high_watermark: int
@@ -108,14 +109,14 @@ def fetch_body(
 
 
 def read_produce(body: bytes) -> ProduceResponse:
-    """Take a Produce v5 to v7 response with one partition apart."""
+    """Parse a Produce v5 to v7 response with one partition."""
     at = 4 + 2 + struct.unpack_from(">h", body, 4)[0] + 4
     _, error_code, base_offset = struct.unpack_from(">ihq", body, at)
     return ProduceResponse(error_code, base_offset, struct.unpack_from(">i", body, len(body) - 4)[0])
 
 
 def read_fetch(body: bytes) -> FetchResponse:
-    """Take a Fetch v4 response with one partition apart."""
+    """Parse a Fetch v4 response with one partition."""
     (throttle_time_ms,) = struct.unpack_from(">i", body, 0)
     at = 8 + 2 + struct.unpack_from(">h", body, 8)[0] + 4
     _, error_code, high_watermark, _, aborted = struct.unpack_from(">ihqqi", body, at)
@@ -125,7 +126,7 @@ def read_fetch(body: bytes) -> FetchResponse:
 
 
 class RawClient:
-    """One connection that does what it is told, and counts the bytes of each direction."""
+    """One connection that sends raw frames and counts the bytes of each direction."""
 
     def __init__(
         self, port: int, *, client_id: str | None = "raw", host: str = "127.0.0.1", timeout_s: float = 30
@@ -139,7 +140,6 @@ class RawClient:
         self._correlation_id = 0
 
     def close(self) -> None:
-        """Close the connection."""
         self.socket.close()
 
     def send_bytes(self, data: bytes) -> None:
@@ -148,7 +148,7 @@ class RawClient:
         self.sent_bytes += len(data)
 
     def send(self, api_key: int, version: int, body: bytes) -> int:
-        """Send one request and return its correlation id; the response is not awaited."""
+        """Send one request without waiting for its response; return its correlation id."""
         self._correlation_id += 1
         self.send_bytes(request(api_key, version, self._correlation_id, self.client_id, body))
         return self._correlation_id
@@ -185,19 +185,19 @@ class RawClient:
         return read_fetch(self.ask(FETCH, FETCH_VERSION, body).body)
 
     def exchange_token(self, token: bytes) -> bytes:
-        """Send a bare token of a login, as after a SaslHandshake v0, and return the broker's."""
+        """Send a bare SASL token, as after SaslHandshake v0, and return the broker's."""
         self.send_bytes(struct.pack(">i", len(token)) + token)
         (size,) = struct.unpack(">i", self._exactly(4))
         return bytes(self._exactly(size))
 
     def api_versions(self) -> dict[int, tuple[int, int]]:
-        """Ask for the versions (v0): API key -> least and greatest version."""
+        """Request ApiVersions v0; return API key -> least and greatest version."""
         body = self.ask(API_VERSIONS, 0, b"").body
         _, count = struct.unpack_from(">hi", body)
         return {key: (low, high) for key, low, high in struct.iter_unpack(">hhh", body[6 : 6 + 6 * count])}
 
     def is_closed_by_peer(self) -> bool:
-        """Wait for the end of the stream; whatever still arrives is dropped. A reset counts as an end.
+        """Wait for the end of the stream, and drop remaining data. A reset counts as an end.
 
         Raises:
             TimeoutError: The connection is still open after the timeout.
@@ -233,7 +233,7 @@ def raw_client(port: int, *, client_id: str | None = "raw", timeout_s: float = 3
 
 
 def answers(port: int) -> bool:
-    """Whether something on this port answers ApiVersions within two seconds."""
+    """Return whether this port answers ApiVersions within two seconds."""
     try:
         with raw_client(port, timeout_s=2) as client:
             return PRODUCE in client.api_versions()

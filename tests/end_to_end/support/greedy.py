@@ -1,4 +1,4 @@
-"""One greedy user and ten polite ones at a broker that is busy with them: what each of them gets, and how late."""
+"""One greedy user and ten polite ones at a busy broker: their throughput and latency."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ POLITE: Final = tuple(Crowd(f"polite-{number}") for number in range(10))
 GREEDY: Final = Crowd("greedy", connections=100)
 _SERVICE_MS: Final = 5
 _SLOW_WRITES: Final = Path(__file__).parents[1] / "java" / "SlowWrites.java"
-# Until all are connected; and at the end, when those who are done first leave the others alone.
+# Not counted: the time until all are connected, and the end, when some have finished.
 _WARM_UP_S: Final = 1
 _RUN_OUT_S: Final = 0.5
 
 
 def slow_kafka() -> Kafka:
-    """A broker with one thread, which each write keeps for 5 ms: so it is the bottleneck, and not the machine."""
+    """A broker with one thread and writes of 5 ms, so that the broker is the bottleneck, not the machine."""
     return Kafka(
         KAFKA_4,
         config={"num.io.threads": 1, "authorizer.class.name": "SlowWrites", "slow.writes.ms": _SERVICE_MS},
@@ -32,7 +32,7 @@ def slow_kafka() -> Kafka:
 
 
 class Outcome(NamedTuple):
-    """What came of it, from when all were there."""
+    """Results from when all users are connected."""
 
     polite: list[Served]
     greedy: list[Served]
@@ -40,9 +40,9 @@ class Outcome(NamedTuple):
 
     @property
     def p99_ms(self) -> float:
-        """Of a polite request: the 99th percentile of each second, and of the seconds the lower quartile.
+        """Latency of polite requests: lower quartile over the seconds' 99th percentiles.
 
-        A machine that does other things as well spoils seconds; a queue in front of them is in all.
+        Other load of the machine affects some seconds, a queue all of them.
         """
         seconds: dict[int, list[float]] = {}
         for one in self.polite:
@@ -52,16 +52,15 @@ class Outcome(NamedTuple):
 
     @property
     def median_ms(self) -> float:
-        """Of a polite request."""
+        """Median latency of polite requests."""
         return statistics.median(one.took_s for one in self.polite) * 1_000
 
     @property
     def per_second(self) -> float:
-        """Requests of all of them."""
+        """Requests per second of all users."""
         return (len(self.polite) + len(self.greedy)) / self.seconds
 
     def __str__(self) -> str:
-        """Say it in one line."""
         polite, greedy = len(self.polite) / self.seconds, len(self.greedy) / self.seconds
         return (
             f"polite p50 {self.median_ms:.0f} ms, p99 of a calm second {self.p99_ms:.0f} ms, {polite:.0f}/s; "
@@ -78,7 +77,7 @@ def meet(
     is_greedy_there: bool = True,
     kind: Writes = Writes(),  # noqa: B008 - a value
 ) -> Outcome:
-    """Let them meet behind a proxy with such a ``fair_call_queue``; None: with none."""
+    """Run all users behind a proxy with this ``fair_call_queue``; None: without one."""
     loads = [POLITE, (GREEDY,)] if is_greedy_there else [POLITE]
     served: dict[str, list[Served]] = {}
     with Proxy({} if queue is None else {"fair_call_queue": queue}, kafka) as proxy, ExitStack() as stack:
