@@ -1,4 +1,4 @@
-"""A real Apache Kafka for every test of this folder: one per version and run, started when first asked for."""
+"""A real Apache Kafka for all tests of this folder: one per version and run, started on first use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.end_to_end.support.processes import remove_scratch_of_dead_runs
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # kafka-python 3.0 reads its schemas in a way that Python 3.11 and 3.12 call deprecated.
+    # kafka-python 3.0 uses an API that is deprecated in Python 3.11 and 3.12.
     config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
 
     def leave(number: int, frame: FrameType | None) -> None:
@@ -50,13 +50,13 @@ def kafka_4() -> Iterator[Kafka]:
 
 @pytest.fixture(scope="session")
 def slow_kafka() -> Iterator[Kafka]:
-    """One with a single thread, which every write keeps for some milliseconds."""
+    """A broker with a single thread, which every write occupies for some milliseconds."""
     with greedy.slow_kafka() as kafka:
         yield kafka
 
 
 @pytest.fixture(scope="module")
 def mortal_kafka() -> Iterator[Kafka]:
-    """One that a module may kill, so that it cannot spoil the others' tests."""
+    """A broker that a module may kill without affecting other tests."""
     with Kafka(KAFKA_4, config=QUICK_TO_RETURN) as kafka:
         yield kafka

@@ -13,7 +13,7 @@ from tests.end_to_end.support.artifacts import KAFKA_4
 from tests.end_to_end.support.clients import create_topic
 from tests.end_to_end.support.frames import RawClient, raw_client
 from tests.end_to_end.support.kafka import DIRECT, PROXIED, QUICK_TO_RETURN, Kafka
-from tests.end_to_end.support.kafka_configs import said
+from tests.end_to_end.support.kafka_configs import run_configs
 from tests.end_to_end.support.load import KIB, MIB, Answer, batch_of, fetch_flood, produce_flood
 from tests.end_to_end.support.old_kafka import OldKafka
 from tests.end_to_end.support.processes import free_ports, wait_until
@@ -38,7 +38,7 @@ def _proxy(kafka: Kafka, **more: object) -> Proxy:
 
 def _configs(kafka: Kafka, address: str, *commands: str) -> None:
     """Run kafka-configs.sh with each of the commands."""
-    outputs = said(kafka, kafka.version, address, *commands)
+    outputs = run_configs(kafka, kafka.version, address, *commands)
     assert [status for status, *_ in outputs] == ["0"] * len(commands), outputs
 
 

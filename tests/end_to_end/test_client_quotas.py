@@ -15,7 +15,7 @@ from tests.end_to_end.support.artifacts import KAFKA_2_8, KAFKA_3_9, KAFKA_4, ka
 from tests.end_to_end.support.clients import create_topic
 from tests.end_to_end.support.frames import RawClient, raw_client
 from tests.end_to_end.support.kafka import DIRECT, Kafka
-from tests.end_to_end.support.kafka_configs import said
+from tests.end_to_end.support.kafka_configs import run_configs
 from tests.end_to_end.support.load import KIB, batch_of
 from tests.end_to_end.support.proxy import Proxy
 from tests.support.pages import block
@@ -158,13 +158,13 @@ def _table(commands: Sequence[str], proxy_output: Sequence[list[str]], broker_ou
 def test_kafkas_command_prints_the_same_for_proxy_and_broker(kafka_4: Kafka, tmp_path: Path, version: str) -> None:
     commands = [*_commands(), *_SPELLED, *_HALF_SAID]
     with _proxy(kafka_4, tmp_path) as proxy:
-        *proxy_output, _, left = said(kafka_4, version, proxy.address(), *commands, *_LEFT)
+        *proxy_output, _, left = run_configs(kafka_4, version, proxy.address(), *commands, *_LEFT)
         # Each entity was set and changed at the proxy; the broker has none.
         assert proxy.metrics().total("kafka_quota_proxy_quota_changes_total", result="applied") > 2 * len(_ENTITIES)
         assert f"{_P}=7654321" in "\n".join(left)
         broker = kafka_4.listener(DIRECT).address
-        before = said(kafka_4, version, broker, *_ALL)
-        broker_output = said(kafka_4, version, broker, *commands, expected=proxy_output)
+        before = run_configs(kafka_4, version, broker, *_ALL)
+        broker_output = run_configs(kafka_4, version, broker, *commands, expected=proxy_output)
         assert not any(key in line for one in before for line in one for key in (_P, _C, _R, _M, _RATE))
 
         sys.stdout.write(f"kafka-configs.sh of {version}, at the proxy and at a broker:\n")
@@ -187,7 +187,7 @@ def test_quota_set_by_kafkas_command_holds_at_once_and_after_a_crash(kafka_4: Ka
     with _proxy(kafka_4, tmp_path, quotas=[{"client-id": "filed", _P: 10**9}]) as proxy:
         with raw_client(proxy.port(), client_id="etl") as client:
             assert not _waits(client, topic)
-            set_, shown, refused, of_file = said(
+            set_, shown, refused, of_file = run_configs(
                 kafka_4,
                 KAFKA_4,
                 proxy.address(),
@@ -211,7 +211,7 @@ def test_quota_set_by_kafkas_command_holds_at_once_and_after_a_crash(kafka_4: Ka
 
         with raw_client(proxy.port(), client_id="etl") as client:
             assert _waits(client, topic)
-        removed, gone = said(
+        removed, gone = run_configs(
             kafka_4,
             KAFKA_4,
             proxy.address(),
@@ -229,7 +229,7 @@ def test_user_without_admin_rights_is_refused_or_answered_by_the_broker(kafka_4:
     show, set_ = f"--describe|{entity}", f"--alter|--add-config|{_P}=222222|{entity}"
     there = f"--bootstrap-server|{broker}"
     with _proxy(kafka_4, tmp_path, principals={"admins": ["admin"]}) as proxy:
-        refused = said(kafka_4, KAFKA_4, proxy.address(), show, set_)
+        refused = run_configs(kafka_4, KAFKA_4, proxy.address(), show, set_)
 
         assert all("Cluster authorization failed." in "\n".join(one) for one in refused)
         forwards = {"admins": ["admin"], "forward_quota_requests": True}
@@ -244,7 +244,7 @@ def test_user_without_admin_rights_is_refused_or_answered_by_the_broker(kafka_4:
             (f"{show}|{there}", ["0"]),
         ]
         commands, wanted = zip(*both, strict=True)
-        assert said(kafka_4, KAFKA_4, proxy.address(), *commands, expected=wanted) == list(wanted)
+        assert run_configs(kafka_4, KAFKA_4, proxy.address(), *commands, expected=wanted) == list(wanted)
         assert proxy.metrics().total("kafka_quota_proxy_quota_changes_total", result="applied") == 0
 
 

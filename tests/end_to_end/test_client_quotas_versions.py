@@ -12,7 +12,7 @@ import pytest
 
 from tests.end_to_end.support.artifacts import KAFKA_4
 from tests.end_to_end.support.kafka import DIRECT
-from tests.end_to_end.support.kafka_configs import said
+from tests.end_to_end.support.kafka_configs import run_configs
 from tests.end_to_end.support.old_kafka import OldKafka
 from tests.end_to_end.support.processes import free_ports
 from tests.end_to_end.support.proxy import Proxy
@@ -37,7 +37,7 @@ def test_command_of_4_3_sets_a_quota_at_a_proxy_in_front_of_2_8(
         }
         show = "--describe|--entity-type|users|--entity-default"
         with Proxy(settings) as proxy:
-            _, shown, at_broker = said(
+            _, shown, at_broker = run_configs(
                 kafka,
                 KAFKA_4,
                 proxy.address("clients"),

@@ -26,7 +26,7 @@ from tests.end_to_end.support.artifacts import KAFKA_4
 from tests.end_to_end.support.clients import QUIET, create_topic
 from tests.end_to_end.support.frames import RawClient, raw_client
 from tests.end_to_end.support.kafka import Kafka
-from tests.end_to_end.support.kafka_configs import said
+from tests.end_to_end.support.kafka_configs import run_configs
 from tests.end_to_end.support.load import KIB, batch_of
 from tests.end_to_end.support.processes import free_ports, wait_until
 from tests.end_to_end.support.proxy import Proxy
@@ -161,7 +161,7 @@ def test_quota_set_by_kafkas_command_holds_at_all_proxies_and_after_a_kill(
         with raw_client(ports[0], client_id="etl") as at_one, raw_client(ports[1], client_id="etl") as at_two:
             assert not _waits(at_one, topic)
             assert not _waits(at_two, topic)
-            outputs = said(mortal_kafka, KAFKA_4, one.address(), set_, show, at_other, expected=wanted)
+            outputs = run_configs(mortal_kafka, KAFKA_4, one.address(), set_, show, at_other, expected=wanted)
             assert outputs == wanted
             assert limits() == [[10_485_760]] * 2
             assert _waits(at_one, topic)
@@ -187,7 +187,7 @@ def test_quota_set_by_kafkas_command_holds_at_all_proxies_and_after_a_kill(
             with raw_client(port, client_id="etl") as client:
                 assert _waits(client, topic)
         assert [_explained(proxy, capsys) for proxy in both] == explained
-        assert said(mortal_kafka, KAFKA_4, one.address(), show, at_other) == wanted[1:]
+        assert run_configs(mortal_kafka, KAFKA_4, one.address(), show, at_other) == wanted[1:]
         assert "Traceback" not in one.log + other.log
 
 

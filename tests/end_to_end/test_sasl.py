@@ -23,7 +23,7 @@ from tests.end_to_end.support.artifacts import KAFKA_4
 from tests.end_to_end.support.clients import QUIET, create_topic, end_offset, run_java_program
 from tests.end_to_end.support.frames import raw_client, record_batch
 from tests.end_to_end.support.kafka import Kafka
-from tests.end_to_end.support.kafka_configs import said
+from tests.end_to_end.support.kafka_configs import run_configs
 from tests.end_to_end.support.logins import add_scram_users, log_in_plain, secret_of, shake_hands
 from tests.end_to_end.support.processes import free_port, wait_until
 from tests.end_to_end.support.proxy import Metrics, Proxy
@@ -400,7 +400,7 @@ def test_only_administrators_may_alter_quotas(kafka: Kafka, proxy: Proxy, tmp_pa
     of_nobody = "--entity-type|users|--entity-name|nobody"
     alters = f"--alter|--add-config|producer_byte_rate=7000|{of_nobody}"
     shows = f"--describe|{of_nobody}"
-    set_, refused, hidden, shown = said(
+    set_, refused, hidden, shown = run_configs(
         kafka,
         KAFKA_4,
         proxy.address(SASL),

@@ -120,13 +120,11 @@ class Java:
     kafka: Kafka
 
     def produce(self, address: str, topic: str, *, client_id: str, count: int) -> None:
-        """See ``Client``."""
         settings = [f"bootstrap.servers={address}", f"client.id={client_id}", "batch.size=65536", "linger.ms=5"]
         done = run_java_program(self.kafka, "produce", topic, str(count), *settings)
         assert done["acknowledged"] == count
 
     def consume(self, address: str, topic: str, *, client_id: str, count: int) -> None:
-        """See ``Client``."""
         settings = [f"bootstrap.servers={address}", f"client.id={client_id}"]
         done = run_java_program(self.kafka, "consume", topic, str(count), *settings)
         assert done["seen"] == count
@@ -139,7 +137,6 @@ class Librdkafka:
     settings: Mapping[str, str | int | bool]
 
     def produce(self, address: str, topic: str, *, client_id: str, count: int) -> None:
-        """See ``Client``."""
         failures: list[object] = []
 
         def delivered(error: object, message: object) -> None:
@@ -160,7 +157,6 @@ class Librdkafka:
         assert (left, failures[:3]) == (0, [])
 
     def consume(self, address: str, topic: str, *, client_id: str, count: int) -> None:
-        """See ``Client``."""
         checker = Checker()
         consumer = confluent_kafka.Consumer(
             {"bootstrap.servers": address, "client.id": client_id, "group.id": "unused", **self.settings}
@@ -189,7 +185,6 @@ class KafkaPython:
         return settings if self.api_version is None else {**settings, "api_version": self.api_version}
 
     def produce(self, address: str, topic: str, *, client_id: str, count: int) -> None:
-        """See ``Client``."""
         producer = kafka_python.KafkaProducer(
             **self._settings(address, client_id),
             acks="all",
@@ -206,7 +201,6 @@ class KafkaPython:
             producer.close()
 
     def consume(self, address: str, topic: str, *, client_id: str, count: int) -> None:
-        """See ``Client``."""
         checker = Checker()
         consumer = kafka_python.KafkaConsumer(
             **self._settings(address, client_id), group_id=None, auto_offset_reset="earliest"
@@ -230,11 +224,9 @@ class Aiokafka:
     """``aiokafka``, which speaks the message versions before flexible ones."""
 
     def produce(self, address: str, topic: str, *, client_id: str, count: int) -> None:
-        """See ``Client``."""
         asyncio.run(self._produce(address, topic, client_id, count))
 
     def consume(self, address: str, topic: str, *, client_id: str, count: int) -> None:
-        """See ``Client``."""
         asyncio.run(self._consume(address, topic, client_id, count))
 
     async def _produce(self, address: str, topic: str, client_id: str, count: int) -> None:

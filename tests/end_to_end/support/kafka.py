@@ -1,4 +1,4 @@
-"""A real Apache Kafka in KRaft mode: one node or several, each a broker and controller in one process."""
+"""A real Apache Kafka in KRaft mode: one or several nodes, each broker and controller in one process."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ DIRECT: Final = "DIRECT"
 PROXIED: Final = "PROXIED"
 REPLICATION: Final = "REPLICATION"
 _CONTROLLER: Final = "CONTROLLER"
-# A killed broker may register again only when its last session has expired, after 9 s by default. No default of the
-# harness: on a machine that is busy for so long a broker would be fenced for no fault of its own.
+# A killed broker may register again only after its last session has expired, 9 s by default. Not a default of the
+# harness, because a busy machine would then fence healthy brokers.
 QUICK_TO_RETURN: Final[dict[str, str | int]] = {"broker.session.timeout.ms": 2_000, "broker.heartbeat.interval.ms": 500}
 _START_TIMEOUT_S: Final = 60
-# C1 alone halves the CPU time of tools that live for seconds; the serial collector needs no threads.
+# Only C1 halves the CPU time of short-lived tools; the serial collector needs no threads.
 _SHORT_LIVED: Final = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 _LOGS_REQUESTS: Final = "-Dorg.slf4j.simpleLogger.log.kafka.request.logger=debug"
 # "connection":"127.0.0.1:9092-127.0.0.9:51234-0-1"
@@ -42,15 +42,15 @@ _API: Final = re.compile(r'"requestApiKeyName":"(\w+)"')
 _QUIET: Final = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
 _NAMES_OF_NODE: Final = "meta.properties"
 
-# By release, what its StorageTool wrote in this run.
+# The output of StorageTool in this run, by release.
 _formatted: dict[str, Path] = {}
-# Where it tried to have an archive of classes.
+# Class paths for which an archive was attempted.
 _archived: set[Path] = set()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """A broker's listener: where it binds, and the port that it tells clients (its proxy's, or its own)."""
+    """A broker's listener: its port, and the advertised port (its proxy's, or its own)."""
 
     port: int
     advertised_port: int
@@ -62,19 +62,19 @@ class Endpoint:
 
     @property
     def advertised_address(self) -> str:
-        """``host:port`` that clients are told: bind a proxy here."""
+        """The advertised ``host:port``: bind a proxy here."""
         return f"127.0.0.1:{self.advertised_port}"
 
 
 class Request(NamedTuple):
-    """A request as a broker logged it."""
+    """A request in the broker's log."""
 
     api: str  # PRODUCE, FETCH, ...
-    source: str  # the address that it came from
+    source: str  # the source address
 
 
 class Broker:
-    """One node, its ports and its data; it can be stopped, killed and started again on the same of both."""
+    """One node with its ports and data; it can be stopped, killed and restarted with both."""
 
     def __init__(
         self,
@@ -86,7 +86,6 @@ class Broker:
         jmx_port: int | None,
         options: Sequence[str] = (),
     ) -> None:
-        """Only remember the parts; ``start`` starts."""
         self.node_id = node_id
         self.listeners = listeners
         self.jmx_port = jmx_port
@@ -99,7 +98,6 @@ class Broker:
 
     @property
     def process(self) -> Process:
-        """The running process."""
         if self._process is None:
             raise HarnessError(f"broker {self.node_id} is not running")
         return self._process
@@ -140,16 +138,14 @@ class Broker:
 
     @property
     def is_running(self) -> bool:
-        """Whether it was started and not ended since."""
         return self._process is not None
 
     @property
     def log(self) -> str:
-        """All that it wrote."""
         return self._log.read_text(errors="replace")
 
     def requests(self, listener: str) -> Iterator[Request]:
-        """What the broker logged of requests at a listener; needs ``Kafka(logs_requests=True)``."""
+        """Return the logged requests at a listener; needs ``Kafka(logs_requests=True)``."""
         wanted = f'"listener":"{listener}"'
         with self._log.open(errors="replace") as lines:
             for line in lines:
@@ -157,17 +153,17 @@ class Broker:
                     yield Request(api=api[1], source=found[1])
 
     def stop(self) -> None:
-        """End it in good order."""
+        """Shut down in order."""
         self.process.stop()
         self._process = None
 
     def kill(self) -> None:
-        """End it at once, with SIGKILL."""
+        """Kill with SIGKILL."""
         self.process.kill()
         self._process = None
 
     def restart(self) -> None:
-        """Start it again on the ports and the data it had; returns when it answers."""
+        """Restart on the same ports and data; return when the broker answers."""
         if self._process is not None:
             self.stop()
         self.start()
@@ -175,19 +171,18 @@ class Broker:
 
 
 class Kafka:
-    """A cluster for the length of a ``with`` block.
+    """A cluster in a ``with`` block.
 
     Each broker has a listener ``DIRECT``, which advertises itself, and one for each name in ``proxied``, which
-    advertises a port that nobody listens on yet: the test's proxy binds it.
+    advertises an unused port for the test's proxy.
 
     Args:
-        version: A release that Maven resolves.
-        nodes: How many brokers; node ids start at 1.
-        proxied: Names of further listeners.
-        inter_broker_proxied: Whether the brokers talk to each other by a listener ``REPLICATION``, which advertises a
-            port for the test's proxy as well; without one there they hear nothing of each other.
+        version: A release that Maven resolves. nodes: Number of brokers; node ids start at 1. proxied: Names of further
+        listeners. inter_broker_proxied: Whether brokers use a listener ``REPLICATION`` among themselves, which
+        advertises a port for
+            the test's proxy; without a proxy there they cannot reach each other.
         unproxied: Names of further listeners that advertise themselves.
-        config: Broker settings over the harness's own.
+        config: Broker settings in addition to the harness's.
         jmx: Whether each broker opens a JMX port.
         logs_requests: Whether each broker logs every request, for ``Broker.requests``.
         plugins: Java sources, compiled and put on the class path of the brokers.
@@ -206,7 +201,6 @@ class Kafka:
         logs_requests: bool = False,
         plugins: Sequence[Path] = (),
     ) -> None:
-        """Only remember what is wanted; entering the ``with`` block starts it."""
         self.version = version
         self.brokers: list[Broker] = []
         self._nodes = nodes
@@ -219,7 +213,6 @@ class Kafka:
         self._controllers: dict[int, int] = {}  # port by node id
 
     def __enter__(self) -> Self:
-        """Format the storage, start every broker, wait until all answer."""
         self.classpath = kafka_classpath(self.version)
         self._options += self._start_options()
         self._scratch = scratch(f"kafka-{self.version}")
@@ -242,21 +235,20 @@ class Kafka:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End every broker and remove its data."""
         self._end()
 
     @property
     def broker(self) -> Broker:
-        """The first broker; the only one of a single-node cluster."""
+        """The first broker."""
         return self.brokers[0]
 
     @property
     def bootstrap_servers(self) -> str:
-        """``host:port`` of each broker's direct listener, with commas."""
+        """``host:port`` of the direct listeners, separated by commas."""
         return self.addresses(DIRECT)
 
     def addresses(self, listener: str) -> str:
-        """``host:port`` of that listener of each broker, with commas."""
+        """``host:port`` of this listener of each broker, separated by commas."""
         return ",".join(broker.listeners[listener].address for broker in self.brokers)
 
     def listener(self, name: str = PROXIED) -> Endpoint:
@@ -266,9 +258,9 @@ class Kafka:
     def run_java(
         self, main_class: str, *arguments: str | Path, timeout_s: float = 120, classpath: str | None = None
     ) -> str:
-        """Run a class of this release, or of another class path, to its end and return its standard output.
+        """Run a class of this release, or of another class path, and return its standard output.
 
-        It may also be the path of a Java source, which has no package.
+        The class may also be the path of a Java source without a package.
         """
         classpath = classpath or self.classpath
         options = reading(class_archive(classpath))
@@ -280,7 +272,7 @@ class Kafka:
         )
 
     def add_broker(self) -> Broker:
-        """Start one more node, which is a broker only; return it when it answers."""
+        """Start one more node without a controller; return it when it answers."""
         broker = self._plan(max(broker.node_id for broker in self.brokers) + 1)
         self.brokers.append(broker)
         self._start(broker)
@@ -300,7 +292,7 @@ class Kafka:
         broker.start()
 
     def _format(self, broker: Broker) -> None:
-        """Have StorageTool write what a data directory begins with; but for names a release always writes the same."""
+        """Format the data directory with StorageTool; its output is cached, because a release always writes the same."""
         if self.version not in _formatted:
             self.run_java("kafka.tools.StorageTool", "format", "-t", self._cluster_id, "-c", broker.properties)
             kept = scratch_directory(f"formatted-{self.version}")
@@ -312,7 +304,7 @@ class Kafka:
         )
 
     def _start_options(self) -> tuple[str, ...]:
-        """Options for brokers that read the classes which one has loaded before; the first of all is to write them."""
+        """Return options that load the class archive; the first broker of all writes it."""
         archive = class_archive(self.classpath)
         if not archive.exists() and archive not in _archived:
             _archived.add(archive)
@@ -379,7 +371,7 @@ class Kafka:
             "transaction.state.log.replication.factor": copies,
             "transaction.state.log.min.isr": 1,
             "group.initial.rebalance.delay.ms": 0,
-            "socket.listen.backlog.size": 1_000,  # Kafka's 50 makes a storm of connects take minutes
+            "socket.listen.backlog.size": 1_000,  # with Kafka's default of 50 many connects take minutes
         }
         return {**own, **self._config}
 
@@ -392,5 +384,5 @@ class Kafka:
 
 
 def _random_id() -> str:
-    # The zero byte in front makes the first character a letter: a "-" there would look like an option.
+    # The leading zero byte makes the first character a letter; a "-" would look like an option.
     return base64.urlsafe_b64encode(b"\0" + os.urandom(15)).decode().rstrip("=")

@@ -14,16 +14,16 @@ from tests.end_to_end.support.kafka import Kafka
 _CONFIGS: Final = Path(__file__).parents[1] / "java" / "Configs.java"
 
 
-def said(
+def run_configs(
     kafka: Kafka, version: str, bootstrap_servers: str, *commands: str, expected: Sequence[Sequence[str]] = ()
 ) -> list[list[str]]:
-    """Return what each command says, its exit status first; entities in a list come in no order.
+    """Run commands separated into words by ``|``; return exit status and sorted output lines of each.
 
-    A broker tells of a change some milliseconds after it has acknowledged it: with ``expected``, what another has said
-    of the same commands, it is asked for as much until it says so, too, for two seconds at most.
+    A broker describes a change some milliseconds after its acknowledgement. With ``expected``, the outputs of another
+    run, a command is repeated until its output is equal, for two seconds at most.
 
-    The words of a command are separated by ``|``; one with ``--bootstrap-server`` among them asks there instead. Where
-    the others asked is not told, nor where in its code an error came from, nor lines with nothing on them.
+    A command with ``--bootstrap-server`` goes to that address. Addresses of the others, stack traces and empty lines are
+    left out.
     """
     with NamedTemporaryFile("w", encoding="utf-8") as file:
         file.write("\x1e".join("\n".join(lines) for _, *lines in expected))
@@ -36,7 +36,7 @@ def said(
             classpath=kafka_classpath(version),
             timeout_s=300,
         )
-    # A block ends with an empty line, and may have others in it; the next begins with a status.
+    # A block ends with an empty line, and may contain others; the next block begins with a status.
     blocks = re.split(r"\n\n(?=\d+\n)", text.replace(bootstrap_servers, "BOOTSTRAP"))
     assert len(blocks) == len(commands), text
     outputs = []

@@ -1,7 +1,7 @@
-"""Floods of raw frames, and what their answers say about a quota.
+"""Floods of raw frames, and the rates of their answers.
 
-The quantity that Kafka charges is the frame without its size field; for Fetch v4 that holds for the response too.
-Sampled windows come in bursts, N windows apart, so a rate must be taken over whole cycles.
+Kafka charges a frame without its size field; for Fetch v4 that holds for the response too. Sampled windows cause
+bursts, N windows apart, so a rate must be taken over whole cycles.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _RECORD_BYTES: Final = 16 * KIB
 
 
 class Answer(NamedTuple):
-    """One answer: when it came (``time.monotonic``), what was charged for it, what it asks the client to wait."""
+    """An answer: its time (``time.monotonic``), its charge, and its throttle time."""
 
     at_s: float
     size_bytes: int
@@ -40,7 +40,7 @@ class Answer(NamedTuple):
 
 
 def batch_of(size_bytes: int) -> bytes:
-    """A record batch of about this size, in records of at most 16 KiB that do not compress."""
+    """Return a record batch of about this size, in incompressible records of at most 16 KiB."""
     record = min(size_bytes, _RECORD_BYTES)
     return record_batch([os.urandom(record) for _ in range(max(1, size_bytes // record))])
 
@@ -56,17 +56,17 @@ def produce_flood(
     obeys: bool = True,
     is_over: Callable[[], bool] = lambda: False,
 ) -> list[Answer]:
-    """Produce all that the other side takes.
+    """Produce as much as possible.
 
     Args:
-        port: Where to.
-        topic: Its partition 0 is written.
-        client_id: Whose quota.
+        port: The port on this machine.
+        topic: The topic, whose partition 0 is written.
+        client_id: The client-id.
         request_bytes: The size of each batch.
-        seconds: How long. A mute that lasts longer is not sat out.
-        ahead: How many requests are sent before the answer of the first is read.
-        obeys: Whether it waits ``throttle_time_ms`` as a well-behaved client does.
-        is_over: Whether it is to end before its time; asked after each answer.
+        seconds: The duration. A longer mute is cut short.
+        ahead: Requests that are sent before the first answer is read.
+        obeys: Whether it waits for ``throttle_time_ms``.
+        is_over: Whether to end early; called after each answer.
     """
     body = produce_body(topic, batch_of(request_bytes), acks=1)
     client = RawClient(port, client_id=client_id)
@@ -93,7 +93,7 @@ def produce_flood(
 def fetch_flood(
     port: int, topic: str, *, client_id: str, max_bytes: int, seconds: float, obeys: bool = True
 ) -> list[Answer]:
-    """Fetch the start of partition 0 over and over, all that the other side gives."""
+    """Fetch the start of partition 0 repeatedly, as fast as possible."""
     body = fetch_body(topic, offset=0, max_bytes=max_bytes)
     client = RawClient(port, client_id=client_id)
     answers: list[Answer] = []
@@ -111,9 +111,9 @@ def fetch_flood(
 
 
 def steady_rate(answers: Sequence[Answer], *, after_s: float) -> float:
-    """Bytes per second of an even flow, from the first answer after ``after_s`` to the last one.
+    """Return bytes per second of an even flow, from the first answer after ``after_s`` to the last.
 
-    The first answer's own bytes lie before the interval, the last one's in it: no error from where the ends fall.
+    The first answer's bytes lie before the interval and the last one's within it, so the ends cause no error.
     """
     start = answers[0].at_s + after_s
     late = [answer for answer in answers if answer.at_s >= start]
@@ -121,7 +121,7 @@ def steady_rate(answers: Sequence[Answer], *, after_s: float) -> float:
 
 
 def per_second(answers: Sequence[Answer]) -> list[int]:
-    """Bytes in each whole second since the first answer; the last, incomplete second is left out."""
+    """Return the bytes of each complete second since the first answer."""
     first, last = answers[0].at_s, answers[-1].at_s
     seconds = [0] * (int(last - first) + 1)
     for answer in answers:
@@ -130,11 +130,11 @@ def per_second(answers: Sequence[Answer]) -> list[int]:
 
 
 def rate_over_whole_cycles(flow: Iterable[tuple[float, float]], *, quota: float) -> float:
-    """Bytes per second of a flow of (time, bytes) that comes in bursts, from the start of one burst to another's.
+    """Return bytes per second of a flow of (time, bytes) in bursts, from the start of one burst to that of another.
 
-    A burst is what lies between two silences. The first one is left out, it begins with an empty history; so is what
-    has less than half the bytes of the largest, a fragment cut off by a client's pause. Bursts get longer from cycle to
-    cycle, so from middle to middle a client of Kafka's own quota measures 0.95 of it, from start to start 0.998.
+    A burst lies between two silences. The first burst is left out, because it begins with an empty history. So are
+    bursts with less than half the bytes of the largest, which are fragments. Bursts become longer from cycle to cycle:
+    under Kafka's own quota a client measures 0.95 of it from middle to middle, and 0.998 from start to start.
 
     Raises:
         AssertionError: There are fewer than three bursts, so there is no whole cycle after the first.
@@ -150,7 +150,7 @@ def rate_over_whole_cycles(flow: Iterable[tuple[float, float]], *, quota: float)
 
 
 def _bursts(moments: list[tuple[float, float]], quota: float) -> list[list[tuple[float, float]]]:
-    """Cut a flow at its silences: stretches of most of a second with less than half the quota."""
+    """Split a flow at its silences: most of a second with less than half the quota."""
     first = moments[0][0]
     bins: list[list[tuple[float, float]]] = [[] for _ in range(int((moments[-1][0] - first) / _BIN_S) + 1)]
     for moment in moments:
@@ -165,10 +165,10 @@ def _bursts(moments: list[tuple[float, float]], quota: float) -> list[list[tuple
             bursts.append([])
         silent_bins = 0
         bursts[-1] += inside
-    # The last one may have been cut short by the end of the measurement.
+    # The end of the measurement may have cut the last burst.
     return bursts if silent_bins >= _SILENT_BINS else bursts[:-1]
 
 
 def flow_of(answers: Iterable[Answer]) -> list[tuple[float, float]]:
-    """Answers as a flow of (time, bytes)."""
+    """Return answers as a flow of (time, bytes)."""
     return [(answer.at_s, answer.size_bytes) for answer in answers]

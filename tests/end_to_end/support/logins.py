@@ -1,4 +1,4 @@
-"""SASL over a ``RawClient``, and the users that a broker knows by SCRAM."""
+"""SASL over a ``RawClient``, and SCRAM users of a broker."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from tests.end_to_end.support.kafka import Kafka
 
 SASL_HANDSHAKE: Final = 17
 SASL_AUTHENTICATE: Final = 36
-_ITERATIONS: Final = 4_096  # the least that Kafka takes
+_ITERATIONS: Final = 4_096  # Kafka's minimum
 
 
 def secret_of(user: str) -> str:
-    """The password of a test's user."""
+    """Return the password of a test user."""
     return f"{user}-secret"
 
 
 def add_scram_users(kafka: Kafka, users: Sequence[str], *mechanisms: str) -> None:
-    """Make users known to the cluster, each with ``secret_of`` it as its password."""
+    """Create SCRAM users, each with the password of ``secret_of``."""
     admin: Any = import_module("confluent_kafka.admin")
     client = admin.AdminClient({"bootstrap.servers": kafka.bootstrap_servers, **QUIET})
     for mechanism in mechanisms:
@@ -34,7 +34,7 @@ def add_scram_users(kafka: Kafka, users: Sequence[str], *mechanisms: str) -> Non
 
 
 def shake_hands(client: RawClient, mechanism: str, *, version: int) -> int:
-    """Ask for a mechanism; return the error code."""
+    """Send SaslHandshake; return the error code."""
     answer = client.ask(SASL_HANDSHAKE, version, string(mechanism)).body
     return int(struct.unpack_from(">h", answer)[0])
 
@@ -55,7 +55,7 @@ def log_in_plain(client: RawClient, user: str, password: str | None = None) -> i
 
 
 def log_in_scram(client: RawClient, user: str, mechanism: str = "SCRAM-SHA-256") -> None:
-    """Log in by SCRAM; the broker is checked as well.
+    """Log in by SCRAM, and check the broker's signature.
 
     Raises:
         AssertionError: The broker refused.

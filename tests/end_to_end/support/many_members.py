@@ -1,14 +1,14 @@
-"""Groups of many consumers, or many producers, of a real client library: all of them in one process, each library.
+"""Groups of many consumers, or many producers, of a real client library, in one process per library.
 
 ``python -m tests.end_to_end.support.many_members {librdkafka|aiokafka} {consume|produce} TOPIC COUNT SECONDS SIZE
-KEY=VALUE…`` does what ``java/Members.java`` does and prints the same: one JSON object of
+KEY=VALUE…`` does the same as ``java/Members.java``, and prints the same JSON object:
 
 * ``rebalances``: when a consumer was given partitions (``time.monotonic``);
 * ``flow``: pairs of a time and the bytes of values that were read, or acknowledged, until then;
-* ``errors``: pairs of a time and what a client reported or logged;
+* ``errors``: pairs of a time and an error that a client reported or logged;
 * ``sent``: how many records each producer sent. Their keys are ``PRODUCER:NUMBER``.
 
-``SIZE`` is how many records a partition has, after which a consumer begins again, or the size of a record.
+``SIZE`` is the number of records of a partition, after which a consumer starts again, or the size of a record.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ _PROGRAM: Final = Path(__file__).parents[1] / "java" / "Members.java"
 _BUFFER_BYTES: Final = 512 * 1024
 _EVERY_S: Final = 0.5
 _PATIENCE_S: Final = 120
-# Java logs these as news, not as warnings: a connection that ends, a request that took too long.
+# Java logs these at info level: a closed connection, a request timeout.
 _NEWS: Final = ("NetworkClient", "FetchSessionHandler", "producer.internals.Sender")
 _BAD_NEWS: Final = re.compile(r"disconnect|timed out|timeout|cancelled|error|exception|WARN|ERROR", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What the members saw, as above; times are on the clock of ``time.monotonic``.
+    """Results of the members, as above, on the clock of ``time.monotonic``.
 
-    ``errors`` leaves out what consumers said until the last of them had its partitions: while a group forms, each new
-    member makes the others join once more, which some libraries log as a warning.
+    ``errors`` starts when the last consumer has its partitions: while a group forms, each new member causes a
+    rebalance, which some libraries log as a warning.
     """
 
     rebalances: list[float]
@@ -63,7 +63,7 @@ class Report:
     sent: list[int]
 
     def rate(self, from_s: float, to_s: float) -> float:
-        """Bytes per second of values that moved in this time."""
+        """Return bytes per second of values that passed in this time."""
         return (self._up_to(to_s) - self._up_to(from_s)) / (to_s - from_s)
 
     def _up_to(self, at_s: float) -> int:
@@ -71,7 +71,7 @@ class Report:
 
 
 class Members:
-    """So many clients of a library, for the length of a ``with`` block at the most."""
+    """Clients of one library, for at most a ``with`` block."""
 
     def __init__(
         self,
@@ -86,7 +86,6 @@ class Members:
         seconds: int,
         size: int,
     ) -> None:
-        """Only remember what is wanted. Settings are the library's defaults, but for the size of buffers."""
         self._library = library
         self._kafka = kafka
         settings = {"bootstrap.servers": address, "client.id": client_id}
@@ -101,7 +100,6 @@ class Members:
         self._seconds = seconds
 
     def __enter__(self) -> Self:
-        """Start them."""
         self._scratch = scratch("members")
         directory = self._scratch.__enter__()
         command: list[str | Path]
@@ -117,7 +115,6 @@ class Members:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """End them, if they have not ended."""
         self._process.kill()
         self._scratch.__exit__(None, None, None)
 
@@ -125,7 +122,7 @@ class Members:
         """Wait for the end.
 
         Raises:
-            HarnessError: They did not end, or not in good order.
+            HarnessError: The clients did not end, or failed.
         """
         process = self._process
         wait_until(
@@ -152,7 +149,7 @@ class Members:
 
 
 class _Seen:
-    """What is printed at the end."""
+    """The data that is printed at the end."""
 
     def __init__(self, count: int, seconds: int) -> None:
         self.end_s = time.monotonic() + seconds
@@ -176,7 +173,7 @@ class _Seen:
 
 
 class _Logged(logging.Handler):
-    """Takes warnings and worse of the libraries as errors."""
+    """Records log messages of the libraries from warning level on as errors."""
 
     def __init__(self, seen: _Seen) -> None:
         super().__init__(logging.WARNING)

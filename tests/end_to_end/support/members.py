@@ -1,4 +1,4 @@
-"""Members of consumer groups that count their rebalances, of each client library; and how a broker counts them."""
+"""Members of consumer groups that count rebalances, for each client library, and the broker's count."""
 
 import asyncio
 import struct
@@ -12,14 +12,14 @@ import confluent_kafka
 from tests.end_to_end.support.clients import end_offset, run_java_program
 from tests.end_to_end.support.kafka import Kafka
 
-SESSION_TIMEOUT_MS: Final = 6_000  # the least that a broker allows
+SESSION_TIMEOUT_MS: Final = 6_000  # the broker's minimum
 _HEARTBEAT_MS: Final = 1_000
 
 Report = dict[str, int]
 
 
 def java_member(kafka: Kafka, address: str, topic: str, group: str, seconds: int) -> Report:
-    """Be one for so long; return ``assignments``, ``revocations`` and ``size_bytes``."""
+    """Run a member for this time; return ``assignments``, ``revocations`` and ``size_bytes``."""
     settings = {
         "bootstrap.servers": address,
         "client.id": "java",
@@ -33,7 +33,7 @@ def java_member(kafka: Kafka, address: str, topic: str, group: str, seconds: int
 
 
 def librdkafka_member(address: str, topic: str, group: str, seconds: int) -> Report:
-    """Likewise."""
+    """As ``java_member``."""
     report = {"assignments": 0, "revocations": 0, "size_bytes": 0}
 
     def assigned(consumer: object, partitions: object) -> None:
@@ -57,13 +57,13 @@ def librdkafka_member(address: str, topic: str, group: str, seconds: int) -> Rep
     while time.monotonic() < end:
         for message in consumer.consume(100, timeout=0.2):
             report["size_bytes"] += len(message.value() or b"") if message.error() is None else 0
-    final = dict(report)  # closing revokes once more, of its own will
+    final = dict(report)  # closing causes one more revocation
     consumer.close()
     return final
 
 
 def aiokafka_member(address: str, topic: str, group: str, seconds: int) -> Report:
-    """Likewise."""
+    """As ``java_member``."""
     return asyncio.run(_until(address, topic, group, seconds))
 
 
@@ -75,7 +75,7 @@ async def _until(address: str, topic: str, group: str, seconds: int) -> Report:
             report["assignments"] += 1
 
         def on_partitions_revoked(self, revoked: Collection[Any]) -> None:
-            report["revocations"] += len(revoked) > 0  # also called, with nothing, before the first assignment
+            report["revocations"] += len(revoked) > 0  # also called without partitions before the first assignment
 
     consumer = aiokafka.AIOKafkaConsumer(
         bootstrap_servers=address,
@@ -95,7 +95,7 @@ async def _until(address: str, topic: str, group: str, seconds: int) -> Report:
 
 
 def generations(kafka: Kafka, groups: Collection[str]) -> dict[str, int]:
-    """Read from the topic in which a broker keeps its groups how many generations each of them has had.
+    """Return the number of generations of each group, read from the broker's groups topic.
 
     A key is int16 version (2: a group) and the group's name; a value int16 version, protocol type, int32 generation.
     """

@@ -1,4 +1,4 @@
-"""Kafka with ZooKeeper: 2.8.2, whose followers are told to fetch as brokers of 0.10.1 do, and older releases."""
+"""Kafka with ZooKeeper: 2.8.2, with followers that fetch like brokers of 0.10.1, and older releases."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ _START_TIMEOUT_S: Final = 60
 
 
 class OldKafka(Kafka):
-    """A cluster as ``Kafka`` is one, but for its listeners.
+    """A cluster like ``Kafka``, except for its listeners.
 
-    Brokers of 0.10.1 tell each other of listeners by security protocol, so there can be only one in the clear:
-    ``DIRECT`` and, where it is proxied, ``REPLICATION`` are two names of it, and clients that ask it for brokers are
-    sent to the proxies, too.
+    Brokers of 0.10.1 know listeners by security protocol, so only one can be in plaintext. ``DIRECT`` and, if proxied,
+    ``REPLICATION`` are two names of it, and clients that ask it for brokers are sent to the proxies, too.
     """
 
     def __init__(
@@ -34,7 +33,6 @@ class OldKafka(Kafka):
         config: Mapping[str, str | int] | None = None,
         logs_requests: bool = False,
     ) -> None:
-        """Only remember what is wanted; entering the ``with`` block starts it."""
         super().__init__(
             version,
             nodes=nodes,
@@ -52,7 +50,7 @@ class OldKafka(Kafka):
         return f"127.0.0.1:{self._zookeeper_port}"
 
     def _start_controllers(self) -> None:
-        """Start what elects one: ZooKeeper."""
+        """Start ZooKeeper."""
         properties = self._directory / "zookeeper.properties"
         properties.write_text(
             f"dataDir={self._directory / 'zookeeper'}\n"
@@ -61,7 +59,7 @@ class OldKafka(Kafka):
             "admin.enableServer=false\n"
             "maxClientCnxns=0\n"
         )
-        # The one of 2.8: those before 3.5 do not start on Java 17.
+        # ZooKeeper of 2.8, because versions before 3.5 do not start on Java 17.
         classpath = kafka_classpath(KAFKA_2_8)
         options = reading(class_archive(classpath))
         command = [java(), *options, "-Xmx128m", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
@@ -75,7 +73,7 @@ class OldKafka(Kafka):
             return probe.connect_ex(("127.0.0.1", self._zookeeper_port)) == 0
 
     def _format(self, broker: Broker) -> None:
-        """Nothing: it makes its data directory itself."""
+        """Do nothing: the broker creates its data directory."""
 
     def _trainee(self) -> Kafka:
         return OldKafka(self.version)

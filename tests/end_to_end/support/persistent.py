@@ -1,8 +1,7 @@
-"""Clients that go on until they are told to stop: with records, or with topics.
+"""Clients that work until stopped, on records or on topics.
 
-They send 0, 1, 2, …, or read a topic again and again, or make, grow and delete topics. Each raises if its application
-was told of anything that went wrong. What they send and read is a number in decimal. ``java/Refused.java`` does the
-same with Kafka's own clients.
+They send 0, 1, 2, …, or read a topic again and again, or create, extend and delete topics. Each raises if its
+application got an error. Records are numbers in decimal. ``java/Refused.java`` does the same with Kafka's own clients.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from kafka.admin import KafkaAdminClient
 from kafka.admin import NewTopic as KafkaPythonTopic
 from kafka.errors import NodeNotReadyError, ThrottlingQuotaExceededError
 
-# Whether to go on, asked between two steps.
+# Whether to continue, called between two steps.
 GoesOn = Callable[[], bool]
 # address, topic, partition, client_id, goes_on -> how many records were acknowledged.
 Producer = Callable[[str, str, int, str, GoesOn], int]
@@ -62,7 +61,7 @@ def librdkafka_producer(settings: Mapping[str, str | int | bool]) -> Producer:
 
 
 def kafka_python_producer(settings: Mapping[str, Any]) -> Producer:
-    """``kafka-python``, likewise."""
+    """``kafka-python`` with these settings over its defaults."""
 
     def produce(address: str, topic: str, partition: int, client_id: str, goes_on: GoesOn) -> int:
         producer = kafka_python.KafkaProducer(
@@ -82,7 +81,7 @@ def kafka_python_producer(settings: Mapping[str, Any]) -> Producer:
 
 
 def aiokafka_producer(settings: Mapping[str, Any]) -> Producer:
-    """``aiokafka``, likewise."""
+    """``aiokafka`` with these settings over its defaults."""
 
     async def produce(address: str, topic: str, partition: int, client_id: str, goes_on: GoesOn) -> int:
         producer = aiokafka.AIOKafkaProducer(
@@ -99,7 +98,7 @@ def aiokafka_producer(settings: Mapping[str, Any]) -> Producer:
 
 
 class _Reader:
-    """Insists on 0 to ``count`` - 1, each once and in order."""
+    """Checks that 0 to ``count`` - 1 arrive once each and in order."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -181,7 +180,7 @@ def consume_with_aiokafka(address: str, topic: str, client_id: str, count: int, 
 
 
 def manage_with_librdkafka(address: str, client_id: str, goes_on: GoesOn) -> int:
-    """Make, grow and delete topics with ``confluent-kafka``; return how often."""
+    """Create, extend and delete topics with ``confluent-kafka``; return the number of rounds."""
     admin = AdminClient({"bootstrap.servers": address, "client.id": client_id})
     times = 0
     while goes_on():
@@ -194,7 +193,7 @@ def manage_with_librdkafka(address: str, client_id: str, goes_on: GoesOn) -> int
 
 
 def manage_with_kafka_python(address: str, client_id: str, goes_on: GoesOn) -> int:
-    """The same with ``kafka-python``, which leaves it to its application to try again."""
+    """The same with ``kafka-python``, whose application has to retry."""
     admin = KafkaAdminClient(bootstrap_servers=[address], client_id=client_id)
     times = 0
     try:
@@ -214,7 +213,7 @@ def _until_admitted(ask: Callable[..., object], wanted: object) -> None:
     while True:
         try:
             ask(wanted)
-        except (ThrottlingQuotaExceededError, NodeNotReadyError):  # the latter while it heeds its throttle time
+        except (ThrottlingQuotaExceededError, NodeNotReadyError):  # the latter while it obeys its throttle time
             assert time.monotonic() < deadline, f"{wanted} was never admitted"
             time.sleep(_EVERY_S)
         else:

@@ -1,8 +1,8 @@
-"""Programs started by the tests: each in a process group of its own, none of which outlives the test run.
+"""Programs started by the tests: each in its own process group, none of which outlives the test run.
 
-Three nets, for three ways to end: ``stop`` and ``kill`` in a test, an ``atexit`` hook for an interrupted run, and the
-kernel's parent-death signal for a run that was killed itself. Scratch directories carry the run's process id, so the
-next run can remove what a killed one left behind.
+Three mechanisms end them: ``stop`` and ``kill`` in a test, an ``atexit`` hook for an interrupted run, and the kernel's
+parent-death signal for a killed run. Scratch directories contain the run's process id, so the next run can remove those
+of a killed one.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Final
 
 _SCRATCH_PREFIX: Final = "kafka-quota-proxy-e2e-"
-# Below Linux' range of ephemeral ports (32768): a client that redials a stopped server's port in that range can connect
-# to itself, and an outgoing connection can take the port while its server restarts.
+# Below Linux' ephemeral ports (32768). In that range a client that redials a stopped server can connect to itself, and
+# an outgoing connection can take the port during a restart.
 _PORTS: Final = range(15_000, 32_000)
 _PR_SET_PDEATHSIG: Final = 1
 
@@ -35,11 +35,11 @@ _given_out: set[int] = set()
 
 
 class HarnessError(Exception):
-    """A part of the test bed is missing or did not start; the message says which and what to do."""
+    """A part of the test bed is missing or did not start; the message has the remedy."""
 
 
 def free_port() -> int:
-    """Return a port of 127.0.0.1 that nobody listens on and that this run has not given out yet."""
+    """Return an unused port of 127.0.0.1 that this run has not returned before."""
     while True:
         port = random.choice(_PORTS)  # noqa: S311 - two runs side by side should rarely pick the same
         if port in _given_out:
@@ -53,7 +53,7 @@ def free_port() -> int:
 
 
 def free_ports(count: int) -> int:
-    """Return the first of so many ports in a row, likewise."""
+    """Return the first of several unused ports in a row."""
     while True:
         first = random.choice(_PORTS)  # noqa: S311
         wanted = range(first, first + count)
@@ -67,11 +67,11 @@ def free_ports(count: int) -> int:
 
 
 def allow_open_files(count: int) -> int:
-    """Raise the limit of open files of this process, which the proxy and the broker inherit; return what it is now."""
+    """Raise the limit of open files, which the proxy and the broker inherit; return the new limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     for limits in ((count, max(hard, count)), (hard, hard)):
         if soft < count:
-            with contextlib.suppress(ValueError):  # more than this machine lets us have
+            with contextlib.suppress(ValueError):  # more than this machine allows
                 resource.setrlimit(resource.RLIMIT_NOFILE, limits)
                 break
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
@@ -91,7 +91,7 @@ def wait_until(is_true: Callable[[], bool], *, timeout_s: float, what: str, poll
 
 
 def scratch_directory(name: str) -> Path:
-    """Make an empty directory that is removed when this run ends, or by the next run."""
+    """Create an empty directory, which this run removes at its end, or the next run."""
     return Path(tempfile.mkdtemp(prefix=f"{_SCRATCH_PREFIX}{os.getpid()}-{name}-"))
 
 

@@ -28,7 +28,7 @@ _START_TIMEOUT_S: Final = 20
 _RELOADED_AT: Final = "kafka_quota_proxy_config_last_reload_timestamp_seconds"
 _RELOAD_WORKED: Final = "kafka_quota_proxy_config_last_reload_successful"
 
-# Who listens where, by address. A cluster has one port for its proxy: only one at a time can stand in front of it.
+# Running proxies by address. A cluster has one port for a proxy, so only one proxy at a time can be in front of it.
 _listening: dict[str, Proxy] = {}
 
 
@@ -36,11 +36,10 @@ class Metrics:
     """One scrape of ``/metrics``."""
 
     def __init__(self, text: str) -> None:
-        """Keep Prometheus' text format; only what is asked for is taken apart, for there may be a lot of it."""
         self._lines = text.split("\n")  # and nowhere else: client-ids may hold any character
 
     def total(self, name: str, **labels: str) -> float:
-        """The sum of the series with this name and (at least) these labels; 0 where there is none."""
+        """Return the sum of the series with this name and (at least) these labels; 0 without any."""
         return sum(self.values(name, **labels))
 
     def values(self, name: str, **labels: str) -> list[float]:
@@ -48,7 +47,7 @@ class Metrics:
         return [sample.value for sample in self._samples(name) if labels.items() <= sample.labels.items()]
 
     def label_values(self, name: str, label: str) -> set[str]:
-        """What the series of this name carry in a label."""
+        """Return the values of a label in the series of this name."""
         return {sample.labels[label] for sample in self._samples(name) if label in sample.labels}
 
     def _samples(self, name: str) -> list[Sample]:
@@ -57,25 +56,24 @@ class Metrics:
 
 
 class Proxy:
-    """A proxy for the length of a ``with`` block, in front of the first broker of a cluster or of any ports.
+    """A proxy in a ``with`` block, in front of the first broker of a cluster or of any ports.
 
     Args:
-        settings: The configuration; ``admin`` and, where ``upstream`` is a cluster, ``listeners`` are filled in
-            where they are absent: one listener for each of the first broker's proxied ones, under the same name, and
-            ``REPLICATION-1``, ``REPLICATION-2``, … for the brokers' own where the cluster has them proxied.
-        upstream: The cluster, or nothing when ``settings`` names its listeners itself.
-        module: What is run in the place of ``proxy``, and takes the same arguments.
+        settings: The configuration. If ``admin`` or, with a cluster as ``upstream``, ``listeners`` are missing, they
+        are
+            added: one listener for each proxied listener of the first broker, with the same name, and
+            ``REPLICATION-1``, ``REPLICATION-2``, … if the cluster has proxied inter-broker listeners.
+        upstream: The cluster; None if ``settings`` has listeners.
+        module: The module to run in place of ``proxy``, with the same arguments.
     """
 
     def __init__(self, settings: Settings, upstream: Kafka | None = None, *, module: str = "proxy") -> None:
-        """Only remember what is wanted; entering the ``with`` block starts it."""
         self._module = module
         self._settings = _completed(settings, upstream)
         self._process: Process | None = None
         self._started_in = ""
 
     def __enter__(self) -> Self:
-        """Write the file, start the proxy, wait until it listens."""
         self._scratch = scratch("proxy")
         directory = self._scratch.__enter__()
         self.file = directory / "proxy.yaml"
@@ -91,14 +89,13 @@ class Proxy:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End the proxy and remove its files; what it logged is shown where the test failed."""
+        """Stop the proxy and remove its files; print its log if the test failed."""
         if error is not None and self._process is not None:
             error.add_note(f"The proxy's log ends:\n{self._process.log_tail()}")
         self._end()
 
     @property
     def process(self) -> Process:
-        """The running process."""
         if self._process is None:
             raise HarnessError("the proxy is not running")
         return self._process
@@ -116,14 +113,14 @@ class Proxy:
 
     @property
     def log(self) -> str:
-        """All that the proxy wrote since it was last started."""
+        """Return the output since the last start."""
         return self.process.output()
 
     def start(self) -> None:
-        """Start it (again) with the file as it is; returns when every listener is announced.
+        """Start the proxy (again) with the present file; return when every listener is announced.
 
         Raises:
-            HarnessError: It did not come up, or another Proxy of this run is where it should listen.
+            HarnessError: It did not start, or another Proxy of this run listens there.
         """
         self._take_addresses()
         self._log.unlink(missing_ok=True)
@@ -144,31 +141,31 @@ class Proxy:
             raise HarnessError(f"the proxy did not come up: {error}\n{tail}") from error
 
     def stop(self) -> int:
-        """End it in good order and return its exit status."""
+        """Stop in order and return the exit status."""
         status = self.process.stop()
         self._give_addresses_back()
         return status
 
     def kill(self) -> None:
-        """End it at once, with SIGKILL."""
+        """Kill with SIGKILL."""
         self.process.kill()
         self._give_addresses_back()
 
     def write(self, settings: Settings | str) -> None:
-        """Write the configuration file, whole, without telling the proxy; a string is written as it is."""
+        """Write the whole configuration file without a signal; a string is written unchanged."""
         text = settings if isinstance(settings, str) else yaml.safe_dump(dict(settings), sort_keys=False)
         draft = self.file.with_suffix(".draft")
         draft.write_text(text)
         draft.replace(self.file)
 
     def edit(self, settings: Settings | str) -> None:
-        """Write the configuration file, completed with the listeners and the admin port that the proxy already has."""
+        """Write the configuration file, with the listeners and the admin port that the proxy already has."""
         if not isinstance(settings, str):
             settings = {**settings, "listeners": self._settings["listeners"], "admin": self._settings["admin"]}
         self.write(settings)
 
     def reload(self, settings: Settings | str) -> bool:
-        """Edit the file, send SIGHUP, wait for the outcome; return whether the proxy took it."""
+        """Edit the file, send SIGHUP, wait for the outcome; return whether the reload succeeded."""
         before = self.metrics()
         worked, at = before.total(_RELOAD_WORKED), before.total(_RELOADED_AT)
         log_size = len(self.log)
@@ -198,10 +195,10 @@ class Proxy:
         return True
 
     def admin(self, path: str) -> str:
-        """Ask the admin port and return the body.
+        """Send a GET to the admin port and return the body.
 
         Raises:
-            urllib.error.HTTPError: The answer is not a success.
+            urllib.error.HTTPError: The status is not a success.
         """
         url = f"http://{self._settings['admin']['bind']}{path}"
         with urllib.request.urlopen(url, timeout=10) as response:
@@ -244,7 +241,7 @@ def _completed(settings: Settings, upstream: Kafka | None) -> dict[str, Any]:
 
 
 def replication_listener(broker: Broker) -> dict[str, Any]:
-    """The entry of the file for the listener by which other brokers reach this one."""
+    """Return the file's entry for the listener that other brokers use for this one."""
     endpoint = broker.listeners[REPLICATION]
     return {
         "name": f"{REPLICATION}-{broker.node_id}",

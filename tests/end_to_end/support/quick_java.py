@@ -1,8 +1,8 @@
-"""What Java would do anew at each start, done once and kept in the cache beside the jars.
+"""Class archives and compiled programs that speed up Java's start, kept in the cache with the jars.
 
-A test run starts many Javas, most of them for seconds. With an archive of the classes that a broker loads
-(Java's class data sharing) a broker is there after three quarters of the time and a tool after two thirds; a program
-of ours that is compiled beforehand is done after a third.
+A test run starts many Javas, most of them for seconds. With an archive of the classes that a broker loads (class data
+sharing) a broker starts in three quarters of the time and a tool in two thirds. A compiled program of ours takes a
+third.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from typing import Final
 from tests.end_to_end.support.artifacts import cache_directory, java
 from tests.end_to_end.support.processes import run
 
-# An archive that does not fit is not read, and Java goes on without it: that is for nobody who reads what a tool says.
+# Java ignores an archive that does not fit; its warning must not appear in the output of tools.
 _SILENT: Final = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 
 
 def class_archive(classpath: str) -> Path:
-    """Where the archive of the classes that a broker of these jars loads is or belongs; another Java has another."""
+    """Return the path of the archive of a broker's classes, for these jars and this Java."""
     jars = Path(classpath.partition("/*")[0])
     return cache_directory() / f"{jars.name}-{_digest(_identity(), _jars(classpath))}.jsa"
 
 
 def reading(archive: Path) -> tuple[str, ...]:
-    """Options for a Java whose class path begins with that of the archive; none where there is no archive."""
+    """Return options for a Java whose class path begins with that of the archive; none without an archive."""
     return (f"-XX:SharedArchiveFile={archive}", *_SILENT) if archive.exists() else ()
 
 
 def writing(archive: Path) -> tuple[str, ...]:
-    """Options for a Java that writes the archive when it ends in good order."""
+    """Return options for a Java that writes the archive at its end."""
     return (f"-XX:ArchiveClassesAtExit={archive}", *_SILENT)
 
 
 def compiled(source: Path, classpath: str) -> Path:
-    """Return a directory with the classes of a program; it is compiled where the cache has not got them.
+    """Return a directory with the classes of a program, compiled if the cache has none.
 
-    They appear in the cache by one rename, so what an interrupted run leaves behind does not look complete.
+    Classes appear in the cache by one rename, so an interrupted run leaves nothing that looks complete.
 
     Raises:
         HarnessError: The program does not compile.
@@ -59,7 +59,7 @@ def _compiled(source: Path, text: bytes, classpath: str) -> Path:
             run(["javac", "-J-XX:TieredStopAtLevel=1", "-cp", classpath, "-d", draft / "classes", source], timeout_s=60)
             (draft / "classes").rename(directory)
         except OSError:
-            if not directory.is_dir():  # else another run was faster, and its classes are as good
+            if not directory.is_dir():  # otherwise another run was faster, and its classes are equal
                 raise
         finally:
             shutil.rmtree(draft, ignore_errors=True)
@@ -73,7 +73,7 @@ def _identity() -> bytes:
 
 @cache
 def _jars(classpath: str) -> bytes:
-    """What Java compares before it reads an archive, too: names, sizes and times of the jars, in their order."""
+    """Return what Java compares before it reads an archive: names, sizes and times of the jars, in order."""
     jars = [jar for part in classpath.split(":") for jar in Path(part).parent.glob("*.jar") if part.endswith("/*")]
     return "".join(f"{jar} {jar.stat().st_size} {jar.stat().st_mtime_ns}\n" for jar in jars).encode()
 

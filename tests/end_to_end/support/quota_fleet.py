@@ -1,4 +1,4 @@
-"""Proxies that keep their quotas in one topic, and who asks them about quotas."""
+"""Proxies that keep their quotas in one topic, and clients that ask them about quotas."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SET: Final = re.compile(r"(\S+) .*kafka://\S+@(\d+) sets the quotas of (.+)$", 
 
 
 class Admin:
-    """Somebody on a connection of his own, who may alter quotas."""
+    """An administrator with a connection of its own."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=60)
@@ -46,11 +46,11 @@ class Admin:
         self._socket.close()
 
     def alter(self, entity: EntityParts, limits: Mapping[str, float | None]) -> Altered:
-        """Ask for one entity's limits, and return what is answered."""
+        """Alter one entity, and return the result."""
         return self.alter_all([(entity, limits)])[0]
 
     def alter_all(self, changes: Sequence[tuple[EntityParts, Mapping[str, float | None]]]) -> tuple[Altered, ...]:
-        """Ask for those of several at once."""
+        """Alter several entities at once."""
         self._correlation_id += 1
         alterations = tuple(
             Alteration(entity, tuple(Op(key, value) for key, value in limits.items())) for entity, limits in changes
@@ -81,7 +81,7 @@ class Admin:
 
 
 def settings(kafka: Kafka, topic: str, directory: Path | None, servers: str | None = None) -> dict[str, Any]:
-    """Return what a proxy of a fleet is told; ``servers``: where it finds the topic's cluster."""
+    """Return the configuration of a proxy of a fleet; ``servers``: the addresses of the topic's cluster."""
     store = {"kafka": {"bootstrap_servers": servers or kafka.bootstrap_servers, "topic": topic}}
     return {
         "listeners": [
@@ -94,21 +94,21 @@ def settings(kafka: Kafka, topic: str, directory: Path | None, servers: str | No
 
 @contextmanager
 def fleet(kafka: Kafka, topic: str, directory: Path, count: int) -> Iterator[list[Proxy]]:
-    """Run so many of them."""
+    """Run several proxies."""
     with ExitStack() as stack:
         yield [stack.enter_context(Proxy(settings(kafka, topic, directory / f"p{number}"))) for number in range(count)]
 
 
 def detail(proxy: Proxy) -> dict[str, Any]:
-    """Return what ``/readyz`` says of the store."""
+    """Return what ``/readyz`` reports of the store."""
     try:
         answer = proxy.admin("/readyz")
-    except HTTPError as error:  # the broker behind is away, too
+    except HTTPError as error:  # the broker behind the proxy is away, too
         answer = error.read().decode()
     found: dict[str, Any] = json.loads(answer)["store"]
     return found
 
 
 def came_into_force(proxy: Proxy) -> list[tuple[str, int, str]]:
-    """Return when each change came into force, its offset and what it was, in the order of the log."""
+    """Return time, offset and content of each change in force, in the order of the log."""
     return [(at, int(offset), what) for at, offset, what in _SET.findall(proxy.log)]

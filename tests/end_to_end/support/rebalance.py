@@ -1,4 +1,4 @@
-"""Partitions that move between brokers: filled, reassigned by Kafka's own tool, measured in the files they are."""
+"""Partitions that move between brokers: filled, reassigned by Kafka's own tool, and measured in the brokers' files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.end_to_end.support.proxy import Proxy, Settings
 from tests.end_to_end.support.watch import Watch
 
 _IN_FLIGHT: Final = 8
-# Each partition is filled with these in turn, so that no compression and no mix-up of partitions stays unseen.
+# Different fillings of partitions reveal compression and mixed-up partitions.
 _DIFFERENT_BATCHES: Final = 4
 _STARTS_UP_S: Final = 2.0
 
@@ -42,9 +42,9 @@ _STARTS_UP_S: Final = 2.0
 def behind_proxies(
     version: str, settings: Settings, *, config: Mapping[str, str | int] | None = None, jmx: bool = False
 ) -> Iterator[Bed]:
-    """A cluster of three brokers that reach each other by one proxy, for the length of a ``with`` block.
+    """Run three brokers that reach each other through one proxy, in a ``with`` block.
 
-    Only brokers that are not of 2.8 can have a JMX port.
+    Brokers of 2.8 cannot have a JMX port.
     """
     with (
         _three_brokers(version, inter_broker_proxied=True, config=config, jmx=jmx) as kafka,
@@ -56,7 +56,7 @@ def behind_proxies(
 
 @contextlib.contextmanager
 def without_proxies(version: str) -> Iterator[Kafka]:
-    """A cluster of three brokers that reach each other as they do anywhere, for the length of a ``with`` block."""
+    """Run three brokers without a proxy, in a ``with`` block."""
     with _three_brokers(version, inter_broker_proxied=False, config=None) as kafka:
         _wait_for_each_other(kafka)
         yield kafka
@@ -71,25 +71,23 @@ def _three_brokers(
 
 
 def _wait_for_each_other(kafka: Kafka) -> None:
-    # A client that comes before that may wait in vain.
+    # A client that connects earlier may wait in vain.
     wait_until(lambda: knows_its_brokers(kafka), timeout_s=60, what="the brokers know each other")
 
 
 def knows_its_brokers(kafka: Kafka) -> bool:
-    """Whether clients hear of every broker."""
+    """Return whether clients see every broker."""
     client = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, **QUIET})
     return len(client.list_topics(timeout=30).brokers) == len(kafka.brokers)
 
 
 class Bed(NamedTuple):
-    """A cluster and the proxy between its brokers."""
-
     kafka: Kafka
     proxy: Proxy
 
 
 class Sample(NamedTuple):
-    """What a broker had of a topic at some time."""
+    """The size of a topic at a broker at one time."""
 
     at_s: float  # time.monotonic
     size_bytes: int
@@ -97,7 +95,7 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Load:
-    """A topic with records in it, of which every partition is on the same brokers."""
+    """A topic with records whose partitions are all on the same brokers."""
 
     kafka: Kafka
     topic: str
@@ -105,11 +103,11 @@ class Load:
     size_bytes: int
 
     def on(self, broker: Broker) -> int:
-        """How many bytes of records a broker has of it."""
+        """Return the bytes of records at a broker."""
         return sum(_size(file) for partition in range(self.partitions) for file in _segments(broker, self, partition))
 
     def digests(self, broker: Broker) -> list[str]:
-        """The SHA-256 of the records that a broker has of each partition, however they lie in segments."""
+        """Return the SHA-256 of each partition's records at a broker, independent of segments."""
         return [_digest(_segments(broker, self, partition)) for partition in range(self.partitions)]
 
 
@@ -122,9 +120,9 @@ def load(
     partitions: int = 4,
     config: dict[str, str] | None = None,
 ) -> Load:
-    """Make a topic on these nodes, the first of which leads, and fill it directly at the leader.
+    """Create a topic on these nodes, the leader first, and fill it directly at the leader.
 
-    Each record is a batch of its own, since the oldest of formats knows no others where nothing is compressed.
+    Each record is its own batch, because the oldest format has no others without compression.
     """
     topic = create_topic(kafka, partitions=partitions, replicas=on, config=config)
     leader = broker_of(kafka, on[0])
@@ -148,13 +146,13 @@ def load(
 
 
 def broker_of(kafka: Kafka, node_id: int) -> Broker:
-    """The broker with this number."""
+    """Return the broker with this node id."""
     return next(broker for broker in kafka.brokers if broker.node_id == node_id)
 
 
 @dataclass(kw_only=True)
 class Reassignment:
-    """Every partition of a load, put on other nodes by ``kafka-reassign-partitions.sh``."""
+    """A move of all partitions of a load to other nodes by ``kafka-reassign-partitions.sh``."""
 
     load: Load
     to: Sequence[int]
@@ -169,23 +167,23 @@ class Reassignment:
         self._plan = json.dumps({"version": 1, "partitions": moves})
 
     def execute(self, *options: str) -> str:
-        """Start it, or with ``--additional`` change its throttle; returns what the tool printed."""
+        """Start the move, or with ``--additional`` change its throttle; return the tool's output."""
         throttle = () if self.throttle is None else ("--throttle", str(self.throttle))
         return self._tool("--execute", *throttle, *options)
 
     def verify(self) -> str:
-        """Ask how it stands; where it is completed, the tool lifts its throttle."""
+        """Run ``--verify``, which removes the throttle if the move is complete; return the output."""
         return self._tool("--verify")
 
     def is_done(self) -> bool:
-        """Whether every partition is where it should be, and nowhere else."""
+        """Return whether every partition is on exactly the target nodes."""
         client = AdminClient({"bootstrap.servers": self.load.kafka.bootstrap_servers, **QUIET})
         found = client.list_topics(self.load.topic, timeout=30).topics[self.load.topic].partitions
         wanted = set(self.to)
         return all(set(one.replicas) == wanted == set(one.isrs) for one in found.values())
 
     def wait(self, *, timeout_s: float) -> None:
-        """Wait until it is done."""
+        """Wait for the end of the move."""
         wait_until(self.is_done, timeout_s=timeout_s, what=f"{self.load.topic} is on {self.to}", poll_s=0.2)
 
     def _tool(self, *arguments: str) -> str:
@@ -201,20 +199,19 @@ class Reassignment:
 
 
 class Growth(Watch):
-    """What a broker has of a load, looked at ten times a second for the length of a ``with`` block.
+    """The size of a load at a broker, sampled ten times a second in a ``with`` block.
 
-    It is read from the broker's data directory, so that neither the proxy nor a broker measures itself.
+    Sizes come from the broker's data directory, so that neither proxy nor broker measures itself.
     """
 
     def __init__(self, load: Load, broker: Broker) -> None:
-        """Only remember what is wanted."""
         super().__init__()
         self.samples: list[Sample] = []
         self._load = load
         self._broker = broker
 
     def wait_for(self, size_bytes: float, *, timeout_s: float) -> None:
-        """Wait until the broker has so much."""
+        """Wait until the broker has this size."""
         wait_until(
             lambda: bool(self.samples) and self.samples[-1].size_bytes >= size_bytes,
             timeout_s=timeout_s,
@@ -222,14 +219,14 @@ class Growth(Watch):
         )
 
     def between(self, since_s: float, until_s: float) -> int:
-        """How many bytes were added between two moments of ``time.monotonic``."""
+        """Return the bytes added between two times of ``time.monotonic``."""
         inside = [size for at, size in self.samples if since_s <= at <= until_s]
         return inside[-1] - inside[0]
 
     def rate(self, *, since_s: float | None = None, until_s: float | None = None) -> float:
-        """Bytes per second between two moments of ``time.monotonic``.
+        """Return bytes per second between two times of ``time.monotonic``.
 
-        By default over the steady part: without the first two seconds and without the first and the last tenth.
+        By default over the steady part: without the first two seconds, and without the first and the last tenth.
         """
         steps = self.steps()
         if since_s is None:
@@ -243,7 +240,7 @@ class Growth(Watch):
         return statistics.linear_regression(*zip(*inside, strict=True)).slope
 
     def steps(self) -> list[Sample]:
-        """The samples with more than before: data comes in chunks, and the time between them says little."""
+        """Return the samples that grew, because data arrives in chunks."""
         return [after for before, after in zip(self.samples, self.samples[1:], strict=False) if after[1] > before[1]]
 
     def _look(self) -> None:
@@ -255,7 +252,7 @@ def _segments(broker: Broker, load: Load, partition: int) -> list[Path]:
 
 
 def _size(file: Path) -> int:
-    with contextlib.suppress(FileNotFoundError):  # a replica that is moved away goes at any time
+    with contextlib.suppress(FileNotFoundError):  # a replica that moves away may disappear at any time
         return file.stat().st_size
     return 0
 

@@ -1,6 +1,6 @@
-"""What was measured of rebalances, kept in ``bench/rebalances.json`` and written from there as ``bench/REBALANCES.md``.
+"""Measurements of rebalances in ``bench/rebalances.json``, from which ``bench/REBALANCES.md`` is written.
 
-A run that measures some cells leaves the others as they were; each row says when it was measured.
+A run replaces the cells that it measures; each row has the date of its measurement.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _WHAT: Final[Mapping[str, str]] = {
 
 
 def put(table: str, row: str, column: str, cell: str) -> None:
-    """Keep one cell, and write the page anew."""
+    """Store one cell, and rewrite the page."""
     store = _read()
     cells = store.setdefault(table, {}).setdefault(row, {})
     cells |= {column: cell, _DATE: time.strftime("%Y-%m-%d", time.gmtime())}
@@ -54,7 +54,7 @@ def put(table: str, row: str, column: str, cell: str) -> None:
 
 
 def get(table: str, row: str, column: str) -> str | None:
-    """Return a cell as it was last measured."""
+    """Return the last value of a cell."""
     return _read().get(table, {}).get(row, {}).get(column)
 
 

@@ -28,17 +28,16 @@ def value(number: int) -> bytes:
 
 
 class Checker:
-    """Takes records as they arrive and insists on 0, 1, 2, … with the bytes that belong to each."""
+    """Checks that 0, 1, 2, … arrive in order with the right bytes."""
 
     def __init__(self) -> None:
-        """Expect record 0."""
         self.seen = 0
 
     def take(self, got_key: bytes | None, got_value: bytes | None) -> None:
         """Check one record.
 
         Raises:
-            AssertionError: It is not the one that comes next, or not the same bytes.
+            AssertionError: It is not the next one, or its bytes differ.
         """
         if got_key != key(self.seen) or got_value != value(self.seen):
             raise AssertionError(f"expected record {self.seen}, got key {got_key!r} with value {got_value!r}")

@@ -1,11 +1,10 @@
-"""The proxy, but that its fair call queue says about every other time that it is full: ``refusing.py run FILE``.
+"""The proxy with a fair call queue that is full about every other time: ``refusing.py run FILE``.
 
-Only that is made up: which answer a client gets, and how its connection goes on, is the product's own. Which requests
-of a client-id are refused depends on nothing but their order, so a test does not depend on how busy the machine is; and
-several in a row are refused as well. It has no period: one as long as a client's requests in flight would refuse the
-same of them forever.
+Only that is changed; the answers and the handling of the connection are the product's. Which requests of a client-id
+are refused depends only on their order, so a busy machine changes nothing, and several in a row are refused too. The
+sequence has no period, because a period equal to the requests in flight would always refuse the same ones.
 
-Of each that is answered a line is printed, ``refused CLIENT_ID API_KEY``.
+For each refusal it prints a line, ``refused CLIENT_ID API_KEY``.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from kafka_quota_proxy.proxy.session import broker_turn
 
 
 def refuse_at_times() -> None:
-    """Put that in place."""
+    """Replace the queue's check."""
     ask = Dispatcher.ask
     chances: dict[str, Random] = {}
 

@@ -1,4 +1,4 @@
-"""A way between clients and a server that can be cut: TCP, one thread for all connections."""
+"""A TCP relay between clients and a server that can be cut, with one thread for all connections."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ _CHUNK = 64 * 1024
 
 
 class Relay:
-    """Passes on what comes at some ports, for the length of a ``with`` block, while it is not cut.
+    """Forwards ports in a ``with`` block while it is not cut.
 
     Args:
-        ports: where it listens, and where that leads to; ports of 127.0.0.1.
+        ports: listening port and target port, both of 127.0.0.1.
     """
 
     def __init__(self, ports: dict[int, int]) -> None:
-        """Only remember the ports."""
         self._ports = ports
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
@@ -28,7 +27,6 @@ class Relay:
         self._passing: set[asyncio.Task[None]] = set()
 
     def __enter__(self) -> Self:
-        """Start passing on."""
         self._thread.start()
         self.mend()
         return self
@@ -36,18 +34,17 @@ class Relay:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End all connections."""
         self.cut()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
     def mend(self) -> None:
-        """Let connections through."""
+        """Accept connections again."""
         asyncio.run_coroutine_threadsafe(self._mend(), self._loop).result(10)
 
     def cut(self) -> None:
-        """End all connections, and refuse new ones."""
+        """Close all connections, and refuse new ones."""
         asyncio.run_coroutine_threadsafe(self._cut(), self._loop).result(10)
 
     async def _mend(self) -> None:

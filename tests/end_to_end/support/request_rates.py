@@ -1,4 +1,4 @@
-"""Two clients under the same ``request_percentage``, one by its broker, one by the proxy: how much each gets done."""
+"""Throughput of two clients under the same ``request_percentage``, one of its broker, one of the proxy."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ from tests.end_to_end.support.proxy import Proxy
 from tests.end_to_end.support.tools import jmx
 
 PERCENT: Final = 5
-# What one client alone would use up, of a broker whose code is hardly compiled yet and of handshakes.
+# One-time costs that only the first client would pay: compiling the broker's code, and handshakes.
 SMALL_PERCENT: Final = 1
 LOADS: Final = ("Produce 16 kB", "Fetch 65 kB", "Metadata")
 # Short windows, so that a run of seconds has several cycles.
 WINDOWS: Final = 3
-# A login where the broker wants none: its answer is ILLEGAL_SASL_STATE.
+# A login that the broker does not want: its answer is ILLEGAL_SASL_STATE.
 HANDSHAKE: Final = "SaslHandshake"
 _KAFKAS, _OURS, _WARM = "theirs", "ours", "warm"
 _SASL_HANDSHAKE: Final = 17
 _WARM_UP_S: Final = 4
-# More than any run takes in seconds, and so many that the one that is partly filled does not matter.
+# More seconds than any run takes, and so many windows that the partial one does not matter.
 SUM_WINDOWS: Final = 3_001
-# As under a quota: bursts, and before each of them threads that have slept.
+# As under a quota: bursts after pauses in which threads sleep.
 _BURST_S, _BREAK_S, _BURSTS = 0.4, 1.5, 6
 
 
 class Question(NamedTuple):
-    """What is asked again and again, each time when the answer has come."""
+    """A request that is repeated after each answer."""
 
     api_key: int
     api_version: int
@@ -55,29 +55,28 @@ class Question(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """Requests per second that were answered: under the broker's quota, and under ours."""
+    """Answered requests per second under the broker's quota, and under ours."""
 
     kafkas: float
     ours: float
 
 
 class Ratio(NamedTuple):
-    """Ours of the broker's, in rounds: a single one has a few bursts, and what the machine did meanwhile."""
+    """Our rate over the broker's, in rounds, because a single round has few bursts and varies with the machine."""
 
     pairs: Sequence[Pair]
 
     @property
     def each(self) -> list[float]:
-        """Of each round, in order of size."""
+        """Return the ratios of the rounds, sorted."""
         return sorted(ours / kafkas for kafkas, ours in self.pairs)
 
     @property
     def median(self) -> float:
-        """Of all."""
+        """Return the median ratio."""
         return median(self.each)
 
     def __str__(self) -> str:
-        """Say it as a row of a table: both rates, and the ratio with its extremes."""
         kafkas, ours = (median(column) for column in zip(*self.pairs, strict=True))
         return f"{kafkas:,.0f} | {ours:,.0f} | {self.median:.2f} [{self.each[0]:.2f}–{self.each[-1]:.2f}]"
 
@@ -86,16 +85,16 @@ Ask = Callable[[str, int, float, int], Ratio]
 
 
 def broker_ns(kafka: Kafka) -> dict[str, float]:
-    """Return what a broker with ``SUM_WINDOWS`` charged for requests since it started, by client-id."""
+    """Return the request time that a broker with ``SUM_WINDOWS`` charged since its start, by client-id."""
     beans = jmx(kafka, "kafka.server:type=Request,*", "request-time")
     found = {name[1]: rate for bean, rate in beans.items() if (name := re.search(r"client-id=([^,:]+)", bean))}
     return {client_id: rate / 100 * 1e9 * (SUM_WINDOWS - 0.5) for client_id, rate in found.items() if rate == rate}
 
 
 def measured_scale() -> float:
-    """Return what a broker on this machine charges, of what a proxy charges for the very same requests.
+    """Return the broker's charge on this machine over the proxy's, for the same requests.
 
-    Both count the time of one client that asks in bursts, as it would under a quota, and none holds it back.
+    Both count the time of one client that sends in bursts, as under a quota, and neither throttles it.
     """
     counted = {"request_percentage": 100_000.0}
     settings = {"quotas": [{"client-id": DEFAULT, **counted}]}
@@ -123,10 +122,9 @@ def limited_alike(scale: float = 1) -> Iterator[Ask]:
     Args:
         scale: The proxy's ``request_time_scale``.
 
-    Yields:
-        A function that lets both ask, first one and then the other: at the same time they would wait for each other,
-        which only the proxy takes for work. It takes the name of a question, how many rounds, how many seconds each
-        of the two has in a round, and the percentage of the quota.
+    Yields:     A function that runs both clients in turn, because at the same time they would wait for each other,
+    which only     the proxy charges. It takes the name of a question, the number of rounds, the seconds of each client
+    in a round,     and the percentage of the quota.
     """
     limits = {percent: {"request_percentage": percent} for percent in (PERCENT, SMALL_PERCENT)}
     settings = {
@@ -153,7 +151,7 @@ def limited_alike(scale: float = 1) -> Iterator[Ask]:
                 for side, port in ports.items():
                     client_id = f"{side} {percent}"
                     if client_id in asked:
-                        time.sleep(WINDOWS + 1)  # those of the last round are still full
+                        time.sleep(WINDOWS + 1)  # the windows of the last round are still full
                     asked.add(client_id)
                     rates.append(_asked(port, client_id, questions[name], seconds))
                 pairs.append(Pair(*rates))
@@ -176,7 +174,7 @@ def _questions(kafka: Kafka) -> dict[str, Question]:
 
 
 def _asked(port: int, client_id: str, question: Question, seconds: float) -> float:
-    """Ask as fast as one is answered; return how often in a second."""
+    """Send the request after each answer; return answers per second."""
     count, began = 0, time.monotonic()
     with raw_client(port, client_id=client_id) as client:
         while time.monotonic() < began + seconds:

@@ -1,7 +1,7 @@
-"""Loads that are the same each time: what is due when is a list, and a client that is slowed sends it later.
+"""Loads from a fixed schedule; a throttled client sends later.
 
-Each is driven by a thread, or a process, of its own: all wait for one start. What has passed is told by the client
-itself: when a record was acknowledged, or read.
+Each load has its own thread or process, and all start at the same time. The client reports when a record was
+acknowledged, or read.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from tests.end_to_end.support.processes import HarnessError, scratch
 
 RECORD_BYTES: Final = 10_000
 JAVA_PROGRAM: Final = Path(__file__).parents[1] / "java" / "Scheduled.java"
-# A Java client takes seconds until it is connected, on a machine that is busy.
+# On a busy machine a Java client takes seconds to connect.
 _HEAD_START_S: Final = 10
-# Longer than any of them is held up.
+# Longer than any throttle time.
 _PATIENCE_S: Final = 300
 _POLL_S: Final = 0.01
 
 
 class Due(NamedTuple):
-    """So many records, so long after the start."""
+    """A number of records, and the time at which they are due after the start."""
 
     at_s: float
     records: int
 
 
 def every(tick_s: float, seconds: float, records_per_second: Callable[[float], float]) -> list[Due]:
-    """Return what is due at a rate that is a function of the time, whole records, looked at every ``tick_s``."""
+    """Return the schedule of a rate that is a function of time, in whole records per ``tick_s``."""
     found, left = list[Due](), 0.0
     for tick in range(round(seconds / tick_s)):
         at_s = round(tick * tick_s, 3)
@@ -52,23 +52,23 @@ def every(tick_s: float, seconds: float, records_per_second: Callable[[float], f
 
 
 class Start(NamedTuple):
-    """One moment by two clocks."""
+    """A moment on two clocks."""
 
     monotonic_s: float
     wall_ms: int
 
     @property
     def age_s(self) -> float:
-        """How long ago it was; below 0: it is to come."""
+        """Return the time since then; below 0: it is in the future."""
         return time.monotonic() - self.monotonic_s
 
 
-# When each record had passed, in seconds after the start.
+# When each record passed, in seconds after the start.
 Passed = list[float]
 
 
 class Client(Protocol):
-    """A client library, which does what is due. Returns when all has passed."""
+    """A client library that executes a schedule. Returns when all records have passed."""
 
     def run(self, address: str, topic: str, client_id: str, schedule: Sequence[Due], start: Start) -> Passed:
         """Produce to, or consume from, partition 0 of a topic."""
@@ -76,13 +76,12 @@ class Client(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Librdkafka:
-    """A producer, or several that take turns: a connection each."""
+    """A producer, or several in turn, with a connection each."""
 
     settings: Mapping[str, str | int]
     connections: int = 1
 
     def run(self, address: str, topic: str, client_id: str, schedule: Sequence[Due], start: Start) -> Passed:
-        """See ``Client``."""
         passed: Passed = []
         failures: list[object] = []
 
@@ -116,12 +115,11 @@ class Librdkafka:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LibrdkafkaConsumer:
-    """A consumer that reads what is due as fast as it can, and fetches little ahead meanwhile."""
+    """A consumer that reads due records as fast as it can, and prefetches little."""
 
     fetch_bytes: int
 
     def run(self, address: str, topic: str, client_id: str, schedule: Sequence[Due], start: Start) -> Passed:
-        """See ``Client``."""
         consumer = confluent_kafka.Consumer(
             {
                 "bootstrap.servers": address, "client.id": client_id, "group.id": "unused", **QUIET,
@@ -150,12 +148,11 @@ class LibrdkafkaConsumer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aiokafka:
-    """A producer of batches of at most so many bytes."""
+    """A producer with a maximum batch size."""
 
     batch_bytes: int
 
     def run(self, address: str, topic: str, client_id: str, schedule: Sequence[Due], start: Start) -> Passed:
-        """See ``Client``."""
         return asyncio.run(self._run(address, topic, client_id, schedule, start))
 
     async def _run(self, address: str, topic: str, client_id: str, schedule: Sequence[Due], start: Start) -> Passed:
@@ -185,7 +182,6 @@ class Java:
     settings: Mapping[str, str | int]
 
     def run(self, address: str, topic: str, client_id: str, schedule: Sequence[Due], start: Start) -> Passed:
-        """See ``Client``."""
         settings = {
             "bootstrap.servers": address, "client.id": client_id, "delivery.timeout.ms": 1_000 * _PATIENCE_S,
             "request.timeout.ms": 1_000 * _PATIENCE_S // 2, "max.block.ms": 1_000 * _PATIENCE_S,
@@ -203,7 +199,7 @@ class Java:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What one client-id does."""
+    """The load of one client-id."""
 
     client_id: str
     kind: str  # produce or fetch
@@ -212,12 +208,12 @@ class Load:
 
     @property
     def records(self) -> int:
-        """Of the whole schedule."""
+        """Return the records of the whole schedule."""
         return sum(due.records for due in self.schedule)
 
 
 def topics_of(kafka: Kafka, loads: Sequence[Load]) -> dict[str, str]:
-    """Make a topic for each load; there is in it what is to be read."""
+    """Create a topic for each load, with the records that it will read."""
     topics = {load.client_id: create_topic(kafka) for load in loads}
     for load in loads:
         if load.kind == "fetch":
@@ -229,12 +225,12 @@ def topics_of(kafka: Kafka, loads: Sequence[Load]) -> dict[str, str]:
 
 
 def run_all(loads: Sequence[Load], address: str, topics: Mapping[str, str]) -> tuple[Start, dict[str, Passed]]:
-    """Run loads side by side to their ends; return when they began, and what each client saw.
+    """Run all loads at once to their ends; return the start, and the results of each client.
 
     Raises:
-        HarnessError: A client was not ready in time, so that it began late.
+        HarnessError: A client was not ready in time.
     """
-    # With a second of the clock, as the intervals of a usage log.
+    # On a full second, like the intervals of a usage log.
     now_ms = time.time_ns() // 1_000_000
     wait_ms = 1_000 * _HEAD_START_S - now_ms % 1_000
     start = Start(time.monotonic() + wait_ms / 1_000, now_ms + wait_ms)

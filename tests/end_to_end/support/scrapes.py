@@ -1,4 +1,4 @@
-"""What ``/metrics`` says over time."""
+"""Scrapes of ``/metrics`` over time."""
 
 from __future__ import annotations
 
@@ -12,18 +12,16 @@ class Scrapes(Watch):
     """Scrapes a proxy ten times a second for the length of a ``with`` block."""
 
     def __init__(self, proxy: Proxy) -> None:
-        """Only remember what is wanted."""
         super().__init__()
         self._scrapes: list[tuple[float, Metrics]] = []
         self._proxy = proxy
 
     def nearest(self, at_s: float) -> Metrics:
-        """The scrape nearest to a moment, Unix time."""
+        """Return the scrape nearest to this Unix time."""
         return min(self._scrapes, key=lambda scrape: abs(scrape[0] - at_s))[1]
 
     @property
     def last(self) -> Metrics:
-        """The newest."""
         return self._scrapes[-1][1]
 
     def _look(self) -> None:

@@ -1,4 +1,4 @@
-"""What the answers to a crowd say of its quota: the share of it in any minute, and who had how much of it."""
+"""Shares of a quota, from the answers to a crowd: in any window, and by connection."""
 
 from __future__ import annotations
 
@@ -9,25 +9,24 @@ from typing import Final, NamedTuple
 
 from tests.end_to_end.support.crowds import Answer, Outcome
 
-# Who had fewer turns than this may have had none by chance.
+# With fewer turns a connection may have none by chance.
 _ENOUGH_TURNS: Final = 10
 _STEP_S: Final = 0.25
 
 
 class Shares(NamedTuple):
-    """Bytes over what the quota allows in the same time: of the whole time, and of the windows in it."""
+    """Bytes over those that the quota allows: of the whole time, and of its windows."""
 
     mean: float
     lowest: float
     highest: float
 
     def __str__(self) -> str:
-        """Say it in one cell of a table."""
         return f"{self.mean:.2f} ({self.lowest:.2f}–{self.highest:.2f})"
 
 
 def shares(outcome: Outcome, *, quota: float, after_s: float, window_s: float) -> Shares:
-    """Look at every window of a flood, a quarter of a second apart, from ``after_s`` to its end."""
+    """Return the shares of all windows, a quarter of a second apart, from ``after_s`` to the end."""
     begin_s, end_s = outcome.begin_s + after_s, outcome.end_s
     if window_s > end_s - begin_s:
         raise ValueError(f"a window of {window_s} s does not fit the {end_s - begin_s} s that are looked at")
@@ -43,14 +42,14 @@ def shares(outcome: Outcome, *, quota: float, after_s: float, window_s: float) -
 
 
 class Fairness(NamedTuple):
-    """What the connections with least and most had of the mean, in bytes."""
+    """Bytes of the connections with the least and the most, in parts of the mean."""
 
     least: float
     most: float
 
 
 def fairness(outcome: Outcome, *, after_s: float) -> Fairness | None:
-    """Compare connections from ``after_s`` on; None where a connection had fewer than ten turns on average."""
+    """Compare connections from ``after_s`` on; None if connections had fewer than ten turns on average."""
     late = _with_data([one for one in outcome.answers if one.at_s >= outcome.begin_s + after_s])
     if len(late) < _ENOUGH_TURNS * outcome.connections:
         return None

@@ -1,4 +1,4 @@
-"""A broker that takes everything and says nothing, and a proxy in front of it."""
+"""A broker that accepts everything and never answers, and a proxy in front of it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def proxy_to_sink(
     others: Sequence[Mapping[str, Any]] = (),
     **settings: Any,  # noqa: ANN401 - as in the file
 ) -> Iterator[Proxy]:
-    """A proxy in front of a broker that takes everything, with the listener ``clients`` and those of ``others``."""
+    """Run a proxy in front of a sink, with the listener ``clients`` and those of ``others``."""
     port = free_port()
     with scratch("sink") as directory:
         sink = Process([sys.executable, "-c", _SINK, str(port)], log=directory / "sink.log")

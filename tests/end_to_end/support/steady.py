@@ -1,4 +1,4 @@
-"""Clients that go on at a steady rate while partitions move, and a watch over who is in sync meanwhile."""
+"""Clients with a steady rate while partitions move, and a watch over the replicas in sync."""
 
 from __future__ import annotations
 
@@ -21,20 +21,19 @@ _PATIENCE_S: Final = 60
 
 
 class Latency(NamedTuple):
-    """How long after it was due a record was acknowledged, or read."""
+    """The time from when a record was due until it was acknowledged, or read."""
 
     due_s: float  # time.monotonic
     took_s: float
 
 
 class SteadyClients:
-    """A producer with acks=all and a consumer of the same topic, for the length of a ``with`` block.
+    """A producer with acks=all and a consumer of the same topic, in a ``with`` block.
 
-    Latencies count from when a record was due, so that one that had to wait for others is not flattered.
+    Latencies count from when a record was due, so that waiting behind others counts.
     """
 
     def __init__(self, kafka: Kafka, topic: str, *, records_per_second: float) -> None:
-        """Only remember what is wanted."""
         self.acknowledged: list[Latency] = []
         self.read: list[Latency] = []
         self.failures: list[str] = []
@@ -45,7 +44,6 @@ class SteadyClients:
         self._threads = [threading.Thread(target=self._produce), threading.Thread(target=self._consume)]
 
     def __enter__(self) -> Self:
-        """Start both; returns when the first records have been read."""
         self._consumer = self._at_the_end()
         for thread in self._threads:
             thread.start()
@@ -55,13 +53,13 @@ class SteadyClients:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End both, the consumer when it has read all."""
+        """Stop both; the consumer reads everything first."""
         self._is_over.set()
         for thread in self._threads:
             thread.join()
 
     def go_on(self, records: int = 20) -> None:
-        """Wait until so many more records are acknowledged and read."""
+        """Wait until this many more records are acknowledged and read."""
         sent, read = len(self.acknowledged) + records, len(self.read) + records
         wait_until(
             lambda: len(self.acknowledged) >= sent and len(self.read) >= read,
@@ -99,7 +97,7 @@ class SteadyClients:
         return not self._threads[0].is_alive() and len(self.read) >= len(self.acknowledged)
 
     def _at_the_end(self) -> confluent_kafka.Consumer:
-        """A consumer of what is written from now on: what is there already may be gigabytes."""
+        """Return a consumer of new records only, because the topic may have gigabytes."""
         consumer = confluent_kafka.Consumer({**self._settings, "group.id": "unused", "enable.auto.commit": False})
         found = consumer.list_topics(self._topic, timeout=30).topics[self._topic].partitions
         places = [confluent_kafka.TopicPartition(self._topic, number) for number in found]
@@ -110,13 +108,13 @@ class SteadyClients:
 
 
 def p99_ms(latencies: list[Latency], *, since_s: float = 0, until_s: float = float("inf")) -> float:
-    """The 99th percentile of those that were due between two moments, in milliseconds."""
+    """Return the 99th percentile of records due between two times, in milliseconds."""
     took = [one.took_s for one in latencies if since_s <= one.due_s <= until_s]
     return statistics.quantiles(took, n=100)[98] * 1_000
 
 
 def is_in_sync(kafka: Kafka, topic: str) -> bool:
-    """Whether every replica of a topic is."""
+    """Return whether every replica of a topic is in sync."""
     client = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, **QUIET})
     partitions = client.list_topics(topic, timeout=30).topics[topic].partitions.values()
     return all(len(one.isrs) == len(one.replicas) for one in partitions)
@@ -128,13 +126,12 @@ def _latency(message: confluent_kafka.Message) -> Latency:
 
 
 class SyncWatch(Watch):
-    """Which topics ever had a replica that was not in sync, asked ten times a second for the length of a block.
+    """Topics that had a replica out of sync, sampled ten times a second in a ``with`` block.
 
     Their partitions are those that ``UnderReplicatedPartitions`` counts.
     """
 
     def __init__(self, kafka: Kafka) -> None:
-        """Only remember the cluster."""
         super().__init__()
         self.under_replicated: set[str] = set()
         self._client = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, **QUIET})

@@ -1,4 +1,4 @@
-"""A counter of the proxy over time: the proxy's own view of a load that a Java tool makes."""
+"""A counter of the proxy over time, for the load of a Java tool."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ _THROTTLED: Final = "kafka_quota_proxy_throttled_requests_total"
 
 
 class Timeline(Watch):
-    """Scrapes ``bytes_total`` of one client ten times a second for the length of a ``with`` block."""
+    """Scrapes ``bytes_total`` of one client ten times a second in a ``with`` block."""
 
     def __init__(self, proxy: Proxy, *, kind: str, client_id: str) -> None:
-        """Only remember what is wanted."""
         super().__init__()
         self.flow: list[tuple[float, float]] = []
         self.throttled_at_s: float | None = None
@@ -34,7 +33,7 @@ class Timeline(Watch):
             self.throttled_at_s = now_s
 
     def steady_rate(self, *, before_end_s: float = 0.5) -> float:
-        """Bytes per second of an even flow, from when it was first throttled (and its burst spent) to near its end."""
+        """Return bytes per second of an even flow, from the first throttling until near the end."""
         if self.throttled_at_s is None:
             raise AssertionError(f"{self._labels} was never throttled")
         last = self.flow[-1][0] - before_end_s

@@ -1,4 +1,4 @@
-"""A real Kafka with TLS listeners beside its plaintext ones."""
+"""A real Kafka with TLS listeners in addition to plaintext ones."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from tests.support.certificates import Authority
 
 
 class TlsKafka(Kafka):
-    """A cluster whose brokers have further listeners, which speak TLS.
+    """A cluster with additional TLS listeners.
 
     Args:
         version: A release that Maven resolves.
-        directory: Where to write what the brokers read: their certificate, signed by ``authority`` for 127.0.0.1.
-        authority: Signs it, and is trusted for the certificates of clients.
-        tls: By name, what each listener has of its own, such as ``ssl.client.auth``.
-        unproxied: Those of them that advertise themselves.
-        sasl: Those of them that want a login.
-        nodes: How many brokers.
-        config: Broker settings over the harness's own.
+        directory: A directory for the brokers' certificate, signed by ``authority`` for 127.0.0.1.
+        authority: The CA of the brokers' certificate and of clients' certificates.
+        tls: Settings of each TLS listener by name, such as ``ssl.client.auth``.
+        unproxied: TLS listeners that advertise themselves.
+        sasl: TLS listeners with a login.
+        nodes: Number of brokers.
+        config: Broker settings in addition to the harness's.
     """
 
     def __init__(
@@ -37,7 +37,6 @@ class TlsKafka(Kafka):
         nodes: int = 1,
         config: Mapping[str, str | int] | None = None,
     ) -> None:
-        """Only remember what is wanted; entering the ``with`` block starts it."""
         issued = authority.issue("broker", hosts=["127.0.0.1"])
         keystore, truststore = directory / "broker.keystore.pem", directory / "broker.truststore.pem"
         keystore.write_bytes(issued.key + issued.certificate)
@@ -55,7 +54,7 @@ class TlsKafka(Kafka):
         self.tls: dict[tuple[int, str], Endpoint] = {}
 
     def tls_endpoint(self, name: str, node_id: int = 1) -> Endpoint:
-        """A TLS listener of a broker; it advertises a port that nobody listens on yet, unless it is unproxied."""
+        """Return a TLS listener of a broker; it advertises an unused port unless it is unproxied."""
         return self.tls[node_id, name]
 
     def _properties(self, *args: Any) -> dict[str, str | int]:  # noqa: ANN401 - whatever the base class has
@@ -70,6 +69,6 @@ class TlsKafka(Kafka):
             protocol = "SASL_SSL" if name in self._sasl else "SSL"
             own["listener.security.protocol.map"] = f"{own['listener.security.protocol.map']},{name}:{protocol}"
             for key, value in settings.items():
-                # To a file of properties a backslash is not a backslash.
+                # A properties file needs a doubled backslash.
                 own[f"listener.name.{name.lower()}.{key}"] = value.replace("\\", "\\\\")
         return own

@@ -1,4 +1,4 @@
-"""Apache Kafka's own command-line tools, run from the release's jars, and what they print as numbers."""
+"""Apache Kafka's own command-line tools, run from the release's jars, with parsed output."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ def producer_performance(
     properties: Mapping[str, str | int] | None = None,
     timeout_s: float = 200,
 ) -> Produced:
-    """Run ``ProducerPerformance``; ``throughput`` is in records per second, -1 for all it can."""
+    """Run ``ProducerPerformance``; ``throughput`` is in records per second, -1: unlimited."""
     settings = {"bootstrap.servers": bootstrap_servers} | dict(properties or {})
     with scratch("producer") as directory:
-        # On the command line the tool takes no value with a "=" in it.
+        # The tool accepts no value with a "=" on its command line.
         file = directory / "producer.properties"
         file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         out = kafka.run_java(
@@ -102,9 +102,9 @@ def consumer_performance(
     properties: Mapping[str, str | int] | None = None,
     timeout_s: float = 200,
 ) -> Consumed:
-    """Run ``ConsumerPerformance`` until it has read so many records.
+    """Run ``ConsumerPerformance`` until it has read this many records.
 
-    ``fetch_size_bytes`` is what it makes of ``max.partition.fetch.bytes``, whatever the properties say.
+    The tool sets ``max.partition.fetch.bytes`` to ``fetch_size_bytes``, whatever the properties say.
     """
     with scratch("consumer") as directory:
         file = directory / "consumer.properties"
@@ -141,7 +141,7 @@ def end_to_end_latency(
 
 
 def set_broker_quota(kafka: Kafka, name: str, limits: Mapping[str, float], *, entity_type: str = "clients") -> None:
-    """Set Kafka's own quota of a client-id, or of another entity, as ``kafka-configs.sh --alter`` does."""
+    """Set Kafka's own quota of a client-id, or of another entity, like ``kafka-configs.sh --alter``."""
     kafka.run_java(
         "kafka.admin.ConfigCommand",
         "--bootstrap-server", kafka.bootstrap_servers,
@@ -151,7 +151,7 @@ def set_broker_quota(kafka: Kafka, name: str, limits: Mapping[str, float], *, en
 
 
 def reassign(kafka: Kafka, address: str, topic: str, replicas: list[int], *, timeout_s: float = 60) -> None:
-    """Move partition 0 of a topic to these brokers, the first of which is to lead; return when that is done."""
+    """Move partition 0 of a topic to these brokers, the new leader first; return when the move is done."""
     command = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
     with scratch("reassignment") as directory:
         plan = directory / "plan.json"

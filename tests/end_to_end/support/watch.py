@@ -1,4 +1,4 @@
-"""Something that is looked at ten times a second, in a thread, for the length of a ``with`` block."""
+"""Something sampled ten times a second, in a thread, in a ``with`` block."""
 
 from __future__ import annotations
 
@@ -11,22 +11,19 @@ _EVERY_S: Final = 0.1
 
 
 class Watch(ABC):
-    """Whoever looks says at what, in ``_look``."""
+    """Subclasses sample in ``_look``."""
 
     def __init__(self) -> None:
-        """Start nothing yet."""
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._go_on_looking)
 
     def __enter__(self) -> Self:
-        """Start looking."""
         self._thread.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Look no more."""
         self._is_over.set()
         self._thread.join()
 
