@@ -462,6 +462,6 @@ def test_command_without_reachable_broker_fails_with_a_message(tmp_path: Path) -
     wait_until(lambda: not process.is_running, timeout_s=90, what="gives up")
 
     assert process.exit_status == 1
-    said = process.log_tail(1)
-    assert "--to kafka://127.0.0.1:1/alerts: " in said
+    printed = process.log_tail(1)
+    assert "--to kafka://127.0.0.1:1/alerts: " in printed
     assert "Traceback" not in process.output()

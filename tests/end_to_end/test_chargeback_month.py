@@ -118,7 +118,7 @@ def test_month_is_billed_to_the_byte_and_oddities_are_reported(kafka_4: Kafka, t
     counted = {key: metrics.total("kafka_quota_proxy_bytes_total", client_id=key[0], kind=key[1]) for key in passed}
     copies = write_month(month, records)
 
-    said = run(
+    printed = run(
         [
             sys.executable, "-m", "kafka_quota_proxy.pipeline", "chargeback", "--usage", month, "--owners", owners,
             "--month", "2026-09", "--price", "0.05", "--out", out, "--master", "local[2]",
@@ -145,7 +145,7 @@ def test_month_is_billed_to_the_byte_and_oddities_are_reported(kafka_4: Kafka, t
         f"billed {total:,} bytes, of {total:,} in the log",
     ]
     assert len(notes) == 5
-    assert [line.removeprefix("note: ") for line in said.splitlines() if line.startswith("note: ")] == notes
+    assert [line.removeprefix("note: ") for line in printed.splitlines() if line.startswith("note: ")] == notes
 
 
 def bill(out: Path) -> dict[tuple[str, str], int]:

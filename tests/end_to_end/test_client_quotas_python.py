@@ -102,13 +102,13 @@ def test_kafka_python_gets_the_same_answers_from_proxy_and_broker(kafka_4: Kafka
         closing(Client(proxy.address())) as proxy_client,
         closing(Client(kafka_4.listener(DIRECT).address)) as broker,
     ):
-        said = [proxy_client.alter(command) for command in _SAID]
+        results = [proxy_client.alter(command) for command in _SAID]
         shown = [proxy_client.describe(command) for command in _SHOWN]
         # Five entities were set at the proxy; the broker has none.
         assert proxy.metrics().total("kafka_quota_proxy_quota_changes_total", result="applied") == 5
         assert broker.describe(Describe([])) == (0, "", [])
-        assert said == [broker.alter(command) for command in _SAID]
-        assert [answer[0][0] for answer in said] == [0, 0, 0, 0, 0, 0, 42, 42, 42]
+        assert results == [broker.alter(command) for command in _SAID]
+        assert [answer[0][0] for answer in results] == [0, 0, 0, 0, 0, 0, 42, 42, 42]
 
         # A broker applies a change some time after its answer.
         wait_until(

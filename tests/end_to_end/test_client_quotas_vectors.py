@@ -253,7 +253,7 @@ _CASES: Final[dict[str, Sequence[Step]]] = {
 }
 
 
-class Said(NamedTuple):
+class Outputs(NamedTuple):
     """The outputs of all cases, from proxy and broker."""
 
     ours: dict[str, list[list[str]]]
@@ -264,7 +264,7 @@ class Said(NamedTuple):
     scope="module",
     params=[pytest.param(KAFKA_2_8, marks=pytest.mark.long), pytest.param(KAFKA_3_9, marks=pytest.mark.long), KAFKA_4],
 )
-def said(request: pytest.FixtureRequest, kafka_4: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Said:
+def outputs(request: pytest.FixtureRequest, kafka_4: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Outputs:
     # The proxy runs first: if it forwarded changes, the broker would show them now.
     left = f"alter|client-id=left|{_P}=1"
     commands = [step.command for steps in _CASES.values() for step in (Step("clear"), *steps)] + ["clear", left]
@@ -275,15 +275,15 @@ def said(request: pytest.FixtureRequest, kafka_4: Kafka, tmp_path_factory: pytes
     }
     with Proxy(settings, kafka_4) as proxy:
         both = f"{proxy.address()},{broker}"
-        said = kafka_4.run_java(str(_QUOTAS), both, *commands, classpath=kafka_classpath(request.param))
+        printed = kafka_4.run_java(str(_QUOTAS), both, *commands, classpath=kafka_classpath(request.param))
         assert proxy.metrics().total("kafka_quota_proxy_quota_changes_total", result="applied") > len(_CASES)
     with Admin(int(broker.rpartition(":")[2])) as admin:
         assert admin.alter((("client-id", "left"),), {_P: None}).error_code == 0
-    blocks = [block.splitlines() for block in said.removesuffix("--\n").split("--\n")]
+    blocks = [block.splitlines() for block in printed.removesuffix("--\n").split("--\n")]
     assert len(blocks) == 2 * len(commands)
     assert blocks[len(commands) - 1] == ["client-id=left done"]
     assert not any(line.startswith("client-id=left") for line in blocks[len(commands)])
-    return Said(_by_case(blocks[: len(commands)]), _by_case(blocks[len(commands) :]))
+    return Outputs(_by_case(blocks[: len(commands)]), _by_case(blocks[len(commands) :]))
 
 
 def _by_case(blocks: Sequence[list[str]]) -> dict[str, list[list[str]]]:
@@ -296,7 +296,7 @@ def _by_case(blocks: Sequence[list[str]]) -> dict[str, list[list[str]]]:
 
 
 @pytest.mark.parametrize("case", _CASES)
-def test_answers_of_proxy_and_broker_equal_kafkas_expectations(said: Said, case: str) -> None:
-    for step, own, kafkas in zip(_CASES[case], said.ours[case], said.kafkas[case], strict=True):
+def test_answers_of_proxy_and_broker_equal_kafkas_expectations(outputs: Outputs, case: str) -> None:
+    for step, own, kafkas in zip(_CASES[case], outputs.ours[case], outputs.kafkas[case], strict=True):
         assert own == kafkas, step.command
         assert step.says is None or own == list(step.says), step.command

@@ -219,9 +219,9 @@ def test_alerts_without_destination_are_printed(kafka_4: Kafka, tmp_path: Path) 
     producer = confluent_kafka.Producer({"bootstrap.servers": kafka_4.bootstrap_servers, **QUIET})
     words = command("alerts", "--usage", f"kafka://{kafka_4.bootstrap_servers}/{usage}", *SOON)
     with (
-        (tmp_path / "said").open("w") as said,
+        (tmp_path / "errors").open("w") as errors,
         subprocess.Popen(
-            words, cwd=REPOSITORY, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=said, text=True
+            words, cwd=REPOSITORY, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=errors, text=True
         ) as stream,
     ):
         try:
@@ -239,14 +239,14 @@ def test_alerts_without_destination_are_printed(kafka_4: Kafka, tmp_path: Path) 
             stream.kill()
 
     every = [first, *map(json.loads, rest.splitlines())]
-    assert status == 0, (tmp_path / "said").read_text()
+    assert status == 0, (tmp_path / "errors").read_text()
     assert {(one["user"], one["level"], one["amount"]) for one in every} == {("now", "over", 2_000)}
     assert len({one["start_ms"] for one in every}) == len(every)
 
 
 @pytest.mark.pipeline
 @pytest.mark.parametrize(
-    ("case", "said"),
+    ("case", "message"),
     [
         ("password", "Authentication failed"),
         ("authority", "SSL handshake failed"),
@@ -254,7 +254,7 @@ def test_alerts_without_destination_are_printed(kafka_4: Kafka, tmp_path: Path) 
         ("broker", "no broker answers"),
     ],
 )
-def test_faults_of_a_topic_are_reported_in_a_sentence(secure: Secure, tmp_path: Path, case: str, said: str) -> None:
+def test_faults_of_a_topic_are_reported_in_a_sentence(secure: Secure, tmp_path: Path, case: str, message: str) -> None:
     usage = fill(secure.kafka, [record()])
     config = secure.config(case, password="hush-hush" if case == "password" else None)
     if case == "authority":
@@ -277,7 +277,7 @@ def test_faults_of_a_topic_are_reported_in_a_sentence(secure: Secure, tmp_path: 
 
     assert ended.status == 1, ended.errors
     assert f"--usage {place}: " in ended.errors
-    assert said in ended.errors
+    assert message in ended.errors
     assert not re.search(r"hush-hush|Traceback|\tat ", ended.errors)
 
 

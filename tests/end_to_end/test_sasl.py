@@ -382,10 +382,10 @@ def test_reauthentication_as_another_user_is_refused(proxy: Proxy) -> None:
 
 def test_log_and_metrics_contain_no_password_or_token(proxy: Proxy) -> None:
     """Of all tests of this module, at level debug."""
-    said = proxy.log + proxy.admin("/metrics")
+    output = proxy.log + proxy.admin("/metrics")
 
     for secret in ("alice-secret", "bob-secret", "s3cr3t", "wrong", web_token("bob").split(".")[0]):
-        assert secret not in said
+        assert secret not in output
 
 
 def _as(user: str, directory: Path) -> str:

@@ -52,7 +52,7 @@ def test_mute_lasts_its_full_time_although_its_rule_expires(kafka_4: Kafka) -> N
 
         log = proxy.log
         command = [sys.executable, "-m", "kafka_quota_proxy.proxy", "explain", str(proxy.file), "--client-id", _CLIENT]
-        said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+        printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
 
     # Two requests, 131 kB at 10,000 B/s: see test_reload.
     assert 2_100 <= muted.throttle_time_ms <= 3_200
@@ -60,11 +60,11 @@ def test_mute_lasts_its_full_time_although_its_rule_expires(kafka_4: Kafka) -> N
     assert after_at - muted_at >= muted.throttle_time_ms / 1_000 - 0.01
     assert (after.throttle_time_ms, free.throttle_time_ms) == (0, 0)
     assert f"by their time, the quotas of client-id {_CLIENT} are now: none" in log
-    assert f"level 7: expired since {expires}\n" in said
+    assert f"level 7: expired since {expires}\n" in printed
 
 
 def test_ramp_continues_on_schedule_after_a_kill(kafka_4: Kafka) -> None:
-    seen: list[float] = []
+    limits: list[float] = []
 
     def look() -> float:
         """Return the limit in force, which must be that of a step during the request, or a second before."""
@@ -72,7 +72,7 @@ def test_ramp_continues_on_schedule_after_a_kill(kafka_4: Kafka) -> None:
         (limit,) = _limits(proxy)
         steps = range(step_of(ramp, now_ms=before_ms), step_of(ramp, now_ms=_now_ms()) + 1)
         assert limit in [limit_at(ramp, step, old=9e6, new=1e6) for step in steps]
-        seen.append(limit)
+        limits.append(limit)
         return limit
 
     with Proxy({"quotas": []}, kafka_4) as proxy:
@@ -84,5 +84,5 @@ def test_ramp_continues_on_schedule_after_a_kill(kafka_4: Kafka) -> None:
         proxy.start()
         wait_until(lambda: look() == 1e6, timeout_s=20, what="the ramp is at its end")
 
-    assert seen == sorted(seen, reverse=True)
-    assert len(set(seen)) > 2
+    assert limits == sorted(limits, reverse=True)
+    assert len(set(limits)) > 2

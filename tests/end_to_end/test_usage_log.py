@@ -192,8 +192,8 @@ def test_kill_loses_one_interval_and_the_next_start_completes_its_file(kafka_4: 
         with part.open("ab") as file:
             file.write(b'{"start_ms":17')
         proxy.start()
-        said = "dropped 14 bytes of an incomplete one"
-        wait_until(lambda: said in proxy.log, timeout_s=10, what="completes what was left")
+        message = "dropped 14 bytes of an incomplete one"
+        wait_until(lambda: message in proxy.log, timeout_s=10, what="completes what was left")
         assert not list(tmp_path.glob("*.part"))
         left = _records(tmp_path)
         into, _ = _exchange(proxy, topic, "after")

@@ -226,7 +226,7 @@ class Compared:
 
     def is_right(self) -> bool:
         pairs = (self.throttle_s, self.bytes, self.acknowledged, self.rate)
-        return all(abs(said - was) <= TOLERANCE * was for said, was in pairs)
+        return all(abs(predicted - measured) <= TOLERANCE * measured for predicted, measured in pairs)
 
 
 def table(shaping: str, found: Mapping[str, Compared]) -> str:
@@ -235,8 +235,10 @@ def table(shaping: str, found: Mapping[str, Compared]) -> str:
     head = f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|\n"
 
     def cell(pair: tuple[float, float], unit: float) -> str:
-        said, was = pair
-        return f"{said / unit:.1f} / {was / unit:.1f} = {said / was if was else float('nan'):.3f}"
+        predicted, measured = pair
+        return (
+            f"{predicted / unit:.1f} / {measured / unit:.1f} = {predicted / measured if measured else float('nan'):.3f}"
+        )
 
     lines = (
         f"| {name} | {cell(one.throttle_s, 1)} | {cell(one.bytes, 1e6)} | {one.due / 1e6:.1f} "

@@ -292,7 +292,7 @@ class Kafka:
         broker.start()
 
     def _format(self, broker: Broker) -> None:
-        """Format the data directory with StorageTool; its output is cached, because a release always writes the same."""
+        """Format the data directory with StorageTool; its output is cached, because it depends on the release only."""
         if self.version not in _formatted:
             self.run_java("kafka.tools.StorageTool", "format", "-t", self._cluster_id, "-c", broker.properties)
             kept = scratch_directory(f"formatted-{self.version}")

@@ -22,8 +22,8 @@ def run_configs(
     A broker describes a change some milliseconds after its acknowledgement. With ``expected``, the outputs of another
     run, a command is repeated until its output is equal, for two seconds at most.
 
-    A command with ``--bootstrap-server`` goes to that address. Addresses of the others, stack traces and empty lines are
-    left out.
+    A command with ``--bootstrap-server`` goes to that address. Addresses of the others, stack traces and
+    empty lines are left out.
     """
     with NamedTemporaryFile("w", encoding="utf-8") as file:
         file.write("\x1e".join("\n".join(lines) for _, *lines in expected))
