@@ -33,6 +33,14 @@ class ProposedQuotas:
         """Return a new bucket under the limit of these names."""
         return self._bucket(kind, user, client_id, self.config.quotas)
 
+    def buckets(
+        self, limits: Iterable[float], table: RuleTable, *, kind: str, user: str, client_id: str
+    ) -> list[Bucket]:
+        """Return new buckets of these names under their rule in ``table``, one for each limit in bytes per second."""
+        rule = table.resolve(user=user, client_id=client_id).rule
+        rules = [replace(rule, limits={**rule.limits, **dict.fromkeys(BYTE_RATES, limit)}) for limit in limits if rule]
+        return [self._bucket(kind, user, client_id, [rule]) for rule in rules]
+
     def _bucket(self, kind: str, user: str, client_id: str, rules: Iterable[QuotaRule]) -> Bucket:
         config = self.config
         manager = ClientQuotaManager(
@@ -43,17 +51,3 @@ class ProposedQuotas:
             burst_ms=config.burst_ms,
         )
         return manager.bucket(user=user, client_id=client_id, now_ms=0)
-
-
-class BucketFactory:
-    """Makes many buckets with one set of rule tables."""
-
-    def __init__(self, quotas: ProposedQuotas) -> None:
-        self._quotas = quotas
-        self._tables = quotas.tables()
-
-    def under(self, limits: Iterable[float], *, kind: str, user: str, client_id: str) -> list[Bucket]:
-        """Return new buckets of these names under their rule, one for each limit in bytes per second."""
-        rule = self._tables[kind].resolve(user=user, client_id=client_id).rule
-        rules = [replace(rule, limits={**rule.limits, **dict.fromkeys(BYTE_RATES, limit)}) for limit in limits if rule]
-        return [self._quotas._bucket(kind, user, client_id, [rule]) for rule in rules]  # noqa: SLF001  (the same module)

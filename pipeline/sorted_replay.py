@@ -6,7 +6,7 @@ begin in one batch and end in another.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Final
 
@@ -15,9 +15,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kafka_quota_proxy.pipeline.adjacent_rates import AdjacentRates
-from kafka_quota_proxy.pipeline.proposed_quotas import BucketFactory, ProposedQuotas
+from kafka_quota_proxy.pipeline.proposed_quotas import ProposedQuotas
 from kafka_quota_proxy.pipeline.record import PROPOSED_BUCKET
 from kafka_quota_proxy.pipeline.replay import Replay
+from kafka_quota_proxy.proxy.quota.entity import RuleTable
 
 START_BITS: Final = 42
 # The numbers of a row after its key; they also order rows with the same key. ``client`` distinguishes the clients that
@@ -43,7 +44,7 @@ def replayed(batches: Iterator[pa.RecordBatch], quotas: ProposedQuotas) -> Itera
     The columns of ``batches`` are ``key``, those of ``ROW``, and ``HEAD``; they are sorted by key. The ``quotas`` have
     the rules, the heads the limits.
     """
-    buckets, heads = BucketFactory(quotas), dict[int, str]()
+    tables, heads = quotas.tables(), dict[int, str]()
     running: _BucketReplay | None = None
     for key, *columns in _in_order(batches, heads):
         numbers = key >> START_BITS
@@ -55,7 +56,7 @@ def replayed(batches: Iterator[pa.RecordBatch], quotas: ProposedQuotas) -> Itera
                 yield running.end()
                 running = None
             if running is None:
-                running = _BucketReplay(number, heads.pop(number), buckets)
+                running = _BucketReplay(number, heads.pop(number), quotas, tables)
                 begin += 1
             running.take(key[begin:end], [column[begin:end] for column in columns])
     if running is not None:
@@ -65,13 +66,13 @@ def replayed(batches: Iterator[pa.RecordBatch], quotas: ProposedQuotas) -> Itera
 class _BucketReplay:
     """A bucket under each of its limits."""
 
-    def __init__(self, number: int, head: str, buckets: BucketFactory) -> None:
+    def __init__(self, number: int, head: str, quotas: ProposedQuotas, tables: Mapping[str, RuleTable]) -> None:
         self.number = number
         fields = json.loads(head)
         self._names = [fields[name] for name in PROPOSED_BUCKET]
         self._limits = fields["limits"]
         _, _, kind, user, client_id = self._names
-        self._replay = Replay(*buckets.under(self._limits, kind=kind, user=user, client_id=client_id))
+        self._replay = Replay(*quotas.buckets(self._limits, tables[kind], kind=kind, user=user, client_id=client_id))
         self._adjacent = AdjacentRates()
 
     def take(self, key: NDArray[np.int64], columns: list[NDArray[np.int64]]) -> None:

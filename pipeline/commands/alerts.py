@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from kafka_quota_proxy.pipeline.alerts import alerts, encoded, marked_ahead, once
-from kafka_quota_proxy.pipeline.checkpoint import job_of, spark_part
+from kafka_quota_proxy.pipeline.checkpoint import Quarantine, bad_lines, job_of, spark_part
 from kafka_quota_proxy.pipeline.commands.execution import cause_of, explain, kafka_config_of, say, stop_requested
 from kafka_quota_proxy.pipeline.delivery import Delivery, FileDelivery, PrintDelivery
 from kafka_quota_proxy.pipeline.errors import PipelineError, UsageError
@@ -26,7 +26,6 @@ from kafka_quota_proxy.pipeline.files import Files
 from kafka_quota_proxy.pipeline.kafka_config import KafkaConfig
 from kafka_quota_proxy.pipeline.kafka_source import kafka_place, topic
 from kafka_quota_proxy.pipeline.parsing import parsed
-from kafka_quota_proxy.pipeline.quarantine import Quarantine, bad_lines
 from kafka_quota_proxy.pipeline.session import session
 from kafka_quota_proxy.pipeline.topic_delivery import TopicDelivery
 from kafka_quota_proxy.pipeline.usage_reader import check_apart, followed

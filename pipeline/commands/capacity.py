@@ -29,11 +29,11 @@ from kafka_quota_proxy.pipeline.capacity import (
 from kafka_quota_proxy.pipeline.capacity_report import capacity_page, label
 from kafka_quota_proxy.pipeline.commands.execution import running, say, usage_of
 from kafka_quota_proxy.pipeline.errors import UsageError
+from kafka_quota_proxy.pipeline.input_files import capacities
 from kafka_quota_proxy.pipeline.proposed_quotas import ProposedQuotas
 from kafka_quota_proxy.pipeline.quotas_file import as_file
 from kafka_quota_proxy.pipeline.record import BUCKET
 from kafka_quota_proxy.pipeline.report import size
-from kafka_quota_proxy.pipeline.tables import capacities
 from kafka_quota_proxy.pipeline.usage_reader import Usage
 from kafka_quota_proxy.pipeline.whatif import DEMAND, forecast, outcomes, resolved
 from kafka_quota_proxy.pipeline.writing import Output

@@ -19,7 +19,7 @@ from kafka_quota_proxy.pipeline.chargeback import (
     steps_back,
 )
 from kafka_quota_proxy.pipeline.commands.execution import running, say, usage_of
-from kafka_quota_proxy.pipeline.owners import read_owners
+from kafka_quota_proxy.pipeline.input_files import owners
 from kafka_quota_proxy.pipeline.record import BYTE_KINDS
 from kafka_quota_proxy.pipeline.report import size
 from kafka_quota_proxy.pipeline.writing import Output
@@ -29,7 +29,7 @@ _SHOWN = 20
 
 def execute(args: argparse.Namespace) -> int:
     """Write and print the bill, with remarks on the log."""
-    owners = read_owners(args.owners)
+    lines = owners(args.owners)
     month = month_of(args.month) if args.month else None
     with running(args) as (spark, output):
         usage = usage_of(args, spark, output)
@@ -37,12 +37,12 @@ def execute(args: argparse.Namespace) -> int:
         if month is not None:
             records = records.where(F.col("start_ms").between(month[0], month[1] - 1))
         say("adding up")
-        days = output.keep("by_day", charged(records, owners))
+        days = output.keep("by_day", charged(records, lines))
         output.daily("days", days, "owner", "user", "client_id", "kind")
         bills = output.keep("bills", bill(days, args.price))
         output.table("bill", bills.orderBy("owner", "kind"), form="csv")
         output.table("bill.parquet", bills.orderBy("owner", "kind"), form="parquet")
-        notes = [*usage.words(), *_notes(records, days, month, owners, output)]
+        notes = [*usage.words(), *_notes(records, days, month, lines, output)]
         billed = bills.agg(F.sum("bytes")).first()
         in_log = records.where(F.col("kind").isin(*BYTE_KINDS)).agg(F.sum("amount")).first()
         totals = [(row[0] if row else 0) or 0 for row in (billed, in_log)]
@@ -60,12 +60,12 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _notes(
-    records: DataFrame, days: DataFrame, month: tuple[int, int] | None, owners: list[Owner], output: Output
+    records: DataFrame, days: DataFrame, month: tuple[int, int] | None, lines: list[Owner], output: Output
 ) -> list[str]:
     """Write the remarks as tables; return the first of each in words."""
     missing = output.keep("gaps", gaps(records, month)).orderBy("proxy", "from_ms")
     again = output.keep("again", steps_back(records)).orderBy("proxy", "day")
-    changed = output.keep("changed", handed_over(days, handovers(owners))).orderBy("day", "user", "client_id")
+    changed = output.keep("changed", handed_over(days, handovers(lines))).orderBy("day", "user", "client_id")
     odd = (("missing_hours", missing, _missing), ("clock_steps", again, _again), ("owner_changes", changed, _changed))
     notes, cut = [], []
     for name, rows, words in odd:

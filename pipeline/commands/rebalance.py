@@ -7,15 +7,14 @@ from typing import NamedTuple
 
 from kafka_quota_proxy.pipeline.commands.execution import running, say, usage_of
 from kafka_quota_proxy.pipeline.errors import InputError
-from kafka_quota_proxy.pipeline.reassignment import read_plan, read_sizes
+from kafka_quota_proxy.pipeline.input_files import capacities, partition_sizes, reassignment_plan
 from kafka_quota_proxy.pipeline.rebalance import Load, Side, client_hours, loads, quietest_hour
 from kafka_quota_proxy.pipeline.report import duration, size
-from kafka_quota_proxy.pipeline.tables import capacities
 
 
 def execute(args: argparse.Namespace) -> int:
     """Print the throttle that each broker needs; return 1 if the given throttle never ends."""
-    now, target = read_sizes(args.sizes), read_plan(args.plan)
+    now, target = partition_sizes(args.sizes), reassignment_plan(args.plan)
     unknown = [
         f"{args.sizes}: has no line for {topic}-{number}, which is in {args.plan}"
         for topic, number in target
