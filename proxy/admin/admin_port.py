@@ -15,6 +15,7 @@ import socket
 import threading
 from collections.abc import Container, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from socketserver import BaseServer
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, BinaryIO, Final, cast
@@ -56,8 +57,8 @@ class AdminPort:
     Args:
         bind: The address.
         location: The key of the address in the file.
-        application: Answers requests, in threads; probes on the event loop.
-        probes: Paths whose GET ``application`` answers at once, without I/O.
+        application: Answers requests in threads, and probes on the event loop.
+        probes: Paths whose GET needs no I/O.
 
     Raises:
         StartError: The address cannot be bound.
@@ -214,17 +215,15 @@ class AdminPort:
             _end(connection)
 
 
+@dataclass(slots=True, eq=False)
 class _Waiting:
     """A connection whose request has not fully arrived, or whose response is not fully sent."""
 
-    __slots__ = ("answer", "connection", "head", "peer", "timer")
-
-    def __init__(self, connection: socket.socket, peer: str) -> None:
-        self.connection = connection
-        self.peer = peer
-        self.head = bytearray()
-        self.answer = b""
-        self.timer: asyncio.TimerHandle | None = None
+    connection: socket.socket
+    peer: str
+    head: bytearray = field(default_factory=bytearray)
+    answer: bytes = b""
+    timer: asyncio.TimerHandle | None = None
 
 
 class _RestOfRequest(io.RawIOBase):

@@ -91,8 +91,8 @@ class Health:
     def readiness(self) -> dict[str, object]:
         """Return the body of ``/readyz``. Ready: clients can connect, and the brokers can be reached.
 
-        An invalid file leaves the proxy ready, because the file before is still in force. So do an unavailable topic
-        of quotas, a broker that does not show its own, and a store that cannot be written.
+        The proxy stays ready with an invalid file, because the last one is still in force, with an unavailable topic of
+        quotas, with a broker that does not show its own, and with a store that cannot be written.
         """
         rules, manager = self._server.rules.source, self._server.quota_manager
         is_listening = self._server.is_listening
@@ -100,32 +100,25 @@ class Health:
         state = "starting" if not is_listening else "ready" if self._server.brokers.is_reachable() else "degraded"
         if self._server.is_draining:
             state = "draining"
-        of_rules = {} if rules is None else {"quotas_from": rules.detail()}
-        of_store = (
-            {}
-            if manager.store is None
-            else {"store": {**manager.store.detail(), "unknown_hosts": manager.unknown_hosts}}
-        )
-        return {
+        body: dict[str, object] = {
             "state": state,
             "listeners": is_listening,
             "configuration": self._reloads.last_reload_successful,
             "upstreams": upstreams,
-            **of_rules,
-            **of_store,
         }
+        if rules is not None:
+            body["quotas_from"] = rules.detail()
+        if manager.store is not None:
+            body["store"] = {**manager.store.detail(), "unknown_hosts": manager.unknown_hosts}
+        return body
 
 
 class _Application:
     """The WSGI application: answers requests in any thread, and probes on the event loop.
 
-    Args:
-        server: The proxy.
-        registry: Its metrics.
-        health: Its health.
-        quotas_api: ``/quotas``; None: serve metrics and probes only.
-        hosts: Names that are allowed in the Host header, in lower case; None: any. A page of another site that points
-            its own name here sends that name (DNS rebinding). Probes show nothing worth protecting.
+    Without a ``quotas_api`` it serves metrics and probes only. ``hosts`` are the names that are allowed in the Host
+    header, in lower case; None: any. A page of another site that points its own name here sends that name (DNS
+    rebinding). Probes show nothing worth protecting.
     """
 
     def __init__(

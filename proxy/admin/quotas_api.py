@@ -10,7 +10,7 @@ import hmac
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from itertools import chain
 from math import ceil
 from threading import BoundedSemaphore
@@ -49,7 +49,6 @@ TEXT: Final = "text/plain; charset=utf-8"
 _DEADLINE_S: Final = 25.0
 # A change may wait for a disk or for brokers; the port's other threads stay free for scrapes.
 _MAX_AT_ONCE: Final = 4
-_BUSY: Final = "too many requests about quotas are waiting already"
 # The body of a refused request is read up to this size: else its sender would see a reset, and not the reason.
 _MAX_SKIPPED_BYTES: Final = 8 * MAX_BODY_BYTES
 _CHUNK_BYTES: Final = 65_536
@@ -71,22 +70,22 @@ class Reply(NamedTuple):
 
 
 class _RefusedError(Exception):
+    """The request is refused with this status and message."""
+
     def __init__(self, status: str, message: str, *headers: tuple[str, str]) -> None:
         super().__init__(message)
         self.status = status
         self.headers = headers
 
 
-class QuotasApi:
-    """``/quotas`` of one proxy.
+class _BusyError(_RefusedError):
+    def __init__(self) -> None:
+        message = "too many requests about quotas are waiting already"
+        super().__init__("503 Service Unavailable", message, ("Retry-After", "1"))
 
-    Args:
-        loop: The server's event loop.
-        server: The proxy.
-        token_file: The path; None: nothing can be changed here.
-        deadline_s: How long a change may take.
-        wall_ms: Returns Unix time.
-    """
+
+class QuotasApi:
+    """``/quotas`` of one proxy, whose event loop is ``loop``. Without a ``token_file`` nothing can be changed here."""
 
     def __init__(
         self,
@@ -117,9 +116,13 @@ class QuotasApi:
         """Change quotas."""
         try:
             self._check_token(environ)
-            with self._turn():
+            if not self._free.acquire(blocking=False):
+                raise _BusyError
+            try:
                 changes = self._read(environ)
                 return _results(self._change(changes, environ), changes)
+            finally:
+                self._free.release()
         except _RefusedError as refused:
             _skip(environ)
             return _refusal(refused)
@@ -149,7 +152,7 @@ class QuotasApi:
     # -- changes --
 
     def _check_token(self, environ: WSGIEnvironment) -> None:
-        """Raises: _RefusedError: The request has no valid token."""
+        """Raise _RefusedError unless the request has the token."""
         if self._token_file is None:
             raise _RefusedError("403 Forbidden", _NO_FILE)
         scheme, _, given = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
@@ -165,16 +168,6 @@ class QuotasApi:
             self._warn("a change of quotas was refused: %s has sent %s", str(environ.get("REMOTE_ADDR")), what)
             raise _RefusedError("401 Unauthorized", _WRONG, ("WWW-Authenticate", "Bearer"))
 
-    @contextmanager
-    def _turn(self) -> Iterator[None]:
-        """Raises: _RefusedError: Too many changes are in progress."""
-        if not self._free.acquire(blocking=False):
-            raise _RefusedError("503 Service Unavailable", _BUSY, ("Retry-After", "1"))
-        try:
-            yield
-        finally:
-            self._free.release()
-
     def _warn(self, message: str, *arguments: str) -> None:
         """Log at most once a minute: a stranger must not fill the log."""
         if monotonic() - self._warned_s >= _WARN_EVERY_S:
@@ -182,7 +175,6 @@ class QuotasApi:
             log.warning(message, *arguments)
 
     def _read(self, environ: WSGIEnvironment) -> RequestedChanges:
-        """Raises: _RefusedError: The body is no valid request."""
         # A page of another site can send forms and text, but not this type without a CORS preflight, which is refused.
         if environ.get("CONTENT_TYPE", "").partition(";")[0].strip().lower() != JSON:
             raise _RefusedError("415 Unsupported Media Type", f"send it with Content-Type: {JSON}")
@@ -204,7 +196,6 @@ class QuotasApi:
             raise _RefusedError("400 Bad Request", str(error)) from None
 
     def _change(self, changes: RequestedChanges, environ: WSGIEnvironment) -> QuotasAltered:
-        """Raises: _RefusedError: The change takes too long, or too many changes are waiting."""
         address = str(environ.get("REMOTE_ADDR", ""))
         origin = Origin(f"token@{address}", None, address, ADMIN, sees_hidden=True)
         submitted = self._submit(changes, origin)
@@ -223,7 +214,7 @@ class QuotasApi:
             message = "the proxy stops; the change may still be made: look before you send it again"
             raise _RefusedError("503 Service Unavailable", message) from None
         if altered is None:
-            raise _RefusedError("503 Service Unavailable", _BUSY, ("Retry-After", "1"))
+            raise _BusyError
         return altered
 
     async def _submit(self, changes: RequestedChanges, origin: Origin) -> QuotasAltered | None:
@@ -273,11 +264,7 @@ def _skip(environ: WSGIEnvironment) -> None:
 
 
 def _entity_query(query: str) -> Mapping[str, EntityName]:
-    """Return the entities of a query such as ``user=alice&default=client-id``, by type.
-
-    Raises:
-        _RefusedError: The query is not valid.
-    """
+    """Return the entities of a query such as ``user=alice&default=client-id``, by type."""
     found: dict[str, EntityName] = {}
     try:
         given = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query), max_num_fields=len(ENTITY_TYPES))

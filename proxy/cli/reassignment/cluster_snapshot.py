@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 from aiokafka.errors import UnknownTopicOrPartitionError
 
-from kafka_quota_proxy.config.model import ProxyConfig, Replication
+from kafka_quota_proxy.config.model import ProxyConfig
 from kafka_quota_proxy.config.throttled_replicas import ThrottledReplicas
 from kafka_quota_proxy.config.throttled_replicas import read as read_replicas
 from kafka_quota_proxy.config.units import UNLIMITED
@@ -124,7 +124,7 @@ class SnapshotReader:
                 *unknown_throttles(self._throttles),
                 *unlisted_moves(moves, self._throttles),
                 *bursts(moves, limits, self._throttles),
-                *self._spread(moves),
+                *self._split_throttles(moves),
             ),
         )
 
@@ -133,7 +133,7 @@ class SnapshotReader:
         if self._replication is not None:
             yield from file_limits(moves, self._replication, leaders=self._leaders, racks=self._racks)
 
-    def _spread(self, moves: Mapping[Move, Sizes]) -> Iterable[str]:
+    def _split_throttles(self, moves: Mapping[Move, Sizes]) -> Iterable[str]:
         if self._replication is None:
             return ()
         return split_throttles(moves, self._replication, leaders=self._leaders, proxied=self._proxied)
@@ -185,7 +185,8 @@ class SnapshotReader:
             leader_replicas=_lists(of_topics, LEADER_REPLICAS),
             follower_replicas=_lists(of_topics, FOLLOWER_REPLICAS),
         )
-        if self._replication is not None and _names_racks(self._replication):
+        paths = () if self._replication is None else self._replication.paths
+        if any(path.leader_rack is not None or path.follower_rack is not None for path in paths):
             self._racks = self._admin.metadata(()).racks
 
 
@@ -194,10 +195,6 @@ def _leaders_behind(config: ProxyConfig) -> frozenset[int] | None:
     believed = [listener for listener in config.listeners if listener.inter_broker]
     node_ids = frozenset(listener.node_id for listener in believed if listener.node_id is not None)
     return node_ids if believed and all(listener.node_id is not None for listener in believed) else None
-
-
-def _names_racks(replication: Replication) -> bool:
-    return any(path.leader_rack is not None or path.follower_rack is not None for path in replication.paths)
 
 
 def _has_arrived(move: Move, partitions: Mapping[_TopicPartition, Partition]) -> bool:
