@@ -1,8 +1,8 @@
-"""Each callback, task and thread of the proxy raises once, while a client goes on being served.
+"""Each callback, task and thread of the proxy raises once, while another client is still served.
 
-Which there are is not written here. ``tests.support.faults`` watches what the loop and threads call while a proxy with
-all that it can have is busy, and reads in the source what is given to the loop. What the source has and the proxy was
-not seen to call fails the test: then a part of ``PARTS`` is missing.
+No list of them is written here. ``tests.support.faults`` watches what the loop and threads call in busy proxies of all
+kinds, and reads in the source what is passed to the loop and to threads. A callback of the source that no proxy was seen
+to call fails the test: then a part of ``PARTS`` is missing.
 """
 
 import asyncio
@@ -872,9 +872,7 @@ class Watcher:
         return [record.getMessage() for record in self._caplog.records if record.exc_info]
 
 
-def test_all_that_the_source_gives_to_the_loop_and_to_threads_has_raised(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_callback_task_and_thread_in_the_source_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         seen: set[Entry] = set()
         for kind in PARTS:
@@ -892,7 +890,7 @@ def test_all_that_the_source_gives_to_the_loop_and_to_threads_has_raised(
     ("kind", "turn", "turns"),
     [("whole", 0, 2), ("whole", 1, 2), ("broker", 0, 1), ("topic", 0, 1), ("store", 0, 1)],
 )
-def test_whatever_raises_once_ends_alone(
+def test_fault_in_a_callback_ends_only_its_own_work(
     kind: str, turn: int, turns: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def test() -> None:
@@ -911,7 +909,7 @@ def test_whatever_raises_once_ends_alone(
 
 
 @pytest.mark.parametrize("kind", PARTS)
-def test_whatever_raises_once_as_it_begins_is_begun_again(
+def test_fault_at_the_start_of_a_task_restarts_it(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def test() -> None:

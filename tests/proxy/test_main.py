@@ -40,7 +40,7 @@ def test_wrong_usage_is_status_2(arguments: list[str], capsys: pytest.CaptureFix
     assert "usage: kafka-quota-proxy" in capsys.readouterr().err
 
 
-def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["--version"])
 
@@ -101,7 +101,7 @@ def test_a_reader_that_leaves_early_is_no_traceback(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "words", [["--help"], ["explain", "--help"], ["explain", "config/example.yaml"], ["check", "config/example.yaml"]]
 )
-def test_who_reads_no_further_ends_it_without_a_word(words: list[str]) -> None:
+def test_closed_stdout_ends_the_command_silently(words: list[str]) -> None:
     """As in ``kafka-quota-proxy explain … | head``; 141 is what a shell says of who was ended by SIGPIPE."""
     reading, writing = os.pipe()
     os.close(reading)
@@ -121,7 +121,7 @@ def test_who_reads_no_further_ends_it_without_a_word(words: list[str]) -> None:
     assert (ended.returncode, ended.stderr) == (141, "")
 
 
-def test_who_reads_no_errors_either_gets_the_same_status() -> None:
+def test_closed_stderr_keeps_the_exit_status() -> None:
     """As in ``kafka-quota-proxy check … 2>&1 | head``."""
     reading, writing = os.pipe()
     os.close(reading)

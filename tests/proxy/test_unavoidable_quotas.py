@@ -1,7 +1,7 @@
-"""Who cannot get around a quota: an attack in each test, with what it is worth to whoever tries it.
+"""Attempts to evade a quota: one attack in each test, and the bytes that it gains.
 
-The attackers obey nothing: they send as soon as their bytes are taken, over as many connections and under as many names
-as they like. Time is a number.
+The attackers ignore every throttle time: they send as soon as their bytes are read, over any number of connections and
+under any names. Time is a number.
 """
 
 from collections.abc import Iterable
@@ -153,7 +153,7 @@ def test_another_client_id_in_mid_connection_pays_for_its_own_requests() -> None
     assert here.bucket("two").amount == 5 * 401
 
 
-def test_by_user_it_does_not_matter_how_often_the_client_id_changes() -> None:
+def test_client_id_changes_do_not_affect_a_user_quota() -> None:
     here = scene(BY_USER)
     wire = here.connect()
     for name in names(50):
@@ -163,7 +163,7 @@ def test_by_user_it_does_not_matter_how_often_the_client_id_changes() -> None:
     assert here.bucket("any").tags == (ANONYMOUS, "")
 
 
-def test_a_fetch_in_flight_is_paid_by_who_sent_it_though_the_client_id_changed_and_a_flood_came() -> None:
+def test_fetch_in_flight_charges_its_sender_after_a_client_id_change_and_a_flood() -> None:
     here = scene(BY_CLIENT_ID, max_buckets=4)
     wire = here.connect()
     wire.client(fetch_request(1, client_id="one"))
@@ -194,7 +194,7 @@ def test_many_connections_have_one_quota(acks: int) -> None:
     assert 0.99 * LIMIT * 600 <= here.produced_bytes <= LIMIT * 600 + LIMIT + 1_000
 
 
-def test_in_kafkas_windows_many_connections_get_the_quota_and_not_what_kafka_gives_them() -> None:
+def test_sampled_quota_holds_for_many_connections_unlike_in_kafka() -> None:
     """Where a request is seconds of the quota, what Kafka's clients wait for leaves the windows meanwhile."""
     here = scene(BY_CLIENT_ID)
     wires = [here.connect() for _ in range(20)]
@@ -274,7 +274,7 @@ def test_a_flood_of_client_ids_does_not_make_two_quotas_of_one_name() -> None:
     assert first.muted_for_ms == 10_000
 
 
-def test_what_was_kept_of_a_client_id_is_not_charged_when_its_bucket_has_made_room() -> None:
+def test_evicted_bucket_is_not_charged_through_a_kept_client_id() -> None:
     """A version that is not known leaves nothing to compare with, and nobody holds the bucket of before."""
     here = scene(BY_CLIENT_ID, max_buckets=10)
     wire = here.connect()
@@ -291,7 +291,7 @@ def test_what_was_kept_of_a_client_id_is_not_charged_when_its_bucket_has_made_ro
     assert here.bucket("one").amount == 2 * ROOM
 
 
-def test_when_all_names_owe_more_names_gain_nothing() -> None:
+def test_more_names_gain_nothing_when_all_are_in_debt() -> None:
     here = scene(BY_CLIENT_ID, max_buckets=10)
     wires = [here.connect() for _ in range(10)]
     for wire, name in zip(wires, names(10), strict=True):
@@ -305,7 +305,7 @@ def test_when_all_names_owe_more_names_gain_nothing() -> None:
     assert here.bucket("yet another").tags.client_id == SHARED
 
 
-def test_the_table_and_what_is_kept_of_names_stay_bounded() -> None:
+def test_bucket_table_and_kept_names_stay_bounded() -> None:
     here = scene(BY_CLIENT_ID, max_buckets=10)
     wire = here.connect()
     for number in range(2_000):
@@ -326,7 +326,7 @@ def test_the_table_and_what_is_kept_of_names_stay_bounded() -> None:
 
 
 @pytest.mark.parametrize("version", [3, 11, 14, 15, 18])
-def test_a_consumer_that_says_it_is_a_broker_pays(version: int) -> None:
+def test_consumer_with_a_replica_id_pays(version: int) -> None:
     wire = Wire(BY_CLIENT_ID)
 
     wire.client(fetch_request(1, version=version, replica_id=2))
@@ -358,7 +358,7 @@ def test_reconnecting_sheds_no_mute(enforcement: Enforcement, acks: int) -> None
 
 
 @MUTING
-def test_who_reconnects_for_each_request_keeps_to_the_quota(enforcement: Enforcement) -> None:
+def test_client_that_reconnects_for_each_request_keeps_to_the_quota(enforcement: Enforcement) -> None:
     here = scene(BY_CLIENT_ID, enforcement=enforcement)
     for _ in range(6_000):
         wire = here.connect()
@@ -369,7 +369,7 @@ def test_who_reconnects_for_each_request_keeps_to_the_quota(enforcement: Enforce
     assert here.produced_bytes <= LIMIT * 600 + ROOM + 1_000
 
 
-def test_who_leaves_before_his_answer_pays_and_his_next_connection_waits() -> None:
+def test_client_that_leaves_before_its_response_pays_and_its_next_connection_waits() -> None:
     here = scene(BY_CLIENT_ID)
     wire = here.connect()
     wire.client(produce_request(1, size_bytes=2 * ROOM))
@@ -383,7 +383,7 @@ def test_who_leaves_before_his_answer_pays_and_his_next_connection_waits() -> No
     assert here.produced_bytes == 0
 
 
-def test_who_reconnects_to_fetch_waits_as_well() -> None:
+def test_client_that_reconnects_to_fetch_waits() -> None:
     here = scene(BY_CLIENT_ID)
     wire = here.connect()
     here.fetch(wire, size_bytes=2 * ROOM)
@@ -396,7 +396,7 @@ def test_who_reconnects_to_fetch_waits_as_well() -> None:
     assert again.muted_for_ms == 15_000  # until half a window has room again
 
 
-def test_what_costs_nothing_passes_on_a_new_connection_until_the_first_request_that_does() -> None:
+def test_free_requests_pass_on_a_new_connection_until_the_first_charged_one() -> None:
     """A client finds its brokers and its group while it waits: only what is charged waits."""
     here = scene(BY_CLIENT_ID)
     wire = here.connect()
@@ -410,7 +410,7 @@ def test_what_costs_nothing_passes_on_a_new_connection_until_the_first_request_t
     assert again.client(produce_request(2)) == b""
 
 
-def test_nobody_waits_for_another_where_quotas_are_observed_only() -> None:
+def test_observed_quotas_make_no_client_wait() -> None:
     here = scene(BY_CLIENT_ID, enforcement=Enforcement.OBSERVE)
     wire = here.connect()
     here.produce(wire, size_bytes=2 * ROOM)
@@ -422,7 +422,7 @@ def test_nobody_waits_for_another_where_quotas_are_observed_only() -> None:
     assert here.produced_bytes == 2 * ROOM + 1_000
 
 
-def test_a_listener_that_observes_passes_on_no_wait_of_one_that_enforces() -> None:
+def test_observing_listener_does_not_apply_the_wait_of_an_enforcing_one() -> None:
     here = scene(BY_CLIENT_ID)
     here.produce(here.connect(), size_bytes=2 * ROOM)
 
@@ -435,7 +435,7 @@ def test_a_listener_that_observes_passes_on_no_wait_of_one_that_enforces() -> No
     assert here.produced_bytes == 2 * ROOM + 1_000
 
 
-def test_a_connection_that_is_open_waits_for_what_another_owes() -> None:
+def test_open_connection_waits_for_the_debt_of_another() -> None:
     """Unlike in Kafka, where each of any number of connections has one more request."""
     here = scene(BY_CLIENT_ID)
     one, other = here.connect(), here.connect()
@@ -481,7 +481,7 @@ def test_the_rest_of_a_huge_request_that_is_cut_off_carries_no_second_one() -> N
     assert here.bucket("hidden").amount == 0
 
 
-def test_a_huge_answer_is_paid_for_when_it_begins() -> None:
+def test_huge_response_is_charged_when_it_begins() -> None:
     here = scene(BY_CLIENT_ID)
     wire = here.connect()
     wire.client(fetch_request(1))
@@ -563,5 +563,5 @@ def test_names_that_alternate_ahead_of_answers_are_held_once_each() -> None:
     assert [bucket.holders for bucket in here.wire.listening.quotas.produce] == [0, 0, 0]
 
 
-def test_time_is_that_of_the_wire() -> None:
+def test_time_is_measured_on_the_wire() -> None:
     assert scene().now_ms == START_MS

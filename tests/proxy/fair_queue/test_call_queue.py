@@ -1,4 +1,4 @@
-"""The queue of queues. Hadoop's own numbers are in ``test_vectors``."""
+"""The call queue. Hadoop's own numbers are in ``test_vectors``."""
 
 from collections import Counter
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""How many requests a broker is given at a time, against a broker that is a few lines: some workers and a queue.
+"""The number of requests that a broker gets at a time, with a simulated broker: workers and a queue.
 
 The knee is where all workers are busy. The tolerance: in the middle, the limit lies between nine tenths of the knee
 and one and a half times the knee, or ten more than it for small ones. The broker's throughput is at least 85 % of what

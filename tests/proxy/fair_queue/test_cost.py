@@ -1,4 +1,4 @@
-"""What a request costs. Hadoop's own numbers are in ``test_vectors``."""
+"""The cost of a request. Hadoop's own numbers are in ``test_vectors``."""
 
 from hypothesis import given
 from hypothesis import strategies as st

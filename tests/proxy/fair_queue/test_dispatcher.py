@@ -1,4 +1,4 @@
-"""What one broker has: slots, a queue, and a lane for control requests."""
+"""The slots of one broker, their queue, and the lane for control requests."""
 
 from collections import Counter
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the file says of the queue, and what is made of it."""
+"""The settings of the fair call queue in the file, and the options made from them."""
 
 import sys
 from dataclasses import fields

@@ -184,7 +184,7 @@ def test_v18_v24_an_empty_queue_has_nothing() -> None:
     assert (queue.poll(), queue.peek()) == (None, None)
 
 
-def test_v19_v24_v30b_what_was_offered_is_taken() -> None:
+def test_v19_v24_v30b_offered_elements_are_polled() -> None:
     queue, call = queue_of(), Call()
 
     assert queue.offer(call)
@@ -403,7 +403,7 @@ def test_v35_d17_a_second_call_alone_is_all_there_is() -> None:
     assert scheduler.levels == {"A": 2, "B": 0, "C": 0}
 
 
-def test_v36_sweeps_come_by_themselves() -> None:
+def test_v36_sweeps_run_by_time() -> None:
     scheduler = scheduler_of(1, period_ms=10)
     request(scheduler, *["A"] * 64)
 
@@ -429,7 +429,7 @@ def test_v39_without_requests_all_are_in_level_0() -> None:
     assert scheduler_of(2).level("A") == 0
 
 
-def test_v40_service_users_are_in_level_0_and_count_for_nobody() -> None:
+def test_v40_service_users_are_in_level_0_and_count_in_no_share() -> None:
     scheduler = scheduler_of(service_users=frozenset({"service1", "service2"}))
     for _ in range(10):
         request(scheduler, "user1", "service1", "service2")
@@ -562,7 +562,7 @@ def test_d15_code_and_guide_differ_for_the_slow_level_itself(is_inclusive: bool,
     assert [scheduler.backs_off(level) for level in range(4)] == [False, backs_off, True, True]
 
 
-def test_d18_what_a_service_user_costs_is_not_in_the_share_of_others() -> None:
+def test_d18_cost_of_a_service_user_is_in_no_share() -> None:
     scheduler = scheduler_of(service_users=frozenset({"X"}))
     scheduler.charge("X", 90)
     scheduler.charge("u", 10)
@@ -720,7 +720,7 @@ def test_v64_volumes_rise_and_levels_have_averages() -> None:
     assert scheduler.average_response_ms == [10, 20]
 
 
-def test_v65_what_serves_the_protocol_has_a_lane_of_its_own() -> None:
+def test_v65_control_requests_have_their_own_lane() -> None:
     dispatcher = dispatcher_of(levels=1, capacity=1)
     ask(dispatcher)
 

@@ -1,4 +1,4 @@
-"""What a cluster's answers come to, and for how long a throttle without a reassignment holds."""
+"""The view of a cluster from its answers, and the lease of a throttle without a reassignment."""
 
 from dataclasses import replace
 
@@ -80,13 +80,13 @@ def test_kafkas_largest_long_is_unlimited() -> None:
     assert view.leader_rates == {}
 
 
-def test_what_was_not_asked_for_stays() -> None:
+def test_values_not_requested_stay() -> None:
     view = seen(Readings(racks={1: "b"}), replace(THROTTLED, topic_names={ID: "orders"}))
 
     assert view == replace(THROTTLED, topic_names={ID: "orders"}, racks={1: "b"})
 
 
-def test_a_broker_that_is_away_keeps_its_rates_and_one_that_left_loses_them() -> None:
+def test_absent_broker_keeps_its_rates_and_removed_broker_loses_them() -> None:
     before = ClusterView(leader_rates={1: 10.0, 2: 20.0}, follower_rates={1: 30.0})
 
     view = seen(Readings(racks={}, broker_configs={1: None, 3: None}), before)
@@ -101,7 +101,7 @@ def test_configs_that_are_gone_lift_the_throttle() -> None:
     assert not view.has_throttle
 
 
-def test_what_cannot_be_read_is_told_and_the_rest_is_read() -> None:
+def test_unreadable_values_are_reported_and_the_rest_is_read() -> None:
     view, unread = view_of(
         Readings(
             racks={},
@@ -138,7 +138,7 @@ def test_a_throttle_holds_while_something_is_being_reassigned() -> None:
         assert lease.apply(MOVING, now_ms=now_ms) == (MOVING, ())
 
 
-def test_a_throttle_without_a_reassignment_is_told_once_and_dropped_once_the_lease_is_over() -> None:
+def test_throttle_without_a_reassignment_is_reported_once_and_dropped_after_the_lease() -> None:
     lease = Lease(LEASE_MS)
 
     assert lease.apply(THROTTLED, now_ms=1_000) == (THROTTLED, ())
@@ -162,7 +162,7 @@ def test_a_throttle_without_a_reassignment_is_told_once_and_dropped_once_the_lea
     assert lease.apply(THROTTLED, now_ms=10**9) == (without_throttle(THROTTLED), ())
 
 
-def test_a_lease_that_is_shorter_than_the_patience_to_tell_is_told_when_it_is_over() -> None:
+def test_short_lease_is_reported_when_it_is_over() -> None:
     lease = Lease(1_000)
     lease.apply(THROTTLED, now_ms=0)
 
@@ -174,7 +174,7 @@ def test_a_lease_that_is_shorter_than_the_patience_to_tell_is_told_when_it_is_ov
     ]
 
 
-def test_without_a_lease_it_is_told_and_holds_for_ever() -> None:
+def test_throttle_without_a_lease_is_reported_and_holds() -> None:
     lease = Lease(None)
     lease.apply(THROTTLED, now_ms=0)
 
@@ -185,7 +185,7 @@ def test_without_a_lease_it_is_told_and_holds_for_ever() -> None:
 
 
 @pytest.mark.parametrize("at_ms", [LEASE_MS - 1, 2 * LEASE_MS])
-def test_a_reassignment_that_comes_back_revives_the_throttle_and_its_whole_lease(at_ms: int) -> None:
+def test_new_reassignment_restores_the_throttle_and_its_whole_lease(at_ms: int) -> None:
     lease = Lease(LEASE_MS)
     lease.apply(THROTTLED, now_ms=0)
     was_dropped = not lease.apply(THROTTLED, now_ms=at_ms)[0].has_throttle
@@ -199,7 +199,7 @@ def test_a_reassignment_that_comes_back_revives_the_throttle_and_its_whole_lease
     assert not lease.apply(THROTTLED, now_ms=at_ms + 2 + LEASE_MS)[0].has_throttle
 
 
-def test_a_throttle_that_is_changed_has_its_lease_anew() -> None:
+def test_changed_throttle_starts_its_lease_again() -> None:
     lease = Lease(LEASE_MS)
     lease.apply(THROTTLED, now_ms=0)
     changed = replace(THROTTLED, leader_rates={1: 7.0})

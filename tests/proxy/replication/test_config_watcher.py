@@ -1,4 +1,4 @@
-"""What a watcher tells of a cluster that answers from a script. That real clusters answer so: tests/end_to_end."""
+"""The watcher of a scripted cluster. Real clusters are in ``tests/end_to_end``."""
 
 import asyncio
 import logging

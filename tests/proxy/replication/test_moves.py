@@ -1,4 +1,4 @@
-"""Replicas that catch up, from the first fetch to the last: how fast, in which order, at what cost to the others."""
+"""Replicas that catch up, from the first fetch to the last: their rate, order and effect on others."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ def test_a_move_has_the_rate_of_its_limit(version: int, rate: int, batch_bytes: 
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_is_in_sync_comes_at_once_beside_what_lags(version: int) -> None:
+def test_in_sync_partitions_are_not_delayed_by_lagging_ones(version: int) -> None:
     logs = {("moving", number): (16_000, 400) for number in range(3)} | {BUSY: (1_000, 0)}
     move = Move(version, logs, listed(300_000))
     follower = move.add(Follower(3, version, logs))
@@ -65,7 +65,7 @@ def test_what_is_in_sync_comes_at_once_beside_what_lags(version: int) -> None:
     assert delivered(follower, START_MS + 5_000, START_MS + 20_000) / 15 == pytest.approx(300_000, rel=0.07)
 
 
-def test_a_move_ends_and_what_lagged_is_in_sync() -> None:
+def test_move_ends_with_all_partitions_in_sync() -> None:
     logs = {("moving", number): (10_000, 50) for number in range(4)}
     move = Move(17, logs, limited(400_000))
     follower = move.add(Follower(3, 17, logs))
@@ -111,7 +111,7 @@ def test_very_slow_nothing_spins(rate: int, per_second: float) -> None:
     assert delivered(follower, START_MS, START_MS + 60_000) <= rate * 60 + 16_000
 
 
-def test_a_batch_larger_than_every_limit_comes_and_is_paid_for() -> None:
+def test_batch_above_every_limit_passes_and_is_charged() -> None:
     logs = {MOVING: (3_000_000, 4), BUSY: (1_000, 0)}
     move = Move(17, logs, listed(1_000_000))
     follower = move.add(Follower(3, 17, logs, max_bytes=500_000, partition_max_bytes=100_000))
@@ -122,7 +122,7 @@ def test_a_batch_larger_than_every_limit_comes_and_is_paid_for() -> None:
     assert all(after - before >= 2_990 for before, after in pairwise(times))
 
 
-def test_a_batch_larger_than_its_share_comes_although_others_always_have_records() -> None:
+def test_batch_above_its_share_passes_while_others_have_records() -> None:
     """The leader lets only the first partition with records go over its limit (KIP-74), and the share is ours."""
     logs = {BUSY: (1_000, 0), MOVING: (90_000, 20)}
     move = Move(17, logs, listed(50_000))
@@ -132,7 +132,7 @@ def test_a_batch_larger_than_its_share_comes_although_others_always_have_records
     assert delivered(follower, START_MS, START_MS + 20_000) >= 0.9 * 20 * 50_000 - 90_000
 
 
-def test_no_partition_starves_even_where_the_follower_does_not_rotate() -> None:
+def test_no_partition_starves_without_rotation_by_the_follower() -> None:
     logs = {("moving", number): (20_000, 1_000) for number in range(8)}
     move = Move(17, logs, limited(400_000))
     follower = move.add(Follower(3, 17, logs, rotates=False))
@@ -151,7 +151,7 @@ def test_followers_of_one_leader_share_its_limit_fairly() -> None:
     assert min(shares) > 0.8 * 300_000
 
 
-def test_a_followers_limit_holds_for_all_that_it_fetches() -> None:
+def test_follower_limit_holds_for_all_its_fetches() -> None:
     logs = {MOVING: (20_000, 2_000)}
     move = Move(17, logs, Replication(follower_rate=200_000, paths=(ReplicationPath(follower=4, rate=100_000),)))
     third, fourth = (move.add(Follower(node_id, 17, logs)) for node_id in (3, 4))
@@ -184,7 +184,7 @@ def test_sessions_are_left_while_a_limit_holds_and_taken_up_afterwards(version: 
 @pytest.mark.parametrize(
     ("rate", "share"), [(900_000, 0.17), (1_000_000, 0.06), (1_100_000, 0.17), (3_500_000, 0.045), (5_000_000, 0.015)]
 )
-def test_little_of_what_the_leader_reads_is_thrown_away(rate: int, share: float) -> None:
+def test_leader_reads_few_bytes_in_vain(rate: int, share: float) -> None:
     """At most a batch for each fetch, and ten fetches a second, as ``docs/explanation/replication.md`` has it."""
     logs = {("moving", number): (16_000, 2_000) for number in range(4)}
     move = Move(17, logs, limited(rate))
@@ -223,7 +223,7 @@ PLANS = st.builds(
 
 @given(PLANS)
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_whatever_is_fetched_at_whatever_rate(plan: Plan) -> None:
+def test_any_fetches_at_any_rate_keep_order_and_limit(plan: Plan) -> None:
     """Order, completeness and high watermarks are what the model of a follower insists on with each answer."""
     logs = {(f"topic{number % 2}", number): size for number, size in enumerate(plan.partitions)}
     places = list(logs)
@@ -286,7 +286,7 @@ def upheaved(leader: int, follower: int, path: int | None) -> Replication:
 
 @given(UPHEAVALS)
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_whoever_fetches_and_whatever_changes(plan: Upheaval) -> None:
+def test_any_followers_and_changes_keep_every_limit(plan: Upheaval) -> None:
     """No quota is exceeded, by any span of time; what is in sync does not wait; whatever lags goes on."""
     places: list[Place] = [("moving", number) for number in range(len(plan.partitions))]
     logs = {**dict(zip(places, plan.partitions, strict=True)), BUSY: (500, 0)}

@@ -1,4 +1,4 @@
-"""Which limits hold for which partition: lists, whole brokers, paths, and what the cluster says."""
+"""The limits of a partition: from lists, brokers, paths and the cluster's own configs."""
 
 from collections.abc import Mapping
 
@@ -44,7 +44,7 @@ def test_v21_a_wildcard_is_for_all_partitions_of_its_topic() -> None:
     assert limits_of(throttle, "MyOtherTopic", 0) == []
 
 
-def test_v42_a_list_is_for_the_brokers_that_it_names() -> None:
+def test_v42_list_holds_for_the_brokers_that_it_names() -> None:
     replicas = lists(topic="0:101,0:102,1:101,1:102")
     throttle = throttle_of(leader_rate=1.0, leader_replicas=replicas, follower_replicas={})
     assert [limits_of(throttle, "topic", partition, leader=102) for partition in (0, 1, 2)] == [[1], [1], []]
@@ -94,7 +94,7 @@ def test_v47_each_broker_has_the_rate_that_was_set_last() -> None:
     assert limits_of(throttle, "foo", 0, leader=4) == [None], "listed, without a rate: measured, not limited"
 
 
-def test_without_lists_every_topic_is_throttled_and_what_is_in_sync_is_not_charged() -> None:
+def test_without_lists_every_topic_is_throttled_and_in_sync_replicas_are_not_charged() -> None:
     throttle = throttle_of(leader_rate=5.0)
     limits = throttle.leader(ADDRESS, 1).limits(3, now_ms=NOW_MS)
     charges = limits.charges(b"any", 7, is_id=False)
@@ -106,7 +106,7 @@ def test_without_lists_every_topic_is_throttled_and_what_is_in_sync_is_not_charg
     ] == [True]
 
 
-def test_an_id_that_is_not_known_asks_for_its_name_and_is_throttled_where_no_name_matters() -> None:
+def test_unknown_topic_id_is_requested_and_throttled_where_all_topics_are() -> None:
     asked: list[bool] = []
     throttle = throttle_of(leader_rate=5.0, leader_replicas=lists(moving="*"), follower_replicas={})
     throttle.ask = lambda: asked.append(True)
@@ -128,7 +128,7 @@ def test_a_name_of_sixteen_letters_is_no_id() -> None:
     assert limits_of(throttle, "sixteen_letters_", 0) == [5]
 
 
-def test_while_nobody_knows_which_broker_this_is_what_is_listed_for_any_is_throttled() -> None:
+def test_partition_listed_for_any_broker_is_throttled_while_the_node_id_is_unknown() -> None:
     throttle = throttle_of(leader_rate=5.0, leader_replicas=lists(moving="0:8", all="*"), follower_replicas={})
     leader = throttle.leader(ADDRESS)
     assert len(leader.limits(3, now_ms=NOW_MS).charges(b"moving", 0, is_id=False)) == 1
@@ -174,7 +174,7 @@ def test_a_path_is_shared_by_all_pairs_that_it_fits_and_keeps_its_usage_when_its
     assert one.limit is None
 
 
-def test_a_path_beside_the_clusters_lists_holds_for_every_replica_that_lags() -> None:
+def test_path_with_cluster_lists_holds_for_every_lagging_replica() -> None:
     throttle = throttle_of(RACKS, from_cluster=True, paths=PATHS[2:])
     assert limits_of(throttle, "not_listed", 0, follower=4) == [30]
 

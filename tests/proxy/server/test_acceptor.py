@@ -1,4 +1,4 @@
-"""Who may come in, and whose connection it is: real sockets on loopback."""
+"""New connections: limits, rates and PROXY protocol headers, over real sockets."""
 
 import asyncio
 import errno
@@ -428,7 +428,7 @@ async def test_a_stop_does_not_wait_for_refused_sockets(is_held: bool) -> None:
 # -- where --
 
 
-def test_a_name_is_bound_at_all_that_it_stands_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_host_name_is_bound_at_every_address(monkeypatch: pytest.MonkeyPatch) -> None:
     both = [
         (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0)),
         (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.2", 0)),

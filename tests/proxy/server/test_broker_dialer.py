@@ -77,7 +77,7 @@ async def test_many_refused_clients_are_one_line_in_the_log(caplog: pytest.LogCa
 
 
 @on_uvloop
-async def test_an_upstream_that_is_no_name_in_dns_is_one_that_cannot_be_reached() -> None:
+async def test_invalid_upstream_name_is_unreachable() -> None:
     async with running(ProxyConfig(listeners=(listener_to(Address(host="kafka..local", port=9092)),))) as server:
         for number in (1, 2):
             async with client_of(server) as client:
@@ -187,7 +187,7 @@ async def test_a_dial_that_waits_for_its_turn_is_given_up_when_its_client_leaves
 
 
 @on_uvloop
-async def test_a_queued_dial_goes_on_for_acks_0_after_its_client_has_left(
+async def test_queued_dial_continues_for_acks_0_after_its_client_has_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(dialer_module, "_MAX_DIALS", 1)
@@ -262,7 +262,7 @@ async def test_brokers_see_the_address_that_the_file_names() -> None:
 
 
 @on_uvloop
-async def test_a_probe_says_whether_the_broker_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_probe_sets_whether_the_broker_is_reachable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dialer_module, "_PROBE_EVERY_S", 0.01)
     broker = StubBroker(answers)
     async with running(_config(broker)) as server:

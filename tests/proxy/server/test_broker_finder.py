@@ -1,4 +1,4 @@
-"""One broker behind several listeners, whatever it is called there: each quota holds once. Over real sockets."""
+"""A broker behind several listeners, under several names, has each quota once. Over real sockets."""
 
 import asyncio
 import logging
@@ -181,7 +181,7 @@ async def test_a_broker_that_requires_a_login_is_identified_by_responses_to_clie
 
 
 @on_uvloop
-async def test_a_broker_that_advertises_its_sidecar_is_known_by_where_its_clients_come() -> None:
+async def test_broker_behind_a_sidecar_is_identified_by_the_bind_address() -> None:
     nodes = Node(answers_strangers=False), Node(answers_strangers=False)
     async with ports(*nodes) as (one, other):
         listeners = named(one.address, "one"), named(other.address, "other")

@@ -1,4 +1,4 @@
-"""Which ways lead to one broker: by cluster id and node id, and by address until these are known."""
+"""Upstreams of one broker are grouped by cluster id and node id, or by address while these are unknown."""
 
 from itertools import permutations
 
@@ -18,7 +18,7 @@ def way(host: str, port: int = 9092, *peers: str, node: int | None = None, clust
     return UpstreamLocation(at(host, port), frozenset(at(peer, port) for peer in peers), identity)
 
 
-def test_ways_of_one_node_are_one_whatever_they_are_called() -> None:
+def test_upstreams_of_one_node_share_a_broker_under_any_name() -> None:
     ways = [way("a", node=1), way("b", node=2), way("c", 19092, node=1)]
     assert group_by_broker(ways) == [[0, 2], [1]]
 

@@ -1,4 +1,4 @@
-"""The queue in front of a broker with the loop's clock: who is woken, and what a reload changes."""
+"""The queue in front of a broker, on the event loop: wake-ups, slot timeouts and reloads."""
 
 import asyncio
 from time import monotonic_ns

@@ -194,7 +194,7 @@ async def test_a_change_elsewhere_holds_after_the_next_reading() -> None:
 
 
 @on_uvloop
-async def test_a_broker_that_does_not_tell_is_said_in_readiness_and_clients_are_served() -> None:
+async def test_broker_without_quotas_shows_in_readiness_and_clients_are_served() -> None:
     quotas = QuotaBroker()
     quotas.highest = None
     async with stub_broker(quotas.script) as broker, running(config_to(broker)) as server:

@@ -1,4 +1,4 @@
-"""Ways to brokers: which share a broker after each piece of news, and who keeps what was counted when they part."""
+"""Upstreams share a broker, and its usage, as facts about them arrive."""
 
 from kafka_quota_proxy.config.fair_call_queue import FairCallQueue
 from kafka_quota_proxy.config.model import Address, ProxyConfig, QuotaRule, Replication
@@ -101,7 +101,7 @@ def test_a_broker_keeps_its_usage_when_its_node_id_changes() -> None:
     assert ways.moved == []
 
 
-def test_a_bootstrap_server_leaves_its_usage_to_the_broker_that_it_stood_for() -> None:
+def test_usage_of_a_bootstrap_server_moves_to_its_broker() -> None:
     ways = Ways()
     server = ways.add("a", is_bootstrap=True)
     charge(server, 100)
@@ -113,7 +113,7 @@ def test_a_bootstrap_server_leaves_its_usage_to_the_broker_that_it_stood_for() -
     assert (used(server), used(broker)) == (0, 100)
 
 
-def test_a_connection_that_led_elsewhere_parts_them_and_an_address_of_before_counts_no_more() -> None:
+def test_connection_to_another_address_separates_upstreams() -> None:
     ways = Ways("a", "b")
     a, b = ways.all
     ways.brokers.reached(a, at("10.0.0.1"))

@@ -1,4 +1,4 @@
-"""A port for each broker of a cluster, opened and closed as they come and go, over real sockets."""
+"""A port for each broker of a cluster, opened and closed as brokers join and leave, over real sockets."""
 
 import asyncio
 import logging
@@ -175,7 +175,7 @@ async def test_every_port_of_a_listener_speaks_tls_and_so_do_its_brokers(tmp_pat
 
 
 @on_uvloop
-async def test_one_that_leaves_in_a_handshake_is_stood_in_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_broker_that_left_during_a_handshake_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asks(monkeypatch, every_s=0.01)
     monkeypatch.setattr(cluster_module, "LEAVES_AFTER_MS", 50)
     authority = Authority("all")
@@ -218,7 +218,7 @@ async def test_during_a_stop_no_port_is_opened_and_clients_go_on_hearing_of_thos
 
 
 @on_uvloop
-async def test_one_that_joins_has_its_port_before_a_client_hears_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_joining_broker_has_its_port_before_clients_see_it(monkeypatch: pytest.MonkeyPatch) -> None:
     asks(monkeypatch, every_s=3_600)
     async with cluster_of(0) as cluster, stub_broker(cluster.script) as newcomer:
         listener = front_of(cluster)
@@ -234,7 +234,7 @@ async def test_one_that_joins_has_its_port_before_a_client_hears_of_it(monkeypat
 
 
 @on_uvloop
-async def test_one_that_leaves_loses_its_port_and_gets_it_back(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_broker_that_leaves_loses_its_port_and_gets_it_back(monkeypatch: pytest.MonkeyPatch) -> None:
     asks(monkeypatch, every_s=0.01)
     monkeypatch.setattr(cluster_module, "LEAVES_AFTER_MS", 50)
     async with cluster_of(0, 1) as cluster:
@@ -287,7 +287,7 @@ async def test_a_node_id_outside_broker_ports_is_logged_and_hidden_from_clients(
 
 
 @on_uvloop
-async def test_a_port_in_use_is_said_once_and_taken_when_it_is_free(
+async def test_port_in_use_is_logged_once_and_bound_when_it_is_free(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     asks(monkeypatch, every_s=0.01)

@@ -1,4 +1,4 @@
-"""Who is in a cluster, and who has left it."""
+"""The members of a cluster, as its responses list them."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,7 +24,7 @@ def test_brokers_that_join_are_reported_once_and_their_addresses_followed() -> N
     assert membership.brokers == {1: ONE, 2: ELSEWHERE}
 
 
-def test_one_that_is_missing_for_half_a_minute_has_left() -> None:
+def test_broker_missing_for_half_a_minute_has_left() -> None:
     membership = _membership()
     membership.see({1: ONE, 2: TWO}, is_all=True, now_ms=0)
 
@@ -35,7 +35,7 @@ def test_one_that_is_missing_for_half_a_minute_has_left() -> None:
     assert membership.see({2: TWO}, is_all=False, now_ms=90_000) == MemberChanges(joined={2: TWO})
 
 
-def test_one_that_restarts_has_not_left() -> None:
+def test_restarting_broker_has_not_left() -> None:
     membership = _membership()
     membership.see({1: ONE, 2: TWO}, is_all=True, now_ms=0)
     membership.see({1: ONE}, is_all=True, now_ms=1_000)
@@ -44,7 +44,7 @@ def test_one_that_restarts_has_not_left() -> None:
     assert membership.see({1: ONE}, is_all=True, now_ms=LEAVES_AFTER_MS + 1_500).left == ()
 
 
-def test_an_answer_that_names_some_brokers_makes_none_leave() -> None:
+def test_partial_broker_list_removes_no_broker() -> None:
     membership = _membership()
     membership.see({1: ONE, 2: TWO}, is_all=True, now_ms=0)
     membership.see({1: ONE}, is_all=True, now_ms=1)
@@ -52,7 +52,7 @@ def test_an_answer_that_names_some_brokers_makes_none_leave() -> None:
     assert membership.see({1: ONE}, is_all=False, now_ms=2 * LEAVES_AFTER_MS).left == ()
 
 
-def test_a_node_id_outside_the_ports_is_said_once_and_has_no_place() -> None:
+def test_node_id_outside_the_ports_is_reported_once_and_not_added() -> None:
     membership = _membership()
 
     assert membership.see({0: ONE, 3: TWO, -1: TWO}, is_all=True, now_ms=0) == MemberChanges(

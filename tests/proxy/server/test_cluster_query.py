@@ -1,4 +1,4 @@
-"""Asking for brokers: what is sent, and what is made of the answer."""
+"""The Metadata request of the proxy, and its response."""
 
 import asyncio
 import ssl
@@ -23,7 +23,7 @@ from tests.support.stub_broker import free_port, on_uvloop, stub_broker
 BROKERS = {0: ("one.example", 9092), 7: ("2001:db8::7", 19092)}
 
 
-def test_it_asks_for_no_topic() -> None:
+def test_metadata_request_names_no_topic() -> None:
     frame = cluster_query.request()
     header, header_bytes = entity_reader(MetadataRequest.__header_schema__)(frame, 4)
     message, body_bytes = entity_reader(MetadataRequest)(frame, 4 + header_bytes)
@@ -86,7 +86,7 @@ async def test_a_broker_that_hangs_up_may_require_tls_or_a_login() -> None:
 
 
 @on_uvloop
-async def test_one_that_says_nothing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_silent_broker_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_query, "_TIMEOUT_S", 0.05)
     async with stub_broker() as broker:
         with pytest.raises(TimeoutError, match="no answer in"):
@@ -95,7 +95,7 @@ async def test_one_that_says_nothing_is_not_waited_for(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "kafka..local"])
 @on_uvloop
-async def test_one_that_is_not_there_is_an_os_error(host: str) -> None:
+async def test_missing_broker_raises_os_error(host: str) -> None:
     with pytest.raises(OSError):  # noqa: PT011 - whichever the system has
         await cluster_query.describe_cluster(Address(host=host, port=free_port()), None)
 

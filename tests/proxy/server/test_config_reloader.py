@@ -1,4 +1,4 @@
-"""A changed file is taken whole or not at all, and what it cannot change is named."""
+"""A changed file is applied whole or not at all; keys that need a restart are logged."""
 
 import asyncio
 import logging
@@ -126,7 +126,7 @@ async def test_a_request_reads_a_file_that_looks_unchanged(watched: Watched) -> 
         assert await watched.next_rate() == 2_000_000
 
 
-async def test_a_broken_file_changes_nothing_and_says_so(watched: Watched, caplog: pytest.LogCaptureFixture) -> None:
+async def test_invalid_file_changes_nothing_and_is_logged(watched: Watched, caplog: pytest.LogCaptureFixture) -> None:
     hash_before, timestamp_before = watched.reloader.hash, watched.reloader.last_reload_timestamp_seconds
     watched.path.write_text(BROKEN)
 

@@ -1,4 +1,4 @@
-"""One client, one broker, real sockets between them: when the broker is dialled, who is read, and how it ends."""
+"""One client and one broker over real sockets: dialling, reading, throttling and closing."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Limits on how many connections there are and how long each may stay; time is a number."""
+"""Limits on the number and the age of connections. Time is a number."""
 
 from dataclasses import replace
 from itertools import islice

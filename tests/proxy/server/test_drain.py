@@ -1,4 +1,4 @@
-"""Whose turn it is to be closed when the proxy stops."""
+"""The order in which connections are drained while the proxy stops."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,14 +17,14 @@ def test_ten_thousand_connections_end_evenly_within_half_of_the_drain() -> None:
     assert drain.ends_ms == STARTED_MS + 20_000
 
 
-def test_a_few_do_not_wait_for_the_drain_to_pass() -> None:
+def test_few_connections_drain_within_milliseconds() -> None:
     drain = DrainSchedule(10, now_ms=STARTED_MS, timeout_ms=20_000)
 
     assert drain.due(now_ms=STARTED_MS) == 1
     assert drain.due(now_ms=STARTED_MS + 50) == 10
 
 
-def test_none_are_done_at_once() -> None:
+def test_no_connections_drain_at_once() -> None:
     assert DrainSchedule(0, now_ms=STARTED_MS, timeout_ms=1).due(now_ms=STARTED_MS) == 0
 
 

@@ -1,4 +1,4 @@
-"""Which quotas of brokers and replicas the usage log reads, and that the log ends with the server."""
+"""The quotas of brokers and replicas that the usage log reads."""
 
 import json
 from dataclasses import replace

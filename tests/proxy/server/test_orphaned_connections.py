@@ -1,4 +1,4 @@
-"""Fetches whose client is gone before their answer: each is charged when its answer is ready, and costs no place."""
+"""Fetches of clients that left before the response: charged when it is ready, and counted in no limit."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def test_a_fetch_is_charged_its_answer_although_its_client_is_gone() -> No
 
 
 @on_uvloop
-async def test_an_answer_that_is_on_its_way_and_others_before_it_are_passed_over() -> None:
+async def test_responses_before_an_orphaned_fetch_are_skipped() -> None:
     first, second = fetch_response(1, size_bytes=3 * MIB), fetch_response(3, size_bytes=9_000)
     free = QuotaRule(client_id="free", consumer_byte_rate=1e9)
     async with stub_broker() as broker, running(config_to(broker, free)) as server, client_of(server) as client:
@@ -166,7 +166,7 @@ async def test_of_too_many_the_oldest_makes_room_and_is_not_free_either(monkeypa
 
 
 @on_uvloop
-async def test_its_bucket_is_no_others_until_it_is_charged() -> None:
+async def test_bucket_of_an_orphaned_fetch_is_kept_until_charged() -> None:
     """The table has room for one client-id, and another comes meanwhile. What is only observed reserves nothing."""
     async with stub_broker() as broker:
         listener = listener_to(broker.address)
@@ -188,7 +188,7 @@ async def test_its_bucket_is_no_others_until_it_is_charged() -> None:
 
 
 @on_uvloop
-async def test_a_stop_waits_for_none_of_them() -> None:
+async def test_stop_waits_for_no_orphaned_connection() -> None:
     async with stub_broker() as broker, running(config_to(broker, LIMITED)) as server, client_of(server) as client:
         connection = await abandoned(server, broker, client, fetch_request())
 

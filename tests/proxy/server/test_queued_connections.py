@@ -1,4 +1,4 @@
-"""Real sockets in front of a broker with few slots: who is woken, who is not waited for, what a reload changes."""
+"""Connections that queue for a broker with few slots, over real sockets."""
 
 import time
 from contextlib import AsyncExitStack

@@ -1,4 +1,4 @@
-"""Sockets that are kept unserved: closed in time, and no more of them than may be."""
+"""Refused sockets are closed in time, and their number is bounded."""
 
 import asyncio
 import socket
@@ -55,7 +55,7 @@ async def test_of_too_many_the_oldest_is_closed_at_once(monkeypatch: pytest.Monk
 
 
 @on_uvloop
-async def test_behind_a_close_none_is_kept() -> None:
+async def test_closed_set_keeps_no_socket() -> None:
     refused_sockets = RefusedSockets()
     refused_sockets.close()
     ours, theirs = pair()

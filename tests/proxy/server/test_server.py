@@ -330,7 +330,7 @@ async def test_a_stop_closes_every_connection_in_order_and_counts_it() -> None:
 
 
 @on_uvloop
-async def test_a_stop_takes_no_more_connections_and_says_so() -> None:
+async def test_stop_accepts_no_more_connections_and_is_logged() -> None:
     async with stub_broker() as broker, serving(config_to(broker)) as (server, end), client_of(server) as client:
         await client.send(other_request())
         await eventually(lambda: broker.in_use and broker.in_use[0].requests)

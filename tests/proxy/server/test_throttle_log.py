@@ -1,4 +1,4 @@
-"""What the log says of throttled clients, and how often."""
+"""Log lines about throttled clients, and their frequency."""
 
 import logging
 
@@ -40,7 +40,7 @@ def test_the_line_names_client_rate_limit_rule_and_wait() -> None:
     )
 
 
-def test_the_line_says_when_nothing_was_enforced() -> None:
+def test_log_line_marks_observed_throttling() -> None:
     assert describe(throttled_bucket(is_enforced=False), now_ms=0).startswith("over its quota, observed only: ")
 
 
@@ -48,7 +48,7 @@ def test_a_client_id_with_a_line_feed_stays_on_its_line() -> None:
     assert "\n" not in describe(throttled_bucket(client_id="a\nb"), now_ms=0)
 
 
-def test_the_first_time_is_a_warning_and_later_ones_come_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+def test_first_throttle_is_a_warning_and_later_ones_are_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     log, bucket = ThrottleLog(), throttled_bucket()
 

@@ -1,4 +1,4 @@
-"""TLS clients of a proxy, over real sockets: who is let in, as whom, and what is said of the others."""
+"""TLS clients of a proxy, over real sockets: their users, and refused handshakes."""
 
 import asyncio
 import logging
@@ -130,7 +130,7 @@ async def test_a_name_that_no_rule_matches_is_not_let_in(files: Files, caplog: p
 
 
 @on_uvloop
-async def test_plaintext_is_closed_and_counted_and_said_once(files: Files, caplog: pytest.LogCaptureFixture) -> None:
+async def test_plaintext_is_closed_counted_and_logged_once(files: Files, caplog: pytest.LogCaptureFixture) -> None:
     async with stub_broker(answers) as broker, running(config_of(broker, files)) as server:
         bind = server.config.listeners[0].bind
         for _ in range(5):
@@ -176,7 +176,7 @@ async def test_a_client_that_does_not_trust_us(files: Files) -> None:
 
 
 @on_uvloop
-async def test_a_client_that_says_nothing_is_given_up(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_silent_client_is_closed(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tls_transport, "HANDSHAKE_TIMEOUT_S", 0.05)
     async with stub_broker(answers) as broker, running(config_of(broker, files)) as server:
         bind = server.config.listeners[0].bind

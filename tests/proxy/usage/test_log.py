@@ -1,4 +1,4 @@
-"""The loop's part of the usage log: when counters are read, and when they are not."""
+"""The usage log on the event loop: when counters are read."""
 
 import asyncio
 import json
@@ -98,7 +98,7 @@ async def test_each_interval_goes_to_every_sink() -> None:
     assert one.batches[0].start_ms + one.batches[0].interval_ms <= one.batches[1].start_ms + 1
 
 
-async def test_intervals_end_where_the_wall_clock_s_do() -> None:
+async def test_intervals_end_at_multiples_on_the_wall_clock() -> None:
     quotas, sink = BrokerQuotas(CONFIG), Memory()
     async with logging(quotas, sink):
         for number in range(1, 4):

@@ -1,4 +1,4 @@
-"""From counters to records: nothing is left out and nothing is counted twice, whatever comes in between."""
+"""From counters to records: each use is logged exactly once."""
 
 import gc
 from dataclasses import replace
@@ -161,7 +161,7 @@ def test_a_throttle_time_is_logged_in_the_interval_of_its_response() -> None:
     assert used.connections is None
 
 
-def test_after_a_reload_a_record_names_the_new_rule_once_it_is_used() -> None:
+def test_record_after_a_reload_names_the_new_rule_once_used() -> None:
     quotas, one = BrokerQuotas(CONFIG), meter()
     broker = MeteredBroker(3, quotas, enforces=True)
     charge(quotas, 1)

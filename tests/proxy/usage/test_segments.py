@@ -1,4 +1,4 @@
-"""Files of whole lines, whatever fails: a full disk, a crash, somebody who removes them."""
+"""Files hold whole lines after a full disk, a crash or a removal."""
 
 import errno
 import json
@@ -275,7 +275,7 @@ def test_a_full_disk_does_not_create_file_after_file(disk: Disk, tmp_path: Path)
     assert amounts(tmp_path) == [1]
 
 
-def test_above_a_bound_on_a_file_s_size_the_next_one_goes_on(tmp_path: Path) -> None:
+def test_file_above_the_size_limit_is_followed_by_the_next(tmp_path: Path) -> None:
     """RLIMIT_FSIZE: EFBIG, for this file only. Whole lines of it stay."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     files = opened(tmp_path)

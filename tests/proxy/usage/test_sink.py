@@ -1,4 +1,4 @@
-"""A queue and a thread: nothing is lost while something fails, and a stop waits for so long."""
+"""The queue and the thread of a sink: no record is lost while writes fail, and a stop has a time limit."""
 
 import threading
 from collections.abc import Callable, Iterator

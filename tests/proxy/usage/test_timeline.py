@@ -1,4 +1,4 @@
-"""When intervals begin, on a wall clock that steps."""
+"""The start of each interval, on a wall clock that steps."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -69,7 +69,7 @@ def test_no_start_repeats_one_of_an_earlier_process() -> None:
 @given(
     st.lists(st.tuples(st.integers(0, 5_000), st.one_of(st.just(0), st.integers(-7_200_000, 7_200_000))), max_size=60)
 )
-def test_no_start_comes_twice_and_all_of_the_time_is_covered(rolls: list[tuple[int, int]]) -> None:
+def test_starts_are_unique_and_cover_all_time(rolls: list[tuple[int, int]]) -> None:
     """Each roll: what has passed, and by how much the wall clock was set meanwhile."""
     timeline, wall_ms, now_ms = a_timeline(), WALL_MS, 5_000
     spans: list[Span] = []

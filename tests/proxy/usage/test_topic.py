@@ -1,4 +1,4 @@
-"""The topic as a writer, with a producer that fails when it is told to. A real one: tests/end_to_end."""
+"""The writer of a topic, with a producer that fails on demand. A real one is in ``tests/end_to_end``."""
 
 import asyncio
 import logging

@@ -255,7 +255,7 @@ def test_an_expired_certificate_does_not_replace_a_good_one(settings: ClientTls)
     assert not context.last_reload_successful
 
 
-def test_a_file_that_is_gone_changes_nothing_until_it_is_back(settings: ClientTls) -> None:
+def test_missing_file_changes_nothing_until_it_is_back(settings: ClientTls) -> None:
     context, key = TlsContext(settings), Path(settings.key)
     before, content = context.context, key.read_bytes()
     key.unlink()

@@ -71,7 +71,7 @@ def test_a_real_certificate_gives_its_name_and_the_rules_a_user() -> None:
     assert user_of_certificate(der, parse_rules("RULE:.*,CN=(.*?),O=.*/$1/U, DEFAULT")) == "ZOË \\#1"
 
 
-def test_a_client_without_a_certificate_is_anonymous_whatever_the_rules_say() -> None:
+def test_client_without_a_certificate_is_anonymous_under_any_rules() -> None:
     assert user_of_certificate(None, parse_rules("RULE:nobody/x/")) == "ANONYMOUS"
 
 

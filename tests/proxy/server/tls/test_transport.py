@@ -287,7 +287,7 @@ def test_data_after_the_handshake_in_the_same_read_is_delivered(files: Files) ->
 
 @pytest.mark.usefixtures("version")
 @in_loop
-def test_close_says_so_and_does_not_wait(files: Files) -> None:
+def test_close_sends_close_notify_and_does_not_wait(files: Files) -> None:
     pair = Pair(files).shake()
     pair.transport.write(b"last")
 
@@ -441,7 +441,7 @@ def test_a_client_that_no_rule_names_is_not_let_in(files: Files) -> None:
 
 
 @in_loop
-def test_one_that_hangs_up_in_the_handshake(files: Files) -> None:
+def test_peer_that_disconnects_in_the_handshake_fails_it(files: Files) -> None:
     pair = Pair(files)
     pair.transport.connection_made(pair.below)
 
@@ -453,7 +453,7 @@ def test_one_that_hangs_up_in_the_handshake(files: Files) -> None:
     assert isinstance(error, ConnectionResetError)
 
 
-def test_one_that_says_nothing_is_given_up(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_peer_is_closed_after_the_timeout(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tls_transport, "HANDSHAKE_TIMEOUT_S", 0.01)
 
     async def wait() -> list[tuple[bool, Exception]]:
