@@ -1,8 +1,8 @@
 """Each callback, task and thread of the proxy raises once, while another client is still served.
 
 No list of them is written here. ``tests.support.faults`` watches what the loop and threads call in busy proxies of all
-kinds, and reads in the source what is passed to the loop and to threads. A callback of the source that no proxy was seen
-to call fails the test: then a part of ``PARTS`` is missing.
+kinds, and reads in the source what is passed to the loop and to threads. A callback of the source that no proxy has
+called fails the test: then a part of ``PARTS`` is missing.
 """
 
 import asyncio
