@@ -22,8 +22,7 @@ stepped over and not copied, so that the cost of a frame does not grow with its 
     client_quotas      DescribeClientQuotas and AlterClientQuotas, read and written
     metadata_query     our own query for partition counts
     broker_list        lists of brokers, and the same with advertised addresses; used by:
-    metadata           brokers and cluster id of a Metadata response
-    describe_cluster   brokers or controllers of a DescribeCluster response
+    metadata           nodes and cluster id of a Metadata or DescribeCluster response
     find_coordinator   coordinators of a FindCoordinator response
     node_endpoints     new leaders at the end of a Produce, Fetch or share group response
     sasl               SASL logins and the names of their users

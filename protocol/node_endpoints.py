@@ -355,15 +355,14 @@ _PARTITIONS: Final[dict[int, Callable[[bytes, int], int]]] = {
 
 
 def _uvarint_of(value: int, size_bytes: int) -> bytes:
-    """Encode a value below 128 in ``size_bytes`` bytes."""
-    return bytes([value]) if size_bytes == 1 else bytes([value | 0x80, *[0x80] * (size_bytes - 2), 0])
+    """Encode a value in ``size_bytes`` bytes, padded where fewer are enough."""
+    encoded = write_uvarint(value)
+    padding = size_bytes - len(encoded)
+    return encoded[:-1] + bytes([encoded[-1] | 0x80]) + b"\x80" * (padding - 1) + b"\0" if padding else encoded
 
 
 def _padding(size_bytes: int) -> bytes:
     """Return a tag's size and its value, zeroes, in ``size_bytes`` bytes together; two or more."""
     size_of_size = next(size for size in (1, 2, 3, 4, 5) if len(write_uvarint(size_bytes - size)) <= size)
     size = size_bytes - size_of_size
-    encoded = write_uvarint(size)
-    if len(encoded) < size_of_size:  # e.g. 128 zeroes in 130 bytes: the shortest varint is a byte too short
-        encoded = encoded[:-1] + bytes([encoded[-1] | 0x80, 0])
-    return encoded + bytes(size)
+    return _uvarint_of(size, size_of_size) + bytes(size)  # padded for e.g. 127 zeroes in 129 bytes

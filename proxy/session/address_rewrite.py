@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from kafka_quota_proxy.config.model import Address
-from kafka_quota_proxy.protocol import describe_cluster, find_coordinator, metadata, node_endpoints
+from kafka_quota_proxy.protocol import find_coordinator, metadata, node_endpoints
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, NEVER, ApiKey
 from kafka_quota_proxy.protocol.api_versions import CEILINGS
 from kafka_quota_proxy.protocol.broker_list import Broker, replace_front
@@ -48,13 +48,13 @@ class Addresses:
             self._meet(brokers.brokers, is_all=True, cluster_id=cluster_id)
             return position, brokers.end, replace_front(data, position, brokers, self.advertised)
         if api_key == ApiKey.DESCRIBE_CLUSTER:
-            endpoints = describe_cluster.find_endpoints(data, position, api_version)
+            endpoints = metadata.find_endpoints(data, position, api_version)
             if endpoints is None:
                 return None
-            if endpoints.endpoint_type == describe_cluster.BROKERS:
+            if endpoints.endpoint_type == metadata.BROKERS:
                 # Not only live ones: from v2 on fenced brokers are listed, and may be dead.
                 self._meet(endpoints.brokers.brokers, is_all=False, cluster_id=endpoints.cluster_id)
-            replacement = describe_cluster.replace_endpoints(data, position, endpoints, self.advertised)
+            replacement = metadata.replace_endpoints(data, position, endpoints, self.advertised)
             return position, endpoints.brokers.end, replacement
         coordinators = find_coordinator.find_coordinators(data, position, api_version)
         if coordinators is None:

@@ -16,7 +16,6 @@ from typing import Any, Final
 
 from kafka_quota_proxy.protocol import (
     api_versions,
-    describe_cluster,
     fetch,
     find_coordinator,
     metadata,
@@ -247,15 +246,15 @@ def _read_metadata(frame: bytes, version: int, size: int, margin: bytes) -> None
 
 
 def _read_describe_cluster(frame: bytes, version: int, size: int, margin: bytes) -> None:
-    found = _same_anywhere(describe_cluster.find_endpoints, frame, version, size, margin)
+    found = _same_anywhere(metadata.find_endpoints, frame, version, size, margin)
     if found is not None:
-        front = describe_cluster.replace_endpoints(margin + frame, len(margin), found, ADVERTISED)
+        front = metadata.replace_endpoints(margin + frame, len(margin), found, ADVERTISED)
         after = front + frame[found.brokers.end - len(margin) :]
         _check_size(after, frame)
-        again = describe_cluster.find_endpoints(after, 0, version)
+        again = metadata.find_endpoints(after, 0, version)
         assert again is not None
         _check_told(again.brokers.brokers)
-        assert found.endpoint_type == describe_cluster.BROKERS or not again.brokers.brokers
+        assert found.endpoint_type == metadata.BROKERS or not again.brokers.brokers
 
 
 def _read_find_coordinator(frame: bytes, version: int, size: int, margin: bytes) -> None:

@@ -223,23 +223,6 @@ def assert_throttle_field_read_once_complete(frame: bytes, version: int) -> None
     assert _throttle_time_offset(b"before" + frame, 6, version) == offset + 6
 
 
-@each_case("version", KIO_VERSIONS)
-def test_the_throttle_field_of_kio_is_found_at_each_length(version: int) -> None:
-    message = kio_messages.example(
-        kio_messages.response_class(FETCH, version), {"throttle_time": kio_messages.milliseconds(THROTTLE_TIME_MS)}
-    )
-
-    assert_throttle_field_read_once_complete(kio_messages.response_frame(message), version)
-
-
-@each_case("cls, version", KAFKA_PYTHON["response"])
-def test_the_throttle_field_of_kafka_python_is_found_at_each_length(cls: Untyped, version: int) -> None:
-    values = {"throttle_time_ms": THROTTLE_TIME_MS} if version else {}
-    message = kafka_python_messages.example(cls, version, values)
-
-    assert_throttle_field_read_once_complete(kafka_python_messages.response_frame(message), version)
-
-
 @each_case("cls", aiokafka_messages.responses(FETCH))
 def test_the_throttle_field_of_aiokafka_is_found_at_each_length(cls: Untyped) -> None:
     message = aiokafka_messages.example(cls, {"throttle_time_ms": THROTTLE_TIME_MS})

@@ -1,4 +1,4 @@
-"""The brokers of Metadata responses, as kio writes and reads them."""
+"""The nodes of Metadata and DescribeCluster responses, as kio writes and reads them."""
 
 from dataclasses import replace
 
@@ -10,6 +10,7 @@ from kafka_quota_proxy.protocol import metadata
 from tests.protocol.support import kio_messages
 from tests.protocol.support.broker_lists import (
     ADVERTISED,
+    DESCRIBE_CLUSTER,
     METADATA,
     NODES,
     as_advertised,
@@ -62,3 +63,37 @@ def test_cluster_id_is_read_if_present(version: int, cluster_id: str | None) -> 
     assert metadata.find_cluster_id(data, start, brokers, version) == known
     # It is not waited for, and bytes after the frame are not read.
     assert metadata.find_cluster_id(data[: brokers.end], start, brokers, version) is None
+
+
+# -- DescribeCluster
+
+
+@pytest.mark.parametrize("version", versions(DESCRIBE_CLUSTER))
+@pytest.mark.parametrize("endpoint_type", [1, 2])
+@FEW_EXAMPLES
+@given(nodes=NODES)
+def test_brokers_get_advertised_addresses_and_controllers_are_left_out(
+    version: int, endpoint_type: int, nodes: list[tuple[int, str, int]]
+) -> None:
+    kind = kio_messages.response_class(DESCRIBE_CLUSTER, version)
+    broker_kind = kind.__annotations__["brokers"].__args__[0]
+    brokers = tuple(broker(broker_kind, *node) for node in nodes)
+    values = {"brokers": brokers} | ({"endpoint_type": endpoint_type} if version >= 1 else {})
+    message = kio_messages.example(kind, values)
+
+    after = decoded(rewritten(kio_messages.response_frame(message), DESCRIBE_CLUSTER, version), kind)
+
+    listed = brokers if endpoint_type == 1 or version == 0 else ()
+    expected = tuple(as_advertised(broker, "broker_id") for broker in listed if broker.broker_id in ADVERTISED)
+    assert after == replace(message, brokers=expected)
+
+
+@pytest.mark.parametrize("version", versions(DESCRIBE_CLUSTER))
+def test_cluster_id_of_a_described_cluster_is_read(version: int) -> None:
+    kind = kio_messages.response_class(DESCRIBE_CLUSTER, version)
+    frame = kio_messages.response_frame(kio_messages.example(kind, {"cluster_id": "vPeOCWypqUOSepEvx0cbog"}))
+
+    found = metadata.find_endpoints(frame, 0, version)
+
+    assert found
+    assert found.cluster_id == "vPeOCWypqUOSepEvx0cbog"

@@ -9,7 +9,6 @@ from typing import Final
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kio.serial import entity_reader
 
 from kafka_quota_proxy.protocol import node_endpoints
 from kafka_quota_proxy.protocol.broker_list import AdvertisedAddresses
@@ -24,6 +23,7 @@ from kafka_quota_proxy.protocol.node_endpoints import (
 )
 from kafka_quota_proxy.protocol.primitives import skip_tags
 from tests.protocol.support import kio_messages
+from tests.protocol.support.broker_lists import decoded
 from tests.protocol.support.kio_messages import Untyped
 from tests.support.cases import FEW_EXAMPLES, each_case
 
@@ -40,15 +40,6 @@ _NODES = st.lists(
     ),
     max_size=4,
 )
-
-
-def _decoded(frame: bytes, kind: Untyped) -> Untyped:
-    """Read a whole frame with kio, to its last byte."""
-    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
-    _, header_bytes = entity_reader(kind.__header_schema__)(frame, 4)
-    message, body_bytes = entity_reader(kind)(frame, 4 + header_bytes)
-    assert 4 + header_bytes + body_bytes == len(frame)
-    return message
 
 
 def _replaced(frame: bytes, api_key: int, version: int) -> bytes:
@@ -88,7 +79,7 @@ def test_endpoints_of_a_whole_frame_are_replaced_and_all_else_is_unchanged(
         for endpoint in message.node_endpoints
         if endpoint.node_id in ADVERTISED
     )
-    assert _decoded(after, type(message)) == replace(message, node_endpoints=expected)
+    assert decoded(after, type(message)) == replace(message, node_endpoints=expected)
     assert nodes or after == frame
 
 

@@ -9,12 +9,10 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from kio.schema.errors import ErrorCode
 
 from kafka_quota_proxy.protocol import sasl
 from kafka_quota_proxy.protocol.errors import LoginTooLarge, MalformedLength, ProtocolError, Truncated
 from kafka_quota_proxy.protocol.header import read_request_head
-from tests.protocol.support import kafka_python_messages, kio_messages
 from tests.support.cases import each_case
 from tests.support.logins import (
     CLIENT_FINAL,
@@ -71,42 +69,6 @@ def test_error_code_token_and_lifetime_of_a_response_are_read(version: int, erro
     if version:
         with pytest.raises(Truncated):
             sasl.read_authenticate_response(response[8:-2], version)
-
-
-@pytest.mark.parametrize("version", [0, 1, 2])
-@pytest.mark.parametrize("tagged", [False, True])
-def test_messages_of_kio_are_read(version: int, tagged: bool) -> None:
-    request = kio_messages.example(kio_messages.request_class(36, version), {"auth_bytes": b"a token"}, tagged=tagged)
-    response = kio_messages.example(
-        kio_messages.response_class(36, version),
-        {"error_code": ErrorCode.sasl_authentication_failed, "auth_bytes": b"another"},
-        tagged=tagged,
-    )
-
-    assert sasl.read_authenticate(body_of(kio_messages.request_frame(request)), version) == b"a token"
-    assert sasl.read_authenticate_response(kio_messages.response_frame(response)[8:], version)[:2] == (58, b"another")
-
-
-@pytest.mark.parametrize("version", [0, 1])
-def test_handshakes_of_kio_are_read(version: int) -> None:
-    request = kio_messages.example(kio_messages.request_class(17, version), {"mechanism": "PLAIN"})
-    response = kio_messages.example(
-        kio_messages.response_class(17, version), {"error_code": ErrorCode.unsupported_sasl_mechanism}
-    )
-
-    assert sasl.read_handshake(body_of(kio_messages.request_frame(request))) == "PLAIN"
-    assert sasl.read_handshake_error(kio_messages.response_frame(response)[8:]) == 33
-
-
-@pytest.mark.parametrize(("api_key", "versions"), [(17, (0, 1)), (36, (0, 1, 2))])
-def test_requests_of_kafka_python_are_read(api_key: int, versions: tuple[int, ...]) -> None:
-    found = [one for one in kafka_python_messages.messages("request") if api_key == one[0].API_KEY]
-
-    assert tuple(version for _, version in found) == versions
-    for cls, version in found:
-        body = body_of(kafka_python_messages.request_frame(kafka_python_messages.example(cls, version)))
-        read = sasl.read_handshake(body) if api_key == 17 else sasl.read_authenticate(body, version).decode()
-        assert read == "three"
 
 
 def test_null_token_is_refused() -> None:

@@ -7,7 +7,7 @@ from typing import Final
 from hypothesis import strategies as st
 from kio.serial import entity_reader
 
-from kafka_quota_proxy.protocol import describe_cluster, find_coordinator, metadata
+from kafka_quota_proxy.protocol import find_coordinator, metadata
 from kafka_quota_proxy.protocol.broker_list import AdvertisedAddresses, replace_front
 from tests.protocol.support import kio_messages
 from tests.protocol.support.kio_messages import Untyped
@@ -20,7 +20,7 @@ ADVERTISED: Final[AdvertisedAddresses] = {
 }
 FIND: Final[dict[int, Callable[[bytes, int, int], object]]] = {
     METADATA: metadata.find_brokers,
-    DESCRIBE_CLUSTER: describe_cluster.find_endpoints,
+    DESCRIBE_CLUSTER: metadata.find_endpoints,
     FIND_COORDINATOR: find_coordinator.find_coordinators,
 }
 # Node id, host and port of each broker in a response.
@@ -52,9 +52,9 @@ def rewritten(frame: bytes, api_key: int, version: int, addresses: AdvertisedAdd
         assert brokers
         return replace_front(data, start, brokers, addresses) + data[brokers.end : -6]
     if api_key == DESCRIBE_CLUSTER:
-        endpoints = describe_cluster.find_endpoints(data, start, version)
+        endpoints = metadata.find_endpoints(data, start, version)
         assert endpoints
-        return describe_cluster.replace_endpoints(data, start, endpoints, addresses) + data[endpoints.brokers.end : -6]
+        return metadata.replace_endpoints(data, start, endpoints, addresses) + data[endpoints.brokers.end : -6]
     coordinators = find_coordinator.find_coordinators(data, start, version)
     assert coordinators is not None
     return find_coordinator.replace_coordinators(data, start, version, coordinators, addresses)

@@ -15,7 +15,6 @@ LIMIT: Final = 100 * 1024 * 1024
 BEFORE, BEHIND = b"before", b"\xff\xff\x02behind"
 REQUESTS, RESPONSES = codecs("request"), codecs("response")
 SEEDS = st.integers(0, 2**64)
-# Each property runs once per version and codec, so that one run has fewer examples.
 MANY: Final = b"\xff\xff\xff\xff\x0f"
 TOPIC: Final = b"\x02" + bytes(16)
 UNKNOWN_TAGS: Final = b"\x02\x05\x03abc\xc8\x01\x00"
