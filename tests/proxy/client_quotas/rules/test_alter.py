@@ -100,7 +100,7 @@ def test_v49_validated_request_changes_nothing(ops: dict[str, float | None]) -> 
     assert ask(rules, ((("user", "user"),), ops)).changes
 
 
-def test_v62_the_last_limit_takes_its_entity_along() -> None:
+def test_v62_removing_the_last_limit_removes_the_entity() -> None:
     """V62, ClientQuotaControlManagerTest.testAlterAndRemove."""
     rules: Rules = {}
     entity = Entity("user-1")

@@ -1,6 +1,6 @@
-"""Two in a row with the same quota, a broker and the proxy before it: the client waits for the longer, not for both.
+"""A broker and a proxy in front of it enforce the same quota: the client waits for the longer of the two, not for both.
 
-Reckoned without either of them: the broker's arithmetic is ours (``shaping: sampled``), a request takes a millisecond.
+Simulated with the arithmetic of ``shaping: sampled``, which is the broker's; a request takes a millisecond.
 """
 
 from typing import NamedTuple
@@ -53,14 +53,14 @@ def flow(*shapings: Shaping, request_bytes: int, is_held: bool = False, burst_ms
 
 
 @pytest.mark.parametrize("request_kib", [64, 256, 1_024])
-def test_as_fast_as_through_the_broker_alone_and_no_wait_longer(request_kib: int) -> None:
+def test_sampled_quotas_of_proxy_and_broker_throttle_like_the_brokers_alone(request_kib: int) -> None:
     alone = flow(Shaping.SAMPLED, request_bytes=request_kib * KIB)
 
     assert flow(Shaping.SAMPLED, Shaping.SAMPLED, request_bytes=request_kib * KIB) == alone
 
 
 @pytest.mark.parametrize("request_kib", [64, 256, 1_024])
-def test_paced_it_is_as_fast_and_nearly_even(request_kib: int) -> None:
+def test_paced_quotas_in_front_of_a_broker_are_as_fast_and_nearly_even(request_kib: int) -> None:
     alone = flow(Shaping.SAMPLED, request_bytes=request_kib * KIB)
     paced = flow(Shaping.SAMPLED, Shaping.PACED, request_bytes=request_kib * KIB)
     narrow = flow(Shaping.SAMPLED, Shaping.PACED, request_bytes=request_kib * KIB, burst_ms=100)
@@ -75,7 +75,7 @@ def test_paced_it_is_as_fast_and_nearly_even(request_kib: int) -> None:
 
 
 @pytest.mark.parametrize("request_kib", [64, 256, 1_024])
-def test_delay_makes_a_client_wait_twice_and_lose_some_per_cent(request_kib: int) -> None:
+def test_delay_in_front_of_a_broker_quota_costs_some_per_cent(request_kib: int) -> None:
     held = flow(Shaping.SAMPLED, Shaping.SAMPLED, request_bytes=request_kib * KIB, is_held=True)
 
     assert 0.94 < held.rate < 0.98

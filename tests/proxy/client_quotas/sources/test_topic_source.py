@@ -2,8 +2,6 @@
 
 import asyncio
 import logging
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -255,11 +253,3 @@ def test_shares_are_those_of_the_proxys_name_in_the_usage_log() -> None:
     assert topic is not None
     assert topic.state._proxy == "p7"
     assert topic_source(ProxyConfig(listeners=()), on_changes=lambda changes: None) is None
-
-
-def test_nothing_else_loads_aiokafka() -> None:
-    program = (
-        "import sys, proxy.server.server, proxy.client_quotas.sources.topic_source; sys.exit('aiokafka' in sys.modules)"
-    )
-
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

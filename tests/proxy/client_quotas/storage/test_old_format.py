@@ -1,6 +1,7 @@
 """Stores of versions before SQLite are imported once; damaged ones are refused."""
 
 import logging
+import os
 import shutil
 from pathlib import Path
 
@@ -96,24 +97,22 @@ def test_store_that_an_earlier_version_has_used_since_is_refused(store: Path) ->
     assert opened(store).rules == RULES
 
 
-def test_unfinished_last_line_is_passed_over(store: Path) -> None:
+def test_unfinished_last_line_is_skipped(store: Path) -> None:
     whole = (store / LAST).read_bytes()
     begin = whole.rindex(b"\n", 0, -1) + 1
-    for end in range(begin, len(whole) - 1):
-        (store / LAST).write_bytes(whole[:end])
+    for end in range(len(whole) - 2, begin - 1, -1):
+        os.truncate(store / LAST, end)
         assert read_old_files(store)[Entity("both", DEFAULT)].limits == {"consumer_byte_rate": 11.0}
 
 
 def test_damaged_byte_is_refused(store: Path) -> None:
     for name in (LAST, f"{8:020}.snapshot"):
-        whole = (store / name).read_bytes()
-        for at in range(len(whole)):
-            damaged = bytearray(whole)
-            damaged[at] ^= 0x10
-            (store / name).write_bytes(damaged)
-            with pytest.raises(OldFormatError, match=rf"{name}, byte \d+: "):
-                read_old_files(store)
-        (store / name).write_bytes(whole)
+        with (store / name).open("r+b", buffering=0) as file:
+            for at, byte in enumerate(file.readall()):
+                os.pwrite(file.fileno(), bytes([byte ^ 0x10]), at)
+                with pytest.raises(OldFormatError, match=rf"{name}, byte \d+: "):
+                    read_old_files(store)
+                os.pwrite(file.fileno(), bytes([byte]), at)
 
 
 def test_damaged_old_store_is_left_as_it_is(store: Path) -> None:
@@ -183,7 +182,7 @@ def test_version_that_is_not_known_is_refused(tmp_path: Path) -> None:
         read_old_files(tmp_path)
 
 
-def test_other_files_are_left_alone(tmp_path: Path) -> None:
+def test_import_leaves_other_files_as_they_are(tmp_path: Path) -> None:
     others = ["7.journal", "notes.txt", f"{7:020}.journal.bak", f"{7:020}.snapshot.part", f"{7:020}.journal.damaged"]
     for other in others:
         (tmp_path / other).write_text("mine")

@@ -22,7 +22,7 @@ from kafka_quota_proxy.proxy.client_quotas.topic.own_address import bind_of, own
         ("broker4:9092", set(), "broker4:9092", True),
     ],
 )
-def test_an_address_is_the_proxys_own_by_port_and_local_ip(
+def test_an_address_with_a_bound_port_and_a_local_ip_is_the_proxys_own(
     address: str, here: set[str], bind: str, is_own: bool
 ) -> None:
     binds = (Address(host="other", port=1), parse_address(bind))

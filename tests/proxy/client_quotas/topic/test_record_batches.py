@@ -39,7 +39,7 @@ def test_batches_with_and_without_gzip_are_read() -> None:
     assert read(data, offset=4) == ([(4, rule(4)), (5, rule(5)), (6, rule(6))], 7)
 
 
-def test_the_last_record_of_a_batch_is_known_also_after_compaction() -> None:
+def test_the_last_record_of_a_compacted_batch_ends_it() -> None:
     batches = RecordBatches(
         batch(0, rule(0), rule(1), gaps=3) + batch(5, rule(5)) + batch(6, rule(6), rule(7)), offset=1
     )
@@ -66,7 +66,7 @@ def test_an_impossible_batch_size_is_an_error(size: int) -> None:
 
 
 def test_a_batch_that_would_grow_without_bound_is_not_decompressed() -> None:
-    bomb = compressed(batch(0, rule(0), rule(1)), records=bytes(20 * MOST_DECOMPRESSED_BYTES))
+    bomb = compressed(batch(0, rule(0), rule(1)), records=bytes(5 * MOST_DECOMPRESSED_BYTES))
     data = bomb + batch(2, rule(2))
     assert len(data) < 1_048_576
 

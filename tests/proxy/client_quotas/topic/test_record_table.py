@@ -20,14 +20,14 @@ def test_settings_are_one_rule_with_its_terms() -> None:
     assert one.limits("b") is None
 
 
-def test_terms_alone_are_nothing() -> None:
+def test_terms_without_limits_limit_nothing() -> None:
     one = table(("a", P, 1.0), ("a", TERMS, {"expires": 7}), ("a", P, None))
 
     assert one.limits("a") is None
     assert len(one) == 1
 
 
-def test_a_rule_goes_before_settings() -> None:
+def test_a_rule_hides_settings() -> None:
     one = table(("a", P, 1.0), ("a", RULE, {C: 3.0}))
 
     assert one.limits("a") == EntityLimits({C: 3.0}, 1, is_published=True)

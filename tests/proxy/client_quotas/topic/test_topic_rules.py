@@ -168,7 +168,7 @@ def setting(key: str, value: float | None, user: str = "alice") -> Setting:
     return Setting(user=user, key=key, value=value)
 
 
-def test_settings_of_one_entity_are_one_rule_and_each_has_its_own_end() -> None:
+def test_settings_of_an_entity_are_one_rule_and_are_deleted_one_by_one() -> None:
     topic = Topic().started(setting("producer_byte_rate", 5.0), setting("consumer_byte_rate", 1e300))
     source = "kafka://store@1"
     assert topic.state.changes() == {
@@ -190,7 +190,7 @@ def test_a_rule_hides_settings_and_they_return_after_it() -> None:
     assert topic.state.changes()[ALICE] == QuotaRule(user="alice", consumer_byte_rate=5.0, source="kafka://store@0")
 
 
-def test_addresses_and_terms_are_counted_and_said_to_be_for_stores() -> None:
+def test_addresses_and_terms_are_counted_and_logged_as_for_stores() -> None:
     rate = {"connection_creation_rate": 1.0}
     topic = Topic().started(
         Rule(ip="192.0.2.7", limits=rate),
@@ -303,7 +303,7 @@ def test_a_reload_hides_and_returns_rules_of_the_topic() -> None:
 # -- shares and their lease --
 
 
-def test_a_share_is_in_place_of_the_rule_key_by_key_while_there_is_news() -> None:
+def test_a_share_replaces_the_rule_key_by_key_while_the_lease_lasts() -> None:
     topic = Topic().started(Rule(user="alice", limits={"producer_byte_rate": 5.0, "consumer_byte_rate": 6.0}))
     topic.read(share(2.0), share(9.0, proxy="p2"), NEWS)
 
@@ -320,7 +320,7 @@ def test_without_news_no_share_holds() -> None:
     assert topic.said() == []
 
 
-def test_a_share_of_a_bucket_without_a_rule_of_its_own_goes_with_the_lease() -> None:
+def test_a_share_without_a_rule_ends_with_the_lease() -> None:
     topic = Topic().started(Rule(user=DEFAULT, limits=produce(5.0)), share(2.0), NEWS)
     assert topic.rates() == {(DEFAULT, None): 5.0, ALICE: 2.0}
 
@@ -329,7 +329,7 @@ def test_a_share_of_a_bucket_without_a_rule_of_its_own_goes_with_the_lease() -> 
     assert topic.state.changes() == {ALICE: None}
 
 
-def test_the_lease_ends_to_the_millisecond_and_comes_back_with_the_next_news() -> None:
+def test_the_lease_ends_on_time_and_begins_again_with_the_next_news() -> None:
     topic = Topic().started(alice(5.0), share(2.0), NEWS)
     assert topic.state.next_ms == NOW_MS + 10_000
     topic.state.advance(now_ms=NOW_MS + 9_999)
@@ -349,7 +349,7 @@ def test_the_lease_ends_to_the_millisecond_and_comes_back_with_the_next_news() -
     ]
 
 
-def test_news_that_keep_coming_keep_the_lease() -> None:
+def test_the_lease_lasts_while_news_come() -> None:
     topic = Topic().started(alice(5.0), share(2.0), NEWS)
 
     for step in range(1, 20):
@@ -359,7 +359,7 @@ def test_news_that_keep_coming_keep_the_lease() -> None:
     assert topic.state.news_heard_ms == NOW_MS + 19 * 8_000 - 500
 
 
-def test_news_of_another_lease_count_by_their_own() -> None:
+def test_each_news_sets_the_length_of_its_lease() -> None:
     topic = Topic().started(NEWS)
 
     topic.read(News(published_ms=WALL_MS, lease_ms=3_000))
@@ -392,7 +392,7 @@ def test_a_timestamp_in_the_future_counts_as_now() -> None:
     assert topic.state.next_ms == NOW_MS + 10_000
 
 
-def test_live_news_count_from_the_fetch_before_whatever_the_clocks_say() -> None:
+def test_the_lease_of_live_news_counts_from_the_fetch_before_and_ignores_clocks() -> None:
     topic = Topic().started(share(2.0))
 
     topic.read(NEWS, since_ms=NOW_MS - 400, age_ms=3_600_000)
@@ -400,7 +400,7 @@ def test_live_news_count_from_the_fetch_before_whatever_the_clocks_say() -> None
     assert topic.state.next_ms == NOW_MS + 9_600
 
 
-def test_news_that_were_long_under_way_are_old() -> None:
+def test_news_that_arrive_late_leave_less_of_the_lease() -> None:
     """A process that was stopped, or a connection that was cut, finds them when nobody counts on them any more."""
     topic = Topic().started(alice(5.0), share(2.0), NEWS)
 
@@ -443,7 +443,7 @@ def test_reread_news_do_not_renew_the_lease() -> None:
     assert topic.state.next_ms == NOW_MS + 10_000
 
 
-def test_an_old_share_gets_no_lease_by_news_whose_shares_are_not_read_to_the_end() -> None:
+def test_news_renew_no_lease_of_old_shares_while_the_topic_is_read_again() -> None:
     topic = Topic().started(alice(5.0), share(9.0), NEWS)
     topic.state.begin()
     topic.read(share(1.0), NEWS, now_ms=NOW_MS + 9_000, since_ms=NOW_MS + 8_000)
@@ -503,7 +503,7 @@ def test_garbage_of_many_keys_is_logged_a_hundred_times() -> None:
     assert topic.state.not_understood == 300
 
 
-def test_a_share_with_a_newer_value_of_garbage_is_removed() -> None:
+def test_a_share_replaced_by_garbage_is_removed() -> None:
     topic = Topic().started(alice(5.0), share(9.0), NEWS)
     assert topic.rates() == {ALICE: 9.0}
 
@@ -516,7 +516,7 @@ def test_a_share_with_a_newer_value_of_garbage_is_removed() -> None:
     assert topic.rates() == {ALICE: 2.0}
 
 
-def test_a_share_of_garbage_stays_removed_after_rereading() -> None:
+def test_a_share_replaced_by_garbage_stays_removed_when_the_topic_is_read_again() -> None:
     topic = Topic().started(alice(5.0), share(9.0), NEWS)
     topic.state.begin()
     topic.offset = 0
