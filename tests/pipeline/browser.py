@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 _BINARIES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-# Nothing of it talks to anybody.
+# It connects to no other host.
 _ARGUMENTS = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--hide-scrollbars",

@@ -1,4 +1,4 @@
-"""Who is over, who is near, and that the order and the parts in which records come change nothing."""
+"""Alerts over and near a limit, whatever the order and the batches of records."""
 
 from typing import Any
 

@@ -193,7 +193,7 @@ def clusters(draw: st.DrawFn) -> list[QuotaRule]:
 
 
 def seen(rules: Sequence[QuotaRule], users: Sequence[tuple[str, str, str]]) -> list[Share]:
-    """Return the shares of those who used something, all of it at the first proxy."""
+    """Return the shares of users whose use is all at the first proxy."""
     found = []
     for label, user, client_id in users:
         tags, _, _, limit = RuleTable(QuotaKind[label.upper()], rules).resolve(user=user, client_id=client_id)
@@ -210,7 +210,7 @@ def seen(rules: Sequence[QuotaRule], users: Sequence[tuple[str, str, str]]) -> l
     ),
 )
 def test_a_share_changes_only_its_own_bucket(rules: list[QuotaRule], users: list[tuple[str, str, str]]) -> None:
-    """Whoever the log does not have finds the bucket that the cluster's rules give him, and a part of its limit."""
+    """A client without records has its bucket of the cluster's rules, and a part of the limit."""
     shared = seen(rules, users)
 
     files = {proxy: rules_of(proxy, shared, rules, len(PROXIES)) for proxy in PROXIES}

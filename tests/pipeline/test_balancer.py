@@ -270,7 +270,7 @@ def test_a_bucket_under_a_default_has_a_share_by_its_own_names() -> None:
         pytest.param(
             (QuotaRule(user=DEFAULT, producer_byte_rate=float(LIMIT)),),
             Bucket("produce", "admin", ""),
-            id="of who is exempt",
+            id="of an exempt user",
         ),
         pytest.param(
             (

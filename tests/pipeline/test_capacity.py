@@ -170,7 +170,7 @@ def test_an_entity_has_one_rule_for_both_kinds() -> None:
     assert why == "produce raised"
 
 
-def test_hours_and_weekdays_are_told_apart_in_utc(spark: SparkSession) -> None:
+def test_hours_and_weekdays_are_in_utc(spark: SparkSession) -> None:
     log = [record(at_s=5 * DAY_S + 3 * 3_600, amount=3_600_000), record(at_s=12 * DAY_S + 3 * 3_600), record(at_s=1)]
 
     found = {(row["weekday"], row["hour"]): row["rate"] for row in rows(seasons(byte_usage(frame(spark, log))))}

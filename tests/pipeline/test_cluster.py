@@ -146,7 +146,7 @@ def shipped(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
 
 
 # The cluster comes first: its workers start while the wheel is made.
-def test_a_small_log_on_a_cluster_that_is_sent_the_wheel(
+def test_a_cluster_that_gets_the_wheel_with_its_job_replays_a_small_log(
     cluster: Cluster, bare: Path, shipped: Path, tmp_path: Path
 ) -> None:
     """The executors' Python is ``bare``: what they have of us is in the archive that the driver has sent to each."""
@@ -176,7 +176,7 @@ def test_a_small_log_on_a_cluster_that_is_sent_the_wheel(
 
 @pytest.mark.pipeline
 @pytest.mark.timeout(900)
-def test_a_cluster_with_the_wheel_installed_gives_what_one_machine_does(
+def test_a_cluster_with_the_wheel_installed_gives_the_results_of_one_machine(
     cluster: Cluster, installed: Path, usage: Path, tmp_path: Path
 ) -> None:
     words = ["capacity", "--usage", usage / "usage", "--out", tmp_path / "plan", "--master", cluster.url, *HERE]

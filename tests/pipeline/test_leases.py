@@ -88,7 +88,7 @@ def test_shares_of_connected_proxies_sum_to_at_most_the_limit(limit: int, played
         now_ms += step.gap_ms
         for proxy, delay_ms in zip(leases, step.delays_ms, strict=False):
             proxy.hear(now_ms + (delay_ms or 0), 0)
-    # Nobody's lease ends before the last publication, so that the sum of ``check`` is the limit alone.
+    # No lease ends before the last publication, so that the sum of ``check`` is the limit alone.
     for proxy in leases:
         assert all(later - earlier < LEASE_MS for (earlier, _), (later, _) in pairwise(proxy.heard))
 

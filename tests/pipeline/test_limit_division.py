@@ -91,7 +91,7 @@ WANTED = st.builds(ProxyDemand, st.floats(0, 1e13), st.booleans())
 def test_shares_sum_to_the_limit_and_respect_the_floor(limit: int, wants: list[ProxyDemand], floor: float) -> None:
     found = divide_limit(limit, {str(number): want for number, want in enumerate(wants)}, floor=floor)
 
-    # But for what whole bytes leave, and for who would have nothing and has 1.
+    # Except for the rest of a division, and for a proxy with 1 in place of 0.
     assert limit - len(wants) * 3 <= sum(found.values()) <= limit + list(found.values()).count(1)
     assert min(found.values()) >= max(1, int(limit * floor) // len(wants))
 
@@ -108,7 +108,7 @@ def test_a_proxy_below_its_demand_has_the_highest_share(limit: int, wants: list[
 @pytest.mark.parametrize(
     ("wants", "shares"),
     [
-        # Nobody wants anything.
+        # No demand.
         ([ProxyDemand(), ProxyDemand(), ProxyDemand()], [1_000, 1_000, 1_000]),
         # One has all but the floors; of 30 bytes each.
         ([ProxyDemand(2_500, is_throttled=True), ProxyDemand(), ProxyDemand()], [2_940, 30, 30]),
@@ -117,9 +117,9 @@ def test_a_proxy_below_its_demand_has_the_highest_share(limit: int, wants: list[
             [ProxyDemand(9_000, is_throttled=True), ProxyDemand(1_500, is_throttled=True), ProxyDemand()],
             [1_485, 1_485, 30],
         ),
-        # Whoever wants little has it, and what is left goes to who was throttled.
+        # A small demand is met, and the rest goes to throttled proxies.
         ([ProxyDemand(1_000, is_throttled=True), ProxyDemand(500), ProxyDemand()], [2_470, 500, 30]),
-        # Nobody was throttled: what is left is for all.
+        # No throttling: the rest is for all.
         ([ProxyDemand(900), ProxyDemand(), ProxyDemand()], [1_580, 710, 710]),
     ],
 )

@@ -89,14 +89,14 @@ def test_simulate_writes_a_log_and_says_where(tmp_path: Path, capsys: pytest.Cap
 
 @pytest.mark.usefixtures("spark")
 def test_a_closed_pipe_does_not_lose_the_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in ``kafka-quota-pipeline … | head``; 141 is what a shell says of who was ended by SIGPIPE."""
+    """As in ``kafka-quota-pipeline … | head``; 141 is the status of a shell for SIGPIPE."""
     reading, writing = os.pipe()
     os.close(reading)
     out = tmp_path / "usage"
 
-    # Without a buffer, or it would be closed with words that nobody takes.
-    with io.TextIOWrapper(open(writing, "wb", buffering=0), write_through=True) as nobody_reads:  # noqa: PTH123
-        monkeypatch.setattr(sys, "stdout", nobody_reads)
+    # Without a buffer, whose rest could not be written at its end.
+    with io.TextIOWrapper(open(writing, "wb", buffering=0), write_through=True) as closed_pipe:  # noqa: PTH123
+        monkeypatch.setattr(sys, "stdout", closed_pipe)
         status = main(
             ["simulate", "--out", str(out), "--entities", "1", "--brokers", "1", "--days", "1", "--interval", "12h"]
         )
@@ -189,7 +189,7 @@ def table(out: str, name: str) -> list[dict[str, str]]:
 def test_the_bill_of_a_month_has_remarks_on_the_log(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], spark: SparkSession
 ) -> None:
-    """A duplicated file, a missing hour, a clock that stepped back, an owner who changed: sums equal the log's."""
+    """A duplicated file, a missing hour, a clock that stepped back, a change of owner: sums equal the log's."""
     hours = [hour for hour in range(48) if hour != 30]
     log = [record(at_s=hour * 3_600, amount=10**9 + hour) for hour in hours]
     log += [record(at_s=10 * 3_600 + 0.5, amount=7)]
@@ -236,7 +236,7 @@ def test_the_bill_of_a_month_has_remarks_on_the_log(
 
 
 @pytest.mark.usefixtures("spark")
-def test_a_throttle_that_is_too_low_is_said_to_never_end(
+def test_a_throttle_that_is_too_low_never_ends(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "tmp").mkdir()

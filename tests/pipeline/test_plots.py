@@ -48,7 +48,7 @@ def test_the_axes_of_a_rate_have_units_and_days() -> None:
     assert "09 Sep" in found
 
 
-def test_what_is_above_the_limit_has_its_colour() -> None:
+def test_a_rate_above_the_limit_has_the_colour_of_limits() -> None:
     def above(rates: list[float | None], limit: float | None) -> int:
         return rate_over_time(START_MS, HOUR_MS, rates, limit).count("var(--limit)")
 

@@ -1,7 +1,7 @@
 """What the commands promise, tried on logs that chance has made: from files to files, as a user runs them.
 
 * A suggested limit is not below the percentile that it claims.
-* Under the suggested quotas nobody waits for longer than the percentile leaves.
+* Under the suggested quotas no client waits for longer than the percentile leaves.
 * It does not matter in which files, forms and order the records lie, nor how Spark divides them.
 """
 

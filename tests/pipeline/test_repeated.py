@@ -19,7 +19,7 @@ def contents(out: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.usefixtures("spark")
-def test_a_second_run_finds_the_same_to_the_byte(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_second_run_writes_the_same_bytes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     usage = tmp_path / "usage"
     log = [record(at_s=at, amount=at * 10_007 % 50_021) for at in range(90)]
     write_log(usage / "a.jsonl", log)

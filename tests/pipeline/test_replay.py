@@ -1,11 +1,12 @@
-"""The replay beside two others: one as slow and as literal as Kafka's arithmetic, one that sends part by part."""
+"""The replay against two others: a literal one of Kafka's arithmetic, and one that sends part by part."""
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.model import KafkaSettings, QuotaRule, Shaping
@@ -171,7 +172,7 @@ kafkas = st.builds(
     quota_window_num=st.sampled_from([11, 11, 2, 5]),
     quota_window_size_seconds=st.sampled_from([1, 1, 3]),
 )
-# Of what was used in ten seconds, about: so many wait, nobody does, or somebody might.
+# Limits as parts of the use in ten seconds: below it many requests wait, above it none; near it some may.
 factors = st.one_of(st.sampled_from([0.5, 2.0]), st.floats(0.8, 1.2), st.floats(0.99, 1.01))
 
 
@@ -185,23 +186,30 @@ def limit_near(given: Sequence[Demand], factor: float, seconds: float = 10) -> f
     return max(1.0, busiest / seconds * factor)
 
 
-@pytest.fixture(params=[3, 50, 1_024])
-def at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """How many parts are taken at once at first, and how many alone: few, that stretches meet often."""
-    monkeypatch.setattr(replay_module, "_LEAST_AT_ONCE", request.param)
-    monkeypatch.setattr(replay_module, "_LEAST_ALONE", max(1, request.param // 16))
-    return int(request.param)
+# The number of parts that are charged together at first; with few, the two ways of charging alternate often.
+first_parts = st.sampled_from([3, 50, 1_024])
 
 
-@given(given=long_demand(), tried=st.lists(factors, min_size=1, max_size=3), kafka=kafkas, kind=kinds)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@pytest.mark.usefixtures("at_once")
+@contextmanager
+def charging(parts: int) -> Iterator[None]:
+    """Charge so many parts together at first, and fewer one by one before the next attempt."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(replay_module, "_LEAST_AT_ONCE", parts)
+        patch.setattr(replay_module, "_LEAST_ALONE", max(1, parts // 16))
+        yield
+
+
+@given(
+    given=long_demand(), tried=st.lists(factors, min_size=1, max_size=3), kafka=kafkas, kind=kinds, parts=first_parts
+)
+@settings(max_examples=150)
 def test_charging_many_at_once_equals_one_by_one(
-    given: list[Demand], tried: list[float], kafka: KafkaSettings, kind: QuotaKind
+    given: list[Demand], tried: list[float], kafka: KafkaSettings, kind: QuotaKind, parts: int
 ) -> None:
     limits = [limit_near(given, factor) for factor in tried]
 
-    outcomes = replayed(given, *(bucket(limit, kind, kafka=kafka) for limit in limits))
+    with charging(parts):
+        outcomes = replayed(given, *(bucket(limit, kind, kafka=kafka) for limit in limits))
 
     assert outcomes == [one_by_one(given, bucket(limit, kind, kafka=kafka)) for limit in limits]
 
@@ -213,15 +221,16 @@ def test_charging_many_at_once_equals_one_by_one(
     burst_ms=st.sampled_from([100, 1_000, 10_000]),
     records=st.integers(1, 200),
     kind=kinds,
+    parts=first_parts,
 )
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@pytest.mark.usefixtures("at_once")
+@settings(max_examples=150)
 def test_batch_sizes_do_not_change_the_outcome(
-    given: list[Demand], factor: float, shaping: Shaping, burst_ms: int, records: int, kind: QuotaKind
+    given: list[Demand], factor: float, shaping: Shaping, burst_ms: int, records: int, kind: QuotaKind, parts: int
 ) -> None:
     limit = limit_near(given, factor, 10 if shaping is Shaping.SAMPLED else burst_ms / 1_000)
 
-    outcomes = replayed(given, bucket(limit, kind, shaping=shaping, burst_ms=burst_ms), at_once=records)
+    with charging(parts):
+        outcomes = replayed(given, bucket(limit, kind, shaping=shaping, burst_ms=burst_ms), at_once=records)
 
     assert outcomes == [one_by_one(given, bucket(limit, kind, shaping=shaping, burst_ms=burst_ms))]
 

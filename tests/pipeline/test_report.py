@@ -46,7 +46,7 @@ def test_names_of_clients_are_escaped() -> None:
     assert found.count("&lt;script&gt;alert(1)") == 14
 
 
-def test_a_page_fetches_nothing_and_is_made_for_the_dark_and_for_a_phone() -> None:
+def test_a_page_fetches_nothing_and_fits_dark_mode_and_phones() -> None:
     found = page("T", [], [], words="", notes=[])
 
     assert read(found).fetched == []

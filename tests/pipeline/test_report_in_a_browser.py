@@ -73,7 +73,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 
 @pytest.mark.parametrize(("width", "scheme"), LOOKS)
-def test_nothing_is_wider_than_the_window_but_a_table_that_scrolls(shown: Browser, width: int, scheme: str) -> None:
+def test_only_a_scrolling_table_is_wider_than_the_window(shown: Browser, width: int, scheme: str) -> None:
     shown.look(width=width, scheme=scheme)
 
     assert shown.run("return document.documentElement.scrollWidth") <= width
@@ -85,7 +85,7 @@ def test_nothing_is_wider_than_the_window_but_a_table_that_scrolls(shown: Browse
 
 
 @pytest.mark.parametrize("width", [360, 390, 1_280])
-def test_what_is_written_in_plots_can_be_read_and_does_not_lie_on_other_words(shown: Browser, width: int) -> None:
+def test_text_in_plots_is_readable_and_does_not_overlap(shown: Browser, width: int) -> None:
     shown.look(width=width, scheme="light")
 
     texts: list[list[Any]] = shown.run(
@@ -138,7 +138,7 @@ def luminance(colour: list[float]) -> float:
     return sum(part * weight for part, weight in zip(linear, (0.2126, 0.7152, 0.0722), strict=True))
 
 
-def test_it_asks_nobody_for_anything_and_runs_nothing(shown: Browser) -> None:
+def test_the_page_loads_nothing_and_runs_no_script(shown: Browser) -> None:
     assert shown.run("return performance.getEntriesByType('resource').map(one => one.name)") == []
     assert shown.run("return document.scripts.length") == 0
     assert shown.run("return document.querySelectorAll('td b, figcaption b b').length") == 0

@@ -23,7 +23,7 @@ def test_the_same_seed_gives_the_same_log_whatever_the_partitions(spark: SparkSe
     assert other.join(simulated(spark, small), on=["start_ms", "broker", "kind", "client_id", "amount"]).isEmpty()
 
 
-def test_records_are_such_as_a_proxy_writes(spark: SparkSession) -> None:
+def test_simulated_records_have_the_form_of_a_proxys_records(spark: SparkSession) -> None:
     records = simulated(spark, FLEET)
 
     assert records.columns == [*COLUMNS, "day"]
@@ -33,7 +33,7 @@ def test_records_are_such_as_a_proxy_writes(spark: SparkSession) -> None:
     assert records.where(f"start_ms < {START_MS} OR start_ms + interval_ms > {START_MS} + 14 * 86400000").isEmpty()
 
 
-def test_days_and_weeks_have_a_rhythm_and_clients_come_and_go(spark: SparkSession) -> None:
+def test_simulated_days_and_weeks_differ_and_clients_appear_and_disappear(spark: SparkSession) -> None:
     records = simulated(spark, FLEET)
 
     hours = records.groupBy(F.expr("start_ms div 3600000 % 24").alias("hour")).agg(F.sum("amount").alias("bytes"))

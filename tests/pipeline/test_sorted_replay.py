@@ -41,7 +41,7 @@ def batches(rows: Sequence[tuple[int | str | None, ...]], size: int) -> Iterator
 @given(size=st.integers(1, 130))
 def test_each_bucket_is_replayed_by_itself_under_each_limit(size: int) -> None:
     demands = [Demand(at * 1_000, 1_000, 3_000, 3) for at in range(40)]
-    # What begins at the same time comes in the order of who it is.
+    # Rows of one start are in the order of their clients.
     rows = [head(3, 1), *(row(3, one) for one in demands), head(5, 2), *(row(5, one, 2) for one in demands[:20])]
     rows += [row(5, demands[19]._replace(amount=90_000), 1), head(6, 3)]
     rows.sort(key=lambda one: int(one[0] or 0))

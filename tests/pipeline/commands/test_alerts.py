@@ -93,7 +93,9 @@ def test_alerts_come_once_over_runs_and_what_is_left_out_is_counted(
 
 
 @pytest.mark.usefixtures("spark")
-def test_it_follows_the_log_until_sigterm(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_alerts_follows_the_log_until_sigterm(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     write_log(tmp_path / "usage" / "1.jsonl", [used(0, 2_000), used(60, 1)])
     ended = threading.Event()
 
@@ -166,7 +168,7 @@ def test_without_a_destination_alerts_are_printed(
         patched.setattr(sys, "stdout", closed)
         again = main(words)
 
-    assert (status, again) == (0, 141)  # what a shell says of who was ended by SIGPIPE
+    assert (status, again) == (0, 141)  # the status of a shell for SIGPIPE
     found = [json.loads(line) for line in printed.splitlines()]
     assert [(one["user"], one["level"], one["amount"]) for one in found] == [
         ("alice", "near", 900),

@@ -238,8 +238,8 @@ def publish(played: Played, *, end: FakeEnd, found: Found = NOTHING) -> None:
     balance_follow._publish(topic, balancer(ALICE), found, ARGS, end=event, stream=stream)
 
 
-def test_it_checks_for_another_publisher_before_it_writes(played: Played) -> None:
-    """The fake topic sees to it: whoever stood still must not write before he knows of the other."""
+def test_follow_looks_for_another_publisher_before_it_writes(played: Played) -> None:
+    """The fake topic checks the order: a suspended process must not write before it knows of the other."""
     played.topic.other_from_s = played.clock.now_s + 5
 
     with pytest.raises(PipelineError, match="another balance"):
@@ -250,7 +250,7 @@ def test_it_checks_for_another_publisher_before_it_writes(played: Played) -> Non
 
 @pytest.mark.parametrize(("stood_still_s", "writes"), [(6.9, True), (7.1, False)])
 def test_a_process_suspended_for_too_long_ends(played: Played, stood_still_s: float, *, writes: bool) -> None:
-    """A lease and --every after his last word another begins; what he writes may be under way for half a lease."""
+    """A lease and --every after the last publication another process begins; a write may take half a lease."""
 
     class Stalled(FakeEnd):
         def wait(self, seconds: float) -> bool:
@@ -340,7 +340,9 @@ def row(
         [[row(broker=1, other_broker=1)], [row("b", 2, 2)], [row(broker=2, other_broker=2)]],
     ],
 )
-def test_a_proxy_with_several_brokers_ends_it(batches: list[list[Mapping[str, object]]], followed: Followed) -> None:
+def test_a_proxy_with_several_brokers_ends_the_command(
+    batches: list[list[Mapping[str, object]]], followed: Followed
+) -> None:
     for batch in batches:
         followed.come(*batch)
 
@@ -382,7 +384,7 @@ def run(limits: str) -> int:
     return main(["balance", "--limits", limits, "--usage", USAGE, "--follow", "--to", TO, "--proxies", "a,b,c"])
 
 
-def test_it_waits_for_the_leases_of_an_earlier_process(
+def test_follow_waits_for_the_leases_of_an_earlier_process(
     played: Played, command: FakeEnd, limits: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     played.topic.found = LEFT
@@ -414,7 +416,7 @@ def test_sigterm_during_the_wait_publishes_nothing(played: Played, command: Fake
     assert played.topic.published == []
 
 
-def test_a_second_publisher_during_the_wait_ends_it(
+def test_a_second_publisher_during_the_wait_ends_the_command(
     played: Played, command: FakeEnd, limits: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     played.topic.found = LEFT
@@ -428,7 +430,7 @@ def test_a_second_publisher_during_the_wait_ends_it(
 
 
 @pytest.mark.parametrize("found", [NOTHING, LEFT])
-def test_a_batch_that_fails_ends_it(
+def test_a_failed_batch_ends_the_command(
     found: Found, played: Played, followed: Followed, command: FakeEnd, limits: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fail() -> None:
@@ -464,7 +466,7 @@ def test_an_unknown_proxy_is_reported_once(followed: Followed, capsys: pytest.Ca
     assert followed.stream.words() == "30 lines, 2 of them bad"
 
 
-def test_a_stream_that_ended_without_an_error_ends_it(followed: Followed) -> None:
+def test_a_stream_that_ended_without_an_error_ends_the_command(followed: Followed) -> None:
     followed.query.isActive = False
 
     with pytest.raises(PipelineError, match="the stream has ended"):
