@@ -3,6 +3,7 @@
 Named after ``ClientQuotaManager`` in Kafka.
 """
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
@@ -12,19 +13,47 @@ from kafka_quota_proxy.config.units import UNLIMITED
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.bucket_bounds import MAX_INT32
 from kafka_quota_proxy.proxy.quota.bucket_table import BucketTable
-from kafka_quota_proxy.proxy.quota.departed_buckets import DepartedBuckets
 from kafka_quota_proxy.proxy.quota.entity import Level, RuleTable, Tags
+from kafka_quota_proxy.proxy.quota.entity_usage import NO_USAGE
 from kafka_quota_proxy.proxy.quota.kafka_rates import KafkaRates
 from kafka_quota_proxy.proxy.quota.rate import Rate
 from kafka_quota_proxy.proxy.quota.shared_buckets import SharedBuckets
-from kafka_quota_proxy.proxy.quota.usage_totals import NO_USAGE
 
+# Of departed buckets: about 10 MB for each broker and kind, while clients invent names faster than the log is written.
+MAX_DEPARTED: Final = 10_000
 # Kafka drops the sensors of a client that was silent this long (InactiveSensorExpirationTimeSeconds).
 EXPIRES_AFTER_MS: Final = 3_600_000
 _EXPIRY_SLICE: Final = 1_000
 # A client may send any number of client-ids; these bound the cache of look-ups.
 _MAX_RESOLVED: Final = 100_000
 _MAX_EVICTED_RESOLVED: Final = 1_000
+
+
+class DepartedBuckets:
+    """Keeps evicted and expired buckets until the usage log has read them.
+
+    A connection may still hold such a bucket and charge it; then it is kept until it is released. Clients choose their
+    names, so the number is bounded: ``other`` is the sum of the buckets above the bound.
+    """
+
+    def __init__(self, max_buckets: int = MAX_DEPARTED) -> None:
+        self.buckets: deque[Bucket] = deque()
+        self.other = NO_USAGE
+        self._max_buckets = max_buckets
+
+    def add(self, bucket: Bucket) -> None:
+        """Keep a bucket that has just left the table."""
+        unlogged = bucket.usage.minus(bucket.logged)
+        if bucket.is_in_use or (unlogged != NO_USAGE and len(self.buckets) < self._max_buckets):
+            self.buckets.append(bucket)
+        else:
+            self.other = self.other.plus(unlogged)
+            bucket.logged = bucket.usage  # a reading that is under way may still have the bucket on its list
+
+    def absorb(self, other: "DepartedBuckets") -> None:
+        """Take over the buckets of ``other``."""
+        self.buckets.extend(other.buckets)
+        self.other = self.other.plus(other.other)
 
 
 class ClientQuotaManager:

@@ -20,9 +20,9 @@ from kafka_quota_proxy.config.model import Enforcement, Listener, ProxyConfig
 from kafka_quota_proxy.proxy.quota.address_limits import UNLIMITED_RATE, AddressLimits, canonical
 from kafka_quota_proxy.proxy.quota.bucket_table import BucketTable
 from kafka_quota_proxy.proxy.quota.entity import Tags
+from kafka_quota_proxy.proxy.quota.entity_usage import NO_USAGE, UsageTotals
 from kafka_quota_proxy.proxy.quota.rate import Average, Rate
 from kafka_quota_proxy.proxy.quota.throttle import throttle_time_ms
-from kafka_quota_proxy.proxy.quota.usage_totals import NO_USAGE, UsageTotals
 
 EXPIRES_AFTER_MS: Final = 3_600_000
 _EXPIRY_SLICE: Final = 1_000

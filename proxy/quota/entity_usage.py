@@ -1,13 +1,82 @@
 """The usage of one entity: rates, totals, and how they relate to its limit. Decides nothing."""
 
 from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.config.units import UNLIMITED
 from kafka_quota_proxy.proxy.quota.entity import Tags
-from kafka_quota_proxy.proxy.quota.rate import Rate
-from kafka_quota_proxy.proxy.quota.throttle_totals import ThrottleTotals
-from kafka_quota_proxy.proxy.quota.usage_totals import NO_USAGE, UsageTotals
+from kafka_quota_proxy.proxy.quota.rate import Average, Rate
+from kafka_quota_proxy.proxy.quota.shadow_bucket import ShadowBucket
+
+
+class UsageTotals(NamedTuple):
+    """Totals since the start. ``amount`` is in the unit that its kind of quota records."""
+
+    amount: int = 0
+    requests: int = 0
+    throttled_requests: int = 0
+    throttle_time_ms: int = 0
+    observed_throttle_time_ms: int = 0
+    observed_throttled_requests: int = 0
+
+    def plus(self, other: "UsageTotals") -> "UsageTotals":
+        """Return the sum."""
+        # Written out, not a loop: every evicted bucket is added to the sum of those before it.
+        return UsageTotals(
+            self.amount + other.amount,
+            self.requests + other.requests,
+            self.throttled_requests + other.throttled_requests,
+            self.throttle_time_ms + other.throttle_time_ms,
+            self.observed_throttle_time_ms + other.observed_throttle_time_ms,
+            self.observed_throttled_requests + other.observed_throttled_requests,
+        )
+
+    def minus(self, other: "UsageTotals") -> "UsageTotals":
+        """Return the difference."""
+        return UsageTotals(
+            self.amount - other.amount,
+            self.requests - other.requests,
+            self.throttled_requests - other.throttled_requests,
+            self.throttle_time_ms - other.throttle_time_ms,
+            self.observed_throttle_time_ms - other.observed_throttle_time_ms,
+            self.observed_throttled_requests - other.observed_throttled_requests,
+        )
+
+
+NO_USAGE: Final = UsageTotals()
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class ThrottleTotals:
+    """Counts throttled requests and the time that clients waited.
+
+    Attributes:
+        average_ms: Kafka's ``throttle-time`` metric.
+        shadow: While the bucket is only observed: its state as enforcement would have made it.
+    """
+
+    requests: int = 0
+    time_ms: int = 0
+    observed_requests: int = 0
+    observed_time_ms: int = 0
+    average_ms: Average = field(default_factory=Average)
+    shadow: ShadowBucket | None = None
+    _counted_until_ms: int = 0  # the end of the last wait
+
+    def count(self, wait_ms: int, *, now_ms: int) -> None:
+        """Count one throttled request. Waits that overlap count their common time once."""
+        self.requests += 1
+        self.average_ms.record(wait_ms, now_ms=now_ms)
+        until_ms = now_ms + wait_ms
+        if until_ms > self._counted_until_ms:
+            self.time_ms += until_ms - max(now_ms, self._counted_until_ms)
+            self._counted_until_ms = until_ms
+
+    def count_observed(self, waits_ms: list[int], *, max_wait_ms: int) -> None:
+        """Count requests that enforcement would have throttled, with the wait of each."""
+        self.observed_requests += len(waits_ms)
+        self.observed_time_ms += sum(min(wait_ms, max_wait_ms) for wait_ms in waits_ms)
 
 
 @dataclass(slots=True, eq=False, repr=False)

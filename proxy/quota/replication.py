@@ -17,8 +17,8 @@ Source: ``ReplicationQuotaManager`` in Apache Kafka, KIP-73.
 from math import ceil, inf
 from typing import Final
 
+from kafka_quota_proxy.proxy.quota.entity_usage import NO_USAGE, UsageTotals
 from kafka_quota_proxy.proxy.quota.rate import SimpleRate
-from kafka_quota_proxy.proxy.quota.usage_totals import NO_USAGE, UsageTotals
 
 # How much one response may bring on top of the room, in seconds of the limit. Small enough that a partition in sync,
 # whose records come in the same response, is not held up; large enough for few requests.

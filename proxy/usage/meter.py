@@ -12,11 +12,10 @@ from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.quota.address_limits import UNLIMITED_RATE
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
-from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
+from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager, DepartedBuckets
 from kafka_quota_proxy.proxy.quota.connections import ListenerQuota
-from kafka_quota_proxy.proxy.quota.departed_buckets import DepartedBuckets
+from kafka_quota_proxy.proxy.quota.entity_usage import NO_USAGE, UsageTotals
 from kafka_quota_proxy.proxy.quota.replication import ReplicationQuota
-from kafka_quota_proxy.proxy.quota.usage_totals import NO_USAGE, UsageTotals
 from kafka_quota_proxy.proxy.usage.record import OTHER, Batch, UsageCounts, UsageKey
 from kafka_quota_proxy.proxy.usage.timeline import Timeline
 

@@ -17,7 +17,7 @@ from kafka_quota_proxy.proxy.admin.metrics.exposition import Rest, paced
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
 from kafka_quota_proxy.proxy.quota.entity import Tags
-from kafka_quota_proxy.proxy.quota.usage_totals import NO_USAGE, UsageTotals
+from kafka_quota_proxy.proxy.quota.entity_usage import NO_USAGE, UsageTotals
 
 # For each kind. With ten series each, a scrape has 100,000 lines and 10 MB (0.3 MB with gzip), and takes about two
 # seconds, nine tenths of them at rest.

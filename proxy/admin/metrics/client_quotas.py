@@ -10,8 +10,8 @@ from kafka_quota_proxy.proxy.admin.metrics.buckets import OTHER, Names, Row, rea
 from kafka_quota_proxy.proxy.admin.metrics.exposition import PROXY, Family, Namespace, Rest, labels, paced
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
+from kafka_quota_proxy.proxy.quota.entity_usage import NO_USAGE, UsageTotals
 from kafka_quota_proxy.proxy.quota.sanitize import sanitize
-from kafka_quota_proxy.proxy.quota.usage_totals import NO_USAGE, UsageTotals
 
 # name, help, how it is read
 _COUNTERS: Final[tuple[tuple[str, str, Callable[[UsageTotals], float]], ...]] = (

@@ -42,7 +42,7 @@ def can_wait(head: RequestHead) -> bool:
 
 
 class ForwardedAlter:
-    """See ``proxy.session.whole_request``."""
+    """See ``proxy.session.handlers.whole_request``."""
 
     api_key = ALTER
 

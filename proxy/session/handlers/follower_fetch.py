@@ -9,10 +9,9 @@ from kafka_quota_proxy.protocol.header import RequestHead
 from kafka_quota_proxy.proxy.session.address_rewrite import may_name_leaders
 from kafka_quota_proxy.proxy.session.frame_edits import NO_EDIT, Edit
 from kafka_quota_proxy.proxy.session.handlers.handler import BegunResponse
-from kafka_quota_proxy.proxy.session.handlers.whole_request import WholeRequestHandler
+from kafka_quota_proxy.proxy.session.handlers.whole_request import Exchange, WholeRequestHandler
 from kafka_quota_proxy.proxy.session.replica.follower_fetch import Follower
 from kafka_quota_proxy.proxy.session.state import SessionState
-from kafka_quota_proxy.proxy.session.whole_request import Exchange
 
 # A follower's fetch is read to its end: 100,000 partitions take 5 MB.
 MAX_REPLICA_FETCH_BYTES: Final = 8 * 1024 * 1024

@@ -21,10 +21,9 @@ from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin
 from kafka_quota_proxy.proxy.client_quotas.sources.forwarded_alter import AlterConfirmer, ForwardedAlter, can_wait
 from kafka_quota_proxy.proxy.quota.request_time import NO_TIME
 from kafka_quota_proxy.proxy.session.frame_edits import Edit, response_edit
-from kafka_quota_proxy.proxy.session.handlers.whole_request import WholeRequestHandler
+from kafka_quota_proxy.proxy.session.handlers.whole_request import Exchange, Forward, WholeRequestHandler
 from kafka_quota_proxy.proxy.session.request_charge import RequestCharge, longest_wait
 from kafka_quota_proxy.proxy.session.state import SessionState
-from kafka_quota_proxy.proxy.session.whole_request import Exchange, Forward
 
 # A connection is woken when its decision is there. This is for one without an owner to wake.
 LOOKS_AGAIN_MS: Final = 1_000

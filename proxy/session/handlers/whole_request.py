@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple, Protocol
 
 from kafka_quota_proxy.protocol.errors import FrameTooLarge
 from kafka_quota_proxy.protocol.header import RequestHead
@@ -12,12 +12,62 @@ from kafka_quota_proxy.proxy.session.handlers.handler import BegunResponse, Hand
 from kafka_quota_proxy.proxy.session.in_flight import PendingRequest, RequestProfile
 from kafka_quota_proxy.proxy.session.request_charge import RequestCharge
 from kafka_quota_proxy.proxy.session.state import SessionState
-from kafka_quota_proxy.proxy.session.whole_request import Answered, Ask, Decision, Exchange, Hold
 
 # Of a response that is read whole. A follower's fetch asks for at most 64 MiB, and in a session in which nothing lags
 # for what it wants. A longer response is one enormous batch. Up to v2 there is no limit, and each partition may bring
 # its own.
 MAX_HELD_BYTES: Final = 512 * 1024 * 1024
+
+
+class Hold(NamedTuple):
+    """The request waits until then."""
+
+    until_ms: int
+
+
+class Answered(NamedTuple):
+    """The request does not pass; this whole frame is its response."""
+
+    frame: bytes
+
+
+class Ask(NamedTuple):
+    """This whole frame goes to the broker first. The request is decided on again after its response."""
+
+    frame: bytes
+
+
+class Forward(NamedTuple):
+    """This passes in place of the request; empty: the request itself does."""
+
+    frame: bytes
+    is_answer_read: bool  # ``Exchange.answer`` gets the whole response; otherwise it passes as it comes
+
+
+Decision = Hold | Answered | Ask | Forward
+
+
+class Exchange(Protocol):
+    """Decides on whole requests, one at a time.
+
+    Attributes:
+        api_key: Of the request that was passed on last.
+    """
+
+    api_key: int
+
+    def answer(self, data: bytes, position: int, frame_bytes: int, *, now_ms: int) -> bytes:
+        """Return the response that the client gets for a whole response of the broker; empty: none.
+
+        Args:
+            data: Bytes from the broker.
+            position: Where the response's size prefix is.
+            frame_bytes: Its length, with the prefix.
+            now_ms: The time.
+
+        Raises:
+            ProtocolError: It is no response to the request.
+        """
 
 
 class WholeRequestHandler(Handler):

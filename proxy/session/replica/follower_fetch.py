@@ -32,6 +32,7 @@ from kafka_quota_proxy.protocol.replica_fetch.response import (
 from kafka_quota_proxy.protocol.replica_fetch.topics import Entry
 from kafka_quota_proxy.proxy.quota.replication import ReplicationQuota
 from kafka_quota_proxy.proxy.replication.throttle import Charge, Leader, Limits
+from kafka_quota_proxy.proxy.session.handlers.whole_request import Answered, Decision, Forward, Hold
 from kafka_quota_proxy.proxy.session.replica.fetch_session import FetchSession
 from kafka_quota_proxy.proxy.session.replica.partition_state import Key, PartitionState
 from kafka_quota_proxy.proxy.session.replica.response_trimming import (
@@ -41,7 +42,6 @@ from kafka_quota_proxy.proxy.session.replica.response_trimming import (
     empty_entry,
     settle,
 )
-from kafka_quota_proxy.proxy.session.whole_request import Answered, Decision, Forward, Hold
 
 FETCH_SESSION_ID_NOT_FOUND: Final = 70
 _NEWEST: Final = HIGHEST_VERSION[ApiKey.FETCH]

@@ -9,7 +9,7 @@ import pytest
 from kafka_quota_proxy.config.model import DEFAULT, Enforcement, QuotaRule, Shaping
 from kafka_quota_proxy.config.principals import Principals
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
-from kafka_quota_proxy.proxy.quota.usage_totals import UsageTotals
+from kafka_quota_proxy.proxy.quota.entity_usage import UsageTotals
 from tests.protocol.support import kio_messages
 from tests.support.frames import other_request, other_response
 from tests.support.logins import (

@@ -12,7 +12,7 @@ from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.protocol.throttle_time import throttle_time_offset
-from kafka_quota_proxy.proxy.quota.usage_totals import UsageTotals
+from kafka_quota_proxy.proxy.quota.entity_usage import UsageTotals
 from kafka_quota_proxy.proxy.session import Session
 from tests.protocol.support import kio_messages
 from tests.support.frames import (

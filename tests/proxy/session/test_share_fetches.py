@@ -3,7 +3,7 @@
 import pytest
 
 from kafka_quota_proxy.config.model import DEFAULT, Enforcement, QuotaRule, Shaping
-from kafka_quota_proxy.proxy.quota.usage_totals import UsageTotals
+from kafka_quota_proxy.proxy.quota.entity_usage import UsageTotals
 from kafka_quota_proxy.proxy.session import Session
 from tests.protocol.support import kio_messages
 from tests.support.frames import (

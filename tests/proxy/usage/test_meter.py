@@ -24,8 +24,7 @@ from kafka_quota_proxy.config.principals import Principals
 from kafka_quota_proxy.config.quota_kinds import BUCKET_KINDS, QuotaKind
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
-from kafka_quota_proxy.proxy.quota.client_quota_manager import EXPIRES_AFTER_MS
-from kafka_quota_proxy.proxy.quota.departed_buckets import DepartedBuckets
+from kafka_quota_proxy.proxy.quota.client_quota_manager import EXPIRES_AFTER_MS, DepartedBuckets
 from kafka_quota_proxy.proxy.quota.replication import ReplicationQuota
 from kafka_quota_proxy.proxy.usage import meter as meter_module
 from kafka_quota_proxy.proxy.usage.meter import Meter, MeteredBroker, MeteredReplicas

@@ -12,7 +12,7 @@ from kafka_quota_proxy.proxy.admin.metrics.buckets import OTHER, Names, Row, rea
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.client_quota_manager import EXPIRES_AFTER_MS
 from kafka_quota_proxy.proxy.quota.entity import Tags
-from kafka_quota_proxy.proxy.quota.usage_totals import NO_USAGE, UsageTotals
+from kafka_quota_proxy.proxy.quota.entity_usage import NO_USAGE, UsageTotals
 from tests.support.rules_in_force import update
 
 NOW_MS = 86_400_000

@@ -11,8 +11,8 @@ from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.protocol.header import read_request_head
 from kafka_quota_proxy.proxy.quota.replication import ReplicationQuota
 from kafka_quota_proxy.proxy.replication.throttle import Throttle
+from kafka_quota_proxy.proxy.session.handlers.whole_request import Answered, Decision, Forward, Hold
 from kafka_quota_proxy.proxy.session.replica.follower_fetch import Follower
-from kafka_quota_proxy.proxy.session.whole_request import Answered, Decision, Forward, Hold
 from tests.support.move import view
 from tests.support.replica_frames import (
     Entry,
