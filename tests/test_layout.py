@@ -32,39 +32,16 @@ EXCEPTIONS = {
     # What terms are made of, and what they lead to.
     "config/ramp.py": "tests/proxy/quota/test_rule_terms.py",
     "proxy/quota/rule_phrases.py": "tests/proxy/cli/test_explain.py",
-    # Parts of a bucket and of its manager.
+    # Bounds of a bucket.
     "proxy/quota/bucket_bounds.py": "tests/proxy/quota/test_bucket.py",
-    "proxy/quota/entity_usage.py": "tests/proxy/quota/test_absorb.py",
-    "proxy/quota/throttle_totals.py": "tests/proxy/quota/test_shadow_bucket.py",
-    "proxy/quota/usage_totals.py": "tests/proxy/quota/test_absorb.py",
-    "proxy/quota/shared_buckets.py": "tests/proxy/quota/test_many_names.py",
-    "proxy/quota/departed_buckets.py": "tests/proxy/usage/test_meter.py",
     # Each error is tested where it is raised.
     "proxy/cli/demo/errors.py": "tests/proxy/cli/demo/test_mock_cluster.py",
     # Processes and clients are tested as what they are, running.
     "proxy/cli/demo/clients.py": "tests/proxy/cli/demo/test_runner.py",
-    # The parts of a session are tested by what comes out of it at one side for what goes in at the other.
+    # The base of three handlers, tested with the one that uses all of it.
+    "proxy/session/handlers/whole_request.py": "tests/proxy/session/handlers/test_topic_mutations.py",
     **{
-        f"proxy/session/{name}.py": "tests/proxy/session/test_session.py"
-        for name in ("state", "in_flight", "request_stream", "response_stream", "bucket_turn", "handlers/handler")
-    },
-    **{
-        f"proxy/session/handlers/{name}.py": "tests/proxy/session/test_session.py" for name in ("api_versions", "other")
-    },
-    **{f"proxy/session/handlers/{name}.py": "tests/proxy/session/test_session.py" for name in ("produce", "table")},
-    "proxy/session/broker_turn.py": "tests/proxy/session/test_calls.py",
-    "proxy/session/handlers/fetch.py": "tests/proxy/session/test_share_fetches.py",
-    "proxy/session/handlers/follower_fetch.py": "tests/proxy/session/test_replicas.py",
-    "proxy/session/handlers/login.py": "tests/proxy/session/test_login.py",
-    "proxy/session/handlers/quota_requests.py": "tests/proxy/session/test_passing_alterations.py",
-    "proxy/session/handlers/topic_mutations.py": "tests/proxy/session/test_mutations.py",
-    "proxy/session/handlers/whole_request.py": "tests/proxy/session/test_mutations.py",
-    # What a request is charged beside its bytes shows in a session only.
-    "proxy/session/request_charge.py": "tests/proxy/session/test_charged_requests.py",
-    "proxy/session/whole_request.py": "tests/proxy/session/test_mutations.py",
-    "proxy/session/topic_mutations.py": "tests/proxy/session/test_mutations.py",
-    **{
-        f"proxy/fair_queue/{name}.py": "tests/proxy/session/test_calls.py"
+        f"proxy/fair_queue/{name}.py": "tests/proxy/session/test_broker_turn.py"
         for name in ("connection_queue", "queue_stats", "slot_timeouts")
     },
     # Explanations are tested as their readers see them.

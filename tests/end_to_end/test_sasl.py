@@ -365,7 +365,7 @@ def test_java_client_continues_through_reauthentications(kafka: Kafka, proxy: Pr
 
 
 def test_reauthentication_as_another_user_is_refused(proxy: Proxy) -> None:
-    """Kafka refuses it; tests/proxy/session/test_login.py has a broker that does not."""
+    """Kafka refuses it; tests/proxy/session/handlers/test_login.py has a broker that does not."""
     before = proxy.metrics()
 
     with raw_client(proxy.port(SHORT)) as client:

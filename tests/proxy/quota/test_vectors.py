@@ -5,10 +5,11 @@
 Not here, and why:
 
 * Replication quotas: V22 is in ``test_replication``; V21, V42, V44 and V47 in ``replication/test_throttle``; V24, V39
-  and V40 in ``replication/test_follower``; V25, V26, V45, V46 and V59 in ``session/test_replicas``; V41 and V43 in
-  ``config/test_throttled_replicas``. V07 (``SimpleRate``) is here as a check of the oracle that the property tests use.
+  and V40 in ``replication/test_follower``; V25, V26, V45, V46 and V59 in
+  ``session/handlers/test_follower_fetch``; V41 and V43 in ``config/test_throttled_replicas``. V07 (``SimpleRate``)
+  is here as a check of the oracle that the property tests use.
 * V54 and V55, connection quotas: in ``test_connections``. Mutations: V36 is in ``protocol/test_mutations``, V38 in
-  ``test_mutation`` and ``session/test_mutations``. V35: in ``session/test_charged_requests``.
+  ``test_mutation`` and ``session/handlers/test_topic_mutations``. V35: in ``session/test_request_charge``.
 * V48 to V53, V62, V66: controllers and the admin interface.
 * V11: a strict check needs a request that can be refused. Produce and fetch cannot; the arithmetic is that of V08.
 * V56: a lower bound, which no client quota has; V16 and V29 show that a violation stays recorded.

@@ -15,9 +15,9 @@ from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.proxy.fair_queue.call_queue import QueueOptions
 from kafka_quota_proxy.proxy.fair_queue.concurrency import FixedLimit
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import Dispatcher, DispatcherOptions
-from tests.proxy.session.test_calls import Crowd, whole_fetch, whole_produce
 from tests.support.controller import create
 from tests.support.frames import fetch_response, other_request, other_response, produce_response
+from tests.support.queued_clients import Crowd, whole_fetch, whole_produce
 from tests.support.wire import Wire
 
 KINDS = ["produce", "produce without an answer", "fetch", "metadata", "heartbeat", "join", "create"]

@@ -10,7 +10,6 @@ from kafka_quota_proxy.config.model import DEFAULT, Enforcement, QuotaRule
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import State
 from kafka_quota_proxy.proxy.fair_queue.request_kind import CONTROL
-from tests.proxy.session.test_calls import Crowd, grouped, handshake, handshake_response, heartbeat
 from tests.support.frames import (
     fetch_request,
     fetch_response,
@@ -19,6 +18,7 @@ from tests.support.frames import (
     produce_request,
     produce_response,
 )
+from tests.support.queued_clients import Crowd, grouped, handshake, handshake_response, heartbeat
 from tests.support.wire import Wire
 
 REQUESTS: Final[dict[str, Callable[[int], bytes]]] = {

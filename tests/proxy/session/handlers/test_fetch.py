@@ -1,0 +1,98 @@
+"""Fetch: capped to the quota, charged for the response."""
+
+import pytest
+
+from kafka_quota_proxy.config.model import DEFAULT, QuotaRule, Shaping
+from tests.support.frames import (
+    fetch_request,
+    fetch_response,
+)
+from tests.support.wire import Wire
+
+FETCH_VERSIONS = range(19)
+
+
+A_TIGHT_RULE = QuotaRule(client_id=DEFAULT, producer_byte_rate=500.0, consumer_byte_rate=500.0)
+
+
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
+def test_a_fetch_over_quota_is_delivered_charged_and_muted(version: int) -> None:
+    wire = Wire(A_TIGHT_RULE)
+    charge = 6_000 if version < 12 else 5_999  # the tag section of the response's header is not charged
+
+    wire.client(fetch_request(1, version=version))
+    answer = wire.broker(fetch_response(1, version=version, size_bytes=6_000))
+
+    wait_ms = (charge - 5_000) * 2
+    assert answer == fetch_response(1, version=version, size_bytes=6_000, throttle_time_ms=wait_ms)
+    assert wire.muted_for_ms == wait_ms
+    assert wire.bucket("fetch").amount == charge
+
+
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
+def test_a_fetch_asks_for_no_more_than_the_quota_allows_in_a_window(version: int) -> None:
+    """KAFKA-9677; section 4.3: limit * (N - 1) * W. Half of it: a whole window at once would be waited for too long."""
+    wire = Wire(A_TIGHT_RULE)
+
+    passed = wire.client(fetch_request(1, version=version, max_bytes=1_000_000, min_bytes=9_000))
+
+    if version < 3:
+        assert passed == fetch_request(1, version=version, max_bytes=1_000_000, min_bytes=9_000)
+    else:
+        assert passed == fetch_request(1, version=version, max_bytes=2_500, min_bytes=2_500)
+
+
+def test_a_fetch_that_asks_for_less_is_left_alone() -> None:
+    wire = Wire(A_TIGHT_RULE)
+    request = fetch_request(max_bytes=2_499)
+
+    wire.session.receive_from_client(request, now_ms=wire.now_ms)
+
+    assert wire.session.state.to_broker[0] is request
+
+
+def test_paced_a_fetch_asks_for_no_more_than_a_burst() -> None:
+    wire = Wire(A_TIGHT_RULE, shaping=Shaping.PACED)
+
+    assert wire.client(fetch_request(max_bytes=4_999)) == fetch_request(max_bytes=500)
+
+
+def test_fetches_sent_ahead_go_one_at_a_time_under_a_limit() -> None:
+    wire = Wire(A_TIGHT_RULE)
+
+    assert wire.client(fetch_request(1, max_bytes=9), fetch_request(2, max_bytes=9)) == fetch_request(1, max_bytes=9)
+    wire.broker(fetch_response(1, size_bytes=100))
+
+    assert wire.to_broker() == fetch_request(2, max_bytes=9)
+
+
+@pytest.mark.parametrize("version", [11, 14, 15, 18])
+def test_fetch_with_a_replica_id_that_is_not_believed_is_charged(version: int) -> None:
+    wire = Wire(A_TIGHT_RULE)
+
+    wire.client(fetch_request(1, version=version, replica_id=2))
+    wire.broker(fetch_response(1, version=version, size_bytes=6_000))
+
+    assert wire.bucket("fetch").amount > 0
+
+
+@pytest.mark.parametrize("version", [3, 11, 14, 15, 18])
+def test_a_follower_on_an_inter_broker_listener_pays_nothing(version: int) -> None:
+    wire = Wire(A_TIGHT_RULE, is_inter_broker=True)
+    request = fetch_request(1, version=version, replica_id=2)
+
+    assert wire.client(request[:60], request[60:]) == request
+    assert wire.broker(fetch_response(1, version=version, size_bytes=6_000)) == fetch_response(
+        1, version=version, size_bytes=6_000
+    )
+    assert wire.bucket("fetch").amount == 0
+
+
+@pytest.mark.parametrize("version", [3, 14, 15])
+def test_a_consumer_on_an_inter_broker_listener_pays(version: int) -> None:
+    wire = Wire(A_TIGHT_RULE, is_inter_broker=True)
+
+    wire.client(fetch_request(1, version=version))
+    wire.broker(fetch_response(1, version=version, size_bytes=6_000))
+
+    assert wire.muted_for_ms > 0

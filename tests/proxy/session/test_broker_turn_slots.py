@@ -1,0 +1,369 @@
+"""When a connection gives its slot at the broker back, and what its requests cost."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafka_quota_proxy.config.model import DEFAULT, Enforcement, QuotaRule
+from kafka_quota_proxy.protocol.api import ApiKey
+from kafka_quota_proxy.proxy.fair_queue.concurrency import VegasLimit
+from kafka_quota_proxy.proxy.fair_queue.connection_queue import (
+    POLL_GRACE_US,
+    UPLOAD_GRACE_US,
+)
+from kafka_quota_proxy.proxy.fair_queue.cost import CompletedRequest
+from tests.support.controller import Controller, delete
+from tests.support.frames import (
+    fetch_request,
+    other_request,
+    other_response,
+    produce_request,
+    produce_response,
+)
+from tests.support.queued_clients import CountingLimit, Crowd, costs, grouped, handshake, handshake_response, heartbeat
+from tests.support.wire import START_MS, Wire
+
+
+@pytest.mark.parametrize("jump_ms", [-3_600_000, 3_600_000, 10**12])
+@pytest.mark.parametrize("is_adaptive", [False, True])
+def test_clock_jump_takes_no_slot_or_turn(jump_ms: int, is_adaptive: bool) -> None:
+    crowd = Crowd()
+    if is_adaptive:
+        crowd.dispatcher.update(crowd.dispatcher.options, VegasLimit(minimum=1, maximum=2), START_MS * 1_000)
+    for _ in range(3):
+        first, second, third = crowd.wires
+        first.client(produce_request(1))
+        second.client(produce_request(2))
+        third.client(produce_request(3))
+
+        for wire in crowd.wires:
+            wire.now_ms += jump_ms
+        jump_ms = -jump_ms if jump_ms < 0 else jump_ms
+
+        assert first.broker(produce_response(1)) == produce_response(1)
+        for wire in crowd.granted():
+            wire.resume()
+        second.broker(produce_response(2))
+        for wire in crowd.granted():
+            wire.resume()
+        third.broker(produce_response(3))
+        assert crowd.dispatcher.in_flight == 0
+        assert len(crowd.dispatcher.queue) == 0
+    assert sum(count for count, _, _ in crowd.stats.served.values()) == 9
+    assert min(queue_us for _, queue_us, _ in crowd.stats.served.values()) >= 0
+
+
+@pytest.mark.parametrize("ahead", [pytest.param(b"", id="one"), pytest.param(produce_request(9), id="two")])
+def test_a_login_behind_the_last_request_gives_the_slot_back(ahead: bytes) -> None:
+    crowd = Crowd()
+    first, second, _ = crowd.wires
+    assert first.client(ahead + other_request(1) + handshake(2)) == ahead + other_request(1) + handshake(2)
+    second.client(other_request(3))
+    if ahead:
+        first.broker(produce_response(9))
+        assert crowd.granted() == []
+
+    first.broker(other_response(1))
+    assert crowd.granted() == [second]  # what costs nothing has no slot
+    first.broker(handshake_response(2))
+    second.resume()
+    second.broker(other_response(3))
+
+    assert crowd.dispatcher.in_flight == 0
+    assert first.session.is_idle
+
+
+def test_login_behind_join_group_lets_no_request_pass_without_a_slot() -> None:
+    crowd = Crowd()
+    first, second, _ = crowd.wires
+    first.client(grouped(ApiKey.JOIN_GROUP, 1) + handshake(2))
+    first.broker(other_response(1))
+    first.broker(handshake_response(2))
+    second.client(produce_request(3))
+
+    assert first.client(produce_request(4)) == b""
+    second.broker(produce_response(3))
+    assert crowd.granted() == [first]
+
+
+def test_answered_question_of_the_proxy_gives_the_slot_back() -> None:
+    crowd = Crowd(QuotaRule(user=DEFAULT, controller_mutation_rate=10.0))
+    first, second, _ = crowd.wires
+    controller = Controller(one=30)
+    question = first.client(delete("one"))
+    assert question
+    second.client(produce_request(2))
+
+    first.broker(controller.answers(question))
+    assert crowd.granted() == [second]
+    second.resume()
+    second.broker(produce_response(2))
+    assert crowd.granted() == [first]
+    assert first.broker(controller.answers(first.resume()))
+    assert controller.asked == [ApiKey.METADATA, ApiKey.DELETE_TOPICS]
+    assert crowd.dispatcher.in_flight == 0
+
+
+def test_control_slot_carries_control_requests_only() -> None:
+    crowd = Crowd()
+    first, second, third = crowd.wires
+    first.client(produce_request(1))
+    second.client(produce_request(2))
+
+    assert third.client(heartbeat(3), heartbeat(4), produce_request(5)) == heartbeat(3) + heartbeat(4)
+    assert third.session.state.is_blocked
+    third.broker(other_response(3), other_response(4))
+    assert third.to_broker() == b""
+    first.broker(produce_response(1))
+    assert crowd.granted() == [second]
+
+
+def test_control_request_behind_another_request_waits() -> None:
+    crowd = Crowd()
+    first, _, _ = crowd.wires
+
+    assert first.client(produce_request(1), heartbeat(2)) == produce_request(1)
+    first.broker(produce_response(1))
+    assert first.to_broker() == heartbeat(2)
+    assert (crowd.dispatcher.control_in_flight, crowd.dispatcher.in_flight) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [
+        pytest.param(other_request(2), id="whole"),
+        pytest.param(produce_request(2, size_bytes=10_000)[:5_000], id="half"),
+    ],
+)
+def test_poll_gives_its_slot_back_with_requests_behind_it(behind: bytes) -> None:
+    crowd = Crowd()
+    first, second, _ = crowd.wires
+    first.client(fetch_request(1), behind)
+    second.client(other_request(3))
+
+    crowd.wait(POLL_GRACE_US // 1_000)
+
+    assert crowd.granted() == [second]
+
+
+def test_join_group_behind_another_request_gives_the_slot_back_at_its_turn() -> None:
+    crowd = Crowd()
+    first, _, _ = crowd.wires
+
+    first.client(heartbeat(1), grouped(ApiKey.JOIN_GROUP, 2))
+    assert crowd.dispatcher.control_in_flight == 1
+    first.broker(other_response(1))
+    assert crowd.dispatcher.control_in_flight == 0
+    first.broker(other_response(2))
+    assert first.client(heartbeat(3)) == heartbeat(3)
+    assert crowd.dispatcher.control_in_flight == 1
+
+
+@pytest.mark.parametrize("acks", [0, 1])
+def test_stalled_upload_behind_another_request_gives_the_slot_back(acks: int) -> None:
+    crowd = Crowd()
+    first, second, _ = crowd.wires
+    half = produce_request(2, acks=acks, size_bytes=10_000)
+    first.client(produce_request(1), half[:5_000])
+    second.client(other_request(3))
+
+    crowd.wait(UPLOAD_GRACE_US // 1_000)
+    assert crowd.granted() == []  # the broker is at work on what is ahead of it
+    first.broker(produce_response(1))
+    crowd.wait(UPLOAD_GRACE_US // 1_000 - 1)
+    assert crowd.granted() == []
+    crowd.wait(1)
+    assert crowd.granted() == [second]
+
+    assert first.client(half[5_000:]) == half[5_000:]
+    assert acks == 0 or first.broker(produce_response(2))
+    assert first.session.is_idle
+    second.resume()
+    second.broker(other_response(3))
+    assert crowd.dispatcher.in_flight == 0
+
+
+@pytest.mark.parametrize(
+    ("sent", "is_sample"),
+    [
+        pytest.param((produce_request(1),), True, id="alone"),
+        pytest.param((produce_request(1), produce_request(2)), False, id="two"),
+        pytest.param((produce_request(1)[:-1], produce_request(1)[-1:]), False, id="in pieces"),
+        pytest.param((fetch_request(1),), False, id="poll"),
+        pytest.param((produce_request(1, acks=0),), False, id="no answer"),
+    ],
+)
+def test_only_single_whole_requests_are_latency_samples(sent: tuple[bytes, ...], is_sample: bool) -> None:
+    crowd = Crowd()
+    limit = CountingLimit(1)
+    crowd.dispatcher.update(crowd.dispatcher.options, limit, START_MS * 1_000)
+    (first, _, _) = crowd.wires
+    first.client(*sent)
+    for number in range(1, len(first.session.state.in_flight) + 1):
+        first.broker(produce_response(number))
+
+    assert crowd.dispatcher.in_flight == 0
+    assert limit.observed == is_sample
+
+
+def test_produce_without_acks_costs_its_size_when_it_has_passed() -> None:
+    crowd = Crowd()
+    first, second, _ = crowd.wires
+    request = produce_request(1, acks=0)
+
+    first.client(request[:-1])
+    second.client(request)
+    assert costs(crowd) == []
+    crowd.wait(5)
+    first.client(request[-1:])
+    assert costs(crowd) == [1]
+    second.resume()
+
+    assert costs(crowd) == [2]
+    assert crowd.cost.done == [
+        CompletedRequest(ApiKey.PRODUCE, 0, 0, 0, 0),
+        CompletedRequest(ApiKey.PRODUCE, 5_000, 0, 0, 0),
+    ]
+    for wire in crowd.wires:
+        wire.session.close(now_ms=wire.now_ms, has_passed=True)
+    assert costs(crowd) == [2]
+
+
+@pytest.mark.parametrize("has_passed", [True, False])
+def test_client_that_closes_early_is_charged_if_the_broker_had_the_request(has_passed: bool) -> None:
+    crowd = Crowd()
+    first, second, _ = crowd.wires
+    first.client(produce_request(1), other_request(2), handshake(3))
+    second.client(produce_request(3))
+    crowd.wait(7)
+
+    for wire in first, second:
+        wire.session.state.now_ns = wire.now_ms * 1_000_000
+        wire.session.close(now_ms=wire.now_ms, has_passed=has_passed)
+
+    assert costs(crowd) == ([2] if has_passed else [])  # who waited has asked the broker nothing
+    assert [(done.api_key, done.elapsed_us) for done in crowd.cost.done] == (
+        [(ApiKey.PRODUCE, 7_000), (ApiKey.METADATA, 0)] if has_passed else []
+    )
+
+
+@pytest.mark.parametrize("acks", [0, 1])
+@pytest.mark.parametrize("end", ["rest", "end", "close", "broker"])
+def test_parked_upload_is_charged_at_its_end(acks: int, end: str) -> None:
+    crowd = Crowd()
+    first, _, _ = crowd.wires
+    request = produce_request(1, acks=acks, size_bytes=10_000)
+    first.client(request[:5_000])
+    crowd.wait(UPLOAD_GRACE_US // 1_000)
+    assert costs(crowd) == []
+
+    if end == "rest":
+        first.client(request[5_000:])
+        assert acks == 0 or first.broker(produce_response(1))
+    elif end == "end":
+        first.session.receive_end_from_client()
+        first.session.close(now_ms=first.now_ms, has_passed=True)
+    else:
+        first.session.close(now_ms=first.now_ms, has_passed=end == "close")
+
+    assert costs(crowd) == ([] if end == "broker" else [1])
+
+
+def test_requests_behind_a_delayed_response_hold_no_slot() -> None:
+    crowd = Crowd(
+        QuotaRule(client_id=DEFAULT, producer_byte_rate=500.0),
+        QuotaRule(user=DEFAULT, request_percentage=1.0, enforcement=Enforcement.OBSERVE),
+        enforcement=Enforcement.DELAY,
+    )
+    first, second, _ = crowd.wires
+    first.client(other_request(0), produce_request(1, size_bytes=6_000), other_request(2))
+    first.broker(other_response(0))
+    second.client(other_request(3))
+
+    assert first.broker(produce_response(1)) == b""
+    assert first.session.state.delayed_until_ms > first.now_ms
+    assert crowd.granted() == [second]
+    assert first.listening.service.served == 0
+    crowd.wait(first.session.state.delayed_until_ms - first.now_ms - 1)
+    second.resume()
+    second.broker(other_response(3))
+    crowd.wait(1)
+    assert first.to_client()
+    assert first.listening.service.served == 1
+    crowd.wait(3)
+    first.broker(other_response(2))
+
+    assert [done.elapsed_us for done in crowd.cost.done if done.api_key == ApiKey.METADATA][-1] == 3_000
+    assert first.bucket("request").amount < 1_000_000
+    assert crowd.dispatcher.in_flight == 0
+    assert first.session.is_idle
+
+
+def test_client_that_does_not_read_holds_no_slot_and_sends_no_more() -> None:
+    crowd = Crowd()
+    first, second, _ = crowd.wires
+    first.client(other_request(1), other_request(2))
+    first.broker(other_response(1))
+    second.client(other_request(3))
+
+    first.session.pause_answers()
+    assert crowd.granted() == [second]
+    assert first.listening.service.served == 0
+    second.resume()
+    second.broker(other_response(3))
+    crowd.wait(60_000)
+    first.session.state.now_ns = first.now_ms * 1_000_000
+    first.session.resume_answers()
+    crowd.wait(3)
+    first.broker(other_response(2))
+    assert crowd.cost.done[-1].elapsed_us == 3_000
+
+    first.session.pause_answers()
+    assert first.client(other_request(4)) == b""
+    assert first.session.state.is_blocked
+    assert crowd.dispatcher.in_flight == 0
+    first.session.resume_answers()
+    assert first.resume() == other_request(4)
+    first.broker(other_response(4))
+    assert crowd.dispatcher.in_flight == 0
+
+
+def test_turn_of_a_client_that_does_not_read_goes_to_the_next() -> None:
+    crowd = Crowd()
+    first, second, third = crowd.wires
+    for number, wire in enumerate(crowd.wires):
+        wire.client(other_request(number))
+    second.session.pause_answers()
+
+    first.broker(other_response(0))
+    assert crowd.granted() == [second]
+    assert second.resume() == b""
+    assert crowd.granted() == [third]
+    third.resume()
+    third.broker(other_response(2))
+    second.session.resume_answers()
+    assert second.resume() == other_request(1)
+
+
+def test_unused_turn_goes_to_the_next_client() -> None:
+    crowd = Crowd()
+    first, second, third = crowd.wires
+    for number, wire in enumerate(crowd.wires):
+        wire.client(other_request(number))
+    first.broker(other_response(0))
+
+    second.session.pause_answers()  # it has a slot, and has not been told yet
+    second.session.resume_answers()
+    assert second.resume() == b""
+    assert crowd.granted() == [third]
+    assert crowd.dispatcher.in_flight == 1
+
+
+def test_client_that_does_not_read_sends_no_more_under_request_percentage() -> None:
+    wire = Wire(QuotaRule(client_id="etl", request_percentage=10.0))
+    wire.session.pause_answers()
+
+    assert wire.client(other_request(1)) == b""
+    assert wire.session.state.is_blocked
+    wire.session.resume_answers()
+    assert wire.resume() == other_request(1)

@@ -1,0 +1,56 @@
+"""A request waits for the room in its bucket."""
+
+from kafka_quota_proxy.config.model import DEFAULT, QuotaRule
+from tests.support.frames import (
+    other_request,
+    produce_request,
+    produce_response,
+)
+from tests.support.wire import Wire
+
+A_TIGHT_RULE = QuotaRule(client_id=DEFAULT, producer_byte_rate=500.0, consumer_byte_rate=500.0)
+
+
+def test_request_of_a_muted_client_waits() -> None:
+    wire = Wire(A_TIGHT_RULE)
+    wire.client(produce_request(1, size_bytes=6_000))
+    wire.broker(produce_response(1))
+
+    assert wire.client(produce_request(2), other_request(3)) == b""
+    assert wire.session.state.is_blocked
+    wire.wait(1_999)
+    assert wire.to_broker() == b""
+    wire.wait(1)
+    assert wire.to_broker() == produce_request(2) + other_request(3)
+
+
+def test_requests_sent_ahead_pass_while_the_bucket_has_room_for_all_of_them() -> None:
+    wire = Wire(A_TIGHT_RULE)  # room for 5,000 bytes
+
+    assert wire.client(*(produce_request(number, size_bytes=1_000) for number in range(6))) == b"".join(
+        produce_request(number, size_bytes=1_000) for number in range(5)
+    )
+    assert wire.session.state.is_blocked
+
+
+def test_client_over_its_quota_has_one_request_in_flight() -> None:
+    wire = Wire(A_TIGHT_RULE)
+    wire.client(*(produce_request(number, size_bytes=5_000) for number in range(3)))
+
+    assert wire.broker(produce_response(0)) == produce_response(0)
+    assert wire.to_broker() == produce_request(1, size_bytes=5_000)
+    assert wire.broker(produce_response(1)) == produce_response(1, throttle_time_ms=10_000)
+    assert wire.to_broker() == b""
+    wire.wait(10_000)
+    assert wire.to_broker() == produce_request(2, size_bytes=5_000)
+
+
+def test_the_room_is_shared_by_all_connections_of_a_bucket() -> None:
+    wire = Wire(A_TIGHT_RULE)
+    other = Wire(A_TIGHT_RULE)
+    other.session.state.context = other.session.account.context = wire.listening
+
+    wire.client(produce_request(1, size_bytes=4_000))
+
+    assert other.client(produce_request(1, size_bytes=600)) != b""  # alone on its connection: as in Kafka it passes
+    assert other.client(produce_request(2, size_bytes=600)) == b""

@@ -1,0 +1,192 @@
+"""Which requests pass, however their bytes are cut."""
+
+from contextlib import suppress
+from itertools import accumulate, pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_quota_proxy.config.model import DEFAULT, Enforcement, QuotaRule
+from kafka_quota_proxy.protocol.errors import FrameTooLarge, HeadTooLong, ProtocolError
+from tests.support.frames import (
+    fetch_request,
+    other_request,
+    other_response,
+    produce_request,
+    produce_response,
+)
+from tests.support.wire import Wire
+
+PRODUCE_VERSIONS = range(14)
+
+
+FETCH_VERSIONS = range(19)
+
+
+A_TIGHT_RULE = QuotaRule(client_id=DEFAULT, producer_byte_rate=500.0, consumer_byte_rate=500.0)
+
+
+def test_a_whole_request_passes_as_the_very_bytes_that_were_read() -> None:
+    wire = Wire()
+    request = produce_request()
+
+    wire.session.receive_from_client(request, now_ms=wire.now_ms)
+
+    assert wire.session.state.to_broker[0] is request
+
+
+def test_a_body_passes_piece_by_piece_and_nothing_of_it_is_kept() -> None:
+    wire = Wire()
+    request = produce_request(size_bytes=1_000_000)
+
+    passed = [wire.client(request[at : at + 65_536]) for at in range(0, len(request), 65_536)]
+
+    assert [len(piece) for piece in passed] == [65_536] * 15 + [len(request) - 15 * 65_536]
+    assert b"".join(passed) == request
+
+
+def test_a_head_waits_until_it_is_whole() -> None:
+    wire = Wire()
+    request = produce_request(version=9)
+
+    assert wire.client(request[:20]) == b""
+    assert not wire.session.state.is_blocked  # it waits for bytes, not for time
+    assert wire.client(request[20:]) == request
+
+
+def test_a_request_that_its_client_cut_off_is_not_waited_for() -> None:
+    wire = Wire(A_TIGHT_RULE)
+    wire.client(produce_request(1, size_bytes=400), produce_request(2, size_bytes=4_000)[:100])
+
+    wire.session.receive_end_from_client()
+
+    assert wire.bucket().in_flight == 400
+    assert not wire.session.is_idle
+    wire.broker(produce_response(1))
+    assert wire.session.is_idle
+    assert wire.bucket().in_flight == 0
+
+
+def test_a_cut_off_request_without_acks_leaves_the_answers_before_it_to_come() -> None:
+    wire = Wire()
+    wire.client(other_request(1), produce_request(2, acks=0, size_bytes=4_000)[:100])
+
+    wire.session.receive_end_from_client()
+
+    assert not wire.session.is_idle
+    wire.broker(other_response(1))
+    assert wire.session.is_idle
+    assert wire.bucket().amount == 0
+
+
+def test_short_rest_of_a_read_does_not_keep_the_read_in_memory() -> None:
+    wire = Wire()
+    requests = b"".join(produce_request(number, size_bytes=1_000) for number in range(200))
+
+    wire.client(requests + produce_request(200)[:5])
+
+    assert len(wire.session._requests._data) == 5
+
+
+def test_requests_before_a_broken_frame_pass() -> None:
+    wire = Wire(max_frame_size_bytes=1_000)
+
+    with pytest.raises(FrameTooLarge):
+        wire.client(produce_request(1, acks=0) + produce_request(2, size_bytes=1_001))
+
+    assert wire.to_broker() == produce_request(1, acks=0)
+
+
+def test_a_head_without_end_is_not_waited_for() -> None:
+    wire = Wire()
+    endless = other_request(1, api_key=3, version=12)[4:]
+    header = endless[:8] + b"\x00\x01x" + b"\xff\x01" + b"\x00\xff\xff\x7f"  # tags whose first has 2 MiB
+
+    with pytest.raises(HeadTooLong):
+        wire.client((50_000_000).to_bytes(4, "big") + header, *([bytes(10_000)] * 30))
+
+
+@given(data=st.lists(st.binary(max_size=300), max_size=5))
+def test_any_bytes_of_a_client_pass_or_are_a_protocol_error(data: list[bytes]) -> None:
+    wire = Wire(A_TIGHT_RULE)
+
+    with suppress(ProtocolError):
+        wire.client(*data)
+
+
+def _pieces(data: bytes, cuts: list[int]) -> list[bytes]:
+    edges = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
+    return [data[start:end] for start, end in pairwise(edges) if end > start]
+
+
+_REQUESTS = st.lists(
+    st.one_of(
+        st.builds(
+            produce_request,
+            version=st.sampled_from(PRODUCE_VERSIONS),
+            acks=st.sampled_from([0, 1, -1]),
+            size_bytes=st.integers(100, 900),
+            client_id=st.sampled_from(["etl", "", "x" * 50]),
+        ),
+        st.builds(fetch_request, version=st.sampled_from(FETCH_VERSIONS), max_bytes=st.sampled_from([100, 1_000_000])),
+        st.builds(other_request, version=st.sampled_from([5])),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(requests=_REQUESTS, cuts=st.lists(st.integers(0, 10_000), max_size=8), byte_by_byte=st.booleans())
+@pytest.mark.parametrize("enforcement", list(Enforcement))
+def test_requests_pass_alike_however_they_are_cut(
+    enforcement: Enforcement, requests: list[bytes], cuts: list[int], byte_by_byte: bool
+) -> None:
+    stream = b"".join(requests)
+    whole = Wire(A_TIGHT_RULE, enforcement=enforcement)
+    cut = Wire(A_TIGHT_RULE, enforcement=enforcement)
+
+    pieces = [bytes([byte]) for byte in stream] if byte_by_byte else _pieces(stream, cuts)
+
+    assert cut.client(*pieces) == whole.client(stream)
+    assert cut.session.state.is_blocked == whole.session.state.is_blocked
+    assert cut.muted_for_ms == whole.muted_for_ms
+    assert cut.bucket().amount == whole.bucket().amount
+
+
+@given(
+    kinds=st.lists(st.sampled_from(["produce", "acks0", "fetch", "other"]), min_size=1, max_size=6),
+    cut=st.integers(0, 3_000),
+    piece=st.integers(1, 700),
+    is_limited=st.booleans(),
+)
+def test_only_whole_requests_pass_before_the_end(kinds: list[str], cut: int, piece: int, is_limited: bool) -> None:
+    wire = Wire(*([A_TIGHT_RULE] if is_limited else []))
+    requests = [
+        {
+            "produce": produce_request(number),
+            "acks0": produce_request(number, acks=0, size_bytes=700),
+            "fetch": fetch_request(number),
+            "other": other_request(number),
+        }[kind]
+        for number, kind in enumerate(kinds)
+    ]
+    sent = b"".join(requests)
+    passed = wire.client(sent[:cut])
+
+    wire.session.release(now_ms=wire.now_ms)
+    wire.session.take_no_more()
+    passed += wire.to_broker()
+    for at in range(cut, len(sent), piece):
+        if wire.session.state.is_blocked:
+            break  # the shell does not read on
+        passed += wire.client(sent[at : at + piece])
+
+    ends = [0, *accumulate(map(len, requests))]
+    assert len(passed) in ends
+    assert len(passed) >= max(end for end in ends if end <= cut)
+    assert wire.bucket().in_flight == sum(
+        len(request) - 4
+        for request, end, kind in zip(requests, ends[1:], kinds, strict=True)
+        if kind == "produce" and end <= len(passed)
+    )

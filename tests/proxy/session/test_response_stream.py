@@ -1,0 +1,201 @@
+"""Which responses pass, however their bytes are cut, and how long they are held."""
+
+from contextlib import suppress
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_quota_proxy.config.model import DEFAULT, Enforcement, QuotaRule
+from kafka_quota_proxy.protocol.errors import ProtocolError, UnexpectedResponse
+from tests.support.frames import (
+    fetch_request,
+    fetch_response,
+    other_request,
+    other_response,
+    produce_request,
+    produce_response,
+)
+from tests.support.rules_in_force import update
+from tests.support.wire import Wire
+
+A_TIGHT_RULE = QuotaRule(client_id=DEFAULT, producer_byte_rate=500.0, consumer_byte_rate=500.0)
+
+
+def test_a_response_body_passes_piece_by_piece() -> None:
+    wire = Wire()
+    wire.client(fetch_request())
+    response = fetch_response(size_bytes=1_000_000)
+
+    passed = [wire.broker(response[at : at + 65_536]) for at in range(0, len(response), 65_536)]
+
+    assert max(len(piece) for piece in passed) == 65_536
+    assert b"".join(passed) == response
+
+
+def test_delay_holds_the_answer_and_then_gives_it() -> None:
+    wire = Wire(A_TIGHT_RULE, enforcement=Enforcement.DELAY)
+    wire.client(fetch_request(1), other_request(2))
+    answers = fetch_response(1, size_bytes=6_000) + other_response(2)
+
+    assert wire.broker(answers[:100], answers[100:3_000]) == b""
+    assert wire.session.state.delayed_until_ms == wire.now_ms + 2_000
+    assert wire.broker(answers[3_000:]) == b""
+    wire.wait(1_999)
+    assert wire.to_client() == b""
+    wire.wait(1)
+    assert wire.to_client() == fetch_response(1, size_bytes=6_000) + other_response(2)
+    assert wire.session.is_idle
+
+
+def test_delay_takes_up_no_request_until_the_answer_is_out() -> None:
+    wire = Wire(A_TIGHT_RULE, enforcement=Enforcement.DELAY)
+    wire.client(produce_request(1, size_bytes=6_000))
+    wire.broker(produce_response(1))
+
+    assert wire.client(other_request(2)) == b""
+    wire.wait(2_000)
+    assert wire.to_client() == produce_response(1)
+    assert wire.to_broker() == other_request(2)
+
+
+@pytest.mark.parametrize("version", [0, 7, 13])
+def test_delay_takes_up_no_request_while_the_answer_comes_in_pieces(version: int) -> None:
+    wire = Wire(A_TIGHT_RULE, enforcement=Enforcement.DELAY)
+    wire.client(produce_request(1, version=version, size_bytes=6_000))
+    response = produce_response(1, version=version)
+    wire.client(produce_request(2, version=version))
+
+    for at in range(len(response)):
+        wire.broker(response[at : at + 1])
+        assert wire.to_broker() == b"", at
+    wire.client(produce_request(3, version=version))
+    assert wire.to_broker() == b""
+    wire.wait(2_000)
+
+    assert wire.to_broker() == produce_request(2, version=version)
+
+
+def test_delay_answers_what_came_before_the_held_answer() -> None:
+    wire = Wire(A_TIGHT_RULE, enforcement=Enforcement.DELAY)
+    wire.client(other_request(1), fetch_request(2))
+
+    assert wire.broker(other_response(1) + fetch_response(2, size_bytes=6_000)) == other_response(1)
+
+
+def test_response_to_no_request_ends_the_connection() -> None:
+    wire = Wire()
+
+    with pytest.raises(UnexpectedResponse):
+        wire.broker(other_response(1))
+
+
+def test_response_to_another_request_ends_the_connection() -> None:
+    wire = Wire()
+    wire.client(other_request(1))
+
+    with pytest.raises(UnexpectedResponse):
+        wire.broker(other_response(2))
+
+
+def test_response_to_another_request_keeps_no_reservation() -> None:
+    wire = Wire(A_TIGHT_RULE)
+    wire.client(produce_request(1, size_bytes=400), produce_request(2, size_bytes=400))
+
+    with pytest.raises(UnexpectedResponse):
+        wire.broker(produce_response(2))
+    wire.session.close(now_ms=wire.now_ms, has_passed=False)
+
+    assert wire.bucket().in_flight == 0
+
+
+@given(data=st.lists(st.binary(max_size=300), max_size=5))
+def test_any_bytes_of_a_broker_pass_or_are_a_protocol_error(data: list[bytes]) -> None:
+    wire = Wire(A_TIGHT_RULE)
+    wire.client(produce_request(0), fetch_request(0), other_request(0, api_key=18, version=0))
+
+    with suppress(ProtocolError):
+        wire.broker(*data)
+
+
+def _pieces(data: bytes, cuts: list[int]) -> list[bytes]:
+    edges = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
+    return [data[start:end] for start, end in pairwise(edges) if end > start]
+
+
+@given(
+    versions=st.lists(
+        st.tuples(st.sampled_from(["produce", "fetch", "other"]), st.integers(0, 13), st.integers(60, 3_000)),
+        min_size=1,
+        max_size=5,
+    ),
+    cuts=st.lists(st.integers(0, 20_000), max_size=8),
+    byte_by_byte=st.booleans(),
+)
+@pytest.mark.parametrize("enforcement", list(Enforcement))
+def test_responses_pass_alike_however_they_are_cut(
+    enforcement: Enforcement, versions: list[tuple[str, int, int]], cuts: list[int], byte_by_byte: bool
+) -> None:
+    requests, answers = [], []
+    for number, (kind, version, size_bytes) in enumerate(versions):
+        if kind == "produce":
+            requests.append(produce_request(number, version=version, size_bytes=max(size_bytes, 100)))
+            answers.append(produce_response(number, version=version))
+        elif kind == "fetch":
+            requests.append(fetch_request(number, version=version, max_bytes=100))
+            answers.append(fetch_response(number, version=version, size_bytes=size_bytes))
+        else:
+            requests.append(other_request(number))
+            answers.append(other_response(number, size_bytes=size_bytes))
+
+    def answered(pieces: list[bytes]) -> tuple[bytes, int, int, int]:
+        # The rule becomes tight once all has been asked, or only the first fetch would have been passed on.
+        wire = Wire(enforcement=enforcement)
+        wire.client(*requests)
+        update(
+            wire.listening.quotas,
+            replace(
+                wire.config, quotas=(replace(A_TIGHT_RULE, limits={**A_TIGHT_RULE.limits, "producer_byte_rate": 50.0}),)
+            ),
+        )
+        for bucket in (wire.bucket("produce"), wire.bucket("fetch")):
+            assert bucket.generation >= 0
+        early = wire.broker(*pieces)
+        wire.wait(3_000_000)
+        return early + wire.to_client(), wire.muted_for_ms, wire.bucket().amount, wire.bucket("fetch").amount
+
+    stream = b"".join(answers)
+    pieces = [bytes([byte]) for byte in stream] if byte_by_byte else _pieces(stream, cuts)
+
+    assert answered(pieces) == answered([stream])
+
+
+def test_release_sends_a_held_response_and_ends_throttling() -> None:
+    wire = Wire(A_TIGHT_RULE, enforcement=Enforcement.DELAY)
+    wire.client(produce_request(1, size_bytes=6_000) + produce_request(2, size_bytes=6_000))
+    assert wire.broker(produce_response(1)) == b""
+
+    wire.session.release(now_ms=wire.now_ms)
+
+    assert wire.to_client() == produce_response(1)
+    assert wire.to_broker() == produce_request(2, size_bytes=6_000)
+    assert wire.broker(produce_response(2)) == produce_response(2)
+    assert (wire.session.state.delayed_until_ms, wire.muted_for_ms) == (0, 0)
+
+
+@pytest.mark.parametrize("enforcement", [Enforcement.DELAY, Enforcement.RESPOND])
+def test_released_while_an_answer_comes_in_pieces_nothing_waits_behind_it(enforcement: Enforcement) -> None:
+    """The answer had been charged, and slowed the client down when its end had come."""
+    wire = Wire(A_TIGHT_RULE, enforcement=enforcement)
+    wire.client(produce_request(1, size_bytes=6_000))
+    response = produce_response(1)
+    assert wire.broker(response[:12]) == b""
+    assert wire.client(produce_request(2)) == b""
+
+    wire.session.release(now_ms=wire.now_ms)
+
+    assert len(wire.broker(response[12:])) == len(response)
+    assert wire.to_broker() == produce_request(2)
+    assert (wire.session.state.delayed_until_ms, wire.muted_for_ms, wire.session.state.is_blocked) == (0, 0, False)

@@ -1,0 +1,147 @@
+"""Clients in front of a broker with few slots, and the requests that they send."""
+
+from __future__ import annotations
+
+from struct import pack, unpack_from
+
+from kafka_quota_proxy.config.fair_call_queue import FairCallQueue
+from kafka_quota_proxy.config.model import Enforcement, QuotaRule
+from kafka_quota_proxy.protocol.api import ApiKey
+from kafka_quota_proxy.proxy.fair_queue.concurrency import FixedLimit
+from kafka_quota_proxy.proxy.fair_queue.connection_queue import (
+    ListenerQueue,
+)
+from kafka_quota_proxy.proxy.fair_queue.cost import CompletedRequest
+from kafka_quota_proxy.proxy.fair_queue.decay import DecayOptions, DecayScheduler
+from kafka_quota_proxy.proxy.fair_queue.dispatcher import Dispatcher, DispatcherOptions
+from kafka_quota_proxy.proxy.fair_queue.queue_stats import QueueStats
+from kafka_quota_proxy.proxy.fair_queue.settings import identities
+from kafka_quota_proxy.proxy.fair_queue.slot_timeouts import SlotTimeouts
+from tests.support.frames import (
+    framed,
+    other_request,
+    request_header,
+)
+from tests.support.wire import START_MS, Wire
+
+
+class OneEach:
+    """A request costs 1, when it is over."""
+
+    on_refusal = 0
+    on_arrival = flat = None
+
+    def __init__(self) -> None:
+        self.done: list[CompletedRequest] = []
+
+    def on_completion(self, done: CompletedRequest) -> int:
+        self.done.append(done)
+        return 1
+
+
+class CountingLimit(FixedLimit):
+    """Counts what it could learn from."""
+
+    learns = True
+    observed = 0
+
+    def observe(self, rtt_us: int, in_flight: int, now_ms: int) -> None:
+        self.observed += 1
+
+
+class Crowd:
+    """Clients of one broker, and who is woken."""
+
+    def __init__(
+        self,
+        *rules: QuotaRule,
+        slots: int = 1,
+        clients: int = 3,
+        is_backoff_enabled: bool = False,
+        enforcement: Enforcement = Enforcement.RESPOND,
+    ) -> None:
+        self.cost = OneEach()
+        self.timeouts = SlotTimeouts()
+        self.stats = QueueStats()
+        self.dispatcher = Dispatcher(DispatcherOptions(is_backoff_enabled=is_backoff_enabled), FixedLimit(slots))
+        self.scheduler = DecayScheduler(DecayOptions(), now_ms=START_MS)
+        self.line = ListenerQueue(
+            self.scheduler,
+            self.dispatcher,
+            self.cost,
+            identity=identities(FairCallQueue()),
+            stats=self.stats,
+            timeouts=self.timeouts,
+            wake=lambda: None,
+        )
+        self.wires = [Wire(*rules, line=self.line, enforcement=enforcement) for _ in range(clients)]
+
+    def granted(self) -> list[Wire]:
+        return [ticket.owner for ticket in self.dispatcher.granted() if isinstance(ticket.owner, Wire)]
+
+    def wait(self, wait_ms: int) -> None:
+        for wire in self.wires:
+            wire.wait(wait_ms)
+        self.timeouts.park_due(self.wires[0].now_ms * 1_000)
+
+
+def heartbeat(correlation_id: int = 1) -> bytes:
+    return grouped(ApiKey.HEARTBEAT, correlation_id)
+
+
+def grouped(api_key: ApiKey, correlation_id: int = 1) -> bytes:
+    return framed(request_header(api_key, 0, correlation_id, "etl", is_flexible=False) + bytes(20))
+
+
+def handshake(correlation_id: int) -> bytes:
+    """Return a SaslHandshake v1."""
+    header = request_header(ApiKey.SASL_HANDSHAKE, 1, correlation_id, "etl", is_flexible=False)
+    return framed(header + pack(">h", 5) + b"PLAIN")
+
+
+def handshake_response(correlation_id: int) -> bytes:
+    return framed(pack(">ihih", correlation_id, 0, 1, 5) + b"PLAIN")
+
+
+def costs(crowd: Crowd) -> list[float]:
+    return [one.raw for one in crowd.scheduler.top(10)]
+
+
+def full(crowd: Crowd) -> None:
+    """Take the slot, and all the places behind it."""
+    for number, wire in enumerate(crowd.wires[:-1]):
+        wire.client(other_request(number))
+
+
+def whole_produce(correlation_id: int, *, acks: int = 1, size_bytes: int = 100) -> bytes:
+    """Return a Produce v7 of one partition, with as many bytes of what should be records."""
+    header = request_header(ApiKey.PRODUCE, 7, correlation_id, "etl", is_flexible=False)
+    front = pack(">hhii", -1, acks, 30_000, 1) + pack(">h", 1) + b"t" + pack(">iii", 1, 0, size_bytes)
+    return framed(header + front + bytes(size_bytes))
+
+
+def answered(data: bytes) -> list[tuple[int, int, int]]:
+    """Return correlation_id, error_code and throttle_time_ms of answers to them."""
+    found = []
+    while data:
+        (size_bytes,) = unpack_from(">i", data)
+        frame, data = data[: 4 + size_bytes], data[4 + size_bytes :]
+        correlation_id, *_, error_code = unpack_from(">iih1siih", frame, 4)
+        found.append((correlation_id, error_code, unpack_from(">i", frame, len(frame) - 4)[0]))
+    return found
+
+
+def refused() -> tuple[Crowd, Wire]:
+    """Return a crowd that fills its queue, and who came too late: his Produce 1 was refused."""
+    crowd = Crowd(clients=1_100, is_backoff_enabled=True)
+    full(crowd)
+    last = crowd.wires[-1]
+    assert last.client(whole_produce(1)) == b""
+    assert answered(last.to_client()) == [(1, 19, 500)]
+    return crowd, last
+
+
+def whole_fetch(correlation_id: int) -> bytes:
+    """Return a Fetch v4 of one partition."""
+    header = request_header(ApiKey.FETCH, 4, correlation_id, "etl", is_flexible=False)
+    return framed(header + pack(">iiiibi", -1, 500, 1, 1_000, 0, 1) + pack(">h", 1) + b"t" + pack(">iiqi", 1, 0, 0, 1))
