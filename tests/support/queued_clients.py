@@ -8,30 +8,22 @@ from kafka_quota_proxy.config.fair_call_queue import FairCallQueue
 from kafka_quota_proxy.config.model import Enforcement, QuotaRule
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.proxy.fair_queue.concurrency import FixedLimit
-from kafka_quota_proxy.proxy.fair_queue.connection_queue import (
-    ListenerQueue,
-)
-from kafka_quota_proxy.proxy.fair_queue.cost import CompletedRequest
+from kafka_quota_proxy.proxy.fair_queue.connection_queue import ListenerQueue
+from kafka_quota_proxy.proxy.fair_queue.cost import CompletedRequest, WeightedTimeCost
 from kafka_quota_proxy.proxy.fair_queue.decay import DecayOptions, DecayScheduler
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import Dispatcher, DispatcherOptions
 from kafka_quota_proxy.proxy.fair_queue.queue_stats import QueueStats
 from kafka_quota_proxy.proxy.fair_queue.settings import identities
 from kafka_quota_proxy.proxy.fair_queue.slot_timeouts import SlotTimeouts
-from tests.support.frames import (
-    framed,
-    other_request,
-    request_header,
-)
+from tests.support.frames import framed, other_request, request_header
 from tests.support.wire import START_MS, Wire
 
 
-class OneEach:
+class OneEach(WeightedTimeCost):
     """A request costs 1, when it is over."""
 
-    on_refusal = 0
-    on_arrival = flat = None
-
     def __init__(self) -> None:
+        super().__init__()
         self.done: list[CompletedRequest] = []
 
     def on_completion(self, done: CompletedRequest) -> int:
