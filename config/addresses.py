@@ -15,11 +15,7 @@ _ADDRESS_HELP: Final = 'write HOST:PORT, such as 127.0.0.1:9092 or "[::1]:9092"'
 
 
 def parse_address(value: str) -> Address:
-    """Return the address that ``HOST:PORT`` or ``[IPV6]:PORT`` names; port 0 to 65535.
-
-    Raises:
-        UnitError: Not an address, or a port that does not exist.
-    """
+    """Return the address that ``HOST:PORT`` or ``[IPV6]:PORT`` names; port 0 to 65535. Raises UnitError."""
     if "://" in value:
         protocol, _, rest = value.partition("://")
         raise UnitError(f"an address here has no protocol; write {rest or 'HOST:PORT'} without {protocol}://")
@@ -39,11 +35,7 @@ def parse_address(value: str) -> Address:
 
 
 def parse_ip(value: str) -> str:
-    """Return an IP address in its usual form, so that two texts for one are one text; IPv4 within IPv6 is IPv4.
-
-    Raises:
-        UnitError: Not an address.
-    """
+    """Return an IP address in its one usual form; IPv4 within IPv6 is IPv4. Raises UnitError: not an address."""
     if "/" in value:
         raise UnitError(f"{shown(value)} is a network; write one address, or <default> for each of all others")
     try:
@@ -54,11 +46,7 @@ def parse_ip(value: str) -> str:
 
 
 def parse_addresses(value: str) -> tuple[Address, ...]:
-    """Return the addresses that ``HOST:PORT,HOST:PORT`` names, at least one, each once, none with port 0.
-
-    Raises:
-        UnitError: One of them is not an address, or names no port.
-    """
+    """Return the addresses of ``HOST:PORT,HOST:PORT``, at least one, each once, none with port 0. Raises UnitError."""
     addresses = tuple(dict.fromkeys(parse_address(part.strip()) for part in value.split(",")))
     for address in addresses:
         if address.port == 0:
@@ -78,5 +66,5 @@ def parse_port_range(value: str) -> tuple[int, int]:
 
 
 def default_broker_ports(bind: Address) -> tuple[int, int]:
-    """Return the first and the last of the ports behind a bootstrap port that are its brokers' where none are given."""
+    """Return the first and the last port of brokers, behind the bootstrap port, where the file gives none."""
     return bind.port + 1, bind.port + BROKER_PORTS

@@ -1,7 +1,6 @@
 """The subject of an X.509 certificate, and the time for which it is valid.
 
-By hand, because the standard library shows of a certificate only what it has decoded, not its bytes, and of a file's
-nothing. Only the front of a certificate is looked at; that it is genuine is OpenSSL's to say.
+The standard library gives neither the bytes of a subject nor the content of a file. OpenSSL checks the rest.
 
 Shape (RFC 5280)::
 
@@ -61,11 +60,7 @@ def subject_of(der: bytes) -> Element:
 
 
 def validity_of(der: bytes) -> tuple[datetime, datetime]:
-    """Return the first and the last instant at which a certificate in DER is valid.
-
-    Raises:
-        CertificateError: It is none.
-    """
+    """Return the first and the last instant at which a certificate in DER is valid. Raises CertificateError."""
     fields, first = _fields(der)
     times = children(_only(fields, first + 3, _SEQUENCE))
     if len(times) != 2:
@@ -74,11 +69,7 @@ def validity_of(der: bytes) -> tuple[datetime, datetime]:
 
 
 def certificates_of(pem: bytes) -> list[bytes]:
-    """Return the certificates of a PEM file in DER, in order. Text between them is ignored.
-
-    Raises:
-        CertificateError: One of them is not base64.
-    """
+    """Return the certificates of a PEM file in DER, in order. Raises CertificateError: one is not base64."""
     try:
         return [base64.b64decode(b"".join(body.split()), validate=True) for body in _PEM.findall(pem)]
     except ValueError as error:
@@ -120,11 +111,8 @@ def _element(data: bytes, at: int, end: int) -> Element:
         # The long form: how many bytes of length follow. 0x80 itself, "until a mark", is not DER.
         size = length & 0x7F
         length = int.from_bytes(data[content_start : content_start + size])
-        if (
-            not 0 < size <= min(_MAX_LENGTH_BYTES, end - content_start)
-            or length < 0x80
-            or length >> 8 * (size - 1) == 0
-        ):
+        is_possible = 0 < size <= min(_MAX_LENGTH_BYTES, end - content_start)
+        if not is_possible or length < 0x80 or length >> 8 * (size - 1) == 0:
             raise CertificateError("no DER: a length that could be shorter, is too long or has no end")
         content_start += size
     if length > end - content_start:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
+from kafka_quota_proxy.config import value_readers as read
 from kafka_quota_proxy.config.addresses import parse_addresses
 from kafka_quota_proxy.config.model import (
     AdminClient,
@@ -22,32 +23,15 @@ from kafka_quota_proxy.config.security import SaslMechanism, SecurityProtocol
 from kafka_quota_proxy.config.throttled_replicas import ThrottledReplicas
 from kafka_quota_proxy.config.throttled_replicas import parse as parse_replicas
 from kafka_quota_proxy.config.units import parse_duration_ms, parse_number, parse_size, shown
-from kafka_quota_proxy.config.value_readers import (
-    DIRECTORY,
-    FILE_PATH,
-    PEM_PATH,
-    boolean,
-    bootstrap_servers,
-    byte_rate,
-    duration_ms,
-    member_of,
-    node_id,
-    or_null,
-    poll_interval_ms,
-    positive_duration,
-    quantity,
-    text,
-    topic_name,
-)
 
 # The name is part of file names and of every record.
 _PROXY_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,100}")
 _QUOTAS_FROM: Final = "kafka://HOST:PORT,HOST:PORT/TOPIC, such as kafka://broker1:9094/kafka-quota-store, or broker"
-_CHANGE_RATE: Final = quantity(
+_CHANGE_RATE: Final = read.quantity(
     partial(parse_number, kind="a rate of changes", example="100"),
     "entities per second, such as 100, or null for no limit",
 )
-_INTERVAL: Final = quantity(
+_INTERVAL: Final = read.quantity(
     parse_duration_ms,
     "a duration, such as 1s",
     least=100,
@@ -55,13 +39,13 @@ _INTERVAL: Final = quantity(
     otherwise="must be from 100ms to 1h; write a duration such as 1s",
 )
 _segment_size: Final = partial(
-    quantity, parse_size, least=1_024, otherwise="must be 1KiB or more, some lines; write a size such as 64MiB"
+    read.quantity, parse_size, least=1_024, otherwise="must be 1KiB or more, some lines; write a size such as 64MiB"
 )
-_LEASE: Final = or_null(positive_duration("a duration such as 10m, or null for ever"))
+_LEASE: Final = read.or_null(read.positive_duration("a duration such as 10m, or null for ever"))
 
 
 def _proxy_name(value: object) -> str:
-    name = text("a name for this proxy, such as p1")(value)
+    name = read.text("a name for this proxy, such as p1")(value)
     if not _PROXY_NAME.fullmatch(name):
         raise ValueError(f"{name!r} cannot name files: 1 to 100 letters, digits, dots, underscores and hyphens")
     return name
@@ -121,33 +105,33 @@ def quotas_from_mapping(value: object) -> object:
     if not value.startswith("kafka://") or not slash:
         raise ValueError(f"{shown(value)} is no topic; write {_QUOTAS_FROM}")
     parse_addresses(servers)
-    return {"kafka": {"bootstrap_servers": servers, "topic": topic_name(topic)}}
+    return {"kafka": {"bootstrap_servers": servers, "topic": read.topic_name(topic)}}
 
 
 # The keys are those of Kafka's clients, with ``_`` for ``.``.
 _CLIENT: Final = {
-    "bootstrap_servers": Key(bootstrap_servers),
-    "security_protocol": Key(member_of(SecurityProtocol)),
-    "sasl_mechanism": Key(member_of(SaslMechanism)),
-    "sasl_username": Key(text("a user's name")),
-    "sasl_password_file": FILE_PATH,
-    "ssl_cafile": PEM_PATH,
-    "ssl_certfile": PEM_PATH,
-    "ssl_keyfile": PEM_PATH,
-    "ssl_check_hostname": Key(boolean),
+    "bootstrap_servers": Key(read.bootstrap_servers),
+    "security_protocol": Key(read.member_of(SecurityProtocol)),
+    "sasl_mechanism": Key(read.member_of(SaslMechanism)),
+    "sasl_username": Key(read.text("a user's name")),
+    "sasl_password_file": read.FILE_PATH,
+    "ssl_cafile": read.PEM_PATH,
+    "ssl_certfile": read.PEM_PATH,
+    "ssl_keyfile": read.PEM_PATH,
+    "ssl_check_hostname": Key(read.boolean),
 }
-_TOPIC: Final = {**_CLIENT, "topic": Key(topic_name)}
+_TOPIC: Final = {**_CLIENT, "topic": Key(read.topic_name)}
 _QUOTA_TOPIC: Final = Section(_around_client(QuotasFrom, "topic"), _TOPIC)
-_REPLICAS: Final = MappingOf(topic_name, _replicas, "topics", '{orders: "0:101,1:102"}')
-_RACK: Final = Key(text("the name of a rack"))
+_REPLICAS: Final = MappingOf(read.topic_name, _replicas, "topics", '{orders: "0:101,1:102"}')
+_RACK: Final = Key(read.text("the name of a rack"))
 _PATH: Final = Section(
     _path,
     {
-        "leader": Key(node_id),
-        "follower": Key(node_id),
+        "leader": Key(read.node_id),
+        "follower": Key(read.node_id),
         "leader_rack": _RACK,
         "follower_rack": _RACK,
-        "rate": Key(byte_rate, missing="write bytes per second, such as 10MiB"),
+        "rate": Key(read.byte_rate, missing="write bytes per second, such as 10MiB"),
     },
     has_source=True,
 )
@@ -155,14 +139,14 @@ _PATH: Final = Section(
 REPLICATION: Final = Section(
     _replication,
     {
-        "leader.replication.throttled.rate": Key(byte_rate, "leader_rate"),
-        "follower.replication.throttled.rate": Key(byte_rate, "follower_rate"),
+        "leader.replication.throttled.rate": Key(read.byte_rate, "leader_rate"),
+        "follower.replication.throttled.rate": Key(read.byte_rate, "follower_rate"),
         "throttled.replicas": Key(_REPLICAS, "both_replicas"),
         "leader.replication.throttled.replicas": Key(_REPLICAS, "leader_replicas"),
         "follower.replication.throttled.replicas": Key(_REPLICAS, "follower_replicas"),
         "paths": Key(ListOf(_PATH)),
-        "from_cluster": Key(boolean),
-        "poll_interval": Key(poll_interval_ms, "poll_interval_ms"),
+        "from_cluster": Key(read.boolean),
+        "poll_interval": Key(read.poll_interval_ms, "poll_interval_ms"),
         "lease": Key(_LEASE, "lease_ms"),
         "admin_client": Key(Section(AdminClient, _CLIENT)),
     },
@@ -172,11 +156,11 @@ USAGE_LOG: Final = Section(
     {
         "interval": Key(_INTERVAL, "interval_ms"),
         "proxy": Key(_proxy_name),
-        "directory": DIRECTORY,
+        "directory": read.DIRECTORY,
         "rotate_size": Key(_segment_size("a size, such as 64MiB"), "rotate_size_bytes"),
-        "rotate_interval": Key(duration_ms, "rotate_interval_ms"),
+        "rotate_interval": Key(read.duration_ms, "rotate_interval_ms"),
         "retention_size": Key(
-            or_null(_segment_size("a size such as 10GiB, or null for no bound")), "retention_size_bytes"
+            read.or_null(_segment_size("a size such as 10GiB, or null for no bound")), "retention_size_bytes"
         ),
         "kafka": Key(Section(_around_client(UsageTopic, "topic"), _TOPIC)),
     },
@@ -187,7 +171,8 @@ QUOTAS_FROM: Final = Section(
         "kafka": Key(_QUOTA_TOPIC),
         "broker": Key(
             Section(
-                _around_client(QuotasFromBroker, "every_ms"), {**_CLIENT, "every": Key(poll_interval_ms, "every_ms")}
+                _around_client(QuotasFromBroker, "every_ms"),
+                {**_CLIENT, "every": Key(read.poll_interval_ms, "every_ms")},
             )
         ),
     },
@@ -195,9 +180,9 @@ QUOTAS_FROM: Final = Section(
 STORE: Final = Section(
     Store,
     {
-        "directory": DIRECTORY,
+        "directory": read.DIRECTORY,
         "kafka": Key(_QUOTA_TOPIC, "topic"),
-        "changes_per_second": Key(or_null(_CHANGE_RATE)),
-        "audit_log": FILE_PATH,
+        "changes_per_second": Key(read.or_null(_CHANGE_RATE)),
+        "audit_log": read.FILE_PATH,
     },
 )

@@ -1,18 +1,4 @@
-"""The errors of the operator's file.
-
-::
-
-    ConfigError                every fault of one file, warnings among them
-    ├── UnreadableFileError    missing, not permitted, a directory, not UTF-8
-    ├── InvalidYamlError       not YAML, or YAML that this program does not take
-    └── InvalidConfigError     YAML, but not a configuration
-    StartError                 what a key names and the system does not give; ``located`` gives it a file and a line
-    TlsFileError               a certificate, key or CA file; ``load`` gives it a file, a line and a key
-    TokenFileError             a file with a token; likewise, but for what reads it later
-    UnitError                  one size, duration or address; ``load`` gives it a file, a line and a key
-    ThrottledReplicasError     one list of throttled replicas; likewise
-    TermsError                 an expiry, a schedule or a ramp of a rule; likewise
-"""
+"""The errors of the operator's file. ``load`` gives those of single values a file, a line and a key."""
 
 from __future__ import annotations
 
@@ -64,11 +50,7 @@ class InvalidConfigError(ConfigError):
 
 
 class StartError(OSError):
-    """The proxy cannot start with a value of the file: an address in use, a read-only disk.
-
-    Attributes:
-        location: The key: ``("store", "directory")``.
-    """
+    """The proxy cannot start with the value of a key at ``location``: an address in use, a read-only disk."""
 
     def __init__(self, location: Sequence[str | int], message: str) -> None:
         self.location = location
@@ -76,11 +58,7 @@ class StartError(OSError):
 
 
 class TlsFileError(Exception):
-    """A file of certificates or a key that cannot be used. ``str`` of it begins with the path.
-
-    Attributes:
-        key: Which of the section's files it is: ``certificate``, ``key``, ``client_ca`` or ``ca``.
-    """
+    """A file of certificates or a key that cannot be used; ``key`` is its key in the section."""
 
     def __init__(self, key: str, message: str) -> None:
         self.key = key
@@ -100,12 +78,7 @@ class ThrottledReplicasError(ValueError):
 
 
 class TermsError(ValueError):
-    """Terms of a rule that are not valid.
-
-    Attributes:
-        path: The key, and those around it from the rule on: ``("schedule", "days")``.
-        message: What is wrong and what would be right, without the key.
-    """
+    """Terms of a rule that are not valid; ``path`` leads from the rule to the key: ``("schedule", "days")``."""
 
     def __init__(self, path: tuple[str, ...], message: str) -> None:
         self.path = path

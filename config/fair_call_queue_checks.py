@@ -7,6 +7,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Final, TypeVar
 
+from kafka_quota_proxy.config import fair_call_queue_options as options
 from kafka_quota_proxy.config.document import Location
 from kafka_quota_proxy.config.fair_call_queue import (
     CallQueueImpl,
@@ -16,25 +17,6 @@ from kafka_quota_proxy.config.fair_call_queue import (
     IdentityProvider,
     OwnIdentityProvider,
     SchedulerImpl,
-)
-from kafka_quota_proxy.config.fair_call_queue_options import (
-    ADAPTIVE,
-    CAPACITY,
-    CAPACITY_WEIGHTS,
-    DEFAULTS,
-    DEPRECATED,
-    INT32_MIN,
-    LEVELS,
-    MAX_LEVELS,
-    MULTIPLEXER_WEIGHTS,
-    RESPONSE_TIMES,
-    THRESHOLDS,
-    levels_without_places,
-    parse_durations_ms,
-    parse_identity_provider,
-    parse_providers,
-    parse_turns,
-    parse_whole_numbers,
 )
 from kafka_quota_proxy.config.identity_function import load_identity_function
 from kafka_quota_proxy.config.model import Address
@@ -50,7 +32,7 @@ _PROVIDERS: Final[Mapping[str, type[Enum]]] = {
     _IDENTITY_PROVIDER: IdentityProvider,
     "cost-provider.impl": CostProvider,
 }
-_per_cents: Final = partial(parse_whole_numbers, minimum=INT32_MIN)
+_per_cents: Final = partial(options.parse_whole_numbers, minimum=options.INT32_MIN)
 _T = TypeVar("_T")
 _E = TypeVar("_E", bound=Enum)
 
@@ -66,7 +48,7 @@ def check_identity_functions(file: UncheckedFile) -> None:
     """Report each function of the operator that cannot be imported."""
     for at, section in _sections(file):
         try:
-            provider = parse_identity_provider(section.get(_IDENTITY_PROVIDER))
+            provider = options.parse_identity_provider(section.get(_IDENTITY_PROVIDER))
         except ValueError:  # absent, or a fault that the schema reports
             continue
         try:
@@ -119,33 +101,33 @@ class _Section:
             self._check_costs()
         self._check_in_flight()
         for key, choices in _PROVIDERS.items():
-            if self._parsed(key, partial(parse_providers, choices=choices)) and "," in str(self._section[key]):
+            if self._parsed(key, partial(options.parse_providers, choices=choices)) and "," in str(self._section[key]):
                 self._warn(key, "names several, of which the first counts; write that one")
         self._warn_of_what_has_no_effect()
 
     def _warn_of_deprecated(self) -> None:
         """Warn of Hadoop's older keys, which win if they are set."""
-        for old, new in DEPRECATED.items():
+        for old, new in options.DEPRECATED.items():
             if self._section.get(old):
                 instead = f", and wins over {new}" if new in self._section else ""
                 self._warn(old, f"is Hadoop's old name{instead}; write {new}")
 
     def _levels(self) -> int | None:
         """Return the number of levels; None if it is not valid."""
-        (key,) = self._keys_of(LEVELS) or (LEVELS,)
-        levels = self._whole(key, DEFAULTS.levels)
-        return levels if levels is not None and levels <= MAX_LEVELS else None
+        (key,) = self._keys_of(options.LEVELS) or (options.LEVELS,)
+        levels = self._whole(key, options.DEFAULTS.levels)
+        return levels if levels is not None and levels <= options.MAX_LEVELS else None
 
     def _check_lists(self, levels: int) -> None:
         """Check the lengths of lists. Like Hadoop, ignore lists of a queue or scheduler that is not in use."""
         each = f"{levels}, one for each level"
-        self._check_length(CAPACITY_WEIGHTS, parse_whole_numbers, levels, "weight", each)
+        self._check_length(options.CAPACITY_WEIGHTS, options.parse_whole_numbers, levels, "weight", each)
         if self._is_fair:
-            self._check_length(MULTIPLEXER_WEIGHTS, parse_turns, levels, "weight", each)
+            self._check_length(options.MULTIPLEXER_WEIGHTS, options.parse_turns, levels, "weight", each)
             self._check_capacity(levels)
         if self._is_decay:
-            self._check_length(RESPONSE_TIMES, parse_durations_ms, levels, "duration", each)
-            for key in self._keys_of(THRESHOLDS):
+            self._check_length(options.RESPONSE_TIMES, options.parse_durations_ms, levels, "duration", each)
+            for key in self._keys_of(options.THRESHOLDS):
                 below = f"{levels - 1}, one for each level but the last"
                 self._check_length(key, _per_cents, levels - 1, "threshold", below)
 
@@ -157,22 +139,22 @@ class _Section:
             self._error(key, f"has {len(values)} {noun}{'s' if len(values) != 1 else ''}; give {wanted}")
 
     def _check_capacity(self, levels: int) -> None:
-        capacity = self._whole(CAPACITY, DEFAULTS.capacity)
-        weights = self._parsed(CAPACITY_WEIGHTS, parse_whole_numbers) or (1,) * levels
+        capacity = self._whole(options.CAPACITY, options.DEFAULTS.capacity)
+        weights = self._parsed(options.CAPACITY_WEIGHTS, options.parse_whole_numbers) or (1,) * levels
         default = CapacityRemainder.FIRST if self._is_hadoop else CapacityRemainder.LARGEST_FRACTION
         written = self._section.get(_REMAINDER, default.value)
         remainder = next((one for one in CapacityRemainder if one.value == written), None)
         if capacity is None or remainder is None or len(weights) != levels:
             return
-        without = levels_without_places(capacity, weights, remainder)
+        without = options.levels_without_places(capacity, weights, remainder)
         if without:
-            key = CAPACITY if CAPACITY in self._section else CAPACITY_WEIGHTS
+            key = options.CAPACITY if options.CAPACITY in self._section else options.CAPACITY_WEIGHTS
             message = f"{capacity}, divided by {','.join(map(str, weights))}, leaves {without} of {levels} levels"
-            message += f" without a place; give {CAPACITY} of {sum(weights)} or more, or more even weights"
+            message += f" without a place; give {options.CAPACITY} of {sum(weights)} or more, or more even weights"
             self._error(key, message)
 
     def _check_thresholds(self) -> None:
-        for key in self._keys_of(THRESHOLDS):
+        for key in self._keys_of(options.THRESHOLDS):
             values = self._parsed(key, _per_cents) or ()
             wrong = next((value for value in values if not 1 <= value <= 99), None)
             written = ",".join(map(str, values))
@@ -188,16 +170,16 @@ class _Section:
                 self._error(key, f"must be from 0, not {weight} (mode: hadoop takes any)")
 
     def _check_in_flight(self) -> None:
-        least = self._whole(_LEAST_IN_FLIGHT, DEFAULTS.min_in_flight)
-        most = self._whole(_MOST_IN_FLIGHT, DEFAULTS.most_in_flight)
+        least = self._whole(_LEAST_IN_FLIGHT, options.DEFAULTS.min_in_flight)
+        most = self._whole(_MOST_IN_FLIGHT, options.DEFAULTS.most_in_flight)
         if least is not None and most is not None and least > most:
             key = _LEAST_IN_FLIGHT if _LEAST_IN_FLIGHT in self._section else _MOST_IN_FLIGHT
             message = f"the least, {least}, is above the most, {most}; give max_in_flight.min and .max in order"
             self._error(key, message)
-        if self._section.get("max_in_flight", ADAPTIVE) != ADAPTIVE:
+        if self._section.get("max_in_flight", options.ADAPTIVE) != options.ADAPTIVE:
             for key in (_LEAST_IN_FLIGHT, _MOST_IN_FLIGHT):
                 if key in self._section:
-                    self._error(key, f"belongs to max_in_flight: {ADAPTIVE}; with a fixed number, remove it")
+                    self._error(key, f"belongs to max_in_flight: {options.ADAPTIVE}; with a fixed number, remove it")
 
     def _warn_of_what_has_no_effect(self) -> None:
         by_response_time = "decay-scheduler.backoff.responsetime.enable"
@@ -206,7 +188,7 @@ class _Section:
         if self._choice("cost-provider.impl", CostProvider, CostProvider.DEFAULT) is not CostProvider.WEIGHTED:
             self._warn_of_all(_COSTS, "cost-provider.impl: weighted")
         if not self._is_fair:
-            for key in (CAPACITY_WEIGHTS, MULTIPLEXER_WEIGHTS):
+            for key in (options.CAPACITY_WEIGHTS, options.MULTIPLEXER_WEIGHTS):
                 self._warn_of_all(key, "callqueue.impl: fair")
         if not self._is_decay:
             self._warn_of_all("decay-scheduler.", "scheduler.impl: decay")
@@ -218,7 +200,7 @@ class _Section:
 
     def _keys_of(self, key: str) -> list[str]:
         """Return the location of a setting: its own key, or the older key that wins over it."""
-        old = next(old for old, new in DEPRECATED.items() if new == key)
+        old = next(old for old, new in options.DEPRECATED.items() if new == key)
         return [old] if self._section.get(old) else [key] if key in self._section else []
 
     def _parsed(self, key: str, parse: Callable[[object], _T]) -> _T | None:
@@ -228,7 +210,11 @@ class _Section:
         return None
 
     def _choice(self, key: str, choices: type[_E], default: _E) -> _E | None:
-        return self._parsed(key, lambda value: parse_providers(value, choices)) if key in self._section else default
+        return (
+            self._parsed(key, lambda value: options.parse_providers(value, choices))
+            if key in self._section
+            else default
+        )
 
     def _whole(self, key: str, default: int) -> int | None:
         value = self._section.get(key, default)

@@ -24,10 +24,9 @@ from kafka_quota_proxy.config.fair_call_queue import (
     SchedulerImpl,
     WithinLevel,
 )
-from kafka_quota_proxy.config.units import parse_duration_ms, shown
+from kafka_quota_proxy.config.units import INT32_MAX, parse_duration_ms, shown
 
 INT32_MIN: Final = -(2**31)
-_INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 # Thresholds are whole per cents, so more levels would share a threshold.
 MAX_LEVELS: Final = 100
@@ -37,15 +36,13 @@ LEVELS: Final = "scheduler.priority.levels"
 CAPACITY: Final = "callqueue.capacity"
 CAPACITY_WEIGHTS: Final = "callqueue.capacity.weights"
 MULTIPLEXER_WEIGHTS: Final = "faircallqueue.multiplexer.weights"
-PERIOD: Final = "decay-scheduler.period-ms"
-DECAY_FACTOR: Final = "decay-scheduler.decay-factor"
 THRESHOLDS: Final = "decay-scheduler.thresholds"
 RESPONSE_TIMES: Final = "decay-scheduler.backoff.responsetime.thresholds"
 # Hadoop's older keys and their new names. An older key wins if it is set.
 DEPRECATED: Final[Mapping[str, str]] = {
     "faircallqueue.priority-levels": LEVELS,
-    "faircallqueue.decay-scheduler.period-ms": PERIOD,
-    "faircallqueue.decay-scheduler.decay-factor": DECAY_FACTOR,
+    "faircallqueue.decay-scheduler.period-ms": "decay-scheduler.period-ms",
+    "faircallqueue.decay-scheduler.decay-factor": "decay-scheduler.decay-factor",
     "faircallqueue.decay-scheduler.thresholds": THRESHOLDS,
 }
 
@@ -84,7 +81,7 @@ _E = TypeVar("_E", bound=Enum)
 
 
 def parse_implementation(value: object, choices: type[_E]) -> _E:
-    """Return the choice for a short word, or for the name of one of Hadoop's classes. Raises ValueError: neither."""
+    """Return the choice for a short word, or for the name of one of Hadoop's classes."""
     words = {str(choice.value): choice for choice in choices}
     classes = {name: choice for name, choice in _CLASSES.items() if isinstance(choice, choices)}
     found = (words | classes).get(value) if isinstance(value, str) else None
@@ -94,11 +91,7 @@ def parse_implementation(value: object, choices: type[_E]) -> _E:
 
 
 def parse_identity_provider(value: object) -> IdentityProvider | OwnIdentityProvider:
-    """Return a built-in provider, or the operator's own function for ``MODULE:FUNCTION``.
-
-    Raises:
-        ValueError: neither.
-    """
+    """Return a built-in provider, or the operator's own function for ``MODULE:FUNCTION``."""
     own = _OWN_FUNCTION.fullmatch(value) if isinstance(value, str) else None
     if own is not None:
         return OwnIdentityProvider(own["module"], own["function"])
@@ -109,58 +102,40 @@ def parse_identity_provider(value: object) -> IdentityProvider | OwnIdentityProv
 
 
 def parse_providers(value: object, choices: type[_E]) -> _E:
-    """Return the first implementation of a list with commas, as Hadoop does; all must be known.
-
-    Raises:
-        ValueError: One of them is not.
-    """
+    """Return the first implementation of a list with commas, as Hadoop does; all must be known."""
     names = map(str.strip, value.split(",")) if isinstance(value, str) else (value,)
     first, *_ = (parse_implementation(name, choices) for name in names)
     return first
 
 
 def parse_whole_numbers(value: object, *, minimum: int = 1) -> tuple[int, ...]:
-    """Return the numbers of a list, of text with commas between them, or of a single one; () if the list is empty.
-
-    Raises:
-        ValueError: Something else, or one below ``minimum`` or above Java's ``int``.
-    """
+    """Return the numbers of a list, of text with commas, or a single one, each from ``minimum`` to Java's int."""
     return tuple(_whole(each, minimum) for each in _parts(value, "whole numbers such as 8,4,2,1"))
 
 
 def parse_turns(value: object) -> tuple[int, ...]:
     """Return the weights of the multiplexer, as ``parse_whole_numbers`` does.
 
-    Raises:
-        ValueError: Something else, or one that Hadoop takes and whose level then has all turns for ever: it counts
-            down from the weight, to a 0 that never comes.
+    Hadoop takes weights below 1. It counts down from them to a 0 that never comes, so their level has all turns.
     """
     weights = parse_whole_numbers(value, minimum=INT32_MIN)
     wrong = next((weight for weight in weights if weight < 1), None)
     if wrong is not None:
         reason = "Hadoop takes it, and then serves one level for ever"
-        raise ValueError(f"each must be a whole number from 1 to {_INT32_MAX}, not {wrong}: {reason}")
+        raise ValueError(f"each must be a whole number from 1 to {INT32_MAX}, not {wrong}: {reason}")
     return weights
 
 
 def parse_durations_ms(value: object) -> tuple[int, ...]:
-    """Return the times of a list, of text with commas between them, or of a single one, in milliseconds, above 0.
+    """Return the times of a list, of text with commas, or a single one, in milliseconds, each above 0.
 
-    Unlike all other durations of the file a bare number is one: Hadoop takes it for milliseconds. () if the list is
-    empty.
-
-    Raises:
-        ValueError: Something else.
+    A bare number is milliseconds, as in Hadoop and unlike all other durations of the file.
     """
     return tuple(_duration_ms(each) for each in _parts(value, "durations such as 10s,20s,30s,40s"))
 
 
 def parse_names(value: object) -> frozenset[str]:
-    """Return the names of a list, or of text with commas between them; there may be none.
-
-    Raises:
-        ValueError: Something that is no name.
-    """
+    """Return the names of a list, or of text with commas between them; there may be none."""
     parts = value.split(",") if isinstance(value, str) else value
     if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
         raise ValueError('must be names, such as alice,bob or [alice, "007"]')
@@ -168,35 +143,19 @@ def parse_names(value: object) -> frozenset[str]:
 
 
 def parse_max_in_flight(value: object) -> int | None:
-    """Return a fixed number; None for ``adaptive``. Raises ValueError: neither."""
+    """Return a fixed number; None for ``adaptive``."""
     if value == ADAPTIVE:
         return None
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _INT32_MAX:
-        raise ValueError(f"must be {ADAPTIVE}, or a whole number from 1 to {_INT32_MAX}, not {shown(value)}")
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= INT32_MAX:
+        raise ValueError(f"must be {ADAPTIVE}, or a whole number from 1 to {INT32_MAX}, not {shown(value)}")
     return value
 
 
-def default_multiplexer_weights(levels: int) -> tuple[int, ...]:
-    """Return Hadoop's default: each level has twice the turns of the level below."""
-    return tuple(min(2 ** (levels - 1 - level), _INT32_MAX) for level in range(levels))
-
-
-def default_thresholds(levels: int) -> tuple[float, ...]:
-    """Return Hadoop's default: the lowest level begins at half of all cost, each other at half of the next."""
-    return tuple(2.0 ** (level - levels + 1) for level in range(levels - 1))
-
-
-def default_response_times_ms(levels: int) -> tuple[int, ...]:
-    """Return Hadoop's default: 10 s for each level."""
-    return tuple(10_000 * (level + 1) for level in range(levels))
-
-
 def settings(given: Mapping[str, Any]) -> FairCallQueue:
-    """Return the settings, with defaults for what is not given.
+    """Return the settings, with defaults for what a section does not set.
 
-    Args:
-        given: what a section sets, by the names of its fields: those of ``FairCallQueue``, ``deprecated_…`` for the
-            older keys and ``weight_…`` for the phases of the cost. All of it is valid.
+    ``given`` has valid values by the fields of ``fair_call_queue_schema``: those of ``FairCallQueue``,
+    ``deprecated_…`` for the older keys and ``weight_…`` for the phases of the cost.
     """
     # An empty list is the same as none.
     own = {
@@ -208,24 +167,26 @@ def settings(given: Mapping[str, Any]) -> FairCallQueue:
     levels = own.get("levels", DEFAULTS.levels)
     if "thresholds" in own:
         own["thresholds"] = tuple(per_cent / 100 for per_cent in own["thresholds"])
-    unread: tuple[str, ...] = ()
+    # Lists of a queue or scheduler that is not in use may have any length.
     if own.get("callqueue_impl") is CallQueueImpl.FIFO:
-        own.setdefault("scheduler_impl", SchedulerImpl.DEFAULT)
-        own.setdefault("within_level", WithinLevel.FIFO)
-        unread += ("capacity_weights", "multiplexer_weights")
+        own = {"scheduler_impl": SchedulerImpl.DEFAULT, "within_level": WithinLevel.FIFO, **own}
+        own = _without(own, "capacity_weights", "multiplexer_weights")
     if own.get("scheduler_impl") is SchedulerImpl.DEFAULT:
-        unread += ("thresholds", "backoff_responsetime_thresholds_ms")
-    for name in unread:  # and so of any length
-        own.pop(name, None)
+        own = _without(own, "thresholds", "backoff_responsetime_thresholds_ms")
     weights = {name.removeprefix("weight_"): value for name, value in given.items() if name.startswith("weight_")}
     as_hadoop = _AS_HADOOP if own.get("mode") is FairCallQueueMode.HADOOP else {}
+    # Hadoop's defaults. The lowest level begins at half of all cost, each other at half of the next.
     by_level = {
         "capacity_weights": (1,) * levels,
-        "multiplexer_weights": default_multiplexer_weights(levels),
-        "thresholds": default_thresholds(levels),
-        "backoff_responsetime_thresholds_ms": default_response_times_ms(levels),
+        "multiplexer_weights": tuple(min(2 ** (levels - 1 - level), INT32_MAX) for level in range(levels)),
+        "thresholds": tuple(2.0 ** (level - levels + 1) for level in range(levels - 1)),
+        "backoff_responsetime_thresholds_ms": tuple(10_000 * (level + 1) for level in range(levels)),
     }
     return FairCallQueue(**{**by_level, **as_hadoop, **own}, cost_weights=CostWeights(**weights))
+
+
+def _without(values: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name not in names}
 
 
 def levels_without_places(capacity: int, weights: Sequence[int], remainder: CapacityRemainder) -> int:
@@ -252,8 +213,8 @@ def _parts(value: object, what: str) -> Sequence[object]:
 
 def _whole(value: object, minimum: int) -> int:
     number = int(value) if isinstance(value, str) and _INT32.fullmatch(value) else value
-    if isinstance(number, bool) or not isinstance(number, int) or not minimum <= number <= _INT32_MAX:
-        raise ValueError(f"each must be a whole number from {minimum} to {_INT32_MAX}, not {shown(value)}")
+    if isinstance(number, bool) or not isinstance(number, int) or not minimum <= number <= INT32_MAX:
+        raise ValueError(f"each must be a whole number from {minimum} to {INT32_MAX}, not {shown(value)}")
     return number
 
 

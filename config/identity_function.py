@@ -10,11 +10,7 @@ IdentityFunction = Callable[[str, str, str], str | None]
 
 
 def load_identity_function(provider: OwnIdentityProvider) -> IdentityFunction:
-    """Import the function.
-
-    Raises:
-        ValueError: There is no such module, it fails when it is imported, or it has no such function.
-    """
+    """Import the function. Raises ValueError: it cannot be imported, or its module has no such function."""
     try:
         module = import_module(provider.module)
     except Exception as error:  # the operator's code may raise anything

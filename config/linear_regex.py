@@ -7,8 +7,7 @@ Source: https://github.com/google/re2/wiki/Syntax.
 """
 
 import re
-from collections.abc import Mapping
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
 import re2
 
@@ -21,33 +20,9 @@ class LinearRegexError(ValueError):
     """Not a regular expression, or not one that can be matched in linear time. ``str`` gives the reason."""
 
 
-class Match(Protocol):
-    """As ``re.Match``."""
-
-    def __getitem__(self, group: int | str) -> str | None:
-        """Return the text of a group; None if the group did not match."""
-
-    def start(self) -> int:
-        """Return where the match begins."""
-
-    def end(self) -> int:
-        """Return where it ends."""
-
-    def groups(self) -> tuple[str | None, ...]:
-        """Return the texts of all groups."""
-
-
-class Pattern(Protocol):
-    """As ``re.Pattern``."""
-
-    groups: int
-    groupindex: Mapping[str, int]
-
-    def fullmatch(self, text: str) -> Match | None:
-        """Match all of a text."""
-
-    def search(self, text: str, pos: int = 0) -> Match | None:
-        """Return the first match that begins at ``pos`` or behind it."""
+# RE2's objects have these methods of re's: fullmatch, search, groups and groupindex; [], start, end and groups.
+Pattern = re.Pattern[str]
+Match = re.Match[str]
 
 
 def compile_linear(pattern: str) -> Pattern:
@@ -74,8 +49,7 @@ def match_whole(pattern: Pattern, name: str) -> Match | None:
 def read_replacement(text: str, pattern: Pattern) -> tuple[str | int, ...]:
     r"""Return a replacement as texts and group numbers: ``\1``, ``\g<1>`` and ``\g<name>`` are groups.
 
-    Raises:
-        LinearRegexError: It has another backslash, or names a group that the pattern does not have.
+    Raises LinearRegexError: it has another backslash, or names a group that the pattern does not have.
     """
     parts: list[str | int] = []
     at = 0

@@ -11,7 +11,7 @@ from typing import Any
 
 from kafka_quota_proxy.config.addresses import default_broker_ports
 from kafka_quota_proxy.config.document import Document, parse
-from kafka_quota_proxy.config.errors import ConfigError, Fault, InvalidConfigError, Severity, UnreadableFileError
+from kafka_quota_proxy.config.errors import Fault, InvalidConfigError, Severity, UnreadableFileError
 from kafka_quota_proxy.config.fair_call_queue_checks import check_identity_functions
 from kafka_quota_proxy.config.fair_call_queue_options import settings
 from kafka_quota_proxy.config.file_checks import check
@@ -37,11 +37,7 @@ class Loaded:
 def load(path: str | Path, *, reads_files: bool = True) -> Loaded:
     """Read and check a file: about 0.4 s for 10,000 rules, so not in an event loop's thread.
 
-    It also reads the certificates and keys that the file names, and looks for the packages that it needs, unless
-    ``reads_files`` is false.
-
-    Raises:
-        ConfigError: With every fault of the file, warnings among them.
+    ``reads_files``: also the certificates, keys and functions that it names. Raises ConfigError with every fault.
     """
     return load_read(read(path), file=str(path), reads_files=reads_files)
 
@@ -56,21 +52,13 @@ def read(path: str | Path) -> bytes:
 
 
 def load_read(data: bytes, *, file: str, reads_files: bool = True) -> Loaded:
-    """Check bytes as ``load`` does. Relative paths start from the directory of ``file``.
-
-    Raises:
-        ConfigError: As for ``load``.
-    """
+    """Check bytes as ``load`` does. Relative paths start from the directory of ``file``."""
     with _without_cyclic_gc():
         return _load(data, file=file, reads_files=reads_files, now=datetime.now(UTC))
 
 
 def load_bytes(data: bytes, *, file: str) -> Loaded:
-    """Check bytes without I/O or a clock: files that the configuration names may not exist.
-
-    Raises:
-        ConfigError: With every fault of the file, warnings among them.
-    """
+    """Check bytes without I/O or a clock: files that the configuration names may not exist. Raises ConfigError."""
     return _load(data, file=file, reads_files=False, now=None)
 
 
@@ -151,6 +139,3 @@ def _listener(given: dict[str, Any], for_all: dict[str, Any] | None, fold: tuple
 def _kafka_sources(document: Document) -> dict[str, str]:
     kafka = document.data.get("kafka") if isinstance(document.data, dict) else None
     return {key: f"{document.file}:{document.line(('kafka', key))}" for key in kafka or ()}
-
-
-__all__ = ["ConfigError", "Loaded", "load", "load_bytes", "load_read", "read"]

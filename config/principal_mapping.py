@@ -19,8 +19,8 @@ from typing import Final
 
 from kafka_quota_proxy.config.java_regex import JavaRegexError, compile_java
 from kafka_quota_proxy.config.linear_regex import Pattern
+from kafka_quota_proxy.config.units import INT32_MAX
 
-_INT32_MAX: Final = 2**31 - 1
 _FORM: Final = "write DEFAULT or RULE:pattern/replacement/, with L or U behind the last slash for lower or upper case"
 
 # Between slashes: a backslash escapes the next character.
@@ -60,11 +60,7 @@ class MappingRuleError(ValueError):
 
 
 def parse_rules(text: str) -> tuple[MappingRule, ...]:
-    """Return the rules of one value of ``ssl.principal.mapping.rules``, empty ones left out.
-
-    Raises:
-        MappingRuleError: With what is wrong and what would be right.
-    """
+    """Return the rules of a value of ``ssl.principal.mapping.rules``, without empty ones. Raises MappingRuleError."""
     return tuple(_rule(source) for source in _split(text) if source)
 
 
@@ -97,9 +93,8 @@ def _rule(source: str) -> MappingRule:
     try:
         replacement = _replacement(found["replacement"], pattern)
     except MappingRuleError as error:
-        raise MappingRuleError(
-            f"{source!r}: the replacement {found['replacement']!r} cannot be used: {error}"
-        ) from error
+        message = f"{source!r}: the replacement {found['replacement']!r} cannot be used"
+        raise MappingRuleError(f"{message}: {error}") from error
     return MappingRule(source=source, pattern=pattern, replacement=replacement, letter_case=LetterCase(found["case"]))
 
 
@@ -159,7 +154,7 @@ def _with_literal_back_references(text: str, groups: int) -> str:
         if found[1].startswith("0"):
             continue
         # Longer numbers exceed an int32, and are slow to parse.
-        if len(found[1]) > 10 or int(found[1]) > _INT32_MAX:
+        if len(found[1]) > 10 or int(found[1]) > INT32_MAX:
             raise MappingRuleError(f"${found[1][:20]} is no group's number")
         number = int(found[1])
         while number > groups and number >= 10:

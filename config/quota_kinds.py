@@ -234,15 +234,7 @@ STATIC_DEFAULTS: Final[Mapping[str, str]] = {
 
 
 def parse_limit(key: str, value: object) -> float:
-    """Return a limit, in the unit of its key; ``connections`` as a whole number.
-
-    Args:
-        key: One of ``KIND_OF_KEY``.
-        value: A number, or text with a unit.
-
-    Raises:
-        UnitError: Not such a limit.
-    """
+    """Return a limit from a number or text, in the unit of its key, one of ``KIND_OF_KEY``. Raises UnitError."""
     unit = KIND_OF_KEY[key].spec.unit
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         suffix = "" if value is None else f", not {shown(value)}"

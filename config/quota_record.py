@@ -19,10 +19,10 @@ Each key has one form only; otherwise compaction would keep an old record as wel
 import json
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Final
+from typing import Final, TypeGuard
 
 from kafka_quota_proxy.config.model import DEFAULT, MAX_NAME_BYTES, Default, EntityName
 from kafka_quota_proxy.config.quota_kinds import CLIENT_LIMIT_KEYS, IP_LIMIT_KEYS, KIND_OF_KEY
@@ -57,37 +57,28 @@ class FaultKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """The rule of an entity at every proxy. ``user``, ``client_id`` or both are set, or ``ip`` alone.
-
-    ``limits`` has quota keys as in the operator's file; empty: the rule is deleted.
-    """
+    """The rule of an entity at every proxy. ``user``, ``client_id`` or both are set, or ``ip`` alone."""
 
     user: EntityName = None
     client_id: EntityName = None
     ip: EntityName = None
-    limits: Mapping[str, float] = field(default_factory=dict)
+    limits: Mapping[str, float] = field(default_factory=dict)  # by keys of the file; empty: the rule is deleted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One key that was set for an entity at one proxy, and applies at all; the entity is as in ``Rule``.
-
-    ``value`` is a limit, above 0 and finite, or with the key ``terms`` an object of JSON; None: the setting is deleted.
-    """
+    """One key that was set for an entity at one proxy, and applies at all."""
 
     user: EntityName = None
     client_id: EntityName = None
     ip: EntityName = None
     key: str
-    value: float | Mapping[str, object] | None = None
+    value: float | Mapping[str, object] | None = None  # a limit, or the terms as JSON; None: the setting is deleted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """The limits of an entity at one proxy, which replace the rule while news arrive; otherwise as ``Rule``.
-
-    An address has none.
-    """
+    """The limits of an entity at one proxy, which replace the rule while news arrive. An address has none."""
 
     proxy: str
     user: EntityName = None
@@ -122,8 +113,7 @@ QuotaRecord = Rule | Setting | Share | News
 def encode(record: QuotaRecord) -> tuple[bytes, bytes | None]:
     """Return key and value; None deletes.
 
-    Raises:
-        ValueError: ``decode`` would not return the same record, for example because a name is not Unicode text.
+    Raises ValueError: ``decode`` would not return the same record, for example because a name is not Unicode text.
     """
     given = _value_of(record)
     key, value = _key_of(record), _write(given).encode() if given else None
@@ -229,12 +219,8 @@ def _with_value(record: QuotaRecord, value: bytes | None) -> QuotaRecord:
         return _news(given) if given else record
     if isinstance(record, Setting):
         return replace(record, value=_setting(record.key, given)) if given else record
-    known = IP_LIMIT_KEYS if isinstance(record, Rule) and record.ip is not None else CLIENT_LIMIT_KEYS
-    unknown = given.keys() - set(known)
-    if unknown:
-        raise ValueError(f"{shown(min(unknown))} is not known to this version")
-    limits = {key: _limit(key, given[key]) for key in given}
-    return replace(record, limits=limits)
+    _check_known(given, IP_LIMIT_KEYS if isinstance(record, Rule) and record.ip is not None else CLIENT_LIMIT_KEYS)
+    return replace(record, limits={key: _limit(key, number) for key, number in given.items()})
 
 
 def _setting(key: str, given: Mapping[str, object]) -> float | Mapping[str, object]:
@@ -248,35 +234,41 @@ def _setting(key: str, given: Mapping[str, object]) -> float | Mapping[str, obje
         return value
     if KIND_OF_KEY[key].spec.unit.is_whole:
         return _limit(key, value)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= sys.float_info.max:
+    if not _is_number(value) or not 0 < value <= sys.float_info.max:
         raise ValueError("value is a number above 0, and finite")
     return float(value)
 
 
 def _limit(key: str, number: object) -> float:
     unit = KIND_OF_KEY[key].spec.unit
-    if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number <= unit.most:
+    if not _is_number(number) or not 0 < number <= unit.most:
         raise ValueError(f"{key} is a number above 0, at most {unit.most}")
-    if not unit.is_whole:
-        return float(number)
-    if number != int(number):
+    if unit.is_whole and number != int(number):
         raise ValueError(f"{key} is a whole number")
-    return int(number)
+    return int(number) if unit.is_whole else float(number)
+
+
+def _is_number(value: object) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _news(given: Mapping[str, object]) -> News:
-    unknown = given.keys() - {"published_ms", "lease_ms"}
-    if unknown:
-        raise ValueError(f"{shown(min(unknown))} is not known to this version")
+    _check_known(given, ("published_ms", "lease_ms"))
     return News(
         published_ms=_whole(given, "published_ms", least=0, most=_MAX_UNIX_MS),
         lease_ms=_whole(given, "lease_ms", least=1, most=MAX_LEASE_MS),
     )
 
 
+def _check_known(given: Mapping[str, object], known: Iterable[str]) -> None:
+    unknown = given.keys() - set(known)
+    if unknown:
+        raise ValueError(f"{shown(min(unknown))} is not known to this version")
+
+
 def _whole(given: Mapping[str, object], key: str, *, least: int, most: int) -> int:
     number = given.get(key)
-    if isinstance(number, bool) or not isinstance(number, int) or not least <= number <= most:
+    if not isinstance(number, int) or isinstance(number, bool) or not least <= number <= most:
         raise ValueError(f"{key} is a whole number from {least} to {most}")
     return number
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
+from kafka_quota_proxy.config import value_readers as read
 from kafka_quota_proxy.config.addresses import parse_ip
 from kafka_quota_proxy.config.document import Odd
 from kafka_quota_proxy.config.linear_regex import LinearRegexError, compile_linear, read_replacement
@@ -30,21 +31,10 @@ from kafka_quota_proxy.config.sections import Key, ListOf, Section
 from kafka_quota_proxy.config.term_values import parse_instant_ms, parse_ramp, parse_schedule
 from kafka_quota_proxy.config.terms import Terms, check_terms
 from kafka_quota_proxy.config.units import INT32_MAX, UNLIMITED
-from kafka_quota_proxy.config.value_readers import (
-    at_least_one,
-    boolean,
-    byte_rate,
-    connections_per_second,
-    member_of,
-    quantity,
-    text,
-    user_name,
-    whole_number,
-)
 
 
 def _entity_name(value: object) -> EntityName:
-    name = text("a name or <default>")(value)
+    name = read.text("a name or <default>")(value)
     size_bytes = len(name.encode("utf-8", "surrogatepass"))
     if size_bytes > MAX_NAME_BYTES:
         raise ValueError(f"has {size_bytes} bytes; names have {MAX_NAME_BYTES} at the most in Kafka's protocol")
@@ -52,17 +42,17 @@ def _entity_name(value: object) -> EntityName:
 
 
 def _ip(value: object) -> str | Default:
-    name = text("an IP address such as 10.0.0.7, or <default>")(value)
+    name = read.text("an IP address such as 10.0.0.7, or <default>")(value)
     return DEFAULT if name == DEFAULT.value else parse_ip(name)
 
 
 def _static_default(value: object) -> int:
     # Kafka's key is an int64 and its largest value, which a float rounds up, means "no quota".
-    return max(1, min(int(byte_rate(value)), UNLIMITED))
+    return max(1, min(int(read.byte_rate(value)), UNLIMITED))
 
 
 def _regex(value: object) -> str:
-    pattern = text("a regular expression")(value)
+    pattern = read.text("a regular expression")(value)
     try:
         compile_linear(pattern)
     except LinearRegexError as error:
@@ -109,9 +99,9 @@ def _rule(**given: Any) -> QuotaRule | IpRule:  # noqa: ANN401 - fields of the r
 
 # In Kafka, Rate.windowSize counts num - 1 whole windows at least: with 1, a window can be 1 ms long.
 _WINDOW_NUM: Final = Key(
-    whole_number(2, INT32_MAX, ": a single window can be 1 ms long, in which any record is over its quota")
+    read.whole_number(2, INT32_MAX, ": a single window can be 1 ms long, in which any record is over its quota")
 )
-_WINDOW_SECONDS: Final = Key(whole_number(1, INT32_MAX // 1_000))
+_WINDOW_SECONDS: Final = Key(read.whole_number(1, INT32_MAX // 1_000))
 
 # A broker's own settings, by their own names.
 KAFKA: Final = Section(
@@ -119,15 +109,15 @@ KAFKA: Final = Section(
     {
         "quota.window.num": _WINDOW_NUM,
         "quota.window.size.seconds": _WINDOW_SECONDS,
-        "client.quota.metric.value.enable": Key(boolean),
+        "client.quota.metric.value.enable": Key(read.boolean),
         "quota.producer.default": Key(_static_default),
         "quota.consumer.default": Key(_static_default),
         "replication.quota.window.num": _WINDOW_NUM,
         "replication.quota.window.size.seconds": _WINDOW_SECONDS,
-        "controller.quota.window.num": Key(at_least_one),
+        "controller.quota.window.num": Key(read.at_least_one),
         "controller.quota.window.size.seconds": _WINDOW_SECONDS,
-        "num.partitions": Key(at_least_one),
-        "max.connection.creation.rate": Key(connections_per_second),
+        "num.partitions": Key(read.at_least_one),
+        "max.connection.creation.rate": Key(read.connections_per_second),
     },
 )
 QUOTA: Final = Section(
@@ -136,9 +126,9 @@ QUOTA: Final = Section(
         "user": Key(_entity_name),
         "client-id": Key(_entity_name),
         "ip": Key(_ip),
-        **{kind.key: Key(quantity(kind.spec.unit.parse, kind.spec.unit.expected)) for kind in QuotaKind},
-        "enforcement": Key(member_of(Enforcement)),
-        "shaping": Key(member_of(Shaping)),
+        **{kind.key: Key(read.quantity(kind.spec.unit.parse, kind.spec.unit.expected)) for kind in QuotaKind},
+        "enforcement": Key(read.member_of(Enforcement)),
+        "shaping": Key(read.member_of(Shaping)),
         "expires": Key(_as_written(partial(parse_instant_ms, at=("expires",))), "expires_ms"),
         "schedule": Key(_as_written(parse_schedule)),
         "ramp": Key(_as_written(parse_ramp)),
@@ -149,10 +139,10 @@ _FOLD: Final = Section(
     _fold,
     {
         "match": Key(_regex, missing="write the regular expression that names must match"),
-        "to": Key(text("the name to share"), missing="write the name that matching users share"),
+        "to": Key(read.text("the name to share"), missing="write the name that matching users share"),
     },
 )
-_USERS: Final = Key(ListOf(user_name, frozenset))
+_USERS: Final = Key(ListOf(read.user_name, frozenset))
 PRINCIPALS: Final = Section(
     Principals,
     {
@@ -160,6 +150,6 @@ PRINCIPALS: Final = Section(
         "exempt": _USERS,
         "brokers": _USERS,
         "admins": _USERS,
-        "forward_quota_requests": Key(boolean),
+        "forward_quota_requests": Key(read.boolean),
     },
 )

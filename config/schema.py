@@ -6,6 +6,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from itertools import chain
 from typing import Final
 
+from kafka_quota_proxy.config import value_readers as read
 from kafka_quota_proxy.config.addresses import parse_address, parse_port_range
 from kafka_quota_proxy.config.cluster_schema import QUOTAS_FROM, REPLICATION, STORE, USAGE_LOG, quotas_from_mapping
 from kafka_quota_proxy.config.fair_call_queue_schema import FAIR_CALL_QUEUE, none_for_false
@@ -15,43 +16,22 @@ from kafka_quota_proxy.config.quota_schema import KAFKA, PRINCIPALS, QUOTA
 from kafka_quota_proxy.config.sections import Key, ListOf, Section, TextWantedError
 from kafka_quota_proxy.config.security import ClientAuth, ClientTls, Sasl, TlsVersion, UpstreamTls
 from kafka_quota_proxy.config.units import INT32_MAX, parse_duration_ms, parse_size
-from kafka_quota_proxy.config.value_readers import (
-    FILE_PATH,
-    PEM_PATH,
-    address,
-    at_least_one,
-    boolean,
-    bootstrap_servers,
-    connections_per_second,
-    duration_ms,
-    host,
-    member_of,
-    node_id,
-    number_between,
-    one_of,
-    or_null,
-    parsed,
-    positive_duration,
-    quantity,
-    text,
-    whole_number,
-)
 
-_ENFORCEMENT: Final = Key(member_of(Enforcement))
-_SHAPING: Final = Key(member_of(Shaping))
-_BIND: Final = Key(address, missing="write the address to listen on, such as 0.0.0.0:9092")
+_ENFORCEMENT: Final = Key(read.member_of(Enforcement))
+_SHAPING: Final = Key(read.member_of(Shaping))
+_BIND: Final = Key(read.address, missing="write the address to listen on, such as 0.0.0.0:9092")
 # False is None here; null in the file is a fault.
 _FAIR_CALL_QUEUE: Final = Key(FAIR_CALL_QUEUE, expand=none_for_false)
-_CONNECTION_LIMIT: Final = Key(or_null(whole_number(1, INT32_MAX, ", or null for no limit")))
-_TIMEOUT: Final = or_null(positive_duration("a duration such as 30s, or null for none"))
-_FRAME_SIZE: Final = quantity(
+_CONNECTION_LIMIT: Final = Key(read.or_null(read.whole_number(1, INT32_MAX, ", or null for no limit")))
+_TIMEOUT: Final = read.or_null(read.positive_duration("a duration such as 30s, or null for none"))
+_FRAME_SIZE: Final = read.quantity(
     parse_size,
     "a size, such as 100MiB",
     least=1,
     most=INT32_MAX,
     otherwise=f"must be from 1 to {INT32_MAX} bytes, the length of a Kafka frame is an int32",
 )
-_BUFFER: Final = quantity(
+_BUFFER: Final = read.quantity(
     parse_size,
     "a size, such as 512MiB",
     least=16 * 1024 * 1024,
@@ -87,12 +67,12 @@ def _network(value: object) -> IPv4Network | IPv6Network:
 
 def _tls_version(value: object) -> TlsVersion:
     # To YAML 1.2 is a number.
-    return member_of(TlsVersion)(str(value) if isinstance(value, float) else value)
+    return read.member_of(TlsVersion)(str(value) if isinstance(value, float) else value)
 
 
 def _mapping_rules(value: object) -> tuple[MappingRule, ...]:
     """Read one element, which may have several rules, as in a broker's file."""
-    rules = parse_rules(text("a rule: DEFAULT or RULE:pattern/replacement/")(value))
+    rules = parse_rules(read.text("a rule: DEFAULT or RULE:pattern/replacement/")(value))
     if not rules:
         raise ValueError("holds no rule; write DEFAULT or RULE:pattern/replacement/")
     return rules
@@ -103,7 +83,7 @@ def _all_rules(lists: Iterable[tuple[MappingRule, ...] | None]) -> tuple[Mapping
 
 
 def _own_ip_address(value: object) -> str:
-    name = text("an IP address of this machine, such as 10.0.0.5")(value)
+    name = read.text("an IP address of this machine, such as 10.0.0.5")(value)
     try:
         return str(ip_address(name))
     except ValueError:
@@ -113,18 +93,18 @@ def _own_ip_address(value: object) -> str:
 def _max_throttle_ms(value: object) -> int | None:
     if isinstance(value, str) and parse_duration_ms(value) == 0:
         raise ValueError("0 would throttle no client; write enforcement: observe for that, or null for no bound")
-    return or_null(positive_duration("a duration such as 25s, or null for no bound"))(value)
+    return read.or_null(read.positive_duration("a duration such as 25s, or null for no bound"))(value)
 
 
 _CLIENT_TLS: Final = Section(
     ClientTls,
     {
         "certificate": replace(
-            PEM_PATH, missing="write the path of a PEM file that begins with the listener's own certificate"
+            read.PEM_PATH, missing="write the path of a PEM file that begins with the listener's own certificate"
         ),
-        "key": replace(PEM_PATH, missing="write the path of a PEM file with the certificate's private key"),
-        "client_ca": PEM_PATH,
-        "client_auth": Key(member_of(ClientAuth)),
+        "key": replace(read.PEM_PATH, missing="write the path of a PEM file with the certificate's private key"),
+        "client_ca": read.PEM_PATH,
+        "client_auth": Key(read.member_of(ClientAuth)),
         "principal_mapping_rules": Key(ListOf(_mapping_rules, _all_rules, needs_one=True)),
         "min_version": Key(_tls_version),
     },
@@ -132,10 +112,10 @@ _CLIENT_TLS: Final = Section(
 _UPSTREAM_TLS: Final = Section(
     UpstreamTls,
     {
-        "ca": PEM_PATH,
-        "certificate": PEM_PATH,
-        "key": PEM_PATH,
-        "check_hostname": Key(boolean),
+        "ca": read.PEM_PATH,
+        "certificate": read.PEM_PATH,
+        "key": read.PEM_PATH,
+        "check_hostname": Key(read.boolean),
         "min_version": Key(_tls_version),
     },
 )
@@ -143,15 +123,15 @@ _UPSTREAM_TLS: Final = Section(
 _LISTENER: Final = Section(
     dict,
     {
-        "name": Key(text("a name"), missing="give the listener a name, it appears in logs and metrics"),
+        "name": Key(read.text("a name"), missing="give the listener a name, it appears in logs and metrics"),
         "bind": _BIND,
         # listener_checks.py reports if both or neither of upstream and bootstrap_servers are given.
-        "upstream": Key(parsed(_upstream, "HOST:PORT, such as 127.0.0.1:9092")),
-        "bootstrap_servers": Key(bootstrap_servers),
-        "advertised_host": Key(host),
-        "broker_ports": Key(parsed(parse_port_range, "FIRST-LAST, such as 9193-9292")),
-        "node_id": Key(node_id),
-        "inter_broker": Key(boolean),
+        "upstream": Key(read.parsed(_upstream, "HOST:PORT, such as 127.0.0.1:9092")),
+        "bootstrap_servers": Key(read.bootstrap_servers),
+        "advertised_host": Key(read.host),
+        "broker_ports": Key(read.parsed(parse_port_range, "FIRST-LAST, such as 9193-9292")),
+        "node_id": Key(read.node_id),
+        "inter_broker": Key(read.boolean),
         "proxy_protocol": Key(_proxy_protocol),
         "max_frame_size": Key(_FRAME_SIZE, "max_frame_size_bytes"),
         "max_connections": _CONNECTION_LIMIT,
@@ -159,11 +139,11 @@ _LISTENER: Final = Section(
         "login_timeout": Key(_TIMEOUT, "login_timeout_ms"),
         "idle_timeout": Key(_TIMEOUT, "idle_timeout_ms"),
         "max_connection_age": Key(_TIMEOUT, "max_connection_age_ms"),
-        "max_connection_creation_rate": Key(connections_per_second),
+        "max_connection_creation_rate": Key(read.connections_per_second),
         "enforcement": _ENFORCEMENT,
         "shaping": _SHAPING,
         "sasl": Key(
-            Section(Sasl, {"oauthbearer_claim": Key(text("the name of a claim, such as sub"))}), takes_null=True
+            Section(Sasl, {"oauthbearer_claim": Key(read.text("the name of a claim, such as sub"))}), takes_null=True
         ),
         "client_tls": Key(_CLIENT_TLS),
         "upstream_tls": Key(_UPSTREAM_TLS),
@@ -172,10 +152,15 @@ _LISTENER: Final = Section(
 )
 _ADMIN: Final = Section(
     Admin,
-    {"bind": _BIND, "metrics_bind": Key(address), "hosts": Key(ListOf(host)), "quotas_token_file": FILE_PATH},
+    {
+        "bind": _BIND,
+        "metrics_bind": Key(read.address),
+        "hosts": Key(ListOf(read.host)),
+        "quotas_token_file": read.FILE_PATH,
+    },
 )
 _LOG: Final = Section(
-    Log, {"format": Key(member_of(LogFormat)), "level": Key(one_of("debug", "info", "warning", "error"))}
+    Log, {"format": Key(read.member_of(LogFormat)), "level": Key(read.one_of("debug", "info", "warning", "error"))}
 )
 
 FILE: Final = Section(
@@ -189,10 +174,10 @@ FILE: Final = Section(
         "enforcement": _ENFORCEMENT,
         "max_throttle_time": Key(_max_throttle_ms, "max_throttle_time_ms"),
         "shaping": _SHAPING,
-        "burst": Key(duration_ms, "burst_ms"),
-        "request_time_scale": Key(number_between(0.1, 10, is_open=False)),
-        "max_buckets": Key(at_least_one),
-        "drain_timeout": Key(duration_ms, "drain_timeout_ms"),
+        "burst": Key(read.duration_ms, "burst_ms"),
+        "request_time_scale": Key(read.number_between(0.1, 10, is_open=False)),
+        "max_buckets": Key(read.at_least_one),
+        "drain_timeout": Key(read.duration_ms, "drain_timeout_ms"),
         "max_buffered": Key(_BUFFER, "max_buffered_bytes"),
         "kafka": Key(KAFKA, takes_null=True),
         "quotas": Key(ListOf(QUOTA)),

@@ -122,15 +122,9 @@ def read_terms_change(given: object) -> TermsChange:
 
 
 def check_terms(terms: Terms, *, limits: Collection[str], allowed: Collection[str]) -> None:
-    """Check that terms fit a rule.
+    """Raise TermsError if terms do not fit a rule.
 
-    Args:
-        terms: The terms.
-        limits: The rule's keys.
-        allowed: The keys that a rule of its entity may have; ``connection_creation_rate`` for an address.
-
-    Raises:
-        TermsError: They do not fit.
+    ``limits`` are the rule's keys; ``allowed`` are those that its entity may have.
     """
     for key, _ in terms.ramp.start if terms.ramp else ():
         if key not in limits:

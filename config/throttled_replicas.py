@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from kafka_quota_proxy.config.errors import ThrottledReplicasError
+from kafka_quota_proxy.config.units import INT32_MAX, shown
 
 _ALL: Final = "*"
 _ITEM: Final = re.compile(r"([0-9]{1,10})[:-]([0-9]{1,10})")
 _BLANKS: Final = "".join(map(chr, range(0x21)))  # the characters that Java's String.trim removes
-_INT32_MAX: Final = 2**31 - 1
 _HELP: Final = 'write "*" for all, or PARTITION:BROKER,PARTITION:BROKER, such as "0:101,1:102"'
 
 
@@ -43,14 +43,10 @@ ALL_REPLICAS: Final = ThrottledReplicas(is_all=True, partitions={})
 
 
 def parse(text: str) -> ThrottledReplicas:
-    """Return the replicas of a value.
-
-    Raises:
-        ThrottledReplicasError: Kafka would refuse the value, or a number in it is no int32.
-    """
+    """Return the replicas of a value. Raises ThrottledReplicasError: Kafka refuses it, or a number is no int32."""
     replicas, unread = read(text)
     if unread:
-        raise ThrottledReplicasError(f"{_shown(unread[0])} names no replica; {_HELP}")
+        raise ThrottledReplicasError(f"{shown(unread[0])} names no replica; {_HELP}")
     if replicas.is_all and len(_items(text)) > 1:
         raise ThrottledReplicasError(f"{_ALL!r} cannot be given with other items; {_HELP}")
     return replicas
@@ -64,7 +60,7 @@ def read(text: str) -> tuple[ThrottledReplicas, tuple[str, ...]]:
     for item in items:
         found = _ITEM.fullmatch(item)
         partition, broker = (int(found[1]), int(found[2])) if found else (-1, -1)
-        if found and partition <= _INT32_MAX and broker <= _INT32_MAX:
+        if found and partition <= INT32_MAX and broker <= INT32_MAX:
             partitions.setdefault(broker, set()).add(partition)
         elif item != _ALL:
             unread.append(item)
@@ -75,8 +71,3 @@ def read(text: str) -> tuple[ThrottledReplicas, tuple[str, ...]]:
 
 def _items(text: str) -> list[str]:
     return [item for part in text.split(",") if (item := part.strip(_BLANKS))]
-
-
-def _shown(item: str) -> str:
-    text = repr(item)
-    return text if len(text) <= 60 else f"{text[:57]}…"

@@ -31,11 +31,7 @@ _NO_PEM: Final = "; other forms, such as DER and Java's JKS and PKCS12, have to 
 
 
 def load_certificate(context: ssl.SSLContext, *, certificate: str, key: str) -> None:
-    """Set a context's own certificate: the first of a file, followed by the others.
-
-    Raises:
-        TlsFileError: One of the two files cannot be read or used, or they do not belong together.
-    """
+    """Set a context's own certificate, the first of a file, and its key. Raises TlsFileError."""
     _certificates("certificate", certificate)
     content = _read("key", key)
     if _IS_ENCRYPTED.search(content):
@@ -55,11 +51,7 @@ def load_certificate(context: ssl.SSLContext, *, certificate: str, key: str) -> 
 
 
 def load_ca(context: ssl.SSLContext, *, key: str, ca: str) -> None:
-    """Let a context trust every certificate of a file; ``key`` is the file's key in its section.
-
-    Raises:
-        TlsFileError: It cannot be read or used.
-    """
+    """Let a context trust every certificate of a file; ``key`` is the section's key. Raises TlsFileError."""
     _certificates(key, ca)
     try:
         context.load_verify_locations(cafile=ca)
@@ -76,11 +68,7 @@ def expiry_of(certificate: str) -> datetime:
 
 
 def check_expiry(certificate: str, *, now: datetime) -> None:
-    """Check that a file's first certificate, the owner's, has not expired.
-
-    Raises:
-        TlsFileError: It has, or it cannot be read.
-    """
+    """Raise TlsFileError if a file's first certificate, the owner's, has expired or cannot be read."""
     not_after = expiry_of(certificate)
     if now > not_after:
         message = f"{certificate} has expired on {not_after:%Y-%m-%d %H:%M:%S} UTC, so that peers refuse it; renew it"

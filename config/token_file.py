@@ -15,11 +15,7 @@ _MAKE_ONE: Final = "make one with: openssl rand -hex 32"
 
 
 def read_token(path: str | Path) -> str:
-    """Return the first line of a file, without spaces around it.
-
-    Raises:
-        TokenFileError: It cannot be read, or that is no token that can be sent and is hard to guess.
-    """
+    """Return the first line of a file, without spaces around it. Raises TokenFileError: it is no token to rely on."""
     try:
         with Path(path).open("rb") as file:
             line = file.readline(_MOST_TOKEN_LENGTH + 2).strip()

@@ -45,20 +45,12 @@ _DURATION_HELP: Final = "write a number with a unit, such as 500ms, 30s, 5m or 1
 
 
 def parse_size(value: str | float) -> int:
-    """Return a size in whole bytes; 0 or more.
-
-    Raises:
-        UnitError: Not a size, negative, or not a whole number of bytes.
-    """
+    """Return a size in whole bytes; 0 or more. Raises UnitError."""
     return _whole(_amount(value, _BYTES_PER_UNIT, kind="a size", help_text=_SIZE_HELP), value, unit="bytes")
 
 
 def parse_rate(value: str | float) -> float:
-    """Return a rate in bytes per second, above 0; a trailing ``/s`` is allowed.
-
-    Raises:
-        UnitError: Not a rate, zero, negative or beyond Kafka's int64.
-    """
+    """Return a rate in bytes per second, above 0, at most Kafka's int64; ``/s`` may follow. Raises UnitError."""
     text = value.removesuffix("/s").rstrip() if isinstance(value, str) else value
     rate = _amount(text, _BYTES_PER_UNIT, kind="a byte rate", help_text=_SIZE_HELP)
     # A rate below the smallest float becomes 0.
@@ -73,14 +65,7 @@ def parse_rate(value: str | float) -> float:
 def parse_number(value: str | float, *, kind: str, example: str, allows_0: bool = False) -> float:
     """Return a number without a unit: above 0, or 0 if so allowed, and at most Kafka's int32, its "no limit".
 
-    Args:
-        value: the number, or its digits as text.
-        kind: what it is, such as "a percentage", for the error.
-        example: what to write, for the error.
-        allows_0: whether 0 means something.
-
-    Raises:
-        UnitError: Not such a number.
+    ``kind`` ("a percentage") and ``example`` are for the error. Raises UnitError.
     """
     number = _amount(value, {"": 1}, kind=kind, help_text=f"write a number such as {example}")
     if number > INT32_MAX:
@@ -92,11 +77,7 @@ def parse_number(value: str | float, *, kind: str, example: str, allows_0: bool 
 
 
 def parse_duration_ms(value: str | float) -> int:
-    """Return a duration in whole milliseconds; 0 or more.
-
-    Raises:
-        UnitError: Not a duration, without a unit, negative, or not a whole number of milliseconds.
-    """
+    """Return a duration in whole milliseconds; 0 or more. Raises UnitError."""
     return _whole(_amount(value, _MS_PER_UNIT, kind="a duration", help_text=_DURATION_HELP), value, unit="milliseconds")
 
 

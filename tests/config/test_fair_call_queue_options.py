@@ -22,9 +22,6 @@ from kafka_quota_proxy.config.fair_call_queue import (
 from kafka_quota_proxy.config.fair_call_queue_options import (
     DEFAULTS,
     MAX_LEVELS,
-    default_multiplexer_weights,
-    default_response_times_ms,
-    default_thresholds,
     levels_without_places,
     parse_durations_ms,
     parse_implementation,
@@ -199,16 +196,11 @@ def test_the_defaults_of_the_model_are_those_of_a_section_without_a_key() -> Non
 
 
 def test_hadoops_defaults_depend_on_the_levels() -> None:
-    assert [default_multiplexer_weights(levels) for levels in (1, 2, 4)] == [(1,), (2, 1), (8, 4, 2, 1)]
-    assert [default_thresholds(levels) for levels in (1, 2, 3, 4)] == [(), (0.5,), (0.25, 0.5), (0.125, 0.25, 0.5)]
-    assert default_response_times_ms(4) == (10_000, 20_000, 30_000, 40_000)
+    one, two, three = (settings({"levels": levels}) for levels in (1, 2, 3))
 
-
-def test_default_lists_are_as_long_as_there_are_levels() -> None:
-    found = settings({"levels": 2})
-
-    assert (found.capacity_weights, found.multiplexer_weights) == ((1, 1), (2, 1))
-    assert (found.thresholds, found.backoff_responsetime_thresholds_ms) == ((0.5,), (10_000, 20_000))
+    assert (two.capacity_weights, two.backoff_responsetime_thresholds_ms) == ((1, 1), (10_000, 20_000))
+    assert (one.multiplexer_weights, two.multiplexer_weights, three.multiplexer_weights) == ((1,), (2, 1), (4, 2, 1))
+    assert (one.thresholds, two.thresholds, three.thresholds) == ((), (0.5,), (0.25, 0.5))
 
 
 @each_case("levels", [1, MAX_LEVELS])
