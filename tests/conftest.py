@@ -1,4 +1,4 @@
-"""What holds for all tests: ``HYPOTHESIS_PROFILE=deep`` has the property tests look for long, by chance."""
+"""Settings of all tests. ``HYPOTHESIS_PROFILE=deep`` makes property tests search long and at random."""
 
 import os
 from collections.abc import Iterator
@@ -8,10 +8,10 @@ from hypothesis import HealthCheck, settings
 
 from kafka_quota_proxy.proxy.background.isolation import internal_errors
 
-# Many processes import the same modules: the first of them writes down what it compiled.
+# Many processes import the same modules, so the first one caches the bytecode.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# The same examples in each run: a red build has one cause, and it is in the change.
+# The same examples in each run, so that a failure is caused by the change.
 settings.register_profile("fast", derandomize=True, database=None, max_examples=100, deadline=None)
 settings.register_profile(
     "deep", max_examples=5_000, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -21,12 +21,12 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 
 @pytest.fixture
 def has_faults() -> None:
-    """Ask for it where faults of the program are made on purpose."""
+    """Request this fixture in tests that cause internal errors on purpose."""
 
 
 @pytest.fixture(autouse=True)
 def _no_fault_is_hidden(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fail what the program would go on after: an exception that nothing expects."""
+    """Fail a test in which the program has counted an unexpected exception."""
     before = dict(internal_errors)
     yield
     if "has_faults" not in request.fixturenames:

@@ -1,7 +1,7 @@
-"""The rules of deploy/alerts.yaml fire on floods and on nothing else, by promtool and series of a real proxy.
+"""The rules of deploy/alerts.yaml fire on floods only, by promtool and recorded series of a real proxy.
 
-``tests/end_to_end/support/flood_recording.py`` recorded the series, and says how. Alerts wait for longer than the
-recording lasts: it is played again from its start, and counters go on from where they were.
+``tests/end_to_end/support/flood_recording.py`` records the series. Alerts wait longer than the recording lasts, so it
+is repeated, with counters that continue.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CALM: Final = [f"calm-{client}-{shape}" for client in ("producer", "crowd") for
 
 
 def _promtool(*arguments: str | Path) -> None:
-    """Run it; ``tests/ensure_promtool.sh`` sees to it that there is one."""
+    """Run promtool; ``tests/ensure_promtool.sh`` installs it."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     ours = Path(os.environ.get("KAFKA_QUOTA_PROXY_CACHE") or Path(cache) / "kafka-quota-proxy") / "promtool"
     tool = shutil.which("promtool") or (ours if ours.exists() else None)
@@ -41,7 +41,7 @@ def _promtool(*arguments: str | Path) -> None:
 
 
 def _played(name: str, values: list[float], length: int) -> list[float]:
-    """Repeat a recording until it has so many samples."""
+    """Repeat a recording until it has this many samples."""
     played = values[:]
     while len(played) < length:
         above = played[-1] - values[0] if "_total{" in name else 0.0
@@ -50,7 +50,7 @@ def _played(name: str, values: list[float], length: int) -> list[float]:
 
 
 def _series(end_m: int) -> tuple[str, list[dict[str, str]]]:
-    """Return the interval of the recording and all of its series, for so many minutes."""
+    """Return the recording's interval, and its series for this many minutes."""
     recording = json.loads(_RECORDING.read_text(encoding="utf-8"))
     interval_s: int = recording["interval_s"]
     length = end_m * 60 // interval_s + 1
@@ -64,7 +64,7 @@ def _series(end_m: int) -> tuple[str, list[dict[str, str]]]:
 
 
 def _firing(minute: int, *alerts: tuple[str, str]) -> dict[str, Any]:
-    """Expect exactly these, as names of alerts and client-ids."""
+    """Assert that exactly these alerts fire, as pairs of alert and client-id."""
     labels = [f'{{alertname="{alert}", client_id="{client_id}"}}' for alert, client_id in alerts]
     return {
         "expr": _FIRING,
@@ -100,7 +100,7 @@ def test_the_first_internal_error_fires_and_each_later_one(tmp_path: Path) -> No
         {"expr": _FIRING, "eval_time": f"{minute}m", "exp_samples": [firing] if is_firing else []}
         for minute, is_firing in ((5, False), (12, True), (100, False), (160, True), (230, False))
     ]
-    # Nothing for ten minutes, one error, and a second after two hours and a half.
+    # Nothing for ten minutes, one error, and a second one after two and a half hours.
     test = {
         "interval": "1m",
         "input_series": [{"series": series, "values": "_x10 1x139 2x100"}],

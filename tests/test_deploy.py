@@ -30,7 +30,7 @@ quotas:
 replication: {from_cluster: true}
 usage_log: {directory: usage}
 """
-# Of these a file has one.
+# A file has one of these.
 _AUTHORITIES = (
     b"quotas_from: kafka://127.0.0.1:1/kafka-quota-store\n",
     b"quotas_from: broker\n",
@@ -43,7 +43,7 @@ DEPLOY = REPOSITORY / "deploy"
 
 
 class FirstStart:
-    """What metrics ask of a reloader."""
+    """The part of a reloader that metrics read."""
 
     last_reload_successful = True
     last_reload_timestamp_seconds = 0.0
@@ -51,7 +51,7 @@ class FirstStart:
 
 
 def exposed() -> set[str]:
-    """Return the names of all metrics that the proxy exposes, as they are written in a query."""
+    """Return the names of all exposed metrics, as in a query."""
     names: set[str] = set()
     for authority in _AUTHORITIES:
         config = load_bytes(_CONFIG + authority, file="proxy.yaml").config
@@ -121,7 +121,7 @@ async def test_kubernetes_admin_port_serves_only_metrics_and_probes() -> None:
     assert admin.metrics_bind is not None
     assert services == {"clients": config.listeners[0].bind.port, "metrics": admin.metrics_bind.port}
     assert template["metadata"]["annotations"]["prometheus.io/port"] == str(admin.metrics_bind.port)
-    assert ip_address(admin.bind.host).is_loopback  # what is not published
+    assert ip_address(admin.bind.host).is_loopback  # not published
     assert not ip_address(admin.metrics_bind.host).is_loopback
 
     any_port = Address(host="127.0.0.1", port=0)
@@ -131,7 +131,7 @@ async def test_kubernetes_admin_port_serves_only_metrics_and_probes() -> None:
         statuses = [await asyncio.to_thread(_status, published, path) for path in paths]
 
     assert {probe["port"] for probe in probes} == {"metrics"}
-    assert statuses == [200, 200, 503, 404, 404]  # it is not ready: nothing listens
+    assert statuses == [200, 200, 503, 404, 404]  # not ready: nothing listens
 
 
 def _status(port: int | None, path: str) -> int:

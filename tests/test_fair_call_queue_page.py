@@ -19,7 +19,7 @@ _LISTENER: Final = "listeners: [{name: clients, bind: 127.0.0.1:9192, upstream: 
 
 
 class Row(NamedTuple):
-    """A row of the table; an empty value is not given."""
+    """A row of the table; an empty value is left out."""
 
     key: str
     default: str

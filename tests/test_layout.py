@@ -1,4 +1,4 @@
-"""The tests mirror the packages: the tests of ``protocol/fetch.py`` are found in ``tests/protocol/test_fetch.py``."""
+"""Tests mirror the packages: ``protocol/fetch.py`` is tested in ``tests/protocol/test_fetch.py``."""
 
 from collections import defaultdict
 from functools import cache
@@ -12,7 +12,7 @@ PACKAGES = ("config", "protocol", "proxy", "pipeline")
 
 # Modules without a test module of their own, and where they are tested instead. `__init__` modules are maps.
 EXCEPTIONS = {
-    # A file is right or wrong as a whole: its faults are found together, so they are tested together.
+    # The faults of a file are found together, so they are tested together.
     "config/file_checks.py": "tests/config/test_load.py",
     "config/listener_checks.py": "tests/config/test_load.py",
     "config/errors.py": "tests/config/test_load.py",
@@ -29,14 +29,14 @@ EXCEPTIONS = {
     "config/cluster_schema.py": "tests/config/test_load.py",
     "config/quota_schema.py": "tests/config/test_load.py",
     "config/fair_call_queue_schema.py": "tests/config/test_fair_call_queue_options.py",
-    # What terms are made of, and what they lead to.
+    # Parts of terms, and their texts.
     "config/ramp.py": "tests/proxy/quota/test_rule_terms.py",
     "proxy/quota/rule_phrases.py": "tests/proxy/cli/test_explain.py",
     # Bounds of a bucket.
     "proxy/quota/bucket_bounds.py": "tests/proxy/quota/test_bucket.py",
     # Each error is tested where it is raised.
     "proxy/cli/demo/errors.py": "tests/proxy/cli/demo/test_mock_cluster.py",
-    # Processes and clients are tested as what they are, running.
+    # Processes and clients are tested by running them.
     "proxy/cli/demo/clients.py": "tests/proxy/cli/demo/test_runner.py",
     # The base of three handlers, tested with the one that uses all of it.
     "proxy/session/handlers/whole_request.py": "tests/proxy/session/handlers/test_topic_mutations.py",
@@ -44,7 +44,7 @@ EXCEPTIONS = {
         f"proxy/fair_queue/{name}.py": "tests/proxy/session/test_broker_turn.py"
         for name in ("connection_queue", "queue_stats", "slot_timeouts")
     },
-    # Explanations are tested as their readers see them.
+    # Explanations are tested by the output of the command.
     **{
         f"proxy/cli/explanation/{name}.py": "tests/proxy/cli/test_explain.py"
         for name in ("model", "as_json", "as_text")
@@ -58,16 +58,16 @@ EXCEPTIONS = {
         f"proxy/client_quotas/{name}.py": "tests/proxy/client_quotas/test_manager.py"
         for name in ("alter_handler", "rule_applier")
     },
-    # What is told, by those who hear it.
+    # Events are tested with the source that handles them.
     "proxy/client_quotas/topic/reader_events.py": "tests/proxy/client_quotas/sources/test_topic_source.py",
-    # What clients of a topic ask: tested with those who ask.
+    # Requests about a topic are tested with the reader that sends them.
     "proxy/client_quotas/topic/topic_requests.py": "tests/proxy/client_quotas/topic/test_topic_reader.py",
     "proxy/client_quotas/storage/store.py": "tests/proxy/client_quotas/test_manager.py",
-    # A disk on the loop: tested with the desk that it keeps for.
+    # The store on disk is tested with the manager.
     "proxy/client_quotas/storage/directory_store.py": "tests/proxy/client_quotas/test_manager.py",
-    # A record that the dialer keeps.
+    # A record of the dialer.
     "proxy/server/broker.py": "tests/proxy/server/test_broker_dialer.py",
-    # The admin port shows both: tested as a whole scrape.
+    # Tested by whole scrapes.
     "proxy/admin/metrics/client_quotas.py": "tests/proxy/admin/metrics/test_registry.py",
     "proxy/admin/metrics/listeners.py": "tests/proxy/admin/metrics/test_registry.py",
     "proxy/server/file_state.py": "tests/proxy/server/test_config_reloader.py",
@@ -80,19 +80,19 @@ EXCEPTIONS = {
         f"proxy/server/{name}.py": "tests/proxy/server/test_server.py"
         for name in ("active_rules", "replication_limits", "shutdown")
     },
-    # Kafka's numbers and words: tested where they are told.
+    # Kafka's error codes and messages are tested where they are returned.
     "proxy/client_quotas/rules/errors.py": "tests/proxy/client_quotas/rules/test_alter.py",
-    # Nothing but asyncio and sockets: a real Kafka in front of it says more than any double could.
+    # Only asyncio and sockets: a real Kafka is a better test than any double.
     "proxy/replication/cluster_reader.py": "tests/end_to_end/test_throttles_from_cluster.py",
     "proxy/cli/run.py": "tests/end_to_end/test_reload.py",
-    # What a user types is tested as he types it.
+    # Arguments are tested by command lines.
     "pipeline/arguments.py": "tests/pipeline/test_main.py",
     "pipeline/commands/execution.py": "tests/pipeline/test_main.py",
     **{
         f"pipeline/commands/{name}.py": "tests/pipeline/test_main.py"
         for name in ("simulate", "whatif", "chargeback", "rebalance", "balance")
     },
-    # The columns and the errors of all others; what Spark and its file systems do shows where they are used.
+    # Columns, errors, Spark and file systems are tested by their users.
     "pipeline/record.py": "tests/pipeline/test_usage_reader.py",
     "pipeline/errors.py": "tests/pipeline/test_main.py",
     "pipeline/session.py": "tests/pipeline/test_main.py",
@@ -101,14 +101,14 @@ EXCEPTIONS = {
         f"pipeline/{name}.py": "tests/pipeline/test_usage_reader.py"
         for name in ("damaged_files", "log_files", "kafka_source")
     },
-    # Held against the replay part by part, as the replay of which it is the fast half.
+    # Compared with the replay, of which it is the fast half.
     "pipeline/unthrottled.py": "tests/pipeline/test_replay.py",
     "pipeline/proposed_quotas.py": "tests/pipeline/test_whatif.py",
 }
 
 
 def modules() -> list[str]:
-    """Return the path of each module, relative to the repository, `__init__` left out."""
+    """Return the path of each module, relative to the repository, without `__init__`."""
     return sorted(
         path.relative_to(REPOSITORY).as_posix()
         for package in PACKAGES
@@ -118,7 +118,7 @@ def modules() -> list[str]:
 
 
 def home_of_tests(module: str) -> Path:
-    """Return where the tests of ``module`` belong."""
+    """Return the path of the test module of ``module``."""
     path = Path(module)
     return REPOSITORY / "tests" / path.with_name(f"test_{path.stem.strip('_')}.py")
 
@@ -145,7 +145,7 @@ def test_init_modules_hold_only_a_docstring_and_public_names(package: str) -> No
 
 
 def rooms() -> dict[str, set[str]]:
-    """Return which rooms each room imports: a folder of ``proxy/`` is one room, and so is each other package."""
+    """Return the imports of each room. A folder of ``proxy/`` is a room, and so is each other package."""
     graph = grimp.build_graph("kafka_quota_proxy")
     imports: dict[str, set[str]] = defaultdict(set)
     for importer in graph.modules:
@@ -166,7 +166,7 @@ def test_import_graph_has_few_rooms_floors_and_arrows() -> None:
 
     @cache
     def floor(room: str) -> int:
-        return 1 + max(map(floor, graph[room]), default=0)  # a circle has no floor: RecursionError
+        return 1 + max(map(floor, graph[room]), default=0)  # a circle raises RecursionError
 
     assert len([path for path in (REPOSITORY / "proxy").iterdir() if path.is_dir() and path.name[0].isalpha()]) <= 10
     assert {path.name for path in (REPOSITORY / "proxy").glob("*.py")} == {"__init__.py", "__main__.py"}

@@ -16,7 +16,7 @@ PAGE = "how-to/set-quotas.md"
 
 
 def play(console: Console, shown: Block) -> None:
-    """Type each line of a block, and compare the output with the block."""
+    """Run each command of a block, and compare the output with the block."""
     assert shown.steps
     for line, output in shown.steps:
         assert console.run(line).rstrip("\n") == output.rstrip("\n"), line
@@ -31,7 +31,7 @@ def test_example_file_is_checked_and_explained_as_shown(tmp_path: Path, monkeypa
 
 @pytest.fixture
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory with the configuration and the token."""
+    """Change to a directory with the configuration and the token."""
     monkeypatch.chdir(tmp_path)
     Path("proxy.yaml").write_text(block(PAGE, "yaml", holding="quotas_token_file").text)
     Path("quotas.token").write_text(f"{TOKEN}\n")

@@ -20,7 +20,7 @@ _INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 def commands(program: str) -> list[str]:
     """Return the command lines of ``program`` in blocks and in the text.
 
-    Comments, the environment and where a command's output goes are left out.
+    Comments, environment variables and redirections are left out.
     """
     lines = [line for block in blocks("sh") for line in block.text.splitlines()]
     typed = [line for block in blocks("console") for line, _ in block.steps]
@@ -32,7 +32,7 @@ def commands(program: str) -> list[str]:
 
 
 def anchors(page: Path) -> set[str]:
-    """Return the anchors of a page's headings as GitHub writes them; equal ones are numbered."""
+    """Return the anchors of a page's headings, numbered like on GitHub."""
     found: list[str] = []
     for heading in _HEADING.findall(FENCE.sub("", page.read_text(encoding="utf-8"))):
         name = re.sub(r"[^\w\- ]", "", re.sub(r"\]\([^)]*\)", "", heading).lower()).replace(" ", "-")
@@ -55,7 +55,7 @@ def test_yaml_blocks_are_valid_configurations(block: Block) -> None:
     loaded = load_bytes(block.text.encode(), file=block.where)
 
     assert loaded.config.listeners
-    # The pages say that only brokers may reach such a listener, so its warning is right.
+    # The pages say that only brokers may reach such a listener, so the warning is expected.
     is_between_brokers = "inter_broker: true" in block.text
     assert [warning.key for warning in loaded.warnings] == is_between_brokers * ["listeners[0].inter_broker"]
 
@@ -80,7 +80,7 @@ def test_mentioned_make_targets_exist(line: str) -> None:
 def test_command_lines_are_valid(line: str) -> None:
     words = shlex.split(line)[1:]
     if len(words) == 1:
-        words.append("--help")  # a command that is merely named
+        words.append("--help")  # a command without arguments
 
     try:
         _parser(words[0]).parse_args(words)
@@ -95,7 +95,7 @@ def test_command_lines_are_valid(line: str) -> None:
 def test_command_lines_of_the_pipeline_are_valid(line: str) -> None:
     words = shlex.split(line)[1:]
 
-    if len(words) > 1:  # else it is merely named
+    if len(words) > 1:  # otherwise without arguments
         assert pipeline_parser(words[0]).parse_args(words).command == words[0]
 
 

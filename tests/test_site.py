@@ -15,7 +15,7 @@ _LOADING = {"link": "href", "script": "src", "img": "src", "iframe": "src", "sou
 
 
 class _Page(HTMLParser):
-    """The links of a page, what it loads, and its anchors."""
+    """The links, resources and anchors of a page."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()

@@ -20,8 +20,8 @@ def proxy(mortal_kafka: Kafka) -> Iterator[Proxy]:
 
 
 def test_refused_upstream_closes_the_client_and_logs_a_hint() -> None:
-    nobody, port = free_port(), free_port()
-    listeners = [{"name": "lonely", "bind": f"127.0.0.1:{port}", "upstream": f"127.0.0.1:{nobody}"}]
+    unused, port = free_port(), free_port()
+    listeners = [{"name": "lonely", "bind": f"127.0.0.1:{port}", "upstream": f"127.0.0.1:{unused}"}]
     with Proxy({"listeners": listeners}) as proxy:
         for _ in range(3):
             with raw_client(port, timeout_s=5) as client:
@@ -30,7 +30,7 @@ def test_refused_upstream_closes_the_client_and_logs_a_hint() -> None:
 
         log = proxy.log
 
-    assert f"127.0.0.1:{nobody}" in log
+    assert f"127.0.0.1:{unused}" in log
     assert "Traceback" not in log
 
 

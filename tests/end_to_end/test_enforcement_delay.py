@@ -37,7 +37,7 @@ _FLOOD_S: Final = 6
 _FLOOD_BYTES: Final = 16 * KIB
 _PRODUCE_OF_1_1: Final = 5
 _SETTINGS: Final = {"shaping": "paced", "max_throttle_time": None}
-_WAITS_AS_TOLD: Final = Path(__file__).parent / "java" / "WaitsAsTold.java"
+_THROTTLES_ITSELF: Final = Path(__file__).parent / "java" / "ThrottlesItself.java"
 
 
 class Done(NamedTuple):
@@ -191,7 +191,7 @@ def test_delayed_client_gets_its_quota(clients: dict[str, Done], name: str) -> N
 
 
 def test_java_waits_out_its_throttle_times(kafka_4: Kafka) -> None:
-    lines = [line.split() for line in kafka_4.run_java(str(_WAITS_AS_TOLD)).splitlines()]
+    lines = [line.split() for line in kafka_4.run_java(str(_THROTTLES_ITSELF)).splitlines()]
     says = {(int(api_key), int(version)): word == "true" for api_key, version, word in lines}
 
     assert len(says) > 250

@@ -163,7 +163,7 @@ def test_unreachable_topic_keeps_rules_and_is_read_again_later(mortal_kafka: Kaf
         mortal_kafka.broker.restart()
         store.write(_rule("kept", 9))
         store.news(lease_ms=60_000)
-        _until("it is read anew", lambda: _limits(proxy, "kept") == [9], timeout_s=20)
+        _until("the topic is read again", lambda: _limits(proxy, "kept") == [9], timeout_s=20)
         _until("with news the share is back", lambda: _limits(proxy, "shared") == [_LOW])
         assert proxy.metrics().total(f"{_TOPIC}_connected") == 1
 

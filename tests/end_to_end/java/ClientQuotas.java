@@ -19,9 +19,9 @@ import org.apache.kafka.image.ClientQuotasDelta;
 import org.apache.kafka.image.ClientQuotasImage;
 
 /**
- * Kafka's own answers to what is asked of quotas, from the classes that its controller and its brokers answer with, and
- * no broker. Reads lines: "reset", or an API's key, a version and the body of a request in hexadecimal; answers each with
- * the body of the response, or an empty line.
+ * Kafka's own answers to quota requests, from the classes of its controller and brokers, without a broker. Reads
+ * lines: "reset", or API key, version and request body in hexadecimal. Answers each with the response body, or an
+ * empty line.
  */
 public class ClientQuotas {
     private static ClientQuotaControlManager manager;
@@ -59,8 +59,8 @@ public class ClientQuotas {
             }
             return AlterClientQuotasResponse.fromQuotaEntities(result.response(), 0).data();
         } catch (RuntimeException e) {
-            var told = EventHandlerExceptionInfo.fromInternal(e, OptionalInt::empty).effectiveExternalException();
-            return request.getErrorResponse(0, told).data();
+            var error = EventHandlerExceptionInfo.fromInternal(e, OptionalInt::empty).effectiveExternalException();
+            return request.getErrorResponse(0, error).data();
         }
     }
 

@@ -10,16 +10,16 @@ import kafka.admin.ConfigCommand;
 import org.apache.kafka.common.utils.Exit;
 
 /**
- * Several kafka-configs.sh in one process, for each takes a second to start:
+ * Several runs of kafka-configs.sh in one process, because each takes a second to start:
  *
- *   Configs.java BOOTSTRAP EXPECTED COMMAND...       the words of a command are separated by "|"; one that has
- *                                                    --bootstrap-server among them asks there
+ *   Configs.java BOOTSTRAP EXPECTED COMMAND...       the words of a command are separated by "|"; one with
+ *                                                    --bootstrap-server goes to that address
  *
- * A broker tells of a change some milliseconds after it has acknowledged it. So what is only shown is asked for until it
- * is as expected, for two seconds at most: EXPECTED is "-", or a file with the sorted lines of each command, and U+001E
- * between commands.
+ * A broker describes a change some milliseconds after its acknowledgement. So commands that only show are repeated until
+ * their output is as expected, for two seconds at most. EXPECTED is "-", or a file with the sorted lines of each
+ * command, and U+001E between commands.
  *
- * Writes of each command a line with its exit status, all that it wrote to standard output and error, and an empty line.
+ * Writes for each command a line with its exit status, its standard output and error, and an empty line.
  */
 public class Configs {
     public static void main(String[] arguments) throws Exception {

@@ -17,7 +17,7 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
- * What everything.py does, with Kafka's own Java client:
+ * The steps of everything.py, with Kafka's own Java client:
  *
  *   Everything.java BOOTSTRAP TOPIC GROUP_PROTOCOL SENT COMMITTED ABORTED
  *

@@ -18,12 +18,12 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
- * What many_members.py does, with Kafka's own Java clients, all of them in one process:
+ * The same as many_members.py, with Kafka's own Java clients in one process:
  *
  *   Members.java consume TOPIC COUNT SECONDS RECORDS_OF_A_PARTITION KEY=VALUE...
  *   Members.java produce TOPIC COUNT SECONDS RECORD_BYTES KEY=VALUE...
  *
- * Ends with one JSON object on standard output; what the clients log goes to standard error.
+ * Ends with one JSON object on standard output; the clients log to standard error.
  */
 public class Members {
     private static final Queue<Double> REBALANCES = new ConcurrentLinkedQueue<>();

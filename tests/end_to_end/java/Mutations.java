@@ -13,14 +13,14 @@ import org.apache.kafka.clients.admin.NewPartitions;
 import org.apache.kafka.clients.admin.NewTopic;
 
 /**
- * Makes, grows and deletes topics, with the admin client of 2.6 as well as of 4.x:
+ * Creates, extends and deletes topics, with admin clients from 2.6 to 4.x:
  *
  *   Mutations.java BOOTSTRAP CLIENT_ID STEP...
  *
- *   STEP    try:VERB or VERB: with the first the client does not try again by itself where it is throttled
+ *   STEP    try:VERB or VERB: with `try:` the client does not retry when it is throttled
  *   VERB    validate:TOPIC:PARTITIONS | create:TOPIC:PARTITIONS | grow:TOPIC:PARTITIONS | delete:TOPIC
  *
- * Ends each step with one JSON object on standard output: what it was told, and how long that took.
+ * Ends each step with one JSON object on standard output: its error and throttle time, and how long it took.
  */
 public class Mutations {
     public static void main(String[] arguments) throws Exception {
@@ -31,20 +31,20 @@ public class Mutations {
             admin.listTopics().names().get(); // it knows where the controller is
             for (String step : Arrays.copyOfRange(arguments, 2, arguments.length)) {
                 long began = System.nanoTime();
-                String told = "";
+                String error = "";
                 int throttledMs = 0;
                 try {
                     take(admin, step).get();
                 } catch (ExecutionException failure) {
                     Throwable cause = failure.getCause();
-                    told = cause.getClass().getSimpleName();
-                    if (told.equals("ThrottlingQuotaExceededException")) {
+                    error = cause.getClass().getSimpleName();
+                    if (error.equals("ThrottlingQuotaExceededException")) {
                         throttledMs = (int) cause.getClass().getMethod("throttleTimeMs").invoke(cause);
                     }
                 }
                 long tookMs = (System.nanoTime() - began) / 1_000_000;
                 System.out.printf(
-                    "{\"told\": \"%s\", \"throttled_ms\": %d, \"took_ms\": %d}%n", told, throttledMs, tookMs);
+                    "{\"error\": \"%s\", \"throttled_ms\": %d, \"took_ms\": %d}%n", error, throttledMs, tookMs);
             }
         }
     }

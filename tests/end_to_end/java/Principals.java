@@ -10,8 +10,8 @@ import javax.security.auth.x500.X500Principal;
 import org.apache.kafka.common.security.ssl.SslPrincipalMapper;
 
 /**
- * What Java and Kafka make of names, one question per line of a file, one answer per line of standard output.
- * Texts are UTF-8 in base64, here as B64; bytes likewise.
+ * Names as mapped by Java and Kafka, one question per line of a file, one answer per line of standard output.
+ * B64 is base64, of UTF-8 or bytes.
  *
  *   certificate B64(DER)          -> ok B64(name of its subject)  | refused
  *   subject B64(DER)              -> ok B64(name)                 | refused

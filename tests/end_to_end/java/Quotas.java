@@ -15,18 +15,18 @@ import org.apache.kafka.common.quota.ClientQuotaFilter;
 import org.apache.kafka.common.quota.ClientQuotaFilterComponent;
 
 /**
- * Client quotas by the admin client, the same commands at one address after the other:
+ * Client quotas by the admin client; runs the commands at each address in turn:
  *
  *   Quotas.java BOOTSTRAP,BOOTSTRAP COMMAND...
  *
- *   alter|ENTITY|OPS...               all of it in one request; OPS: KEY=VALUE to set, KEY to remove, with "&" between
- *   validate|ENTITY|OPS...            likewise, and nothing is changed
- *   contains|COMPONENTS               what has these parts, and any others
- *   only|COMPONENTS                   what has these parts alone
+ *   alter|ENTITY|OPS...               one request; OPS: KEY=VALUE to set, KEY to remove, with "&" between
+ *   validate|ENTITY|OPS...            the same without a change
+ *   contains|COMPONENTS               entities with these parts, and any others
+ *   only|COMPONENTS                   entities with exactly these parts
  *   clear                             removes every quota, and shows them
  *
  * ENTITY: TYPE=NAME, TYPE for the default, with "&" between; of COMPONENTS, TYPE? is any.
- * Writes of each command a line for each entity, in order, and "--".
+ * Writes for each command a sorted line per entity, and "--".
  */
 public class Quotas {
     public static void main(String[] arguments) throws Exception {
@@ -89,10 +89,10 @@ public class Quotas {
         do {
             try {
                 lines = admin.describeClientQuotas(filter).entities().get().entrySet().stream()
-                    .map(entry -> told(entry.getKey()) + " " + new TreeMap<>(entry.getValue()))
+                    .map(entry -> text(entry.getKey()) + " " + new TreeMap<>(entry.getValue()))
                     .sorted().collect(Collectors.toList());
             } catch (ExecutionException failure) {
-                return List.of(told(failure));
+                return List.of(text(failure));
             }
         } while (expected != null && !lines.equals(expected) && System.nanoTime() < end);
         return lines;
@@ -104,13 +104,13 @@ public class Quotas {
         AlterClientQuotasOptions options = new AlterClientQuotasOptions().validateOnly(onlyValidates);
         for (Map.Entry<ClientQuotaEntity, KafkaFuture<Void>> result
                 : admin.alterClientQuotas(all, options).values().entrySet()) {
-            String said = "done";
+            String outcome = "done";
             try {
                 result.getValue().get();
             } catch (ExecutionException failure) {
-                said = told(failure);
+                outcome = text(failure);
             }
-            lines.add(told(result.getKey()) + " " + said);
+            lines.add(text(result.getKey()) + " " + outcome);
         }
         lines.sort(null);
         return lines;
@@ -137,13 +137,13 @@ public class Quotas {
         return text.isEmpty() ? List.of() : Arrays.asList(text.split("&", -1));
     }
 
-    private static String told(ClientQuotaEntity entity) {
+    private static String text(ClientQuotaEntity entity) {
         return new TreeMap<>(entity.entries()).entrySet().stream()
             .map(entry -> entry.getValue() == null ? entry.getKey() : entry.getKey() + "=" + entry.getValue())
             .collect(Collectors.joining("&"));
     }
 
-    private static String told(ExecutionException failure) {
+    private static String text(ExecutionException failure) {
         return failure.getCause().getClass().getSimpleName() + ": " + failure.getCause().getMessage();
     }
 }

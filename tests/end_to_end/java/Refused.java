@@ -24,16 +24,16 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
- * Kafka's own clients side by side, each until a file of its client-id is in a folder:
+ * Kafka's own clients at the same time, each until a file named after its client-id is in a folder:
  *
  *   Refused.java BOOTSTRAP FOLDER CLIENT...
  *
  *   CLIENT    produce:CLIENT_ID:TOPIC:PARTITION:IDEMPOTENT:IN_FLIGHT    sends 0, 1, 2, ...
  *             consume:CLIENT_ID:TOPIC:COUNT    reads 0 to COUNT - 1, a batch at a time, again and again
- *             manage:CLIENT_ID    makes, grows and deletes a topic, again and again
+ *             manage:CLIENT_ID    creates, extends and deletes a topic, again and again
  *
- * Ends with a line "CLIENT_ID NUMBER" each: records acknowledged, or times. With a stack trace and exit status 1 where
- * anything failed.
+ * Ends with a line "CLIENT_ID NUMBER" for each: acknowledged records, or rounds. A failure ends it with a stack trace and
+ * exit status 1.
  */
 public class Refused {
     private static String address;

@@ -11,11 +11,11 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
- * Kafka's own producer, which sends what is due when it is due. Run as a single source file:
+ * Kafka's own producer, which sends records when they are due. Run as a single source file:
  *
  *   Scheduled.java TOPIC RECORD_BYTES START_MS FILE KEY=VALUE...    FILE has lines of "AT_MS COUNT", after START_MS
  *
- * Prints for each record when it was acknowledged, in ms after START_MS, as a JSON list; or a stack trace, exit status 1.
+ * Prints the time of each acknowledgement, in ms after START_MS, as a JSON list; or a stack trace, exit status 1.
  */
 public class Scheduled {
     public static void main(String[] arguments) throws Exception {

@@ -14,7 +14,7 @@ import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
 /**
- * A share group (KIP-932) reads what was sent, and acknowledges it:
+ * Sends records, and reads and acknowledges them with a share group (KIP-932):
  *
  *   Share.java BOOTSTRAP TOPIC COUNT
  *

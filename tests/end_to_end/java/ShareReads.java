@@ -15,14 +15,14 @@ import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 /**
- * Members of share groups (KIP-932) read a topic side by side for a while and acknowledge what they read. Those of one
+ * Members of share groups (KIP-932) that read a topic for a time and acknowledge all records. Members with one
  * client-id are one group of that name:
  *
  *   ShareReads.java TOPIC SECONDS SETUP_BOOTSTRAP [CLIENT_ID BOOTSTRAP]...
  *
- * Ends with one JSON object on standard output: by client-id how many bytes of values had come after each second since
- * its first record, how many each member read, how many records were read, how many different ones, and how
- * many acknowledgements failed. Or it ends with a stack trace and exit status 1.
+ * Ends with one JSON object on standard output: for each client-id the bytes of values after each second since its first record, the bytes of each
+ * member, the records read, the distinct records, and the failed acknowledgements. Or with a stack trace and exit
+ * status 1.
  */
 public class ShareReads {
     private static final class Reader extends Thread {

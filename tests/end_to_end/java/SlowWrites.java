@@ -17,8 +17,8 @@ import org.apache.kafka.server.authorizer.Authorizer;
 import org.apache.kafka.server.authorizer.AuthorizerServerInfo;
 
 /**
- * Allows everything, and has the broker's thread sleep for each write to a topic: a broker that is busy for as long as
- * "slow.writes.ms" says, as with a slow disk, and yet leaves the machine to others.
+ * Allows everything, and makes the broker's thread sleep for "slow.writes.ms" at each write to a topic. Such a broker is busy
+ * as with a slow disk, but uses no processor time.
  */
 public class SlowWrites implements Authorizer {
     private long sleepMs;

@@ -10,7 +10,7 @@ import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.serialization.StringSerializer;
 
 /**
- * A producer that pushes its metrics to the cluster, which is told to ask for them:
+ * A producer that pushes its metrics to the cluster, which gets a subscription for them:
  *
  *   Telemetry.java BOOTSTRAP TOPIC
  *

@@ -5,7 +5,7 @@ import org.apache.kafka.common.metrics.MetricsReporter;
 import org.apache.kafka.server.telemetry.ClientTelemetry;
 import org.apache.kafka.server.telemetry.ClientTelemetryReceiver;
 
-/** A plugin of the broker that takes what clients push of their metrics (KIP-714), and says so on standard output. */
+/** A broker plugin that receives clients' metrics (KIP-714), and prints their instance ids. */
 public class TelemetryReceiver implements MetricsReporter, ClientTelemetry {
     @Override
     public ClientTelemetryReceiver clientReceiver() {

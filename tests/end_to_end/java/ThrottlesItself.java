@@ -5,13 +5,13 @@ import org.apache.kafka.common.requests.AbstractResponse;
 import sun.misc.Unsafe;
 
 /**
- * Says of which responses this release's clients sit out the throttle time:
+ * Lists the responses whose throttle time this release's clients wait out:
  *
- *   WaitsAsTold.java
+ *   ThrottlesItself.java
  *
  * Prints a line "API_KEY VERSION true|false" for each version that the client knows.
  */
-public class WaitsAsTold {
+public class ThrottlesItself {
     public static void main(String[] arguments) throws Exception {
         Field field = Unsafe.class.getDeclaredField("theUnsafe");
         field.setAccessible(true);
