@@ -42,12 +42,7 @@ _CLEARLY_FASTER: Final = 0.75
 
 
 class Limit(Protocol):
-    """A limit on requests in flight.
-
-    Attributes:
-        limit: the number allowed now.
-        learns: whether ``observe`` has to be called.
-    """
+    """A limit on requests in flight. ``learns``: whether ``observe`` has to be called."""
 
     limit: int
     learns: bool
@@ -55,10 +50,7 @@ class Limit(Protocol):
     def observe(self, rtt_us: int, in_flight: int, now_ms: int) -> None:
         """Learn from one response.
 
-        Args:
-            rtt_us: from the request given to the broker to its answer, above 0.
-            in_flight: how many were at the broker, this one included.
-            now_ms: the time.
+        ``rtt_us``, above 0, is from the request to the broker's response; ``in_flight`` counts this request, too.
         """
 
 
@@ -87,10 +79,7 @@ class _Phase(Enum):
 class VegasLimit:
     """The limit that keeps the broker just busy, from ``minimum`` up to ``maximum``, beginning at ``minimum``.
 
-    Attributes:
-        limit: the number allowed now.
-        base_rtt_us: B, the time of a request when none waits at the broker; 0: not known yet.
-        rtt_us: R, smoothed; 0: not known yet.
+    ``base_rtt_us`` is B, ``rtt_us`` is R, smoothed; both are 0 while unknown.
     """
 
     __slots__ = (

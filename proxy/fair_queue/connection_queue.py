@@ -61,14 +61,7 @@ _RUNNING: Final = State.RUNNING
 class ListenerQueue:
     """The state that all connections of one listener to one broker share.
 
-    Attributes:
-        scheduler: The listener's levels of its users.
-        dispatcher: The broker's queue and slots.
-        cost: The charge for a request.
-        identity: The identity that a request is charged to.
-        stats: The listener's counters.
-        timeouts: The deadlines of the broker's slots.
-        wake: Called when waiting connections may continue, and when a sooner deadline is set.
+    ``wake`` is called when waiting connections may continue, and when a sooner deadline is set.
     """
 
     __slots__ = ("cost", "dispatcher", "identity", "scheduler", "stats", "timeouts", "wake")
@@ -104,13 +97,7 @@ class ListenerQueue:
 
 
 class QueuedConnection:
-    """One connection's place in the queue, used for each of its requests in turn.
-
-    Attributes:
-        line: The queue that it waits in.
-        ticket: Its ticket at the dispatcher.
-        is_watched: Its slot has a deadline.
-    """
+    """One connection's place in the queue, used for each of its requests in turn."""
 
     __slots__ = ("_api_key", "_awaits_data", "_refusal", "_sample", "is_watched", "line", "ticket")
 
@@ -212,15 +199,7 @@ class QueuedConnection:
     def answered(
         self, kind: RequestKind, identity: str, service: ServiceTime, request_bytes: int, response_bytes: int
     ) -> None:
-        """Charge and count a request whose response begins.
-
-        Args:
-            kind: The kind of request.
-            identity: The identity that pays for it.
-            service: The time at the broker, and the working part of it.
-            request_bytes: The request's size.
-            response_bytes: The response's size.
-        """
+        """Charge and count a request whose response begins."""
         line, ticket = self.line, self.ticket
         # `_queue_us` inlined: this runs for each request.
         queue_us = ticket.started_us - ticket.arrived_us
@@ -242,13 +221,7 @@ class QueuedConnection:
         line.stats.serve(CONTROL_LEVEL if ticket.is_control else level, queue_us, taken_us)
 
     def unanswered(self, kind: RequestKind, identity: str, service: ServiceTime) -> None:
-        """Charge a request that reached the broker at least in part and will have no response.
-
-        Args:
-            kind: The kind of request.
-            identity: The identity that pays for it.
-            service: The time at the broker, as far as it is known.
-        """
+        """Charge a request that reached the broker at least in part and will have no response."""
         self.line.scheduler.charge(identity, self._cost(kind, self._queue_us(), service, 0))
 
     def _queue_us(self) -> int:
@@ -271,12 +244,7 @@ class QueuedConnection:
                 line.wake()
 
     def pause(self, *, is_used: bool, now_us: int) -> None:
-        """Give the slot back because the broker's responses are not read for now.
-
-        Args:
-            is_used: Whether a request was sent with this slot.
-            now_us: The time.
-        """
+        """Give the slot back while the broker's responses are not read. ``is_used``: a request used the slot."""
         if self.ticket.state is _RUNNING:
             if is_used:
                 self._unwatch()

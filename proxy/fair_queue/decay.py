@@ -127,11 +127,7 @@ class _Cost:
 class DecayScheduler:
     """The costs of all users of one listener, their levels, and the response times of each level.
 
-    Attributes:
-        options: its options.
-        next_sweep_ms: when the next sweep is due.
-        average_response_ms: of each level, at the last sweep.
-        last_window_counts: the responses of each level in the window that the last sweep ended.
+    ``average_response_ms`` and ``last_window_counts`` are by level, as of the last sweep.
 
     Raises:
         ValueError: an option out of its range.
@@ -199,13 +195,7 @@ class DecayScheduler:
         return dict(self._levels)
 
     def level(self, identity: str, in_flight: int = 1, slots: int = 1) -> int:
-        """Return the level of a request.
-
-        Args:
-            identity: the user that makes it.
-            in_flight: the number of its broker's slots in use.
-            slots: the number of slots.
-        """
+        """Return the level of a user's request, while ``in_flight`` of its broker's ``slots`` are in use."""
         if in_flight < self._floor * slots:
             return 0
         level = self._levels.get(identity)

@@ -107,14 +107,7 @@ class Lane:
 
 
 class Dispatcher:
-    """The queue and the slots of one broker.
-
-    Attributes:
-        options: how requests wait.
-        is_refusing: whether requests may be refused at all.
-        normal: the lane of all requests but control requests; read only.
-        refused: the number of refusals of each kind.
-    """
+    """The queue and the slots of one broker. ``normal`` is the lane of all requests but control requests; read only."""
 
     __slots__ = ("_control", "_granted", "is_refusing", "normal", "options", "refused")
 
@@ -158,8 +151,7 @@ class Dispatcher:
         Args:
             ticket: the connection's ticket, with the identity and the level of this request.
             now_us: the time.
-            is_slow: the scheduler backs off its level. Has an effect only if backoff is enabled, and never on a control
-                request, which is not refused.
+            is_slow: the scheduler backs off its level. Only for backoff; control requests are never refused.
             may_refuse: a response can refuse it; otherwise it waits, as if backoff were disabled.
 
         Raises:
@@ -190,13 +182,8 @@ class Dispatcher:
     def done(self, ticket: Ticket, now_us: int, *, is_sample: bool = True) -> bool:
         """End the request of a running or parked ticket; its slot goes to the next.
 
-        Args:
-            ticket: the connection's ticket.
-            now_us: the time.
-            is_sample: the time since its start measures the broker's load. Without effect on a parked ticket.
-
-        Returns:
-            Whether ``granted`` has tickets to return.
+        Return whether ``granted`` has tickets to return. ``is_sample``: the time since the ticket's start measures the
+        broker's load.
         """
         if ticket.state is not _RUNNING:
             return self.leave(ticket, now_us)

@@ -9,11 +9,7 @@ def default_weights(levels: int) -> tuple[int, ...]:
 
 
 class WeightedRoundRobinMultiplexer:
-    """Turns in cycles: ``weights[0]`` for level 0, then ``weights[1]`` for level 1, and so on.
-
-    Args:
-        levels: how many there are, at least one.
-        weights: one for each level; None for Hadoop's.
+    """Turns in cycles: ``weights[0]`` for level 0, then ``weights[1]`` for level 1, and so on. None: Hadoop's.
 
     Raises:
         ValueError: no level, not as many weights as levels, or a weight below 1. Hadoop accepts a weight of 0, and then

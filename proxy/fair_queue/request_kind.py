@@ -78,11 +78,8 @@ SHARED_LOCK: Final = frozenset({ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.METADA
 def may_wait(api_key: int, *, acks: int = 1, is_patient: bool = True, wants_data: bool = True) -> bool:
     """Whether the response may be late while no thread of the broker works on it.
 
-    Args:
-        api_key: The API.
-        acks: Of a Produce; below 0 it waits for followers.
-        is_patient: Of a Fetch: its max_wait_ms is above 0.
-        wants_data: Of a Fetch: its min_bytes is above 0.
+    A Produce with ``acks`` below 0 waits for followers. ``is_patient`` and ``wants_data`` are of a Fetch: ``max_wait_ms``
+    and ``min_bytes`` are above 0.
     """
     if api_key == ApiKey.PRODUCE:
         return acks < 0
@@ -124,15 +121,7 @@ class RequestKind:
 def request_kind(
     api_key: int, api_version: int, acks: int = 1, is_patient: bool = True, wants_data: bool = True
 ) -> RequestKind:
-    """Return the kind of a request.
-
-    Args:
-        api_key: The API.
-        api_version: Its version.
-        acks: Of a Produce.
-        is_patient: Of a Fetch: its max_wait_ms is above 0.
-        wants_data: Of a Fetch: its min_bytes is above 0.
-    """
+    """Return the kind of a request. Arguments as for ``may_wait``."""
     is_poll = api_key in _POLLS
     is_gathering = api_key in _GATHERING
     waits_for_data = is_poll and (is_patient or api_key == ApiKey.SHARE_FETCH)

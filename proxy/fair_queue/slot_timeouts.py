@@ -13,8 +13,7 @@ class SlotHolder(Protocol):
 class SlotTimeouts:
     """The deadlines of one broker's slots, in microseconds.
 
-    Attributes:
-        soonest_us: No deadline comes earlier; the slot of this one may be gone already. None: there is no deadline.
+    No deadline comes before ``soonest_us``, None: there is none. The slot of that deadline may be gone already.
     """
 
     __slots__ = ("_at_us", "soonest_us")

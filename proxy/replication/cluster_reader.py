@@ -41,12 +41,10 @@ class ClusterReader:
         self._client.close()
 
     def read(self, *, has_topics: bool, has_configs: bool, has_topic_configs: bool) -> Readings:
-        """Return the cluster's brokers, and what else is asked for.
+        """Return the cluster's brokers, and what else is requested.
 
-        Args:
-            has_topics: Whether to read topic ids.
-            has_configs: Whether to read the brokers' throttles, and which partitions are being reassigned.
-            has_topic_configs: Whether to read the topics' lists of throttled replicas.
+        ``has_topics``: topic ids. ``has_configs``: the brokers' throttles, and partitions that are being reassigned.
+        ``has_topic_configs``: the topics' lists of throttled replicas.
         """
         metadata = self._client.metadata(None if has_topics or has_topic_configs else ())
         topics = [topic for topic in metadata.topics if topic.error_code == 0]

@@ -27,7 +27,6 @@ class ActiveRules:
         config: The configuration in force. It lacks single rules that have changed since the last reload, because one
             change must not copy all rules; ``tables`` has them.
         file: The file as it was read last, with every rule.
-        tables: The rules that the quotas of all brokers share.
     """
 
     def __init__(

@@ -45,11 +45,6 @@ class Upstream:
         tls: The context to dial with; None: plaintext.
         shaping: The listener's own; None: the file's.
         is_bootstrap: Whether it is a bootstrap server, which stands in for brokers that are not known yet.
-
-    Attributes:
-        identity: Which broker it leads to; None: not known.
-        peers: The numeric addresses that connections have reached.
-        failures: How many dials have failed since the last success.
     """
 
     __slots__ = (

@@ -75,9 +75,7 @@ class BrokerConnection(asyncio.Protocol):
 class BrokerDialer:
     """Dials brokers; the number of concurrent dials to one address is bounded.
 
-    Args:
-        tasks: The group of its tasks.
-        source: The address of this machine to dial from; None: the system's choice.
+    ``source`` is the address of this machine to dial from; None: the system's choice.
     """
 
     def __init__(self, tasks: asyncio.TaskGroup, source: str | None) -> None:
@@ -212,10 +210,7 @@ async def probe(
 ) -> None:
     """Keep ``is_reachable`` up to date, until cancelled.
 
-    Args:
-        upstream: What to probe.
-        source: The address of this machine to dial from; None: the system's choice.
-        on_reached: Called with the numeric address that was reached, and whether the broker was unreachable before.
+    ``on_reached`` is called with the numeric address that was reached, and whether the broker was unreachable before.
     """
     local_addr = local_address(source)
     was_away = True

@@ -29,13 +29,7 @@ class BrokerIdentity(NamedTuple):
 
 
 class UpstreamLocation(NamedTuple):
-    """What is known about where an upstream leads.
-
-    Attributes:
-        address: As the file, or the cluster, writes it.
-        peers: The numeric addresses that connections have reached.
-        identity: None while it is not known.
-    """
+    """The known facts about where an upstream leads. ``peers``: the numeric addresses that connections reached."""
 
     address: Address
     peers: frozenset[Address] = NOWHERE

@@ -22,14 +22,7 @@ class Waiting(Protocol):
 
 
 class ListenerPriorities:
-    """The priority levels of one listener's users.
-
-    Attributes:
-        settings: ``fair_call_queue`` of the file.
-        scheduler: A reload replaces it; the new one takes over the users' costs.
-        identity: Returns the user whose cost a request adds to.
-        stats: Counts what happened to requests.
-    """
+    """The priority levels of one listener's users. The scheduler of a reload takes over the users' costs."""
 
     def __init__(self, settings: FairCallQueue) -> None:
         self.settings = settings
@@ -60,12 +53,7 @@ class BrokerQueue:
         self._timer_us = 0  # when it fires
 
     def listener_queue(self, priorities: ListenerPriorities, before: ListenerQueue | None) -> ListenerQueue:
-        """Return what the waiting connections of a listener share.
-
-        Args:
-            priorities: The listener's, whose settings apply from now on.
-            before: What they have shared until now, and go on sharing; None: there was no queue.
-        """
+        """Return the state that the connections of a listener share: ``before``, updated, or a new one."""
         settings = priorities.settings
         if settings != self._settings:
             if _slots(settings) != _slots(self._settings):

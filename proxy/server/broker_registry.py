@@ -18,11 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class BrokerRegistry:
-    """Assigns a ``Broker`` to each upstream.
-
-    Args:
-        on_moved: Called with each upstream whose broker has changed.
-    """
+    """Assigns a ``Broker`` to each upstream, and calls ``on_moved`` with each upstream whose broker has changed."""
 
     def __init__(self, on_moved: Callable[[Upstream], None]) -> None:
         self._on_moved = on_moved
@@ -60,12 +56,9 @@ class BrokerRegistry:
             self._regroup()
 
     def reached(self, upstream: Upstream, peer: Address | None, *, is_back: bool = False) -> None:
-        """Note that a connection of an upstream has reached ``peer``.
+        """Note that a connection of an upstream has reached ``peer``, None: it is closed already.
 
-        Args:
-            upstream: The upstream.
-            peer: The numeric address; None: the connection is closed already.
-            is_back: Whether the broker was unreachable before: the addresses known so far may be another broker's.
+        ``is_back``: the broker was unreachable before, so the addresses known so far may be another broker's.
         """
         if peer is None:
             return

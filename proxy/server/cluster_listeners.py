@@ -44,11 +44,7 @@ _WARN_EVERY_S: Final = 60.0
 
 
 class ClusterListener:
-    """One listener in front of a cluster: its bootstrap port, and one port for each broker.
-
-    Attributes:
-        routes: To the known brokers, by node id.
-    """
+    """One listener in front of a cluster: its bootstrap port, and a port for each broker. ``routes``: by node id."""
 
     def __init__(self, listener: ListenerState, cluster: "BrokerCluster") -> None:
         self.listener = listener
@@ -168,15 +164,10 @@ class ClusterListener:
 
 
 class BrokerCluster:
-    """The brokers of one cluster. All listeners in front of it share their quotas.
+    """The brokers of one cluster, by node id. All listeners in front of it share their quotas.
 
-    Attributes:
-        brokers: The upstreams of known brokers, by node id.
-        listeners: The listeners in front of it.
-        bootstrap_quotas: Those of the bootstrap ports, which count as one more broker: quotas on new connections hold
-            where a connection comes in, and its broker may not be known then.
-        cluster_id: None until an answer of the cluster contains it.
-        shaping: The shaping of its listeners; None: the file's.
+    The bootstrap ports count as one more broker (``bootstrap_quotas``): quotas on new connections hold where they come
+    in, and the broker may not be known then.
     """
 
     def __init__(
@@ -261,12 +252,9 @@ class BrokerCluster:
         return upstream
 
     def see(self, brokers: Mapping[int, Address], is_all: bool, cluster_id: str | None = None) -> None:
-        """Apply an answer of the cluster.
+        """Apply an answer of the cluster: the addresses of brokers by node id, and the cluster's id if it has one.
 
-        Args:
-            brokers: The address of each broker in the answer, by node id.
-            is_all: Whether the answer lists all brokers that are alive.
-            cluster_id: None: the answer does not contain it.
+        ``is_all``: the answer lists all brokers that are alive.
         """
         if self._is_closed:
             return

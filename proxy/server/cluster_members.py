@@ -36,12 +36,9 @@ class ClusterMembers:
         self._without_port: set[int] = set()
 
     def see(self, brokers: Mapping[int, Address], *, is_all: bool, now_ms: int) -> MemberChanges:
-        """Apply a response; return what has changed.
+        """Apply a response: addresses by node id. Return what has changed.
 
-        Args:
-            brokers: The address of each broker in the response, by node id.
-            is_all: Whether these are all brokers that are alive, as in Metadata.
-            now_ms: The time.
+        ``is_all``: these are all brokers that are alive, as in Metadata.
         """
         if brokers == self.brokers and not self._absent_since_ms:
             return NO_CHANGES

@@ -26,13 +26,7 @@ _CORRELATION_ID: Final = 1
 
 
 class ClusterDescription(NamedTuple):
-    """A broker's answer.
-
-    Attributes:
-        brokers: The addresses of brokers that are alive, by node id.
-        cluster_id: None where the brokers have none.
-        peer: Where the broker was reached: the numeric address, and the port.
-    """
+    """A broker's answer: the brokers that are alive, by node id. ``peer`` is the numeric address that answered."""
 
     brokers: dict[int, Address]
     cluster_id: str | None

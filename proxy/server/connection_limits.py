@@ -99,9 +99,7 @@ def spread() -> Iterator[float]:
 class TimeLimits:
     """The times of one connection, measured against the limits of its listener.
 
-    Attributes:
-        started_ms: When the connection was accepted.
-        active_ms: When a check last found it in use.
+    A check last found it in use at ``active_ms``.
     """
 
     __slots__ = ("_spread", "active_ms", "started_ms")
@@ -173,12 +171,7 @@ class TimerWheel(Generic[_T]):
 
 
 def largest_holders(held: list[tuple[int, _T]], max_buffered_bytes: int) -> list[_T]:
-    """Return the holders to close, largest first, so that the others together hold at most ``max_buffered_bytes``.
-
-    Args:
-        held: Bytes, and their holder.
-        max_buffered_bytes: What all may hold together.
-    """
+    """Return the holders to close, largest first, so that the others together hold at most ``max_buffered_bytes``."""
     excess_bytes = sum(size_bytes for size_bytes, _ in held) - max_buffered_bytes
     found: list[_T] = []
     for size_bytes, holder in sorted(held, key=itemgetter(0), reverse=True):

@@ -20,13 +20,7 @@ _MAX_WAITS: Final = 15
 
 
 class HalfClosedClient(asyncio.Protocol):
-    """The protocol of the client's transport after ``ClientConnection`` has closed its side.
-
-    Args:
-        owner: The connection.
-        client: The client's transport.
-        cause: Why the connection is drained.
-    """
+    """The protocol of the client's transport after ``ClientConnection`` has closed its side."""
 
     __slots__ = ("_cause", "_client", "_owner", "_timer")
 

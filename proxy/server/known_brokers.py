@@ -77,10 +77,7 @@ class KnownBrokers:
     def update(self, listeners: Mapping[str, Listener], changed: RuleTableChanges | None, config: ProxyConfig) -> None:
         """Apply a reloaded file to every listener, and to every broker, also where no listener leads to it any more.
 
-        Args:
-            listeners: The settings of the file's listeners, by name.
-            changed: The rules that have changed; None: any may have.
-            config: The configuration in force.
+        ``changed`` are the rules that have changed; None: any may have.
         """
         for listener, entrance in self.entrances.items():
             settings = listeners.get(listener.name)

@@ -75,9 +75,7 @@ class ListenerState:
     ) -> asyncio.BaseProtocol:
         """Return the protocol of a new connection.
 
-        Args:
-            accept: Returns the ``ClientConnection``, after a successful handshake.
-            abandon: Called when the handshake fails.
+        ``accept`` returns the ``ClientConnection`` after the handshake; ``abandon`` is called if the handshake fails.
         """
         return accept() if self.handshake is None else self.handshake(accept, abandon)
 

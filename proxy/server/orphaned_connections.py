@@ -25,11 +25,7 @@ LOST: Final = "lost"  # the broker left, or the proxy stopped: as in Kafka, noth
 
 
 class OrphanedConnections:
-    """The orphaned connections of one listener; the oldest makes room.
-
-    Attributes:
-        counts: How many have ended, by how they ended.
-    """
+    """The orphaned connections of one listener; the oldest makes room. ``counts`` are by how they ended."""
 
     def __init__(self) -> None:
         self.counts = dict.fromkeys((ANSWERED, CUT_SHORT, LOST), 0)

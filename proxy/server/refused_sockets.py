@@ -11,11 +11,7 @@ MAX_KEPT: Final = 500
 
 
 class RefusedSockets:
-    """The refused sockets of one listener. Kafka keeps any number; here the oldest makes room.
-
-    Attributes:
-        hurried: How many were closed before their time to make room.
-    """
+    """The refused sockets of one listener. Unlike in Kafka, the oldest makes room; ``hurried`` counts these."""
 
     def __init__(self) -> None:
         self._kept: dict[socket.socket, asyncio.TimerHandle] = {}

@@ -15,14 +15,8 @@ from kafka_quota_proxy.proxy.usage.meter import FOLLOWER_REPLICATION, LEADER_REP
 class ReplicationLimits:
     """Starts and stops the watcher as limits on replication are set and removed.
 
-    Args:
-        config: What the process is started with.
-        start: Starts a task that goes on until it is cancelled.
-
-    Attributes:
-        throttle: The limits.
-        watcher: Asks the cluster; None: there are no limits, or the file names no broker to ask
-            (``config.replication_checks`` has warned about that).
+    There is no watcher without limits, nor if the file names no broker to ask (``config.replication_checks`` has warned
+    about that). ``start`` starts a task that goes on until it is cancelled.
     """
 
     def __init__(

@@ -15,10 +15,7 @@ from kafka_quota_proxy.proxy.session.client_account import ConnectionContext
 class Route:
     """What the connections of one listener to one broker share.
 
-    Args:
-        listener: Where the clients connect.
-        upstream: Where the route leads.
-        addresses: Replaces the addresses of brokers in responses; None: they stay.
+    ``addresses`` replaces the addresses of brokers in responses; None: they stay.
     """
 
     __slots__ = ("context", "listener", "upstream")

@@ -28,13 +28,7 @@ _PAGE_BYTES: Final = resource.getpagesize()
 
 
 class Sweeps:
-    """The periodic work on all listeners.
-
-    Args:
-        listeners: All listeners.
-        config: Returns the configuration in force.
-        quotas: Returns the quotas of all brokers.
-    """
+    """The periodic work on all listeners. ``config`` and ``quotas`` return what is in force."""
 
     def __init__(
         self,

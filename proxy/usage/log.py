@@ -27,12 +27,7 @@ _LOOK_S: Final = 0.01
 class UsageLogger:
     """Writes the usage log of a proxy, between ``start`` and ``stop``.
 
-    Args:
-        settings: The ``usage_log`` section of the file.
-        proxy: The proxy's name in the records.
-        brokers: Returns the brokers to read, at each interval.
-        replicas: Returns the replication quotas to read, at each interval.
-        sinks: The files, the topic, or both.
+    ``brokers`` and ``replicas`` return the counters to read, at each interval.
     """
 
     def __init__(
@@ -73,11 +68,7 @@ class UsageLogger:
                 report(error, "could not read an interval of the usage log; its use is in a later one")
 
     async def stop(self, hurry: asyncio.Event) -> None:
-        """Log the use until now, and wait for the sinks for at most ``STOP_TIMEOUT_S``.
-
-        Args:
-            hurry: Once it is set, the stop no longer waits.
-        """
+        """Log the use until now, and wait for the sinks for at most ``STOP_TIMEOUT_S``, or until ``hurry`` is set."""
         self._may_read()
         for batch in self._read():
             if batch is not None:

@@ -46,12 +46,7 @@ class MeteredReplicas(NamedTuple):
 
 
 class Meter:
-    """Reads all counters of a proxy, once for each interval.
-
-    Args:
-        proxy: The proxy's name in the records.
-        timeline: Begins at the first interval.
-    """
+    """Reads all counters of a proxy, once for each interval. ``timeline`` begins at the first interval."""
 
     def __init__(self, proxy: str, timeline: Timeline) -> None:
         self.timeline = timeline

@@ -57,10 +57,7 @@ class Segments:
         return None if self._file < 0 else self._rotate_from_ms
 
     def begin(self) -> int:
-        """Lock the files, and complete leftovers of a crash.
-
-        Returns:
-            The last ``start_ms`` in them; 0 without files.
+        """Lock the files, and complete leftovers of a crash; return the last ``start_ms``, 0 without files.
 
         Raises:
             OSError: The directory cannot be used, or another process uses it.
@@ -77,10 +74,6 @@ class Segments:
 
     def write(self, batch: Batch, *, now_ms: int) -> None:
         """Append all records of a batch. After a failure, a call with the same batch continues where it stopped.
-
-        Args:
-            batch: At least one record.
-            now_ms: The time, on a monotonic clock.
 
         Raises:
             OSError: The disk is full, or the file or the directory is faulty.

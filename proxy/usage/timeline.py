@@ -20,12 +20,7 @@ class Span(NamedTuple):
 
 
 class Timeline:
-    """Ends an interval and begins the next without a gap.
-
-    Args:
-        wall_ms: Unix time now.
-        now_ms: The time on a monotonic clock.
-    """
+    """Ends an interval and begins the next without a gap. ``wall_ms`` is Unix time, ``now_ms`` a monotonic clock."""
 
     def __init__(self, *, wall_ms: int, now_ms: int) -> None:
         self._end_ms = wall_ms  # of the last interval
