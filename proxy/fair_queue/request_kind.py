@@ -78,8 +78,8 @@ SHARED_LOCK: Final = frozenset({ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.METADA
 def may_wait(api_key: int, *, acks: int = 1, is_patient: bool = True, wants_data: bool = True) -> bool:
     """Whether the response may be late while no thread of the broker works on it.
 
-    A Produce with ``acks`` below 0 waits for followers. ``is_patient`` and ``wants_data`` are of a Fetch: ``max_wait_ms``
-    and ``min_bytes`` are above 0.
+    A Produce with ``acks`` below 0 waits for followers. Of a Fetch, ``is_patient`` means a ``max_wait_ms`` above 0, and
+    ``wants_data`` a ``min_bytes`` above 0.
     """
     if api_key == ApiKey.PRODUCE:
         return acks < 0
