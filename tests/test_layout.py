@@ -34,8 +34,6 @@ EXCEPTIONS = {
     "proxy/quota/rule_phrases.py": "tests/proxy/cli/test_explain.py",
     # Bounds of a bucket.
     "proxy/quota/bucket_bounds.py": "tests/proxy/quota/test_bucket.py",
-    # Each error is tested where it is raised.
-    "proxy/cli/demo/errors.py": "tests/proxy/cli/demo/test_mock_cluster.py",
     # Processes and clients are tested by running them.
     "proxy/cli/demo/clients.py": "tests/proxy/cli/demo/test_runner.py",
     # The base of three handlers, tested with the one that uses all of it.

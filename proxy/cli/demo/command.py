@@ -14,8 +14,8 @@ from kafka_quota_proxy.config.errors import UnitError
 from kafka_quota_proxy.config.model import Shaping
 from kafka_quota_proxy.config.units import parse_rate
 from kafka_quota_proxy.proxy.cli.demo import workload
-from kafka_quota_proxy.proxy.cli.demo.errors import DemoError
 from kafka_quota_proxy.proxy.cli.demo.mock_cluster import require_extra
+from kafka_quota_proxy.proxy.cli.demo.workload import DemoError
 
 if TYPE_CHECKING:
     from kafka_quota_proxy.proxy.cli.demo.display import Display

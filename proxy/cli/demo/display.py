@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from kafka_quota_proxy.proxy.cli.demo.measure import TOLERANCE
+from kafka_quota_proxy.proxy.cli.demo.workload import TOLERANCE
 
 # Fits into 80 columns with the numbers.
 HISTORY_S: Final = 14

@@ -15,9 +15,8 @@ import aiokafka
 import uvloop
 
 from kafka_quota_proxy.proxy.cli.demo import mock_relay
-from kafka_quota_proxy.proxy.cli.demo.errors import DemoError
 from kafka_quota_proxy.proxy.cli.demo.mock_cluster import MockCluster
-from kafka_quota_proxy.proxy.cli.demo.workload import CONSUMER_TOPIC, PRODUCER_TOPIC
+from kafka_quota_proxy.proxy.cli.demo.workload import CONSUMER_TOPIC, PRODUCER_TOPIC, DemoError
 
 
 async def _run(*, advertised: str, value_bytes: int, records: int) -> None:

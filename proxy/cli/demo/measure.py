@@ -5,10 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from typing import Final
 
-from kafka_quota_proxy.proxy.cli.demo.errors import MeasurementError
+from kafka_quota_proxy.proxy.cli.demo.workload import DemoError
 
-# The promise of the demo: a measured rate further off its quota than this is a failure.
-TOLERANCE: Final = 0.05
 # ``shaping: paced`` lets an idle client send a second's worth at once (``burst: 1s``), on top of that second's own.
 _PACED_BURST_S: Final = 1.0
 # Shorter than this a rate says more about the size of a request than about the flow.
@@ -21,6 +19,10 @@ _BURST_SHARE: Final = 0.6
 # Kafka's default windows make a cycle of 11 to 12.5 s, of which at least four are silent.
 _SILENCE_S: Final = 3.0
 _SILENCE_SHARE: Final = 0.3
+
+
+class MeasurementError(DemoError):
+    """There is not enough traffic for a rate."""
 
 
 class Flow:
@@ -42,18 +44,13 @@ class Flow:
         """The times of all records."""
         return self._times
 
-    @property
-    def total_bytes(self) -> int:
-        """All recorded bytes."""
-        return self._sums[-1]
-
     def bytes_between(self, start_s: float, end_s: float) -> int:
         """Return the bytes recorded at or after ``start_s`` and before ``end_s``."""
         return self._sums[bisect_left(self._times, end_s)] - self._sums[bisect_left(self._times, start_s)]
 
-    def rate(self, *, now_s: float, span_s: float = 1.0) -> float:
-        """Return bytes per second over the last ``span_s`` seconds."""
-        return self.bytes_between(now_s - span_s, now_s) / span_s
+    def rate(self, *, now_s: float) -> float:
+        """Return bytes per second over the last second."""
+        return self.bytes_between(now_s - 1, now_s)
 
 
 def burst_end(flow: Flow, *, quota_bytes_per_second: float) -> float | None:
@@ -128,8 +125,3 @@ def sampled_rate(flow: Flow, *, quota_bytes_per_second: float) -> float:
     if len(starts) < 2:
         raise MeasurementError("no whole cycle of Kafka's windows was seen: ask for lower rates or more --seconds")
     return flow.bytes_between(starts[0], starts[-1]) / (starts[-1] - starts[0])
-
-
-def is_within_tolerance(measured: float, *, quota_bytes_per_second: float) -> bool:
-    """Whether a measured rate is within the demo's tolerance of its quota."""
-    return abs(measured - quota_bytes_per_second) <= TOLERANCE * quota_bytes_per_second

@@ -16,7 +16,7 @@ from ctypes import c_char_p, c_int, c_int16, c_int32, c_size_t, c_void_p
 from pathlib import Path
 from typing import Any, Final, Self
 
-from kafka_quota_proxy.proxy.cli.demo.errors import DemoError
+from kafka_quota_proxy.proxy.cli.demo.workload import DemoError
 
 _PRODUCER: Final = 0  # rd_kafka_type_t RD_KAFKA_PRODUCER
 _NODE_ID: Final = 1  # the first broker of a mock cluster

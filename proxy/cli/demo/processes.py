@@ -20,7 +20,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from kafka_quota_proxy.proxy.cli.demo.errors import DemoError
+from kafka_quota_proxy.proxy.cli.demo.workload import DemoError
 
 _START_TIMEOUT_S: Final = 20
 _GRACE_S: Final = 3

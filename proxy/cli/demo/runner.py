@@ -21,9 +21,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from kafka_quota_proxy.config.model import Shaping
 from kafka_quota_proxy.proxy.cli.demo import clients, measure, workload
 from kafka_quota_proxy.proxy.cli.demo.display import HISTORY_S, ClientView, Display
-from kafka_quota_proxy.proxy.cli.demo.errors import DemoError, MeasurementError
+from kafka_quota_proxy.proxy.cli.demo.measure import MeasurementError
 from kafka_quota_proxy.proxy.cli.demo.processes import free_ports, running
-from kafka_quota_proxy.proxy.cli.demo.workload import Options
+from kafka_quota_proxy.proxy.cli.demo.workload import DemoError, Options
 
 _REDRAW_S: Final = 0.25
 _SCRAPE_S: Final = 0.5
@@ -99,9 +99,8 @@ class Outcome:
     @property
     def is_within_tolerance(self) -> bool:
         """Whether the client was held at its quota."""
-        return measure.is_within_tolerance(
-            self.measured_bytes_per_second, quota_bytes_per_second=self.quota_bytes_per_second
-        )
+        difference = abs(self.measured_bytes_per_second - self.quota_bytes_per_second)
+        return difference <= workload.TOLERANCE * self.quota_bytes_per_second
 
 
 async def run(options: Options, display: Display) -> tuple[Outcome, Outcome]:

@@ -24,11 +24,17 @@ SAMPLED_SECONDS: Final = 15
 # On a slow machine the burst takes longer; after this many seconds more no cycle is expected.
 SAMPLED_PATIENCE_SECONDS: Final = 15
 
+# The promise of the demo: a measured rate further off its quota than this is a failure.
+TOLERANCE: Final = 0.05
 # At the quota. Fine enough for an even picture, coarse enough to send a burst of eleven seconds' worth in one.
 _REQUESTS_PER_SECOND: Final = 40
 # The mock keeps 5 MiB per partition.
 _PRELOAD_BYTES: Final = 4 * 1024 * 1024
 _PRELOAD_RECORDS: Final = 400
+
+
+class DemoError(Exception):
+    """The demo cannot continue; the text says what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,8 +2,7 @@
 
 import pytest
 
-from kafka_quota_proxy.proxy.cli.demo.errors import MeasurementError
-from kafka_quota_proxy.proxy.cli.demo.measure import Flow, burst_starts, is_within_tolerance, paced_rate, sampled_rate
+from kafka_quota_proxy.proxy.cli.demo.measure import Flow, MeasurementError, burst_starts, paced_rate, sampled_rate
 
 QUOTA = 4_000
 # A fortieth of a second's quota, as the demo's clients send it.
@@ -36,8 +35,8 @@ def test_bytes_are_counted_from_the_start_inclusive_to_the_end_exclusive() -> No
         flow.record(size, now_s=second)
 
     assert flow.bytes_between(1, 3) == 6
-    assert flow.bytes_between(-5, 50) == flow.total_bytes == 15
-    assert flow.rate(now_s=4, span_s=2) == 6
+    assert flow.bytes_between(-5, 50) == 15
+    assert flow.rate(now_s=3) == 4
 
 
 def test_a_paced_rate_leaves_out_the_burst_of_the_first_second() -> None:
@@ -150,18 +149,3 @@ def test_a_second_at_twice_the_quota_inside_a_burst_is_no_new_burst() -> None:
     _steady(flow, start_s=2.9, end_s=4, rate=3 * QUOTA)
 
     assert burst_starts(flow, quota_bytes_per_second=QUOTA) == [0]
-
-
-@pytest.mark.parametrize(
-    ("measured", "verdict"),
-    [
-        (QUOTA, True),
-        (QUOTA * 1.05, True),
-        (QUOTA * 0.95, True),
-        (QUOTA * 1.0501, False),
-        (QUOTA * 0.9499, False),
-        (0, False),
-    ],
-)
-def test_a_rate_more_than_five_percent_off_is_not_within_tolerance(measured: float, verdict: bool) -> None:
-    assert is_within_tolerance(measured, quota_bytes_per_second=QUOTA) is verdict

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from kafka_quota_proxy.proxy.cli.demo.errors import DemoError
 from kafka_quota_proxy.proxy.cli.demo.mock_cluster import (
     bundled_library,
     library_in_maps,
@@ -13,6 +12,7 @@ from kafka_quota_proxy.proxy.cli.demo.mock_cluster import (
     missing_extra_message,
     require_extra,
 )
+from kafka_quota_proxy.proxy.cli.demo.workload import DemoError
 
 MAPS = """\
 7f1000000000-7f1000001000 r--p 00000000 08:01 1234                       /usr/lib/libc.so.6

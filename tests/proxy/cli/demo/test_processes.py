@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kafka_quota_proxy.proxy.cli.demo.errors import DemoError
 from kafka_quota_proxy.proxy.cli.demo.processes import free_ports, running
+from kafka_quota_proxy.proxy.cli.demo.workload import DemoError
 
 # Prints its own process id; then lives until it is stopped.
 PROGRAM = "import os, time; print('pid', os.getpid(), flush=True); time.sleep(600)"

@@ -8,7 +8,6 @@ from aiokafka.errors import KafkaConnectionError
 
 from kafka_quota_proxy.config.load import load
 from kafka_quota_proxy.config.model import Shaping
-from kafka_quota_proxy.proxy.cli.demo.errors import DemoError
 from kafka_quota_proxy.proxy.cli.demo.processes import free_ports
 from kafka_quota_proxy.proxy.cli.demo.runner import (
     Outcome,
@@ -17,7 +16,7 @@ from kafka_quota_proxy.proxy.cli.demo.runner import (
     throttle_time_ms,
     until_first_end,
 )
-from kafka_quota_proxy.proxy.cli.demo.workload import Options
+from kafka_quota_proxy.proxy.cli.demo.workload import DemoError, Options
 
 METRICS = """\
 # HELP kafka_quota_proxy_throttle_seconds_total Throttle time
@@ -94,7 +93,9 @@ async def _endless_show() -> float:
     return 0.0
 
 
-@pytest.mark.parametrize(("measured", "verdict"), [(95.0, True), (94.9, False), (105.0, True), (105.1, False)])
+@pytest.mark.parametrize(
+    ("measured", "verdict"), [(100.0, True), (95.0, True), (94.9, False), (105.0, True), (105.1, False), (0.0, False)]
+)
 def test_an_outcome_more_than_five_percent_off_is_not_held(measured: float, verdict: bool) -> None:
     outcome = Outcome(quota_bytes_per_second=100, measured_bytes_per_second=measured, throttle_time_ms=0)
 
