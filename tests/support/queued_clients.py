@@ -7,6 +7,7 @@ from struct import pack, unpack_from
 from kafka_quota_proxy.config.fair_call_queue import FairCallQueue
 from kafka_quota_proxy.config.model import Enforcement, QuotaRule
 from kafka_quota_proxy.protocol.api import ApiKey
+from kafka_quota_proxy.proxy.fair_queue.call_queue import QueueOptions
 from kafka_quota_proxy.proxy.fair_queue.concurrency import FixedLimit
 from kafka_quota_proxy.proxy.fair_queue.connection_queue import ListenerQueue
 from kafka_quota_proxy.proxy.fair_queue.cost import CompletedRequest, WeightedTimeCost
@@ -49,13 +50,15 @@ class Crowd:
         *rules: QuotaRule,
         slots: int = 1,
         clients: int = 3,
+        capacity: int = 1_024,
         is_backoff_enabled: bool = False,
         enforcement: Enforcement = Enforcement.RESPOND,
     ) -> None:
         self.cost = OneEach()
         self.timeouts = SlotTimeouts()
         self.stats = QueueStats()
-        self.dispatcher = Dispatcher(DispatcherOptions(is_backoff_enabled=is_backoff_enabled), FixedLimit(slots))
+        options = DispatcherOptions(queue=QueueOptions(capacity=capacity), is_backoff_enabled=is_backoff_enabled)
+        self.dispatcher = Dispatcher(options, FixedLimit(slots))
         self.scheduler = DecayScheduler(DecayOptions(), now_ms=START_MS)
         self.line = ListenerQueue(
             self.scheduler,
@@ -124,8 +127,8 @@ def answered(data: bytes) -> list[tuple[int, int, int]]:
 
 
 def refused() -> tuple[Crowd, Wire]:
-    """Return a crowd that fills its queue, and who came too late: his Produce 1 was refused."""
-    crowd = Crowd(clients=1_100, is_backoff_enabled=True)
+    """Return a crowd that fills its queue, and the client that came too late: its Produce 1 was refused."""
+    crowd = Crowd(clients=50, capacity=40, is_backoff_enabled=True)
     full(crowd)
     last = crowd.wires[-1]
     assert last.client(whole_produce(1)) == b""

@@ -346,8 +346,8 @@ def _flood(names: int, most: int) -> tuple[float, float]:
 def test_memory_depends_on_the_bound_not_on_the_names() -> None:
     start()
     try:
-        _, few_mb = _flood(4_000, most=1_000)
-        _, many_mb = _flood(40_000, most=1_000)
+        _, few_mb = _flood(3_000, most=1_000)
+        _, many_mb = _flood(15_000, most=1_000)
     finally:
         stop()
 

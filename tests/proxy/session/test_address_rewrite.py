@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 from time import perf_counter_ns
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.serial import entity_reader
 
@@ -33,6 +34,7 @@ class Told:
         self.addresses.advertised |= {node_id: (b"proxy", 9193 + node_id) for node_id in nodes}
 
 
+@cache
 def _response(api_key: int, version: int, *, correlation_id: int = 1, records: bytes = b"") -> bytes:
     """A response that names broker 3 of INSIDE wherever it can."""
     kind = kio_messages.response_class(api_key, version)
@@ -97,6 +99,7 @@ def test_broker_without_a_port_is_left_out(api_key: int, version: int) -> None:
 
 
 @pytest.mark.parametrize(("api_key", "version"), APIS)
+@settings(max_examples=settings().max_examples // 4)
 @given(cuts=st.lists(st.integers(0, 400)))
 def test_responses_in_pieces_name_no_broker(api_key: int, version: int, cuts: list[int]) -> None:
     wire = Wire(addresses=Told().addresses)
