@@ -61,7 +61,7 @@ def test_ten_thousand_connections_have_one_quota(role: str, shaping: Shaping) ->
 @pytest.mark.parametrize(("role", "shaping"), CASES)
 @pytest.mark.parametrize("enforcement", [Enforcement.RESPOND, Enforcement.DELAY])
 def test_clients_that_ignore_throttle_time_get_no_more(role: str, shaping: Shaping, enforcement: Enforcement) -> None:
-    crowd = Crowd(30, role, shaping, limit=LIMIT, enforcement=enforcement, heeds=lambda number: number % 2 == 0)
+    crowd = Crowd(30, role, shaping, limit=LIMIT, enforcement=enforcement, obeys=lambda number: number % 2 == 0)
     crowd.run(150)
 
     check_minutes(crowd, role, shaping)

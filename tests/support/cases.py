@@ -1,4 +1,4 @@
-"""How often a test runs: over many small cases, in a loop with a name for the failure; or with few random inputs."""
+"""Loops over many small cases in one test, and reduced counts for random tests."""
 
 from collections.abc import Callable, Iterable
 from functools import wraps

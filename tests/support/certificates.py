@@ -84,7 +84,7 @@ class Authority:
         not_before: datetime = LAST_YEAR,
         not_after: datetime = NEXT_YEAR,
     ) -> Issued:
-        """Sign a certificate for hosts (names or IP addresses), or for whoever has that name."""
+        """Sign a certificate for hosts (names or IP addresses), or for this name."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = subject or x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
         builder = _builder(name, self.name, key, self._key, not_before=not_before, not_after=not_after)
@@ -109,7 +109,7 @@ def _builder(
     not_after: datetime = NEXT_YEAR,
 ) -> x509.CertificateBuilder:
     builder = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(key.public_key())
-    # Python 3.13 verifies strictly, and wants to be told which key has signed.
+    # Python 3.13 verifies strictly, and needs the key identifier of the issuer.
     builder = builder.add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), False)
     return builder.serial_number(x509.random_serial_number()).not_valid_before(not_before).not_valid_after(not_after)
 
@@ -122,7 +122,6 @@ def _general_name(host: str) -> x509.GeneralName:
 
 
 def element(tag: int, content: bytes) -> bytes:
-    """Return one element of DER."""
     if len(content) < 0x80:
         return bytes((tag, len(content))) + content
     length = len(content).to_bytes((len(content).bit_length() + 7) // 8)
@@ -130,12 +129,10 @@ def element(tag: int, content: bytes) -> bytes:
 
 
 def sequence(*contents: bytes) -> bytes:
-    """Return a SEQUENCE."""
     return element(0x30, b"".join(contents))
 
 
 def object_identifier(dotted: str) -> bytes:
-    """Return an OBJECT IDENTIFIER."""
     first, second, *others = map(int, dotted.split("."))
     content = b""
     for number in (first * 40 + second, *others):
@@ -159,7 +156,7 @@ def name(parts: Sequence[Sequence[Attribute]]) -> bytes:
 def certificate_of(
     subject: bytes, *, not_before: bytes = b"\x17\x0d260101000000Z", not_after: bytes = b"\x17\x0d491231235959Z"
 ) -> bytes:
-    """Return a certificate in DER that nobody has signed, with any subject and times."""
+    """Return an unsigned certificate in DER, with any subject and times."""
     algorithm = sequence(object_identifier("1.2.840.10045.4.3.2"))
     key = Authority("key").issue().der
     public_key = x509.load_der_x509_certificate(key).public_key()

@@ -1,4 +1,4 @@
-"""What a console block of a page shows, played: our own commands in this process, and the little shell around them."""
+"""Runs the console blocks of pages: our own commands in this process, with a minimal shell."""
 
 import http.client
 import re
@@ -16,11 +16,11 @@ _FIRST_LINE = re.compile(r"\$\(head -1 (\S+)\)")
 
 
 class Console:
-    """A shell in the working directory, as far as the pages need one.
+    """A minimal shell in the working directory, for the pages' commands.
 
     Args:
-        monkeypatch: Takes back what is exported.
-        port: Of a proxy's admin port, in the place of the one that the pages show.
+        monkeypatch: Undoes exports.
+        port: The admin port of a proxy, instead of the port in the pages.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, port: int = 0) -> None:
@@ -28,7 +28,7 @@ class Console:
         self._port = port
 
     def run(self, line: str) -> str:
-        """Return what is written, errors too."""
+        """Return the output of a command, errors included."""
         if line.startswith("export "):
             self._monkeypatch.setenv(*line.removeprefix("export ").split("="))
             return ""

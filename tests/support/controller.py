@@ -1,4 +1,4 @@
-"""A controller that makes, grows and deletes topics, and says how many partitions they have, in frames of kio."""
+"""A controller that creates, extends and deletes topics, and returns their partition counts, with frames of kio."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LIMIT = 1 << 30
 
 
 def element(message: Untyped, name: str) -> Untyped:
-    """Return the class of the elements of an array."""
+    """Return the class of an array's elements."""
     (field,) = (field for field in fields(message) if field.name == name)
     kinds = [kind for kind in get_args(field.type) if get_args(kind)] or [field.type]
     return get_args(kinds[0])[0]
@@ -30,7 +30,6 @@ def filled(message: Untyped, **values: Any) -> Untyped:  # noqa: ANN401 - any fi
 
 
 def create(*topics: tuple[str, int], version: int = 7, validate_only: bool = False) -> bytes:
-    """Return a CreateTopics request."""
     cls = kio_messages.request_class(ApiKey.CREATE_TOPICS, version)
     topic = element(cls, "topics")
     made = tuple(filled(topic, name=name, num_partitions=count, replication_factor=1) for name, count in topics)
@@ -38,7 +37,7 @@ def create(*topics: tuple[str, int], version: int = 7, validate_only: bool = Fal
 
 
 def grow(*topics: tuple[str, int], version: int = 3) -> bytes:
-    """Return a CreatePartitions request; each topic is to have so many."""
+    """Return a CreatePartitions request with the new number of partitions of each topic."""
     cls = kio_messages.request_class(ApiKey.CREATE_PARTITIONS, version)
     topic = element(cls, "topics")
     grown = tuple(filled(topic, name=name, count=count, assignments=None) for name, count in topics)
@@ -46,7 +45,6 @@ def grow(*topics: tuple[str, int], version: int = 3) -> bytes:
 
 
 def delete(*topics: str | UUID, version: int = 6) -> bytes:
-    """Return a DeleteTopics request."""
     cls = kio_messages.request_class(ApiKey.DELETE_TOPICS, version)
     if version < 6:
         return kio_messages.request_frame(filled(cls, topic_names=topics))
@@ -59,7 +57,7 @@ def delete(*topics: str | UUID, version: int = 6) -> bytes:
 
 
 class Controller:
-    """Topics and how many partitions they have. ``asked`` has the API of each request."""
+    """Topics and their partition counts. ``asked`` has the API of each request."""
 
     def __init__(self, **topics: int) -> None:
         self.topics = topics
@@ -67,7 +65,7 @@ class Controller:
         self.asked: list[ApiKey] = []
 
     def answers(self, data: bytes) -> bytes:
-        """Do what the requests in ``data`` ask, and return the responses."""
+        """Execute the requests in ``data``, and return the responses."""
         responses = b""
         while data:
             head = read_request_head(data, 0, _LIMIT)
@@ -115,7 +113,7 @@ class Controller:
 
     def _described(self, cls: Untyped, message: Untyped) -> Iterable[Untyped]:
         topic_class = element(cls, "topics")
-        # Where there are ids a broker does not look at names.
+        # With topic ids a broker ignores names.
         has_ids = any(hasattr(topic, "topic_id") and topic.topic_id for topic in message.topics)
         for topic in message.topics:
             if has_ids and not topic.topic_id:

@@ -1,7 +1,6 @@
-"""Any number of connections of one client, their sessions and a broker that answers; time is a number.
+"""Many connections of one client with their sessions, and a broker that answers, in simulated time.
 
-Every connection asks again as soon as it may. What passes is noted with its time, so that any minute of it can be
-looked at.
+Every connection sends the next request as soon as it may. Passed bytes are recorded with their time.
 """
 
 from bisect import bisect_left
@@ -32,27 +31,27 @@ class Member:
     """One connection and its client.
 
     Args:
-        crowd: All of them.
-        number: Which one it is.
-        role: What it asks for: ``"consumer"`` or ``"producer"``.
-        heeds: Whether its client waits for the throttle time that it is told; else it asks again at once.
-        is_idle: Whether the broker has nothing for its fetches, and answers when their ``max_wait_ms`` is over.
-        request_bytes: Returns the size of its next request, or of the batch that a broker has for its next fetch.
+        crowd: The crowd that it belongs to.
+        number: Its number.
+        role: ``"consumer"`` or ``"producer"``.
+        obeys: Whether its client waits for throttle times; otherwise it sends the next request at once.
+        is_idle: Whether the broker has no data for its fetches, and answers after their ``max_wait_ms``.
+        request_bytes: Returns the size of its next request, or of the batch for its next fetch.
     """
 
     def __init__(
-        self, crowd: "Crowd", number: int, role: str, *, heeds: bool, is_idle: bool, request_bytes: Callable[[], int]
+        self, crowd: "Crowd", number: int, role: str, *, obeys: bool, is_idle: bool, request_bytes: Callable[[], int]
     ) -> None:
         self.crowd = crowd
         self.number = number
         self.role = role
-        self.heeds = heeds
+        self.obeys = obeys
         self.is_idle = is_idle
         self.request_bytes = request_bytes
         self.session = Session(crowd.listening, owner=self)
         self.has_left = False
-        self._unanswered: Unanswered | None = None  # of what it asked before it left
-        self.is_stalled = False  # its broker answers no more
+        self._unanswered: Unanswered | None = None  # of requests before it left
+        self.is_stalled = False  # its broker no longer answers
         self.passed_bytes = 0
         self.empty_answers = 0
         self.longest_answer_ms = 0
@@ -62,7 +61,7 @@ class Member:
         self._correlation_id = 0
 
     def leave(self) -> None:
-        """Close the connection; a fetch that is unanswered is charged when its answer is ready."""
+        """Close the connection; an unanswered fetch is charged when its answer is ready."""
         self._unanswered = self.session.close(now_ms=self.crowd.now_ms, has_passed=True)
         self.has_left = True
 
@@ -81,7 +80,7 @@ class Member:
         self.settle()
 
     def take_turn(self) -> None:
-        """Look again whether the request may pass."""
+        """Check again whether the request may pass."""
         if self.has_left:
             return
         self.session.state.now_ns = self.crowd.now_ms * 1_000_000
@@ -89,7 +88,7 @@ class Member:
         self.settle()
 
     def wake(self) -> None:
-        """Do what time has come for."""
+        """Handle due timers."""
         if self.has_left:
             return
         self._timer_ms = 0
@@ -98,7 +97,7 @@ class Member:
         self.settle()
 
     def answer(self) -> None:
-        """Let the broker answer the oldest request that it has."""
+        """Let the broker answer its oldest request."""
         if self.is_stalled or (self.has_left and self._unanswered is None):
             return
         size_bytes = self._answers.pop(0)
@@ -116,7 +115,7 @@ class Member:
         self.crowd.note(size_bytes)
 
     def settle(self) -> None:
-        """Bring what the session wrote to where it goes, and remember when it wants to be woken."""
+        """Deliver what the session wrote, and note its next wake-up."""
         session, crowd = self.session, self.crowd
         if session.state.to_broker:
             data = b"".join(session.state.to_broker)
@@ -136,7 +135,7 @@ class Member:
         if api_key == FETCH:
             max_bytes: int = unpack_from(">i", data, 4 + 8 + 2 + len("etl") + 12)[0]
             batch_bytes = self.request_bytes()
-            # As many batches as there is room for, and one whatever there is (KIP-74).
+            # As many batches as fit, and at least one (KIP-74).
             size_bytes = batch_bytes * max(1, min(max_bytes, self.crowd.partition_bytes) // batch_bytes)
             size_bytes = EMPTY_BYTES if self.is_idle else size_bytes
         self._answers.append(size_bytes)
@@ -150,23 +149,23 @@ class Member:
         if self.role == "consumer" and len(data) < 30:
             self.empty_answers += 1
             assert throttle_time_ms > 0
-        crowd.at(crowd.now_ms + (throttle_time_ms if self.heeds else 0), self.ask)
+        crowd.at(crowd.now_ms + (throttle_time_ms if self.obeys else 0), self.ask)
 
 
 class Crowd:
-    """Connections of one bucket, each asking again at once, and a broker.
+    """Connections of one bucket that send without a pause, and a broker.
 
     Args:
-        number: How many connections.
-        role: Of all of them.
+        number: The number of connections.
+        role: The role of all connections.
         shaping: Of the quota.
         limit: The quota, bytes per second.
         enforcement: Of the listener.
-        heeds: Whether a client waits for the throttle time that it is told, by its number.
-        is_idle: Whether the broker has nothing for its fetches, likewise.
+        obeys: Whether a client waits for throttle times, by its number.
+        is_idle: Whether the broker has no data for a client's fetches, by its number.
         request_bytes: Draws the size of a request, or of a batch.
-        answer_ms: Draws how long the broker takes.
-        seed: Of all that is drawn.
+        answer_ms: Draws the broker's response time.
+        seed: Of all draws.
     """
 
     def __init__(
@@ -177,7 +176,7 @@ class Crowd:
         *,
         limit: float,
         enforcement: Enforcement = Enforcement.RESPOND,
-        heeds: Callable[[int], bool] = lambda number: True,
+        obeys: Callable[[int], bool] = lambda number: True,
         is_idle: Callable[[int], bool] = lambda number: False,
         request_bytes: Callable[[Random], int] = lambda random: 16_384,
         answer_ms: Callable[[Random], int] = lambda random: random.randint(1, 3),
@@ -209,18 +208,18 @@ class Crowd:
             return request_bytes(self.random)
 
         self.members = [
-            Member(self, n, role, heeds=heeds(n), is_idle=is_idle(n), request_bytes=draw_bytes) for n in range(number)
+            Member(self, n, role, obeys=obeys(n), is_idle=is_idle(n), request_bytes=draw_bytes) for n in range(number)
         ]
         for member in self.members:
             self.at(START_MS + self.random.randint(0, 200), member.ask)
 
     def at(self, at_ms: int, do: Callable[[], None]) -> None:
-        """Do something at a time."""
+        """Schedule a call."""
         self._event += 1
         heappush(self._events, (at_ms, self._event, do))
 
     def note(self, amount: int) -> None:
-        """Note that so many bytes have passed now."""
+        """Record passed bytes."""
         self.passed_ms.append(self.now_ms)
         self.passed.append(amount)
 
@@ -233,7 +232,7 @@ class Crowd:
         self.now_ms = end_ms
 
     def minutes(self, *, after_s: float) -> list[float]:
-        """Return what passed in any minute after the first seconds, in multiples of the quota, by 250 ms."""
+        """Return the bytes of each minute, every 250 ms after the first seconds, in multiples of the quota."""
         sums = [0, *accumulate(self.passed)]
         first_ms = START_MS + int(after_s * 1_000)
         starts: Sequence[int] = range(first_ms, self.now_ms - MINUTE_MS + 1, 250)
@@ -241,6 +240,6 @@ class Crowd:
         return [(sums[end] - sums[begin]) / (self.limit * 60) for begin, end in of]
 
     def fairness(self) -> float:
-        """Return what the slowest connection had of the mean."""
+        """Return the bytes of the slowest connection, in parts of the mean."""
         passed = [member.passed_bytes for member in self.members]
         return min(passed) * len(passed) / sum(passed)

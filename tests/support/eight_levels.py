@@ -1,4 +1,4 @@
-"""A file with rules at some of the eight levels, two listeners and folded principals, for those who explain it."""
+"""A file with rules at some of the eight levels, two listeners and folded principals, for tests of ``explain``."""
 
 CONFIG = """\
 listeners:

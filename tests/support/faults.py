@@ -1,7 +1,7 @@
-"""Which functions of the proxy the loop, asyncio and threads call, found by watching it; and a fault in one of them.
+"""Finds the functions of the proxy that the event loop, asyncio and threads call, and injects a fault into one.
 
-A function is an *entry* where no other function of the proxy has called it, or where ``background.isolation`` has: an
-exception that it raises meets no handler but those that are to be tested.
+A function is an *entry* if it was called by no other function of the proxy, or by ``background.isolation``: only the
+handlers under test can catch its exceptions.
 """
 
 import ast
@@ -24,12 +24,12 @@ from kafka_quota_proxy.proxy.background import in_thread, isolation
 from kafka_quota_proxy.proxy.cli import logging_setup
 
 _ROOT: Final = str(Path(proxy.__file__).parent)
-# What these call is called by whoever waits for it.
+# Their callees run in the caller that awaits them.
 _HANDED_ON: Final = (isolation.__file__, in_thread.__file__)
 _TESTS: Final = str(Path(__file__).parents[1])
-# Where the loop and threads begin: what is before it in the stack has nothing to do with what they call.
+# Entry points of the loop and of threads; earlier frames of the stack do not matter.
 _BEGINNINGS: Final = (asyncio.runners.__file__, threading.__file__)
-# Programs of their own that talk to a proxy, or start one.
+# Separate programs that talk to a proxy, or start one.
 _OTHERS: Final = ("kafka_quota_proxy.proxy.cli", "kafka_quota_proxy.proxy.__main__")
 _CALLBACKS: Final = frozenset(
     name
@@ -37,8 +37,8 @@ _CALLBACKS: Final = frozenset(
     for name, _ in inspect.getmembers(kind, inspect.isfunction)
     if not name.startswith("__")
 )
-# What takes a callback, a coroutine or what a thread does, and at which place; None: the keyword ``target``. Not those
-# whose caller awaits what comes of it.
+# Functions that take a callback, a coroutine or a thread's function, and the position; None: the keyword ``target``.
+# Not those whose caller awaits the result.
 _TAKERS: Final = {
     "call_soon": 0, "call_soon_threadsafe": 0, "call_later": 1, "call_at": 1, "add_done_callback": 0,
     "add_reader": 1, "add_writer": 1, "add_signal_handler": 1,
@@ -46,16 +46,16 @@ _TAKERS: Final = {
     "alone": 0, "kept_up": 0, "attempt": 0, "persisting": 0,
     "Thread": None,
 }  # fmt: skip
-# Methods of what is not the proxy's.
+# Methods of foreign classes.
 _FOREIGN: Final = frozenset({*dir(asyncio.Task), *dir(asyncio.Event), *dir(set)})
 
 
 class UnexpectedError(Exception):
-    """What no handler of the proxy expects."""
+    """An exception that no handler of the proxy expects."""
 
 
 class Entry(NamedTuple):
-    """A function, and whether it is meant to raise as it begins, or behind its first ``await``."""
+    """A function, and whether it raises at its start or after its first ``await``."""
 
     file: str
     name: str
@@ -75,12 +75,12 @@ class Entry(NamedTuple):
 
 
 class Faults:
-    """Watches all threads that begin in it, and this one.
+    """Traces this thread and all threads that start meanwhile.
 
     Attributes:
-        spares: Whether a frame is none of those that are looked at.
+        spares: Returns whether a frame is ignored.
         seen: The entries so far.
-        armed: The entry that is to raise, once; None: none, or it has.
+        armed: The entry that will raise once; None: none, or it has raised.
     """
 
     def __init__(self) -> None:
@@ -101,13 +101,13 @@ class Faults:
         sys.settrace(self._before)
 
     def arm(self, entry: Entry | None) -> None:
-        """Have it raise the next time; None: none, and see what is called from now on."""
+        """Make an entry raise at its next call; None: only record calls."""
         self.armed = entry
         self.seen.clear()
-        sys.settrace(self._see)  # what raises in a trace function ends it
+        sys.settrace(self._see)  # an exception ends a trace function
 
     def _go_on(self, _: FrameType, event: str, __: object) -> None:
-        """Go on watching a thread that lives on after a fault."""
+        """Continue tracing a thread that survives a fault."""
         if event == "call" and sys.gettrace() is None:
             sys.settrace(self._see)
 
@@ -120,7 +120,7 @@ class Faults:
         return partial(self._raise, Entry(code.co_filename, code.co_qualname, code.co_firstlineno, _is_resumed(frame)))
 
     def _raise(self, entry: Entry, frame: FrameType, event: str, _: object) -> Callable[..., Any] | None:
-        """Raise at the first line that can: "try" alone cannot."""
+        """Raise at the first possible line, which is never that of ``try``."""
         line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
         if event != "line" or line.startswith("try:"):
             return partial(self._raise, entry)
@@ -164,9 +164,9 @@ def _is_entry(frame: FrameType) -> bool:
 
 
 def expected() -> set[tuple[str, str]]:
-    """Return of each callback, task and thread that the source of the proxy has: its file, or "", and its name.
+    """Return file (or "") and name of each callback, task and thread in the source of the proxy.
 
-    Those of protocols have the name of their class in front.
+    Names of protocols' methods begin with their class.
     """
     found: set[tuple[str, str]] = set()
     names = set()
@@ -199,7 +199,7 @@ def _modules() -> Iterator[Any]:
 
 
 def _takers(tree: ast.Module) -> dict[str, int | None]:
-    """Return ``_TAKERS``, and the functions of a file that hand an argument on to one of them, and so on."""
+    """Return ``_TAKERS``, and the functions of a file that pass an argument on to one of them, transitively."""
     takers = dict(_TAKERS)
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     count = 0
@@ -232,7 +232,7 @@ def _taken(call: ast.Call, takers: dict[str, int | None]) -> Iterator[tuple[bool
 
 
 def _functions(node: ast.expr, takers: dict[str, int | None]) -> Iterator[tuple[bool, str]]:
-    """Yield what is called at last, and whether it is of the same file, as far as the source tells."""
+    """Yield the functions that are finally called, and whether they are in the same file."""
     if isinstance(node, ast.Lambda):
         yield from _functions(node.body, takers)
     elif isinstance(node, ast.Call):

@@ -14,7 +14,7 @@ SHARE_FETCH = 78
 
 
 def framed(payload: bytes) -> bytes:
-    """Put the size in front."""
+    """Add the size."""
     return pack(">i", len(payload)) + payload
 
 
@@ -27,7 +27,7 @@ def request_header(api_key: int, version: int, correlation_id: int, client_id: s
 def produce_request(
     correlation_id: int = 1, *, version: int = 7, client_id: str = "etl", acks: int = 1, size_bytes: int = 400
 ) -> bytes:
-    """Return a Produce request of exactly that size; what stands for records is zeros."""
+    """Return a Produce request of exactly this size; records are zeros."""
     is_flexible = version >= 9
     header = request_header(PRODUCE, version, correlation_id, client_id, is_flexible=is_flexible)
     transactional_id = b"" if version < 3 else b"\0" if is_flexible else b"\xff\xff"
@@ -81,7 +81,7 @@ def fetch_request(
 def fetch_response(
     correlation_id: int = 1, *, version: int = 11, size_bytes: int = 1_000, throttle_time_ms: int = 0
 ) -> bytes:
-    """Return an answer of exactly that size; behind its throttle time there are zeros."""
+    """Return an answer of exactly this size; zeros follow the throttle time."""
     front = pack(">i", correlation_id) + (b"\0" if version >= 12 else b"")
     front += pack(">i", throttle_time_ms) if version >= 1 else b""
     return framed(front + bytes(size_bytes - len(front)))
@@ -107,7 +107,7 @@ def share_fetch_request(
 
 
 def share_fetch_response(correlation_id: int = 1, *, size_bytes: int = 1_000, throttle_time_ms: int = 0) -> bytes:
-    """Return an answer of exactly that size; behind its throttle time there are zeros."""
+    """Return an answer of exactly this size; zeros follow the throttle time."""
     front = pack(">i", correlation_id) + b"\0" + pack(">i", throttle_time_ms)
     return framed(front + bytes(size_bytes - len(front)))
 
@@ -115,7 +115,7 @@ def share_fetch_response(correlation_id: int = 1, *, size_bytes: int = 1_000, th
 def other_request(
     correlation_id: int = 1, *, api_key: int = METADATA, version: int = 5, client_id: str = "etl"
 ) -> bytes:
-    """Return a request that is nobody's business here: Metadata of all topics, or of any key."""
+    """Return a request without a handler: Metadata of all topics, or of any key."""
     return framed(
         request_header(api_key, version, correlation_id, client_id, is_flexible=False) + pack(">i?", -1, False)
     )

@@ -1,4 +1,4 @@
-"""The decay scheduler of Hadoop, written out step by step as its rules are, to compare ours with. Nothing is clever."""
+"""Hadoop's decay scheduler, written step by step after its rules, for comparison."""
 
 
 class HadoopDecay:

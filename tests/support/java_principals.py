@@ -1,6 +1,6 @@
-"""What Java and Kafka make of subjects and of mapping rules: recorded from OpenJDK 17.0.15 and kafka-clients 3.9.1.
+"""Java's and Kafka's results for subjects and mapping rules, recorded from OpenJDK 17.0.15 and kafka-clients 3.9.1.
 
-kafka-clients 4.3.1 gives the same answers. ``tests/end_to_end/test_principal_mapping.py`` asks both again.
+kafka-clients 4.3.1 gives the same answers. ``tests/end_to_end/test_principal_mapping.py`` compares both again.
 """
 
 from __future__ import annotations
@@ -102,19 +102,19 @@ SUBJECTS: list[tuple[list[list[Attribute]], str]] = [
 
 
 class Answer(Enum):
-    """Anything but a user's name."""
+    """A result other than a user's name."""
 
     INVALID = "the rules are refused"
     FAILS = "the rules are taken, and the connection fails with an exception of Java's"
     NO_MATCH = "the connection fails with NoMatchingRule"
 
 
-# What only backtracking can match; see docs/decisions/0025-patterns-are-matched-in-linear-time.md.
+# Needs backtracking; see docs/decisions/0025-patterns-are-matched-in-linear-time.md.
 _BACKTRACKS = ("(?<=", "(?>", "*+", "(a)\\11")
 
 
 def is_refused_here(rules: str) -> bool:
-    """Whether Kafka takes these rules of ``MAPPINGS`` and this proxy does not."""
+    """Return whether Kafka accepts these rules of ``MAPPINGS`` and this proxy does not."""
     return any(part in rules for part in _BACKTRACKS)
 
 

@@ -1,8 +1,8 @@
-"""Kafka's two resolution functions written down a second time, literally: an oracle for ``proxy.quota.entity``.
+"""Kafka's two resolution functions, transcribed literally, to compare with ``proxy.quota.entity``.
 
-A table is a plain dict from (user, client-id) to bytes per second; ``DEFAULT`` stands for the default entity, None for
-a part that the entity does not have. Source: ``ClientQuotaManager.DefaultQuotaCallback`` of Apache Kafka,
-``quotaMetricTags`` and ``quotaLimit``.
+A table is a plain dict from (user, client-id) to bytes per second; ``DEFAULT`` is the default entity, None an absent
+part of the entity. Source: ``ClientQuotaManager.DefaultQuotaCallback`` of Apache Kafka, ``quotaMetricTags`` and
+``quotaLimit``.
 """
 
 from collections.abc import Mapping
@@ -55,7 +55,7 @@ def metric_tags(table: Table, user: str, client_id: str) -> tuple[str, str]:
 
 
 def limit_and_entity(table: Table, tags: tuple[str, str]) -> tuple[float, Entity] | None:
-    """Return the limit of a bucket and the entity that lends it; None: unlimited."""
+    """Return the limit of a bucket and its entity; None: unlimited."""
     user, client_id = tags
     looked_up: tuple[Entity, ...] = ()
     if user != "" and client_id != "":
@@ -71,7 +71,7 @@ def limit_and_entity(table: Table, tags: tuple[str, str]) -> tuple[float, Entity
 
 
 def level_number(entity: Entity) -> int:
-    """Return which of the eight levels an entity stands at."""
+    """Return the level of an entity, 1 to 8."""
     user, client_id = ("name" if isinstance(part, str) else "default" if part is DEFAULT else "none" for part in entity)
     return [
         ("name", "name"),

@@ -1,8 +1,8 @@
-"""Kafka's metrics core a second time, as slow and as literal as it is described: an oracle for ``proxy.quota``.
+"""Kafka's metrics core, transcribed literally, to compare with ``proxy.quota``.
 
-Every number is a double and every step is taken in Kafka's order, so that results can be compared with ``==``. Nothing
-is kept up to date that can be found by looking: slots are walked each time. Source: ``SampledStat``, ``WindowedSum``,
-``Rate``, ``SimpleRate``, ``Avg`` and ``TokenBucket`` of org.apache.kafka.common.metrics.stats, in the form since 3.8.
+Every number is a double and every step is in Kafka's order, so that results can be compared with ``==``. Nothing is
+cached: slots are walked each time. Source: ``SampledStat``, ``WindowedSum``, ``Rate``, ``SimpleRate``, ``Avg`` and
+``TokenBucket`` of org.apache.kafka.common.metrics.stats, as since 3.8.
 """
 
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ MAX_INT32 = 2**31 - 1
 
 @dataclass(kw_only=True)
 class MetricConfig:
-    """What a stat is told with each call: N, W and the quota. Replacing it leaves what was recorded alone."""
+    """The configuration in each call: N, W and the quota. A new one does not change recorded samples."""
 
     samples: int = 2
     window_ms: int = 30_000
@@ -119,7 +119,7 @@ class Rate:
 
 
 class SimpleRate(Rate):
-    """Units per second, as replication quotas use it: no windows are taken for granted."""
+    """Units per second for replication quotas: no windows are assumed."""
 
     def window_ms(self, config: MetricConfig, now_ms: int) -> int:
         self.stat.purge(config, now_ms)

@@ -1,4 +1,4 @@
-"""Logins of Kafka's SASL, frame by frame: what a client sends and what a broker says to it."""
+"""Kafka's SASL logins, frame by frame, of client and broker."""
 
 import json
 from base64 import urlsafe_b64encode
@@ -25,7 +25,7 @@ EMPTY = b""
 
 
 def web_token(claims: object) -> str:
-    """Return an unsecured JSON web token, as Kafka's own client makes for tests."""
+    """Return an unsigned JSON web token, like Kafka's own client in tests."""
     parts = (json.dumps({"alg": "none"}), json.dumps(claims))
     return ".".join(urlsafe_b64encode(part.encode()).decode().rstrip("=") for part in parts) + "."
 
@@ -37,7 +37,7 @@ def bearer(token: str, *, authzid: str = "") -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialogue:
-    """A login: the mechanism, each of the client's tokens with the broker's to it, and whom it names."""
+    """A login: its mechanism, the pairs of tokens of client and broker, and its user."""
 
     mechanism: str
     tokens: tuple[tuple[bytes, bytes], ...]
@@ -50,7 +50,7 @@ def plain(user: str, password: str = "secret") -> Dialogue:  # noqa: S107 - nobo
 
 
 def scram(user: str = "user", *, mechanism: str = "SCRAM-SHA-256", extensions: str = "") -> Dialogue:
-    """Return a login by SCRAM. The proofs are another user's where it is not the RFC's: nobody checks them here."""
+    """Return a login by SCRAM. Only the RFC's example has valid proofs; nothing here checks them."""
     first = CLIENT_FIRST.replace(b"n=user", f"n={user}".encode()) + extensions.encode()
     return Dialogue(mechanism=mechanism, tokens=((first, SERVER_FIRST), (CLIENT_FINAL, SERVER_FINAL)), user=user)
 
@@ -60,7 +60,7 @@ def oauthbearer(user: str) -> Dialogue:
     return Dialogue(mechanism="OAUTHBEARER", tokens=((bearer(web_token({"sub": user})), EMPTY),), user=user)
 
 
-# What nobody here reads, with as many rounds as Kerberos has.
+# An opaque mechanism with as many rounds as Kerberos.
 GSSAPI = Dialogue(
     mechanism="GSSAPI",
     tokens=((b"\x60\x82ticket", b"\x60\x81reply"), (EMPTY, b"\x05\x04layers"), (b"\x05\x04choice", EMPTY)),

@@ -1,4 +1,4 @@
-"""What a kind of quota shows, everywhere it is to be seen; run with a table that has a made-up row.
+"""Shows a made-up kind of quota everywhere, with a table that has one more row.
 
 ``python -m tests.support.made_up_kind DIRECTORY`` prints a JSON object.
 """

@@ -1,4 +1,4 @@
-"""Replicas that catch up through a session, played with the time as a number."""
+"""Replicas that catch up through a session, in simulated time."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
@@ -12,13 +12,13 @@ from tests.support.replica_frames import Place, topic_id
 from tests.support.replicas import Follower, Leader, Log
 from tests.support.wire import START_MS, UPSTREAM, Wire
 
-# What a round trip between follower, proxy and leader takes.
+# Round-trip time between follower, proxy and leader.
 ROUND_TRIP_MS: Final = 2
 LEADER: Final = 1
 
 
 def view(topics: Iterable[str], **more: object) -> ClusterView:
-    """Return what the cluster says of these topics, and of the broker behind the session."""
+    """Return the cluster's view of these topics, and of the broker behind the session."""
     return ClusterView(topic_names={topic_id(topic): topic for topic in topics}, node_ids={UPSTREAM: LEADER}, **more)  # type: ignore[arg-type]
 
 
@@ -26,12 +26,12 @@ class Move:
     """One leader behind a proxy, and followers with a connection each.
 
     Args:
-        version: of the Fetch requests.
-        logs: size of each batch and their number, by partition.
-        replication: what the file says.
-        cluster: what the cluster says; absent: the names of the topics, and which broker the leader is.
-        throttle: a server's; absent: one of these rules.
-        leader: of it.
+        version: Of the Fetch requests.
+        logs: Size and number of batches, by partition.
+        replication: The section of the file.
+        cluster: The cluster's view; absent: topic names, and the leader's broker.
+        throttle: A server's throttle; absent: one with these rules.
+        leader: The leader.
     """
 
     def __init__(
@@ -62,20 +62,19 @@ class Move:
         return [way.session for way in self._ways]
 
     def add(self, follower: Follower) -> Follower:
-        """Connect a follower."""
         self._ways.append(_Way(self, follower))
         return follower
 
     def reconnect(self, index: int) -> None:
-        """End a follower's connection, and give it another."""
+        """End a follower's connection, and open another."""
         self._ways[index].reconnect()
 
     def at(self, after_ms: int, action: Callable[[], None]) -> None:
-        """Have something happen, that long after now."""
+        """Schedule a call after this time."""
         self._plans.append((self.now_ms + after_ms, action))
 
     def every(self, period_ms: int, until_ms: int, action: Callable[[], None]) -> None:
-        """Have it happen again and again."""
+        """Repeat a call."""
         for after_ms in range(period_ms, until_ms, period_ms):
             self.at(after_ms, action)
 
@@ -103,10 +102,10 @@ class Move:
 
 
 class _Way:
-    """A follower, its session and what is under way between them and the leader."""
+    """A follower, its session, and the bytes in flight between them and the leader."""
 
     def __init__(self, move: Move, follower: Follower) -> None:
-        self.due_ms = move.now_ms  # when something happens next
+        self.due_ms = move.now_ms  # time of the next event
         self._move = move
         self._follower = follower
         self._wire = self._connect()
@@ -123,7 +122,7 @@ class _Way:
         wire.now_ms = move.now_ms
         if self._response is not None:
             response, self._response = self._response, None
-            third = len(response) // 3  # it comes in pieces
+            third = len(response) // 3  # arrives in pieces
             wire.session.receive_from_broker(response[:third], now_ms=move.now_ms)
             wire.session.receive_from_broker(response[third:], now_ms=move.now_ms)
         elif self._waits_at_leader is not None:
@@ -137,7 +136,7 @@ class _Way:
         self._carry()
 
     def reconnect(self) -> None:
-        """End the connection; whatever is under way is lost."""
+        """End a follower's connection, and open another."""
         self._wire.session.close(now_ms=self._move.now_ms, has_passed=False)
         self._follower.lose_connection()
         self._wire = self._connect()
@@ -146,7 +145,7 @@ class _Way:
         self.due_ms = self._move.now_ms + ROUND_TRIP_MS
 
     def look(self) -> None:
-        """Answer a fetch that waits at the leader, if there is something now."""
+        """Answer a waiting fetch if there is data now."""
         if self._waits_at_leader is not None:
             self._ask(self._waits_at_leader, has_waited=False)
 
@@ -178,7 +177,7 @@ class _Way:
 
 
 def delivered(follower: Follower, begin_ms: int, end_ms: int, *, lagging: bool = True) -> int:
-    """Return how many bytes a follower appended in a span of time."""
+    """Return the bytes that a follower appended within this time."""
     return sum(
         one.size_bytes for one in follower.deliveries if begin_ms <= one.at_ms < end_ms and one.was_lagging is lagging
     )

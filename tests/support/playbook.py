@@ -1,4 +1,4 @@
-"""A reader of a quota topic that reads nothing: it tells what it is given."""
+"""A quota topic reader that reads nothing and reports given events."""
 
 import asyncio
 import threading
@@ -8,7 +8,7 @@ from kafka_quota_proxy.proxy.client_quotas.topic.reader_thread import EventHandl
 
 
 class Playbook:
-    """Tells it in a thread, one after the other."""
+    """Reports events in a thread, in order."""
 
     def __init__(self, tell: EventHandler, *told: ReaderEvent) -> None:
         self._tell = tell

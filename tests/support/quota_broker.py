@@ -1,4 +1,4 @@
-"""A broker with quotas of its own, as a script for ``stub_broker``: it tells them and changes them."""
+"""A broker with quotas of its own, as a script for ``stub_broker``."""
 
 from struct import pack
 

@@ -5,7 +5,7 @@ from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
 
-# Clocks may start anywhere.
+# Clocks start at any value.
 STARTS_MS = (0, 3, 86_400_000, 1_767_225_600_000)
 
 

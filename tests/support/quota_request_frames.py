@@ -1,4 +1,4 @@
-"""The requests DescribeClientQuotas and AlterClientQuotas, written as clients do."""
+"""DescribeClientQuotas and AlterClientQuotas requests, as clients write them."""
 
 from kafka_quota_proxy.protocol.client_quotas import (
     ALTER,
@@ -12,7 +12,6 @@ from kafka_quota_proxy.protocol.field_writer import request_writer
 
 
 def write_describe_request(request: DescribeRequest, *, client_id: str | None) -> bytes:
-    """Return the whole frame of a request."""
     writer = request_writer(DESCRIBE, request.api_version, request.correlation_id, _encoded(client_id))
     writer.count(len(request.components))
     for component in request.components:
@@ -26,7 +25,6 @@ def write_describe_request(request: DescribeRequest, *, client_id: str | None) -
 
 
 def write_alter_request(request: AlterRequest, *, client_id: str | None) -> bytes:
-    """Return the whole frame of a request."""
     writer = request_writer(ALTER, request.api_version, request.correlation_id, _encoded(client_id))
     writer.count(len(request.alterations))
     for entity, ops in request.alterations:

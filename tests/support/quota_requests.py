@@ -1,4 +1,4 @@
-"""Requests of both APIs of client quotas, by chance, of few names and values, so that they meet; many are wrong."""
+"""Random requests of both client quota APIs, with few names and values, so that they collide; many are invalid."""
 
 from random import Random
 from typing import Final
@@ -26,7 +26,7 @@ NOT_FINITE: Final = (float("inf"), float("nan"))
 
 
 def some_entity(random: Random) -> EntityParts:
-    """Return an entity that is right more often than not."""
+    """Return an entity, usually valid."""
     shape = random.choice(("user", "client-id", "user client-id", "client-id user", "ip", "any"))
     if shape == "any":
         return tuple(_part(random, random.choice(TYPES)) for _ in range(random.randrange(5)))
@@ -38,7 +38,7 @@ def _part(random: Random, entity_type: str) -> tuple[str, str | None]:
 
 
 def some_ops(random: Random, entity: EntityParts) -> tuple[Op, ...]:
-    """Return what is to become of an entity, with keys that it may have more often than not."""
+    """Return changes of an entity, usually with valid keys."""
     own = ("connection_creation_rate",) if any(kind == "ip" for kind, _ in entity) else CLIENT_KEYS
     keys = own if random.random() < 0.7 else KEYS
     count = random.choice((1, 1, 2, 3, 0, 6))

@@ -1,4 +1,4 @@
-"""Rules that chance has made: any names, any limits that a store takes, any terms that a file can say."""
+"""Random rules: any names, any limits that a store accepts, any terms that a file can express."""
 
 from typing import Final
 

@@ -11,7 +11,7 @@ _RECORDS_AT = 61
 
 
 def batch(first_offset: int, *records: QuotaRecord, gaps: int = 0, is_control: bool = False) -> bytes:
-    """Return one without compression; of ``gaps`` offsets at its end compaction has left nothing."""
+    """Return an uncompressed batch; compaction has removed the last ``gaps`` offsets."""
     builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, 0, 1_000_000)
     for offset, record in enumerate(records):
         key, value = encode(record)
@@ -24,7 +24,7 @@ def batch(first_offset: int, *records: QuotaRecord, gaps: int = 0, is_control: b
 
 
 def compressed(data: bytes, *, codec: int = 1, records: bytes | None = None) -> bytes:
-    """Return the batch with its records, or others, in gzip; ``codec`` is what it says of that."""
+    """Return the batch with its records, or others, in gzip; ``codec`` is the codec in its header."""
     packed = bytearray(data[:_RECORDS_AT] + gzip.compress(data[_RECORDS_AT:] if records is None else records))
     packed[22] |= codec
     packed[8:12] = (len(packed) - 12).to_bytes(4, "big")
@@ -32,6 +32,6 @@ def compressed(data: bytes, *, codec: int = 1, records: bytes | None = None) -> 
 
 
 def resealed(data: bytearray) -> bytes:
-    """Return it with the checksum that it should have."""
+    """Return the batch with a valid checksum."""
     data[17:21] = crc(bytes(data[21:])).to_bytes(4, "big")
     return bytes(data)

@@ -1,4 +1,4 @@
-"""What health and metrics ask of ``proxy.server.config_reloader.Reloader``, of a file that is never reloaded."""
+"""The part of ``proxy.server.config_reloader.Reloader`` that health and metrics read, without reloads."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""A follower's Fetch, v0 to v18, field by field: an opinion of our own on the bytes, for tests."""
+"""A follower's Fetch, v0 to v18, field by field, independent of our codec."""
 
 from collections.abc import Iterable
 from itertools import groupby
@@ -56,7 +56,7 @@ class Response(NamedTuple):
 
 
 class Writer:
-    """Kafka's types, compact in a flexible version."""
+    """Writes Kafka's types, compact in a flexible version."""
 
     def __init__(self, version: int) -> None:
         self.out = bytearray()
@@ -88,7 +88,7 @@ class Writer:
 
 
 class Reader:
-    """The same, read."""
+    """Reads Kafka's types, compact in a flexible version."""
 
     def __init__(self, data: bytes, version: int) -> None:
         self.data, self.at = data, 0
@@ -140,12 +140,12 @@ def uvarint(value: int) -> bytes:
 
 
 def topic_id(topic: str) -> bytes:
-    """Return the id that a topic has in these tests."""
+    """Return the id of a topic in these tests."""
     return topic.encode().ljust(16, b".")
 
 
 def batches(*sizes_bytes: int) -> bytes:
-    """Return record batches of these sizes, each of one offset; only their lengths are right."""
+    """Return record batches of these sizes with one offset each; only their lengths are valid."""
     return b"".join(
         (pack(">qi", offset, size) + bytes(4) + b"\2").ljust(12 + size, bytes([offset & 0xFF]))
         for offset, size in enumerate(whole - 12 for whole in sizes_bytes)

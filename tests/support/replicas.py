@@ -1,7 +1,7 @@
-"""A leader and its followers as Kafka has them, small and literal, with the time as a number.
+"""A leader and its followers as in Kafka, in simulated time.
 
-The leader answers as ``ReplicaManager.readFromLog`` does (KIP-74), with fetch sessions (KIP-227); a follower asks and
-takes as ``AbstractFetcherThread`` and ``FetchSessionHandler`` do.
+The leader answers like ``ReplicaManager.readFromLog`` (KIP-74), with fetch sessions (KIP-227). A follower behaves like
+``AbstractFetcherThread`` and ``FetchSessionHandler``.
 """
 
 from collections.abc import Iterable, Iterator
@@ -27,13 +27,13 @@ _BATCH: Final = Struct(">qi")
 
 
 def batch_of(base_offset: int, size_bytes: int) -> bytes:
-    """Return the batch that is written at an offset: made when it is read, for whole logs would fill the memory."""
+    """Return the batch at an offset, generated on reading, because whole logs would fill the memory."""
     data = _BATCH.pack(base_offset, size_bytes - _BATCH.size) + bytes(4) + b"\2"
     return data.ljust(size_bytes, bytes([base_offset & 0xFF]))
 
 
 class Log:
-    """One partition: batches of one offset each. Where its follower is in sync, so far is the high watermark."""
+    """One partition with batches of one offset each. The high watermark is the offset of the in-sync follower."""
 
     def __init__(self) -> None:
         self.batches: list[int] = []  # the size of each
@@ -45,11 +45,11 @@ class Log:
         return self.start_offset + len(self.batches)
 
     def append(self, size_bytes: int, count: int = 1) -> None:
-        """Add batches of that size, each."""
+        """Append batches of this size."""
         self.batches += [size_bytes] * count
 
     def read(self, offset: int, max_bytes: int, *, min_one: bool) -> bytes:
-        """Return what ``LogSegment.read`` would: perhaps with a piece of a batch at its end."""
+        """Return the result of ``LogSegment.read``, possibly with a partial batch at the end."""
         at = offset - self.start_offset
         if at >= len(self.batches):
             return b""
@@ -77,7 +77,7 @@ class Leader:
     read_bytes: int = 0
 
     def answer(self, frame: bytes, *, has_waited: bool) -> bytes | None:
-        """Return the response; None where there is nothing yet and the request may wait."""
+        """Return the response; None if there is no data yet and the request may wait."""
         request = read_request(frame, self.version)
         asked = self._asked(request)
         if asked is None:
@@ -94,7 +94,6 @@ class Leader:
         return write_response(self.version, Response(request.correlation_id, 0, session_id, entries))
 
     def wait_ms(self, frame: bytes) -> int:
-        """Return how long a fetch may wait."""
         return read_request(frame, self.version).max_wait_ms
 
     def _entry(self, place: Place, part: Part, records: bytes) -> Entry:
@@ -109,14 +108,14 @@ class Leader:
         return is_news
 
     def _asked(self, request: Request) -> dict[Place, Part] | None:
-        """Return what is fetched; None where its session is not known."""
+        """Return the fetched partitions; None for an unknown session."""
         if request.session_epoch <= 0:
             return request.parts
         session = self.sessions.get(request.session_id)
         return None if session is None else {**session, **request.parts}
 
     def _session_for(self, request: Request) -> int:
-        """Return the session that the answer names, made, kept or closed as the epoch says."""
+        """Return the session for the response: created, kept or closed, as the epoch says."""
         if request.session_epoch == -1:
             self.sessions.pop(request.session_id, None)
             return 0
@@ -148,7 +147,7 @@ class Delivery(NamedTuple):
 
 
 class Follower:
-    """A fetcher thread of a broker, and what it has fetched."""
+    """A broker's fetcher thread, and its data."""
 
     def __init__(
         self,
@@ -175,7 +174,7 @@ class Follower:
         self._correlation_id = 0
 
     def next_request(self) -> bytes:
-        """Return the next fetch: a full one, or what has changed since the last."""
+        """Return the next fetch: a full one, or the changes since the last."""
         self.requests += 1
         self._correlation_id += 1
         places = dict(self.offsets)
@@ -192,11 +191,11 @@ class Follower:
         )
 
     def lose_connection(self) -> None:
-        """Take it that what was asked for will not be answered."""
+        """Drop the unanswered request."""
         self._session_id = self._epoch = 0
 
     def take(self, frame: bytes, *, now_ms: int) -> None:
-        """Take up a response as a broker does; a full one must name exactly what was asked for."""
+        """Append a response like a broker; a full one must name exactly the requested partitions."""
         response = read_response(frame, self.version)
         assert response.correlation_id == self._correlation_id
         if response.error_code:
@@ -230,7 +229,7 @@ class Follower:
 
 
 def whole_batches(records: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield base offset and bytes of each; what is cut off at the end is thrown away."""
+    """Yield base offset and bytes of each complete batch."""
     at = 0
     while at + _BATCH.size <= len(records):
         base_offset, length = _BATCH.unpack_from(records, at)

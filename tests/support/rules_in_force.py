@@ -1,4 +1,4 @@
-"""Puts rules in force at a broker that has them for itself, as a server does for all of its brokers."""
+"""Puts rules in force at a single broker, like a server at all of its brokers."""
 
 from kafka_quota_proxy.config.model import ProxyConfig, Shaping
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
@@ -9,7 +9,7 @@ from kafka_quota_proxy.proxy.quota.rule_changes import QuotaChanges, RuleChanges
 def update(
     quotas: BrokerQuotas, config: ProxyConfig, *, shaping: Shaping | None = None, changes: QuotaChanges | None = None
 ) -> None:
-    """Put the rules of ``config`` in force; ``changes``: which are others than before, if that is known."""
+    """Put the rules of ``config`` in force; ``changes``: the changed rules, if known."""
     if changes is None:
         quotas.rules.update(config)
         quotas.update(config, shaping=shaping)
@@ -18,7 +18,7 @@ def update(
 
 
 def change(quotas: BrokerQuotas, config: ProxyConfig, rules: RuleChanges) -> None:
-    """Put single rules in force; ``config`` has them already."""
+    """Put single rules in force, which ``config`` has already."""
     quotas.rules_changed(quotas.rules.change(config, QuotaChanges(rules, {})))
 
 

@@ -1,4 +1,4 @@
-"""Stores of quotas on a disk."""
+"""Quota stores on disk."""
 
 import json
 import resource
@@ -16,7 +16,7 @@ DATABASE = "quotas.db"
 
 
 def write_rules(path: Path, *requests: Iterable[Change]) -> None:
-    """Write the changes of each request into a store."""
+    """Write the changes of each request to a store."""
     database = RuleDatabase(path)
     database.open()
     for changes in requests:
@@ -25,13 +25,13 @@ def write_rules(path: Path, *requests: Iterable[Change]) -> None:
 
 
 def keep(path: Path, *entities: Entity) -> None:
-    """Make a store in which each of these has a limit."""
+    """Create a store with a limit for each of these."""
     limits = [{"producer_byte_rate" if entity.ip is None else "connection_creation_rate": 5.0} for entity in entities]
     write_rules(path, map(Change, entities, (StoredRule(limits=each) for each in limits)))
 
 
 def keep_strange(path: Path, *entities: Entity, count: int = 1) -> Path:
-    """Make a store as ``keep`` does, and add rules of an unknown time zone; return the database."""
+    """Create a store as ``keep`` does, with rules of an unknown time zone; return the database."""
     keep(path, *entities)
     terms = {"schedule": {"hours": "08:00-18:00", "time_zone": "Mars/Olympus"}}
     rule = json.dumps({"limits": {"producer_byte_rate": 5.0}, "terms": terms})
@@ -43,13 +43,13 @@ def keep_strange(path: Path, *entities: Entity, count: int = 1) -> Path:
 
 
 def set_version(path: Path, version: int) -> None:
-    """Have the database of a store say that another version wrote it."""
+    """Set the version in a store's database."""
     with closing(sqlite3.connect(path / DATABASE)) as connection:
         connection.execute(f"PRAGMA user_version = {version}")
 
 
 def damage(path: Path) -> None:
-    """Overwrite a page of rules in the middle of the database of a store."""
+    """Overwrite a page of rules in the middle of a store's database."""
     data = bytearray((path / DATABASE).read_bytes())
     # 0x0D: a leaf of a table.
     leaves = [begin for begin in range(0, len(data), 4096) if data[begin] == 0x0D]
@@ -59,7 +59,7 @@ def damage(path: Path) -> None:
 
 
 def damage_header(path: Path) -> None:
-    """Overwrite the first page of the database of a store."""
+    """Overwrite the first page of a store's database."""
     data = bytearray((path / DATABASE).read_bytes())
     data[:4096] = b"?" * 4096
     (path / DATABASE).write_bytes(data)
@@ -67,7 +67,7 @@ def damage_header(path: Path) -> None:
 
 @contextmanager
 def no_room_above(size_bytes: int) -> Iterator[None]:
-    """Have this process write no file beyond that size; what reaches beyond is cut."""
+    """Limit the size of files that this process writes; longer writes are cut."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, limits[1]))
     try:
@@ -77,7 +77,7 @@ def no_room_above(size_bytes: int) -> Iterator[None]:
 
 
 def old_lines(*contents: object) -> bytes:
-    """Return lines as versions before SQLite wrote them into journals and snapshots."""
+    """Return lines of journals and snapshots, as versions before SQLite wrote them."""
     lines, checksum = b"", 0
     for content in contents:
         text = json.dumps(content, separators=(",", ":")).encode()
@@ -87,7 +87,7 @@ def old_lines(*contents: object) -> bytes:
 
 
 def old_journal(path: Path, *changes: object, after: int = 0, version: int = 1) -> Path:
-    """Write a journal of the old format; each change is the pairs of one request."""
+    """Write a journal of the old format; each change has the pairs of one request."""
     header = {"kafka-quota-store": version, "file": "journal", "after": after}
     numbered = [{"n": number, "changes": pairs} for number, pairs in enumerate(changes, after + 1)]
     path.mkdir(parents=True, exist_ok=True)

@@ -26,7 +26,7 @@ _TEST_TIMEOUT_S = 60.0
 
 
 def on_uvloop(test: Callable[_P, Coroutine[None, None, None]]) -> Callable[_P, None]:
-    """Run a test on the loop that the proxy runs on; its transports differ from asyncio's."""
+    """Run a test on uvloop, like the proxy; its transports differ from asyncio's."""
 
     @wraps(test)
     def run(*args: _P.args, **kwargs: _P.kwargs) -> None:
@@ -85,7 +85,7 @@ class StubConnection(asyncio.Protocol):
 
 
 class StubBroker:
-    """Listens on a port of its own, also again after ``stop``. Says nothing unless its script does."""
+    """A scripted broker on its own port, which can be stopped and restarted."""
 
     def __init__(self, script: Script = lambda _: b"", *, tls: ssl.SSLContext | None = None) -> None:
         self.script = script
@@ -96,11 +96,10 @@ class StubBroker:
 
     @property
     def in_use(self) -> list[StubConnection]:
-        """The connections on which something was sent: a probe sends nothing."""
+        """The connections with data; a probe sends none."""
         return [one for one in self.connections if one.requests or one.received]
 
     async def start(self) -> None:
-        """Listen."""
         self._server = await asyncio.get_running_loop().create_server(
             lambda: StubConnection(self), self.address.host, self.address.port, ssl=self.tls
         )
@@ -116,14 +115,14 @@ class StubBroker:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on now."""
+    """Return an unused port."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port: int = probe.getsockname()[1]
     return port
 
 
 def free_ports(count: int) -> int:
-    """Return the first of so many ports in a row that nobody listens on now, below those of outgoing connections."""
+    """Return the first of several unused ports in a row, below the ephemeral ports."""
     while True:
         first = random.randrange(12_000, 32_000 - count)  # noqa: S311 - two runs side by side should rarely meet
         with suppress(OSError):
@@ -136,7 +135,7 @@ def free_ports(count: int) -> int:
 async def stub_broker(
     script: Script = lambda _: b"", *, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[StubBroker]:
-    """Give a broker that is listening."""
+    """Run a broker."""
     broker = StubBroker(script, tls=tls)
     await broker.start()
     try:
@@ -147,7 +146,7 @@ async def stub_broker(
 
 @contextmanager
 def deaf_broker() -> Iterator[Address]:
-    """Give the address of a broker that hangs: its backlog is full, so the system drops who knocks."""
+    """Yield the address of a hanging broker: its backlog is full, so the system drops connections."""
     with ExitStack() as stack:
         broker = stack.enter_context(socket.socket())
         broker.bind(("127.0.0.1", 0))
@@ -168,7 +167,7 @@ def listener_to(upstream: Address, *, name: str = "clients") -> Listener:
 
 
 def upstream_of(server: Server, address: Address) -> Upstream:
-    """Return what the proxy knows of the broker at an address."""
+    """Return the proxy's record of the broker at an address."""
     (upstream,) = (upstream for upstream in server.brokers.upstreams if upstream.address == address)
     return upstream
 
@@ -177,7 +176,7 @@ def upstream_of(server: Server, address: Address) -> Upstream:
 async def running(
     config: ProxyConfig, *, wall_ms: Callable[[], int] = wall_ms, timeout_s: float = _TIMEOUT_S
 ) -> AsyncIterator[Server]:
-    """Give a proxy whose listeners are bound, within ``timeout_s``, and stop it afterwards.
+    """Run a proxy with bound listeners, and stop it afterwards.
 
     ``wall_ms`` returns Unix time.
     """
@@ -195,7 +194,7 @@ async def running(
 
 
 class Client:
-    """A client of the proxy, as bytes."""
+    """A client of the proxy on the level of bytes."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -207,7 +206,7 @@ class Client:
         await self.writer.drain()
 
     async def answer(self) -> bytes:
-        """Return the next frame, with its size prefix; b"" where the proxy has closed."""
+        """Return the next frame with its size prefix; b"" if the proxy has closed."""
         async with asyncio.timeout(_TIMEOUT_S):
             try:
                 size = await self.reader.readexactly(4)
@@ -221,7 +220,7 @@ class Client:
         return await self.answer()
 
     def reset(self) -> None:
-        """Leave as a process does that is killed with data unread."""
+        """Reset the connection, like a killed process with unread data."""
         sock = self.writer.get_extra_info("socket")
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
         self.writer.transport.abort()
@@ -229,7 +228,7 @@ class Client:
 
 @asynccontextmanager
 async def client_of(server: Server, *, port: int = 0, tls: ssl.SSLContext | None = None) -> AsyncIterator[Client]:
-    """Give a client connected to the proxy's listener of that number."""
+    """Yield a client connected to this listener of the proxy."""
     bind = server.config.listeners[port].bind
     reader, writer = await asyncio.open_connection(bind.host, bind.port, ssl=tls)
     try:

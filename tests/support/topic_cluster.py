@@ -1,4 +1,4 @@
-"""A cluster that is made up, with one topic, ``store``, for those who ask one by aiokafka's client, under it."""
+"""A simulated cluster with one topic, ``store``, below the interface of aiokafka's client."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
@@ -21,19 +21,19 @@ _EARLIEST: Final = -2
 
 @dataclass
 class TopicCluster(ABC):
-    """Where the topic is, and how far it goes; how it is read and written says who is derived from it.
+    """The topic's place and end; subclasses define how it is read and written.
 
     Attributes:
-        partitions: How many the topic has.
-        leader: Where the leader of all of them is.
-        leader_id: Who that is.
-        mistaken: Those of the brokers that take another for the leader.
-        silent: Those of the brokers that do not say where the topic is.
-        topic_error: What is answered to who asks for the topic.
-        is_away: Nobody can connect.
-        latest_error: What is answered to who asks for its end.
-        clients: How many there were.
-        closed: How many of these have gone.
+        partitions: The number of partitions.
+        leader: The address of the leader.
+        leader_id: The node id of the leader.
+        mistaken: Brokers that name another leader.
+        silent: Brokers that do not answer about the topic.
+        topic_error: The error code for the topic.
+        is_away: Connections fail.
+        latest_error: The error code for the end of the topic.
+        clients: The number of clients so far.
+        closed: The number of closed clients.
     """
 
     partitions: int = 1
@@ -83,12 +83,12 @@ class TopicCluster(ABC):
 
     @abstractmethod
     async def answer_of_leader(self, request: object) -> object:
-        """Return what is answered to all else."""
+        """Return the answer to all other requests."""
 
 
 @dataclass
 class TopicClient:
-    """What is asked of ``AIOKafkaClient``."""
+    """The used part of ``AIOKafkaClient``."""
 
     cluster: TopicCluster
 
@@ -100,7 +100,7 @@ class TopicClient:
         return _BOOTSTRAP
 
     async def send(self, node_id: int, request: object) -> object:
-        # Whoever was the leader answers as before, as one does that has not heard of it.
+        # The old leader answers as before, because it does not know of the change.
         is_of_all = isinstance(request, MetadataRequest)
         assert node_id in (BROKERS if is_of_all else (_LEADER, self.cluster.leader_id))
         return await self.cluster.answer(request, node_id=node_id)

@@ -1,4 +1,4 @@
-"""A topic that is made up: who writes to it, and who reads it from the beginning and then as it is written."""
+"""A simulated topic with writers, and readers that follow it from the beginning."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -23,14 +23,14 @@ NAME = "kafka://k:9092/store"
 
 @dataclass
 class TopicLog:
-    """The records, and what is wrong with whoever asks.
+    """The records, and simulated faults.
 
     Attributes:
-        records: All of them, from offset 0 on.
-        is_away: Readers fail, and writers.
-        is_reading: Whether readers go on.
-        error: What becomes of the next batch; ``is_there``: it is written all the same.
-        garbles: What is written comes back as something else.
+        records: All records from offset 0 on.
+        is_away: Readers and writers fail.
+        is_reading: Whether readers continue.
+        error: The result of the next batch; with ``is_there`` it is written all the same.
+        garbles: Written records are read as garbage.
     """
 
     records: list[Record] = field(default_factory=list)
@@ -75,7 +75,7 @@ class LogWriter:
 
 
 class LogReader:
-    """Reads on the loop of who starts it, 250 records at a time at most."""
+    """Reads on the caller's event loop, at most 250 records at a time."""
 
     def __init__(self, log: TopicLog, tell: EventHandler) -> None:
         self.log = log
@@ -91,7 +91,7 @@ class LogReader:
             self._task.get_loop().call_soon_threadsafe(self._task.cancel)
 
     def join(self, timeout_s: float) -> None:
-        """Nothing: it ends with the loop's next turn."""
+        """Do nothing: the reader ends with the loop's next turn."""
 
     async def _run(self) -> None:
         while True:

@@ -1,4 +1,4 @@
-"""A session with hands on both ends and on the clock."""
+"""A session between a simulated client and broker, with a simulated clock."""
 
 from typing import cast
 
@@ -30,7 +30,7 @@ UPSTREAM = Address(host="127.0.0.1", port=9092)
 
 
 class Wire:
-    """What a client and a broker would see of a session. Nothing sleeps: ``wait`` moves the clock."""
+    """The client's and the broker's view of a session. ``wait`` moves the clock; nothing sleeps."""
 
     def __init__(
         self,
@@ -62,14 +62,14 @@ class Wire:
         self.session = Session(self.listening, owner=self)
 
     def client(self, *data: bytes) -> bytes:
-        """Let the client send each piece; return what the broker gets."""
+        """Send each piece as the client; return what the broker gets."""
         for piece in data:
             self.session.state.now_ns = self.now_ms * 1_000_000
             self.session.receive_from_client(piece, now_ms=self.now_ms)
         return self.to_broker()
 
     def broker(self, *data: bytes) -> bytes:
-        """Let the broker send each piece; return what the client gets."""
+        """Send each piece as the broker; return what the client gets."""
         for piece in data:
             self.session.state.now_ns = self.now_ms * 1_000_000
             self.session.receive_from_broker(piece, now_ms=self.now_ms)
