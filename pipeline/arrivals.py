@@ -131,18 +131,12 @@ def _sorted(at_ms: Whole, amount: Amounts) -> Parts:
 class ArrivalQueue:
     """Takes records by ``start_ms`` and returns parts by arrival time; records may overlap.
 
-    Attributes:
-        first_ms, end_ms: the first start and the last end of the records.
-        active_ms: the time that records cover.
-        amount: the sum of all records.
+    ``active_ms`` is the time that records cover.
     """
 
     def __init__(self) -> None:
-        self.first_ms = 0
-        self.end_ms = 0
         self.active_ms = 0
-        self.amount = 0
-        self._is_empty = True
+        self._end_ms = 0  # of the records so far
         self._waiting = NO_PARTS
 
     def take(self, rows: Rows) -> list[Parts]:
@@ -152,7 +146,7 @@ class ArrivalQueue:
         """
         if not len(rows.start_ms):
             return []
-        self._count(rows)
+        self._add_active_time(rows)
         ends = np.cumsum(parts_of(rows.requests, rows.interval_ms)) // _PARTS_AT_ONCE
         cuts = [0, *(np.flatnonzero(np.diff(ends)) + 1).tolist(), len(ends)]
         return [self._due(Rows._make(column[first:last] for column in rows)) for first, last in pairwise(cuts)]
@@ -162,15 +156,11 @@ class ArrivalQueue:
         due, self._waiting = self._waiting, NO_PARTS
         return due
 
-    def _count(self, rows: Rows) -> None:
-        if self._is_empty:
-            self._is_empty = False
-            self.first_ms = self.end_ms = int(rows.start_ms[0])
+    def _add_active_time(self, rows: Rows) -> None:
         ends_ms = rows.start_ms + rows.interval_ms
-        before_ms = np.maximum.accumulate(np.concatenate(([self.end_ms], ends_ms)))
+        before_ms = np.maximum.accumulate(np.concatenate(([self._end_ms], ends_ms)))
         self.active_ms += int(np.maximum(0, ends_ms - np.maximum(rows.start_ms, before_ms[:-1])).sum())
-        self.end_ms = int(before_ms[-1])
-        self.amount += sum(rows.amount.tolist())
+        self._end_ms = int(before_ms[-1])
 
     def _due(self, rows: Rows) -> Parts:
         new, waiting = parts(rows), self._waiting

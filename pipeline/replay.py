@@ -43,11 +43,8 @@ class Hour:
 class Outcome:
     """The outcome of a bucket's demand, by hour (its start, in ms)."""
 
-    first_ms: int = 0
-    end_ms: int = 0  # of the last record
     sent_ms: int = 0  # when the last part was sent
     active_ms: int = 0  # the time that records cover
-    demand: int = 0
     hours: dict[int, Hour] = field(default_factory=dict)
 
 
@@ -66,11 +63,7 @@ class Replay:
     def end(self) -> list[Outcome]:
         """Send the remaining parts, and return the outcome under each limit."""
         self._send(self._arrivals.rest())
-        queue = self._arrivals
-        return [
-            Outcome(queue.first_ms, queue.end_ms, sender.sent_ms, queue.active_ms, queue.amount, sender.hours)
-            for sender in self._senders
-        ]
+        return [Outcome(sender.sent_ms, self._arrivals.active_ms, sender.hours) for sender in self._senders]
 
     def _send(self, parts: Parts) -> None:
         for sender in self._senders:

@@ -28,7 +28,7 @@ _DIGITS: Final = 53  # of a double
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fleet:
+class SimulatedCluster:
     """The size of the log. Each entity uses each broker, through one proxy per broker, in both kinds."""
 
     entities: int
@@ -50,31 +50,31 @@ class Fleet:
         return int(self.days * _DAY_MS) // self.interval_ms
 
 
-def simulated(spark: SparkSession, fleet: Fleet, *, partitions: int | None = None) -> DataFrame:
+def simulated(spark: SparkSession, cluster: SimulatedCluster, *, partitions: int | None = None) -> DataFrame:
     """Return the records by time: the columns of ``RECORD``, and ``day`` as text."""
-    count = fleet.intervals * fleet.buckets
+    count = cluster.intervals * cluster.buckets
     rows = spark.range(0, count, 1, partitions) if partitions else spark.range(count)
-    return _with_amounts(_with_places(rows, fleet), fleet).select(
+    return _with_amounts(_with_places(rows, cluster), cluster).select(
         *(F.col(field.name).cast(field.dataType).alias(field.name) for field in RECORD.fields),
         F.date_format(F.timestamp_millis("start_ms"), "yyyy-MM-dd").alias("day"),
     )
 
 
-def _with_places(rows: DataFrame, fleet: Fleet) -> DataFrame:
-    bucket = F.col("id") % fleet.buckets
+def _with_places(rows: DataFrame, cluster: SimulatedCluster) -> DataFrame:
+    bucket = F.col("id") % cluster.buckets
     placed = rows.select(
         "id",
-        (F.lit(fleet.start_ms) + F.expr(f"id div {fleet.buckets}") * fleet.interval_ms).alias("start_ms"),
-        F.expr(f"(id % {fleet.buckets}) div {fleet.brokers * len(_KINDS)}").alias("entity"),
-        F.expr(f"1 + (id % {fleet.brokers * len(_KINDS)}) div {len(_KINDS)}").alias("broker"),
+        (F.lit(cluster.start_ms) + F.expr(f"id div {cluster.buckets}") * cluster.interval_ms).alias("start_ms"),
+        F.expr(f"(id % {cluster.buckets}) div {cluster.brokers * len(_KINDS)}").alias("entity"),
+        F.expr(f"1 + (id % {cluster.brokers * len(_KINDS)}) div {len(_KINDS)}").alias("broker"),
         F.element_at(F.array(*map(F.lit, _KINDS)), (1 + bucket % len(_KINDS)).cast("int")).alias("kind"),
     )
-    lives = _is_alive(fleet)
-    if fleet.skew:
+    lives = _is_alive(cluster)
+    if cluster.skew:
         # The first bucket has a record in each interval; the others share one.
-        others = max(fleet.buckets - 1, 1)
-        is_their_turn = F.pmod(F.xxhash64(F.lit(fleet.seed), F.lit("turn"), "start_ms"), F.lit(others)) + 1 == bucket
-        lives = (F.col("id") % fleet.buckets == 0) | is_their_turn
+        others = max(cluster.buckets - 1, 1)
+        is_their_turn = F.pmod(F.xxhash64(F.lit(cluster.seed), F.lit("turn"), "start_ms"), F.lit(others)) + 1 == bucket
+        lives = (F.col("id") % cluster.buckets == 0) | is_their_turn
     return placed.where(lives).withColumns(
         {
             "user": F.format_string("team-%02d", F.expr("entity div 4 + 1")),
@@ -84,20 +84,20 @@ def _with_places(rows: DataFrame, fleet: Fleet) -> DataFrame:
     )
 
 
-def _is_alive(fleet: Fleet) -> Column:
+def _is_alive(cluster: SimulatedCluster) -> Column:
     """Whether the entity exists at this time; some appear or disappear in the middle half of the log."""
-    part = (F.col("start_ms") - fleet.start_ms) / (fleet.days * _DAY_MS)
-    turn = 0.25 + 0.5 * _chance(fleet, "turn of life", "entity")
+    part = (F.col("start_ms") - cluster.start_ms) / (cluster.days * _DAY_MS)
+    turn = 0.25 + 0.5 * _chance(cluster, "turn of life", "entity")
     return F.when(F.col("entity") % 8 == 5, part >= turn).when(F.col("entity") % 8 == 6, part < turn).otherwise(True)
 
 
-def _with_amounts(placed: DataFrame, fleet: Fleet) -> DataFrame:
-    seconds = fleet.interval_ms / 1_000
-    size = 500 + 50_000 * _chance(fleet, "size", "entity", "kind")
-    amounts = placed.withColumn("amount", F.floor(_rate(fleet) * seconds)).withColumn("size", size)
+def _with_amounts(placed: DataFrame, cluster: SimulatedCluster) -> DataFrame:
+    seconds = cluster.interval_ms / 1_000
+    size = 500 + 50_000 * _chance(cluster, "size", "entity", "kind")
+    amounts = placed.withColumn("amount", F.floor(_rate(cluster) * seconds)).withColumn("size", size)
     return amounts.where("amount > 0").withColumns(
         {
-            "interval_ms": F.lit(fleet.interval_ms),
+            "interval_ms": F.lit(cluster.interval_ms),
             "requests": F.ceil(F.col("amount") / F.col("size")),
             "connections": 1 + F.col("entity") % 4,
             "listener": F.lit(None),
@@ -111,29 +111,29 @@ def _with_amounts(placed: DataFrame, fleet: Fleet) -> DataFrame:
     )
 
 
-def _rate(fleet: Fleet) -> Column:
+def _rate(cluster: SimulatedCluster) -> Column:
     """Bytes per second in one interval."""
-    base = _MEDIAN_RATE * F.exp(1.2 * _normal(fleet, "base", "entity", "kind", "broker"))
+    base = _MEDIAN_RATE * F.exp(1.2 * _normal(cluster, "base", "entity", "kind", "broker"))
     hour = F.col("start_ms") % _DAY_MS / _HOUR_MS
-    peak = 9 + 9 * _chance(fleet, "peak", "entity")
+    peak = 9 + 9 * _chance(cluster, "peak", "entity")
     daily = 1 + 0.6 * F.cos((hour - peak) * (2 * pi / 24))
     # The epoch began on a Thursday.
     is_weekend = (F.floor(F.col("start_ms") / _DAY_MS) + 3) % 7 >= 5
-    weekly = F.when(is_weekend, 0.3 + 0.4 * _chance(fleet, "weekend", "entity")).otherwise(1.0)
-    month = (F.col("start_ms") - fleet.start_ms) / (30 * _DAY_MS)
-    growth = 1 + month * (0.4 * _chance(fleet, "growth", "entity") - 0.1)
+    weekly = F.when(is_weekend, 0.3 + 0.4 * _chance(cluster, "weekend", "entity")).otherwise(1.0)
+    month = (F.col("start_ms") - cluster.start_ms) / (30 * _DAY_MS)
+    growth = 1 + month * (0.4 * _chance(cluster, "growth", "entity") - 0.1)
     five_minutes = F.floor(F.col("start_ms") / _BURST_MS)
-    is_burst = _chance(fleet, "burst", "entity", "broker", five_minutes) < _BURSTS
-    noise = F.exp(0.25 * _normal(fleet, "noise", "id"))
+    is_burst = _chance(cluster, "burst", "entity", "broker", five_minutes) < _BURSTS
+    noise = F.exp(0.25 * _normal(cluster, "noise", "id"))
     return base * daily * weekly * growth * F.when(is_burst, _BURST_FACTOR).otherwise(1.0) * noise
 
 
-def _chance(fleet: Fleet, what: str, *of: str | Column) -> Column:
+def _chance(cluster: SimulatedCluster, what: str, *of: str | Column) -> Column:
     """Return a number from 0 to below 1, the same for the same arguments."""
-    return F.shiftrightunsigned(F.xxhash64(F.lit(fleet.seed), F.lit(what), *of), 64 - _DIGITS) / float(1 << _DIGITS)
+    return F.shiftrightunsigned(F.xxhash64(F.lit(cluster.seed), F.lit(what), *of), 64 - _DIGITS) / float(1 << _DIGITS)
 
 
-def _normal(fleet: Fleet, what: str, *of: str | Column) -> Column:
+def _normal(cluster: SimulatedCluster, what: str, *of: str | Column) -> Column:
     """Return a number of the standard normal distribution (Box and Muller)."""
-    radius = F.sqrt(-2 * F.log1p(-_chance(fleet, f"{what} radius", *of)))
-    return radius * F.cos(2 * pi * _chance(fleet, f"{what} angle", *of))
+    radius = F.sqrt(-2 * F.log1p(-_chance(cluster, f"{what} radius", *of)))
+    return radius * F.cos(2 * pi * _chance(cluster, f"{what} angle", *of))

@@ -19,7 +19,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from kafka_quota_proxy.pipeline.alerts import alerts, encoded, marked_ahead, once
 from kafka_quota_proxy.pipeline.checkpoint import Quarantine, bad_lines, job_of, spark_part
-from kafka_quota_proxy.pipeline.commands.execution import cause_of, explain, kafka_config_of, say, stop_requested
+from kafka_quota_proxy.pipeline.commands.execution import (
+    cause_of,
+    explain,
+    kafka_config_of,
+    line_counts,
+    say,
+    stop_requested,
+)
 from kafka_quota_proxy.pipeline.delivery import Delivery, FileDelivery, PrintDelivery
 from kafka_quota_proxy.pipeline.errors import PipelineError, UsageError
 from kafka_quota_proxy.pipeline.files import Files
@@ -98,7 +105,7 @@ def _lines(spark: SparkSession, args: argparse.Namespace, kafka: KafkaConfig) ->
 
 
 def _settings(args: argparse.Namespace) -> dict[str, str]:
-    # The brokers that are asked first may change, the topic may not.
+    # The servers of an address may change, the topic may not.
     def name(place: str) -> str:
         return urlsplit(place).path if place.startswith("kafka://") else place.rstrip("/")
 
@@ -119,12 +126,9 @@ def _delivery(spark: SparkSession, args: argparse.Namespace, kafka: KafkaConfig)
 
 def _found(lines: DataFrame, args: argparse.Namespace) -> DataFrame:
     rows = marked_ahead(parsed(lines), F.current_timestamp(), late_ms=args.late)
-    where = F.concat_ws(" at ", "source", "position")
     rows = rows.observe(
         "read",
-        F.count("*").alias("lines"),
-        F.count("fault").alias("bad"),
-        F.max(F.when(F.col("fault").isNotNull(), F.concat_ws(": ", where, "fault"))).alias("bad_one"),
+        *line_counts(),
         bad_lines().alias("bad_lines"),
         F.count_if("is_ahead").alias("ahead"),
         F.max(F.when(F.col("is_ahead"), F.col("proxy"))).alias("ahead_one"),
@@ -188,7 +192,7 @@ class _Stream:
         self._fault: Exception | None = None
         self._is_ending = False
         self._delivering = Lock()
-        self._told = ""  # the timestamp of the last reported progress
+        self._reported_until = ""  # the timestamp of the last reported progress
 
     def deliver(self, rows: DataFrame, batch: int) -> None:
         """Deliver a batch; the stream can only end between two batches."""
@@ -210,13 +214,13 @@ class _Stream:
         """
         try:
             while not end.is_set() and not query.awaitTermination(_POLL_S):  # type: ignore[arg-type]  # (or part of a second)
-                self._tell(query)
+                self._report(query)
             if query.isActive:
                 # No batch is interrupted: the next start would repeat it, but with noise in the log.
                 with self._delivering:
                     self._is_ending = True
                 query.stop()
-            self._tell(query)
+            self._report(query)
         except StreamingQueryException as error:
             raise self._fault or PipelineError(_sentence(error)) from error
         except (Py4JError, OSError):
@@ -224,13 +228,13 @@ class _Stream:
             if not end.is_set():
                 raise
 
-    def _tell(self, query: StreamingQuery) -> None:
+    def _report(self, query: StreamingQuery) -> None:
         last = query.lastProgress
-        if last is None or last["timestamp"] == self._told:
+        if last is None or last["timestamp"] == self._reported_until:
             return
         # Spark keeps the last hundred, more than can come between two calls.
         for progress in query.recentProgress:
-            if progress["timestamp"] > self._told:
+            if progress["timestamp"] > self._reported_until:
                 batch = _BatchCounts()
                 batch.add(progress)
                 self.counts.add(progress)
@@ -239,7 +243,7 @@ class _Stream:
                 if batch.lines or batch.alerts:
                     until = progress["eventTime"].get("max") or progress["eventTime"].get("watermark", "")
                     say(batch.words(f"{until} batch {progress['batchId']}"))
-        self._told = last["timestamp"]
+        self._reported_until = last["timestamp"]
 
 
 def _sentence(error: StreamingQueryException) -> str:

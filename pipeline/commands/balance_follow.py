@@ -24,7 +24,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 from kafka_quota_proxy.config.quota_record import MAX_LEASE_MS, News, QuotaRecord, Rule
 from kafka_quota_proxy.pipeline.balance import recent_use
 from kafka_quota_proxy.pipeline.balancer import Balancer, Bucket, Publication, Terms, Use
-from kafka_quota_proxy.pipeline.commands.execution import cause_of, explain, kafka_config_of, say, stop_requested
+from kafka_quota_proxy.pipeline.commands.execution import (
+    cause_of,
+    explain,
+    kafka_config_of,
+    line_counts,
+    say,
+    stop_requested,
+)
 from kafka_quota_proxy.pipeline.errors import PipelineError, UsageError
 from kafka_quota_proxy.pipeline.kafka_source import kafka_place, topic
 from kafka_quota_proxy.pipeline.limit_division import ProxyUsage
@@ -47,7 +54,7 @@ _LEAST_LEASE_MS: Final = 3_000
 # Records of longer intervals come too late to be followed.
 _LONG_INTERVAL_MS: Final = 60_000
 _SHOWN: Final = 5
-_MOST_TOLD: Final = 100
+_MOST_REPORTED: Final = 100
 
 
 def follow(args: argparse.Namespace) -> int:
@@ -139,8 +146,8 @@ class _Stream:
         self._is_ending = False
         self._fault: PipelineError | None = None
         self._lines = self._bad = 0
-        self._looked_at = ""  # the timestamp of the last progress that was counted
-        self._told: set[str] = set()
+        self._counted_until = ""  # the timestamp of the last progress that was counted
+        self._reported: set[str] = set()
         self._brokers: dict[str, int] = {}  # by proxy
         rows = self._counted(parsed(lines))
         if args.explain:
@@ -184,15 +191,9 @@ class _Stream:
         return f"{self._lines:,} lines" + (f", {self._bad:,} of them bad" if self._bad else "")
 
     def _counted(self, rows: DataFrame) -> DataFrame:
-        where = F.concat_ws(" at ", "source", "position")
         is_unknown = F.col("fault").isNull() & ~F.col("proxy").isin(*self._proxies)
-        return rows.observe(
-            "read",
-            F.count("*").alias("lines"),
-            F.count("fault").alias("bad"),
-            F.max(F.when(F.col("fault").isNotNull(), F.concat_ws(": ", where, "fault"))).alias("bad_one"),
-            F.max(F.when(is_unknown, F.col("proxy"))).alias("unknown_one"),
-        )
+        unknown_one = F.max(F.when(is_unknown, F.col("proxy"))).alias("unknown_one")
+        return rows.observe("read", *line_counts(), unknown_one)
 
     def _take(self, batch: DataFrame, _: int) -> None:
         with self._taking:
@@ -234,13 +235,13 @@ class _Stream:
                 self._say_once(
                     "interval",
                     f"{row['proxy']} logs by intervals of {row['longest_interval_ms'] / 1_000:g} s, and a load that "
-                    "moves is seen as late: 1 to 5 s is right (interval of usage_log)",
+                    "moves is noticed late: 1 to 5 s is right (interval of usage_log)",
                 )
 
     def _look(self) -> None:
         for progress in self._query.recentProgress:
-            if progress["timestamp"] > self._looked_at and "read" in progress["observedMetrics"]:
-                self._looked_at = progress["timestamp"]
+            if progress["timestamp"] > self._counted_until and "read" in progress["observedMetrics"]:
+                self._counted_until = progress["timestamp"]
                 self._count(progress["observedMetrics"]["read"])
 
     def _count(self, read: Row) -> None:
@@ -256,8 +257,8 @@ class _Stream:
 
     def _say_once(self, what: str, words: str) -> None:
         # Names of proxies come from the log and may be anything.
-        if what not in self._told and len(self._told) < _MOST_TOLD:
-            self._told.add(what)
+        if what not in self._reported and len(self._reported) < _MOST_REPORTED:
+            self._reported.add(what)
             say(_printable(words))
 
 
@@ -318,7 +319,7 @@ def _publish(
         if is_first:
             say(f"{len(balancer.rules())} rules, a part of {len(args.proxies)} for each of {', '.join(args.proxies)}")
         first = []
-        _tell(publication, balancer)
+        _report(publication, balancer)
         due_s = max(due_s + args.every / 1_000, time.monotonic())
         end.wait(due_s - time.monotonic())
 
@@ -344,7 +345,7 @@ def _first(balancer: Balancer, found: Found) -> Iterator[QuotaRecord]:
     yield from (rule for entity, rule in wanted.items() if there.get(entity) != rule)
 
 
-def _tell(publication: Publication, balancer: Balancer) -> None:
+def _report(publication: Publication, balancer: Balancer) -> None:
     now = time.strftime("%H:%M:%S")
     for (kind, user, client_id), shares in publication.moved[:_SHOWN]:
         name = _printable(" / ".join(part for part in (user, client_id) if part))

@@ -78,18 +78,18 @@ def _replayed(
     ladders = {one[:3]: one.ladder() for one in suggested if one.limit is not None}
     rungs = [(*one[:3], float(one.limit)) for ladder in ladders.values() for one in ladder if one.limit is not None]
     say(f"replaying the log under {len(ladders)} limits")
-    tried = records.sparkSession.createDataFrame(rungs, f"{_NAMES}, limit double")
+    limits = records.sparkSession.createDataFrame(rungs, f"{_NAMES}, limit double")
     used = buckets.select(*BUCKET, *DEMAND)
-    found = output.keep("tried", resolved(used, quotas).drop("limit").join(tried, on=[*ENTITY], how="inner"))
+    found = output.keep("rungs", resolved(used, quotas).drop("limit").join(limits, on=[*ENTITY], how="inner"))
     hours = output.keep("replayed", forecast(records, used, found, quotas))
     worst = _worst(outcomes(used, found, hours)).collect()  # a few rows for each entity
-    seen = {(row["kind"], row["user"], row["client_id"], row["limit"]): row.asDict() for row in worst}
+    outcome = {(row["kind"], row["user"], row["client_id"], row["limit"]): row.asDict() for row in worst}
     bearable = 1 - args.percentile / 100
     chosen = {
-        names: next((one for one in ladder if seen[*names, one.limit]["throttled_share"] <= bearable), ladder[-1])
+        names: next((one for one in ladder if outcome[*names, one.limit]["throttled_share"] <= bearable), ladder[-1])
         for names, ladder in ladders.items()
     }
-    happened = {names: seen[*names, one.limit] for names, one in chosen.items()}
+    happened = {names: outcome[*names, one.limit] for names, one in chosen.items()}
     return [chosen.get(one[:3], one) for one in suggested], happened
 
 

@@ -11,14 +11,15 @@ from threading import Event
 from typing import Final
 
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from kafka_quota_proxy.pipeline.kafka_config import KafkaConfig, read_kafka_config
 from kafka_quota_proxy.pipeline.session import session
 from kafka_quota_proxy.pipeline.usage_reader import Usage, read
 from kafka_quota_proxy.pipeline.writing import Output, passing, staged
 
-_TELL_EVERY_S: Final = 10.0
+_REPORT_EVERY_S: Final = 10.0
 _FAILED: Final = "terminated with exception: "
 
 
@@ -57,14 +58,14 @@ def say(words: str) -> None:
 
 
 @contextmanager
-def progress_lines(spark: SparkSession, *, every_s: float = _TELL_EVERY_S) -> Iterator[None]:
+def progress_lines(spark: SparkSession, *, every_s: float = _REPORT_EVERY_S) -> Iterator[None]:
     """Report the progress of Spark's current step in lines, unless a terminal shows Spark's own bar."""
     if sys.stderr.isatty():
         yield
         return
     ended = threading.Event()
 
-    def tell() -> None:
+    def report() -> None:
         tracker, last = spark.sparkContext.statusTracker(), ""
         while not ended.wait(every_s):
             stages = [stage for at in tracker.getActiveStageIds() if (stage := tracker.getStageInfo(at)) is not None]
@@ -74,7 +75,7 @@ def progress_lines(spark: SparkSession, *, every_s: float = _TELL_EVERY_S) -> It
                 say(words)
                 last = words
 
-    thread = threading.Thread(target=tell, daemon=True)
+    thread = threading.Thread(target=report, daemon=True)
     thread.start()
     try:
         yield
@@ -95,6 +96,13 @@ def cause_of(error: StreamingQueryException) -> str:
     """Return the reason for the end of a stream, as a line."""
     text = str(error)
     return text.partition(_FAILED)[2].partition("\n")[0] or text.partition("\n")[0]
+
+
+def line_counts() -> list[Column]:
+    """Return the aggregates of rows of ``parsed`` that a stream observes: lines, bad lines, and one of these."""
+    words = F.concat_ws(": ", F.concat_ws(" at ", "source", "position"), "fault")
+    bad_one = F.max(F.when(F.col("fault").isNotNull(), words))
+    return [F.count("*").alias("lines"), F.count("fault").alias("bad"), bad_one.alias("bad_one")]
 
 
 @contextmanager

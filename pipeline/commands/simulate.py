@@ -4,12 +4,12 @@ import argparse
 import sys
 
 from kafka_quota_proxy.pipeline.commands.execution import running, say
-from kafka_quota_proxy.pipeline.simulate import Fleet, simulated
+from kafka_quota_proxy.pipeline.simulate import SimulatedCluster, simulated
 
 
 def execute(args: argparse.Namespace) -> int:
     """Write the log, a directory a day."""
-    fleet = Fleet(
+    cluster = SimulatedCluster(
         entities=args.entities,
         brokers=args.brokers,
         days=args.days,
@@ -19,7 +19,7 @@ def execute(args: argparse.Namespace) -> int:
         skew=args.skew,
     )
     with running(args) as (spark, output):
-        say(f"making up {fleet.intervals:,} intervals of {fleet.buckets:,} buckets")
-        output.table("days", simulated(spark, fleet), partitions=["day"], form=args.format, files=None)
+        say(f"making up {cluster.intervals:,} intervals of {cluster.buckets:,} buckets")
+        output.table("days", simulated(spark, cluster), partitions=["day"], form=args.format, files=None)
     sys.stdout.write(f"{args.out}\n")
     return 0

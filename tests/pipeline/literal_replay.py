@@ -86,30 +86,28 @@ def _after_ms(demand: Demand, part: int, count: int) -> int:
 
 
 class LiteralReplay:
-    """Takes a bucket's records by ``start_ms``, and reckons as they come."""
+    """Charges a bucket's records, by ``start_ms``, one after the other."""
 
     def __init__(self, bucket: Bucket) -> None:
         self.outcome = Outcome()
         self._bucket = bucket
         self._waiting: list[tuple[int, int, int]] = []  # parts by when they come: a heap, for records overlap
         self._order = 0
+        self._end_ms = 0  # of the records so far
         self._free_ms = 0  # when the next part may go
 
     def take(self, demand: Demand) -> None:
         """Add a record that does not begin before the last one."""
-        outcome, end_ms = self.outcome, demand.start_ms + demand.interval_ms
-        if not self._order:
-            outcome.first_ms = outcome.end_ms = demand.start_ms
+        end_ms = demand.start_ms + demand.interval_ms
         self._send_until(demand.start_ms)
-        outcome.active_ms += max(0, end_ms - max(demand.start_ms, outcome.end_ms))
-        outcome.end_ms = max(outcome.end_ms, end_ms)
-        outcome.demand += demand.amount
+        self.outcome.active_ms += max(0, end_ms - max(demand.start_ms, self._end_ms))
+        self._end_ms = max(self._end_ms, end_ms)
         for at_ms, amount in parts(demand):
             self._order += 1
             heappush(self._waiting, (at_ms, self._order, amount))
 
     def end(self) -> Outcome:
-        """Send what is left, and return all that happened."""
+        """Send the remaining parts, and return the outcome."""
         self._send_until(None)
         return self.outcome
 

@@ -19,7 +19,7 @@ from kafka_quota_proxy.config.model import DEFAULT, ProxyConfig, QuotaRule
 from kafka_quota_proxy.pipeline.capacity import byte_usage, entities, hourly, minutes, percentiles
 from kafka_quota_proxy.pipeline.proposed_quotas import ProposedQuotas
 from kafka_quota_proxy.pipeline.record import RECORD
-from kafka_quota_proxy.pipeline.simulate import Fleet
+from kafka_quota_proxy.pipeline.simulate import SimulatedCluster
 from kafka_quota_proxy.pipeline.whatif import forecast, outcomes, resolved, total_demand
 from tests.pipeline.conftest import CONF
 from tests.pipeline.spark_work import spent
@@ -110,8 +110,8 @@ def test_time_grows_no_faster_than_records_and_memory_and_spilling_are_bounded(t
 
 def taken(directory: Path, *, skew: bool) -> Run:
     """Make up a log of about ``SKEWED_ROWS`` records of a second each, and return what ``capacity`` takes on it."""
-    fleet = Fleet(entities=20, brokers=1, days=1, interval_ms=1_000, start_ms=START_MS, seed=1, skew=skew)
-    in_an_interval = 2 if skew else fleet.buckets
+    cluster = SimulatedCluster(entities=20, brokers=1, days=1, interval_ms=1_000, start_ms=START_MS, seed=1, skew=skew)
+    in_an_interval = 2 if skew else cluster.buckets
     days = SKEWED_ROWS / in_an_interval / 86_400
     usage, plan = str(directory / "usage"), str(directory / "plan")
     words = ["--entities", "20", "--brokers", "1", "--interval", "1s", "--days", f"{days:.6f}", "--format", "parquet"]

@@ -1,4 +1,4 @@
-"""A made-up fleet: the same for the same seed, and with something in it to find."""
+"""A made-up cluster: the same for the same seed, and with something in it to find."""
 
 from dataclasses import replace
 
@@ -9,14 +9,14 @@ from pyspark.testing import assertDataFrameEqual
 
 from kafka_quota_proxy.pipeline.parsing import duplicate_keys
 from kafka_quota_proxy.pipeline.record import COLUMNS, REQUIRED
-from kafka_quota_proxy.pipeline.simulate import Fleet, simulated
+from kafka_quota_proxy.pipeline.simulate import SimulatedCluster, simulated
 from tests.pipeline.support import START_MS
 
-FLEET = Fleet(entities=8, brokers=2, days=14, interval_ms=3_600_000, start_ms=START_MS, seed=1, skew=False)
+CLUSTER = SimulatedCluster(entities=8, brokers=2, days=14, interval_ms=3_600_000, start_ms=START_MS, seed=1, skew=False)
 
 
 def test_the_same_seed_gives_the_same_log_whatever_the_partitions(spark: SparkSession) -> None:
-    small = replace(FLEET, days=1)
+    small = replace(CLUSTER, days=1)
 
     assertDataFrameEqual(simulated(spark, small, partitions=1), simulated(spark, small, partitions=7))
     other = simulated(spark, replace(small, seed=2))
@@ -24,7 +24,7 @@ def test_the_same_seed_gives_the_same_log_whatever_the_partitions(spark: SparkSe
 
 
 def test_simulated_records_have_the_form_of_a_proxys_records(spark: SparkSession) -> None:
-    records = simulated(spark, FLEET)
+    records = simulated(spark, CLUSTER)
 
     assert records.columns == [*COLUMNS, "day"]
     assert duplicate_keys(records).isEmpty()
@@ -34,7 +34,7 @@ def test_simulated_records_have_the_form_of_a_proxys_records(spark: SparkSession
 
 
 def test_simulated_days_and_weeks_differ_and_clients_appear_and_disappear(spark: SparkSession) -> None:
-    records = simulated(spark, FLEET)
+    records = simulated(spark, CLUSTER)
 
     hours = records.groupBy(F.expr("start_ms div 3600000 % 24").alias("hour")).agg(F.sum("amount").alias("bytes"))
     days = records.groupBy(F.dayofweek("day").isin(1, 7).alias("weekend")).agg(F.avg("amount").alias("bytes"))
@@ -51,8 +51,8 @@ def test_simulated_days_and_weeks_differ_and_clients_appear_and_disappear(spark:
     assert by_client["app-0007"][1] < last_ms - 3 * 86_400_000
 
 
-def test_a_skewed_fleet_has_one_client_with_half_of_all_records(spark: SparkSession) -> None:
-    records = simulated(spark, replace(FLEET, skew=True, interval_ms=600_000))
+def test_a_skewed_cluster_has_one_client_with_half_of_all_records(spark: SparkSession) -> None:
+    records = simulated(spark, replace(CLUSTER, skew=True, interval_ms=600_000))
 
     share = records.agg(F.avg((F.col("client_id") == "app-0001").cast("int"))).first()
 

@@ -133,7 +133,7 @@ def test_changed_shares_are_printed_up_to_a_number(capsys: pytest.CaptureFixture
         *(Moved(Bucket("fetch", "", f"c{number}"), {"a": 1}) for number in range(10)),
     ]
 
-    balance_follow._tell(Publication([], moved), balancer())
+    balance_follow._report(Publication([], moved), balancer())
 
     lines = [line.partition(" ")[2] for line in capsys.readouterr().err.splitlines()]
     assert lines[0] == r"'alice / \x1b[2J', produce: a 2 MB/s, b 30 kB/s"
@@ -478,7 +478,7 @@ def test_long_intervals_are_reported_once(followed: Followed, capsys: pytest.Cap
     followed.come(row(longest_interval_ms=90_000), row("b", longest_interval_ms=61_000))
 
     assert capsys.readouterr().err == (
-        "a logs by intervals of 90 s, and a load that moves is seen as late: 1 to 5 s is right "
+        "a logs by intervals of 90 s, and a load that moves is noticed late: 1 to 5 s is right "
         "(interval of usage_log)\n"
     )
 
