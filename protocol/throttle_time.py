@@ -17,6 +17,8 @@ from kafka_quota_proxy.protocol.field_reader import FieldReader
 from kafka_quota_proxy.protocol.primitives import Buffer, skip, skip_tags
 
 _INT32: Final = Struct(">i")
+_PRODUCE: Final = int(ApiKey.PRODUCE)
+_API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
 
 _FIRST_IN_FRONT: Final = {int(key): key.first_throttle_time for key in ApiKey if key.first_throttle_time != NEVER}
 _FIRST_CLIENT_THROTTLE: Final = {int(key): key.first_client_throttle for key in ApiKey}
@@ -38,9 +40,9 @@ def throttle_time_offset(frame: Buffer, api_key: int, api_version: int) -> int |
     None if the response has no such field, or if the layout of its version is unknown: Produce, Fetch and ApiVersions
     are also found in newer versions.
     """
-    if api_key == ApiKey.PRODUCE:
+    if api_key == _PRODUCE:
         return produce.throttle_time_offset(frame, api_version)
-    if api_key == ApiKey.API_VERSIONS:
+    if api_key == _API_VERSIONS:
         return api_versions.throttle_time_offset(frame, api_version)
     skip_fields = _FIELDS_BEFORE.get(api_key)
     if skip_fields is None and not _has_field_in_front(api_key, api_version):
