@@ -1,4 +1,4 @@
-"""Why a place on the disk cannot be written, in words that say what to do."""
+"""The reason why a path cannot be written, and the remedy."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Blocking work beside the loop: its result, its error, and a caller that does not wait for it any more."""
+"""Blocking calls in threads: the result, the error, and a cancelled caller."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""What is left of an exception that nothing expects: one line in the log with a traceback, one count, one end."""
+"""An unexpected exception has one line in the log with a traceback, one count, and ends one thing."""
 
 import asyncio
 import logging
@@ -31,7 +31,7 @@ def afresh(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Faulty:
-    """Raises in its first so many calls."""
+    """Raises in its first calls."""
 
     def __init__(self, faults: int = 1) -> None:
         self.faults = faults

@@ -1,4 +1,4 @@
-"""Requests about client quotas on a session: who is answered here, when, and who asks the broker."""
+"""Requests about client quotas on a session: which are answered here, and which go to the broker."""
 
 from struct import iter_unpack
 
@@ -61,7 +61,7 @@ BOTH = (write_alter_request(CHANGE, client_id="etl"), write_describe_request(QUE
 
 
 class SlowHandler:
-    """Reads at once, and answers when it is told to."""
+    """Takes requests at once, and answers on command."""
 
     def __init__(self) -> None:
         self.taken: list[tuple[QuotaRequest, Origin, object, Ticket]] = []
@@ -176,7 +176,7 @@ def test_other_principal_is_forwarded_if_the_listener_forwards() -> None:
     wire, handler = administered(admins=frozenset({"admin"}), forwards=True)
     unknown = framed(b"\x00\x31\x00\x09", BOTH[0][8:])
 
-    # The broker may know more than we do.
+    # The broker may know more versions.
     assert wire.client(*BOTH, unknown) == b"".join((*BOTH, unknown))
 
     assert handler.taken == []
@@ -244,7 +244,7 @@ def test_without_administrators_or_between_brokers_requests_are_forwarded() -> N
 
 
 def versions_told(wire: Wire) -> dict[int, tuple[int, int]]:
-    """Ask for the versions of a broker that knows of Produce and Fetch alone, in pieces."""
+    """Ask for the versions of a broker that knows only Produce and Fetch, in pieces."""
     wire.client(other_request(3, api_key=ApiKey.API_VERSIONS, version=0))
     answer = api_versions_response(3)
     frame = wire.broker(answer[:9]) + wire.broker(answer[9:])

@@ -1,4 +1,4 @@
-"""Hosts that have a limit are looked for until they are found."""
+"""Hosts that have a limit are looked up until they are found."""
 
 import asyncio
 import socket
@@ -96,14 +96,14 @@ async def test_silent_name_server_holds_a_few_threads_of_the_lookups(
         assert await lookups.find(hosts) == {}
         first = sorted(asked)
         assert len(first) == 3
-        # Whoever is still being asked for is not asked for once more; nor has anybody else a turn.
+        # A running lookup is not repeated, and no other one begins.
         late = asyncio.ensure_future(lookups.find(hosts))
         await asyncio.sleep(0.02)
         monkeypatch.setattr(host_finder, "_LOOKUP_S", 10.0)
         later = asyncio.ensure_future(lookups.find(hosts))
         assert await late == {}
         assert sorted(asked) == first
-        # Nor is anybody given up that another has begun to wait for.
+        # A lookup that another caller waits for is not cancelled.
         is_back.set()
         assert len(await later) == 10
     finally:

@@ -1,4 +1,4 @@
-"""Which store a configuration asks for."""
+"""The store that a configuration asks for."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ TOPIC = QuotasFrom(topic="t", client=AdminClient(bootstrap_servers=(Address(host
 
 
 async def hold(_: Sequence[Change]) -> None:
-    """Nobody holds anything."""
+    """Apply no change."""
 
 
 def config(store: Store | None) -> ProxyConfig:

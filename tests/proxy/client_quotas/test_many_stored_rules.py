@@ -1,4 +1,4 @@
-"""What a change costs beside a hundred thousand others, and what these cost who only connects or asks."""
+"""The cost of a change among a hundred thousand rules, and the cost of these for connections and requests."""
 
 import asyncio
 import gc
@@ -66,7 +66,7 @@ class Client:
 
 
 def alter_of(number: int) -> bytes:
-    """Return a request that sets a limit of one of the entities, another one each time."""
+    """Return a request that sets a limit of one of the entities, a different one each time."""
     entity = (("user", f"user-{number % 100}"), ("client-id", "etl"))
     request = AlterRequest(1, 7, (Alteration(entity, (Op("producer_byte_rate", 2e6 + number),)),), False)
     return write_alter_request(request, client_id="admin")
@@ -87,13 +87,13 @@ async def altered(server: Server, number: int) -> None:
 
 
 def fill(path: Path, count: int) -> None:
-    """Make a store in which so many entities have quotas."""
+    """Make a store with quotas of ``count`` entities."""
     write_rules(path, [Change(Entity(f"user-{number}", "etl"), RULE) for number in range(count)])
 
 
 @asynccontextmanager
 async def stored(path: Path, count: int, *, listener: Listener = LISTENER) -> AsyncIterator[Server]:
-    """Give a proxy in whose store so many entities have quotas."""
+    """Run a proxy with a store of ``count`` entities."""
     fill(path, count)
     server = Server(ProxyConfig(listeners=(listener,), store=Store(directory=str(path))))
     await server.quota_manager.read()
@@ -164,7 +164,7 @@ async def test_new_broker_shares_the_rules_without_looking_at_them(
 
 
 class Counted(dict[RuleEntity, QuotaRule]):
-    """The rules of a table, which count how often one is looked up, and cannot be gone through."""
+    """The rules of a table. It counts lookups, and cannot be iterated."""
 
     def __init__(self, rules: dict[RuleEntity, QuotaRule]) -> None:
         super().__init__(rules)
@@ -185,7 +185,7 @@ class Counted(dict[RuleEntity, QuotaRule]):
 
 
 def looked_up(count: int) -> tuple[list[int], list[int]]:
-    """Return how often tables of so many rules are looked at where somebody connects, and where he asks.
+    """Return the number of lookups of a connection, and of a request.
 
     Of each kind of table: by one whose rule is of the first level, and by one whose rule is of the last.
     """
@@ -215,7 +215,7 @@ def test_number_of_rules_does_not_change_the_lookups_of_a_connection_or_request(
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """As in a proxy that runs, which has told the collector to leave alone what lives for long."""
+    """As in a running proxy, whose long-lived objects the garbage collector ignores."""
     gc.collect()
     gc.disable()
     try:
@@ -225,7 +225,7 @@ def no_collection() -> Iterator[None]:
 
 
 def middle_s(step: Callable[[int], object], times: int) -> float:
-    """Return how long a step takes, the middle of so many."""
+    """Return the median time of a step."""
     taken = []
     for number in range(times):
         begun = perf_counter()
@@ -235,7 +235,7 @@ def middle_s(step: Callable[[int], object], times: int) -> float:
 
 
 class Took(NamedTuple):
-    """How long changes took, from the request to the answer."""
+    """The times of changes, from the request to the answer."""
 
     half_s: float
     most_s: float
@@ -246,7 +246,7 @@ class Took(NamedTuple):
 
 @contextmanager
 def as_in_a_process() -> Iterator[None]:
-    """Have the collector and threads disturb as little as where ``proxy.cli.run`` has asked for that."""
+    """Set the garbage collector and threads as ``proxy.cli.run`` does."""
     threshold, interval_s = gc.get_threshold(), sys.getswitchinterval()
     gc.set_threshold(50_000, 50, 50)
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
@@ -259,7 +259,7 @@ def as_in_a_process() -> Iterator[None]:
 
 
 async def changes_at(store: Store) -> Took:
-    """Return how long changes take who asks a proxy with that store over a connection."""
+    """Return the times of changes over a connection to a proxy with that store."""
     async with stub_broker() as broker:
         config = ProxyConfig(
             listeners=(listener_to(broker.address),),
@@ -278,7 +278,7 @@ async def changes_at(store: Store) -> Took:
 
 
 def check(what: str, few: Took, many: Took) -> None:
-    """See that half of the changes take little.
+    """Check that half of the changes take little time.
 
     How long the slowest take is told and not held against a bound: on a machine that does something else, too, they
     wait for a processor and for the disk.
@@ -308,7 +308,7 @@ async def test_change_among_100_000_stored_rules_takes_less_than_5_ms(
 async def test_change_among_100_000_rules_of_a_topic_takes_less_than_5_ms(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The topic is made up: it takes a record at once, and its reader looks for new ones each millisecond."""
+    """The topic is simulated: it takes a record at once, and its reader looks for new ones each millisecond."""
     took = []
     for count in (FEW, MANY):
         log = made_up(monkeypatch)

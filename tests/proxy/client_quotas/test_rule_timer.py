@@ -1,4 +1,4 @@
-"""Rules follow the clock on the loop: each when it is due, none else, and also where the clock is set."""
+"""Rules follow the clock on the loop: each when it is due, also if the clock is set."""
 
 import asyncio
 import logging
@@ -33,7 +33,7 @@ Told = tuple[RuleChanges, IpChanges]
 
 
 class Clock:
-    """A clock on a machine, which may be set."""
+    """A clock that may be set."""
 
     def __init__(self, now_ms: int = START_MS) -> None:
         self.now_ms = now_ms
@@ -43,7 +43,7 @@ class Clock:
 
 
 class Bed:
-    """A timer, what it told, and the clock that it goes by."""
+    """A timer, its clock, and the changes that it has reported."""
 
     def __init__(self, *rules: QuotaRule, ips: tuple[IpRule, ...] = ()) -> None:
         self.clock = Clock()
@@ -60,7 +60,7 @@ class Bed:
         self.told.append((rules, ips))
 
     async def at(self, now_ms: int) -> list[Told]:
-        """Set the clock, and return what is told then. Not waited for: a timer's wait is a second at most."""
+        """Set the clock, and return the changes then, without the timer's wait of up to a second."""
         self.clock.now_ms = now_ms
         self.told.clear()
         self.timer.wake()
@@ -142,7 +142,7 @@ async def test_changes_that_could_not_be_applied_are_tried_again(
 
         await eventually(lambda: bed.told)
 
-        # The other one too: which of them had come through is not known.
+        # The other one, too: which of them was applied is not known.
         assert bed.told == [({("a", None): None, ("b", None): rule("b", expires_ms=START_MS + 900)}, {})]
     assert "rules could not be put in force; it is tried again" in caplog.text
 
@@ -174,10 +174,10 @@ async def test_a_rule_of_the_file_expires_for_the_next_request_of_an_open_connec
         clock.now_ms += 20
         await eventually(lambda: not server.quota_manager.quotas)
         assert await client.ask(produce_request(2, size_bytes=20_000)) == produce_response(2)
-        # Its entity is the file's all the same.
+        # The file still hides the store's rule.
         assert await put(client, ETL, P, 2_000.0) == 44
 
-        # What is reloaded meanwhile has expired, too.
+        # After a reload it has expired, too.
         server.apply(config_to(broker, tmp_path, rule))
         assert server.quota_manager.quotas == ()
 
@@ -205,7 +205,7 @@ async def test_first_timed_rule_wakes_the_timer(tmp_path: Path, is_stored: bool)
         config = config_to(broker, tmp_path)
         async with running(config, wall_ms=clock) as server:
             async with client_of(server) as client:
-                # Behind this the timer has nothing to wait for.
+                # After this the timer has nothing to wait for.
                 assert await put(client, ETL, P, 1_000.0) == 0
 
             if is_stored:

@@ -23,7 +23,7 @@ def test_requests_behind_a_large_one_wait() -> None:
     limit.record(10_000, now_ms=0)
 
     assert limit.wait_ms(now_ms=0) == 90_000
-    # No more is saved than ten seconds' worth, however long it was quiet.
+    # At most ten seconds' worth is saved up.
     limit.record(1_001, now_ms=1_000_000)
     assert limit.wait_ms(now_ms=1_000_000) == 10
 

@@ -106,7 +106,7 @@ def test_a_line_has_a_bound() -> None:
 
     (line,) = lines([outcome], Origin(long, long, long, long))
 
-    # Six bytes a character at the most, as \u00e9.
+    # At most six bytes a character, as \u00e9.
     assert len(line) < 6 * MAX_TEXT * (MAX_ASKED + 10) + 1_000
 
 

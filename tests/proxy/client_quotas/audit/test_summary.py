@@ -84,7 +84,7 @@ _ATTEMPTS = st.lists(
 def test_each_attempt_is_counted_and_a_reason_has_at_most_two_lines_a_second(
     attempts: list[tuple[int, str, int, int]],
 ) -> None:
-    """Two: a second that is looked at may have the first's line and, at its end, the sum of what followed."""
+    """A second may have the line of the first attempt and, at its end, the sum of the others."""
     sums, lines = AttemptSummaries(), []
     asked: Counter[tuple[str, int]] = Counter()
     now_ms = 0

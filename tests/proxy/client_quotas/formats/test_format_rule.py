@@ -1,4 +1,4 @@
-"""Entities and limits in a line: exact, and harmless to a terminal."""
+"""Entities and limits as text: exact, and harmless to a terminal."""
 
 import pytest
 from hypothesis import given

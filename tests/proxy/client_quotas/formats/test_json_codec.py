@@ -1,4 +1,4 @@
-"""Changes and rules as JSON: what is none is refused in words, with its place."""
+"""Changes and rules as JSON: other JSON is refused with the place and the reason."""
 
 import json
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""What holds of a rule at an instant, and why, as it is told."""
+"""The status of a rule at an instant, as JSON and as text."""
 
 import pytest
 

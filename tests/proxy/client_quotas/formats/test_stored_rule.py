@@ -1,4 +1,4 @@
-"""Rules as a store writes them: read back as they were, and refused where this version does not know them."""
+"""Rules as a store writes them: read back as they were, and refused if this version does not know them."""
 
 import json
 

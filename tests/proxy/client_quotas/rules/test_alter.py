@@ -1,4 +1,4 @@
-"""What becomes of requests to change quotas: Kafka's own cases, its messages, and what holds for any request."""
+"""Requests to change quotas: Kafka's own cases and messages, and properties of any request."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -170,7 +170,7 @@ def test_v52_v62_invalid_entity_has_kafkas_error(entity: EntityParts, message: s
         ((("ip", "1.2.3.4"),), {RATE: 0.0}, f"Quota {RATE} must be greater than 0"),
         (ALICE, {P: 1e19}, f"Proposed value for {P} is too large for a LONG."),
         ((("ip", "1.2.3.4"),), {RATE: 2147483648.0}, f"Proposed value for {RATE} is too large for an INT."),
-        # One that is right beside it helps nothing, whichever stands first.
+        # Another valid limit does not help, in whichever order.
         (ALICE, {"not.a.quota.key": 0.0, R: 99.9}, "Invalid configuration key not.a.quota.key"),
         (ALICE, {R: 99.9, "not.a.quota.key": 0.0}, "Invalid configuration key not.a.quota.key"),
     ],
@@ -307,7 +307,7 @@ def test_rule_of_the_file_cannot_be_changed() -> None:
     ]
     assert [change.entity for change in decision.changes] == [Entity("user", "client-id")]
     assert told(ask({}, (ALICE, {P: None}), sources=sources))[0][0] == 44
-    # What is wrong anyhow is told as Kafka tells it, and who changes nothing is told nothing.
+    # Other faults have Kafka's error, and a request that changes nothing has none.
     assert told(ask({}, (ALICE, {P: 0.0}), sources=sources)) == [(42, f"Quota {P} must be greater than 0")]
     assert told(ask({}, (ALICE, {}), sources=sources)) == [(0, None)]
 
@@ -332,10 +332,10 @@ def test_hidden_rule_can_be_removed_but_not_set() -> None:
     assert changes({C: None}, one_is_shown) == [StoredRule(limits={P: 5.0})]
     assert changes(everything, none_is) == [None]
     assert changes({P: None, M: None}, none_is) == [StoredRule(limits={C: 6.0})]
-    # He would find it there as before.
+    # The client would see it as before.
     assert changes({P: None}, one_is_shown) == refused
     assert changes(everything, one_is_shown) == refused
-    # It is the file's, or nobody's.
+    # The file has its rule, or no source has one.
     assert changes({R: None}, none_is) == refused
     assert changes({P: 5.0}, none_is) == refused
     assert changes({P: None, C: 7.0}, none_is) == refused
@@ -344,7 +344,7 @@ def test_hidden_rule_can_be_removed_but_not_set() -> None:
 
 def test_more_keys_than_kafka_changes_at_a_time_are_refused_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(alter, "MAX_CHANGED_KEYS", 4)
-    # They are told as they came, not in Kafka's order.
+    # They are returned in the order of the request, not in Kafka's.
     entities = [(("user", "u"), ("client-id", str(number))) for number in range(3)]
     rules = {Entity("u", str(number)): StoredRule(limits={P: 1.0, C: 2.0}) for number in range(3)}
 
@@ -402,7 +402,7 @@ def test_after_any_requests_each_rule_is_one_that_kafka_allows(seed: int) -> Non
             assert rule.limits
             assert rule.limits.keys() <= keys_of(entity).keys()
             assert all(value > 0 for value in rule.limits.values())
-        # What was done is done: the same once more changes nothing.
+        # The same request again changes nothing.
         if all(result.error_code == 0 for result in decision.results) and not request.validate_only:
             assert not decide(rules, request, is_host=bool, sources={}, now_ms=0).changes
 
@@ -433,7 +433,7 @@ ENDED: Final = Terms(expires_ms=END_MS, enforcement=Enforcement.OBSERVE)
     ("ops", "now_ms", "rule"),
     [
         ({P: 5.0}, END_MS, StoredRule(limits={P: 5.0, C: 2.0})),
-        # It was no rule, so what is the same is new.
+        # There was no rule, so the same limit is a change.
         ({P: 1.0}, END_MS, StoredRule(limits={P: 1.0, C: 2.0})),
         ({P: 5.0, C: None}, END_MS + 1, StoredRule(limits={P: 5.0})),
         ({P: 5.0}, END_MS - 1, StoredRule(limits={P: 5.0, C: 2.0}, terms=ENDED)),
@@ -463,9 +463,9 @@ def test_new_expires_of_an_expired_rule_keeps_its_other_terms() -> None:
 
     assert terms_after(TermsChange(given=Terms(expires_ms=END_MS + 9)), {P: 5.0}) == later
     assert terms_after(TermsChange(removed=frozenset({"expires"})), {P: 5.0}) == OBSERVED
-    # An import of a rule that has expired is that rule.
+    # An import of an expired rule keeps its terms.
     assert terms_after(replacement(ENDED), {P: 5.0}) == ENDED
-    # Who says nothing of it begins anew.
+    # A change without an expiry removes the terms.
     shaped = Terms(shaping=Shaping.PACED)
     assert terms_after(TermsChange(given=shaped), {P: 5.0}) == shaped
     assert terms_after(TermsChange(given=shaped), {}) == replace(ENDED, shaping=Shaping.PACED)

@@ -1,4 +1,4 @@
-"""Which rules a filter matches: Kafka's own cases, a literal oracle, and what Kafka says of filters that are none."""
+"""The rules that a filter matches: Kafka's own cases, a literal oracle, and Kafka's errors for invalid filters."""
 
 from collections.abc import Mapping
 from itertools import permutations
@@ -61,7 +61,7 @@ def ask(*components: Component, strict: bool, rules: Mapping[Entity, StoredRule]
 
 
 def limits(response: DescribeResponse) -> list[float]:
-    """Return the limits that were found: of RULES each names its entity."""
+    """Return the limits that were found; each of RULES has its own limit."""
     assert (response.error_code, response.error_message) == (0, "")
     assert response.entries is not None
     return sorted(value for entry in response.entries for _, value in entry.values)
@@ -142,7 +142,7 @@ def test_v50_filters_match_in_part(components: list[Component], strict: bool, fo
     ],
 )
 def test_parts_and_limits_are_in_the_order_of_a_broker(keys: str, told: str) -> None:
-    """What ClientQuotasDelta and ClientQuotasImage of Kafka 4.3 made of such records."""
+    """The order of ClientQuotasDelta and ClientQuotasImage of Kafka 4.3 for such records."""
     for in_any_order in permutations(keys.split(",")):
         rules = {Entity("alice", DEFAULT): StoredRule(limits=dict.fromkeys(in_any_order, 1.0))}
 
@@ -188,7 +188,7 @@ def test_v66_a_client_whose_name_looks_like_the_default_is_not_the_default() -> 
         ),
         ([Component("user", 3, None)], 42, "Unknown match type 3"),
         ([Component("user", -1, "a")], 42, "Unknown match type -1"),
-        # The first fault counts, wherever it stands.
+        # The first fault counts.
         ([exact("user", "a"), exact("other", "x"), exact("", "x")], 35, "Unsupported entity type other"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Which rules hold of a file's and a store's."""
+"""Which rules of a file and a store hold."""
 
 from dataclasses import replace
 
@@ -67,7 +67,7 @@ def test_rule_of_the_file_hides_a_stored_one_and_is_reported() -> None:
         "f.yaml:4: ip 10.0.0.7 has quotas in quotas.d, too; those of the file hold",
     )
     assert in_force.change([Change(Entity("filed"), rule(3.0))], now_ms=NOW_MS) == ({}, {})
-    # Once the file has it no more, the store's holds.
+    # Without the file's rule, the store's holds.
     rules, ips = in_force.follow_file(config(), now_ms=NOW_MS)
     assert list(rules.values()) == list(in_force.quotas)
     assert list(ips.values()) == list(in_force.ip_quotas)
@@ -100,7 +100,7 @@ def test_hidden_rules_are_listed_behind_effective_ones() -> None:
     hidden = [in_force.hidden(entity, sees_both=False) for entity in (*stored, Entity("nobody"))]
     assert [one and (set(one.keys), set(one.shown)) for one in hidden] == [
         ({"producer_byte_rate"}, {"producer_byte_rate", "connections"}),
-        ({"connection_creation_rate"}, set()),  # Kafka's API tells of it as of an address of its own
+        ({"connection_creation_rate"}, set()),  # Kafka's API lists it as another address
         None,
         None,
     ]
@@ -120,7 +120,7 @@ def test_other_spellings_of_an_address_of_the_file_are_hidden() -> None:
     told = "has quotas in quotas.d, too; those of the file hold"
     said = tuple(f"f.yaml:4: ip {name} {told}" for name in ("2001:db8::1", "2001:DB8::1", "2001:db8:0::1"))
     assert in_force.doubles == said
-    # Set again it is said once; removed, no more.
+    # It is reported once if it is set again, and not after it is removed.
     in_force.change([Change(spelled[0], ip_rule(6.0)), Change(spelled[2], None)], now_ms=NOW_MS)
     assert in_force.doubles == said[:2]
     in_force.follow_file(config(FILED), now_ms=NOW_MS)
@@ -178,7 +178,7 @@ def test_expired_rule_of_the_file_still_hides_a_stored_one() -> None:
     assert in_force.advance(9, now_ms=NOW_MS + 10) == ({("filed", None): None}, {})
 
     assert not in_force.quotas
-    # Whoever asks for it is told what was set, and where; and of the store no rule comes in its place.
+    # It is still listed with its source, and no rule of the store replaces it.
     assert in_force.rules[Entity("filed")].limits["producer_byte_rate"] == 1.0
     assert in_force.sources == {Entity("filed"): "f.yaml:3"}
     assert in_force.change([Change(Entity("filed"), rule(5.0))], now_ms=NOW_MS + 11) == ({}, {})

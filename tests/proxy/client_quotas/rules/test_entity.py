@@ -1,4 +1,4 @@
-"""Whom a rule is for: from the wire and to it."""
+"""Entities and their names on the wire."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""When hosts are looked for that nobody has found."""
+"""When missing hosts are looked up again."""
 
 from itertools import pairwise
 

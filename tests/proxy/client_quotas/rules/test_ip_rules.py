@@ -1,4 +1,4 @@
-"""Which limits of addresses hold, whatever the addresses are called in a store."""
+"""Which limits of addresses hold, whatever names a store has for them."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""What became of each entity of a request."""
+"""The outcome of each entity of a request."""
 
 from kafka_quota_proxy.config.terms import Terms
 from kafka_quota_proxy.protocol.client_quotas import Alteration, Altered, Op

@@ -1,4 +1,4 @@
-"""Asking a broker for its quotas: at the address that is given, in any version, and where it does not tell."""
+"""Reading a broker's quotas: at the given address, in any version, and from a broker that refuses."""
 
 import asyncio
 import threading
@@ -22,7 +22,7 @@ RULE = StoredRule(limits={"producer_byte_rate": 5.0})
 
 
 async def reading(broker: QuotaBroker, work: Callable[[Address], T]) -> T:
-    """Return what ``work`` returns in a thread, with a broker at the address that it is given."""
+    """Return the result of ``work``, which runs in a thread with the address of a broker."""
     async with stub_broker(broker.script) as stub:
         return await asyncio.to_thread(work, stub.address)
 

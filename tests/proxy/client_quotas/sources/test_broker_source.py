@@ -1,4 +1,4 @@
-"""The brokers' quotas on the loop, with a broker that says what it is told to: what holds, what is said, what waits."""
+"""The brokers' quotas on the loop, with a scripted broker: the rules that hold, the log, and the answers that wait."""
 
 import asyncio
 import logging
@@ -49,7 +49,7 @@ def alice(limit: float | None) -> Alteration:
 
 
 class Script:
-    """A broker that says ``rules``, or fails; and whom it was asked by."""
+    """A reader that returns ``rules``, or fails."""
 
     server = ONE
 
@@ -64,7 +64,7 @@ class Script:
 
     @contextmanager
     def hanging(self) -> Iterator[None]:
-        """Answer nothing meanwhile."""
+        """Answer no request meanwhile."""
         self._may_read.clear()
         try:
             yield
@@ -91,7 +91,7 @@ class Script:
 
 
 class Followed:
-    """A follower of a script, and what it has said."""
+    """A source with a script, and the changes that it has reported."""
 
     def __init__(self, *, every_ms: int = 5, config: ProxyConfig = CONFIG) -> None:
         self.script = Script()
@@ -165,7 +165,7 @@ async def test_broker_quotas_are_in_force_before_clients_are_served_and_are_foll
         followed.script.rules[Entity(ip="10.0.0.7")] = rule(connection_creation_rate=3.0)
         await eventually(lambda: "10.0.0.7" in followed.ips)
 
-    # Nothing else is touched.
+    # No other rule changes.
     assert followed.changes == {
         ("u7", None): None,
         ("u8", None): QuotaRule(user="u8", producer_byte_rate=6.0, source="broker"),
@@ -186,7 +186,7 @@ async def test_the_file_overrules_the_broker_and_that_is_logged_once(caplog: pyt
         said = "f.yaml:3: user filed has quotas at the broker, too; those of the file hold here"
         assert caplog.text.count(said) == 1
 
-        # Without it the broker's holds, and it is said anew where the file has it again.
+        # Without the file's rule the broker's holds. When the file has it again, it is logged again.
         followed.follower.follow_file(ProxyConfig(listeners=CONFIG.listeners))
         assert [one.limits.get("producer_byte_rate") for one in followed.follower.quotas] == [9.0]
         followed.follower.follow_file(CONFIG)
@@ -252,7 +252,7 @@ async def test_without_authorization_clients_are_served_at_once_and_readings_are
         assert followed.script.readings == 1
         assert not followed.follower.has_read.is_set()
 
-        # Nor does whoever changes quotas meanwhile make it ask more than a few times a second.
+        # Changes of quotas cause no more than a few readings a second.
         for _ in range(50):
             followed.follower.await_change((alice(5.0),), b"", Owner())
             await asyncio.sleep(0.002)
@@ -282,7 +282,7 @@ async def test_an_alter_answer_waits_until_the_broker_shows_the_change() -> None
         await eventually(lambda: owner.turns)
 
     assert ticket.answer == b"answer"
-    # In force first.
+    # It is in force before the answer.
     assert followed.changes == {("alice", None): QuotaRule(user="alice", producer_byte_rate=5.0, source="broker")}
     assert followed.follower.unconfirmed == 0
 
@@ -343,7 +343,7 @@ async def test_an_alter_answer_does_not_wait_longer_for_a_name_server(monkeypatc
         other = Owner(lambda: ("alice", None) in followed.changes)
         followed.follower.await_change((alice(5.0),), b"answer", other)
         await eventually(lambda: other.turns)
-        # Who has changed no host does not wait for one.
+        # A change without hosts does not wait for them.
         assert (other.seen, owner.turns) == ([True], 0)
         await eventually(lambda: owner.turns)
 
@@ -400,7 +400,7 @@ async def test_hosts_among_addresses_are_looked_up() -> None:
 
 @pytest.fixture
 def known(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[str, ...]]:
-    """Hosts that the system knows, which is asked for others again at once."""
+    """The hosts that the system knows; missing ones are looked up again at once."""
     known: dict[str, tuple[str, ...]] = {}
 
     async def look(_: Lookups, hosts: Iterable[str]) -> Addresses:
@@ -441,7 +441,7 @@ async def test_an_unknown_host_is_looked_up_until_it_is_found(
         await eventually(lambda: "192.0.2.2" in followed.ips)
         assert "found away, whose quotas hold from now on" in caplog.text
 
-        # Also where it cannot be put in force when it is found.
+        # Also if it cannot be applied when it is found.
         followed.fails, known["another"] = 1, ("192.0.2.3",)
         await eventually(lambda: "192.0.2.3" in followed.ips)
 
@@ -468,7 +468,7 @@ async def test_an_answer_waits_until_the_hosts_limit_holds(
     known: dict[str, tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def finds_none(_: HostResolver, hosts: Sequence[str]) -> None:
-        """Find none of those that are looked for beside."""
+        """Find no host in the background."""
 
     monkeypatch.setattr(HostResolver, "_look_for", finds_none)
     followed = Followed(every_ms=60_000)

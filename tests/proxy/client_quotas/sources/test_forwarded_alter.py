@@ -1,4 +1,4 @@
-"""A request to change quotas on its way to the broker: what has been acknowledged, and when it is told."""
+"""A forwarded request to change quotas: the changes that the broker acknowledged, and when they show."""
 
 import math
 
@@ -42,7 +42,7 @@ class Follower:
 
 
 def awaited(request: AlterRequest, *results: Altered) -> list[tuple[Alteration, ...]]:
-    """Return what is waited for when a request was answered so."""
+    """Return the changes that an answer waits for."""
     follower = Follower()
     passing = ForwardedAlter(follower, write_alter_request(request, client_id="c"))
     answer = write_alter_response(AlterResponse(0, results), correlation_id=7, api_version=request.api_version)
@@ -100,7 +100,7 @@ def test_a_change_is_visible_once_each_value_is_as_set() -> None:
     assert not has_changes({entity: StoredRule(limits={P: 4.0})}, (SET,))
     assert not has_changes({entity: StoredRule(limits={P: 5.0, C: 1.0})}, (SET,))
     assert has_changes({**rules, Entity("x"): StoredRule(limits={C: 1.0})}, (SET,))
-    # Gone, as it was to.
+    # Removed, as requested.
     assert has_changes({}, (Alteration(ALICE, (Op(P, None),)),))
     assert not has_changes(rules, (Alteration(ALICE, (Op(P, None),)),))
 

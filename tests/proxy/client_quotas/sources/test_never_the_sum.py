@@ -28,7 +28,7 @@ def manager(shaping: Shaping, burst_ms: int) -> ClientQuotaManager:
 
 
 def flow(*shapings: Shaping, request_bytes: int, is_held: bool = False, burst_ms: int = 1_000) -> Flow:
-    """Return what passes of a client that sends all it may, and waits as it is told.
+    """Return the flow of a client that sends all it may, and waits as long as it must.
 
     Args:
         shapings: Of each that throttles, the broker first.

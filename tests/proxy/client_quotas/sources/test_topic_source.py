@@ -1,4 +1,4 @@
-"""The loop's part of a quota topic: who hears what, when the lease ends, what is logged."""
+"""A quota topic on the loop: which changes are reported, when the lease ends, and the log."""
 
 import asyncio
 import logging
@@ -43,7 +43,7 @@ def read(*records: QuotaRecord, is_whole: bool = True) -> RecordsRead:
 
 
 class Watched:
-    """A topic that is told of by ``playbook``, and what it has said of changes."""
+    """A source whose reader follows ``playbook``, and the changes that it has reported."""
 
     def __init__(self, *told: ReaderEvent) -> None:
         self.changes: dict[Entity, QuotaRule | None] = {}

@@ -318,7 +318,7 @@ def test_copy_keeps_the_rules_that_are_understood(tmp_path: Path) -> None:
         assert (stored.rules, len(stored.not_understood), stored.damage) == ({ALICE: RULE, BOB: RULE}, 3, None)
         assert stored.left_out is not None
         assert stored.left_out.endswith("; that rule alone is left out, and so are 2 others")
-    # They are gone, so that an older one does not come back.
+    # They are removed, so that an older one does not come back.
     assert read_store(tmp_path).rules == {ALICE: RULE, BOB: RULE}
 
 
@@ -379,7 +379,7 @@ class FailingConnection:
 
 @contextmanager
 def failing(fails: Callable[[int], BaseException | None]) -> Iterator[None]:
-    """Have statements and calls of the system fail, by their number."""
+    """Make statements and system calls fail, by their number."""
     count = 0
 
     def fault(*, is_sql: bool) -> BaseException | None:

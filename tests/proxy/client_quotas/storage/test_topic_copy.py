@@ -1,4 +1,4 @@
-"""A copy of the rules of a topic: written behind what is in force, and there after the next start."""
+"""A copy of the rules of a topic: written after they are applied, and read at the next start."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence

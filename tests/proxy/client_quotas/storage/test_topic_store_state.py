@@ -1,4 +1,4 @@
-"""What is in force of a fleet's topic: the same at all who have read it, whoever wrote what, and in which order."""
+"""The rules of a fleet's topic: the same at all proxies that have read it, in whichever order they wrote."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -47,7 +47,7 @@ def garbage(key: bytes = b'{"user":"alice","key":"producer_byte_rate"}') -> Reco
 
 @dataclass
 class Reader:
-    """A state, and what it has told."""
+    """A state, and the changes that it has returned."""
 
     state: StoreTopicState = field(default_factory=lambda: StoreTopicState(name="kafka://k:9092/store", most=4))
     told: dict[Entity, StoredRule] = field(default_factory=dict)
@@ -157,7 +157,7 @@ def test_copy_holds_until_the_topic_is_read() -> None:
 
     reader.starts(setting(P, 9.0), garbage(b'{"user":"alice","key":"consumer_byte_rate"}'))
 
-    # The garbage's key is as it was understood last.
+    # The key keeps its last value that was understood.
     assert reader.settles() == [Change(ALICE, rule(**{P: 9.0, C: 2.0})), Change(Entity("bob"), None)]
 
 
@@ -213,20 +213,20 @@ def test_garbage_is_counted_and_warned_of_once_a_key() -> None:
 
 def test_understood_records_are_known_by_offset() -> None:
     reader = Reader().starts(setting(P, 1.0))
-    # Two, of which the second is not understood, and one that another deletes right behind.
+    # Two records, the second not understood, and one that another proxy deletes at once.
     reader.takes(setting(P, 2.0), garbage(), setting(C, 3.0), setting(C, None), first=1)
     assert not reader.state.has(2, offset=1)
     assert reader.state.has(1, offset=1)
     assert reader.state.has(1, offset=3)
 
-    # Read anew, too, where others came behind and compaction has left nothing of it.
+    # Also when the topic is read again after later records, and compaction has removed it.
     reader.state.begin()
     reader.takes(garbage(), setting(C, None), first=2)
     reader.state.end_reached(next_offset=9)
     assert not reader.state.has(2, offset=1)
     assert reader.state.has(4, offset=3)
 
-    # Another topic of the same name.
+    # A new topic of the same name.
     reader.starts(setting(P, 1.0), setting(P, 2.0), setting(P, 3.0))
     assert reader.state.has(3, offset=0)
 
@@ -257,7 +257,7 @@ FOREIGN = st.one_of(
 
 
 def expected(log: Iterable[Record]) -> dict[Entity, StoredRule]:
-    """What the documentation says, reckoned from the whole log: of each key the last that was understood.
+    """An oracle that reads the whole log: the last value of each key that was understood.
 
     Terms never are here: where there are any none of the settings hold.
     """
@@ -293,7 +293,7 @@ def compacted(log: list[tuple[int, Record]]) -> list[tuple[int, Record]]:
 
 
 class Fleet:
-    """Two proxies that write and read one log, each at its own pace."""
+    """Two proxies that write and read one log."""
 
     def __init__(self) -> None:
         self.log: list[Record] = []
@@ -301,7 +301,7 @@ class Fleet:
         self.read = [0, 0]
 
     def alter(self, proxy: int, user: str, ops: Mapping[str, float | None], *, lag: int) -> None:
-        """Decide on what the proxy knows; ``lag`` records are read between that and the writing."""
+        """Decide on the rules that the proxy knows; ``lag`` records are read before the write."""
         entity, state = Entity(user=user), self.proxies[proxy].state
         before = dict(state.in_force)
         old = before[entity].limits if entity in before else {}
@@ -317,8 +317,8 @@ class Fleet:
         self.proxies[proxy].settles(1)
         assert self.proxies[proxy].told == expected(self.log[: self.read[proxy]])
 
-    def read_anew(self, proxy: int, *, is_compacted: bool) -> None:
-        """After it was cut off; of what it has read before compaction may have left less."""
+    def read_again(self, proxy: int, *, is_compacted: bool) -> None:
+        """After a lost connection; compaction may have removed records meanwhile."""
         known = list(enumerate(self.log[: self.read[proxy]]))
         rest = list(enumerate(self.log))[len(known) :]
         state = self.proxies[proxy].state
@@ -338,7 +338,7 @@ STEPS = st.one_of(
     ),
     st.builds(lambda proxy, count: lambda fleet: fleet.fetch(proxy, count), st.integers(0, 1), st.integers(1, 5)),
     st.builds(
-        lambda proxy, how: lambda fleet: fleet.read_anew(proxy, is_compacted=how), st.integers(0, 1), st.booleans()
+        lambda proxy, how: lambda fleet: fleet.read_again(proxy, is_compacted=how), st.integers(0, 1), st.booleans()
     ),
     st.builds(lambda record: lambda fleet: fleet.log.append(record), FOREIGN),
 )  # fmt: skip
@@ -368,7 +368,7 @@ def test_all_readers_of_the_topic_have_the_same_rules(steps: list[Callable[[Flee
 def test_two_proxies_may_change_different_keys_of_an_entity_at_once(
     changes: list[tuple[int, str, float | None]],
 ) -> None:
-    """Neither has read the other's; each has its own keys."""
+    """Neither proxy has read the other's change, which is of other keys."""
     log: list[Record] = []
     own: list[dict[str, float]] = [{}, {}]
     for proxy, key, value in changes:
@@ -410,7 +410,7 @@ def test_terms_are_a_record_of_their_own_and_go_with_the_rule() -> None:
 
 def test_terms_without_limits_do_not_apply_to_the_next_rule() -> None:
     before, after = rule(**{P: 1.0}), StoredRule(limits={P: 1.0}, terms=TERMS_OF_ALICE)
-    # Decided on the same rule at two proxies: that it goes, and that it has terms.
+    # Two proxies decide on the same rule: one removes it, one sets terms.
     gone, expiring = (settings_of([Change(ALICE, one)], {ALICE: before}) for one in (None, after))
     reader = Reader().starts(setting(P, 1.0), *gone, *expiring)
     reader.settles()
@@ -426,7 +426,7 @@ def test_terms_without_limits_do_not_apply_to_the_next_rule() -> None:
 
 
 def test_terms_hold_if_two_proxies_begin_a_rule_at_once() -> None:
-    """As if who says nothing of terms had come behind: else a limit would be enforced that is only to be observed."""
+    """The one with terms counts: otherwise a limit that is only observed would be enforced."""
     observed = Terms(enforcement=Enforcement.OBSERVE)
     with_terms, without = (
         settings_of([Change(ALICE, one)], {}) for one in (StoredRule(limits={P: 1.0}, terms=observed), rule(**{C: 9.0}))
@@ -439,7 +439,7 @@ def test_terms_hold_if_two_proxies_begin_a_rule_at_once() -> None:
 
 
 def test_terms_of_another_writer_are_kept_as_they_are_read() -> None:
-    """On the disk of what was known last there are floats in the place of its numbers."""
+    """The copy on the disk has floats in place of its numbers."""
     given: dict[str, object] = {"days": ["mon"], "time_zone": "UTC", "otherwise": {P: 9223372036854775807}}
     reader = Reader().starts(setting(P, 5.0), Setting(user="alice", key=TERMS, value={"schedule": given}))
     reader.settles()
@@ -449,7 +449,7 @@ def test_terms_of_another_writer_are_kept_as_they_are_read() -> None:
 
 
 def test_limits_without_their_terms_neither_hold_nor_can_be_changed() -> None:
-    """Of a later version, or in a time zone that is not known here: what they exempt would be limited."""
+    """They are of a later version, or in an unknown time zone: an exempt client would be limited."""
     unknown = Setting(user="alice", key=TERMS, value={"schedule": {"hours": "08:00-18:00", "time_zone": "Mars/Base"}})
     for first in ((setting(P, 5.0), unknown), (unknown, setting(P, 5.0))):
         reader = Reader().starts(*first)
@@ -480,7 +480,7 @@ def test_unknown_terms_stay_known_when_the_topic_is_read_again() -> None:
 
 @pytest.mark.parametrize("value", ["\ud800", 10**400, ["a", ["b"]], {"\ud800": {}}, None])
 def test_any_terms_leave_the_rest_of_the_topic_readable(value: object) -> None:
-    """A record that cannot be written again, such as with half of a pair of surrogates, can be read."""
+    """Some records can be read but not written, such as with half of a pair of surrogates."""
     reader = Reader().starts()
     for offset, inner in enumerate(({"enforcement": value}, {"schedule": {"time_zone": value}}, {"news": value})):
         key, text = b'{"user":"alice","key":"terms"}', json.dumps({"value": inner}).encode()

@@ -1,4 +1,4 @@
-"""Who writes to a fleet's topic, with a cluster that is made up: each batch once, and what is told where it is not."""
+"""The writer of a topic, with a simulated cluster: each batch is written once, or has an error."""
 
 import asyncio
 from collections import deque
@@ -26,7 +26,7 @@ OUT_OF_ORDER, STORAGE = 45, 56
 
 @dataclass
 class Cluster(TopicCluster):
-    """A leader that knows its producers. ``answers``: what becomes of the next batches; None: it is written."""
+    """A leader that knows its producers. ``answers``: the answers to the next batches; None: success."""
 
     batches: list[tuple[int, int, list[Record]]] = field(default_factory=list)  # producer, sequence, records
     answers: deque[int | str | None] = field(default_factory=deque)

@@ -1,4 +1,4 @@
-"""What a reader tells in its thread is heard on the loop, one thing after the other."""
+"""The events of a reader's thread are handled on the loop, one after the other."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""Record batches, as records: which are taken, and which are not even decompressed."""
+"""Record batches as records: which are read, and which are not decompressed."""
 
 import gzip
 import tracemalloc

@@ -1,4 +1,4 @@
-"""What a topic has of each entity: rules before settings, and what is carried over where it is read anew."""
+"""The records of each entity: rules hide settings, and values are carried over when the topic is read again."""
 
 from kafka_quota_proxy.config.quota_record import TERMS
 from kafka_quota_proxy.proxy.client_quotas.topic.record_table import RULE, EntityLimits, RecordTable

@@ -1,4 +1,4 @@
-"""The reader, with a cluster that is made up: what it asks, what it tells, and when. A real one: tests/end_to_end."""
+"""The reader, with a simulated cluster: its requests, its events, and when. With a real one: tests/end_to_end."""
 
 import asyncio
 from collections import deque
@@ -37,10 +37,10 @@ def rule(number: int) -> Rule:
 
 @dataclass
 class Cluster(TopicCluster):
-    """A leader that is read from. A fetch takes 10 ms of its clock, and waits where there is nothing to say."""
+    """A leader. A fetch takes 10 ms of its clock, and waits if there are no records."""
 
     log: list[tuple[int, bytes]] = field(default_factory=list)  # next offset and bytes of each batch
-    end_offset: int | None = None  # None: that of the log
+    end_offset: int | None = None  # None: the end of the log
     beginning: int = 0
     latest: int | None = None  # None: the end of the log
     fetch_error: int = 0
@@ -60,7 +60,7 @@ class Cluster(TopicCluster):
         return await super().answer(request, node_id=node_id)
 
     def has_been_asked_where(self, more_than: int) -> Callable[[object], bool]:
-        """Return whether, from now on, it has been asked where the topic is so often."""
+        """Return whether that many more Metadata requests have come."""
         before = len(self.asked)
         return lambda _: sum(isinstance(one, MetadataRequest) for one in self.asked[before:]) > more_than
 
@@ -106,7 +106,7 @@ Until = Callable[[Callable[[list[ReaderEvent]], bool]], Any]
 
 @asynccontextmanager
 async def reading() -> AsyncIterator[tuple[list[ReaderEvent], Until]]:
-    """What is told, on this loop; and what waits until that is enough."""
+    """The events on this loop, and a wait for enough of them."""
     told: list[ReaderEvent] = []
 
     async def tell(one: ReaderEvent) -> None:
@@ -167,10 +167,10 @@ async def test_since_is_the_send_time_of_the_last_fetch_that_reached_the_end(clu
         cluster.append(rule(4))
         await until(lambda told: rule(4) in records(told))
 
-    # Sent at 0 and 10; the second came to the end.
+    # Fetches were sent at 0 and 10; the second reached the end.
     sinces = [one.since_ms for one in told if isinstance(one, RecordsRead)]
     assert sinces[:2] == [None, None]
-    # The third was brought by the fetch behind one that came to the end; the fourth by the next, before another did.
+    # The third record came with the fetch after one that reached the end; the fourth with the next.
     (idle_ms, _), _ = next((before, after) for before, after in pairwise(cluster.fetches) if not before[1] and after[1])
     assert sinces[2:] == [idle_ms, idle_ms]
 
@@ -299,16 +299,16 @@ async def test_a_failure_rereads_the_topic_from_the_beginning(cluster: Cluster) 
         cluster.fetch_error = 0
         await until(lambda told: told.count(EndReached()) == 2)
 
-    # It may have failed once more before the broker was well again.
+    # It may have failed once more before the broker recovered.
     second = told[max(at for at, one in enumerate(told) if isinstance(one, ReadFailed)) + 1 :]
     assert [type(one) for one in second] == [ReadingBegan, RecordsRead, RecordsRead, EndReached]
     assert records(second) == [rule(1), NEWS]
-    # What was known of the end still is: what was written since cannot be older.
+    # The known end stays: later records cannot be older.
     assert all(one.since_ms is not None for one in second if isinstance(one, RecordsRead))
 
 
 async def test_a_high_watermark_below_the_known_end_is_ignored(cluster: Cluster) -> None:
-    """Its high watermark follows what the leader before it had told, some time later."""
+    """Its high watermark reaches that of the former leader some time later."""
     cluster.append(rule(1))
     cluster.append(rule(2))
     cluster.append(NEWS)
@@ -381,7 +381,7 @@ async def test_a_leader_behind_this_proxy_is_refused(cluster: Cluster) -> None:
 
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> list[float]:
-    """How long the reader has paused, in seconds of the cluster's clock; none of it is real."""
+    """The pauses of the reader, in seconds of the cluster's clock; none is real."""
     pauses: list[float] = []
     sleep = asyncio.sleep
 
@@ -424,7 +424,7 @@ async def test_a_partitioned_broker_alone_does_not_change_the_leader(
         await until(cluster.has_been_asked_where(8))
         assert not any(isinstance(one, ReadFailed) for one in told)
 
-        # Nor are two of which one does not answer: nobody knows which of those that do is right.
+        # Nor is one of two if the other does not answer: either may be wrong.
         cluster.silent = frozenset(BROKERS[1:2])
         await until(cluster.has_been_asked_where(8))
         assert not any(isinstance(one, ReadFailed) for one in told)
@@ -461,7 +461,7 @@ async def test_a_throttled_reader_waits_and_continues(cluster: Cluster, pauses: 
 
     assert [type(one) for one in told] == [ReadingBegan, RecordsRead, RecordsRead, EndReached, RecordsRead]
     assert records(told) == [rule(1), rule(2), rule(3)]
-    # An answer without the topic that is not held back for anything is not asked for again and again, either.
+    # Nor is it fetched in a loop if an answer lacks the topic without a throttle time.
     assert pauses == [0.7, 2.0, 0.25, 3.0]
     assert cluster.clients == 1
 

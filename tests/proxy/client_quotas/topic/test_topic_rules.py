@@ -34,7 +34,7 @@ def share(byte_rate: float, proxy: str = "p1") -> Share:
 
 @dataclass
 class Topic:
-    """A state and the offsets that it is given, all of it at ``NOW_MS`` unless said otherwise."""
+    """A state that is given records, at ``NOW_MS`` by default."""
 
     state: TopicRules = field(default_factory=lambda: TopicRules(proxy="p1", topic="store", file_rules=[FILE]))
     offset: int = 0
@@ -224,7 +224,7 @@ def test_a_tombstone_of_a_store_record_is_understood(deletion: Rule | Setting) -
 
 
 def test_settings_that_have_terms_do_not_hold_without_them() -> None:
-    """Else what is observed there would be enforced here, and what has expired would hold."""
+    """Otherwise an observed limit would be enforced here, and an expired one would hold."""
     terms = Setting(user="alice", key=TERMS, value={"enforcement": "observe"})
     topic = Topic().started(setting("producer_byte_rate", 5.0), setting("producer_byte_rate", 6.0, "bob"), terms)
     bob: Entity = ("bob", None)
@@ -291,7 +291,7 @@ def test_a_reload_hides_and_returns_rules_of_the_topic() -> None:
     assert topic.rates() == {ALICE: 5.0}
 
     topic.state.follow_file([QuotaRule(user="alice", request_rate=1.0, source="f.yaml:9")])
-    # What is the file's from now on is not said to have gone.
+    # A rule that the file now hides is not reported as removed.
     assert topic.state.changes() == {
         ("filed", None): QuotaRule(user="filed", producer_byte_rate=4.0, source="kafka://store@1")
     }
@@ -401,7 +401,7 @@ def test_the_lease_of_live_news_counts_from_the_fetch_before_and_ignores_clocks(
 
 
 def test_news_that_arrive_late_leave_less_of_the_lease() -> None:
-    """A process that was stopped, or a connection that was cut, finds them when nobody counts on them any more."""
+    """A stopped process or a cut connection may read them after their lease is over."""
     topic = Topic().started(alice(5.0), share(2.0), NEWS)
 
     topic.read(NEWS, now_ms=NOW_MS + 60_000, since_ms=NOW_MS + 500)
@@ -409,7 +409,7 @@ def test_news_that_arrive_late_leave_less_of_the_lease() -> None:
     assert topic.rates() == {ALICE: 5.0}
 
 
-# -- read anew --
+# -- read again --
 
 
 def test_rereading_replaces_the_rules_once_its_end_is_reached() -> None:
@@ -429,7 +429,7 @@ def test_rereading_replaces_the_rules_once_its_end_is_reached() -> None:
         ("new", None): 3.0,
     }
     assert topic.state.shares == 0
-    # Nobody has said that shares hold: the topic has no news any more.
+    # Shares do not hold: the topic has no more news.
     assert not topic.state.has_lease
 
 
@@ -605,7 +605,7 @@ WRITTEN = st.one_of(
 
 @dataclass
 class Oracle:
-    """The rules as the documentation says them, reckoned from the whole log each time."""
+    """An oracle that computes the documented rules from the whole log each time."""
 
     log: list[QuotaRecord | RecordFault] = field(default_factory=list)
     read: int = 0  # how much of it
@@ -629,7 +629,7 @@ def rules_of(records: Iterable[QuotaRecord | RecordFault]) -> dict[EntityName, M
 
 
 def settings_of(records: Iterable[QuotaRecord | RecordFault]) -> dict[EntityName, Mapping[str, float]]:
-    """What hand-written code would make of settings: of each key the last one, and nothing where there are terms."""
+    """Return the settings: the last value of each key, and none if there are terms."""
     last = {(record.user, record.key): record.value for record in records if isinstance(record, Setting)}
     found: dict[EntityName, dict[str, float]] = {}
     for (user, key), value in last.items():
@@ -639,13 +639,13 @@ def settings_of(records: Iterable[QuotaRecord | RecordFault]) -> dict[EntityName
 
 
 def of_share(record: QuotaRecord | RecordFault) -> tuple[EntityName, Mapping[str, float]] | None:
-    """Whose share of p1 a record gives, or, with no limits, ends."""
+    """Return the entity whose share of p1 a record gives or, without limits, ends."""
     about = record.about if isinstance(record, RecordFault) else record
     return (about.user, about.limits) if isinstance(about, Share) and about.proxy == "p1" else None
 
 
 def compacted(records: Iterable[tuple[int, QuotaRecord | RecordFault]]) -> list[tuple[int, QuotaRecord | RecordFault]]:
-    """The last record of each key, but for tombstones."""
+    """Return the last record of each key, without tombstones."""
     last: dict[object, tuple[int, QuotaRecord | RecordFault]] = {}
     for offset, record in records:
         about = record.about if isinstance(record, RecordFault) else record
@@ -660,7 +660,7 @@ def says_something(record: Rule | Setting | Share) -> bool:
 
 
 class Run:
-    """A state that is given what the oracle reckons from, and what it has told of changes."""
+    """A state that is given the oracle's records, and the changes that it has returned."""
 
     def __init__(self) -> None:
         self.state, self.oracle = TopicRules(proxy="p1", topic="store"), Oracle()
@@ -681,17 +681,17 @@ class Run:
         self.state.follow_file([QuotaRule(user=user) for user in users])
         self.told = {entity: rule for entity, rule in self.told.items() if entity[0] not in users}
 
-    def fetch(self, *, is_anew: bool = False, is_compacted: bool = False) -> None:
+    def fetch(self, *, is_second: bool = False, is_compacted: bool = False) -> None:
         records = list(enumerate(self.oracle.log))
         known, new = records[: self.oracle.read], records[self.oracle.read :]
         self.oracle.read = len(records)
         self.oracle.heard_ms |= {offset: self.since_ms for offset, record in new if isinstance(record, News)}
-        if is_anew:
+        if is_second:
             self.state.begin()
             new = (compacted(known) if is_compacted else known) + new
         seen = [TopicRecord(offset, 0, record) for offset, record in new]
         self.state.take(seen, since_ms=self.since_ms, now_ms=self.now_ms, wall_ms=0)
-        if is_anew:
+        if is_second:
             self.state.end_reached(now_ms=self.now_ms)
         self.since_ms = self.now_ms
 
@@ -712,7 +712,7 @@ class Run:
             st.builds(lambda time_ms: lambda run: run.wait(time_ms), st.integers(0, 1_500)),
             st.builds(lambda users: lambda run: run.take_file(users), st.sets(st.sampled_from(["a", "b"]))),
             st.just(lambda run: run.fetch()),
-            st.builds(lambda how: lambda run: run.fetch(is_anew=True, is_compacted=how), st.booleans()),
+            st.builds(lambda how: lambda run: run.fetch(is_second=True, is_compacted=how), st.booleans()),
         ),
         max_size=40,
     ),
@@ -744,7 +744,7 @@ def limits_of(rule: QuotaRule) -> dict[str, float]:
 def test_no_share_holds_longer_than_its_lease_after_it_was_published(
     publications: list[int], delays: list[int], lease_ms: int
 ) -> None:
-    """However late answers come. The publisher reckons with it: what was lowered is free when the lease is over."""
+    """However late answers come: the publisher gives a lowered share to others when the lease is over."""
     state = TopicRules(proxy="p1", topic="store")
     state.begin()
     state.end_reached(now_ms=0)
@@ -754,7 +754,7 @@ def test_no_share_holds_longer_than_its_lease_after_it_was_published(
         clock += gap
         written.append(clock)
     for delay_ms in delays:
-        # The broker answers a fetch at once with all that there is; the answer is long under way.
+        # The broker answers a fetch at once with all records, and the answer arrives late.
         there = sum(at_ms <= now_ms for at_ms in written)
         answered_ms = now_ms + delay_ms
         seen = [TopicRecord(index, 0, News(published_ms=1, lease_ms=lease_ms)) for index in range(read, there)]
