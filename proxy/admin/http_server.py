@@ -109,7 +109,7 @@ class Health:
         if rules is not None:
             body["quotas_from"] = rules.detail()
         if manager.store is not None:
-            body["store"] = {**manager.store.detail(), "unknown_hosts": manager.unknown_hosts}
+            body["store"] = {**manager.store.detail(), "unknown_hosts": len(manager.rules.unknown_hosts)}
         return body
 
 

@@ -133,37 +133,30 @@ class _MetadataResponse(Response):  # type: ignore[misc]  # of a library without
     API_VERSION = 10
     SCHEMA = Schema(
         ("throttle_time_ms", Int32),
-        (
-            "brokers",
-            _structs(("node_id", Int32), ("host", CompactString()), ("port", Int32), ("rack", CompactString())),
-        ),
+        ("brokers", _structs(
+            ("node_id", Int32), ("host", CompactString()), ("port", Int32), ("rack", CompactString()),
+        )),
         ("cluster_id", CompactString()),
         ("controller_id", Int32),
-        (
-            "topics",
-            _structs(
+        ("topics", _structs(
+            ("error_code", Int16),
+            ("topic", CompactString()),
+            ("topic_id", _Uuid),
+            ("is_internal", Boolean),
+            ("partitions", _structs(
                 ("error_code", Int16),
-                ("topic", CompactString()),
-                ("topic_id", _Uuid),
-                ("is_internal", Boolean),
-                (
-                    "partitions",
-                    _structs(
-                        ("error_code", Int16),
-                        ("partition", Int32),
-                        ("leader", Int32),
-                        ("leader_epoch", Int32),
-                        ("replicas", CompactArray(Int32)),
-                        ("isr", CompactArray(Int32)),
-                        ("offline_replicas", CompactArray(Int32)),
-                    ),
-                ),
-                ("topic_authorized_operations", Int32),
-            ),
-        ),
+                ("partition", Int32),
+                ("leader", Int32),
+                ("leader_epoch", Int32),
+                ("replicas", CompactArray(Int32)),
+                ("isr", CompactArray(Int32)),
+                ("offline_replicas", CompactArray(Int32)),
+            )),
+            ("topic_authorized_operations", Int32),
+        )),
         ("cluster_authorized_operations", Int32),
         ("tags", TaggedFields),
-    )
+    )  # fmt: skip
 
 
 class _MetadataWithIds(RequestStruct):  # type: ignore[misc]
@@ -217,29 +210,20 @@ class _DescribeLogDirsResponse(Response):  # type: ignore[misc]
     API_VERSION = 1
     SCHEMA = Schema(
         ("throttle_time_ms", Int32),
-        (
-            "log_dirs",
-            Array(
-                ("error_code", Int16),
-                ("log_dir", String()),
-                (
-                    "topics",
-                    Array(
-                        ("name", String()),
-                        (
-                            "partitions",
-                            Array(
-                                ("partition_index", Int32),
-                                ("partition_size", Int64),
-                                ("offset_lag", Int64),
-                                ("is_future_key", Boolean),
-                            ),
-                        ),
-                    ),
-                ),
-            ),
-        ),
-    )
+        ("log_dirs", Array(
+            ("error_code", Int16),
+            ("log_dir", String()),
+            ("topics", Array(
+                ("name", String()),
+                ("partitions", Array(
+                    ("partition_index", Int32),
+                    ("partition_size", Int64),
+                    ("offset_lag", Int64),
+                    ("is_future_key", Boolean),
+                )),
+            )),
+        )),
+    )  # fmt: skip
 
 
 class _DescribeLogDirsV0(RequestStruct):  # type: ignore[misc]

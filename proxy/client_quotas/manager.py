@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from kafka_quota_proxy.config.errors import StartError
-from kafka_quota_proxy.config.model import IpRule, ProxyConfig, QuotaRule
+from kafka_quota_proxy.config.model import ProxyConfig
 from kafka_quota_proxy.protocol.client_quotas import (
     AlterRequest,
     AlterResponse,
@@ -112,6 +112,7 @@ class QuotaManager:
         wall_ms: Returns Unix time.
 
     Attributes:
+        rules: The rules that hold.
         store: Keeps the quotas that are set here; None: none can be set.
         change_log: Counts, limits and audits changes; None: there is no store.
     """
@@ -120,10 +121,10 @@ class QuotaManager:
         directory = None if config.store is None else config.store.path
         self._path = Path(directory or "")
         self._applier = RuleApplier(config, name=str(config.store or ""), on_changes=on_changes, wall_ms=wall_ms)
-        self._rules = self._applier.rules
+        self.rules = self._applier.rules
         self._thread = WorkerThread("quotas")
         self._queue = RequestQueue()
-        self.store: QuotaStore | None = make_store(config, self._applier.apply, self._rules.stored)
+        self.store: QuotaStore | None = make_store(config, self._applier.apply, self.rules.stored)
         self.change_log = None if config.store is None else ChangeLog(config.store)
         self._alter_handler: AlterHandler | None = None
         if self.store is not None and self.change_log is not None:
@@ -136,31 +137,11 @@ class QuotaManager:
         """The store, if it is a topic."""
         return self.store if isinstance(self.store, TopicStore) else None
 
-    @property
-    def quotas(self) -> tuple[QuotaRule, ...]:
-        """The rules of users and client-ids that hold: the file's and the store's."""
-        return self._rules.quotas
-
-    @property
-    def ip_quotas(self) -> tuple[IpRule, ...]:
-        """The rules of addresses that hold."""
-        return self._rules.ip_quotas
-
-    @property
-    def entities(self) -> int:
-        """The number of entities with quotas in the store."""
-        return len(self._rules.stored)
-
-    @property
-    def unknown_hosts(self) -> int:
-        """The number of hosts whose limits do not hold because no address of theirs is known."""
-        return len(self._rules.unknown_hosts)
-
     def listed(self) -> Iterator[ListedRule]:
         """Yield every rule as it was set. For any thread."""
         store = self.store
         sources = {} if store is None else dict(store.sources)
-        for one in self._rules.listed():
+        for one in self.rules.listed():
             published = sources.get(one.entity)
             is_here = store is not None and published is None
             if one.can_change and not is_here:
@@ -171,7 +152,7 @@ class QuotaManager:
     def follow_file(self, config: ProxyConfig) -> QuotaChanges:
         """Replace the file's rules; return all changes that were not reported to ``on_changes``."""
         changes = self._applier.follow_file(config)
-        for double in self._rules.doubles:
+        for double in self.rules.doubles:
             log.warning("%s", double)
         return changes
 
@@ -239,7 +220,7 @@ class QuotaManager:
         try:
             if isinstance(request, DescribeRequest):
                 async with self._applier.using_rules:
-                    return await self._thread.run(_described, self._rules.rules, request)
+                    return await self._thread.run(_described, self.rules.rules, request)
             altered = await self._alter(AlterTask(request, origin, {}, is_small))
             return await self._thread.run_large(is_small, _altered, altered, request)
         except Exception as error:  # noqa: BLE001 - this request is refused, and the ones behind it are answered
@@ -254,11 +235,11 @@ class QuotaManager:
         except Exception as error:  # noqa: BLE001 - as above
             report(error, "quotas could not be changed for %s", origin.principal)
             code, message = UNKNOWN_SERVER_ERROR, UNKNOWN_SERVER_ERROR_MESSAGE
-            return await self._thread.run(refuse, task, self._rules.rules, code, message)
+            return await self._thread.run(refuse, task, self.rules.rules, code, message)
 
     async def _alter(self, task: AlterTask) -> QuotasAltered:
         if self._alter_handler is None:
-            rules = self._rules.rules
+            rules = self.rules.rules
             return await self._thread.run_large(task.is_small, refuse, task, rules, POLICY_VIOLATION, _NO_STORE)
         return await self._alter_handler.alter(task)
 

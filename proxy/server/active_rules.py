@@ -79,11 +79,11 @@ class ActiveRules:
     def _merged(self) -> ProxyConfig:
         """Return the file with the rules of the sources."""
         if self.broker_quotas is not None:
-            rules = self.broker_quotas
+            rules = self.broker_quotas.rules
             return replace(self.config, quotas=rules.quotas, ip_quotas=rules.ip_quotas)
         of_topic = () if self.quota_topic is None else self.quota_topic.rules
-        manager = self.quota_manager
-        return replace(self.config, quotas=(*manager.quotas, *of_topic), ip_quotas=manager.ip_quotas)
+        rules = self.quota_manager.rules
+        return replace(self.config, quotas=(*rules.quotas, *of_topic), ip_quotas=rules.ip_quotas)
 
     def _change_topic_rules(self, changes: Mapping[Entity, QuotaRule | None]) -> None:
         """Put rules of the topic in force; None removes a rule."""

@@ -177,7 +177,7 @@ class Bed:
 
     def rules(self) -> tuple[QuotaRule, ...]:
         topic = self.server.quota_topic
-        return self.server.quota_manager.quotas if topic is None else topic.rules
+        return self.server.quota_manager.rules.quotas if topic is None else topic.rules
 
     def new_name(self) -> str:
         self.names += 1

@@ -58,7 +58,7 @@ def shown(directory: Path) -> dict[str, Any]:
 async def _stored(directory: Path) -> dict[str, float]:
     async with page(directory) as one:
         await one.post({"changes": [{"entity": {"user": "bob"}, "limits": {KEY: 7}}]})
-        (rule,) = [rule for rule in one.server.quota_manager.quotas if rule.user == "bob"]
+        (rule,) = [rule for rule in one.server.quota_manager.rules.quotas if rule.user == "bob"]
         return dict(rule.limits)
 
 

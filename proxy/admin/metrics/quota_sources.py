@@ -73,15 +73,15 @@ _OF_BROKERS: Final[tuple[Metric[BrokerSource], ...]] = (
     ("overruled_entities", "Entities among them whose rule in the file holds here.",
      lambda broker: broker.overruled),
     ("unknown_hosts", "Host names among them without a known address, whose quotas do not hold.",
-     lambda broker: broker.unknown_hosts),
+     lambda broker: len(broker.rules.unknown_hosts)),
     ("unconfirmed_changes_total",
      "Changes through the proxy that were acknowledged although the broker did not show them in time.",
      lambda broker: broker.unconfirmed),
 )  # fmt: skip
 _OF_ALL: Final[tuple[Metric[QuotaManager], ...]] = (
-    ("entities", "Entities whose quotas were set through a proxy.", lambda manager: manager.entities),
+    ("entities", "Entities whose quotas were set through a proxy.", lambda manager: len(manager.rules.stored)),
     ("unknown_hosts", "Host names among them without a known address, whose quotas do not hold.",
-     lambda manager: manager.unknown_hosts),
+     lambda manager: len(manager.rules.unknown_hosts)),
 )  # fmt: skip
 _OF_DIRECTORIES: Final[tuple[Metric[DirectoryStore], ...]] = (
     ("writable", "Whether the last change could be written.", lambda store: store.is_writable),

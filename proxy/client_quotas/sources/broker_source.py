@@ -9,7 +9,7 @@ from contextlib import suppress
 from math import nan
 from typing import Final, NamedTuple, Protocol, cast
 
-from kafka_quota_proxy.config.model import Address, AdminClient, IpRule, ProxyConfig, QuotaRule, QuotasFromBroker
+from kafka_quota_proxy.config.model import Address, AdminClient, ProxyConfig, QuotasFromBroker
 from kafka_quota_proxy.protocol.client_quotas import Alteration
 from kafka_quota_proxy.proxy.background.in_thread import in_thread
 from kafka_quota_proxy.proxy.background.isolation import attempt, kept_up, repeated, report
@@ -85,6 +85,7 @@ class BrokerSource:
         wall_ms: Returns Unix time.
 
     Attributes:
+        rules: The rules that hold: the file's, and the brokers'.
         readings: How many readings worked.
         unconfirmed: How many answers were passed on before the broker showed the change that they acknowledge.
         last_read_s: The Unix time of the last reading that worked; NaN before the first.
@@ -112,7 +113,7 @@ class BrokerSource:
         self._settings = settings
         self._servers = tuple(servers)
         self._applier = RuleApplier(config, name=SOURCE, on_changes=on_changes, wall_ms=wall_ms)
-        self._in_force = self._applier.rules
+        self.rules = self._applier.rules
         self._connect = connect or _connect
         self._reader: QuotaReader | None = None
         self._failure = ""  # the last one in the log
@@ -125,19 +126,9 @@ class BrokerSource:
 
     # -- for the server --
 
-    @property
-    def quotas(self) -> tuple[QuotaRule, ...]:
-        """The rules of users and client-ids that hold: the file's, and the brokers'."""
-        return self._in_force.quotas
-
-    @property
-    def ip_quotas(self) -> tuple[IpRule, ...]:
-        """The rules of addresses that hold."""
-        return self._in_force.ip_quotas
-
     def listed(self) -> Iterator[tuple[Entity, StoredRule, str]]:
         """Yield every rule as it was set, with its source. For any thread."""
-        for one in self._in_force.listed():
+        for one in self.rules.listed():
             if one.shadowed_by is None:
                 yield one.entity, one.rule, one.source
 
@@ -149,12 +140,7 @@ class BrokerSource:
     @property
     def overruled(self) -> int:
         """The number of entities among them that have a rule in the file, too."""
-        return sum(1 for entity in self._in_force.sources if entity in self._rules)
-
-    @property
-    def unknown_hosts(self) -> int:
-        """The number of hosts whose limits do not hold because no address of theirs is known."""
-        return len(self._in_force.unknown_hosts)
+        return sum(1 for entity in self.rules.sources if entity in self._rules)
 
     def detail(self) -> dict[str, object]:
         """See ``QuotaSource``."""
@@ -163,15 +149,15 @@ class BrokerSource:
             "connected": self.is_connected,
             "read": self.has_read.is_set(),
             "entities": self.entities,
-            "unknown_hosts": self.unknown_hosts,
+            "unknown_hosts": len(self.rules.unknown_hosts),
             **({} if self.is_connected or not self._failure else {"failure": self._failure}),
         }
 
     def follow_file(self, config: ProxyConfig) -> QuotaChanges:
         """Use the rules of a new file; return the changes. ``on_changes`` is not called."""
         changes = self._applier.follow_file(config)
-        self._warned = {one for one in self._warned if one in self._in_force.sources or isinstance(one, str)}
-        self._warn_of_overruled(entity for entity in self._in_force.sources if entity in self._rules)
+        self._warned = {one for one in self._warned if one in self.rules.sources or isinstance(one, str)}
+        self._warn_of_overruled(entity for entity in self.rules.sources if entity in self._rules)
         return changes
 
     def await_change(self, changed: tuple[Alteration, ...], answer: bytes, owner: object) -> Ticket:
@@ -324,7 +310,7 @@ class BrokerSource:
 
     def _warn_of_overruled(self, entities: Iterable[Entity]) -> None:
         for entity in entities:
-            source = self._in_force.sources.get(entity)
+            source = self.rules.sources.get(entity)
             if source is not None and self._is_new(entity):
                 log.warning(
                     "%s: %s has quotas at the broker, too; those of the file hold here, and its own there: remove "

@@ -106,7 +106,7 @@ async def test_with_quotas_from_brokers_rules_of_the_file_are_listed_as_set() ->
     brokers = server.broker_quotas
     assert brokers is not None
     stored = {Entity("bob"): StoredRule(limits={P: 5.0}), Entity("filed"): StoredRule(limits={P: 6.0})}
-    brokers._in_force.change([Change(*one) for one in stored.items()], now_ms=2)
+    brokers.rules.change([Change(*one) for one in stored.items()], now_ms=2)
 
     quota_page = QuotasApi(asyncio.get_running_loop(), server, None)
     listed = json.loads(b"".join(quota_page.get({"QUERY_STRING": ""}).body))["rules"]
@@ -124,7 +124,7 @@ async def test_a_change_is_in_force_and_listed_when_it_is_answered(tmp_path: Pat
     async with page(tmp_path) as one:
         done = await one.post(SET_ALICE)
         changed = await one.post({"changes": [{"entity": {"user": "alice"}, "limits": {P: 2_000}}]})
-        (rule,) = [rule for rule in one.server.quota_manager.quotas if rule.user == "alice"]
+        (rule,) = [rule for rule in one.server.quota_manager.rules.quotas if rule.user == "alice"]
         gone = await one.post({"changes": [{"entity": {"user": "alice"}, "limits": None}]})
 
     alice, none = {"user": "alice"}, None

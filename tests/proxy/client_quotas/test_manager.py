@@ -116,15 +116,15 @@ async def test_set_quota_is_stored_applied_and_described(tmp_path: Path) -> None
 
         rule = QuotaRule(user="alice", producer_byte_rate=5.0, source=str(tmp_path))
         assert one.changes == [({("alice", None): rule}, {})]
-        assert one.manager.quotas == (rule,)
+        assert one.manager.rules.quotas == (rule,)
         assert (await one.told()).entries == (Described(ALICE, ((P, 5.0),)),)
     async with bed(tmp_path) as again:
-        assert again.manager.quotas == (rule,)
+        assert again.manager.rules.quotas == (rule,)
         assert await again.set(ALICE, {P: None}) == [Altered(0, None, ALICE)]
         assert again.changes == [({("alice", None): None}, {})]
         assert (await again.told()).entries == ()
     async with bed(tmp_path) as last:
-        assert last.manager.quotas == ()
+        assert last.manager.rules.quotas == ()
 
 
 @on_uvloop
@@ -151,7 +151,7 @@ async def test_other_tasks_run_while_stored_rules_are_applied(tmp_path: Path, mo
     monkeypatch.setattr(EffectiveRules, "change", counted)
     ticking = asyncio.ensure_future(tick())
     async with bed(tmp_path) as again:
-        assert len(again.manager.quotas) == 1_000
+        assert len(again.manager.rules.quotas) == 1_000
     ticking.cancel()
     assert len(put) == len(set(put)) == 4
 
@@ -190,7 +190,7 @@ async def test_rules_of_the_file_are_described_and_cannot_be_changed(tmp_path: P
 
         assert result == Altered(44, "The quotas of user alice are set in f.yaml:7; change them there", ALICE)
         assert (await one.told()).entries == (Described(ALICE, ((P, 1.0),)),)
-        assert one.manager.quotas == (filed,)
+        assert one.manager.rules.quotas == (filed,)
         one.manager.follow_file(ProxyConfig(listeners=()))
         assert await one.set(ALICE, {P: 5.0}) == [Altered(0, None, ALICE)]
 
@@ -203,12 +203,12 @@ async def test_addresses_may_be_hosts_that_have_one(tmp_path: Path) -> None:
         assert await one.set(here, {RATE: 5.0}) == [Altered(0, None, here)]
         (ips,) = [ips for _, ips in one.changes]
         assert ips["127.0.0.1"] == IpRule(ip="127.0.0.1", connection_creation_rate=5.0, source=str(tmp_path))
-        assert "127.0.0.1" in [rule.ip for rule in one.manager.ip_quotas]
+        assert "127.0.0.1" in [rule.ip for rule in one.manager.rules.ip_quotas]
         assert (await one.set(nowhere, {RATE: 5.0}))[0][:2] == (
             42, "no such host is not a valid IP or resolvable host.",
         )  # fmt: skip
     async with bed(tmp_path) as again:
-        assert "127.0.0.1" in [rule.ip for rule in again.manager.ip_quotas]
+        assert "127.0.0.1" in [rule.ip for rule in again.manager.rules.ip_quotas]
 
 
 @on_uvloop
@@ -223,16 +223,16 @@ async def test_host_missing_at_the_start_is_limited_once_found(tmp_path: Path, m
     async with bed(tmp_path) as one:
         many = tuple(Alteration((("ip", host),), (Op(RATE, 5.0),)) for host in known)
         await one.ask(AlterRequest(1, 7, many, False))
-        assert len(one.manager.ip_quotas) == 150
+        assert len(one.manager.rules.ip_quotas) == 150
     away = known.pop("host-7")
     async with bed(tmp_path) as again:
-        assert len(again.manager.ip_quotas) == 149
+        assert len(again.manager.rules.ip_quotas) == 149
         known["host-7"] = away
         await eventually(lambda: bool(again.changes))
 
         rule = IpRule(ip=away[0], connection_creation_rate=5.0, source=str(tmp_path))
         assert again.changes == [({}, {away[0]: rule})]
-        assert rule in again.manager.ip_quotas
+        assert rule in again.manager.rules.ip_quotas
 
 
 @on_uvloop
@@ -265,7 +265,7 @@ async def test_change_on_a_full_disk_is_refused_and_the_next_is_tried(
             56, "The quotas cannot be kept: disk I/O error; after a restart the change may be in force all the same",
         )  # fmt: skip
         assert caplog.text.count("no quota was changed") == 2
-        assert [rule.limits.get("producer_byte_rate") for rule in one.manager.quotas] == [3.0]
+        assert [rule.limits.get("producer_byte_rate") for rule in one.manager.rules.quotas] == [3.0]
 
         assert await one.set(ALICE, {P: 6.0}) == [Altered(0, None, ALICE)]
     lines = [json.loads(line) for line in audit_log.read_text().splitlines()]
@@ -276,7 +276,7 @@ async def test_change_on_a_full_disk_is_refused_and_the_next_is_tried(
     ]
     assert {line["result"] for line in lines} == {"refused", "unknown", "applied"}
     async with bed(tmp_path / "d") as again:
-        assert [rule.limits.get("producer_byte_rate") for rule in again.manager.quotas] == [6.0]
+        assert [rule.limits.get("producer_byte_rate") for rule in again.manager.rules.quotas] == [6.0]
 
 
 @on_uvloop
@@ -299,7 +299,7 @@ async def test_other_tasks_run_during_a_large_change(tmp_path: Path) -> None:
         await one.ask(AlterRequest(1, 7, many, False))
 
         assert [len(rules) for rules, _ in one.changes] == [250, 250, 250, 250]
-        assert len(one.manager.quotas) == 1_000
+        assert len(one.manager.rules.quotas) == 1_000
 
 
 @on_uvloop
@@ -393,7 +393,7 @@ async def test_all_of_a_change_is_stored_if_applying_raises(tmp_path: Path) -> N
             told = read_alter_response(await one.ask(AlterRequest(1, 7, many, False)), 1)
         assert {result.error_code for result in told.results} == {-1}
         # Enough for a snapshot.
-        assert one.manager.entities == 600
+        assert len(one.manager.rules.stored) == 600
         await one.set(ALICE, {P: 5.0})
         assert len(one.changes[-1][0]) == 601
 
@@ -450,7 +450,7 @@ async def test_a_change_that_cannot_be_audited_is_made(tmp_path: Path, monkeypat
         monkeypatch.setattr(AuditFile, "_write", is_full)
 
         assert await one.set(ALICE, {P: 5.0}) == [Altered(0, None, ALICE)]
-        assert [rule.limits.get("producer_byte_rate") for rule in one.manager.quotas] == [5.0]
+        assert [rule.limits.get("producer_byte_rate") for rule in one.manager.rules.quotas] == [5.0]
         assert one.manager.change_log is not None
         assert one.manager.change_log.lost == 1
 
@@ -476,7 +476,7 @@ async def test_change_is_made_and_answered_if_auditing_raises(tmp_path: Path, ca
         assert ticket is not None
         assert ticket.altered is not None
         assert ticket.altered.outcomes[0].result(is_dry_run=False) == "applied"
-        assert [rule.limits.get("producer_byte_rate") for rule in one.manager.quotas] == [6.0]
+        assert [rule.limits.get("producer_byte_rate") for rule in one.manager.rules.quotas] == [6.0]
     assert caplog.text.count("could not audit a quota change by admin") == 2
 
 

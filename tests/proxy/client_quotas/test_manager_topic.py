@@ -39,9 +39,9 @@ async def bed(*quotas: QuotaRule, audit_log: str | None = None, changes_per_seco
 async def test_quota_set_at_one_proxy_is_described_and_changed_at_the_other(log: TopicLog) -> None:
     async with bed() as one, bed() as other:
         assert (await one.set(ALICE, {P: 5.0}))[0].error_code == 0
-        await eventually(lambda: other.manager.quotas)
-        assert other.manager.quotas == (
-            QuotaRule(user="alice", producer_byte_rate=5.0, source=one.manager.quotas[0].source),
+        await eventually(lambda: other.manager.rules.quotas)
+        assert other.manager.rules.quotas == (
+            QuotaRule(user="alice", producer_byte_rate=5.0, source=one.manager.rules.quotas[0].source),
         )
         assert other.changes == one.changes
         assert (await other.told()).entries == (await one.told()).entries
@@ -51,7 +51,7 @@ async def test_quota_set_at_one_proxy_is_described_and_changed_at_the_other(log:
         written = len(log.records)
         assert (await other.set(ALICE, {P: 6.0}))[0].error_code == 0
         assert len(log.records) == written
-        assert other.manager.quotas[0].limits["producer_byte_rate"] == 6.0
+        assert other.manager.rules.quotas[0].limits["producer_byte_rate"] == 6.0
 
 
 @on_uvloop
@@ -63,15 +63,15 @@ async def test_changes_of_other_proxies_wait_while_a_thread_reads_the_rules(log:
             log.write(Setting(user="alice", key=P, value=5.0))
             for _ in range(20):
                 await asyncio.sleep(0.001)
-            assert manager.quotas == ()
-        await eventually(lambda: manager.quotas)
+            assert manager.rules.quotas == ()
+        await eventually(lambda: manager.rules.quotas)
 
 
 @on_uvloop
 async def test_rules_of_the_file_and_of_publishers_cannot_be_changed(log: TopicLog) -> None:
     log.write(Rule(user="alice", limits={P: 7.0}), Setting(user="filed", key=P, value=1.0))
     async with bed(QuotaRule(user="filed", producer_byte_rate=9.0, source="f.yaml:7")) as one:
-        assert {(rule.user, rule.limits.get("producer_byte_rate")) for rule in one.manager.quotas} == {
+        assert {(rule.user, rule.limits.get("producer_byte_rate")) for rule in one.manager.rules.quotas} == {
             ("alice", 7.0),
             ("filed", 9.0),
         }
@@ -135,7 +135,7 @@ async def test_write_with_unknown_outcome_is_not_reported_as_refused(log: TopicL
         await one.set(bob, {P: 1.0})
         log.error = NotWrittenError("no answer in time", may_be_there=True)
         answer = await one.ask(AlterRequest(1, 7, alterations, False))
-        await eventually(lambda: len(one.manager.quotas) == 2)
+        await eventually(lambda: len(one.manager.rules.quotas) == 2)
         change_log = one.manager.change_log
 
     told = [json.loads(line) for line in audit_log.read_text().splitlines()][1:]
@@ -177,16 +177,16 @@ async def test_different_terms_changed_at_two_proxies_are_both_kept(log: TopicLo
 async def test_limit_set_on_an_expired_rule_holds_at_all_proxies(log: TopicLog) -> None:
     async with bed() as one, bed() as other:
         await set_terms(one, {"expires": "2001-01-01T00:00:00Z", "enforcement": "observe"}, {P: 5.0})
-        assert not one.manager.quotas
+        assert not one.manager.rules.quotas
         # Kafka's tools can show no other reason.
         assert (await other.set(ALICE, {P: 5.0}, validate_only=True))[0].error_code == 0
         assert (await other.set(ALICE, {P: 5.0}))[0].error_code == 0
-        await eventually(lambda: one.manager.quotas)
+        await eventually(lambda: one.manager.rules.quotas)
 
         rule = QuotaRule(user="alice", producer_byte_rate=5.0, source="kafka:///store")
-        assert one.manager.quotas == other.manager.quotas == (rule,)
+        assert one.manager.rules.quotas == other.manager.rules.quotas == (rule,)
     async with bed() as later:
-        assert later.manager.quotas == (rule,)
+        assert later.manager.rules.quotas == (rule,)
 
 
 @on_uvloop
@@ -210,10 +210,10 @@ async def test_rate_limit_applies_before_the_topic_is_asked(log: TopicLog, monke
 async def test_a_host_that_another_proxy_has_set_is_looked_up(log: TopicLog) -> None:
     async with bed() as one:
         log.write(Setting(ip="localhost", key=RATE, value=5.0), Setting(ip="no.such.host.invalid", key=RATE, value=6.0))
-        await eventually(lambda: one.manager.ip_quotas)
+        await eventually(lambda: one.manager.rules.ip_quotas)
 
-        assert {str(rule.ip) for rule in one.manager.ip_quotas} <= {"127.0.0.1", "::1"}
-        assert one.manager.unknown_hosts == 1
+        assert {str(rule.ip) for rule in one.manager.rules.ip_quotas} <= {"127.0.0.1", "::1"}
+        assert len(one.manager.rules.unknown_hosts) == 1
 
 
 @on_uvloop

@@ -124,7 +124,7 @@ async def test_one_change_looks_at_no_other_rule_and_uses_a_thread_only_for_the_
             await altered(server, 1)
 
         assert len(handed_over) == 1
-        assert [rule.limits.get("producer_byte_rate") for rule in server.quota_manager.quotas] == [2e6 + 1]
+        assert [rule.limits.get("producer_byte_rate") for rule in server.quota_manager.rules.quotas] == [2e6 + 1]
 
 
 @on_uvloop
@@ -134,7 +134,7 @@ async def test_garbage_collector_skips_rules_read_at_the_start(tmp_path: Path) -
         async with stub_broker() as broker:
             config = ProxyConfig(listeners=(listener_to(broker.address),), store=Store(directory=str(tmp_path)))
             async with running(config) as server:
-                assert len(server.quota_manager.quotas) == 100
+                assert len(server.quota_manager.rules.quotas) == 100
                 assert [one for one in gc.get_objects() if isinstance(one, QuotaRule) and one.client_id == "etl"] == []
     finally:
         gc.unfreeze()

@@ -172,14 +172,14 @@ async def test_a_rule_of_the_file_expires_for_the_next_request_of_an_open_connec
     ):
         assert await client.ask(produce_request(1, size_bytes=20_000)) == produce_response(1, throttle_time_ms=77)
         clock.now_ms += 20
-        await eventually(lambda: not server.quota_manager.quotas)
+        await eventually(lambda: not server.quota_manager.rules.quotas)
         assert await client.ask(produce_request(2, size_bytes=20_000)) == produce_response(2)
         # The file still hides the store's rule.
         assert await put(client, ETL, P, 2_000.0) == 44
 
         # After a reload it has expired, too.
         server.apply(config_to(broker, tmp_path, rule))
-        assert server.quota_manager.quotas == ()
+        assert server.quota_manager.rules.quotas == ()
 
 
 @on_uvloop
@@ -190,11 +190,11 @@ async def test_rule_outside_its_schedule_at_the_start_begins_on_time(tmp_path: P
         config = config_to(broker, tmp_path, later, over)
         assert Server(replace(config, store=None), wall_ms=clock).config.quotas == ()
         async with running(config, wall_ms=clock) as server:
-            assert server.quota_manager.quotas == ()
+            assert server.quota_manager.rules.quotas == ()
 
             clock.now_ms += 20
 
-            await eventually(lambda: server.quota_manager.quotas == (later,))
+            await eventually(lambda: server.quota_manager.rules.quotas == (later,))
 
 
 @pytest.mark.parametrize("is_stored", [True, False])
@@ -214,10 +214,10 @@ async def test_first_timed_rule_wakes_the_timer(tmp_path: Path, is_stored: bool)
             else:
                 filed = QuotaRule(client_id="etl", producer_byte_rate=1.0, expires_ms=START_MS + 20)
                 server.apply(replace(config, quotas=(filed,)))
-            assert [one.limits.get("producer_byte_rate") for one in server.quota_manager.quotas] == [1.0]
+            assert [one.limits.get("producer_byte_rate") for one in server.quota_manager.rules.quotas] == [1.0]
             clock.now_ms += 20
 
-            await eventually(lambda: server.quota_manager.quotas == ())
+            await eventually(lambda: server.quota_manager.rules.quotas == ())
 
 
 @on_uvloop
@@ -253,7 +253,7 @@ async def test_alter_during_a_ramp_sets_its_target(tmp_path: Path) -> None:
     write_rules(tmp_path, [Change(StoreEntity(client_id="etl"), stored)])
     clock = Clock(START_MS + 4_000)
     async with stub_broker(answers) as broker, running(config_to(broker, tmp_path), wall_ms=clock) as server:
-        assert [rule.limits.get("producer_byte_rate") for rule in server.quota_manager.quotas] == [5_000.0]
+        assert [rule.limits.get("producer_byte_rate") for rule in server.quota_manager.rules.quotas] == [5_000.0]
         async with client_of(server) as client:
             assert await put(client, ETL, P, 5_000.0) == 0
-        assert [rule.limits.get("producer_byte_rate") for rule in server.quota_manager.quotas] == [7_000.0]
+        assert [rule.limits.get("producer_byte_rate") for rule in server.quota_manager.rules.quotas] == [7_000.0]

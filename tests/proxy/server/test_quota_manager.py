@@ -154,7 +154,7 @@ async def test_rules_of_addresses_are_in_force_too(tmp_path: Path) -> None:
     ):
         assert await put(client, (("ip", "192.0.2.7"),), "connection_creation_rate", 5.0) == 0
         rule = IpRule(ip="192.0.2.7", connection_creation_rate=5.0, source=str(tmp_path))
-        assert server.quota_manager.ip_quotas == (rule,)
+        assert server.quota_manager.rules.ip_quotas == (rule,)
         ((_, quotas),) = server.brokers.quotas_by_name
         assert quotas.arrivals.limits.rules() == [("192.0.2.7", 5.0)]
 

@@ -74,7 +74,7 @@ def test_quotas_of_brokers_show_their_readings_and_rules() -> None:
     source.is_connected, source.readings, source.failures, source.last_read_s = True, 3, 2, 7.5
     source.unconfirmed = 1
     lost = Change(Entity(ip="nobody.example"), StoredRule(limits={"connection_creation_rate": 1.0}))
-    source._in_force.change([lost], now_ms=0)
+    source.rules.change([lost], now_ms=0)
 
     assert values(OF_BROKERS, broker_quota_metrics(source)) == {
         "connected": 1.0,

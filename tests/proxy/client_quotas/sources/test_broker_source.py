@@ -156,8 +156,8 @@ async def test_broker_quotas_are_in_force_before_clients_are_served_and_are_foll
         await followed.follower.may_serve.wait()
         assert len(followed.changes) == 600
         assert max(followed.portions) <= 250
-        assert followed.follower.quotas[0] is FILE
-        assert followed.follower.quotas[1] == QuotaRule(user="u0", producer_byte_rate=5.0, source="broker")
+        assert followed.follower.rules.quotas[0] is FILE
+        assert followed.follower.rules.quotas[1] == QuotaRule(user="u0", producer_byte_rate=5.0, source="broker")
 
         followed.changes.clear()
         del followed.script.rules[Entity(user="u7")]
@@ -170,7 +170,7 @@ async def test_broker_quotas_are_in_force_before_clients_are_served_and_are_foll
         ("u7", None): None,
         ("u8", None): QuotaRule(user="u8", producer_byte_rate=6.0, source="broker"),
     }
-    assert followed.follower.ip_quotas == (IpRule(ip="10.0.0.7", connection_creation_rate=3.0, source="broker"),)
+    assert followed.follower.rules.ip_quotas == (IpRule(ip="10.0.0.7", connection_creation_rate=3.0, source="broker"),)
     assert followed.script.connects == 1
 
 
@@ -180,7 +180,7 @@ async def test_the_file_overrules_the_broker_and_that_is_logged_once(caplog: pyt
 
     async with followed.running():
         await followed.read_again()
-        assert followed.follower.quotas == (FILE,)
+        assert followed.follower.rules.quotas == (FILE,)
         assert followed.changes == {}
         assert followed.follower.overruled == 1
         said = "f.yaml:3: user filed has quotas at the broker, too; those of the file hold here"
@@ -188,9 +188,9 @@ async def test_the_file_overrules_the_broker_and_that_is_logged_once(caplog: pyt
 
         # Without the file's rule the broker's holds. When the file has it again, it is logged again.
         followed.follower.follow_file(ProxyConfig(listeners=CONFIG.listeners))
-        assert [one.limits.get("producer_byte_rate") for one in followed.follower.quotas] == [9.0]
+        assert [one.limits.get("producer_byte_rate") for one in followed.follower.rules.quotas] == [9.0]
         followed.follower.follow_file(CONFIG)
-        assert followed.follower.quotas == (FILE,)
+        assert followed.follower.rules.quotas == (FILE,)
         assert caplog.text.count(said) == 2
 
 
@@ -209,10 +209,10 @@ async def test_an_unreachable_broker_changes_nothing_and_is_logged_once(caplog: 
             "broker": "k1:1", "connected": False, "read": True, "entities": 1, "unknown_hosts": 0,
             "failure": "OSError: away",
         }  # fmt: skip
-        assert len(follower.quotas) == 2
+        assert len(follower.rules.quotas) == 2
         followed.script.failure = None
         followed.script.rules = {}
-        await eventually(lambda: len(follower.quotas) == 1)
+        await eventually(lambda: len(follower.rules.quotas) == 1)
         assert follower.detail() == {
             "broker": "k1:1",
             "connected": True,
@@ -395,7 +395,7 @@ async def test_hosts_among_addresses_are_looked_up() -> None:
     async with followed.running():
         await followed.follower.has_read.wait()
 
-    assert {one.ip for one in followed.follower.ip_quotas} - {"::1"} == {"127.0.0.1", DEFAULT}
+    assert {one.ip for one in followed.follower.rules.ip_quotas} - {"::1"} == {"127.0.0.1", DEFAULT}
 
 
 @pytest.fixture
@@ -418,7 +418,7 @@ async def test_all_hosts_are_looked_up_before_clients_are_served(known: dict[str
 
     async with followed.running():
         await followed.follower.may_serve.wait()
-        assert {one.ip for one in followed.follower.ip_quotas} == {address for (address,) in known.values()}
+        assert {one.ip for one in followed.follower.rules.ip_quotas} == {address for (address,) in known.values()}
 
 
 @pytest.mark.usefixtures("has_faults")
@@ -434,7 +434,7 @@ async def test_an_unknown_host_is_looked_up_until_it_is_found(
 
     async with followed.running():
         await followed.follower.has_read.wait()
-        assert [one.ip for one in followed.follower.ip_quotas] == ["192.0.2.1"]
+        assert [one.ip for one in followed.follower.rules.ip_quotas] == ["192.0.2.1"]
         assert followed.follower.detail()["unknown_hosts"] == 2
         await eventually(lambda: "no address is known of another, away" in caplog.text)
         known["away"] = ("192.0.2.2",)
@@ -497,7 +497,7 @@ async def test_a_host_without_a_quota_is_no_longer_looked_up(known: dict[str, tu
         await followed.read_again()
 
     assert "192.0.2.2" not in followed.ips
-    assert followed.follower.ip_quotas == ()
+    assert followed.follower.rules.ip_quotas == ()
 
 
 def test_without_bootstrap_servers_the_brokers_of_all_listeners_are_asked() -> None:
@@ -532,10 +532,10 @@ async def test_a_rule_of_the_file_expires_and_its_entity_stays_the_files() -> No
     followed.script.rules = {Entity(user="alice"): rule(producer_byte_rate=5.0)}
     async with followed.running():
         await eventually(followed.follower.has_read.is_set)
-        assert followed.follower.quotas == (own,)
+        assert followed.follower.rules.quotas == (own,)
 
         followed.wall_ms += 10
 
         await eventually(lambda: followed.changes == {("alice", None): None})
         await followed.read_again()
-        assert not followed.follower.quotas
+        assert not followed.follower.rules.quotas
