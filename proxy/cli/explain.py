@@ -118,7 +118,7 @@ def rules_at(loaded: Loaded, *, now_ms: int) -> Rules:
         for host in sorted(effective.unknown_hosts):
             sys.stderr.write(f"{_PROGRAM}: no address is known of {host}, which has quotas in the store\n")
     config = replace(loaded.config, quotas=effective.quotas, ip_quotas=effective.ip_quotas)
-    return Rules(config=config, kafka_sources=loaded.kafka_sources, timed=effective.timed, now_ms=now_ms)
+    return Rules(config=config, kafka_sources=loaded.kafka_sources, timed=effective.schedule.rules(), now_ms=now_ms)
 
 
 def _look_up_hosts(effective: EffectiveRules) -> None:

@@ -57,7 +57,7 @@ class RuleTimer:
                 wait_s = self._wait_s()
             except Exception as error:  # noqa: BLE001 - clients notice only that a limit is late
                 report(error, "rules could not be put in force; it is tried again")
-                self._rules.repeat_timed()
+                self._rules.schedule.repeat_all()
                 wait_s = _AGAIN_S
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
@@ -65,8 +65,8 @@ class RuleTimer:
             self._has_changed.clear()
 
     def _wait_s(self) -> float | None:
-        next_ms = self._rules.next_change_ms
-        if next_ms is None and not self._rules.has_timed:
+        next_ms = self._rules.schedule.next_ms
+        if next_ms is None and not self._rules.schedule:
             return None
         left_s = _LONGEST_WAIT_S if next_ms is None else (next_ms - self._wall_ms()) / 1_000
         return min(max(left_s, 0), _LONGEST_WAIT_S)
@@ -80,7 +80,7 @@ class RuleTimer:
             if changes is not None:
                 count = _log_changes(changes, count)
                 self._on_changes(*changes)
-            next_ms = self._rules.next_change_ms
+            next_ms = self._rules.schedule.next_ms
             if next_ms is None or next_ms > now_ms:
                 break
             await asyncio.sleep(0)

@@ -51,7 +51,9 @@ class EffectiveRules:
     Attributes:
         name: The store's name, the source of its rules.
         stored: The store's rules.
+        schedule: The rules that change with time.
         sources: The entities of the file, with FILE:LINE.
+        unknown_hosts: The hosts whose limits do not hold because no address of theirs is known.
         rules: All rules as they were set, whatever the time; the file's where both have one.
     """
 
@@ -68,7 +70,8 @@ class EffectiveRules:
         self._ips_of_file: dict[Ip, IpRule] = {}
         self._of_store: dict[Entity, QuotaRule] = {}
         self._addresses = EffectiveIpRules(name=name)
-        self._schedule = RuleSchedule[Entity](now_ms=now_ms)
+        self.unknown_hosts: Set[str] = self._addresses.unknown_hosts
+        self.schedule = RuleSchedule[Entity](now_ms=now_ms)
         self.follow_file(config, now_ms=now_ms)
 
     def follow_file(self, config: ProxyConfig, *, now_ms: int) -> QuotaChanges:
@@ -89,7 +92,7 @@ class EffectiveRules:
         for entity in changed:
             ips |= self._forget(entity)
             if entity in rules:
-                self._keep_of_file(entity, self._schedule.put(entity, rules[entity], now_ms=now_ms))
+                self._keep_of_file(entity, self.schedule.put(entity, rules[entity], now_ms=now_ms))
             else:
                 ips |= self._take(entity, self.stored.get(entity), {}, now_ms)
         ips |= {entity.ip: self._ip_rule(entity.ip) for entity in changed if entity.ip is not None}
@@ -131,11 +134,6 @@ class EffectiveRules:
         return QuotaChanges({}, self._addresses.update_addresses(addresses))
 
     @property
-    def unknown_hosts(self) -> Set[str]:
-        """The hosts whose limits do not hold because no address of theirs is known."""
-        return self._addresses.unknown_hosts
-
-    @property
     def quotas(self) -> tuple[QuotaRule, ...]:
         """The rules of users and client-ids that hold, the file's in its order."""
         of_file = (self._of_file.get(entity) for entity in self._file)
@@ -162,27 +160,12 @@ class EffectiveRules:
         }
         return QuotaChanges(rules, ips)
 
-    @property
-    def next_change_ms(self) -> int | None:
-        """When to ``advance``; None: never."""
-        return self._schedule.next_ms
-
-    @property
-    def has_timed(self) -> bool:
-        """Whether any rule changes with time."""
-        return len(self._schedule) > 0
-
-    @property
-    def timed(self) -> Mapping[Entity, Rule]:
-        """The rules that change with time, as they were set."""
-        return self._schedule.rules()
-
     def advance(self, most: int, *, now_ms: int) -> QuotaChanges | None:
         """Look at up to ``most`` rules that are due; return the changes, None: there are none.
 
         ``unknown_hosts`` may change, too.
         """
-        due = self._schedule.due(most, now_ms=now_ms)
+        due = self.schedule.due(most, now_ms=now_ms)
         ips: dict[Ip, IpRule | None] = {}
         for entity, rule in due.items():
             if entity not in self.sources:
@@ -193,10 +176,6 @@ class EffectiveRules:
                     ips[entity.ip] = self._ip_rule(entity.ip)
         rules = {_key(entity): self._rule(entity) for entity in due if entity.ip is None}
         return QuotaChanges(rules, ips) if due else None
-
-    def repeat_timed(self) -> None:
-        """Make ``advance`` return all rules that change with time."""
-        self._schedule.repeat_all()
 
     # -- within --
 
@@ -221,7 +200,7 @@ class EffectiveRules:
     def _take(self, entity: Entity, stored: StoredRule | None, addresses: Addresses, now_ms: int) -> IpChanges:
         """Put the store's rule of an entity in force as far as its times say; None: it has none."""
         rule = None if stored is None else as_rule(entity, stored, source=self.name)
-        return self._keep_of_store(entity, self._schedule.put(entity, rule, now_ms=now_ms), addresses)
+        return self._keep_of_store(entity, self.schedule.put(entity, rule, now_ms=now_ms), addresses)
 
     def _keep_of_store(self, entity: Entity, rule: Rule | None, addresses: Addresses) -> IpChanges:
         if entity.ip is not None:
@@ -245,7 +224,7 @@ class EffectiveRules:
     def _forget(self, entity: Entity) -> IpChanges:
         """Remove the rules of an entity that hold."""
         self._keep_of_file(entity, None)
-        return self._keep_of_store(entity, self._schedule.put(entity, None, now_ms=0), {})
+        return self._keep_of_store(entity, self.schedule.put(entity, None, now_ms=0), {})
 
 
 def as_rule(entity: Entity, stored: StoredRule, *, source: str) -> Rule:

@@ -185,12 +185,12 @@ async def test_a_change_elsewhere_holds_after_the_next_reading() -> None:
         quotas.set(ENTITY, producer_byte_rate=1_000.0)
         quotas.set(Entity(ip="192.0.2.7"), connection_creation_rate=5.0)
         assert server.broker_quotas is not None
-        rules = server.broker_quotas
-        await eventually(lambda: rules.rules.ip_quotas)
+        rules = server.broker_quotas.rules
+        await eventually(lambda: rules.ip_quotas)
         assert await client.ask(LARGE) == WAITS
-        assert rules.rules.ip_quotas == (IpRule(ip="192.0.2.7", connection_creation_rate=5.0, source="broker"),)
+        assert rules.ip_quotas == (IpRule(ip="192.0.2.7", connection_creation_rate=5.0, source="broker"),)
         quotas.set(ENTITY)
-        await eventually(lambda: not rules.rules.quotas)
+        await eventually(lambda: not rules.quotas)
 
 
 @on_uvloop

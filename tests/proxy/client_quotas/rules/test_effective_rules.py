@@ -173,7 +173,7 @@ def test_expired_rule_of_the_file_still_hides_a_stored_one() -> None:
     filed = replace(FILED, expires_ms=NOW_MS + 10)
     in_force = EffectiveRules(config(filed), name="quotas.d", now_ms=NOW_MS)
     assert in_force.quotas == (filed,)
-    assert in_force.next_change_ms == NOW_MS + 10
+    assert in_force.schedule.next_ms == NOW_MS + 10
 
     assert in_force.advance(9, now_ms=NOW_MS + 10) == ({("filed", None): None}, {})
 
@@ -196,7 +196,7 @@ def test_stored_rule_applies_with_time_and_is_listed_as_set() -> None:
     assert rules == {("a", None): held}
     assert (held.limits.get("producer_byte_rate"), held.enforcement) == (8.0, Enforcement.OBSERVE)
     assert in_force.rules[Entity("a")] is stored
-    assert in_force.next_change_ms == NOW_MS + 50
+    assert in_force.schedule.next_ms == NOW_MS + 50
     changes = in_force.advance(9, now_ms=NOW_MS + 99)
     assert changes is not None
     (later,) = changes.rules.values()
@@ -231,6 +231,6 @@ def test_deleted_rule_does_not_return_with_time() -> None:
 
     assert in_force.change([Change(Entity("a"), None)], now_ms=NOW_MS) == ({("a", None): None}, {})
 
-    assert not in_force.has_timed
-    assert in_force.next_change_ms is None
+    assert not in_force.schedule
+    assert in_force.schedule.next_ms is None
     assert in_force.advance(9, now_ms=NOW_MS + 86_400_000) is None
