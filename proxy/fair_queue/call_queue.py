@@ -161,10 +161,6 @@ class _RoundRobin(Generic[E]):
             self._by_identity[element.identity] = own
         own.append(element)
 
-    def peek(self) -> E:
-        own = next(iter(self._by_identity.values()))
-        return own.peek() if isinstance(own, _Fifo) else own
-
     def pop(self) -> E:
         identity, own = self._by_identity.popitem(last=False)
         if not isinstance(own, _Fifo):
@@ -246,11 +242,6 @@ class CallQueue(Generic[E]):
         """The number of elements without a place."""
         return len(self._waiting_since)
 
-    @property
-    def remaining_capacity(self) -> int:
-        """The number of free places, over all levels."""
-        return sum(self.capacities) - self.size
-
     def offer(self, element: E) -> bool:
         """Put ``element`` into its own level if there is room; return whether there was."""
         return self._fits(element, min(element.level, self._last))
@@ -300,10 +291,6 @@ class CallQueue(Generic[E]):
         if self._waiting_since:
             self._let_in(level)
         return element
-
-    def peek(self) -> E | None:
-        """Return the first element of the highest level that has any, whatever level has the turn."""
-        return self._levels[self._highest()].peek() if self.size else None
 
     def remove(self, element: E) -> bool:
         """Remove an element whose connection is gone, without using a turn; return whether it was in the queue.

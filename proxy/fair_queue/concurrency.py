@@ -16,7 +16,7 @@ Requests differ, unlike TCP segments, so three things differ from TCP:
 """
 
 from enum import Enum, auto
-from typing import Final, Protocol
+from typing import Final, TypeAlias
 
 _ALPHA: Final = 0.10
 _BETA: Final = 0.20
@@ -41,21 +41,8 @@ _LEAST_PROBE_WEIGHT: Final = 0.2
 _CLEARLY_FASTER: Final = 0.75
 
 
-class Limit(Protocol):
-    """A limit on requests in flight. ``learns``: whether ``observe`` has to be called."""
-
-    limit: int
-    learns: bool
-
-    def observe(self, rtt_us: int, in_flight: int, now_ms: int) -> None:
-        """Learn from one response.
-
-        ``rtt_us``, above 0, is from the request to the broker's response; ``in_flight`` counts this request, too.
-        """
-
-
 class FixedLimit:
-    """A constant limit."""
+    """A constant limit. ``learns``: whether ``observe`` has to be called."""
 
     __slots__ = ("limit",)
     learns = False
@@ -123,7 +110,10 @@ class VegasLimit:
         self._count = self._sum_us = self._peak = 0
 
     def observe(self, rtt_us: int, in_flight: int, now_ms: int) -> None:
-        """Learn from one response (see ``Limit``)."""
+        """Learn from one response.
+
+        ``rtt_us``, above 0, is from the request to the broker's response; ``in_flight`` counts this request, too.
+        """
         if not self._count and not self.base_rtt_us:
             self._phase_since_ms = now_ms
             self._next_probe_ms = now_ms + _FIRST_PROBE_AFTER_MS
@@ -197,3 +187,6 @@ class VegasLimit:
         self.limit = max(self.minimum, int(limit))
         self._to_skip = self.limit
         self._count = self._sum_us = self._peak = 0
+
+
+Limit: TypeAlias = FixedLimit | VegasLimit

@@ -1,16 +1,10 @@
 """The state of a polled file, to detect changes."""
 
 import os
-from typing import NamedTuple
+from typing import TypeAlias
 
-
-class FileState(NamedTuple):
-    """What differs between two states of a file."""
-
-    mtime_ns: int
-    ctime_ns: int  # an unreadable file may become readable without any other change
-    inode: int
-    size_bytes: int
+# mtime, ctime, inode and size. An unreadable file may become readable without a change of anything but its ctime.
+FileState: TypeAlias = tuple[int, int, int, int]
 
 
 def file_state(path: str | os.PathLike[str]) -> FileState | None:
@@ -19,4 +13,4 @@ def file_state(path: str | os.PathLike[str]) -> FileState | None:
         found = os.stat(path)  # noqa: PTH116  # half the time of Path.stat
     except OSError:
         return None
-    return FileState(found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_size)
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_size
