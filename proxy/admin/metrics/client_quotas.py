@@ -1,13 +1,13 @@
 """Metrics of client quotas: limits, buckets, and what each bucket has used, in our names and in Kafka's."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Final
 
 from kafka_quota_proxy.config.model import EntityName
 from kafka_quota_proxy.config.quota_kinds import BUCKET_KINDS, QuotaKind
 from kafka_quota_proxy.proxy.admin.metrics.buckets import OTHER, Names, Row, read
-from kafka_quota_proxy.proxy.admin.metrics.exposition import PROXY, Family, Namespace, Rest, labels, paced
+from kafka_quota_proxy.proxy.admin.metrics.exposition import PROXY, Family, Metric, Namespace, Rest, labels, paced
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
 from kafka_quota_proxy.proxy.quota.entity_usage import NO_USAGE, UsageTotals
@@ -24,6 +24,14 @@ _COUNTERS: Final[tuple[tuple[str, str, Callable[[UsageTotals], float]], ...]] = 
         lambda usage: usage.observed_throttle_time_ms / 1_000,
     ),
 )
+
+_OF_TABLES: Final[tuple[Metric[Sequence[ClientQuotaManager]], ...]] = (
+    ("buckets", "Buckets in memory, of all brokers.", lambda managers: sum(map(len, managers))),
+    ("evicted_buckets_total", "Idle buckets that were evicted to make room.",
+     lambda managers: sum(one.evicted for one in managers)),
+    ("bucket_overflows_total", "Lookups without room for a bucket: such clients of one rule share a bucket.",
+     lambda managers: sum(one.overflows for one in managers)),
+)  # fmt: skip
 
 
 class ClientQuotaMetrics:
@@ -51,7 +59,9 @@ class ClientQuotaMetrics:
             departed = _departed_usage(managers)  # before the rows: see ``Names.divide``
             rows = read(managers, now_ms=now_ms, rest=rest)
             own[kind], other[kind] = self._names[kind].divide(rows, rest, gone=departed)
-        yield from _of_tables(managers_of)
+        yield from PROXY.table(
+            _OF_TABLES, [(labels(kind=kind.label), of_kind) for kind, of_kind in managers_of.items()]
+        )
         yield from _of_buckets(own, other, rest)
         for kind, rows in own.items():
             yield from _of_kafka(kind, rows, rest, has_values=has_values)
@@ -77,21 +87,6 @@ def _is_in_use(kind: QuotaKind, managers: Sequence[ClientQuotaManager]) -> bool:
     if kind.spec.is_always_shown:
         return True
     return any(len(manager.table) or len(manager) or manager.departed_usage.requests for manager in managers)
-
-
-def _of_tables(managers_of: Mapping[QuotaKind, Sequence[ClientQuotaManager]]) -> Iterator[Family]:
-    managers = {labels(kind=kind.label): of_kind for kind, of_kind in managers_of.items()}
-
-    def total(value: Callable[[ClientQuotaManager], int]) -> list[tuple[str, float]]:
-        return [(text, sum(map(value, of_kind))) for text, of_kind in managers.items()]
-
-    yield PROXY.gauge("buckets", "Buckets in memory, of all brokers.", total(len))
-    yield PROXY.counter("evicted_buckets", "Idle buckets that were evicted to make room.", total(attrgetter("evicted")))
-    yield PROXY.counter(
-        "bucket_overflows",
-        "Lookups without room for a bucket: such clients of one rule share a bucket.",
-        total(attrgetter("overflows")),
-    )
 
 
 def _of_buckets(

@@ -11,6 +11,7 @@ from kafka_quota_proxy.proxy.background.isolation import internal_errors
 from kafka_quota_proxy.proxy.server.latency import BOUNDS_NS
 from kafka_quota_proxy.proxy.server.listener_state import ListenerState
 from kafka_quota_proxy.proxy.server.server import Server
+from kafka_quota_proxy.proxy.server.tls.contexts import TlsContext
 from kafka_quota_proxy.proxy.session.counters import OTHER as OTHER_API
 
 _BOUNDS: Final = (*(repr(bound / 1e9) for bound in BOUNDS_NS), "+Inf")
@@ -32,6 +33,14 @@ _OF_RELOADS: Final[tuple[Metric[Reloads], ...]] = (
      lambda reloads: reloads.last_reload_successful),
     ("config_last_reload_timestamp_seconds", "When a configuration was last accepted, Unix time.",
      lambda reloads: reloads.last_reload_timestamp_seconds),
+)  # fmt: skip
+
+
+_OF_TLS: Final[tuple[Metric[TlsContext], ...]] = (
+    ("tls_last_reload_successful", "Whether the last change of certificate, key and CA files was accepted.",
+     lambda context: context.last_reload_successful),
+    ("tls_certificate_expiry_timestamp_seconds", "When the presented certificate expires, Unix time.",
+     lambda context: None if context.expires_at is None else context.expires_at.timestamp()),
 )  # fmt: skip
 
 
@@ -102,16 +111,7 @@ def certificate_metrics(server: Server) -> Iterator[Family]:
         for side, settings in (("client", listener.client_tls), ("upstream", listener.upstream_tls))
         if settings is not None
     ]
-    yield PROXY.gauge(
-        "tls_last_reload_successful",
-        "Whether the last change of certificate, key and CA files was accepted.",
-        [(text, int(context.last_reload_successful)) for text, context in contexts],
-    )
-    yield PROXY.gauge(
-        "tls_certificate_expiry_timestamp_seconds",
-        "When the presented certificate expires, Unix time.",
-        [(text, context.expires_at.timestamp()) for text, context in contexts if context.expires_at is not None],
-    )
+    yield from PROXY.table(_OF_TLS, contexts)
 
 
 def latency_metric(listeners: Iterable[ListenerState]) -> Family:

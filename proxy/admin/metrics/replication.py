@@ -1,9 +1,9 @@
 """Metrics of throttled replication: those of KIP-73, Kafka's own two, and their limits and paths."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final, TypeAlias
 
-from kafka_quota_proxy.proxy.admin.metrics.exposition import PROXY, Family, Metric, labels
+from kafka_quota_proxy.proxy.admin.metrics.exposition import PROXY, Family, Metric, Namespace, labels
 from kafka_quota_proxy.proxy.quota.replication import ReplicationQuota
 from kafka_quota_proxy.proxy.replication.config_watcher import ReplicationWatcher
 from kafka_quota_proxy.proxy.replication.throttle import Path, Throttle
@@ -21,11 +21,8 @@ _OF_WATCHER: Final[tuple[Metric[ReplicationWatcher], ...]] = (
 )  # fmt: skip
 
 
-class _Row(NamedTuple):
-    """One quota, and the labels of its broker or path."""
-
-    text: str
-    quota: ReplicationQuota
+# The labels of a broker or a path, and its quota.
+_Rows: TypeAlias = Sequence[tuple[str, ReplicationQuota]]
 
 
 def replication_metrics(
@@ -33,31 +30,39 @@ def replication_metrics(
 ) -> Iterator[Family]:
     """Yield the metrics; nothing if no limit has ever been set."""
     leaders = [
-        _Row(labels(broker=one.name), one.known_quota) for one in tuple(throttle.leaders) if one.known_quota is not None
+        (labels(broker=one.name), one.known_quota) for one in tuple(throttle.leaders) if one.known_quota is not None
     ]
-    followers = [_Row(labels(broker=str(node_id)), quota) for node_id, quota in throttle.followers.copy().items()]
-    paths = [_Row(_path_labels(path), quota) for path, quota in throttle.paths.copy().items()]
+    followers = [(labels(broker=str(node_id)), quota) for node_id, quota in throttle.followers.copy().items()]
+    paths = [(_path_labels(path), quota) for path, quota in throttle.paths.copy().items()]
     if throttle.replication is None and not leaders and not followers:
         return
     yield from _of_quotas("leader_replication", "leaderreplication", "sent as a leader", leaders, now_ms)
     yield from _of_quotas("follower_replication", "followerreplication", "fetched as a follower", followers, now_ms)
-    yield PROXY.gauge(
-        "replication_path_rate", f"Records that lagging replicas fetched on a path, {_RATE}.", _rates(paths, now_ms)
+    of_paths: tuple[Metric[ReplicationQuota], ...] = (
+        (
+            "replication_path_rate",
+            f"Records that lagging replicas fetched on a path, {_RATE}.",
+            lambda quota: quota.rate.peek(now_ms=now_ms),
+        ),
+        ("replication_path_limit", "The limit in force of each path, bytes per second.", lambda quota: quota.limit),
     )
-    yield PROXY.gauge("replication_path_limit", "The limit in force of each path, bytes per second.", _limits(paths))
+    yield from PROXY.table(of_paths, paths)
     yield from _of_partitions(listeners)
     yield from PROXY.single_values(_OF_WATCHER, watcher)
 
 
-def _of_quotas(name: str, kafka_name: str, what: str, rows: Sequence[_Row], now_ms: int) -> Iterator[Family]:
-    rates = list(_rates(rows, now_ms))
-    yield PROXY.gauge(f"{name}_throttled_rate", f"Throttled replicas' bytes {what}, {_RATE}.", rates)
-    yield PROXY.gauge(f"{name}_throttled_limit", "The limit in force, bytes per second.", _limits(rows))
-    totals = [(row.text, float(row.quota.total)) for row in rows]
-    yield PROXY.counter(f"{name}_throttled_bytes", f"Throttled replicas' bytes {what}.", totals)
-    yield Family(
-        f"kafka_server_{kafka_name}_byte_rate", "gauge", f"The same as {PROXY.prefix}_{name}_throttled_rate.", rates
+def _of_quotas(name: str, kafka_name: str, which: str, rows: _Rows, now_ms: int) -> Iterator[Family]:
+    def rate(quota: ReplicationQuota) -> float:
+        return quota.rate.peek(now_ms=now_ms)
+
+    metrics: tuple[Metric[ReplicationQuota], ...] = (
+        (f"{name}_throttled_rate", f"Throttled replicas' bytes {which}, {_RATE}.", rate),
+        (f"{name}_throttled_limit", "The limit in force, bytes per second.", lambda quota: quota.limit),
+        (f"{name}_throttled_bytes_total", f"Throttled replicas' bytes {which}.", lambda quota: quota.total),
     )
+    yield from PROXY.table(metrics, rows)
+    help_ = f"The same as {PROXY.prefix}_{name}_throttled_rate."
+    yield from Namespace("kafka_server").table([(f"{kafka_name}_byte_rate", help_, rate)], rows)
 
 
 def _of_partitions(listeners: Iterable[ListenerState]) -> Iterator[Family]:
@@ -71,10 +76,10 @@ def _of_partitions(listeners: Iterable[ListenerState]) -> Iterator[Family]:
             if follower is None or limits is None:
                 continue
             broker = str(limits.follower)
-            for (topic, partition), seen in follower.seen.copy().items():
-                lags[broker] = lags.get(broker, 0) + seen.lag
+            for (topic, partition), state in follower.seen.copy().items():
+                lags[broker] = lags.get(broker, 0) + state.lag
                 name = limits.name_of(topic, is_id=follower.has_ids) or topic.hex()
-                rates[name, str(partition)] = max(rates.get((name, str(partition)), 0.0), seen.bytes_in_rate)
+                rates[name, str(partition)] = max(rates.get((name, str(partition)), 0.0), state.bytes_in_rate)
     yield PROXY.gauge(
         "sum_replica_lag",
         "Offsets that throttled replicas of a follower lack, by their last fetches.",
@@ -86,14 +91,6 @@ def _of_partitions(listeners: Iterable[ListenerState]) -> Iterator[Family]:
         "that an offset had when it was last fetched.",
         [(labels(topic=topic, partition=partition), rate) for (topic, partition), rate in rates.items()],
     )
-
-
-def _rates(rows: Iterable[_Row], now_ms: int) -> Iterator[tuple[str, float]]:
-    return ((row.text, row.quota.rate.peek(now_ms=now_ms)) for row in rows)
-
-
-def _limits(rows: Iterable[_Row]) -> Iterator[tuple[str, float]]:
-    return ((row.text, row.quota.limit) for row in rows if row.quota.limit is not None)
 
 
 def _path_labels(path: Path) -> str:
