@@ -5,19 +5,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
+from kafka_quota_proxy.config import model
 from kafka_quota_proxy.config import value_readers as read
 from kafka_quota_proxy.config.addresses import parse_addresses
-from kafka_quota_proxy.config.model import (
-    AdminClient,
-    QuotasFrom,
-    QuotasFromBroker,
-    Replication,
-    ReplicationPath,
-    Store,
-    UsageFiles,
-    UsageLog,
-    UsageTopic,
-)
 from kafka_quota_proxy.config.sections import Key, ListOf, MappingOf, Section, TextWantedError
 from kafka_quota_proxy.config.security import SaslMechanism, SecurityProtocol
 from kafka_quota_proxy.config.throttled_replicas import ThrottledReplicas
@@ -57,19 +47,19 @@ def _replicas(value: object) -> ThrottledReplicas:
     return parse_replicas(value)
 
 
-def _path(*, rate: float, source: str, **ends: Any) -> ReplicationPath:  # noqa: ANN401 - fields of the path
+def _path(*, rate: float, source: str, **ends: Any) -> model.ReplicationPath:  # noqa: ANN401 - fields of the path
     if not ends:
         raise ValueError("names no path; give leader, follower, leader_rack, follower_rack or several of them")
-    return ReplicationPath(rate=rate, source=source, **ends)
+    return model.ReplicationPath(rate=rate, source=source, **ends)
 
 
 def _replication(
     both_replicas: Mapping[str, ThrottledReplicas] | None = None,
-    **given: Any,  # noqa: ANN401 - fields of Replication, as in the functions below
-) -> Replication:
+    **given: Any,  # noqa: ANN401 - fields of model.Replication, as in the functions below
+) -> model.Replication:
     if both_replicas is not None:
         given["leader_replicas"] = given["follower_replicas"] = both_replicas
-    return Replication(**given)
+    return model.Replication(**given)
 
 
 def _around_client(build: Callable[..., Any], own: str) -> Callable[..., Any]:
@@ -77,19 +67,19 @@ def _around_client(build: Callable[..., Any], own: str) -> Callable[..., Any]:
 
     def make(**given: Any) -> Any:  # noqa: ANN401
         outer = {own: given.pop(own)} if own in given else {}
-        return build(**outer, client=AdminClient(**given))
+        return build(**outer, client=model.AdminClient(**given))
 
     return make
 
 
-def _usage_log(kafka: UsageTopic | None = None, **given: Any) -> UsageLog:  # noqa: ANN401
-    files = {name: given.pop(name) for name in UsageFiles.__dataclass_fields__ if name in given}
-    return UsageLog(**given, files=UsageFiles(**files) if "directory" in files else None, topic=kafka)
+def _usage_log(kafka: model.UsageTopic | None = None, **given: Any) -> model.UsageLog:  # noqa: ANN401
+    files = {name: given.pop(name) for name in model.UsageFiles.__dataclass_fields__ if name in given}
+    return model.UsageLog(**given, files=model.UsageFiles(**files) if "directory" in files else None, topic=kafka)
 
 
 def _quotas_from(
-    kafka: QuotasFrom | None = None, broker: QuotasFromBroker | None = None
-) -> QuotasFrom | QuotasFromBroker | None:
+    kafka: model.QuotasFrom | None = None, broker: model.QuotasFromBroker | None = None
+) -> model.QuotasFrom | model.QuotasFromBroker | None:
     return broker or kafka
 
 
@@ -121,7 +111,7 @@ _CLIENT: Final = {
     "ssl_check_hostname": Key(read.boolean),
 }
 _TOPIC: Final = {**_CLIENT, "topic": Key(read.topic_name)}
-_QUOTA_TOPIC: Final = Section(_around_client(QuotasFrom, "topic"), _TOPIC)
+_QUOTA_TOPIC: Final = Section(_around_client(model.QuotasFrom, "topic"), _TOPIC)
 _REPLICAS: Final = MappingOf(read.topic_name, _replicas, "topics", '{orders: "0:101,1:102"}')
 _RACK: Final = Key(read.text("the name of a rack"))
 _PATH: Final = Section(
@@ -148,7 +138,7 @@ REPLICATION: Final = Section(
         "from_cluster": Key(read.boolean),
         "poll_interval": Key(read.poll_interval_ms, "poll_interval_ms"),
         "lease": Key(_LEASE, "lease_ms"),
-        "admin_client": Key(Section(AdminClient, _CLIENT)),
+        "admin_client": Key(Section(model.AdminClient, _CLIENT)),
     },
 )
 USAGE_LOG: Final = Section(
@@ -162,7 +152,7 @@ USAGE_LOG: Final = Section(
         "retention_size": Key(
             read.or_null(_segment_size("a size such as 10GiB, or null for no bound")), "retention_size_bytes"
         ),
-        "kafka": Key(Section(_around_client(UsageTopic, "topic"), _TOPIC)),
+        "kafka": Key(Section(_around_client(model.UsageTopic, "topic"), _TOPIC)),
     },
 )
 QUOTAS_FROM: Final = Section(
@@ -171,14 +161,14 @@ QUOTAS_FROM: Final = Section(
         "kafka": Key(_QUOTA_TOPIC),
         "broker": Key(
             Section(
-                _around_client(QuotasFromBroker, "every_ms"),
+                _around_client(model.QuotasFromBroker, "every_ms"),
                 {**_CLIENT, "every": Key(read.poll_interval_ms, "every_ms")},
             )
         ),
     },
 )
 STORE: Final = Section(
-    Store,
+    model.Store,
     {
         "directory": read.DIRECTORY,
         "kafka": Key(_QUOTA_TOPIC, "topic"),

@@ -7,17 +7,9 @@ from functools import partial
 from itertools import pairwise
 from typing import Final, TypeVar
 
+from kafka_quota_proxy.config import fair_call_queue as queue
 from kafka_quota_proxy.config import fair_call_queue_options as options
 from kafka_quota_proxy.config.document import Location
-from kafka_quota_proxy.config.fair_call_queue import (
-    CallQueueImpl,
-    CapacityRemainder,
-    CostProvider,
-    FairCallQueueMode,
-    IdentityProvider,
-    OwnIdentityProvider,
-    SchedulerImpl,
-)
 from kafka_quota_proxy.config.identity_function import load_identity_function
 from kafka_quota_proxy.config.model import Address
 from kafka_quota_proxy.config.unvalidated import UncheckedFile, upstreams_of
@@ -29,8 +21,8 @@ _LEAST_IN_FLIGHT: Final = "max_in_flight.min"
 _MOST_IN_FLIGHT: Final = "max_in_flight.max"
 _REMAINDER: Final = "callqueue.capacity.remainder"
 _PROVIDERS: Final[Mapping[str, type[Enum]]] = {
-    _IDENTITY_PROVIDER: IdentityProvider,
-    "cost-provider.impl": CostProvider,
+    _IDENTITY_PROVIDER: queue.IdentityProvider,
+    "cost-provider.impl": queue.CostProvider,
 }
 _per_cents: Final = partial(options.parse_whole_numbers, minimum=options.INT32_MIN)
 _T = TypeVar("_T")
@@ -52,7 +44,7 @@ def check_identity_functions(file: UncheckedFile) -> None:
         except ValueError:  # absent, or a fault that the schema reports
             continue
         try:
-            if isinstance(provider, OwnIdentityProvider):
+            if isinstance(provider, queue.OwnIdentityProvider):
                 load_identity_function(provider)
         except ValueError as error:
             file.error((*at, _IDENTITY_PROVIDER), str(error))
@@ -84,11 +76,11 @@ class _Section:
         self._file = file
         self._at = at
         self._section = section
-        callqueue = self._choice("callqueue.impl", CallQueueImpl, CallQueueImpl.FAIR)
-        self._is_fair = callqueue is CallQueueImpl.FAIR
-        implied = SchedulerImpl.DECAY if self._is_fair else SchedulerImpl.DEFAULT
-        self._is_decay = self._choice("scheduler.impl", SchedulerImpl, implied) is SchedulerImpl.DECAY
-        self._is_hadoop = section.get("mode") == FairCallQueueMode.HADOOP.value
+        callqueue = self._choice("callqueue.impl", queue.CallQueueImpl, queue.CallQueueImpl.FAIR)
+        self._is_fair = callqueue is queue.CallQueueImpl.FAIR
+        implied = queue.SchedulerImpl.DECAY if self._is_fair else queue.SchedulerImpl.DEFAULT
+        self._is_decay = self._choice("scheduler.impl", queue.SchedulerImpl, implied) is queue.SchedulerImpl.DECAY
+        self._is_hadoop = section.get("mode") == queue.FairCallQueueMode.HADOOP.value
 
     def check(self) -> None:
         self._warn_of_deprecated()
@@ -141,9 +133,9 @@ class _Section:
     def _check_capacity(self, levels: int) -> None:
         capacity = self._whole(options.CAPACITY, options.DEFAULTS.capacity)
         weights = self._parsed(options.CAPACITY_WEIGHTS, options.parse_whole_numbers) or (1,) * levels
-        default = CapacityRemainder.FIRST if self._is_hadoop else CapacityRemainder.LARGEST_FRACTION
+        default = queue.CapacityRemainder.FIRST if self._is_hadoop else queue.CapacityRemainder.LARGEST_FRACTION
         written = self._section.get(_REMAINDER, default.value)
-        remainder = next((one for one in CapacityRemainder if one.value == written), None)
+        remainder = next((one for one in queue.CapacityRemainder if one.value == written), None)
         if capacity is None or remainder is None or len(weights) != levels:
             return
         without = options.levels_without_places(capacity, weights, remainder)
@@ -185,7 +177,10 @@ class _Section:
         by_response_time = "decay-scheduler.backoff.responsetime.enable"
         if self._section.get(by_response_time) is True and self._section.get("backoff.enable") is not True:
             self._warn(by_response_time, "has no effect without backoff.enable: true")
-        if self._choice("cost-provider.impl", CostProvider, CostProvider.DEFAULT) is not CostProvider.WEIGHTED:
+        if (
+            self._choice("cost-provider.impl", queue.CostProvider, queue.CostProvider.DEFAULT)
+            is not queue.CostProvider.WEIGHTED
+        ):
             self._warn_of_all(_COSTS, "cost-provider.impl: weighted")
         if not self._is_fair:
             for key in (options.CAPACITY_WEIGHTS, options.MULTIPLEXER_WEIGHTS):

@@ -9,21 +9,8 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any, Final, TypeVar
 
+from kafka_quota_proxy.config import fair_call_queue as queue
 from kafka_quota_proxy.config.errors import UnitError
-from kafka_quota_proxy.config.fair_call_queue import (
-    CallQueueImpl,
-    CapacityRemainder,
-    CostProvider,
-    CostWeights,
-    DecayPause,
-    FairCallQueue,
-    FairCallQueueMode,
-    IdentityProvider,
-    OwnIdentityProvider,
-    ResponseTimeAverage,
-    SchedulerImpl,
-    WithinLevel,
-)
 from kafka_quota_proxy.config.units import INT32_MAX, parse_duration_ms, shown
 
 INT32_MIN: Final = -(2**31)
@@ -49,26 +36,26 @@ DEPRECATED: Final[Mapping[str, str]] = {
 _OWN_FUNCTION: Final = re.compile(r"(?P<module>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):(?P<function>[A-Za-z_]\w*)", re.ASCII)
 _HADOOP: Final = "org.apache.hadoop.ipc."
 _CLASSES: Final[Mapping[str, Enum]] = {
-    f"{_HADOOP}FairCallQueue": CallQueueImpl.FAIR,
-    "java.util.concurrent.LinkedBlockingQueue": CallQueueImpl.FIFO,
-    "java.util.concurrent.ArrayBlockingQueue": CallQueueImpl.FIFO,
-    f"{_HADOOP}DecayRpcScheduler": SchedulerImpl.DECAY,
-    f"{_HADOOP}DefaultRpcScheduler": SchedulerImpl.DEFAULT,
-    f"{_HADOOP}UserIdentityProvider": IdentityProvider.USER,
-    f"{_HADOOP}DefaultCostProvider": CostProvider.DEFAULT,
-    f"{_HADOOP}WeightedTimeCostProvider": CostProvider.WEIGHTED,
+    f"{_HADOOP}FairCallQueue": queue.CallQueueImpl.FAIR,
+    "java.util.concurrent.LinkedBlockingQueue": queue.CallQueueImpl.FIFO,
+    "java.util.concurrent.ArrayBlockingQueue": queue.CallQueueImpl.FIFO,
+    f"{_HADOOP}DecayRpcScheduler": queue.SchedulerImpl.DECAY,
+    f"{_HADOOP}DefaultRpcScheduler": queue.SchedulerImpl.DEFAULT,
+    f"{_HADOOP}UserIdentityProvider": queue.IdentityProvider.USER,
+    f"{_HADOOP}DefaultCostProvider": queue.CostProvider.DEFAULT,
+    f"{_HADOOP}WeightedTimeCostProvider": queue.CostProvider.WEIGHTED,
 }
 # Hadoop's but for ``mode``.
-DEFAULTS: Final = FairCallQueue()
+DEFAULTS: Final = queue.FairCallQueue()
 # Hadoop's values of the options that ``mode: improved`` changes.
 _AS_HADOOP: Final[Mapping[str, Any]] = {
-    "capacity_remainder": CapacityRemainder.FIRST,
-    "within_level": WithinLevel.FIFO,
-    "pause": DecayPause.EVERY_PERIOD,
+    "capacity_remainder": queue.CapacityRemainder.FIRST,
+    "within_level": queue.WithinLevel.FIFO,
+    "pause": queue.DecayPause.EVERY_PERIOD,
     "utilisation_floor": 0.0,
     "backoff_responsetime_inclusive": True,
     "backoff_responsetime_min_calls": 1,
-    "average": ResponseTimeAverage.HADOOP,
+    "average": queue.ResponseTimeAverage.HADOOP,
     "max_identities": None,
 }
 
@@ -90,13 +77,13 @@ def parse_implementation(value: object, choices: type[_E]) -> _E:
     return found
 
 
-def parse_identity_provider(value: object) -> IdentityProvider | OwnIdentityProvider:
+def parse_identity_provider(value: object) -> queue.IdentityProvider | queue.OwnIdentityProvider:
     """Return a built-in provider, or the operator's own function for ``MODULE:FUNCTION``."""
     own = _OWN_FUNCTION.fullmatch(value) if isinstance(value, str) else None
     if own is not None:
-        return OwnIdentityProvider(own["module"], own["function"])
+        return queue.OwnIdentityProvider(own["module"], own["function"])
     try:
-        return parse_providers(value, IdentityProvider)
+        return parse_providers(value, queue.IdentityProvider)
     except ValueError as error:
         raise ValueError(f"{error}; or, for a function of your own, MODULE:FUNCTION") from error
 
@@ -151,7 +138,7 @@ def parse_max_in_flight(value: object) -> int | None:
     return value
 
 
-def settings(given: Mapping[str, Any]) -> FairCallQueue:
+def settings(given: Mapping[str, Any]) -> queue.FairCallQueue:
     """Return the settings, with defaults for what a section does not set.
 
     ``given`` has valid values by the fields of ``fair_call_queue_schema``: those of ``FairCallQueue``,
@@ -168,13 +155,13 @@ def settings(given: Mapping[str, Any]) -> FairCallQueue:
     if "thresholds" in own:
         own["thresholds"] = tuple(per_cent / 100 for per_cent in own["thresholds"])
     # Lists of a queue or scheduler that is not in use may have any length.
-    if own.get("callqueue_impl") is CallQueueImpl.FIFO:
-        own = {"scheduler_impl": SchedulerImpl.DEFAULT, "within_level": WithinLevel.FIFO, **own}
+    if own.get("callqueue_impl") is queue.CallQueueImpl.FIFO:
+        own = {"scheduler_impl": queue.SchedulerImpl.DEFAULT, "within_level": queue.WithinLevel.FIFO, **own}
         own = _without(own, "capacity_weights", "multiplexer_weights")
-    if own.get("scheduler_impl") is SchedulerImpl.DEFAULT:
+    if own.get("scheduler_impl") is queue.SchedulerImpl.DEFAULT:
         own = _without(own, "thresholds", "backoff_responsetime_thresholds_ms")
     weights = {name.removeprefix("weight_"): value for name, value in given.items() if name.startswith("weight_")}
-    as_hadoop = _AS_HADOOP if own.get("mode") is FairCallQueueMode.HADOOP else {}
+    as_hadoop = _AS_HADOOP if own.get("mode") is queue.FairCallQueueMode.HADOOP else {}
     # Hadoop's defaults. The lowest level begins at half of all cost, each other at half of the next.
     by_level = {
         "capacity_weights": (1,) * levels,
@@ -182,17 +169,17 @@ def settings(given: Mapping[str, Any]) -> FairCallQueue:
         "thresholds": tuple(2.0 ** (level - levels + 1) for level in range(levels - 1)),
         "backoff_responsetime_thresholds_ms": tuple(10_000 * (level + 1) for level in range(levels)),
     }
-    return FairCallQueue(**{**by_level, **as_hadoop, **own}, cost_weights=CostWeights(**weights))
+    return queue.FairCallQueue(**{**by_level, **as_hadoop, **own}, cost_weights=queue.CostWeights(**weights))
 
 
 def _without(values: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name not in names}
 
 
-def levels_without_places(capacity: int, weights: Sequence[int], remainder: CapacityRemainder) -> int:
+def levels_without_places(capacity: int, weights: Sequence[int], remainder: queue.CapacityRemainder) -> int:
     """Return how many levels get no room if the capacity is divided by these weights."""
     total = sum(weights)
-    if remainder is CapacityRemainder.FIRST:
+    if remainder is queue.CapacityRemainder.FIRST:
         return sum(capacity // total == 0 for _ in weights[1:])
     left = capacity - sum(capacity * weight // total for weight in weights)
     cut_most = sorted(weights, key=lambda weight: -(capacity * weight % total))

@@ -3,22 +3,13 @@
 from functools import partial
 from typing import Final
 
+from kafka_quota_proxy.config import fair_call_queue as queue
 from kafka_quota_proxy.config import fair_call_queue_options as options
 from kafka_quota_proxy.config import value_readers as read
-from kafka_quota_proxy.config.fair_call_queue import (
-    CallQueueImpl,
-    CapacityRemainder,
-    CostProvider,
-    CostWeights,
-    DecayPause,
-    FairCallQueueMode,
-    ResponseTimeAverage,
-    SchedulerImpl,
-    WithinLevel,
-)
 from kafka_quota_proxy.config.sections import Key, Section
 from kafka_quota_proxy.config.units import INT32_MAX
 
+_PHASES: Final = tuple(queue.CostWeights.__dataclass_fields__)
 _TOO_MANY_LEVELS: Final = ", though Hadoop takes more"
 # fair_call_queue_checks.py reports those that make sense with mode: hadoop only.
 _per_cents: Final = partial(options.parse_whole_numbers, minimum=options.INT32_MIN)
@@ -37,14 +28,14 @@ def none_for_false(value: object) -> object:
 FAIR_CALL_QUEUE: Final = Section(
     dict,
     {
-        "mode": Key(read.member_of(FairCallQueueMode)),
-        "callqueue.impl": Key(partial(options.parse_implementation, choices=CallQueueImpl)),
+        "mode": Key(read.member_of(queue.FairCallQueueMode)),
+        "callqueue.impl": Key(partial(options.parse_implementation, choices=queue.CallQueueImpl)),
         "callqueue.capacity": Key(read.at_least_one, "capacity"),
         "callqueue.capacity.weights": Key(options.parse_whole_numbers, "capacity_weights"),
-        "callqueue.capacity.remainder": Key(read.member_of(CapacityRemainder), "capacity_remainder"),
+        "callqueue.capacity.remainder": Key(read.member_of(queue.CapacityRemainder), "capacity_remainder"),
         "callqueue.overflow.trigger.failover": Key(read.boolean, "overflow_trigger_failover"),
-        "callqueue.within-level": Key(read.member_of(WithinLevel), "within_level"),
-        "scheduler.impl": Key(partial(options.parse_implementation, choices=SchedulerImpl)),
+        "callqueue.within-level": Key(read.member_of(queue.WithinLevel), "within_level"),
+        "scheduler.impl": Key(partial(options.parse_implementation, choices=queue.SchedulerImpl)),
         "scheduler.priority.levels": Key(read.whole_number(1, options.MAX_LEVELS, _TOO_MANY_LEVELS), "levels"),
         "faircallqueue.multiplexer.weights": Key(options.parse_turns, "multiplexer_weights"),
         "backoff.enable": Key(read.boolean),
@@ -52,12 +43,15 @@ FAIR_CALL_QUEUE: Final = Section(
         "identities.max": Key(
             read.or_null(read.whole_number(1, INT32_MAX, ", or null for any number")), "max_identities"
         ),
-        "cost-provider.impl": Key(partial(options.parse_providers, choices=CostProvider), "cost_provider"),
-        **{f"weighted-cost.{phase}": Key(_weight, f"weight_{phase}") for phase in CostWeights.__dataclass_fields__},
+        "cost-provider.impl": Key(partial(options.parse_providers, choices=queue.CostProvider), "cost_provider"),
+        **{
+            f"weighted-cost.{phase}": Key(_weight, f"weight_{phase}")
+            for phase in queue.CostWeights.__dataclass_fields__
+        },
         "decay-scheduler.period-ms": Key(read.whole_number(1, options.INT64_MAX), "period_ms"),
         "decay-scheduler.decay-factor": Key(_decay_factor, "decay_factor"),
         "decay-scheduler.thresholds": Key(_per_cents, "thresholds"),
-        "decay-scheduler.pause": Key(read.member_of(DecayPause), "pause"),
+        "decay-scheduler.pause": Key(read.member_of(queue.DecayPause), "pause"),
         "decay-scheduler.utilisation-floor": Key(read.number_between(0, 1, is_open=False), "utilisation_floor"),
         "decay-scheduler.backoff.responsetime.enable": Key(read.boolean, "backoff_responsetime_enable"),
         "decay-scheduler.backoff.responsetime.thresholds": Key(
@@ -65,7 +59,7 @@ FAIR_CALL_QUEUE: Final = Section(
         ),
         "decay-scheduler.backoff.responsetime.inclusive": Key(read.boolean, "backoff_responsetime_inclusive"),
         "decay-scheduler.backoff.responsetime.min-calls": Key(read.at_least_one, "backoff_responsetime_min_calls"),
-        "decay-scheduler.average": Key(read.member_of(ResponseTimeAverage), "average"),
+        "decay-scheduler.average": Key(read.member_of(queue.ResponseTimeAverage), "average"),
         "decay-scheduler.metrics.top.user.count": Key(read.at_least_one, "top_user_count"),
         "decay-scheduler.service-users": Key(options.parse_names, "service_users"),
         # Of a deprecated key 0 means that it is not set.

@@ -5,7 +5,6 @@ from typing import Final
 
 from kafka_quota_proxy.config.addresses import default_broker_ports, parse_port_range
 from kafka_quota_proxy.config.document import Location
-from kafka_quota_proxy.config.errors import UnitError
 from kafka_quota_proxy.config.model import BROKER_PORTS, Address, Shaping
 from kafka_quota_proxy.config.security import ClientAuth
 from kafka_quota_proxy.config.unvalidated import (
@@ -14,6 +13,7 @@ from kafka_quota_proxy.config.unvalidated import (
     address_of,
     addresses_of,
     leads_to,
+    parsed,
     share_host,
     upstreams_of,
 )
@@ -121,10 +121,7 @@ def _port_range(listener: dict[str, object], bind: Address | None) -> tuple[int,
     given = listener.get("broker_ports")
     if given is None:
         return default_broker_ports(bind) if bind and bind.port and "bootstrap_servers" in listener else None
-    try:
-        return parse_port_range(given) if isinstance(given, str) else None
-    except UnitError:
-        return None
+    return parsed(parse_port_range, given)
 
 
 def _check_tls(file: UncheckedFile) -> None:

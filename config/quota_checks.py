@@ -5,7 +5,6 @@ from typing import Final
 
 from kafka_quota_proxy.config.addresses import parse_ip
 from kafka_quota_proxy.config.document import Location
-from kafka_quota_proxy.config.errors import TermsError, UnitError
 from kafka_quota_proxy.config.model import DEFAULT
 from kafka_quota_proxy.config.quota_kinds import (
     BYTE_RATES,
@@ -14,7 +13,7 @@ from kafka_quota_proxy.config.quota_kinds import (
     STATIC_DEFAULTS,
 )
 from kafka_quota_proxy.config.term_values import parse_instant_ms, written_instant
-from kafka_quota_proxy.config.unvalidated import UncheckedFile, small_rate
+from kafka_quota_proxy.config.unvalidated import UncheckedFile, parsed, small_rate
 
 _OF_CLIENTS: Final = frozenset({"user", "client-id", *CLIENT_LIMIT_KEYS, "enforcement", "shaping"})
 
@@ -31,11 +30,8 @@ def warn_of_expired(file: UncheckedFile, *, now_ms: int) -> None:
     """Warn of each rule that has expired."""
     for at, rule in file.elements("quotas"):
         location = (*at, "expires")
-        try:
-            expires_ms = parse_instant_ms(file.document.text(location)) if "expires" in rule else now_ms + 1
-        except TermsError:
-            continue
-        if expires_ms <= now_ms:
+        expires_ms = parsed(parse_instant_ms, file.document.text(location)) if "expires" in rule else None
+        if expires_ms is not None and expires_ms <= now_ms:
             message = f"expired since {written_instant(expires_ms)}: it is as if the rule was not there; remove it, or "
             file.warn(location, f"{message}write a later time")
 
@@ -70,11 +66,8 @@ def _client(rule: Mapping[str, object]) -> dict[str, object] | None:
 
 
 def _ip(rule: Mapping[str, object]) -> dict[str, object] | None:
-    text = rule["ip"]
-    try:
-        return {"ip": text if text == DEFAULT.value else parse_ip(text)} if isinstance(text, str) else None
-    except UnitError:
-        return None
+    ip = DEFAULT.value if rule["ip"] == DEFAULT.value else parsed(parse_ip, rule["ip"])
+    return None if ip is None else {"ip": ip}
 
 
 def _warn_of_small_rates(file: UncheckedFile) -> None:

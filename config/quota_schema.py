@@ -4,21 +4,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
+from kafka_quota_proxy.config import model
 from kafka_quota_proxy.config import value_readers as read
 from kafka_quota_proxy.config.addresses import parse_ip
 from kafka_quota_proxy.config.document import Odd
 from kafka_quota_proxy.config.linear_regex import LinearRegexError, compile_linear, read_replacement
-from kafka_quota_proxy.config.model import (
-    DEFAULT,
-    MAX_NAME_BYTES,
-    Default,
-    Enforcement,
-    EntityName,
-    IpRule,
-    KafkaSettings,
-    QuotaRule,
-    Shaping,
-)
 from kafka_quota_proxy.config.principals import Fold, Principals
 from kafka_quota_proxy.config.quota_kinds import (
     CLIENT_LIMIT_KEYS,
@@ -33,17 +23,17 @@ from kafka_quota_proxy.config.terms import Terms, check_terms
 from kafka_quota_proxy.config.units import INT32_MAX, UNLIMITED
 
 
-def _entity_name(value: object) -> EntityName:
+def _entity_name(value: object) -> model.EntityName:
     name = read.text("a name or <default>")(value)
     size_bytes = len(name.encode("utf-8", "surrogatepass"))
-    if size_bytes > MAX_NAME_BYTES:
-        raise ValueError(f"has {size_bytes} bytes; names have {MAX_NAME_BYTES} at the most in Kafka's protocol")
-    return DEFAULT if name == DEFAULT.value else name
+    if size_bytes > model.MAX_NAME_BYTES:
+        raise ValueError(f"has {size_bytes} bytes; names have {model.MAX_NAME_BYTES} at the most in Kafka's protocol")
+    return model.DEFAULT if name == model.DEFAULT.value else name
 
 
-def _ip(value: object) -> str | Default:
+def _ip(value: object) -> str | model.Default:
     name = read.text("an IP address such as 10.0.0.7, or <default>")(value)
-    return DEFAULT if name == DEFAULT.value else parse_ip(name)
+    return model.DEFAULT if name == model.DEFAULT.value else parse_ip(name)
 
 
 def _static_default(value: object) -> int:
@@ -82,7 +72,7 @@ def _as_written(parse: Callable[[object], Any]) -> Callable[[object], Any]:
     return lambda value: parse(written(value))
 
 
-def _rule(**given: Any) -> QuotaRule | IpRule:  # noqa: ANN401 - fields of the rule
+def _rule(**given: Any) -> model.QuotaRule | model.IpRule:  # noqa: ANN401 - fields of the rule
     if given.keys().isdisjoint(("user", "client_id", "ip", CONNECTION_CREATION_RATE)):
         raise ValueError("names no entity; give a user, a client-id or both (<default> is for all others), or an ip")
     if "ip" in given and CONNECTION_CREATION_RATE not in given:
@@ -93,8 +83,10 @@ def _rule(**given: Any) -> QuotaRule | IpRule:  # noqa: ANN401 - fields of the r
     check_terms(terms, limits=given, allowed=IP_LIMIT_KEYS if "ip" in given else CLIENT_LIMIT_KEYS)
     # quota_checks.py reports keys that the other kind of rule has.
     if "ip" in given:
-        return IpRule(**{name: value for name, value in given.items() if name in IpRule.__dataclass_fields__})
-    return QuotaRule(**{name: value for name, value in given.items() if name not in IP_LIMIT_KEYS})
+        return model.IpRule(
+            **{name: value for name, value in given.items() if name in model.IpRule.__dataclass_fields__}
+        )
+    return model.QuotaRule(**{name: value for name, value in given.items() if name not in IP_LIMIT_KEYS})
 
 
 # In Kafka, Rate.windowSize counts num - 1 whole windows at least: with 1, a window can be 1 ms long.
@@ -105,7 +97,7 @@ _WINDOW_SECONDS: Final = Key(read.whole_number(1, INT32_MAX // 1_000))
 
 # A broker's own settings, by their own names.
 KAFKA: Final = Section(
-    KafkaSettings,
+    model.KafkaSettings,
     {
         "quota.window.num": _WINDOW_NUM,
         "quota.window.size.seconds": _WINDOW_SECONDS,
@@ -127,8 +119,8 @@ QUOTA: Final = Section(
         "client-id": Key(_entity_name),
         "ip": Key(_ip),
         **{kind.key: Key(read.quantity(kind.spec.unit.parse, kind.spec.unit.expected)) for kind in QuotaKind},
-        "enforcement": Key(read.member_of(Enforcement)),
-        "shaping": Key(read.member_of(Shaping)),
+        "enforcement": Key(read.member_of(model.Enforcement)),
+        "shaping": Key(read.member_of(model.Shaping)),
         "expires": Key(_as_written(partial(parse_instant_ms, at=("expires",))), "expires_ms"),
         "schedule": Key(_as_written(parse_schedule)),
         "ramp": Key(_as_written(parse_ramp)),

@@ -24,7 +24,7 @@ from kafka_quota_proxy.config.model import DEFAULT
 from kafka_quota_proxy.config.principals import ANONYMOUS, UNKNOWN
 from kafka_quota_proxy.config.quota_kinds import CLIENT_LIMIT_KEYS, STATIC_DEFAULTS, parse_limit
 from kafka_quota_proxy.config.units import UNLIMITED, parse_rate
-from kafka_quota_proxy.config.unvalidated import UncheckedFile
+from kafka_quota_proxy.config.unvalidated import UncheckedFile, parsed
 
 _USER: Final = "user"
 _CLIENT_ID: Final = "client-id"
@@ -126,10 +126,7 @@ def _name_fault(name: str, *, is_user: bool, for_all_others: str) -> str | None:
 
 
 def _address_fault(text: object) -> str | None:
-    try:
-        address = ip_address(text) if isinstance(text, str) else None
-    except ValueError:
-        return None
+    address = parsed(ip_address, text)
     if address is None or not (address.is_unspecified or address.is_multicast):
         return None
     return f"no client has the address {text}; write one that clients come from, or {_DEFAULT} for each of all others"
@@ -225,7 +222,7 @@ def _warn_of_hidden(file: UncheckedFile, rules: Sequence[_Rule]) -> None:
                 file.warn((*rule.at, key), _is_hidden(file, hiding[key], key, str(rule.client_id)))
     kafka = file.mapping_at("kafka") or {}
     for setting, key in STATIC_DEFAULTS.items():
-        if key in hiding and _is_limit(kafka.get(setting)):
+        if key in hiding and (parsed(parse_rate, str(kafka.get(setting))) or UNLIMITED) < UNLIMITED:
             file.warn(("kafka", setting), _is_hidden(file, hiding[key], key, _DEFAULT))
 
 
@@ -290,12 +287,3 @@ def _are_nameless(user: str | None, keys: Sequence[str]) -> str:
         message += f", and write rules for a client-id alone for {{user: {_DEFAULT}, client-id: …}}"
         message += ", since it hides them"
     return message
-
-
-def _is_limit(value: object) -> bool:
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        return False
-    try:
-        return parse_rate(value) < UNLIMITED
-    except UnitError:
-        return False

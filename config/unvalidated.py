@@ -1,11 +1,11 @@
 """A file before validation, for checks of more than one key: a value of the wrong type counts as missing."""
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Final, TypeVar
 
 from kafka_quota_proxy.config.addresses import parse_address, parse_addresses
 from kafka_quota_proxy.config.document import Document, Location, fault_at
-from kafka_quota_proxy.config.errors import Fault, Severity, UnitError
+from kafka_quota_proxy.config.errors import Fault, Severity
 from kafka_quota_proxy.config.model import Address
 from kafka_quota_proxy.config.units import parse_rate
 
@@ -13,6 +13,7 @@ _LIKELY_A_UNIT_IS_MISSING: Final = 1_000  # bytes per second; less than one smal
 
 ANY_HOST: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104
 _OWN_HOST: Final = ANY_HOST | {"localhost", "127.0.0.1", "::1"}
+_T = TypeVar("_T")
 
 
 class UncheckedFile:
@@ -68,22 +69,24 @@ class UncheckedFile:
         return value
 
 
+def parsed(parse: Callable[[str], _T], value: object) -> _T | None:
+    """Return what a text says; None if the value is not such a text."""
+    try:
+        return parse(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+
+
 def addresses_of(value: object) -> tuple[Address, ...]:
     """Return the addresses of a text or a list of texts; none if one of them is not an address."""
     if isinstance(value, list) and all(isinstance(each, str) for each in value):
         value = ",".join(value)
-    try:
-        return parse_addresses(value) if isinstance(value, str) else ()
-    except UnitError:
-        return ()
+    return parsed(parse_addresses, value) or ()
 
 
 def address_of(value: object) -> Address | None:
     """Return the address of a text; None if it is not an address."""
-    try:
-        return parse_address(value) if isinstance(value, str) else None
-    except UnitError:
-        return None
+    return parsed(parse_address, value)
 
 
 def upstreams_of(listener: dict[str, object]) -> frozenset[Address]:
@@ -104,12 +107,11 @@ def share_host(one: str, other: str) -> bool:
 
 def small_rate(value: object) -> str | None:
     """Return the warning about a bare number so low that a unit may be missing; None for another rate."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
     # Only a bare number: 500B is not a mistake.
-    if isinstance(value, bool) or not (isinstance(value, int | float) or (isinstance(value, str) and value.isdigit())):
+    if not is_number and not (isinstance(value, str) and value.isdigit()):
         return None
-    try:
-        if parse_rate(value) >= _LIKELY_A_UNIT_IS_MISSING:
-            return None
-    except UnitError:
+    rate = parsed(parse_rate, str(value))
+    if rate is None or rate >= _LIKELY_A_UNIT_IS_MISSING:
         return None
     return f"{value} bytes per second is very little; is a unit missing, such as {value}MiB?"

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 from enum import Enum
 from ipaddress import AddressValueError, IPv6Address
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 from kafka_quota_proxy.config.addresses import parse_address, parse_addresses
 from kafka_quota_proxy.config.errors import UnitError
@@ -104,11 +104,11 @@ def number_between(low: float, high: float, *, is_open: bool) -> Callable[[objec
     """Read a number; ``is_open``: without ``low`` and ``high`` themselves."""
 
     def read(value: object) -> float:
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not low <= cast("float", value) <= high or (is_open and value in (low, high)):
-            words = f"above {low:g} and below {high:g}" if is_open else f"from {low:g} to {high:g}"
-            raise ValueError(f"must be a number {words}, such as 0.5")
-        return float(cast("float", value))
+        is_edge = is_open and value in (low, high)
+        if isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high and not is_edge:
+            return float(value)
+        words = f"above {low:g} and below {high:g}" if is_open else f"from {low:g} to {high:g}"
+        raise ValueError(f"must be a number {words}, such as 0.5")
 
     return read
 

@@ -5,13 +5,12 @@ from ipaddress import ip_address
 from typing import Final
 
 from kafka_quota_proxy.config.document import Location
-from kafka_quota_proxy.config.errors import UnitError
 from kafka_quota_proxy.config.model import Enforcement, KafkaSettings
 from kafka_quota_proxy.config.principals import ANONYMOUS, UNKNOWN
 from kafka_quota_proxy.config.quota_kinds import CLIENT_LIMIT_KEYS
 from kafka_quota_proxy.config.security import ClientAuth
 from kafka_quota_proxy.config.units import parse_duration_ms
-from kafka_quota_proxy.config.unvalidated import UncheckedFile, address_of
+from kafka_quota_proxy.config.unvalidated import UncheckedFile, address_of, parsed
 
 # One of Kafka's windows, which is also Kafka's own shortest bound of a throttle time.
 _LEAST_THROTTLE_MS: Final = 1_000
@@ -60,10 +59,8 @@ def _warn_of_trust(file: UncheckedFile) -> None:
 
 
 def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    address = parsed(ip_address, host)
+    return host == "localhost" if address is None else address.is_loopback
 
 
 def _asks_for_certificates(listener: Mapping[str, object]) -> bool:
@@ -72,7 +69,8 @@ def _asks_for_certificates(listener: Mapping[str, object]) -> bool:
 
 
 def _warn_of_times(file: UncheckedFile) -> None:
-    most_ms, burst_ms = _duration_ms(file.top.get("max_throttle_time")), _duration_ms(file.top.get("burst"))
+    most_ms = parsed(parse_duration_ms, file.top.get("max_throttle_time"))
+    burst_ms = parsed(parse_duration_ms, file.top.get("burst"))
     if most_ms is not None and 0 < most_ms < _LEAST_THROTTLE_MS:
         message = "has clients that are over their quota come back before there can be room; write 1s or more"
         file.warn(("max_throttle_time",), f"{message}, such as 25s")
@@ -92,13 +90,6 @@ def _warn_of_windows(file: UncheckedFile) -> None:
         message = f"with {num} windows of {size_seconds} s an idle client may send {burst_seconds} s of its quota at "
         message += "once; make that 60 s or less (Kafka's defaults: 11 windows of 1 s, which make it 10 s)"
         file.warn(("kafka", _WINDOW_SECONDS if _WINDOW_SECONDS in kafka else _WINDOW_NUM), message)
-
-
-def _duration_ms(value: object) -> int | None:
-    try:
-        return parse_duration_ms(value) if isinstance(value, str) else None
-    except UnitError:
-        return None
 
 
 def _warn_of_observing(file: UncheckedFile) -> None:
