@@ -107,10 +107,7 @@ class BrokerQuotas:
     ) -> None:
         """Apply new settings and follow a change of ``rules``. The usage stays.
 
-        Args:
-            config: The settings.
-            shaping: The listener's shaping, if it has its own.
-            changed: The rules that changed; the others cost nothing. None: any of them.
+        ``shaping`` is the listener's own. Only rules that ``changed`` cost anything; None: any of them may have.
         """
         self._own_shaping = shaping
         self._principals = PrincipalRules(config.principals)
@@ -160,8 +157,7 @@ class BrokerQuotas:
     def renew(self, *, beyond: int = 0) -> None:
         """Make every connection look up its buckets again, and wake all waiting requests.
 
-        Args:
-            beyond: A generation to surpass: connections that come from another ``BrokerQuotas`` must look up, too.
+        The generation surpasses ``beyond``, that of another ``BrokerQuotas`` from which connections come.
         """
         self.generation = max(self.generation, beyond) + 1
         self.lines.wake_all()

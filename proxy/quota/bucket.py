@@ -190,13 +190,7 @@ class Bucket(EntityUsage):
         self.throttling.count(wait_ms, now_ms=now_ms)
 
     def observe(self, wait_ms: int, *, took_ms: int, now_ms: int) -> None:
-        """Count what enforcement would have done to the request that was just charged.
-
-        Args:
-            wait_ms: The wait that the charge returned; above 0.
-            took_ms: How long the broker took to answer the request.
-            now_ms: The time.
-        """
+        """Count what enforcement would have done to the request charged last, which took ``took_ms``."""
         if self.absorbed_by is not None:
             self.absorbed_by.observe(wait_ms, took_ms=took_ms, now_ms=now_ms)
             return
@@ -259,12 +253,7 @@ class Bucket(EntityUsage):
         return max(now_ms + 1, ceil(at_ms))
 
     def line_wait_ms(self, place: Place | None, *, now_ms: int) -> int:
-        """Estimate how long a request has to wait in the line.
-
-        Args:
-            place: The request's place; None for a request that arrives now.
-            now_ms: The time.
-        """
+        """Estimate how long a request has to wait in the line; without a ``place`` it arrives now."""
         free_ms = wait_ms = self.free_at_ms(now_ms=now_ms) - now_ms
         line = self.line
         if line is not None:
@@ -285,11 +274,9 @@ class Bucket(EntityUsage):
         return min(wait_for_tokens_ms(tokens=tokens, byte_rate_limit=self.limit), self._bounds.longest_wait_ms)
 
     def fetch_bytes(self, most_bytes: int) -> int:
-        """Return how many bytes the first fetch of a connection is expected to bring.
+        """Return how many bytes the first fetch of a connection is expected to bring, if it asks for ``most_bytes``.
 
-        Args:
-            most_bytes: The fetch's ``max_bytes``. A broker returns one batch at least, so the size of earlier batches
-                counts too.
+        A broker returns one batch at least, so the size of earlier batches counts too.
         """
         mean_bytes = self.line.mean_amount if self.line is not None else 0.0
         return max(most_bytes, int(mean_bytes or self.max_fetch_bytes))
@@ -347,11 +334,8 @@ class Bucket(EntityUsage):
     def owes_until_ms(self, *, now_ms: int, has_new_rules: bool = False) -> float:
         """Return when none of the recorded usage counts any more, if the bucket is over its limit; else 0.
 
-        Never before the end of a wait that a response has said. Changes nothing.
-
-        Args:
-            now_ms: The time.
-            has_new_rules: The limit may have changed, so the bucket counts as over it.
+        Never before the end of a wait that a response has said. With ``has_new_rules`` the limit may have changed, so
+        the bucket counts as over it. Changes nothing.
         """
         tokens = self._tokens
         if tokens is None:

@@ -147,8 +147,7 @@ class ClientQuotaManager:
     def rules_changed(self, named: Mapping[Tags, bool] | None) -> None:
         """Follow a change of ``table``. Costs nothing for each bucket.
 
-        Args:
-            named: Buckets that a rule has come to name (True) or names no more (False); None: any of them.
+        ``named`` has the buckets that a rule has come to name (True) or names no more (False); None: any of them.
         """
         if named is None:
             self._buckets.recount_named(self.table.named())

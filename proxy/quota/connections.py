@@ -140,11 +140,8 @@ class ListenerQuota:
     def record_address(self, host: str, *, arrived_ms: int, now_ms: int) -> int:
         """Record a connection for its address; return how many ms to keep it unserved, or 0 to serve it.
 
-        Args:
-            host: The client's address.
-            arrived_ms: When the connection was recorded for listener and broker. After a window it is not taken back
-                there: the credit would count for longer than the connection.
-            now_ms: The time.
+        It was recorded for listener and broker at ``arrived_ms``. After a window it is not taken back there: the credit
+        would count for longer than the connection.
 
         Source: ``recordIpConnectionMaybeThrottle``.
         """
@@ -170,10 +167,7 @@ class ConnectionQuotas:
     """All listeners in front of one broker, and the addresses that connect to it.
 
     Limits change under the rates. Samples stay: a lower limit applies at once, and a higher one at the next connection.
-
-    Args:
-        config: The settings.
-        limits: The limits of addresses, which other brokers may share; None: those of ``config``.
+    Other brokers may share the ``limits`` of addresses.
     """
 
     def __init__(self, config: ProxyConfig, limits: AddressLimits | None = None) -> None:
@@ -218,11 +212,7 @@ class ConnectionQuotas:
             listener.configure(self._by_name.get(listener.name), config.enforcement)
 
     def rules_changed(self, named: Mapping[str, bool] | None) -> None:
-        """Follow a change of ``limits``.
-
-        Args:
-            named: Addresses that a rule has come to name (True) or names no more (False); None: any of them.
-        """
+        """Follow a change of ``limits``; ``named`` as for ``ClientQuotaManager.rules_changed``."""
         if named is None:
             self._addresses.recount_named(Tags("", host) for host in self.limits)
             return

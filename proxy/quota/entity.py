@@ -206,9 +206,7 @@ class RuleTable:
     def tags(self, *, user: str, client_id: str) -> tuple[str, str]:
         """Return the bucket of a connection (``DefaultQuotaCallback.quotaMetricTags``).
 
-        Args:
-            user: The principal's name, ``ANONYMOUS`` without authentication; never empty.
-            client_id: As in the request header; ``""`` for null.
+        ``user`` is never empty: it is ``ANONYMOUS`` without authentication. A null ``client_id`` is empty.
         """
         types = self._types
         # With rules of one kind of entity, Kafka does not look at the table.

@@ -14,12 +14,7 @@ from kafka_quota_proxy.proxy.quota.rate import Rate
 
 
 class KafkaRates:
-    """The rates of one kind of quota by Kafka's tags. Buckets keep them alive.
-
-    Args:
-        find_bucket: Returns the bucket of these tags, if there is one.
-        new_rate: Returns an empty rate.
-    """
+    """The rates of one kind of quota by Kafka's tags. Buckets keep them alive."""
 
     def __init__(self, find_bucket: Callable[[Tags], Bucket | None], new_rate: Callable[[], Rate]) -> None:
         self._find_bucket = find_bucket

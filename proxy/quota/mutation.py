@@ -70,9 +70,7 @@ class MutationThrottle:
 def uncounted_topics(request: MutationRequest, known: Container[Topic]) -> tuple[Topic, ...]:
     """Return the topics whose partitions must be counted before ``decide``, each once; none for CreateTopics.
 
-    Args:
-        request: The request.
-        known: Topics whose partitions the cluster was asked for.
+    The cluster was asked for the ``known`` ones.
     """
     if request.api_key == ApiKey.CREATE_TOPICS:
         return ()
@@ -140,16 +138,9 @@ def throttle_time_ms(throttle: MutationThrottle, *, now_ms: int) -> int:
 
 
 def settle(decision: MutationDecision, results: Collection[TopicResult], bucket: Bucket, *, now_ms: int) -> int:
-    """Correct the charge by the broker's response.
+    """Correct the charge by the broker's response; return by how many permits.
 
-    Args:
-        decision: The decision on the request.
-        results: The results in the response. A topic without a result stays charged.
-        bucket: The bucket that was charged.
-        now_ms: The time.
-
-    Returns:
-        How many permits were added to the charge, or taken back if negative.
+    A topic without a result stays charged.
     """
     by_topic: dict[Topic | None, TopicResult] = {}
     for result in results:

@@ -46,10 +46,6 @@ def is_exempt(api_key: int, *, is_broker: bool) -> bool:
 
     Kafka exempts such a request if the authorizer allows its sender to act for the cluster. A proxy cannot see that:
     the response may have no error, for example to a WriteTxnMarkers without markers.
-
-    Args:
-        api_key: The request's API key.
-        is_broker: Whether the sender is known to be a broker.
     """
     return is_broker and api_key in _EXEMPT
 
@@ -97,12 +93,7 @@ class ServiceClock:
         return self._served
 
     def begin(self, *, may_wait: bool, now_ns: int) -> Service:
-        """Start the service of a request; each must ``end``.
-
-        Args:
-            may_wait: Whether the request may wait at the broker (``proxy.fair_queue.request_kind``).
-            now_ns: The time, which does not go backwards.
-        """
+        """Start the service of a request that may wait at the broker, or may not; each must ``end``."""
         # Advances the clock. Inlined here and below, because every request does it twice.
         if now_ns >= self._waits_from_ns:
             self._let_wait(now_ns)
@@ -153,12 +144,7 @@ class ServiceClock:
 def charged_ns(api_key: int, time: ServiceTime, *, request_bytes: int, response_bytes: int, scale: float = 1.0) -> int:
     """Return the charge of a request in nanoseconds of a thread.
 
-    Args:
-        api_key: The request's API key.
-        time: How long the broker had it.
-        request_bytes: Size of the request.
-        response_bytes: Size of the response.
-        scale: The broker's own number divided by this estimate; machines differ.
+    ``scale`` is the broker's own number divided by this estimate; machines differ.
     """
     response_kb_ns = _FETCHED_KB_NS if api_key in _FETCHES else _RESPONSE_KB_NS
     bytes_ns = (request_bytes * _REQUEST_KB_NS + response_bytes * response_kb_ns) // 1_000

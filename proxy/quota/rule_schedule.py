@@ -28,11 +28,7 @@ class _Timed(NamedTuple):
 
 
 class RuleSchedule(Generic[K]):
-    """Keeps the rules that change with time.
-
-    Args:
-        now_ms: Unix time.
-    """
+    """Keeps the rules that change with Unix time."""
 
     def __init__(self, *, now_ms: int) -> None:
         self._as_of_ms = now_ms

@@ -37,11 +37,7 @@ class ShadowBucket:
     def charge(self, amount: int, *, limit: float, took_ms: int, now_ms: int) -> list[int]:
         """Charge a request and return the waits above 0 that enforcement would have set since the last call.
 
-        Args:
-            amount: What the request charges.
-            limit: The bucket's limit per second.
-            took_ms: How long the broker took. A request that is held back is charged that much later.
-            now_ms: The time.
+        The broker had the request for ``took_ms``. A request that is held back is charged that much later.
         """
         waits_ms = []
         held_charged_ms = self._blocked_until_ms + took_ms

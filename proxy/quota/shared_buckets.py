@@ -19,9 +19,6 @@ _CLOSED_MS: Final = 1_000
 class SharedBuckets:
     """The shared buckets of one kind of quota.
 
-    Args:
-        new_bucket: Returns a new bucket with these tags.
-
     Attributes:
         lookups: How often a client was given a shared bucket.
         reopened: How often the table has opened again.

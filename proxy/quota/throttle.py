@@ -8,17 +8,10 @@ MAX_THROTTLE_TIME_MS: Final = 2**31 - 1
 
 
 def throttle_time_ms(*, byte_rate: float, byte_rate_limit: float, window_ms: int) -> int:
-    """Return how long a client must wait for its rate to fall to the limit.
+    """Return how many milliseconds a client must wait for its rate to fall to the limit.
 
-    A pause X after a window W makes the rate O * W / (W + X) = T, so X = (O - T) / T * W.
-
-    Args:
-        byte_rate: O, the observed rate; bytes per second.
-        byte_rate_limit: T, the quota; bytes per second, above 0.
-        window_ms: W, the window that O was measured over.
-
-    Returns:
-        Milliseconds, rounded half up, at most ``MAX_THROTTLE_TIME_MS``; 0 or negative within the quota.
+    A pause X after a window W makes the rate O * W / (W + X) = T, so X = (O - T) / T * W. Rounded half up, at most
+    ``MAX_THROTTLE_TIME_MS``; 0 or negative within the quota.
 
     Source: ``QuotaUtils.throttleTime``; its ``Math.round`` is floor(x + 0.5).
     """
@@ -27,14 +20,9 @@ def throttle_time_ms(*, byte_rate: float, byte_rate_limit: float, window_ms: int
 
 
 def wait_for_tokens_ms(*, tokens: float, byte_rate_limit: float) -> int:
-    """Return how long a token bucket needs to come back to 0.
+    """Return how many milliseconds a token bucket needs to come back to 0; negative tokens are bytes owed.
 
-    Args:
-        tokens: Bytes that may still pass; negative: bytes owed.
-        byte_rate_limit: Bytes per second that flow in, above 0.
-
-    Returns:
-        Milliseconds, rounded half up, at most ``MAX_THROTTLE_TIME_MS``; 0 if nothing is owed.
+    Rounded half up, at most ``MAX_THROTTLE_TIME_MS``; 0 if nothing is owed.
 
     Source: ``ControllerMutationQuotaManager.throttleTimeMs``.
     """

@@ -66,13 +66,7 @@ class Addresses:
     def moved(self, data: bytes, position: int, frame_bytes: int, api_key: int, api_version: int, change: Edit) -> Edit:
         """Return the edit of a whole response to Produce, Fetch or a share group, with the leaders that have moved.
 
-        Args:
-            data: Bytes from the broker.
-            position: Where in ``data`` the response's size is.
-            frame_bytes: Its length, with the size.
-            api_key: Of the request.
-            api_version: Of the request.
-            change: The edit of its throttle time.
+        ``change`` is the edit of its throttle time.
 
         Raises:
             ProtocolError: It is no such response.
@@ -106,9 +100,6 @@ def may_name_leaders(api_key: int, api_version: int) -> bool:
 def streams(api_key: int, frame_bytes: int, come_bytes: int) -> bool:
     """Return whether a response passes piece by piece, so that the leaders that it may name must be hidden.
 
-    Args:
-        api_key: Of the request.
-        frame_bytes: The response's length.
-        come_bytes: How much of it has come. A Produce response is collected if it is not too long.
+    A Produce response is collected if it is not too long.
     """
     return come_bytes < frame_bytes and (api_key != ApiKey.PRODUCE or frame_bytes > MAX_HELD_RESPONSE_BYTES)

@@ -180,16 +180,12 @@ class ClientAccount:
         return self.context.policy.is_inter_broker or self.context.quotas.is_broker(self.principal)
 
     def throttle(self, bucket: Bucket, wait_ms: int, *, now_ms: int, has_answer: bool = True) -> int:
-        """Throttle the client because ``bucket`` is over its limit.
+        """Throttle the client because ``bucket`` is over its limit; return the throttle time that the client is told.
 
-        Args:
-            bucket: The bucket that was charged.
-            wait_ms: The wait of that charge, above 0. All of it is owed, whatever the client is told.
-            now_ms: The time of the charge.
-            has_answer: Whether a response can be delayed; without one (acks=0) ``delay`` mutes the client.
+        All of ``wait_ms`` is owed, whatever the client is told. Without an answer (acks=0) ``delay`` mutes the client.
 
         Returns:
-            The throttle time that the client is told, in ms; 0: the bucket is only observed.
+            Milliseconds; 0: the bucket is only observed.
         """
         enforcement = self.enforcement(bucket)
         self.context.counters.throttled(bucket)
@@ -208,12 +204,7 @@ class ClientAccount:
         return wait_ms
 
     def answer_empty(self, bucket: Bucket, wait_ms: int, *, now_ms: int) -> int:
-        """Count a fetch that is answered here without records, and mute the client until its turn.
-
-        Args:
-            bucket: The fetch waited in its line.
-            wait_ms: How long until its turn comes.
-            now_ms: The time.
+        """Count a fetch that is answered here without records, and mute the client until its turn comes in the line.
 
         Returns:
             The throttle time that the client is told, in ms; at least 1, so that an empty response is no surprise.

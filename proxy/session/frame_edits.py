@@ -51,17 +51,8 @@ def response_edit(
 ) -> Edit | None:
     """Return the edit of a response's throttle time, or of the versions that it offers.
 
-    The larger of the broker's throttle time and ours stays.
-
-    Args:
-        data: Bytes from the broker.
-        position: Where in ``data`` the response's size prefix is.
-        frame_bytes: Its length, with the prefix.
-        api_key: Of the request that it answers.
-        api_version: Of that request.
-        wait_ms: Our throttle time; 0: none.
-        ceilings: The highest versions to offer.
-        own: The versions to offer of APIs that are answered here, whatever the broker offers.
+    The larger of the broker's throttle time and ours, ``wait_ms``, stays. ``ceilings`` are the highest versions to
+    offer; ``own`` those to offer of APIs that are answered here, whatever the broker offers.
 
     Returns:
         The edit; (): there is nothing to edit, or the response is of a newer broker and cannot be read. None: more

@@ -46,15 +46,7 @@ class RequestCharge(NamedTuple):
     def settle(
         self, service: ServiceTime, request_bytes: int, answer_bytes: int, *, scale: float, now_ms: int
     ) -> Iterator[Charge]:
-        """Charge all buckets.
-
-        Args:
-            service: How long the response took, and how long the broker worked.
-            request_bytes: The request's size.
-            answer_bytes: The response's size; 0: there is none.
-            scale: ``request_time_scale``.
-            now_ms: When the response begins.
-        """
+        """Charge all buckets when the response begins; ``answer_bytes`` of 0: there is none."""
         time, rate = self.buckets
         if rate is not None:
             rate.in_flight -= 1
@@ -72,11 +64,6 @@ def has_room(account: ClientAccount, buckets: RequestBuckets, *, now_ms: int) ->
 
     It could be served during a wait. A request with no other in flight needs no room: a broker takes it up too, and
     throttles its client afterwards.
-
-    Args:
-        account: Of its client.
-        buckets: The buckets.
-        now_ms: The time.
     """
     time, rate = buckets
     if time is not None and time.is_limited and not account.observes(time):

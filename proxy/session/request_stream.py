@@ -307,15 +307,7 @@ class RequestStream:
     ) -> RequestProfile:
         """Return the profile of a request, and keep it for the next one if that can be compared.
 
-        Args:
-            handler: Of the request.
-            data: Bytes from the client.
-            position: Where in ``data`` the request's size is.
-            head: Its head.
-            bucket: Charged for its bytes.
-            front_end: Where in ``data`` the part ends that the next request is to share; None: it shares nothing.
-            acks: Of a Produce; 1 for others.
-            now_ms: The time.
+        The part that the next request is to share ends at ``front_end`` in ``data``; None: it shares nothing.
         """
         state = self._state
         charge: RequestCharge | None = self.charge_of(head, now_ms, acks=acks)

@@ -85,13 +85,7 @@ class Login:
     # -- the client's side --
 
     def ask(self, api_key: int, api_version: int, body: memoryview, *, claim: str) -> None:
-        """Take a SaslHandshake or a SaslAuthenticate request.
-
-        Args:
-            api_key: One of ``LOGIN_APIS``.
-            api_version: Of the request.
-            body: Behind its header.
-            claim: The claim of a web token that holds the name.
+        """Take the body of a SaslHandshake or a SaslAuthenticate request; ``claim`` of a web token holds the name.
 
         Raises:
             ProtocolError: It is no such request.
@@ -119,12 +113,7 @@ class Login:
     # -- the broker's side --
 
     def answer(self, api_key: int, api_version: int, body: memoryview) -> Verdict:
-        """Take the response to ``ask``.
-
-        Args:
-            api_key: Of the request.
-            api_version: Of the request.
-            body: Behind the response's correlation_id.
+        """Take the response to ``ask``; ``body`` lies behind its correlation_id.
 
         Raises:
             PrincipalChanged: The client is another user now; this response must not reach it.

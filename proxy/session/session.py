@@ -198,11 +198,8 @@ class Session:
     def close(self, *, now_ms: int, has_passed: bool) -> Unanswered | None:
         """Settle what will not be answered any more, but for fetches that are charged when the broker has answered.
 
-        Args:
-            now_ms: When the connection ended.
-            has_passed: Whether the broker has got all that was passed on, and has not left itself. Kafka charges a
-                request whose client did not wait for the response; a client that resets its connections would never
-                pay otherwise.
+        Kafka charges a request whose client did not wait for the response; a client that resets its connections would
+        never pay otherwise. ``has_passed``: the broker has got all that was passed on, and has not left itself.
 
         Returns:
             The reader of the broker's responses from now on; None: none is needed.

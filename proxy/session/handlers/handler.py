@@ -58,13 +58,7 @@ class Handler:
     # -- requests --
 
     def take(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Edit | None:
-        """Decide on a request whose head has been read.
-
-        Args:
-            data: Bytes from the client.
-            position: Where in ``data`` the request's size is.
-            head: Its head.
-            now_ms: The time.
+        """Decide on a request whose head has been read, and whose size is at ``position`` in the client's ``data``.
 
         Returns:
             The edit with which it passes; None: it does not pass now. Either the state is blocked then, or more bytes
@@ -93,16 +87,7 @@ class Handler:
         raise NotImplementedError
 
     def edit_response(self, response: BegunResponse, data: bytes, position: int, now_ms: int) -> Edit | None:
-        """Return the edit of a response: its throttle time, and the addresses that it names.
-
-        Args:
-            response: What is known of it.
-            data: Bytes from the broker.
-            position: Where in ``data`` the response's size is.
-            now_ms: The time.
-
-        Returns:
-            The edit; None: more bytes are needed.
+        """Return the edit of a response: its throttle time, and the addresses that it names; None: more is needed.
 
         Raises:
             ProtocolError: It is no response to its request.

@@ -59,12 +59,6 @@ class Exchange(Protocol):
     def answer(self, data: bytes, position: int, frame_bytes: int, *, now_ms: int) -> bytes:
         """Return the response that the client gets for a whole response of the broker; empty: none.
 
-        Args:
-            data: Bytes from the broker.
-            position: Where the response's size prefix is.
-            frame_bytes: Its length, with the prefix.
-            now_ms: The time.
-
         Raises:
             ProtocolError: It is no response to the request.
         """
@@ -85,18 +79,7 @@ class WholeRequestHandler(Handler):
     def execute(
         self, decision: Decision, exchange: Exchange, position: int, head: RequestHead, charge: RequestCharge | None
     ) -> Edit | None:
-        """Do with a request what was decided.
-
-        Args:
-            decision: The decision.
-            exchange: Gets the response.
-            position: Where the request's size is.
-            head: Of the request.
-            charge: Of the request, if it passes.
-
-        Returns:
-            As ``Handler.take``.
-        """
+        """Do with a request what was decided, and return as ``Handler.take``. ``exchange`` gets the response."""
         state = self._state
         frame_end = position + 4 + head.size_bytes
         if isinstance(decision, Hold):

@@ -117,15 +117,7 @@ class Follower:
     def take(
         self, data: bytes, position: int, body: int, api_version: int, correlation_id: int, *, now_ms: int
     ) -> Decision:
-        """Decide on a whole fetch; no other request of the connection is in flight.
-
-        Args:
-            data: Bytes from the follower.
-            position: Where the request's size prefix is.
-            body: Where its body begins.
-            api_version: Of the request.
-            correlation_id: Of the request.
-            now_ms: The time.
+        """Decide on a whole fetch, whose body begins at ``body``; no other request of the connection is in flight.
 
         Raises:
             ProtocolError: It is no Fetch request.
@@ -165,12 +157,6 @@ class Follower:
 
     def answer(self, data: bytes, position: int, frame_bytes: int, *, now_ms: int) -> bytes:
         """Return the response that the follower gets: the leader's, trimmed, with the entries that were left out.
-
-        Args:
-            data: Bytes from the leader.
-            position: Where the response's size prefix is; it is whole.
-            frame_bytes: Its length, with the prefix.
-            now_ms: The time.
 
         Raises:
             ProtocolError: It is no response to the fetch.
