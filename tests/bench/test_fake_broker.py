@@ -1,4 +1,4 @@
-"""The fake broker answers each request once, with its own correlation id, wherever the stream is split."""
+"""The fake broker answers each request once, with its correlation id, however the stream is split."""
 
 import struct
 
@@ -33,7 +33,7 @@ ANSWERS = b"".join(
 
 
 @given(st.lists(st.integers(1, len(STREAM) - 1), max_size=8))
-def test_the_answers_are_the_same_however_the_requests_are_split(cuts: list[int]) -> None:
+def test_answers_do_not_depend_on_how_requests_are_split(cuts: list[int]) -> None:
     responder = Responder()
     ends = sorted({*cuts, len(STREAM)})
 
@@ -44,7 +44,7 @@ def test_the_answers_are_the_same_however_the_requests_are_split(cuts: list[int]
     assert answers == ANSWERS
 
 
-def test_a_produce_request_is_answered_with_its_last_byte_and_not_before() -> None:
+def test_produce_request_is_answered_after_its_last_byte() -> None:
     responder = Responder()
 
     assert responder.feed(REQUESTS[0], len(REQUESTS[0]) - 1) == []

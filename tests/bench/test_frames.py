@@ -1,4 +1,4 @@
-"""The bench's hand-made frames are Kafka's: kio, made from Kafka's own message files, reads them to the last byte."""
+"""kio, generated from Kafka's message files, reads the bench's frames to the last byte."""
 
 import pytest
 from kio.index import load_request_schema, load_response_schema
@@ -48,7 +48,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_kio_reads_the_frame_and_nothing_is_left_over(kind: str) -> None:
+def test_kio_reads_the_whole_frame(kind: str) -> None:
     load_schema, api_key, version, frame = KINDS[kind]
     schema = load_schema(api_key, version)
 
@@ -60,6 +60,6 @@ def test_kio_reads_the_frame_and_nothing_is_left_over(kind: str) -> None:
 
 
 @pytest.mark.parametrize("size_bytes", [16_384, 65_536, 262_144, 1_048_576])
-def test_a_frame_has_the_size_that_its_row_names(size_bytes: int) -> None:
+def test_frame_has_the_size_of_its_row(size_bytes: int) -> None:
     assert size_bytes - 3 <= len(produce_request(b"bench", size_bytes)) <= size_bytes
     assert size_bytes - 3 <= len(fetch_response(size_bytes)) <= size_bytes

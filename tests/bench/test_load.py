@@ -10,7 +10,7 @@ STREAM = produce_response() + fetch_response(2_000) + produce_response() + produ
 
 
 @given(st.lists(st.integers(1, len(STREAM) - 1), max_size=8))
-def test_every_response_is_counted_once_however_the_stream_is_split(cuts: list[int]) -> None:
+def test_responses_are_counted_once_however_the_stream_is_split(cuts: list[int]) -> None:
     counter = ResponseCounter()
     ends = sorted({*cuts, len(STREAM)})
 
@@ -21,7 +21,7 @@ def test_every_response_is_counted_once_however_the_stream_is_split(cuts: list[i
     assert counted == 4
 
 
-def test_a_response_counts_with_its_last_byte_and_not_before() -> None:
+def test_response_counts_after_its_last_byte() -> None:
     counter = ResponseCounter()
     response = produce_response()
 

@@ -1,4 +1,4 @@
-"""What was measured of the pipeline is judged: nothing that grows too fast, and no engine that differs, ends well."""
+"""Verdicts on the pipeline's measurements: too much growth and different results of engines are faults."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from bench.spark_run import Run
 
 
 def log(rows: int, **given: Any) -> Log:  # noqa: ANN401  (fields of a Run)
-    """Return a log of 10 bytes a record, on which every command takes 10 s, and 1 s for each 10^5 records."""
+    """Return a log with 10 bytes a record, on which every command takes 10 s plus 1 s for each 10^5 records."""
     taken = {"seconds": 10 + rows / 10**5, "jvm_bytes": 10**9, "python_bytes": 10**8, "spilled_bytes": 10 * rows}
     return Log(rows=rows, usage_bytes=10 * rows, runs=dict.fromkeys(COMMANDS, Run(**(taken | given))))
 
@@ -20,7 +20,7 @@ SMALL = [log(START_UP_ROWS), log(10**6)]
 ENGINES = {"Spark": {"found": {"p1": [3, 2, 1]}}, "DuckDB": {"found": {"p1": [3, 2, 1]}}}
 
 
-def test_what_grows_as_records_do_is_as_promised() -> None:
+def test_proportional_growth_is_accepted() -> None:
     assert faults([*SMALL, log(10**7), log(10**8)], ENGINES) == []
 
 
@@ -33,14 +33,14 @@ def test_what_grows_as_records_do_is_as_promised() -> None:
         (log(10**7, spilled_bytes=9 * 10**8), "capacity on 10,000,000 records: Spark spilled 0.90 GB; 0.80 GB"),
     ],
 )
-def test_what_grows_faster_is_a_fault(more: Log, said: str) -> None:
+def test_faster_growth_is_a_fault(more: Log, said: str) -> None:
     found = faults([*SMALL, more], {})
 
     assert len(found) == len(COMMANDS)
     assert any(fault.startswith(said) for fault in found)
 
 
-def test_a_run_in_which_engines_differ_ends_with_1(
+def test_run_with_different_results_of_engines_exits_with_1(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     others = ENGINES | {"pandas": {"found": {"p1": [3, 2, 2]}}}

@@ -1,4 +1,4 @@
-"""The report: ratios within a repetition, verdicts that cannot flatter."""
+"""The report: ratios within a repetition, and verdicts."""
 
 import json
 
@@ -19,8 +19,8 @@ def measured(key: str, samples: Samples, *, machine: str = "one") -> Measured:
     return Measured(row=row(key), date="2026-01-31", machine=machine, samples=samples)
 
 
-def test_ratios_are_made_within_a_repetition() -> None:
-    # The machine was half as fast in the second repetition, for all alike: the ratio has no spread.
+def test_ratios_are_computed_within_a_repetition() -> None:
+    # The machine was half as fast in the second repetition, for all peers, so the ratio has no spread.
     samples = {
         "direct": [run(bytes_per_second=2e9, cpu_s=0), run(bytes_per_second=1e9, cpu_s=0)],
         "Envoy": [run(bytes_per_second=1e9, cpu_s=1), run(bytes_per_second=5e8, cpu_s=1)],
@@ -32,7 +32,7 @@ def test_ratios_are_made_within_a_repetition() -> None:
     assert "| ours | 600 [400–800] | 0.40 [0.40–0.40] | 0.80 [0.80–0.80] |" in text
 
 
-def test_a_missed_target_stays_and_says_so() -> None:
+def test_missed_target_is_shown_as_missed() -> None:
     samples = {
         "Envoy": [run(bytes_per_second=1e9, cpu_s=1.0)],
         "ours": [run(bytes_per_second=0.8e9, cpu_s=0.5)],
@@ -46,7 +46,7 @@ def test_a_missed_target_stays_and_says_so() -> None:
     assert text.startswith("1 of 2 targets met, 1 missed, 0 not measured.")
 
 
-def test_a_target_whose_peer_was_left_out_is_not_met() -> None:
+def test_target_without_its_peer_is_not_met() -> None:
     samples = {"ours": [run(bytes_per_second=1e9, cpu_s=0.1)]}
 
     assert verdict([measured("produce-16k", samples)]) == "0 of 2 targets met, 0 missed, 2 not measured."
@@ -69,7 +69,7 @@ def test_latency_targets_compare_p50_with_envoy_and_p99_with_the_best_peer() -> 
     assert "p99 ≤ the best peer's (µs) | 210 | 200 | **missed** |" in text
 
 
-def test_against_a_real_broker_the_ratio_to_direct_must_reach_envoys_and_the_cpu_time_its_bound() -> None:
+def test_real_broker_targets_compare_direct_ratio_and_cpu_time_with_envoy() -> None:
     samples = {
         "direct": [run(bytes_per_second=1e9, cpu_s=0)],
         "Envoy": [run(bytes_per_second=0.8e9, cpu_s=0.4)],
@@ -84,7 +84,7 @@ def test_against_a_real_broker_the_ratio_to_direct_must_reach_envoys_and_the_cpu
     assert "CPU s per GB ≤ Kroxylicious' | 0.67 | 1.00 | met |" in text
 
 
-def test_what_is_stored_makes_the_same_document() -> None:
+def test_stored_results_make_the_same_document() -> None:
     samples = {"Envoy": [run(bytes_per_second=1e9, cpu_s=1)], "ours": [run(bytes_per_second=9e8, cpu_s=1)]}
     rows = [measured("produce-16k", samples)]
 
@@ -96,7 +96,7 @@ def test_what_is_stored_makes_the_same_document() -> None:
     )
 
 
-def test_each_row_says_on_which_machine_it_was_measured() -> None:
+def test_rows_name_their_machine() -> None:
     samples = {"Envoy": [run(bytes_per_second=1e9, cpu_s=1)], "ours": [run(bytes_per_second=9e8, cpu_s=1)]}
     rows = [
         measured("produce-16k", samples, machine="old"),
@@ -114,13 +114,13 @@ def test_each_row_says_on_which_machine_it_was_measured() -> None:
     assert "Measured 2026-01-31 on new, 1 repetitions.\n" in text
 
 
-def test_a_section_without_targets_has_no_table_of_them() -> None:
+def test_section_without_targets_has_no_target_table() -> None:
     text = tables([measured("tls-fetch-1m", {"ours": [run(bytes_per_second=1e9, cpu_s=1)]})])
 
     assert "| target |" not in text
 
 
-def test_rows_are_in_the_order_of_the_list_whatever_was_measured_first() -> None:
+def test_rows_are_in_the_order_of_the_list() -> None:
     samples = {"ours": [run(bytes_per_second=1e9, cpu_s=1)]}
 
     text = tables([measured("fetch-1m", samples), measured("produce-16k", samples)])
@@ -128,11 +128,11 @@ def test_rows_are_in_the_order_of_the_list_whatever_was_measured_first() -> None
     assert text.index("16 KiB") < text.index("1 MiB")
 
 
-def test_numbers_have_three_digits_at_most_below_a_thousand() -> None:
+def test_numbers_below_a_thousand_have_three_digits_at_most() -> None:
     written = [number(value) for value in (0.01234, 0.567, 1.234, 12.34, 123.4, 1234.5)]
 
     assert written == ["0.012", "0.57", "1.23", "12.3", "123", "1,234"]
 
 
-def test_a_spread_shows_median_least_and_greatest() -> None:
+def test_spread_shows_median_least_and_greatest() -> None:
     assert cell(Spread.of([3.0, 1.0, 2.0])) == "2.00 [1.00–3.00]"

@@ -1,4 +1,4 @@
-"""What the bench's rows of the scheduler measure, held as a bound."""
+"""A bound on the bench's measurements of the scheduler."""
 
 import pytest
 
@@ -12,12 +12,12 @@ _DECISIONS = [row for row in ROWS if row.section is Section.SCHEDULING and row.t
 @pytest.mark.parametrize(
     ("bound_us", "tries"),
     [
-        # Ten times what it takes on a quiet machine: whatever is gone through for each request takes more.
+        # Ten times the time on a quiet machine; a scan of all users for each request would take longer.
         (20, 1),
         pytest.param(3, 5, marks=pytest.mark.long),
     ],
 )
-def test_a_decision_among_10_000_users_takes_microseconds(row: Row, bound_us: float, tries: int) -> None:
+def test_decision_among_10_000_users_takes_microseconds(row: Row, bound_us: float, tries: int) -> None:
     samples = [scheduling.measure(row) for _ in range(tries)]
 
     assert min(sample["decision_us"] for sample in samples) < bound_us
