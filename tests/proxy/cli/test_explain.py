@@ -3,7 +3,7 @@
 import asyncio
 import json
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,6 +32,20 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
+Explained = Callable[..., str]
+
+
+@pytest.fixture
+def explained(capsys: pytest.CaptureFixture[str]) -> Explained:
+    """Run the command for a file with more arguments, and return its output."""
+
+    def run(file: Path, *arguments: str) -> str:
+        assert main(["explain", str(file), *arguments]) == 0
+        return capsys.readouterr().out
+
+    return run
+
+
 def test_json_is_an_object_for_each_kind(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status = main(["explain", str(path), "--user", "alice", "--client-id", "x", "--json"])
 
@@ -47,10 +61,8 @@ def test_json_is_an_object_for_each_kind(path: Path, capsys: pytest.CaptureFixtu
     assert found["consumer_byte_rate"]["source"] == f"{path}:6"
 
 
-def test_json_is_null_where_nothing_limits(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main(["explain", str(path), "--user", "admin", "--client-id", "etl", "--json"])
-
-    assert json.loads(capsys.readouterr().out) == dict.fromkeys(ALL_KEYS)
+def test_json_is_null_where_nothing_limits(path: Path, explained: Explained) -> None:
+    assert json.loads(explained(path, "--user", "admin", "--client-id", "etl", "--json")) == dict.fromkeys(ALL_KEYS)
 
 
 def test_text_has_every_kind_of_quota(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -92,10 +104,8 @@ def test_text_has_every_kind_of_quota(path: Path, capsys: pytest.CaptureFixture[
     )
 
 
-def test_text_of_an_exempt_user_ends_there(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main(["explain", str(path), "--user", "admin"])
-
-    assert capsys.readouterr().out == (
+def test_text_of_an_exempt_user_ends_there(path: Path, explained: Explained) -> None:
+    assert explained(path, "--user", "admin") == (
         "user admin, no client-id\n  exempt       no quota holds for this user (principals.exempt)\n"
     )
 
@@ -143,10 +153,8 @@ def other_kinds(tmp_path: Path) -> Path:
     return path
 
 
-def test_every_kind_has_its_limit_in_its_own_unit(other_kinds: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["explain", str(other_kinds), "--user", "alice", "--ip", "::ffff:10.0.0.7"]) == 0
-
-    assert capsys.readouterr().out == (
+def test_every_kind_has_its_limit_in_its_own_unit(other_kinds: Path, explained: Explained) -> None:
+    assert explained(other_kinds, "--user", "alice", "--ip", "::ffff:10.0.0.7") == (
         "user alice, no client-id\n"
         "  pauses       at most 25 s each (max_throttle_time)\n"
         "\n"
@@ -192,10 +200,8 @@ def test_every_kind_has_its_limit_in_its_own_unit(other_kinds: Path, capsys: pyt
     )
 
 
-def test_json_has_an_object_for_every_kind(other_kinds: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main(["explain", str(other_kinds), "--user", "alice", "--ip", "10.0.0.7", "--json"])
-
-    found = json.loads(capsys.readouterr().out)
+def test_json_has_an_object_for_every_kind(other_kinds: Path, explained: Explained) -> None:
+    found = json.loads(explained(other_kinds, "--user", "alice", "--ip", "10.0.0.7", "--json"))
     assert {key: one and one["limit"] for key, one in found.items()} == {
         "producer_byte_rate": None,
         "consumer_byte_rate": None,
@@ -257,27 +263,23 @@ def of_brokers(tmp_path: Path) -> Path:
     return path
 
 
-def connections_of(path: Path, user: str, capsys: pytest.CaptureFixture[str]) -> str:
-    assert main(["explain", str(path), "--user", user, "--client-id", "etl"]) == 0
-    text = capsys.readouterr().out
+def connections_of(path: Path, user: str, explained: Explained) -> str:
+    text = explained(path, "--user", user, "--client-id", "etl")
     return text[text.index("connections: ") :]
 
 
-def test_open_connections_of_brokers_have_no_limit(of_brokers: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_open_connections_of_brokers_have_no_limit(of_brokers: Path, explained: Explained) -> None:
     for user in ("kafka", "kafka-9"):  # what counts is the name before folding
-        assert connections_of(of_brokers, user, capsys) == (
+        assert connections_of(of_brokers, user, explained) == (
             "connections: not limited\n"
             "  why          the user is a broker's (principals.brokers), and may have any number\n"
         )
 
-    main(["explain", str(of_brokers), "--user", "kafka", "--client-id", "etl", "--json"])
-    assert json.loads(capsys.readouterr().out)["connections"] is None
+    assert json.loads(explained(of_brokers, "--user", "kafka", "--client-id", "etl", "--json"))["connections"] is None
 
 
-def test_inter_broker_listeners_do_not_limit_open_connections(
-    of_brokers: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert connections_of(of_brokers, "kafka-8", capsys) == (
+def test_inter_broker_listeners_do_not_limit_open_connections(of_brokers: Path, explained: Explained) -> None:
+    assert connections_of(of_brokers, "kafka-8", explained) == (
         "connections: 20 connections open at once\n"
         f"  rule         user <default> ({of_brokers}:5)\n"
         "  level        6 of 8: default user\n"
@@ -288,24 +290,21 @@ def test_inter_broker_listeners_do_not_limit_open_connections(
         "               level 7: level 6 (default user) is more specific\n"
     )
 
-    main(["explain", str(of_brokers), "--user", "alice", "--json"])
-    assert json.loads(capsys.readouterr().out)["connections"]["listeners"] == {
+    assert json.loads(explained(of_brokers, "--user", "alice", "--json"))["connections"]["listeners"] == {
         "clients": {"enforcement": "respond"},
         "internal": None,
     }
 
 
-def test_the_effect_of_a_connection_limit_is_shown(other_kinds: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_effect_of_a_connection_limit_is_shown(other_kinds: Path, explained: Explained) -> None:
     assert (
         "  listener     clients: respond, closes what is too many\n  listener     shadow: observe, closes nothing\n"
-    ) in connections_of(other_kinds, "bob", capsys)
+    ) in connections_of(other_kinds, "bob", explained)
 
 
-def test_the_limit_of_an_address_covers_all_users(other_kinds: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main(["explain", str(other_kinds), "--user", "admin", "--ip", "10.0.0.8"])
-    text = capsys.readouterr().out
-    main(["explain", str(other_kinds), "--user", "admin", "--ip", "10.0.0.8", "--json"])
-    found = json.loads(capsys.readouterr().out)
+def test_the_limit_of_an_address_covers_all_users(other_kinds: Path, explained: Explained) -> None:
+    text = explained(other_kinds, "--user", "admin", "--ip", "10.0.0.8")
+    found = json.loads(explained(other_kinds, "--user", "admin", "--ip", "10.0.0.8", "--json"))
 
     assert text == (
         "user admin, no client-id\n"
@@ -318,10 +317,8 @@ def test_the_limit_of_an_address_covers_all_users(other_kinds: Path, capsys: pyt
     assert [key for key, one in found.items() if one] == ["connection_creation_rate"]
 
 
-def test_an_address_without_a_rule_is_not_limited(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main(["explain", str(path), "--ip", "10.0.0.8"])
-
-    assert capsys.readouterr().out.endswith("\nconnection_creation_rate of 10.0.0.8: not limited\n")
+def test_an_address_without_a_rule_is_not_limited(path: Path, explained: Explained) -> None:
+    assert explained(path, "--ip", "10.0.0.8").endswith("\nconnection_creation_rate of 10.0.0.8: not limited\n")
 
 
 @pytest.mark.parametrize("ip", ["10.0.0.0/8", "host", ""])
@@ -330,7 +327,7 @@ def test_an_invalid_address_is_wrong_usage(ip: str, path: Path, capsys: pytest.C
     assert capsys.readouterr().err.startswith("kafka-quota-proxy explain: --ip: ")
 
 
-# -- what only a proxy that runs can tell
+# -- the priority in a running proxy
 
 
 @pytest.fixture
@@ -417,15 +414,11 @@ async def test_the_priority_of_an_anonymous_client_needs_an_address(
         ),
     ],
 )
-def test_other_sources_of_rules_are_named(
-    where: str, others: str, path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_other_sources_of_rules_are_named(where: str, others: str, path: Path, explained: Explained) -> None:
     path.write_text(f"{CONFIG}quotas_from: {where}\n")
 
-    assert main(["explain", str(path), "--user", "admin"]) == 0
-    assert capsys.readouterr().out.endswith(f"\nquotas_from {where}: this is what the file says; {others}\n")
-    assert main(["explain", str(path), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["quotas_from"] == where
+    assert explained(path, "--user", "admin").endswith(f"\nquotas_from {where}: this is what the file says; {others}\n")
+    assert json.loads(explained(path, "--json"))["quotas_from"] == where
 
 
 @pytest.mark.parametrize("queued", ["enforcement: respond, fair_call_queue: {}", "proxy_protocol: off"])
@@ -437,7 +430,7 @@ def test_other_sources_of_rules_are_named(
     ],
 )
 def test_a_queue_gives_a_hint_how_to_ask_for_the_priority(
-    queued: str, admin: str, how: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    queued: str, admin: str, how: str, tmp_path: Path, explained: Explained
 ) -> None:
     file = tmp_path / "queue.yaml"
     listener = "  - {name: clients, bind: 127.0.0.1:9092, upstream: 127.0.0.1:19092"
@@ -448,8 +441,7 @@ def test_a_queue_gives_a_hint_how_to_ask_for_the_priority(
     )
 
     for user in ("alice", "admin"):
-        assert main(["explain", str(file), "--user", user]) == 0
-        assert capsys.readouterr().out.endswith(hint) == ("fair" in queued)
+        assert explained(file, "--user", user).endswith(hint) == ("fair" in queued)
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "127.0.0.1:9308", "http://127.0.0.1:nine"])
@@ -538,21 +530,21 @@ store: {kafka: {bootstrap_servers: 'k1:9092', topic: store}}
 """
 
 
-def test_a_store_in_a_topic_is_named_as_not_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_store_in_a_topic_is_named_as_not_asked(tmp_path: Path, explained: Explained) -> None:
     path = tmp_path / "f.yaml"
     path.write_text(OF_A_TOPIC)
 
-    assert main(["explain", str(path), "--user", "alice"]) == 0
-    assert capsys.readouterr().out.endswith(
+    assert explained(path, "--user", "alice").endswith(
         "\nstore kafka://k1:9092/store: this is what the file says; the topic may have rules for other entities, and "
         "is not asked here: kafka-quota-proxy quotas describe asks a proxy that runs\n"
     )
-    assert main(["explain", str(path), "--json"]) == 0
-    result = json.loads(capsys.readouterr().out)
+    result = json.loads(explained(path, "--json"))
     assert result["store"] == {"topic": "kafka://k1:9092/store", "known_last": None}
 
 
-def test_last_known_rules_are_marked_as_such(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_last_known_rules_are_marked_as_such(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], explained: Explained
+) -> None:
     path = tmp_path / "f.yaml"
     path.write_text(OF_A_TOPIC.replace("store: {", "store: {directory: quotas.d, "))
     (tmp_path / "quotas.d").mkdir()
@@ -560,10 +552,8 @@ def test_last_known_rules_are_marked_as_such(tmp_path: Path, capsys: pytest.Capt
     assert "this is what the file says; " in capsys.readouterr().out
     stored(tmp_path, limit=1_000.0, directory="quotas.d/store")
 
-    assert main(["explain", str(path), "--user", "alice"]) == 0
-    said = capsys.readouterr().out
-    assert main(["explain", str(path), "--user", "alice", "--json"]) == 0
-    result = json.loads(capsys.readouterr().out)
+    said = explained(path, "--user", "alice")
+    result = json.loads(explained(path, "--user", "alice", "--json"))
 
     assert "producer_byte_rate: 1000 bytes per second\n  rule         user alice (kafka://k1:9092/store)\n" in said
     assert said.endswith(
@@ -693,15 +683,13 @@ def test_json_has_times_of_addresses_and_inactive_rules(capsys: pytest.CaptureFi
     }
 
 
-def test_the_rule_outside_a_schedule_has_its_end(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_rule_outside_a_schedule_has_its_end(explained: Explained, tmp_path: Path) -> None:
     path = tmp_path / "c.yaml"
     schedule = "{hours: 22:00-06:00, time_zone: Europe/Berlin, otherwise: {consumer_byte_rate: 3000}}"
     rule = f"{{user: alice, producer_byte_rate: 1000, expires: 2026-12-05T00:00:00Z, schedule: {schedule}}}"
     path.write_text(f"{TIMED.splitlines()[0]}\nquotas:\n  - {rule}\n")
 
-    assert main(["explain", str(path), "--user", "alice", "--at", "2026-12-01T12:00:00+01:00"]) == 0
-
-    said = capsys.readouterr().out
+    said = explained(path, "--user", "alice", "--at", "2026-12-01T12:00:00+01:00")
     words = "outside its schedule (mon-sun 22:00-06:00 Europe/Berlin)"
     assert "producer_byte_rate: not limited\n  not now      user alice, 1000 bytes per second" in said
     assert f"level 3: {words}, again at 2026-12-01T21:00:00Z\n" in said
