@@ -76,7 +76,7 @@ def capacity_page(
         ),
     ]
     words = (
-        f"{log} Next: kafka-quota-proxy check quotas.yaml, put them in force with enforcement: observe, then switch on "
+        f"{log} Next: kafka-quota-proxy check quotas.yaml, load them with enforcement: observe, then switch on "
         "in the steps of ramp/."
     )
     facts = _facts(suggestions, brokers, throttled)

@@ -91,7 +91,7 @@ class QuotaTopic:
         if publishers - {None, self._id}:
             raise PipelineError(
                 f"{self._topic.where}: another balance --follow writes to this topic, and shares of two are more than "
-                "a limit; end one of them. The proxies are at their rules for all when the leases have run out"
+                "a limit; end one of them. The proxies return to the common rules when their leases expire"
             )
 
     def end(self) -> None:

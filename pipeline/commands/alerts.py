@@ -247,4 +247,4 @@ class _Stream:
 
 
 def _sentence(error: StreamingQueryException) -> str:
-    return f"{cause_of(error)}\nStarted again with the same --checkpoint it goes on where it was"
+    return f"{cause_of(error)}\nStart it again with the same --checkpoint to continue"

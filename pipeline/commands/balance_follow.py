@@ -51,7 +51,7 @@ _NEWS_IN_A_LEASE: Final = 3
 _RULES_EVERY_MS: Final = 300_000
 # A shorter lease leaves no time for a batch of Spark, or for a publication that has to be repeated.
 _LEAST_LEASE_MS: Final = 3_000
-# Records of longer intervals come too late to be followed.
+# Records of longer intervals arrive too late.
 _LONG_INTERVAL_MS: Final = 60_000
 _SHOWN: Final = 5
 _MOST_REPORTED: Final = 100
@@ -82,7 +82,7 @@ def follow(args: argparse.Namespace) -> int:
                 stream.stop()
         finally:
             quotas.end()
-    say(f"ended: {stream.words()}. Shares end with their leases; the rules for all stay")
+    say(f"ended: {stream.words()}. Shares end with their leases; the common rules stay")
     sys.stdout.write(f"{args.to}\n")
     return 0
 
@@ -164,7 +164,7 @@ class _Stream:
         """
         try:
             is_active, error = self._query.isActive, self._query.exception()
-            self._look()
+            self._read_progress()
         except (Py4JError, OSError):
             # A signal to the process group also ends the JVM.
             if not self._end.is_set():
@@ -222,10 +222,10 @@ class _Stream:
                 first = self._brokers.setdefault(row["proxy"], broker)
                 if broker != first:
                     self._fault = PipelineError(
-                        f"--usage {self._usage}: {row['proxy']} stands before brokers {first} and {broker}, and its "
-                        "share would hold at each of them, which is more than the limits; put a proxy of its own name "
-                        "before each broker, and all of them in --proxies. (If it was moved to another broker just "
-                        "now, start this command again)"
+                        f"--usage {self._usage}: {row['proxy']} is in front of brokers {first} and {broker}, and "
+                        "its share would apply at each of them, which exceeds the limits; give each broker a proxy "
+                        "with a name of its own, and name all of them in --proxies. (If it has just moved to another "
+                        "broker, start this command again)"
                     )
                     raise self._fault
 
@@ -234,11 +234,11 @@ class _Stream:
             if row["longest_interval_ms"] > _LONG_INTERVAL_MS:
                 self._say_once(
                     "interval",
-                    f"{row['proxy']} logs by intervals of {row['longest_interval_ms'] / 1_000:g} s, and a load that "
-                    "moves is noticed late: 1 to 5 s is right (interval of usage_log)",
+                    f"{row['proxy']} logs at intervals of {row['longest_interval_ms'] / 1_000:g} s, so a moved load is "
+                    "noticed late; set interval of usage_log to 1 to 5 s",
                 )
 
-    def _look(self) -> None:
+    def _read_progress(self) -> None:
         for progress in self._query.recentProgress:
             if progress["timestamp"] > self._counted_until and "read" in progress["observedMetrics"]:
                 self._counted_until = progress["timestamp"]
@@ -252,7 +252,7 @@ class _Stream:
         if proxy := read["unknown_one"]:
             self._say_once(
                 f"unknown {proxy}",
-                f"{proxy} writes to the log and is not among --proxies: what it lets through is on top of the limits",
+                f"{proxy} writes to the log and is not among --proxies: its traffic is not part of the limits",
             )
 
     def _say_once(self, what: str, words: str) -> None:
@@ -284,7 +284,7 @@ def _wait_for_leases(
     wait_ms = lease_ms + max(args.every, lease_ms // _NEWS_IN_A_LEASE)
     # Random, so that of two processes that start together one is earlier and only the other ends.
     until_s += (wait_ms + randbelow(args.every)) / 1_000
-    say(f"waiting {wait_ms / 1_000:.0f} s and a little, until the leases of an earlier process have run out")
+    say(f"waiting {wait_ms / 1_000:.0f} s and a little for the leases of an earlier process")
     while time.monotonic() < until_s and not end.wait(min(args.every / 1_000, max(0.0, until_s - time.monotonic()))):
         quotas.check_alone()
         stream.check()
@@ -354,7 +354,7 @@ def _report(publication: Publication, balancer: Balancer) -> None:
     if len(publication.moved) > _SHOWN:
         say(f"{now} and shares of {len(publication.moved) - _SHOWN} more")
     if balancer.turned_away:
-        say(f"{now} {balancer.turned_away} have no shares but the rule for all: too many others have")
+        say(f"{now} {balancer.turned_away} buckets keep the common rule: too many others have shares")
 
 
 def _printable(text: str) -> str:

@@ -22,7 +22,7 @@ class Step(NamedTuple):
 
 
 class Proxy:
-    """What a proxy does with what it hears: the rule for all, or its share while the lease holds."""
+    """A proxy: it applies its share while the lease lasts, and the common rule otherwise."""
 
     def __init__(self, name: str, even: int) -> None:
         self.name = name

@@ -346,7 +346,7 @@ def test_a_proxy_with_several_brokers_ends_the_command(
     for batch in batches:
         followed.come(*batch)
 
-    with pytest.raises(PipelineError, match="a stands before brokers 1 and 2, and its share would hold at each"):
+    with pytest.raises(PipelineError, match="a is in front of brokers 1 and 2, and its share would apply at each"):
         followed.stream.check()
 
 
@@ -398,7 +398,7 @@ def test_follow_waits_for_the_leases_of_an_earlier_process(
         Rule(user="alice", limits={"producer_byte_rate": 1_000_000.0}),
     ]
     assert len(played.topic.published) > 1
-    assert "waiting 27 s and a little, until the leases of an earlier process have run out" in capsys.readouterr().err
+    assert "waiting 27 s and a little for the leases of an earlier process" in capsys.readouterr().err
 
 
 def test_a_new_topic_needs_no_wait(played: Played, command: FakeEnd, limits: str) -> None:
@@ -459,7 +459,7 @@ def test_an_unknown_proxy_is_reported_once(followed: Followed, capsys: pytest.Ca
     followed.stream.check()
 
     said = capsys.readouterr().err.splitlines()
-    assert said[0] == "d writes to the log and is not among --proxies: what it lets through is on top of the limits"
+    assert said[0] == "d writes to the log and is not among --proxies: its traffic is not part of the limits"
     assert said[1].startswith("'\\x1b[2J writes to the log")
     assert said[2] == "bad lines are left out, such as usage@3: no JSON"
     assert len(said) == 3
@@ -478,8 +478,7 @@ def test_long_intervals_are_reported_once(followed: Followed, capsys: pytest.Cap
     followed.come(row(longest_interval_ms=90_000), row("b", longest_interval_ms=61_000))
 
     assert capsys.readouterr().err == (
-        "a logs by intervals of 90 s, and a load that moves is noticed late: 1 to 5 s is right "
-        "(interval of usage_log)\n"
+        "a logs at intervals of 90 s, so a moved load is noticed late; set interval of usage_log to 1 to 5 s\n"
     )
 
 
