@@ -11,10 +11,10 @@ import pytest
 
 from tests.end_to_end.support.artifacts import KAFKA_4
 from tests.end_to_end.support.clients import create_topic
-from tests.end_to_end.support.frames import RawClient, raw_client
+from tests.end_to_end.support.frames import raw_client
 from tests.end_to_end.support.kafka import DIRECT, PROXIED, QUICK_TO_RETURN, Kafka
 from tests.end_to_end.support.kafka_configs import run_configs
-from tests.end_to_end.support.load import KIB, MIB, Answer, batch_of, fetch_flood, produce_flood
+from tests.end_to_end.support.load import KIB, MIB, Answer, batch_of, fetch_flood, is_throttled, produce_flood
 from tests.end_to_end.support.old_kafka import OldKafka
 from tests.end_to_end.support.processes import free_ports, wait_until
 from tests.end_to_end.support.proxy import Proxy
@@ -59,11 +59,6 @@ def _until(what: str, is_so: Callable[[], bool], *, timeout_s: float = 10) -> No
     wait_until(is_so, timeout_s=timeout_s, what=what, poll_s=0.02)
 
 
-def _waits(client: RawClient, topic: str) -> bool:
-    """Return whether the broker or the proxy throttles a request of 64 KiB."""
-    return client.produce(topic, batch_of(64 * KIB)).throttle_time_ms > 0
-
-
 def _check_that_it_follows(
     kafka: Kafka, proxy: Proxy, topic: str, *, listener: str = PROXIED, port: int | None = None
 ) -> None:
@@ -71,7 +66,7 @@ def _check_that_it_follows(
     _configs(kafka, proxy.address(listener), _set("etl", producer_byte_rate=1_000))
     assert _limits(proxy, "etl") == [1_000]
     with raw_client(port or proxy.port(listener), client_id="etl") as client:
-        assert _waits(client, topic)
+        assert is_throttled(client, topic)
     assert proxy.metrics().total("kafka_quota_proxy_throttled_requests_total", client_id="etl", kind="produce") == 1
 
     # Directly at the broker it holds within the period.

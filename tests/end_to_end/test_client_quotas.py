@@ -13,10 +13,10 @@ import pytest
 
 from tests.end_to_end.support.artifacts import KAFKA_2_8, KAFKA_3_9, KAFKA_4, kafka_classpath
 from tests.end_to_end.support.clients import create_topic
-from tests.end_to_end.support.frames import RawClient, raw_client
+from tests.end_to_end.support.frames import raw_client
 from tests.end_to_end.support.kafka import DIRECT, Kafka
 from tests.end_to_end.support.kafka_configs import run_configs
-from tests.end_to_end.support.load import KIB, batch_of
+from tests.end_to_end.support.load import is_throttled
 from tests.end_to_end.support.proxy import Proxy
 from tests.support.pages import block
 
@@ -174,11 +174,6 @@ def test_kafkas_command_prints_the_same_for_proxy_and_broker(kafka_4: Kafka, tmp
             assert (own[0] == "0") == (command not in (*_ODD, *_HALF_SAID)), command
 
 
-def _waits(client: RawClient, topic: str) -> bool:
-    """Return whether a request of 64 KiB is throttled."""
-    return client.produce(topic, batch_of(64 * KIB)).throttle_time_ms > 0
-
-
 @pytest.mark.proof
 def test_quota_set_by_kafkas_command_holds_at_once_and_after_a_crash(kafka_4: Kafka, tmp_path: Path) -> None:
     topic = create_topic(kafka_4)
@@ -186,7 +181,7 @@ def test_quota_set_by_kafkas_command_holds_at_once_and_after_a_crash(kafka_4: Ka
     filed = "--entity-type|clients|--entity-name|filed"
     with _proxy(kafka_4, tmp_path, quotas=[{"client-id": "filed", _P: 10**9}]) as proxy:
         with raw_client(proxy.port(), client_id="etl") as client:
-            assert not _waits(client, topic)
+            assert not is_throttled(client, topic)
             set_, shown, refused, of_file = run_configs(
                 kafka_4,
                 KAFKA_4,
@@ -203,14 +198,14 @@ def test_quota_set_by_kafkas_command_holds_at_once_and_after_a_crash(kafka_4: Ka
             assert of_file[1:] == [f"Quota configs for client-id 'filed' are {_P}=1.0E9"]
             assert refused[0] != "0"
             assert f"The quotas of client-id filed are set in {proxy.file}:" in "\n".join(refused)
-            assert _waits(client, topic)
+            assert is_throttled(client, topic)
             assert proxy.metrics().values("kafka_quota_proxy_quota_limit", user="ANONYMOUS", kind="produce") == [1_000]
 
         proxy.kill()
         proxy.start()
 
         with raw_client(proxy.port(), client_id="etl") as client:
-            assert _waits(client, topic)
+            assert is_throttled(client, topic)
         removed, gone = run_configs(
             kafka_4,
             KAFKA_4,
@@ -220,7 +215,7 @@ def test_quota_set_by_kafkas_command_holds_at_once_and_after_a_crash(kafka_4: Ka
         )[:2]
         assert (removed[0], gone) == ("0", ["0"])
         with raw_client(proxy.port(), client_id="other") as client:
-            assert not _waits(client, topic)
+            assert not is_throttled(client, topic)
 
 
 @pytest.mark.proof

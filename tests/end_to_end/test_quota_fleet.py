@@ -24,10 +24,10 @@ from kafka_quota_proxy.proxy.__main__ import main
 from kafka_quota_proxy.proxy.client_quotas.storage.rule_database import read_store
 from tests.end_to_end.support.artifacts import KAFKA_4
 from tests.end_to_end.support.clients import QUIET, create_topic
-from tests.end_to_end.support.frames import RawClient, raw_client
+from tests.end_to_end.support.frames import raw_client
 from tests.end_to_end.support.kafka import Kafka
 from tests.end_to_end.support.kafka_configs import run_configs
-from tests.end_to_end.support.load import KIB, batch_of
+from tests.end_to_end.support.load import is_throttled
 from tests.end_to_end.support.processes import free_ports, wait_until
 from tests.end_to_end.support.proxy import Proxy
 from tests.end_to_end.support.quota_fleet import Admin, Quotas, came_into_force, detail, fleet, settings
@@ -63,11 +63,6 @@ def _is_connected(proxy: Proxy) -> bool:
     return proxy.metrics().total("kafka_quota_proxy_store_topic_connected") == 1
 
 
-def _waits(client: RawClient, topic: str) -> bool:
-    """Return whether a request of 64 KiB is throttled."""
-    return client.produce(topic, batch_of(64 * KIB)).throttle_time_ms > 0
-
-
 def _last_in_force_at(proxy: Proxy) -> float:
     """Return when the last change came into force, in Unix seconds."""
     return max(datetime.fromisoformat(at).timestamp() for at, _, _ in came_into_force(proxy))
@@ -82,12 +77,12 @@ def test_quota_set_at_one_proxy_holds_at_the_other_and_is_kept(mortal_kafka: Kaf
             Admin(other.port()) as at_other,
             raw_client(other.port(), client_id="etl") as client,
         ):
-            assert not _waits(client, topic)
+            assert not is_throttled(client, topic)
             changes = [(_ETL, {_P: 1_000.0}), (_ALICE, {_P: 7.0, _C: 8.0}), (_IP, {_RATE: 5.0})]
             asked_at = time.time()
             assert [one.error_code for one in at_one.alter_all(changes)] == [0, 0, 0]
             _until("the changes are in force at the other", lambda: len(came_into_force(other)) == 3)
-            assert _waits(client, topic)
+            assert is_throttled(client, topic)
             for proxy in (one, other):
                 assert _last_in_force_at(proxy) - asked_at < _EVERYWHERE_S
 
@@ -159,13 +154,13 @@ def test_quota_set_by_kafkas_command_holds_at_all_proxies_and_after_a_kill(
             return [proxy.metrics().values(family, user="alice", client_id="<default>") for proxy in both]
 
         with raw_client(ports[0], client_id="etl") as at_one, raw_client(ports[1], client_id="etl") as at_two:
-            assert not _waits(at_one, topic)
-            assert not _waits(at_two, topic)
+            assert not is_throttled(at_one, topic)
+            assert not is_throttled(at_two, topic)
             outputs = run_configs(mortal_kafka, KAFKA_4, one.address(), set_, show, at_other, expected=wanted)
             assert outputs == wanted
             assert limits() == [[10_485_760]] * 2
-            assert _waits(at_one, topic)
-            assert _waits(at_two, topic)
+            assert is_throttled(at_one, topic)
+            assert is_throttled(at_two, topic)
         (line,) = map(json.loads, (tmp_path / "a.jsonl").read_text().splitlines())
         answered_at = datetime.fromisoformat(line["time"]).timestamp()
         assert all(_last_in_force_at(proxy) - answered_at < _EVERYWHERE_S for proxy in both)
@@ -185,7 +180,7 @@ def test_quota_set_by_kafkas_command_holds_at_all_proxies_and_after_a_kill(
         assert limits() == [[10_485_760]] * 2
         for port in ports:
             with raw_client(port, client_id="etl") as client:
-                assert _waits(client, topic)
+                assert is_throttled(client, topic)
         assert [_explained(proxy, capsys) for proxy in both] == explained
         assert run_configs(mortal_kafka, KAFKA_4, one.address(), show, at_other) == wanted[1:]
         assert "Traceback" not in one.log + other.log

@@ -11,9 +11,9 @@ from typing import Final
 import pytest
 
 from tests.end_to_end.support.clients import create_topic
-from tests.end_to_end.support.frames import RawClient, raw_client
+from tests.end_to_end.support.frames import raw_client
 from tests.end_to_end.support.kafka import Kafka
-from tests.end_to_end.support.load import KIB, batch_of
+from tests.end_to_end.support.load import is_throttled
 from tests.end_to_end.support.processes import free_port
 from tests.end_to_end.support.proxy import Proxy
 
@@ -32,11 +32,6 @@ def _quotas(url: str, *words: str, status: int = 0) -> str:
     return done.stdout
 
 
-def _waits(client: RawClient, topic: str) -> bool:
-    """Return whether a request of 64 KiB is throttled."""
-    return client.produce(topic, batch_of(64 * KIB)).throttle_time_ms > 0
-
-
 def test_quota_set_by_our_command_holds_at_once_and_after_a_crash(kafka_4: Kafka, tmp_path: Path) -> None:
     topic = create_topic(kafka_4)
     token, audit_log, port = tmp_path / "token", tmp_path / "audit.jsonl", free_port()
@@ -50,7 +45,7 @@ def test_quota_set_by_our_command_holds_at_once_and_after_a_crash(kafka_4: Kafka
     }
     with Proxy(settings, kafka_4) as proxy:
         with raw_client(proxy.port(), client_id="etl") as client:
-            assert not _waits(client, topic)
+            assert not is_throttled(client, topic)
             limit, expires = ("--set", "producer_byte_rate=1kB"), ("--set", "expires=2999-01-01T00:00:00Z")
             observed = ("--set", "enforcement=observe")
             assert _quotas(url, "alter", *anonymous, *limit, *expires, *observed, *with_token) == (
@@ -59,16 +54,16 @@ def test_quota_set_by_our_command_holds_at_once_and_after_a_crash(kafka_4: Kafka
                 "+ user ANONYMOUS, client-id <default>: expires 2999-01-01T00:00:00Z\n"
                 "1 entity changed\n"
             )
-            assert not _waits(client, topic)
+            assert not is_throttled(client, topic)
             assert _quotas(url, "alter", *anonymous, "--unset", "enforcement", *with_token) == (
                 "- user ANONYMOUS, client-id <default>: enforcement observe\n1 entity changed\n"
             )
-            assert _waits(client, topic)
+            assert is_throttled(client, topic)
         paced = ("--user", "ANONYMOUS", "--client-id", "paced")
         _quotas(url, "alter", *paced, "--set", "producer_byte_rate=100kB", "--set", "shaping=paced", *with_token)
         with raw_client(proxy.port(), client_id="paced") as client:
             # Twice 64 KiB exceed one second's worth, but not the ten that Kafka's windows allow at once.
-            assert [_waits(client, topic) for _ in range(2)] == [False, True]
+            assert [is_throttled(client, topic) for _ in range(2)] == [False, True]
         printed = _quotas(url, "describe", *anonymous)
         assert printed.endswith("; now: producer_byte_rate=1kB, expires at 2999-01-01T00:00:00Z\n")
         assert _quotas(url, "alter", *anonymous, *limit, *with_token) == "nothing to change\n"
@@ -81,11 +76,11 @@ def test_quota_set_by_our_command_holds_at_once_and_after_a_crash(kafka_4: Kafka
         proxy.start()
 
         with raw_client(proxy.port(), client_id="etl") as client:
-            assert _waits(client, topic)
+            assert is_throttled(client, topic)
         assert _quotas(url, "export") == exported
         _quotas(url, "delete", *anonymous, *with_token)
         with raw_client(proxy.port(), client_id="other") as client:
-            assert not _waits(client, topic)
+            assert not is_throttled(client, topic)
     lines = [json.loads(line) for line in audit_log.read_text().splitlines()]
     assert [(line["principal"], line["listener"], line["result"]) for line in lines] == [
         *[("token@127.0.0.1", "admin", "applied")] * 3,

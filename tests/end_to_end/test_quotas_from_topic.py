@@ -22,9 +22,9 @@ from kafka_quota_proxy.proxy.client_quotas.sources.topic_source import TopicSour
 from kafka_quota_proxy.proxy.client_quotas.topic.topic_reader import TopicReader
 from kafka_quota_proxy.proxy.quota.entity import Entity
 from tests.end_to_end.support.clients import QUIET, create_topic
-from tests.end_to_end.support.frames import RawClient, raw_client
+from tests.end_to_end.support.frames import raw_client
 from tests.end_to_end.support.kafka import Kafka
-from tests.end_to_end.support.load import KIB, batch_of
+from tests.end_to_end.support.load import is_throttled
 from tests.end_to_end.support.processes import wait_until
 from tests.end_to_end.support.proxy import Proxy
 from tests.support.stub_broker import eventually
@@ -87,11 +87,6 @@ def _until(what: str, is_so: Callable[[], bool], timeout_s: float = 10) -> float
     return time.monotonic() - before_s
 
 
-def _waits(client: RawClient, topic: str) -> bool:
-    """Return whether a request of 64 KiB is throttled."""
-    return client.produce(topic, batch_of(64 * KIB)).throttle_time_ms > 0
-
-
 @pytest.mark.proof
 def test_published_rules_hold_at_once_on_open_connections(mortal_kafka: Kafka, tmp_path: Path) -> None:
     topic, store = create_topic(mortal_kafka), Store(mortal_kafka)
@@ -105,13 +100,13 @@ def test_published_rules_hold_at_once_on_open_connections(mortal_kafka: Kafka, t
         # The rule was read before the first client was served.
         assert _limits(proxy, "shared") == _limits(proxy, "ruled") == _limits(proxy, "filed") == [_HIGH]
         assert "has a limit for client-id 'filed', whose rule is in" in proxy.log
-        assert not any(_waits(client, topic) for client in (shared, ruled, filed))
+        assert not any(is_throttled(client, topic) for client in (shared, ruled, filed))
 
         store.write(_share("shared", _LOW))
         store.news(lease_ms=4_000)
         took_s = _until("the share holds", lambda: _limits(proxy, "shared") == [_LOW])
-        assert _waits(shared, topic)
-        assert not _waits(filed, topic)
+        assert is_throttled(shared, topic)
+        assert not is_throttled(filed, topic)
         assert proxy.metrics().total(f"{_TOPIC}_lease_in_force") == 1
         detail = json.loads(proxy.admin("/readyz"))["quotas_from"]
         assert detail == {
@@ -123,10 +118,10 @@ def test_published_rules_hold_at_once_on_open_connections(mortal_kafka: Kafka, t
         store.write(_rule("seen", 7))
         took_s = max(took_s, _until("what comes after garbage is read", lambda: _limits(proxy, "seen") == [7]))
         assert proxy.metrics().total(f"{_TOPIC}_not_understood_records_total") == 2
-        assert not _waits(ruled, topic)
+        assert not is_throttled(ruled, topic)
         store.write(_rule("ruled", _LOW))
         took_s = max(took_s, _until("the rule holds", lambda: _limits(proxy, "ruled") == [_LOW]))
-        assert _waits(ruled, topic)
+        assert is_throttled(ruled, topic)
         store.write(_rule("ruled", None))
         took_s = max(took_s, _until("the rule has gone", lambda: _limits(proxy, "ruled") == []))
         assert took_s < 1

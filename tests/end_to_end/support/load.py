@@ -45,6 +45,11 @@ def batch_of(size_bytes: int) -> bytes:
     return record_batch([os.urandom(record) for _ in range(max(1, size_bytes // record))])
 
 
+def is_throttled(client: RawClient, topic: str) -> bool:
+    """Return whether a Produce of 64 KiB is throttled, by the proxy or the broker."""
+    return client.produce(topic, batch_of(64 * KIB)).throttle_time_ms > 0
+
+
 def produce_flood(
     port: int,
     topic: str,
