@@ -608,7 +608,7 @@ WITNESS: Final = QuotaRule(client_id="witness", producer_byte_rate=1e12)
 
 
 async def whole(stack: AsyncExitStack, path: Path, patched: pytest.MonkeyPatch) -> Made:
-    """Return a proxy with all kinds of listeners, the admin port, a store, limits on replicas, a usage log and a file."""
+    """Return a proxy with all listeners, the admin port, a store, limits on replicas, a usage log and a file."""
     patched.setattr("kafka_quota_proxy.proxy.replication.config_watcher._connect", Script().connect)
     certificate, key = str(path / "proxy.pem"), str(path / "proxy.key")
     if not (path / "ca.pem").exists():
