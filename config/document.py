@@ -74,11 +74,6 @@ class Document:
             return "a number in octal, hexadecimal or base 60"
         return _KINDS.get(node.tag, "something else") if node is not None else "nothing"
 
-    def element_lines(self, key: str) -> list[int]:
-        """Return the line of each element of the list under a top-level key."""
-        node = self._find([key])[1]
-        return [element.start_mark.line + 1 for element in node.value] if isinstance(node, yaml.SequenceNode) else []
-
     def _find(self, location: Location) -> tuple[int, yaml.Node | None]:
         node = self.root
         if node is None:

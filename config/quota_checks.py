@@ -47,12 +47,12 @@ def _check_ip_rule(file: UncheckedFile, at: tuple[str | int, ...], rule: Mapping
 
 
 def _check_entities(file: UncheckedFile) -> None:
-    seen: dict[tuple[object, ...], Location] = {}
+    first_of: dict[tuple[object, ...], Location] = {}
     for at, rule in file.elements("quotas"):
         entity = _ip(rule) if "ip" in rule else _client(rule)
         if entity is None:
             continue
-        first = seen.setdefault(tuple(entity.items()), at)
+        first = first_of.setdefault(tuple(entity.items()), at)
         if first != at:
             words = ", ".join(f"{key} {name}" for key, name in entity.items())
             cure = "keep one of them" if "ip" in rule else "put all limits of it into one rule"

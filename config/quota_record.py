@@ -254,10 +254,8 @@ def _is_number(value: object) -> TypeGuard[int | float]:
 
 def _news(given: Mapping[str, object]) -> News:
     _check_known(given, ("published_ms", "lease_ms"))
-    return News(
-        published_ms=_whole(given, "published_ms", least=0, most=_MAX_UNIX_MS),
-        lease_ms=_whole(given, "lease_ms", least=1, most=MAX_LEASE_MS),
-    )
+    published_ms = _whole(given, "published_ms", least=0, most=_MAX_UNIX_MS)
+    return News(published_ms=published_ms, lease_ms=_whole(given, "lease_ms", least=1, most=MAX_LEASE_MS))
 
 
 def _check_known(given: Mapping[str, object], known: Iterable[str]) -> None:

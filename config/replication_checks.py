@@ -46,7 +46,7 @@ def _check_node_ids(file: UncheckedFile) -> None:
     for at, listener in file.elements("listeners"):
         node_id, location = listener.get("node_id"), (*at, "node_id")
         if "node_id" in listener and "bootstrap_servers" in listener:
-            message = "belongs to upstream, which is one broker; those of a cluster tell their node ids themselves"
+            message = "belongs to upstream, which is one broker; the brokers of a cluster give their own node ids"
             file.error(location, message)
             continue
         upstream = frozenset(addresses_of(listener.get("upstream")))
@@ -78,12 +78,12 @@ def _check_sources(file: UncheckedFile, replication: Mapping[str, object]) -> No
 
 
 def _check_paths(file: UncheckedFile) -> None:
-    seen: dict[tuple[object, ...], Location] = {}
+    first_of: dict[tuple[object, ...], Location] = {}
     for at, path in file.elements(_KEY, "paths"):
         ends = tuple(path.get(key) for key in _PATH_KEYS)
         if not all(isinstance(end, int | str | None) for end in ends) or not any(key in path for key in _PATH_KEYS):
             continue
-        first = seen.setdefault(ends, at)
+        first = first_of.setdefault(ends, at)
         if first != at:
             file.error(at, f"this path has a rate in line {file.line(first)} already; keep one of them")
 

@@ -16,7 +16,7 @@ Instants have a zone, ``Z`` or ``+01:00``, and are written with ``Z``. Written t
 """
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
@@ -88,9 +88,8 @@ def replacement(terms: Terms) -> TermsChange:
 
 def changed_terms(terms: Terms, change: TermsChange) -> Terms:
     """Return the terms after a change."""
-    removed = {_TERMS[key].field for key in change.removed}
-    values = ((field.name, getattr(change.given, field.name)) for field in fields(Terms))
-    new: dict[str, Any] = {name: value for name, value in values if value is not None or name in removed}
+    values = ((key, term.field, getattr(change.given, term.field)) for key, term in _TERMS.items())
+    new = {field: value for key, field, value in values if value is not None or key in change.removed}
     return replace(terms, **new) if new else terms
 
 

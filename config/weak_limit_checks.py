@@ -20,7 +20,7 @@ _DEFAULTS: Final = KafkaSettings()
 _WINDOW_NUM: Final = "quota.window.num"
 _WINDOW_SECONDS: Final = "quota.window.size.seconds"
 _OBSERVE: Final = Enforcement.OBSERVE.value
-_WHO: Final = {
+_CLIENTS_OF: Final = {
     ANONYMOUS: "every client that does not log in",
     UNKNOWN: "every client whose login cannot be read",
 }
@@ -35,8 +35,8 @@ def check_weak_limits(file: UncheckedFile) -> None:
     _warn_of_trust(file)
     for key, may in _MAY.items():
         for index, name in enumerate(file.list_at("principals", key)):
-            if isinstance(name, str) and name in _WHO:
-                message = f"{name} is {_WHO[name]}: {may}; name users that the broker vouches for"
+            if isinstance(name, str) and name in _CLIENTS_OF:
+                message = f"{name} is {_CLIENTS_OF[name]}: {may}; name users that the broker vouches for"
                 file.warn(("principals", key, index), message)
     _warn_of_times(file)
     _warn_of_windows(file)

@@ -136,7 +136,8 @@ def _disk_faults(report: StoreReport | None, config: ProxyConfig, document: Docu
         yield fault_at(document, ("store", "directory"), message)
     for message in report.warnings:
         yield fault_at(document, ("store", "directory"), message, Severity.WARNING)
-    rules = {rule_line: index for index, rule_line in enumerate(document.element_lines("quotas"))}
+    count = len(config.quotas) + len(config.ip_quotas)
+    rules = {document.line(("quotas", index)): index for index in range(count)}
     for shadowed in report.shadowed:
         digits, _, message = shadowed.removeprefix(f"{document.file}:").partition(": ")
         line = int(digits)

@@ -27,7 +27,6 @@ def test_keys_and_elements_have_their_lines() -> None:
     assert document.line(("b", 1, "e")) == 5
     assert document.line(("b", 1)) == 4
     assert document.line(("b",)) == 2
-    assert document.element_lines("b") == [3, 4]
 
 
 def test_a_missing_key_has_the_line_of_its_parent() -> None:

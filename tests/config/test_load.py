@@ -513,7 +513,7 @@ def test_an_empty_oauthbearer_claim_is_refused() -> None:
     )
 
 
-def test_errors_and_warnings_can_be_told_apart() -> None:
+def test_errors_and_warnings_have_different_severities() -> None:
     with pytest.raises(InvalidConfigError) as caught:
         loaded(f"{LISTENERS}shapng: 1\nquotas: [{{client-id: a, producer_byte_rate: 1}}]\n")
 
