@@ -45,7 +45,6 @@ CEILINGS: Final[Mapping[int, int]] = {
 
 _UNSUPPORTED_VERSION: Final = 35
 _ERROR_CODE: Final = 8  # after size and correlation_id
-_FIRST_THROTTLE: Final = 1
 _FIRST_FLEXIBLE: Final = 3
 _ENTRY: Final = Struct(">hhh")
 
@@ -139,7 +138,7 @@ def _layout(frame: Buffer, api_version: int) -> _Layout:
             offset = skip_tags(frame, offset)
     last_entry_end = offset
     throttle_time = None
-    if api_version >= _FIRST_THROTTLE:
+    if api_version >= 1:
         throttle_time = offset
         offset = skip(frame, offset, 4)
     if is_flexible:

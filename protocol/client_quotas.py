@@ -129,10 +129,14 @@ def read_describe_request(frame: bytes, *, most_elements: int = MAX_ELEMENTS) ->
     """Read a whole DescribeClientQuotas request of a known version."""
     head = read_whole_head(frame)
     reader = request_reader(frame, head, most_elements=most_elements)
-    components = tuple(_read_component(reader) for _ in range(reader.count()))
+    components = []
+    for _ in range(reader.count()):
+        entity_type, match_type = _decoded(reader.string()), reader.int8()
+        components.append(Component(entity_type, match_type, _decoded_or_none(reader.nullable_string())))
+        reader.skip_tags()
     is_strict = reader.boolean()
     reader.expect_end()
-    return DescribeRequest(head.api_version, head.correlation_id, components, is_strict)
+    return DescribeRequest(head.api_version, head.correlation_id, tuple(components), is_strict)
 
 
 def read_alter_request(frame: bytes, *, most_elements: int = MAX_ELEMENTS) -> AlterRequest:
@@ -148,14 +152,6 @@ def read_alter_request(frame: bytes, *, most_elements: int = MAX_ELEMENTS) -> Al
     validate_only = reader.boolean()
     reader.expect_end()
     return AlterRequest(head.api_version, head.correlation_id, tuple(alterations), validate_only)
-
-
-def _read_component(reader: FieldReader) -> Component:
-    entity_type = _decoded(reader.string())
-    match_type = reader.int8()
-    match = _decoded_or_none(reader.nullable_string())
-    reader.skip_tags()
-    return Component(entity_type, match_type, match)
 
 
 def _read_op(reader: FieldReader) -> Op:

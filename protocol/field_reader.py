@@ -31,7 +31,6 @@ MAX_ELEMENTS: Final = 50_000
 MAX_RESPONSE_ELEMENTS: Final = 500_000
 
 _FLOAT64: Final = Struct(">d").unpack_from
-_CORRELATION_ID_AT: Final = 4
 
 
 class FieldReader:
@@ -178,6 +177,6 @@ def response_reader(
     size_bytes, _ = read_int32(frame, 0)
     if len(frame) != 4 + size_bytes:
         raise Truncated(f"a response of {len(frame)} bytes is not one whole frame")
-    skip(frame, _CORRELATION_ID_AT, 4)
+    skip(frame, 4, 4)  # correlation_id
     at = skip_tags(frame, 8) if response_header_version(api_key, api_version) else 8
     return FieldReader(frame, at, is_flexible=is_flexible(api_key, api_version), most_elements=most_elements)

@@ -34,7 +34,6 @@ FIRST_TOPIC_ID: Final = 12
 LATEST_VERSION: Final = HIGHEST_VERSION[ApiKey.METADATA]
 
 _METADATA: Final = int(ApiKey.METADATA)
-_ALL_TOPICS: Final = b"\xff\xff\xff\xff"
 
 # With these errors the client cannot delete or grow the topic: it counts as one without partitions.
 # UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID.
@@ -50,7 +49,7 @@ def write_request(
     """
     writer = request_writer(_METADATA, api_version, correlation_id, client_id)
     if api_version < 4:
-        writer.raw(_ALL_TOPICS)
+        writer.raw(b"\xff\xff\xff\xff")  # a null array: all topics
         return writer.frame()
     writer.count(len(topics))
     for topic in topics:

@@ -63,10 +63,8 @@ _FETCH_FRONT_BYTES: Final = 77
 _ENDPOINTS_TAG: Final = 0
 _UNKNOWN_TAG: Final = 0x7F  # in these responses; one byte, like tag 0
 _FIRST_PRODUCE_TOPIC_ID: Final = 13
-_FIRST_LOCK_TIMEOUT: Final[dict[int, int]] = {
-    ApiKey.SHARE_FETCH: 1,
-    ApiKey.SHARE_ACKNOWLEDGE: 2,
-}  # acquisition_lock_timeout_ms
+# The first version with acquisition_lock_timeout_ms.
+_FIRST_LOCK_TIMEOUT: Final[dict[int, int]] = {ApiKey.SHARE_FETCH: 1, ApiKey.SHARE_ACKNOWLEDGE: 2}
 
 
 def has_no_endpoints(data: bytes, position: int, frame_bytes: int, api_key: int, api_version: int) -> bool:

@@ -64,7 +64,7 @@ def refusal_response(frame: bytes, *, throttle_time_ms: int) -> bytes | None:
 
 def _refuse_produce(frame: bytes, head: RequestHead, throttle_time_ms: int) -> bytes | None:
     version = head.api_version
-    reader, writer = request_reader(frame, head), _response_writer(head)
+    reader, writer = request_reader(frame, head), response_writer(head.correlation_id, head.api_key, version)
     if version >= 3:
         reader.nullable_string()  # transactional_id
     acks = reader.int16()
@@ -99,7 +99,7 @@ def _refuse_fetch(frame: bytes, head: RequestHead, throttle_time_ms: int) -> byt
 
 def _refuse_join_group(frame: bytes, head: RequestHead, throttle_time_ms: int) -> bytes | None:
     version = head.api_version
-    reader, writer = request_reader(frame, head), _response_writer(head)
+    reader, writer = request_reader(frame, head), response_writer(head.correlation_id, head.api_key, version)
     reader.string()  # group_id
     reader.skip(8 if version >= 1 else 4)  # session_timeout_ms, rebalance_timeout_ms
     member_id = reader.string()
@@ -123,7 +123,7 @@ def _refuse_join_group(frame: bytes, head: RequestHead, throttle_time_ms: int) -
 
 def _refuse_offset_commit(frame: bytes, head: RequestHead, throttle_time_ms: int) -> bytes | None:
     version = head.api_version
-    reader, writer = request_reader(frame, head), _response_writer(head)
+    reader, writer = request_reader(frame, head), response_writer(head.correlation_id, head.api_key, version)
     reader.string()  # group_id
     if version >= 1:
         reader.skip(4)  # generation_id
@@ -171,10 +171,6 @@ def _refuse_partitions(
 
 def _refuse_mutation(frame: bytes, head: RequestHead, throttle_time_ms: int) -> bytes | None:
     return topic_mutations.refuse_all_topics(topic_mutations.read_request(frame), throttle_time_ms=throttle_time_ms)
-
-
-def _response_writer(head: RequestHead) -> FieldWriter:
-    return response_writer(head.correlation_id, head.api_key, head.api_version)
 
 
 _REFUSALS: Final[dict[int, Callable[[bytes, RequestHead, int], bytes | None]]] = {

@@ -24,21 +24,19 @@ from kafka_quota_proxy.protocol.fetch import FetchLimits
 from kafka_quota_proxy.protocol.primitives import Buffer, skip_compact_string
 
 _LIMITS: Final = Struct(">iii").unpack_from
-_LIMITS_BYTES: Final = 3 * 4
-_EPOCH_BYTES: Final = 4
+# The first version with max_records, the int32 after the limits.
 _FIRST_MAX_RECORDS: Final = 1
-_MAX_RECORDS_BYTES: Final = 4
 
 
 def read_limits(data: Buffer, body: int, api_version: int, *, end: int = sys.maxsize) -> FetchLimits | None:
     """Read ``max_wait_ms``, ``min_bytes`` and ``max_bytes``, three neighbours as in a Fetch."""
     try:
-        offset = skip_compact_string(data, skip_compact_string(data, body)) + _EPOCH_BYTES
+        offset = skip_compact_string(data, skip_compact_string(data, body)) + 4  # share_session_epoch
     except Truncated:
         if end > len(data):
             return None
         offset = end
-    needed = offset + _LIMITS_BYTES + (_MAX_RECORDS_BYTES if api_version >= _FIRST_MAX_RECORDS else 0)
+    needed = offset + 3 * 4 + (4 if api_version >= _FIRST_MAX_RECORDS else 0)
     if needed > end:
         raise FrameTooSmall(f"a ShareFetch request v{api_version} ends before its limits")
     if needed > len(data):
@@ -56,7 +54,7 @@ def without_records(limits: FetchLimits, api_version: int) -> tuple[int, int, by
     Source: ``SharePartitionManager.processShareFetch``, ``SharePartition.acquire`` in Apache Kafka.
     """
     begin = limits.min_bytes_offset - 4  # max_wait_ms
-    end = limits.max_bytes_offset + 4 + (_MAX_RECORDS_BYTES if api_version >= _FIRST_MAX_RECORDS else 0)
+    end = limits.max_bytes_offset + 4 + (4 if api_version >= _FIRST_MAX_RECORDS else 0)
     return begin, end, bytes(end - begin)
 
 
