@@ -6,12 +6,13 @@ from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, cast
 
-from kafka_quota_proxy.config.terms import TermsChange, written_terms
+from kafka_quota_proxy.config.terms import TermsChange
 from kafka_quota_proxy.protocol.client_quotas import AlterRequest
 from kafka_quota_proxy.proxy.background.in_thread import WorkerThread
 from kafka_quota_proxy.proxy.background.isolation import report
 from kafka_quota_proxy.proxy.client_quotas.api import QuotasAltered
 from kafka_quota_proxy.proxy.client_quotas.audit.log import ChangeLog
+from kafka_quota_proxy.proxy.client_quotas.formats.format_rule import log_words
 from kafka_quota_proxy.proxy.client_quotas.rule_applier import RuleApplier
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import (
     Change,
@@ -203,8 +204,6 @@ def _with_unknown_outcome(altered: QuotasAltered, error: NotKeptError) -> Quotas
 
 def _log_changes(principal: str, changes: Sequence[Change]) -> None:
     for entity, rule in changes[:_MOST_LOGGED]:
-        fields: dict[str, object] = {**rule.limits, **written_terms(rule.terms)} if rule else {}
-        words = ", ".join(f"{key}={value}" for key, value in fields.items()) or "none"
-        log.info("%s set the quotas of %s: %s", principal, entity, words)
+        log.info("%s set the quotas of %s: %s", principal, entity, log_words(rule))
     if len(changes) > _MOST_LOGGED:
         log.info("%s set those of %d others", principal, len(changes) - _MOST_LOGGED)

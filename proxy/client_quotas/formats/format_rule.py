@@ -42,6 +42,12 @@ def shown_limits(rule: StoredRule) -> str:
     return " ".join((*limits, *(f"{key}={shown_term(value)}" for key, value in written_terms(rule.terms).items())))
 
 
+def log_words(rule: StoredRule | None) -> str:
+    """Return limits and terms as a line of the log has them, as plain numbers."""
+    fields: dict[str, object] = {**rule.limits, **written_terms(rule.terms)} if rule else {}
+    return ", ".join(f"{key}={value}" for key, value in fields.items()) or "none"
+
+
 def in_order(limits: Mapping[str, float]) -> list[tuple[str, float]]:
     """Return limits in the order of the documentation."""
     known = list(KIND_OF_KEY)

@@ -9,13 +9,12 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from itertools import starmap
 from time import monotonic
 from typing import Final
 
 from kafka_quota_proxy.config.quota_record import encode
-from kafka_quota_proxy.config.terms import written_terms
 from kafka_quota_proxy.proxy.background.isolation import kept_up, report
+from kafka_quota_proxy.proxy.client_quotas.formats.format_rule import log_words
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 from kafka_quota_proxy.proxy.client_quotas.rules.errors import KAFKA_STORAGE_ERROR, POLICY_VIOLATION, REQUEST_TIMED_OUT
@@ -27,7 +26,7 @@ from kafka_quota_proxy.proxy.client_quotas.storage.store import (
     TopicWriter,
 )
 from kafka_quota_proxy.proxy.client_quotas.storage.topic_copy import TopicCopy
-from kafka_quota_proxy.proxy.client_quotas.storage.topic_store_state import StoreTopicState, TopicChange, settings_of
+from kafka_quota_proxy.proxy.client_quotas.storage.topic_store_state import StoreTopicState, settings_of
 from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import (
     EndReached,
     ReaderEvent,
@@ -304,8 +303,8 @@ class TopicStore:
                     raise
                 if self.copy is not None:
                     self.copy.put(one.change for one in changes)
-            for one in changes if is_logged else ():
-                _log_change(self.name, one)
+            for (entity, rule), offset in changes if is_logged else ():
+                log.info("%s@%d sets the quotas of %s: %s", self.name, offset, entity, log_words(rule))
             # Also without changes, as while a topic is read again.
             await asyncio.sleep(0)
         self._log_notices()
@@ -334,10 +333,3 @@ class TopicStore:
     def _log_notices(self) -> None:
         for notice in self.state.notices:
             log.warning("store %s: %s", self.name, notice.text)
-
-
-def _log_change(name: str, change: TopicChange) -> None:
-    entity, rule = change.change
-    fields: dict[str, object] = {**rule.limits, **written_terms(rule.terms)} if rule else {}
-    words = ", ".join(starmap("{}={}".format, fields.items())) or "none"
-    log.info("%s@%d sets the quotas of %s: %s", name, change.offset, entity, words)
