@@ -28,12 +28,12 @@ internal_errors: Final[dict[str, int]] = {}
 
 _AGAIN_S: Final = 1.0
 # A line of the program that fails for each request has at most so many tracebacks in the log in this time.
-_SAID_WITHIN_S: Final = 10.0
-_MOST_SAID: Final = 10
+_LOGGED_WITHIN_S: Final = 10.0
+_MOST_LOGGED: Final = 10
 _PACKAGE: Final = f"{__name__.partition('.')[0]}."
 
 _counting: Final = Lock()
-_said: Final[dict[tuple[str, int], tuple[float, int]]] = {}  # by line: its first traceback, and how many since
+_logged: Final[dict[tuple[str, int], tuple[float, int]]] = {}  # by line: its first traceback, and how many since
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -65,11 +65,11 @@ def report(error: BaseException, what: str = "this program has a fault", *argume
     line, now_s = (own or frames or [("", 0)])[-1], monotonic()
     with _counting:
         internal_errors[where] = internal_errors.get(where, 0) + 1
-        since_s, said = _said.get(line, (now_s, 0))
-        if now_s - since_s >= _SAID_WITHIN_S:
-            since_s, said = now_s, 0
-        _said[line] = since_s, said + 1
-    if said < _MOST_SAID:
+        since_s, count = _logged.get(line, (now_s, 0))
+        if now_s - since_s >= _LOGGED_WITHIN_S:
+            since_s, count = now_s, 0
+        _logged[line] = since_s, count + 1
+    if count < _MOST_LOGGED:
         log.error("internal error in %s: " + what, where, *arguments, exc_info=error)  # noqa: G003
 
 

@@ -8,6 +8,6 @@ host_resolver   finds the addresses of hosts that have limits
 rules           which rules hold, and what a request changes; no I/O
 formats         rules as JSON and as text; no I/O
 storage         where rules are kept
-audit           who changed which quota, how often, and how fast
+audit           the log of changes, and their limit
 topic, sources  rules that are followed
 """

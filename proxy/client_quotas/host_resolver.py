@@ -105,13 +105,13 @@ class HostResolver:
         self._lookups = lookups
         self._on_found = on_found
         self._missing = MissingHosts()
-        self._said: set[str] = set()
+        self._warned: set[str] = set()
         self._has_changed = asyncio.Event()
 
     def follow(self, missing: Set[str]) -> None:
         """Set which hosts are missing."""
         self._missing.follow(missing, now_ms=_now_ms())
-        self._said &= missing
+        self._warned &= missing
         self._has_changed.set()
 
     async def run(self) -> None:
@@ -128,9 +128,9 @@ class HostResolver:
 
     async def _look_for(self, hosts: Sequence[str]) -> None:
         found = await self._lookups.find(hosts)
-        unknown = [host for host in hosts if host not in found and host not in self._said]
+        unknown = [host for host in hosts if host not in found and host not in self._warned]
         if unknown:
-            self._said.update(unknown)
+            self._warned.update(unknown)
             more = f" and {len(unknown) - _NAMED} more" if len(unknown) > _NAMED else ""
             log.warning(
                 "no address is known of %s%s: the quotas of these hosts do not hold; they are looked for again",

@@ -64,7 +64,7 @@ _SMALL_BYTES: Final = 1_024
 _SMALL_ENTITIES: Final = 10
 
 _MAX_WAITING: Final = 1_000
-# A few of the largest requests. A client whose request has no room waits, and asks again.
+# A few of the largest requests. A request without room is submitted again.
 _MAX_WAITING_BYTES: Final = 16 * 1024 * 1024
 _DIRECTORY: Final = ("store", "directory")
 _NO_STORE: Final = "No quota can be changed here: there is no store for them"

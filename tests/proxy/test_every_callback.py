@@ -784,7 +784,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(name, value)
     monkeypatch.setattr("kafka_quota_proxy.proxy.client_quotas.host_resolver._addresses_of", lambda _: ("7.7.7.7",))
     internal_errors.clear()
-    isolation._said.clear()
+    isolation._logged.clear()
 
 
 # Errors of clients that a fault affects; uvloop raises RuntimeError for a closed transport.

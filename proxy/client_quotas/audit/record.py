@@ -1,11 +1,10 @@
-"""A line of the audit log: the client, the change that it asked for, and the outcome. JSON in ASCII.
+"""A line of the audit log: the client, its change, and the outcome. JSON in ASCII.
 
     {"time":"2026-01-01T12:00:00.000Z","principal":"admin","client_id":"adminclient-1","address":"10.0.0.5",
      "listener":"clients","entity":{"user":"alice","client-id":null},"asked":{"producer_byte_rate":5242880.0},
      "old":null,"new":{"producer_byte_rate":5242880.0},"result":"applied"}
 
-A null name is the default entity. A null limit or term in ``asked`` is to be removed. A null ``old`` or ``new`` is no
-rule.
+A null name is the default entity. A null limit or term in ``asked`` is removed. A null ``old`` or ``new`` is no rule.
 
 ``result`` is ``applied``, ``validated`` (a dry run), ``unchanged`` (the rule was so before), ``refused`` or ``unknown``
 (``new`` may hold, or may hold later). The last two have an error:

@@ -7,7 +7,7 @@
     results     {"dry_run":false,"results":[{"entity":{…},"old":null,"new":{"limits":{…}},"error":null}]}
 
 A null name is the default entity. In a change, a null limit is removed, and null in place of limits removes all of
-them; ``terms`` alike (``config.terms``). Limits and terms that a change does not name stay as they are.
+them. The same holds for ``terms`` (``config.terms``). Limits and terms that a change does not name stay as they are.
 
 A rule has its source, and ``"shadowed_by":"proxy.yaml:7"`` if that rule hides it. ``old`` and ``new`` are rules, null
 for none. ``error`` has Kafka's code, its name and a message, and ``"may_hold":true`` if it is unknown whether ``new``

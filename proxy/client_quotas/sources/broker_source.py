@@ -29,8 +29,8 @@ log = logging.getLogger(__name__)
 
 # The source of a rule, in the place of FILE:LINE.
 SOURCE: Final = "broker"
-# A broker shows a change some time after the controller has acknowledged it. It is asked after the first wait, then
-# after twice that each time.
+# A broker shows a change some time after the controller has acknowledged it. The first wait before a reading doubles
+# each time.
 _FIRST_WAIT_S: Final = 0.01
 _LONGEST_RETRY_S: Final = 0.25
 # The longest wait of a client's answer.

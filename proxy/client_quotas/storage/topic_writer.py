@@ -33,8 +33,8 @@ from kafka_quota_proxy.proxy.client_quotas.topic.topic_requests import (
 
 T = TypeVar("T")
 
-# The time for all attempts; requests behind this one wait for them, too.
-_TRIED_MS: Final = 5_000
+# The time for all attempts. Later requests wait for them, too.
+_ATTEMPTS_MS: Final = 5_000
 _BACKOFF_S: Final = 0.1
 _STOP_S: Final = 1.0
 _NEVER_MS: Final = 2**31 - 1
@@ -71,13 +71,13 @@ class Writer:
 
     async def end_offset(self) -> int:
         """See ``TopicWriter``."""
-        return await self._tried(self._end_offset, _Attempt())
+        return await self._retry(self._end_offset, _Attempt())
 
     async def append(self, records: Sequence[Record]) -> int:
         """See ``TopicWriter``. When this returns, all in-sync replicas have the records, as one batch."""
         attempt = _Attempt()
         try:
-            return await self._tried(lambda: self._append(records, attempt), attempt)
+            return await self._retry(lambda: self._append(records, attempt), attempt)
         except BaseException:
             # The broker may or may not have used up the sequence numbers: the next batch has a new producer id.
             self._producer = None
@@ -85,7 +85,7 @@ class Writer:
 
     async def configuration(self) -> Mapping[str, str] | None:
         """See ``TopicWriter``."""
-        return await self._tried(self._configuration, _Attempt())
+        return await self._retry(self._configuration, _Attempt())
 
     async def close(self) -> None:
         """See ``TopicWriter``."""
@@ -97,11 +97,11 @@ class Writer:
 
     # -- an attempt, and another
 
-    async def _tried(self, work: Callable[[], Awaitable[T]], attempt: "_Attempt") -> T:
+    async def _retry(self, work: Callable[[], Awaitable[T]], attempt: "_Attempt") -> T:
         """Return the result of ``work``, retried until it succeeds or the time is over."""
         reason = words_of(TimeoutError())
         with suppress(TimeoutError):
-            async with asyncio.timeout(_TRIED_MS / 1_000):
+            async with asyncio.timeout(_ATTEMPTS_MS / 1_000):
                 while True:
                     try:
                         return await work()
@@ -129,7 +129,7 @@ class Writer:
         if self._client is None:
             keywords = await asyncio.to_thread(connection, self._settings.client, self._client_id)
             client = self._client = AIOKafkaClient(
-                request_timeout_ms=_TRIED_MS, metadata_max_age_ms=_NEVER_MS, **keywords
+                request_timeout_ms=_ATTEMPTS_MS, metadata_max_age_ms=_NEVER_MS, **keywords
             )
             await client.bootstrap()
             self._leader = await leader_of(client, self._settings.topic, self._binds)
@@ -147,7 +147,7 @@ class Writer:
             self._producer, self._sequence = (answer.producer_id, answer.producer_epoch), 0
         data = await asyncio.to_thread(_batch, records, *self._producer, self._sequence)
         attempt.is_sent = True
-        request = ProduceRequest(None, _ACKS_ALL, _TRIED_MS, [(self._settings.topic, [(0, data)])])
+        request = ProduceRequest(None, _ACKS_ALL, _ATTEMPTS_MS, [(self._settings.topic, [(0, data)])])
         answer = await client.send(self._leader, request)
         ((_, ((_, error_code, offset, *_),)),) = answer.topics
         raise_for(error_code)

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("has_faults")
 @pytest.fixture(autouse=True)
 def afresh(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(isolation, "_AGAIN_S", 0.01)
-    isolation._said.clear()
+    isolation._logged.clear()
     internal_errors.clear()
 
 

@@ -156,7 +156,7 @@ async def test_write_times_out_and_says_whether_it_may_have_been_appended(
 ) -> None:
     writer = Writer(SETTINGS, "me")
     await writer.append(ONE)
-    monkeypatch.setattr(writer_module, "_TRIED_MS", 200)
+    monkeypatch.setattr(writer_module, "_ATTEMPTS_MS", 200)
     monkeypatch.setattr(writer_module, "_BACKOFF_S", 0.02)
     cluster.answers += [answer] * 10_000
 
@@ -167,7 +167,7 @@ async def test_write_times_out_and_says_whether_it_may_have_been_appended(
 
 
 async def test_unreachable_cluster_is_an_error(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer_module, "_TRIED_MS", 500)
+    monkeypatch.setattr(writer_module, "_ATTEMPTS_MS", 500)
     cluster.is_away = True
     writers = [Writer(SETTINGS, "me") for _ in range(3)]
 
@@ -184,7 +184,7 @@ async def test_any_error_of_the_library_is_reported(cluster: Cluster, monkeypatc
         raise ValueError("Server sent a wrong signature")
 
     monkeypatch.setattr(writer_module, "connection", connection)
-    monkeypatch.setattr(writer_module, "_TRIED_MS", 100)
+    monkeypatch.setattr(writer_module, "_ATTEMPTS_MS", 100)
     with pytest.raises(NotWrittenError, match="Server sent a wrong signature") as caught:
         await Writer(SETTINGS, "me").configuration()
     assert not caught.value.may_be_there
