@@ -170,7 +170,7 @@ class Traffic:
         self._producing.join()
         self._consuming.join()
 
-    def goes_on(self) -> None:
+    def makes_progress(self) -> None:
         """Wait until new records are acknowledged and read."""
         sent, read = len(self.acknowledged), len(self.seen)
         wait_until(
@@ -220,22 +220,22 @@ def test_clients_continue_while_brokers_die_join_and_lead() -> None:
         address = proxy.address("clients")
         topic = create_topic(kafka)
         with Traffic(address, topic) as traffic:
-            traffic.goes_on()
+            traffic.makes_progress()
             leader = _leader(address, topic)
             kafka.brokers[leader - 1].kill()
-            traffic.goes_on()
+            traffic.makes_progress()
             assert _leader(address, topic) != leader
 
             newcomer = kafka.add_broker()
             other = next(one.node_id for one in kafka.brokers if one.node_id not in (leader, newcomer.node_id))
             reassign(kafka, address, topic, [newcomer.node_id])
             wait_until(lambda: _leader(address, topic) == newcomer.node_id, timeout_s=30, what="the newcomer leads")
-            traffic.goes_on()
+            traffic.makes_progress()
 
             kafka.brokers[leader - 1].restart()
             reassign(kafka, address, topic, [leader, other])
             wait_until(lambda: _leader(address, topic) == leader, timeout_s=30, what="the killed one leads again")
-            traffic.goes_on()
+            traffic.makes_progress()
 
         assert traffic.failures == []
         assert traffic.acknowledged <= traffic.seen

@@ -58,7 +58,7 @@ def proxy(kafka: Kafka) -> Iterator[Proxy]:
         yield started
 
 
-def _asked(proxy: Proxy, user: str) -> dict[str, str]:
+def _answers(proxy: Proxy, user: str) -> dict[str, str]:
     """Send all requests that describe a cluster, as a user; return responses or errors as text."""
     admin: Any = import_module("kafka.admin")
     client = admin.KafkaAdminClient(
@@ -92,7 +92,7 @@ def _answer(question: Callable[[], object]) -> str:
         return f"{type(error).__name__}: {error}"
 
 
-def _tellers(kafka: Kafka, answers: dict[str, str]) -> set[str]:
+def _with_addresses(kafka: Kafka, answers: dict[str, str]) -> set[str]:
     """Return the requests whose response has a port of the broker or of the controller."""
     (broker,) = kafka.brokers
     text = broker.properties.read_text()
@@ -102,15 +102,15 @@ def _tellers(kafka: Kafka, answers: dict[str, str]) -> set[str]:
 
 
 def test_client_allowed_to_describe_configs_reads_broker_addresses(kafka: Kafka, proxy: Proxy) -> None:
-    answers = _asked(proxy, "admin")
+    answers = _answers(proxy, "admin")
 
-    assert _tellers(kafka, answers) == {"the configuration of a broker", "the quorum"}
+    assert _with_addresses(kafka, answers) == {"the configuration of a broker", "the quorum"}
     assert "advertised.listeners" in answers["the configuration of a broker"]
     assert str(proxy.port("clients") + 2) in answers["the cluster"]  # of node 1: the request was answered
 
 
 def test_client_not_allowed_to_describe_configs_reads_no_address(kafka: Kafka, proxy: Proxy) -> None:
-    answers = _asked(proxy, "alice")
+    answers = _answers(proxy, "alice")
 
-    assert _tellers(kafka, answers) == set()
+    assert _with_addresses(kafka, answers) == set()
     assert str(proxy.port("clients") + 2) in answers["the cluster"]

@@ -14,7 +14,16 @@ from tests.end_to_end.support.clients import create_topic
 from tests.end_to_end.support.frames import raw_client
 from tests.end_to_end.support.kafka import DIRECT, PROXIED, QUICK_TO_RETURN, Kafka
 from tests.end_to_end.support.kafka_configs import run_configs
-from tests.end_to_end.support.load import KIB, MIB, Answer, batch_of, fetch_flood, is_throttled, produce_flood
+from tests.end_to_end.support.load import (
+    KIB,
+    MIB,
+    Answer,
+    batch_of,
+    fetch_flood,
+    is_throttled,
+    produce_flood,
+    throttled_s,
+)
 from tests.end_to_end.support.old_kafka import OldKafka
 from tests.end_to_end.support.processes import free_ports, wait_until
 from tests.end_to_end.support.proxy import Proxy
@@ -132,10 +141,6 @@ def _bytes(answers: list[Answer]) -> int:
     return sum(answer.size_bytes for answer in answers)
 
 
-def _told_s(answers: list[Answer]) -> float:
-    return sum(answer.throttle_time_ms for answer in answers) / 1_000
-
-
 def _check_that_it_is_not_the_sum(kafka: Kafka, proxy: Proxy, topic: str, *, seconds: float, obeys: bool) -> None:
     names = (f"past-{obeys}", f"through-{obeys}")
     limits = {_P: _QUOTA, _C: _QUOTA}
@@ -150,8 +155,8 @@ def _check_that_it_is_not_the_sum(kafka: Kafka, proxy: Proxy, topic: str, *, sec
         # The end within a window makes a difference of one second's worth.
         assert _bytes(through) == pytest.approx(_bytes(past), abs=max(_QUOTA, 0.05 * _bytes(past))), kind
         # If both added up, it would be twice that, and less would pass.
-        assert _told_s(past) > 1
-        assert _told_s(through) == pytest.approx(_told_s(past), abs=max(1.5, 0.15 * _told_s(past))), kind
+        assert throttled_s(past) > 1
+        assert throttled_s(through) == pytest.approx(throttled_s(past), abs=max(1.5, 0.15 * throttled_s(past))), kind
     # Both throttle.
     assert proxy.metrics().total("kafka_quota_proxy_throttle_seconds_total", client_id=names[1], kind="produce") > 1
 

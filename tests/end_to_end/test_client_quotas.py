@@ -85,7 +85,7 @@ _SPELLED: Final = (
     "--describe|--entity-type|users|--entity-type|clients",
 )
 # Incomplete entities, and a key that does not apply to addresses.
-_HALF_SAID: Final = (
+_INCOMPLETE: Final = (
     f"--alter|--add-config|{_P}=1000|--entity-type|users",
     f"--alter|--add-config|{_P}=1000|--entity-type|users|--entity-type|clients|--entity-name|A",
     f"--alter|--add-config|{_P}=1000|--ip|192.0.2.8",
@@ -156,7 +156,7 @@ def _table(commands: Sequence[str], proxy_output: Sequence[list[str]], broker_ou
 
 @pytest.mark.parametrize("version", [KAFKA_2_8, KAFKA_3_9, KAFKA_4])
 def test_kafkas_command_prints_the_same_for_proxy_and_broker(kafka_4: Kafka, tmp_path: Path, version: str) -> None:
-    commands = [*_commands(), *_SPELLED, *_HALF_SAID]
+    commands = [*_commands(), *_SPELLED, *_INCOMPLETE]
     with _proxy(kafka_4, tmp_path) as proxy:
         *proxy_output, _, left = run_configs(kafka_4, version, proxy.address(), *commands, *_LEFT)
         # Each entity was set and changed at the proxy; the broker has none.
@@ -171,7 +171,7 @@ def test_kafkas_command_prints_the_same_for_proxy_and_broker(kafka_4: Kafka, tmp
         sys.stdout.write(_table(commands, proxy_output, broker_output))
         for command, own, kafkas in zip(commands, proxy_output, broker_output, strict=True):
             assert own == kafkas, command
-            assert (own[0] == "0") == (command not in (*_ODD, *_HALF_SAID)), command
+            assert (own[0] == "0") == (command not in (*_ODD, *_INCOMPLETE)), command
 
 
 @pytest.mark.proof

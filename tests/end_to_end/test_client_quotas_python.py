@@ -36,7 +36,7 @@ class Describe(NamedTuple):
     strict: bool = False
 
 
-_SAID: Final = [
+_ALTERS: Final = [
     Alter([("user", "u")], [(_P, 1000.0, False)], False),
     Alter([("user", "u"), ("client-id", None)], [(_P, 2000.0, False), (_C, 4000.0, False)], False),
     Alter([("user", "all")], [(_R, 4.0, False), (_M, 3.0, False), (_C, 2.0, False), (_P, 1.0, False)], False),
@@ -47,7 +47,7 @@ _SAID: Final = [
     Alter([("user", "u")], [("bad", 1.0, False)], False),
     Alter([("user", "u"), ("ip", "192.0.2.7")], [(_P, 1.0, False)], False),
 ]
-_SHOWN: Final = [
+_DESCRIBES: Final = [
     Describe([("user", _EXACT, "u")], False),
     Describe([("user", _EXACT, "u")], True),
     Describe([("user", _ANY, None)], True),
@@ -102,17 +102,17 @@ def test_kafka_python_gets_the_same_answers_from_proxy_and_broker(kafka_4: Kafka
         closing(Client(proxy.address())) as proxy_client,
         closing(Client(kafka_4.listener(DIRECT).address)) as broker,
     ):
-        results = [proxy_client.alter(command) for command in _SAID]
-        shown = [proxy_client.describe(command) for command in _SHOWN]
+        results = [proxy_client.alter(command) for command in _ALTERS]
+        shown = [proxy_client.describe(command) for command in _DESCRIBES]
         # Five entities were set at the proxy; the broker has none.
         assert proxy.metrics().total("kafka_quota_proxy_quota_changes_total", result="applied") == 5
         assert broker.describe(Describe([])) == (0, "", [])
-        assert results == [broker.alter(command) for command in _SAID]
+        assert results == [broker.alter(command) for command in _ALTERS]
         assert [answer[0][0] for answer in results] == [0, 0, 0, 0, 0, 0, 42, 42, 42]
 
         # A broker applies a change some time after its answer.
         wait_until(
-            lambda: [broker.describe(command) for command in _SHOWN] == shown, timeout_s=5, what="the broker agrees"
+            lambda: [broker.describe(command) for command in _DESCRIBES] == shown, timeout_s=5, what="the broker agrees"
         )
         assert shown[0][2] == [
             ([("client-id", ""), ("user", "u")], [(_C, 4000.0), (_P, 2000.0)]),
@@ -122,7 +122,7 @@ def test_kafka_python_gets_the_same_answers_from_proxy_and_broker(kafka_4: Kafka
         assert [len(answer[2]) for answer in shown] == [2, 1, 3, 1, 1, 5, 0, 0, 0]
         assert [answer[0] for answer in shown] == [0, 0, 0, 0, 0, 0, 42, 35, 42]
 
-        for entity, ops, _ in _SAID[:6]:
+        for entity, ops, _ in _ALTERS[:6]:
             removal = Alter(entity, [(key, 0.0, True) for key, *_ in ops])
             assert proxy_client.alter(removal) == broker.alter(removal) == [(0, None)]
         wait_until(

@@ -35,7 +35,7 @@ _LATENCY = "kafka_quota_proxy_added_latency_seconds"
 
 
 @dataclass(slots=True, kw_only=True)
-class _Seen:
+class _Results:
     """Added latencies of each second, throttle times of polite clients, and flows of greedy ones."""
 
     begin_s: float
@@ -69,7 +69,7 @@ class _Client:
         self._writer.close()
 
 
-async def _polite(number: int, topic: str, ports: tuple[int, int], end_s: float, seen: _Seen) -> None:
+async def _polite(number: int, topic: str, ports: tuple[int, int], end_s: float, results: _Results) -> None:
     proxied, direct = (_Client(f"polite-{number}", topic, _POLITE_RECORD) for _ in ports)
     await asyncio.sleep(_CONNECT_S * number / _EACH)
     await proxied.connect(ports[0])
@@ -82,19 +82,19 @@ async def _polite(number: int, topic: str, ports: tuple[int, int], end_s: float,
         else:
             direct_answer, proxied_answer = await asyncio.gather(direct.produce(), proxied.produce())
         first = not first
-        seen.polite_waits_ms.append(proxied_answer[1])
-        warm_s = time.monotonic() - seen.begin_s - _WARM_UP_S
+        results.polite_waits_ms.append(proxied_answer[1])
+        warm_s = time.monotonic() - results.begin_s - _WARM_UP_S
         if warm_s > 0:
-            seen.added_s[int(warm_s)].append(proxied_answer[0] - direct_answer[0])
+            results.added_s[int(warm_s)].append(proxied_answer[0] - direct_answer[0])
         await asyncio.sleep(_POLITE_EVERY_S)
     proxied.close()
     direct.close()
 
 
-async def _greedy(number: int, topic: str, port: int, end_s: float, seen: _Seen) -> None:
+async def _greedy(number: int, topic: str, port: int, end_s: float, results: _Results) -> None:
     client_id = f"greedy-{number}"
     client = _Client(client_id, topic, _GREEDY_RECORD)
-    answers = seen.greedy[client_id] = []
+    answers = results.greedy[client_id] = []
     await asyncio.sleep(_CONNECT_S * number / _EACH)
     await client.connect(port)
     while time.monotonic() < end_s:
@@ -104,14 +104,14 @@ async def _greedy(number: int, topic: str, port: int, end_s: float, seen: _Seen)
     client.close()
 
 
-async def _all(topic: str, proxied_port: int, direct_port: int, seconds: float) -> _Seen:
-    seen = _Seen(begin_s=time.monotonic())
-    end_s = seen.begin_s + seconds
+async def _all(topic: str, proxied_port: int, direct_port: int, seconds: float) -> _Results:
+    results = _Results(begin_s=time.monotonic())
+    end_s = results.begin_s + seconds
     async with asyncio.TaskGroup() as clients:
         for number in range(_EACH):
-            clients.create_task(_greedy(number, topic, proxied_port, end_s, seen))
-            clients.create_task(_polite(number, topic, (proxied_port, direct_port), end_s, seen))
-    return seen
+            clients.create_task(_greedy(number, topic, proxied_port, end_s, results))
+            clients.create_task(_polite(number, topic, (proxied_port, direct_port), end_s, results))
+    return results
 
 
 def _percentile(values: list[float], share: float) -> float:
@@ -132,16 +132,16 @@ def test_throttled_half_of_500_clients_does_not_slow_the_other_half(kafka_4: Kaf
     rules = [{"client-id": "<default>", "producer_byte_rate": _QUOTA}]
 
     with Proxy({"quotas": rules, "shaping": "paced"}, kafka_4) as proxy:
-        seen = uvloop.run(_all(topic, proxy.port(), kafka_4.listener(DIRECT).port, seconds))
+        results = uvloop.run(_all(topic, proxy.port(), kafka_4.listener(DIRECT).port, seconds))
         quick = _share_within(proxy, _MOST_ADDED_S)
 
-    added_s = [seen.added_s[second] for second in range(int(seconds - _WARM_UP_S))]
+    added_s = [results.added_s[second] for second in range(int(seconds - _WARM_UP_S))]
     assert sum(len(of_a_second) for of_a_second in added_s) > 0.8 * _EACH / _POLITE_EVERY_S * len(added_s)
-    assert set(seen.polite_waits_ms) == {0}
+    assert set(results.polite_waits_ms) == {0}
     p99_s = [_percentile(of_a_second, 0.99) for of_a_second in added_s if of_a_second]
     assert statistics.quantiles(p99_s, n=4)[0] < _MOST_ADDED_S, sorted(p99_s)
     assert quick > 0.99
 
-    assert len(seen.greedy) == _EACH
-    rates = {client_id: steady_rate(answers, after_s=5) / _QUOTA for client_id, answers in seen.greedy.items()}
+    assert len(results.greedy) == _EACH
+    rates = {client_id: steady_rate(answers, after_s=5) / _QUOTA for client_id, answers in results.greedy.items()}
     assert {client_id: rate for client_id, rate in rates.items() if not 0.98 <= rate <= 1.02} == {}

@@ -25,7 +25,7 @@ from tests.end_to_end.support.frames import raw_client, record_batch
 from tests.end_to_end.support.kafka import DIRECT, Kafka
 from tests.end_to_end.support.persistent import (
     Consumer,
-    GoesOn,
+    IsWanted,
     Producer,
     aiokafka_producer,
     consume_with_aiokafka,
@@ -122,16 +122,16 @@ class _Meeting:
         filled, address = _filled_topic(self._kafka), self._proxy.address()
         with ThreadPoolExecutor(len(_ALL_CLIENTS)) as pool:
             sent = {
-                one: pool.submit(produce, address, self.topic, _partition(one), one, self._goes_on(one))
+                one: pool.submit(produce, address, self.topic, _partition(one), one, self._is_wanted(one))
                 for one, produce in _PRODUCERS.items()
             }
             running: list[Future[int] | Future[None]] = [
                 *sent.values(),
                 *(
-                    pool.submit(consume, address, filled, one, _RECORDS, self._goes_on(one))
+                    pool.submit(consume, address, filled, one, _RECORDS, self._is_wanted(one))
                     for one, consume in _CONSUMERS.items()
                 ),
-                *(pool.submit(manage, address, one, self._goes_on(one)) for one, manage in _ADMINS.items()),
+                *(pool.submit(manage, address, one, self._is_wanted(one)) for one, manage in _ADMINS.items()),
                 pool.submit(self._run_java, filled, patience_s),
             ]
             deadline = time.monotonic() + patience_s
@@ -143,7 +143,7 @@ class _Meeting:
                 one.result()
         self.acknowledged |= {client_id: one.result() for client_id, one in sent.items()}
 
-    def _goes_on(self, client_id: str) -> GoesOn:
+    def _is_wanted(self, client_id: str) -> IsWanted:
         return lambda: not (self._folder / client_id).exists()
 
     def _end(self, clients: tuple[str, ...]) -> None:

@@ -22,6 +22,7 @@ from tests.end_to_end.support.load import (
     flow_of,
     produce_flood,
     rate_over_whole_cycles,
+    throttled_s,
 )
 from tests.end_to_end.support.proxy import Proxy
 
@@ -59,10 +60,6 @@ def _burst_bytes(answers: list[Answer]) -> int:
     return sum(answer.size_bytes for answer in takewhile(lambda answer: answer.throttle_time_ms <= 500, answers))
 
 
-def _throttled_s(answers: list[Answer]) -> float:
-    return sum(answer.throttle_time_ms for answer in answers) / 1_000
-
-
 def test_burst_and_silence_equal_kafkas(kafka_4: Kafka) -> None:
     kafkas, ours = _side_by_side(kafka_4, seconds=37)
 
@@ -70,7 +67,7 @@ def test_burst_and_silence_equal_kafkas(kafka_4: Kafka) -> None:
     assert len(_pauses(ours)) == pytest.approx(len(_pauses(kafkas)), abs=2)
     for our_ms, their_ms in zip(_pauses(ours)[:9], _pauses(kafkas)[:9], strict=True):
         assert our_ms == pytest.approx(their_ms, abs=40)
-    assert _throttled_s(ours) == pytest.approx(_throttled_s(kafkas), rel=0.05)
+    assert throttled_s(ours) == pytest.approx(throttled_s(kafkas), rel=0.05)
     assert _rate(ours) / _rate(kafkas) == pytest.approx(1, abs=0.02)
 
 
@@ -110,4 +107,4 @@ def test_rate_equals_kafkas_over_two_minutes(broker: str, request: pytest.Fixtur
     assert _rate(ours) / _rate(kafkas) == pytest.approx(1, abs=0.01)
     # A client with one request in flight that obeys throttle times loses some 2 % between bursts, in both cases.
     assert _rate(ours) / _QUOTA == pytest.approx(0.985, abs=0.02)
-    assert _throttled_s(ours) == pytest.approx(_throttled_s(kafkas), rel=0.02)
+    assert throttled_s(ours) == pytest.approx(throttled_s(kafkas), rel=0.02)

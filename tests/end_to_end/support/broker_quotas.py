@@ -82,9 +82,9 @@ class BrokerQuotas:
         answered, _ = _read_answer(answer, 0)
         refused = [entry for entry in answered.entries if entry.error_code]
         assert not refused, refused
-        wait_until(self._tells_of_barrier, timeout_s=10, what="the broker tells of its new quotas", poll_s=0.001)
+        wait_until(self._describes_barrier, timeout_s=10, what="the broker describes its new quotas", poll_s=0.001)
 
-    def _tells_of_barrier(self) -> bool:
+    def _describes_barrier(self) -> bool:
         wanted = string("user") + struct.pack(">b", _EXACT_MATCH) + string(_BARRIER_USER)
         answer = self._client.ask(_DESCRIBE, 0, _array([wanted]) + b"\1").body
         return answer.endswith(string(_BARRIER_KEY) + struct.pack(">d", self._barrier))

@@ -115,6 +115,11 @@ def fetch_flood(
     return answers
 
 
+def throttled_s(answers: Iterable[Answer]) -> float:
+    """Return the sum of throttle times in seconds."""
+    return sum(answer.throttle_time_ms for answer in answers) / 1_000
+
+
 def steady_rate(answers: Sequence[Answer], *, after_s: float) -> float:
     """Return bytes per second of an even flow, from the first answer after ``after_s`` to the last.
 

@@ -148,7 +148,7 @@ class Members:
 # ---- in a process of its own ----
 
 
-class _Seen:
+class _Results:
     """The data that is printed at the end."""
 
     def __init__(self, count: int, seconds: int) -> None:
@@ -175,115 +175,119 @@ class _Seen:
 class _Logged(logging.Handler):
     """Records log messages of the libraries from warning level on as errors."""
 
-    def __init__(self, seen: _Seen) -> None:
+    def __init__(self, results: _Results) -> None:
         super().__init__(logging.WARNING)
-        self._seen = seen
+        self._seen = results
 
     def emit(self, record: logging.LogRecord) -> None:
         self._seen.failed(record.getMessage())
 
 
-def _librdkafka_consumers(topic: str, records: int, settings: dict[str, Any], seen: _Seen) -> None:
+def _librdkafka_consumers(topic: str, records: int, settings: dict[str, Any], results: _Results) -> None:
     consumers = [
-        confluent_kafka.Consumer({**settings, "error_cb": seen.failed}, logger=logging.getLogger(LIBRDKAFKA))
-        for _ in seen.sent
+        confluent_kafka.Consumer({**settings, "error_cb": results.failed}, logger=logging.getLogger(LIBRDKAFKA))
+        for _ in results.sent
     ]
     for consumer in consumers:
-        consumer.subscribe([topic], on_assign=seen.assigned)
-    while not seen.is_over():
+        consumer.subscribe([topic], on_assign=results.assigned)
+    while not results.is_over():
         for consumer in consumers:
             for message in consumer.consume(500, timeout=0.01):
                 if message.error() is not None:
-                    seen.failed(message.error())
+                    results.failed(message.error())
                     continue
-                seen.size_bytes += len(message.value() or b"")
+                results.size_bytes += len(message.value() or b"")
                 if message.offset() == records - 1:
                     consumer.seek(confluent_kafka.TopicPartition(topic, message.partition() or 0, 0))
     for consumer in consumers:
         consumer.close()
 
 
-def _librdkafka_producers(topic: str, record_bytes: int, settings: dict[str, Any], seen: _Seen) -> None:
+def _librdkafka_producers(topic: str, record_bytes: int, settings: dict[str, Any], results: _Results) -> None:
     def delivered(error: object, _: object) -> None:
         if error is not None:
-            seen.failed(error)
+            results.failed(error)
         else:
-            seen.size_bytes += record_bytes
+            results.size_bytes += record_bytes
 
     logger = logging.getLogger(LIBRDKAFKA)
-    producers = [confluent_kafka.Producer({**settings, "error_cb": seen.failed}, logger=logger) for _ in seen.sent]
+    producers = [
+        confluent_kafka.Producer({**settings, "error_cb": results.failed}, logger=logger) for _ in results.sent
+    ]
     value = bytes(record_bytes)
-    while not seen.is_over():
+    while not results.is_over():
         for number, producer in enumerate(producers):
             with suppress(BufferError):
                 while True:
-                    producer.produce(topic, value, f"{number}:{seen.sent[number]}", on_delivery=delivered)
-                    seen.sent[number] += 1
+                    producer.produce(topic, value, f"{number}:{results.sent[number]}", on_delivery=delivered)
+                    results.sent[number] += 1
             producer.poll(0.005)
     while any(len(producer) for producer in producers):
-        seen.is_over()
+        results.is_over()
         for producer in producers:
             producer.poll(0.005)
 
 
-async def _aiokafka_consumer(topic: str, records: int, settings: dict[str, Any], seen: _Seen) -> None:
+async def _aiokafka_consumer(topic: str, records: int, settings: dict[str, Any], results: _Results) -> None:
     class Listener(aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]  # the library ships no types
         def on_partitions_assigned(self, assigned: Collection[Any]) -> None:
-            seen.assigned()
+            results.assigned()
 
         def on_partitions_revoked(self, revoked: Collection[Any]) -> None: ...
 
     consumer = aiokafka.AIOKafkaConsumer(**settings)
     consumer.subscribe([topic], listener=Listener())
     async with consumer:
-        while not seen.is_over():
+        while not results.is_over():
             for partition, messages in (await consumer.getmany(timeout_ms=200)).items():
-                seen.size_bytes += sum(len(message.value) for message in messages)
+                results.size_bytes += sum(len(message.value) for message in messages)
                 if messages[-1].offset == records - 1:
                     consumer.seek(partition, 0)
 
 
-async def _aiokafka_producer(number: int, topic: str, record_bytes: int, settings: dict[str, Any], seen: _Seen) -> None:
+async def _aiokafka_producer(
+    number: int, topic: str, record_bytes: int, settings: dict[str, Any], results: _Results
+) -> None:
     def delivered(done: asyncio.Future[Any]) -> None:
         if done.exception() is not None:
-            seen.failed(done.exception())
+            results.failed(done.exception())
         else:
-            seen.size_bytes += record_bytes
+            results.size_bytes += record_bytes
 
     value = bytes(record_bytes)
     async with aiokafka.AIOKafkaProducer(**settings) as producer:
-        while not seen.is_over():
-            key = f"{number}:{seen.sent[number]}".encode()
+        while not results.is_over():
+            key = f"{number}:{results.sent[number]}".encode()
             (await producer.send(topic, value, key)).add_done_callback(delivered)
-            seen.sent[number] += 1
+            results.sent[number] += 1
         await producer.flush()
 
 
-async def _aiokafka(action: str, topic: str, size: int, settings: dict[str, Any], seen: _Seen) -> None:
+async def _aiokafka(action: str, topic: str, size: int, settings: dict[str, Any], results: _Results) -> None:
     names = {name.replace(".", "_"): value for name, value in settings.items()}
     async with asyncio.TaskGroup() as members:
-        for number in range(len(seen.sent)):
+        for number in range(len(results.sent)):
             if action == CONSUME:
-                members.create_task(_aiokafka_consumer(topic, size, names, seen))
+                members.create_task(_aiokafka_consumer(topic, size, names, results))
             else:
-                members.create_task(_aiokafka_producer(number, topic, size, names, seen))
+                members.create_task(_aiokafka_producer(number, topic, size, names, results))
 
 
 def main() -> None:
     library, action, topic, count, seconds, size, *pairs = sys.argv[1:]
     settings: dict[str, Any] = dict(pair.split("=", 1) for pair in pairs)
-    seen = _Seen(int(count), int(seconds))
-    logging.getLogger().addHandler(_Logged(seen))
-    run: dict[str, Callable[[str, int, dict[str, Any], _Seen], None]] = {
+    results = _Results(int(count), int(seconds))
+    logging.getLogger().addHandler(_Logged(results))
+    run: dict[str, Callable[[str, int, dict[str, Any], _Results], None]] = {
         CONSUME: _librdkafka_consumers,
         PRODUCE: _librdkafka_producers,
     }
     if library == LIBRDKAFKA:
-        run[action](topic, int(size), settings, seen)
+        run[action](topic, int(size), settings, results)
     else:
-        uvloop.run(_aiokafka(action, topic, int(size), settings, seen))
-    seen.is_over()
-    json.dump({name: getattr(seen, name) for name in ("rebalances", "flow", "errors", "sent")}, sys.stdout)
+        uvloop.run(_aiokafka(action, topic, int(size), settings, results))
+    results.is_over()
+    json.dump({name: getattr(results, name) for name in ("rebalances", "flow", "errors", "sent")}, sys.stdout)
 
 
 if __name__ == "__main__":

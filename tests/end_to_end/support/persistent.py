@@ -21,11 +21,11 @@ from kafka.admin import NewTopic as KafkaPythonTopic
 from kafka.errors import NodeNotReadyError, ThrottlingQuotaExceededError
 
 # Whether to continue, called between two steps.
-GoesOn = Callable[[], bool]
-# address, topic, partition, client_id, goes_on -> how many records were acknowledged.
-Producer = Callable[[str, str, int, str, GoesOn], int]
-# address, topic, client_id, count, goes_on; reads partition 0, which has so many records.
-Consumer = Callable[[str, str, str, int, GoesOn], None]
+IsWanted = Callable[[], bool]
+# address, topic, partition, client_id, is_wanted -> how many records were acknowledged.
+Producer = Callable[[str, str, int, str, IsWanted], int]
+# address, topic, client_id, count, is_wanted; reads partition 0, which has ``count`` records.
+Consumer = Callable[[str, str, str, int, IsWanted], None]
 
 _EVERY_S: Final = 0.1
 _PATIENCE_S: Final = 120
@@ -35,7 +35,7 @@ _BATCH_BYTES: Final = 200
 def librdkafka_producer(settings: Mapping[str, str | int | bool]) -> Producer:
     """``confluent-kafka`` with these settings over its defaults."""
 
-    def produce(address: str, topic: str, partition: int, client_id: str, goes_on: GoesOn) -> int:
+    def produce(address: str, topic: str, partition: int, client_id: str, is_wanted: IsWanted) -> int:
         failures: list[object] = []
         acknowledged = 0
 
@@ -49,7 +49,7 @@ def librdkafka_producer(settings: Mapping[str, str | int | bool]) -> Producer:
         common = {"bootstrap.servers": address, "client.id": client_id, "batch.num.messages": 50}
         producer = confluent_kafka.Producer({**common, **settings})
         number = 0
-        while goes_on():
+        while is_wanted():
             producer.produce(topic, b"%d" % number, partition=partition, on_delivery=delivered)
             producer.poll(_EVERY_S)
             number += 1
@@ -63,13 +63,13 @@ def librdkafka_producer(settings: Mapping[str, str | int | bool]) -> Producer:
 def kafka_python_producer(settings: Mapping[str, Any]) -> Producer:
     """``kafka-python`` with these settings over its defaults."""
 
-    def produce(address: str, topic: str, partition: int, client_id: str, goes_on: GoesOn) -> int:
+    def produce(address: str, topic: str, partition: int, client_id: str, is_wanted: IsWanted) -> int:
         producer = kafka_python.KafkaProducer(
             bootstrap_servers=[address], client_id=client_id, acks="all", batch_size=_BATCH_BYTES, **settings
         )
         futures: list[Any] = []
         try:
-            while goes_on():
+            while is_wanted():
                 futures.append(producer.send(topic, b"%d" % len(futures), partition=partition))
                 time.sleep(_EVERY_S)
             producer.flush(_PATIENCE_S)
@@ -83,13 +83,13 @@ def kafka_python_producer(settings: Mapping[str, Any]) -> Producer:
 def aiokafka_producer(settings: Mapping[str, Any]) -> Producer:
     """``aiokafka`` with these settings over its defaults."""
 
-    async def produce(address: str, topic: str, partition: int, client_id: str, goes_on: GoesOn) -> int:
+    async def produce(address: str, topic: str, partition: int, client_id: str, is_wanted: IsWanted) -> int:
         producer = aiokafka.AIOKafkaProducer(
             bootstrap_servers=address, client_id=client_id, acks="all", max_batch_size=_BATCH_BYTES, **settings
         )
         futures: list[Any] = []
         async with producer:
-            while goes_on():
+            while is_wanted():
                 futures.append(await producer.send(topic, b"%d" % len(futures), partition=partition))
                 await asyncio.sleep(_EVERY_S)
             return len(await asyncio.gather(*futures))
@@ -117,7 +117,7 @@ class _Reader:
         self._deadline = time.monotonic() + _PATIENCE_S
 
 
-def consume_with_librdkafka(address: str, topic: str, client_id: str, count: int, goes_on: GoesOn) -> None:
+def consume_with_librdkafka(address: str, topic: str, client_id: str, count: int, is_wanted: IsWanted) -> None:
     """``confluent-kafka``."""
     consumer = confluent_kafka.Consumer(
         {
@@ -128,10 +128,10 @@ def consume_with_librdkafka(address: str, topic: str, client_id: str, count: int
         }
     )
     try:
-        while goes_on():
+        while is_wanted():
             reader = _Reader(count)
             consumer.assign([confluent_kafka.TopicPartition(topic, 0, confluent_kafka.OFFSET_BEGINNING)])
-            while not reader.is_done and goes_on():
+            while not reader.is_done and is_wanted():
                 for message in consumer.consume(1_000, timeout=0.5):
                     assert message.error() is None, message.error()
                     reader.take(message.value(), message.offset())
@@ -139,7 +139,7 @@ def consume_with_librdkafka(address: str, topic: str, client_id: str, count: int
         consumer.close()
 
 
-def consume_with_kafka_python(address: str, topic: str, client_id: str, count: int, goes_on: GoesOn) -> None:
+def consume_with_kafka_python(address: str, topic: str, client_id: str, count: int, is_wanted: IsWanted) -> None:
     """``kafka-python``."""
     consumer = kafka_python.KafkaConsumer(
         bootstrap_servers=[address], client_id=client_id, group_id=None, max_partition_fetch_bytes=1
@@ -147,10 +147,10 @@ def consume_with_kafka_python(address: str, topic: str, client_id: str, count: i
     partition = kafka_python.TopicPartition(topic, 0)
     consumer.assign([partition])
     try:
-        while goes_on():
+        while is_wanted():
             reader = _Reader(count)
             consumer.seek_to_beginning(partition)
-            while not reader.is_done and goes_on():
+            while not reader.is_done and is_wanted():
                 for messages in consumer.poll(timeout_ms=500).values():
                     for message in messages:
                         reader.take(message.value, message.offset)
@@ -158,7 +158,7 @@ def consume_with_kafka_python(address: str, topic: str, client_id: str, count: i
         consumer.close()
 
 
-def consume_with_aiokafka(address: str, topic: str, client_id: str, count: int, goes_on: GoesOn) -> None:
+def consume_with_aiokafka(address: str, topic: str, client_id: str, count: int, is_wanted: IsWanted) -> None:
     """``aiokafka``."""
 
     async def consume() -> None:
@@ -168,10 +168,10 @@ def consume_with_aiokafka(address: str, topic: str, client_id: str, count: int, 
         )
         consumer.assign([partition])
         async with consumer:
-            while goes_on():
+            while is_wanted():
                 reader = _Reader(count)
                 await consumer.seek_to_beginning(partition)
-                while not reader.is_done and goes_on():
+                while not reader.is_done and is_wanted():
                     for messages in (await consumer.getmany(timeout_ms=500)).values():
                         for message in messages:
                             reader.take(message.value, message.offset)
@@ -179,11 +179,11 @@ def consume_with_aiokafka(address: str, topic: str, client_id: str, count: int, 
     asyncio.run(consume())
 
 
-def manage_with_librdkafka(address: str, client_id: str, goes_on: GoesOn) -> int:
+def manage_with_librdkafka(address: str, client_id: str, is_wanted: IsWanted) -> int:
     """Create, extend and delete topics with ``confluent-kafka``; return the number of rounds."""
     admin = AdminClient({"bootstrap.servers": address, "client.id": client_id})
     times = 0
-    while goes_on():
+    while is_wanted():
         topic = f"{client_id}-{times}"
         admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(timeout=_PATIENCE_S)
         admin.create_partitions([NewPartitions(topic, 2)])[topic].result(timeout=_PATIENCE_S)
@@ -192,12 +192,12 @@ def manage_with_librdkafka(address: str, client_id: str, goes_on: GoesOn) -> int
     return times
 
 
-def manage_with_kafka_python(address: str, client_id: str, goes_on: GoesOn) -> int:
+def manage_with_kafka_python(address: str, client_id: str, is_wanted: IsWanted) -> int:
     """The same with ``kafka-python``, whose application has to retry."""
     admin = KafkaAdminClient(bootstrap_servers=[address], client_id=client_id)
     times = 0
     try:
-        while goes_on():
+        while is_wanted():
             topic = f"{client_id}-{times}"
             _until_admitted(admin.create_topics, [KafkaPythonTopic(topic, 1, 1)])
             _until_admitted(admin.create_partitions, {topic: 2})

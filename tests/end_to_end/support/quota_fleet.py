@@ -56,17 +56,18 @@ class Admin:
             Alteration(entity, tuple(Op(key, value) for key, value in limits.items())) for entity, limits in changes
         )
         request = AlterRequest(_ALTER_VERSION, self._correlation_id, alterations, validate_only=False)
-        frame = self._asked(write_alter_request(request, client_id="admin"))
+        frame = self._exchange(write_alter_request(request, client_id="admin"))
         return read_alter_response(frame, _ALTER_VERSION).results
 
     def describe(self) -> Quotas:
         """Return all quotas."""
         self._correlation_id += 1
         request = DescribeRequest(_ALTER_VERSION, self._correlation_id, (), is_strict=False)
-        answer = read_describe_response(self._asked(write_describe_request(request, client_id="admin")), _ALTER_VERSION)
+        response = self._exchange(write_describe_request(request, client_id="admin"))
+        answer = read_describe_response(response, _ALTER_VERSION)
         return {frozenset(entity): dict(limits) for entity, limits in answer.entries or ()}
 
-    def _asked(self, frame: bytes) -> bytes:
+    def _exchange(self, frame: bytes) -> bytes:
         self._socket.sendall(frame)
         return self._received(4 + int.from_bytes(self._received(4, peek=True)))
 

@@ -107,10 +107,10 @@ def measured_scale() -> float:
         for client_id in (_WARM, _OURS):
             questions = _questions(kafka)
             for question in map(questions.__getitem__, LOADS):
-                _asked(proxy.port(), _WARM, question, _WARM_UP_S)
+                _answers_per_second(proxy.port(), _WARM, question, _WARM_UP_S)
                 for _ in range(_BURSTS):
                     time.sleep(_BREAK_S)
-                    _asked(proxy.port(), client_id, question, _BURST_S)
+                    _answers_per_second(proxy.port(), client_id, question, _BURST_S)
         ours_s = proxy.metrics().total("kafka_quota_proxy_request_seconds_total", client_id=_OURS)
         return broker_ns(kafka)[_OURS] / 1e9 / ours_s
 
@@ -144,7 +144,7 @@ def limited_alike(scale: float = 1) -> Iterator[Ask]:
 
         def ask(name: str, rounds: int, seconds: float, percent: int) -> Ratio:
             for port in ports.values():
-                _asked(port, _WARM, questions[name], _WARM_UP_S)
+                _answers_per_second(port, _WARM, questions[name], _WARM_UP_S)
             pairs = []
             for _ in range(rounds):
                 rates = []
@@ -153,7 +153,7 @@ def limited_alike(scale: float = 1) -> Iterator[Ask]:
                     if client_id in asked:
                         time.sleep(WINDOWS + 1)  # the windows of the last round are still full
                     asked.add(client_id)
-                    rates.append(_asked(port, client_id, questions[name], seconds))
+                    rates.append(_answers_per_second(port, client_id, questions[name], seconds))
                 pairs.append(Pair(*rates))
             return Ratio(pairs)
 
@@ -173,7 +173,7 @@ def _questions(kafka: Kafka) -> dict[str, Question]:
     }
 
 
-def _asked(port: int, client_id: str, question: Question, seconds: float) -> float:
+def _answers_per_second(port: int, client_id: str, question: Question, seconds: float) -> float:
     """Send the request after each answer; return answers per second."""
     count, began = 0, time.monotonic()
     with raw_client(port, client_id=client_id) as client:
