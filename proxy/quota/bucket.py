@@ -15,7 +15,7 @@ from kafka_quota_proxy.proxy.quota.shadow_bucket import ShadowBucket
 from kafka_quota_proxy.proxy.quota.throttle import MAX_THROTTLE_TIME_MS, throttle_time_ms, wait_for_tokens_ms
 from kafka_quota_proxy.proxy.quota.token_bucket import TokenBucket
 
-_UNBOUNDED: Final = BucketBounds(
+_UNBOUNDED: Final = bucket_bounds(
     float(UNLIMITED), float(UNLIMITED), saved_ms=None, longest_wait_ms=MAX_INT32, max_throttle_time_ms=MAX_INT32
 )
 

@@ -1,5 +1,6 @@
 """The bounds that follow from a bucket's limit: how much one fetch may ask for, and how long one wait may be."""
 
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
@@ -8,43 +9,38 @@ MAX_INT32: Final = 2**31 - 1
 _LEAST_FETCH_MS: Final = 50
 
 
+@dataclass(slots=True, frozen=True)
 class BucketBounds:
-    """Bounds of a bucket, computed when its limit changes. Read only.
-
-    Args:
-        limit: The limit per second.
-        room: What the limit allows in N - 1 windows, or paced in a burst.
-        saved_ms: How much an idle client saves up, in milliseconds of the limit; None: as much as ``room``.
-        longest_wait_ms: The longest wait that a charge returns, and the most that is ever owed.
-        max_throttle_time_ms: The longest wait that a response says.
+    """Bounds of a bucket, computed when its limit changes.
 
     Attributes:
         max_fetch: The most that a fetch may ever ask for, in bytes.
         fetch_share: The most that a fetch may ask for at a time, divided among the connections.
         least_fetch: What a fetch may always ask for.
+        longest_wait_ms: The longest wait that a charge returns, and the most that is ever owed.
+        max_throttle_time_ms: The longest wait that a response says.
     """
 
-    __slots__ = ("fetch_share", "least_fetch", "longest_wait_ms", "max_fetch", "max_throttle_time_ms")
-
-    def __init__(
-        self, limit: float, room: float, *, saved_ms: int | None, longest_wait_ms: int, max_throttle_time_ms: int
-    ) -> None:
-        self.max_fetch = max(1, int(min(room, MAX_INT32)))
-        self.fetch_share = min(room if saved_ms is None else limit * saved_ms / 1_000, MAX_INT32)
-        self.least_fetch = min(limit * _LEAST_FETCH_MS / 1_000, MAX_INT32)
-        self.longest_wait_ms = longest_wait_ms
-        self.max_throttle_time_ms = max_throttle_time_ms
+    max_fetch: int
+    fetch_share: float
+    least_fetch: float
+    longest_wait_ms: int
+    max_throttle_time_ms: int
 
 
 @lru_cache(maxsize=1_024)
 def bucket_bounds(
     limit: float, room: float, *, saved_ms: int | None, longest_wait_ms: int, max_throttle_time_ms: int
 ) -> BucketBounds:
-    """Return the bounds. Buckets with the same limit share them, which saves a tenth of their memory."""
+    """Return the bounds. Buckets with the same limit share them, which saves a tenth of their memory.
+
+    ``room`` is what the limit allows in N - 1 windows, or paced in a burst. ``saved_ms`` is how much an idle client
+    saves up, in milliseconds of the limit; None: as much as ``room``.
+    """
     return BucketBounds(
-        limit,
-        room,
-        saved_ms=saved_ms,
+        max_fetch=max(1, int(min(room, MAX_INT32))),
+        fetch_share=min(room if saved_ms is None else limit * saved_ms / 1_000, MAX_INT32),
+        least_fetch=min(limit * _LEAST_FETCH_MS / 1_000, MAX_INT32),
         longest_wait_ms=longest_wait_ms,
         max_throttle_time_ms=max_throttle_time_ms,
     )

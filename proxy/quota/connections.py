@@ -13,7 +13,7 @@ Source: ``ConnectionQuotas`` of kafka.network.SocketServer.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from kafka_quota_proxy.config.model import Enforcement, Listener, ProxyConfig
@@ -42,6 +42,7 @@ class _AddressEntry:
     is_parked: bool = False
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class ListenerQuota:
     """The connections of one listener to one broker, limited for the listener, the broker and each address.
 
@@ -55,38 +56,23 @@ class ListenerQuota:
         logged: What the usage log has read of ``usage``.
     """
 
-    __slots__ = (
-        "_broker",
-        "address_throttle_time",
-        "arrived",
-        "is_protected",
-        "limit",
-        "logged",
-        "name",
-        "observed",
-        "observes",
-        "pause_time",
-        "pause_time_ms",
-        "paused",
-        "rate",
-        "refused",
-    )
+    name: str
+    _broker: "ConnectionQuotas"
+    limit: float = UNLIMITED_RATE
+    is_protected: bool = False
+    observes: bool = False
+    arrived: int = 0
+    paused: int = 0
+    pause_time_ms: int = 0
+    pause_time: Average = field(default_factory=Average)
+    refused: int = 0
+    address_throttle_time: Average = field(default_factory=Average)
+    observed: int = 0
+    logged: UsageTotals = NO_USAGE
+    rate: Rate = field(init=False)
 
-    def __init__(self, name: str, broker: "ConnectionQuotas") -> None:
-        self.name = name
-        self._broker = broker
-        self.rate = broker.new_rate()
-        self.limit: float = UNLIMITED_RATE
-        self.is_protected = False
-        self.observes = False
-        self.arrived = 0
-        self.paused = 0
-        self.pause_time_ms = 0
-        self.pause_time = Average()
-        self.refused = 0
-        self.address_throttle_time = Average()
-        self.observed = 0
-        self.logged = NO_USAGE
+    def __post_init__(self) -> None:
+        self.rate = self._broker.new_rate()
 
     @property
     def usage(self) -> UsageTotals:

@@ -1,6 +1,7 @@
 """The usage of one entity: rates, totals, and how they relate to its limit. Decides nothing."""
 
 from dataclasses import dataclass, field
+from operator import add, sub
 from typing import Final, NamedTuple
 
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
@@ -22,26 +23,11 @@ class UsageTotals(NamedTuple):
 
     def plus(self, other: "UsageTotals") -> "UsageTotals":
         """Return the sum."""
-        # Written out, not a loop: every evicted bucket is added to the sum of those before it.
-        return UsageTotals(
-            self.amount + other.amount,
-            self.requests + other.requests,
-            self.throttled_requests + other.throttled_requests,
-            self.throttle_time_ms + other.throttle_time_ms,
-            self.observed_throttle_time_ms + other.observed_throttle_time_ms,
-            self.observed_throttled_requests + other.observed_throttled_requests,
-        )
+        return UsageTotals(*map(add, self, other))
 
     def minus(self, other: "UsageTotals") -> "UsageTotals":
         """Return the difference."""
-        return UsageTotals(
-            self.amount - other.amount,
-            self.requests - other.requests,
-            self.throttled_requests - other.throttled_requests,
-            self.throttle_time_ms - other.throttle_time_ms,
-            self.observed_throttle_time_ms - other.observed_throttle_time_ms,
-            self.observed_throttled_requests - other.observed_throttled_requests,
-        )
+        return UsageTotals(*map(sub, self, other))
 
 
 NO_USAGE: Final = UsageTotals()

@@ -203,18 +203,12 @@ class ClientAccount:
             self.mute(wait_ms, now_ms=now_ms)
         return wait_ms
 
-    def answer_empty(self, bucket: Bucket, wait_ms: int, *, now_ms: int) -> int:
-        """Count a fetch that is answered here without records, and mute the client until its turn comes in the line.
+    def put_off(self, bucket: Bucket, wait_ms: int, *, now_ms: int) -> int:
+        """Mute the client of a fetch that is answered without records until its turn comes in the line.
 
         Returns:
             The throttle time that the client is told, in ms; at least 1, so that an empty response is no surprise.
         """
-        bucket.requests += 1
-        bucket.last_record_ms = now_ms
-        return self.put_off(bucket, wait_ms, now_ms=now_ms)
-
-    def put_off(self, bucket: Bucket, wait_ms: int, *, now_ms: int) -> int:
-        """Do as ``answer_empty`` for a fetch that was passed on so that the broker answers it without records."""
         wait_ms = max(1, min(wait_ms, bucket.max_throttle_time_ms))
         bucket.throttled(wait_ms, now_ms=now_ms)
         self.context.counters.throttled(bucket)

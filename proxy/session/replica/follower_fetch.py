@@ -17,6 +17,7 @@ Source: ``ReplicaManager.readFromLog`` and ``shouldLeaderThrottle``, ``FetchSess
 ``AbstractFetcherThread`` in Apache Kafka.
 """
 
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey
@@ -58,38 +59,26 @@ _QUIET_MS: Final = 3_000
 _FAR_MS: Final = 1 << 62
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Follower:
     """The fetches of one connection. While no limit holds, nothing is kept."""
 
     api_key = int(ApiKey.FETCH)
-    __slots__ = (
-        "_held_since_ms",
-        "_is_released",
-        "_leader",
-        "_left_session",
-        "_limits",
-        "_passed",
-        "_quiet_since_ms",
-        "_session",
-        "_ticket",
-        "_turn",
-        "has_ids",
-        "seen",
-    )
+    _leader: Leader
+    _limits: Limits | None = None
+    _passed: PassedFetch | None = None
+    _held_since_ms: int = 0  # the fetch that waits here; 0: none does
+    _left_session: int = 0  # a session that the leader still has and the follower has not
+    _session: FetchSession | None = None  # that both have, for no partition lags
+    _quiet_since_ms: int | None = None  # None: a partition lagged just now, or it is unknown
+    _turn: int = 0
+    _is_released: bool = False
+    has_ids: bool = False  # fetches name topics by id
+    seen: dict[Key, PartitionState] = field(default_factory=dict)  # of throttled partitions
+    _ticket: int = field(init=False)
 
-    def __init__(self, leader: Leader) -> None:
-        self._leader = leader
-        self._limits: Limits | None = None
-        self._passed: PassedFetch | None = None
-        self._held_since_ms = 0  # the fetch that waits here; 0: none does
-        self._left_session = 0  # a session that the leader still has and the follower has not
-        self._session: FetchSession | None = None  # that both have, for no partition lags
-        self._quiet_since_ms: int | None = None  # None: a partition lagged just now, or it is unknown
-        self._turn = 0
-        self._ticket = leader.throttle.next_ticket()
-        self._is_released = False
-        self.has_ids = False  # fetches name topics by id
-        self.seen: dict[Key, PartitionState] = {}  # of throttled partitions
+    def __post_init__(self) -> None:
+        self._ticket = self._leader.throttle.next_ticket()
 
     @property
     def limits(self) -> Limits | None:
