@@ -31,6 +31,7 @@ _INTERVAL: Final = read.quantity(
 _segment_size: Final = partial(
     read.quantity, parse_size, least=1_024, otherwise="must be 1KiB or more, some lines; write a size such as 64MiB"
 )
+_RETENTION: Final = read.or_null(_segment_size("a size such as 10GiB, or null for no bound"))
 _LEASE: Final = read.or_null(read.positive_duration("a duration such as 10m, or null for ever"))
 
 
@@ -111,6 +112,7 @@ _CLIENT: Final = {
     "ssl_check_hostname": Key(read.boolean),
 }
 _TOPIC: Final = {**_CLIENT, "topic": Key(read.topic_name)}
+_BROKER: Final = {**_CLIENT, "every": Key(read.poll_interval_ms, "every_ms")}
 _QUOTA_TOPIC: Final = Section(_around_client(model.QuotasFrom, "topic"), _TOPIC)
 _REPLICAS: Final = MappingOf(read.topic_name, _replicas, "topics", '{orders: "0:101,1:102"}')
 _RACK: Final = Key(read.text("the name of a rack"))
@@ -149,9 +151,7 @@ USAGE_LOG: Final = Section(
         "directory": read.DIRECTORY,
         "rotate_size": Key(_segment_size("a size, such as 64MiB"), "rotate_size_bytes"),
         "rotate_interval": Key(read.duration_ms, "rotate_interval_ms"),
-        "retention_size": Key(
-            read.or_null(_segment_size("a size such as 10GiB, or null for no bound")), "retention_size_bytes"
-        ),
+        "retention_size": Key(_RETENTION, "retention_size_bytes"),
         "kafka": Key(Section(_around_client(model.UsageTopic, "topic"), _TOPIC)),
     },
 )
@@ -159,12 +159,7 @@ QUOTAS_FROM: Final = Section(
     _quotas_from,
     {
         "kafka": Key(_QUOTA_TOPIC),
-        "broker": Key(
-            Section(
-                _around_client(model.QuotasFromBroker, "every_ms"),
-                {**_CLIENT, "every": Key(read.poll_interval_ms, "every_ms")},
-            )
-        ),
+        "broker": Key(Section(_around_client(model.QuotasFromBroker, "every_ms"), _BROKER)),
     },
 )
 STORE: Final = Section(

@@ -177,10 +177,8 @@ class _Section:
         by_response_time = "decay-scheduler.backoff.responsetime.enable"
         if self._section.get(by_response_time) is True and self._section.get("backoff.enable") is not True:
             self._warn(by_response_time, "has no effect without backoff.enable: true")
-        if (
-            self._choice("cost-provider.impl", queue.CostProvider, queue.CostProvider.DEFAULT)
-            is not queue.CostProvider.WEIGHTED
-        ):
+        cost = self._choice("cost-provider.impl", queue.CostProvider, queue.CostProvider.DEFAULT)
+        if cost is not queue.CostProvider.WEIGHTED:
             self._warn_of_all(_COSTS, "cost-provider.impl: weighted")
         if not self._is_fair:
             for key in (options.CAPACITY_WEIGHTS, options.MULTIPLEXER_WEIGHTS):
@@ -205,11 +203,9 @@ class _Section:
         return None
 
     def _choice(self, key: str, choices: type[_E], default: _E) -> _E | None:
-        return (
-            self._parsed(key, lambda value: options.parse_providers(value, choices))
-            if key in self._section
-            else default
-        )
+        if key not in self._section:
+            return default
+        return self._parsed(key, lambda value: options.parse_providers(value, choices))
 
     def _whole(self, key: str, default: int) -> int | None:
         value = self._section.get(key, default)

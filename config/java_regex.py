@@ -58,11 +58,7 @@ class _Atom:
 
 
 def compile_java(pattern: str) -> Pattern:
-    """Return a pattern that matches as ``pattern`` does in Java, except for ``$``; groups keep numbers and names.
-
-    Raises:
-        JavaRegexError: Java would refuse it, or it cannot be matched in linear time.
-    """
+    """Return a pattern that matches as ``pattern`` does in Java, except for ``$``; groups keep numbers and names."""
     translated = _Translator(pattern).translate()
     try:
         return compile_linear(translated)

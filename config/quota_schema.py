@@ -83,9 +83,8 @@ def _rule(**given: Any) -> model.QuotaRule | model.IpRule:  # noqa: ANN401 - fie
     check_terms(terms, limits=given, allowed=IP_LIMIT_KEYS if "ip" in given else CLIENT_LIMIT_KEYS)
     # quota_checks.py reports keys that the other kind of rule has.
     if "ip" in given:
-        return model.IpRule(
-            **{name: value for name, value in given.items() if name in model.IpRule.__dataclass_fields__}
-        )
+        fields = model.IpRule.__dataclass_fields__
+        return model.IpRule(**{name: value for name, value in given.items() if name in fields})
     return model.QuotaRule(**{name: value for name, value in given.items() if name not in IP_LIMIT_KEYS})
 
 

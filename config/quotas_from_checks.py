@@ -42,10 +42,8 @@ def _warn_of_own_address(file: UncheckedFile) -> None:
             bind = address_of(listener.get("bind"))
             if bind is not None and _leads_here(server, bind, listener.get("advertised_host")):
                 line = file.line((*at, "bind"))
-                message = (
-                    f"{server} is bound by this proxy in line {line}, which serves no client before it has read the"
-                )
-                file.warn(location, f"{message} {what}; name a listener of the brokers that no proxy is in front of")
+                message = f"{server} is bound by this proxy in line {line}, which reads the {what} before it serves"
+                file.warn(location, f"{message} a client; name a listener of the brokers that no proxy is in front of")
                 break
 
 

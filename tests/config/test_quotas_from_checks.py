@@ -113,7 +113,7 @@ def test_brokers_behind_this_proxy_are_a_warning() -> None:
     found = load_bytes(f"{PROXY}quotas_from: {{broker: {{bootstrap_servers: 'localhost:9092'}}}}\n".encode(), file="f")
 
     assert (
-        "localhost:9092 is bound by this proxy in line 2, which serves no client before it has read the quotas"
+        "localhost:9092 is bound by this proxy in line 2, which reads the quotas before it serves a client"
         in str(found.warnings[-1])
     )
 
@@ -149,7 +149,7 @@ PROXY = (
 def test_a_topic_behind_this_proxy_is_a_warning(server: str, line: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("socket.gethostname", lambda: "here")
     message = (
-        f"{server} is bound by this proxy in line {line}, which serves no client before it has read the topic; name a "
+        f"{server} is bound by this proxy in line {line}, which reads the topic before it serves a client; name a "
         "listener of the brokers that no proxy is in front of"
     )
     for section, key in (
