@@ -78,15 +78,15 @@ def spread(samples: Samples, peer: str, quantity: Quantity) -> Spread | None:
 def paired(samples: Samples, one: str, other: str, combine: Callable[[Sample, Sample], float]) -> Spread | None:
     """Combine the samples of two peers, repetition by repetition; None if one was not measured."""
     pairs = zip(samples.get(one, ()), samples.get(other, ()), strict=False)
-    values = [combine(mine, theirs) for mine, theirs in pairs]
+    values = [combine(value, other_value) for value, other_value in pairs]
     return Spread.of(values) if values else None
 
 
 def ratio(samples: Samples, one: str, other: str, quantity: Quantity) -> Spread | None:
     """Return a quantity of one peer over that of another."""
-    return paired(samples, one, other, lambda mine, theirs: quantity(mine) / quantity(theirs))
+    return paired(samples, one, other, lambda value, other_value: quantity(value) / quantity(other_value))
 
 
 def difference(samples: Samples, one: str, other: str, quantity: Quantity) -> Spread | None:
     """Return a quantity of one peer minus that of another."""
-    return paired(samples, one, other, lambda mine, theirs: quantity(mine) - quantity(theirs))
+    return paired(samples, one, other, lambda value, other_value: quantity(value) - quantity(other_value))

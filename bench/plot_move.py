@@ -84,7 +84,7 @@ def draw(moves: dict[str, list[Sample]], out: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.plot_move", description=__doc__)
-    parser.add_argument("--megabytes", type=int, default=300, help="what is moved, each time")
+    parser.add_argument("--megabytes", type=int, default=300, help="size of each move")
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args()
     draw(measure(options.megabytes), options.out)

@@ -193,10 +193,10 @@ def _table(kafka: Kafka, loads: Sequence[Load], *, rounds: int, seconds: float) 
         taken = [seen[index, number] for number in range(rounds)]
         count = sum(len(one.elapsed_ns) for one in taken)
         outside = median(mean(one.elapsed_ns) for one in taken) / 1_000
-        theirs = [charged_ns[f"load-{index}-{n}"] / len(one.elapsed_ns) / 1_000 for n, one in enumerate(taken)]
+        kafkas = [charged_ns[f"load-{index}-{n}"] / len(one.elapsed_ns) / 1_000 for n, one in enumerate(taken)]
         ours = [mean(one.charged_ns) / 1_000 for one in taken]
-        ratios = sorted(our / their for our, their in zip(ours, theirs, strict=True))
-        cells = f"{outside:,.0f} | {median(theirs):,.1f} | {median(ours):,.1f}"
+        ratios = sorted(our / their for our, their in zip(ours, kafkas, strict=True))
+        cells = f"{outside:,.0f} | {median(kafkas):,.1f} | {median(ours):,.1f}"
         print(f"| {load.name} | {count:,} | {cells} | {median(ratios):.2f} [{ratios[0]:.2f}–{ratios[-1]:.2f}] |")
 
 
