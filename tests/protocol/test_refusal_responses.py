@@ -175,16 +175,15 @@ def test_mutations_are_refused_from_the_first_version_that_knows_the_error(codec
 # -- what has no answer
 
 
-@each_case("api_key", [int(key) for key in ApiKey if key not in REFUSED])
-def test_no_other_api_is_refused(api_key: int) -> None:
-    for key, version in kio_messages.api_versions():
-        if key == api_key:
-            message = kio_messages.example(kio_messages.request_class(key, version))
-            assert refusal_response(kio_messages.request_frame(message), throttle_time_ms=700) is None
+def test_no_other_api_is_refused() -> None:
+    for api_key, version in kio_messages.api_versions():
+        if api_key not in REFUSED:
+            message = kio_messages.example(kio_messages.request_class(api_key, version))
+            assert refusal_response(kio_messages.request_frame(message), throttle_time_ms=700) is None, message
     for cls, version in kafka_python_messages.messages("request"):
-        if api_key == cls.API_KEY:
+        if cls.API_KEY not in REFUSED:
             old = kafka_python_messages.example(cls, version)
-            assert refusal_response(kafka_python_messages.request_frame(old), throttle_time_ms=700) is None
+            assert refusal_response(kafka_python_messages.request_frame(old), throttle_time_ms=700) is None, old
 
 
 @pytest.mark.parametrize("api_key", REFUSED)

@@ -3,6 +3,7 @@
 import uuid
 import warnings
 from collections.abc import Mapping
+from functools import cache
 from importlib import import_module
 from random import Random
 from types import MappingProxyType
@@ -36,6 +37,7 @@ _SCALARS: Mapping[str, Any] = MappingProxyType(
 )
 
 
+@cache
 def messages(kind: str) -> list[tuple[Untyped, int]]:
     """Return each message class and version; ``kind`` is "request" or "response"."""
     # A class indexed by a version is a subclass; the class itself has version None.
