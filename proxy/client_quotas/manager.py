@@ -106,11 +106,6 @@ class RequestQueue:
 class QuotaManager:
     """The quotas that are administered at this proxy. For the loop.
 
-    Args:
-        config: The file that the process is started with.
-        on_changes: See ``OnChanges``.
-        wall_ms: Returns Unix time.
-
     Attributes:
         rules: The rules that hold.
         store: Keeps the quotas that are set here; None: none can be set.

@@ -19,13 +19,8 @@ _AT_ONCE: Final = 250
 class RuleApplier:
     """Changes ``rules`` and reports each effect to ``on_changes``.
 
-    Until ``begin`` nothing is reported: the next ``follow_file`` returns it.
-
-    Args:
-        config: The file that the process is started with.
-        name: The source of the rules that are not the file's.
-        on_changes: See ``OnChanges``.
-        wall_ms: Returns Unix time.
+    Until ``begin`` nothing is reported: the next ``follow_file`` returns it. ``name`` is the source of the rules that
+    are not the file's.
 
     Attributes:
         rules: The rules that hold.

@@ -76,13 +76,7 @@ class _Reading(NamedTuple):
 class BrokerSource:
     """Follows the quotas of one cluster; see ``QuotaSource``. All methods but ``_ask`` run on the loop.
 
-    Args:
-        settings: The file's section.
-        config: What the process is started with.
-        servers: The brokers to ask.
-        on_changes: See ``OnChanges``.
-        connect: Returns the reader; called in a thread.
-        wall_ms: Returns Unix time.
+    ``connect`` is called in a thread, and returns the reader.
 
     Attributes:
         rules: The rules that hold: the file's, and the brokers'.

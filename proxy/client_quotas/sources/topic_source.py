@@ -40,12 +40,7 @@ OnChanges: TypeAlias = Callable[[Mapping[Entity, QuotaRule | None]], None]
 class TopicSource:
     """Follows one topic; see ``QuotaSource``. For the loop.
 
-    Args:
-        settings: The file's section.
-        proxy: The name of this proxy, as in shares.
-        file_rules: The rules of the file.
-        on_changes: Called on the loop with changed rules, None for removed ones.
-        reader: See ``ReaderBridge``.
+    ``proxy`` is the name of this proxy, as in shares; ``on_changes`` gets changed rules, None for removed ones.
     """
 
     def __init__(

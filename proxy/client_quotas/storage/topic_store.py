@@ -52,14 +52,9 @@ _UNPACKED: Final = ("producer", "uncompressed", "gzip")
 class TopicStore:
     """See ``QuotaStore``. For the loop.
 
-    Args:
-        name: ``kafka://SERVERS/TOPIC``.
-        apply: See ``ApplyChanges``.
-        copy: Keeps a copy of the rules on the disk; None: there is none.
-        reader: See ``ReaderBridge``.
-        writer: Writes to the topic.
-
     Attributes:
+        name: ``kafka://SERVERS/TOPIC``.
+        copy: Keeps a copy of the rules on the disk; None: there is none.
         state: The topic's rules, as far as they are read.
         has_read: Whether the topic has been read to its end.
         is_connected: Whether it is being read, and was read to its end.

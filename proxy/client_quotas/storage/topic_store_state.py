@@ -52,11 +52,7 @@ class TopicChange(NamedTuple):
 
 
 class StoreTopicState:
-    """The rules of a topic.
-
-    Args:
-        name: The topic's name, the source of its rules.
-        most: The bound on entities.
+    """The rules of a topic. ``name`` is the source of its rules; ``most`` is the bound on entities.
 
     Attributes:
         records: The number of records read, again after each failure. For metrics, as is the next.
