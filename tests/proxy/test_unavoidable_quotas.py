@@ -35,7 +35,7 @@ MUTING = pytest.mark.parametrize("enforcement", [Enforcement.RESPOND, Enforcemen
 
 
 class Scene:
-    """A broker that answers at once, and the connections of those who would get around its quotas."""
+    """A broker that answers at once, and the connections of clients that try to evade its quotas."""
 
     def __init__(self, wire: Wire) -> None:
         self.wire = wire
@@ -94,7 +94,7 @@ class Scene:
             self._settle()
 
     def bucket(self, client_id: str = "etl") -> Bucket:
-        """Return whose charges are looked at."""
+        """Return the buckets to check."""
         return self.wire.bucket(client_id=client_id)
 
     def _pass(self, wire: Wire, data: bytes) -> None:
@@ -111,7 +111,7 @@ class Scene:
                 wire.broker(produce_response(1))
 
     def _settle(self) -> None:
-        """Let those have their turn whose turn has come."""
+        """Resume the connections whose turn has come."""
         while woken := self.wire.woken():
             for wire in woken:
                 wire.now_ms = self.now_ms
@@ -167,7 +167,7 @@ def test_fetch_in_flight_charges_its_sender_after_a_client_id_change_and_a_flood
     here = scene(BY_CLIENT_ID, max_buckets=4)
     wire = here.connect()
     wire.client(fetch_request(1, client_id="one"))
-    wire.client(produce_request(2, client_id="two"))  # on its own connection nobody else holds "one" now
+    wire.client(produce_request(2, client_id="two"))  # no other connection holds "one" now
     for name in names(20):
         stranger = here.connect()
         here.fetch(stranger, client_id=name, size_bytes=100)
@@ -275,7 +275,7 @@ def test_a_flood_of_client_ids_does_not_make_two_quotas_of_one_name() -> None:
 
 
 def test_evicted_bucket_is_not_charged_through_a_kept_client_id() -> None:
-    """A version that is not known leaves nothing to compare with, and nobody holds the bucket of before."""
+    """A version that is not known leaves nothing to compare with, and no connection holds the earlier bucket."""
     here = scene(BY_CLIENT_ID, max_buckets=10)
     wire = here.connect()
     here.produce(wire, client_id="one", size_bytes=100)

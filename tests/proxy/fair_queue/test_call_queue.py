@@ -224,7 +224,7 @@ def test_round_robin_takes_as_many_of_each_identity(lengths: list[int]) -> None:
     for call in drained(queue):
         taken[call.identity] += 1
         for n, length in enumerate(lengths):
-            # Whoever is not served up has had as many turns as anybody, to one.
+            # An identity with elements left has had as many turns as any other, give or take one.
             assert taken[str(n)] == length or taken[str(n)] >= max(taken.values()) - 1
 
 

@@ -130,7 +130,7 @@ def test_by_traffic_bytes_cost_on_arrival_and_time_afterwards() -> None:
     assert made.on_refusal == 1_000
 
 
-# -- whose cost it is --
+# -- identities --
 
 APPS = (Fold(match="app-([a-z]+)-[0-9]+", to=r"app-\1"),)
 

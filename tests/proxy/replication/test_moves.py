@@ -257,7 +257,7 @@ class Upheaval:
     followers: int
     rates: list[tuple[int, int, int, int | None]]  # after so many ms: of the leader, of followers, of the path to 3
     partitions: list[tuple[int, int]]  # size of a batch, how many
-    reconnects: list[tuple[int, int]]  # after so many ms, whose connection
+    reconnects: list[tuple[int, int]]  # after so many ms, the index of the follower
     rotates: bool
 
 
@@ -320,7 +320,9 @@ def test_any_followers_and_changes_keep_every_limit(plan: Upheaval) -> None:
         assert len(came) == len(appended)
         assert max(after - before for before, after in zip(appended, came, strict=True)) <= 20
         lags = any(one.offsets[place] < count for place, (_, count) in zip(places, plan.partitions, strict=True))
-        assert not (lags and has_time) or any(each.was_lagging for each in one.deliveries), "nobody is left out"
+        assert not (lags and has_time) or any(each.was_lagging for each in one.deliveries), (
+            "every lagging follower goes on"
+        )
     if len(paths) == len(plan.rates):
         hold_to(followers[0].deliveries, max(paths))
     for session in move.sessions:

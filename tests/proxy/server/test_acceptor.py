@@ -56,7 +56,7 @@ def probes_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @asynccontextmanager
 async def proxy_with(**limits: int | ProxyProtocol | None) -> AsyncIterator[Server]:
-    """Run a proxy whose one listener has these limits, in front of a broker that answers."""
+    """Run a proxy with one listener under these limits, in front of a broker that responds."""
     async with stub_broker(lambda frame: other_response(correlation_id(frame))) as broker:
         listener = replace(listener_to(broker.address), **limits)  # type: ignore[arg-type]
         async with running(ProxyConfig(listeners=(listener,))) as server:
@@ -153,7 +153,7 @@ async def test_accepting_resumes_after_file_descriptors_ran_out(
     ]
 
 
-# -- whose connection it is --
+# -- addresses of clients --
 
 
 @pytest.mark.parametrize("header", [LINE, BINARY])

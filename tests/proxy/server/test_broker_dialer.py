@@ -55,19 +55,19 @@ def _disconnects(server: Server) -> dict[str, int]:
 async def test_an_upstream_that_refuses_closes_the_client_and_is_counted_and_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    nobody = Address(host="127.0.0.1", port=free_port())
-    async with running(ProxyConfig(listeners=(listener_to(nobody),))) as server:
+    unused = Address(host="127.0.0.1", port=free_port())
+    async with running(ProxyConfig(listeners=(listener_to(unused),))) as server:
         async with client_of(server) as client:
             assert await client.ask(other_request()) == b""
 
         assert _disconnects(server) == {"upstream_refused": 1}
-        assert [f"cannot reach upstream {nobody}" in record.message for record in caplog.records] == [True]
+        assert [f"cannot reach upstream {unused}" in record.message for record in caplog.records] == [True]
 
 
 @on_uvloop
 async def test_many_refused_clients_are_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    nobody = Address(host="127.0.0.1", port=free_port())
-    async with running(ProxyConfig(listeners=(listener_to(nobody),))) as server:
+    unused = Address(host="127.0.0.1", port=free_port())
+    async with running(ProxyConfig(listeners=(listener_to(unused),))) as server:
         for _ in range(5):
             async with client_of(server) as client:
                 await client.ask(other_request())

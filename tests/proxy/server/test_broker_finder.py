@@ -58,8 +58,8 @@ class Node:
             return other_response(correlation_id(frame))
         if b"kafka-quota-proxy" in frame and not self.answers_strangers:
             return b"\0\0\0\0"  # no response has no bytes: the question fails, as it does where a login is wanted
-        told = {node_id: (address.host, address.port) for node_id, address in self.brokers.items()}
-        return metadata_response(told, correlation_id(frame), api_version=version, cluster_id=self.cluster_id)
+        brokers = {node_id: (address.host, address.port) for node_id, address in self.brokers.items()}
+        return metadata_response(brokers, correlation_id(frame), api_version=version, cluster_id=self.cluster_id)
 
 
 def metadata_request() -> bytes:
@@ -68,7 +68,7 @@ def metadata_request() -> bytes:
 
 @asynccontextmanager
 async def ports(*nodes: Node) -> AsyncIterator[list[StubBroker]]:
-    """Give a broker's ports, or ports of brokers; each node is told where its own is, if it is told of nothing else."""
+    """Give a broker's ports, or ports of brokers; a node without brokers lists its own."""
     brokers = [StubBroker(node.script) for node in nodes]
     for node, broker in zip(nodes, brokers, strict=True):
         node.brokers = node.brokers or {1: broker.address}
@@ -203,8 +203,8 @@ async def test_broker_behind_a_sidecar_is_identified_by_the_bind_address() -> No
 async def test_the_configured_node_id_identifies_a_broker_without_a_matching_address(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    told = {1: Address(host="inside.invalid", port=9092), 2: Address(host="other.invalid", port=9092)}
-    async with ports(Node(brokers=told), Node(brokers=told), Node(brokers=told)) as (one, other, third):
+    brokers = {1: Address(host="inside.invalid", port=9092), 2: Address(host="other.invalid", port=9092)}
+    async with ports(Node(brokers=brokers), Node(brokers=brokers), Node(brokers=brokers)) as (one, other, third):
         listeners = (
             named(one.address, "one", node_id=1),
             named(other.address, "other", node_id=1),
@@ -232,8 +232,8 @@ async def test_a_cluster_and_a_sidecar_in_front_of_its_broker_have_one_quota() -
 @on_uvloop
 async def test_two_clusters_of_the_file_that_are_one_have_each_broker_once() -> None:
     async with stub_broker() as first, stub_broker() as second:
-        told = {0: first.address, 1: second.address}
-        first.script = second.script = Node(brokers=told).script
+        brokers = {0: first.address, 1: second.address}
+        first.script = second.script = Node(brokers=brokers).script
         both = in_front_of("both", first.address, second.address), in_front_of("one", first.address)
         async with running(config_of(*both)) as server:
             await eventually(lambda: all(len(one.brokers) == 2 for one in server.brokers.clusters.values()))

@@ -25,7 +25,7 @@ FETCH = request_kind(ApiKey.FETCH, 11)
 
 
 class Client:
-    """Somebody who waits, and is woken."""
+    """A connection that waits and is woken."""
 
     def __init__(self, line: ListenerQueue) -> None:
         self.call = QueuedConnection(line, self)

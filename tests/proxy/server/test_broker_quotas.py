@@ -155,8 +155,8 @@ async def test_describe_shows_the_brokers_quotas_even_if_the_file_overrules_them
         config = config_to(broker, QuotaRule(client_id="etl", producer_byte_rate=1_000.0, source="f.yaml:1"))
         async with running(config) as server, client_of(server) as client:
             asked = write_describe_request(DescribeRequest(1, 7, (), False), client_id="etl")
-            told = read_describe_response(await client.ask(asked), 1)
-            assert told.entries == ((ETL, ((P, 9_000.0),)),)
+            described = read_describe_response(await client.ask(asked), 1)
+            assert described.entries == ((ETL, ((P, 9_000.0),)),)
             assert await client.ask(LARGE) == WAITS
 
 

@@ -20,7 +20,7 @@ def at(host: str, port: int = 9092) -> Address:
 
 
 class Ways:
-    """A registry, and what it has told."""
+    """A registry, and its reports."""
 
     def __init__(self, *hosts: str) -> None:
         self.moved: list[Upstream] = []

@@ -91,10 +91,10 @@ async def cluster_of(*node_ids: int, tls: ssl.SSLContext | None = None) -> Async
 def front_of(cluster: StubCluster, *, name: str = "clients", host: str = "127.0.0.1", ports: int = PORTS) -> Listener:
     first = free_ports(ports + 1)
     servers = tuple(broker.address for broker in cluster.alive.values())
-    told = Cluster(
+    settings = Cluster(
         bootstrap_servers=servers, advertised_host="proxy.example", first_port=first + 1, last_port=first + ports
     )
-    return Listener(name=name, bind=Address(host=host, port=first), cluster=told)
+    return Listener(name=name, bind=Address(host=host, port=first), cluster=settings)
 
 
 def port_of(listener: Listener, node_id: int) -> int:
@@ -138,8 +138,8 @@ async def test_each_broker_has_a_port_and_clients_hear_of_no_other(caplog: pytes
         async with running(ProxyConfig(listeners=(listener,))) as server:
             await known(server, listener, 0, 3)
             async with client_of(server) as client:
-                told = brokers_in(await client.ask(metadata_request()))
-            assert told == {node_id: ("proxy.example", port_of(listener, node_id)) for node_id in (0, 3)}
+                brokers = brokers_in(await client.ask(metadata_request()))
+            assert brokers == {node_id: ("proxy.example", port_of(listener, node_id)) for node_id in (0, 3)}
             for node_id in (0, 3):
                 async with client_at(port_of(listener, node_id)) as client:
                     await client.ask(other_request(api_key=OTHER_API))
@@ -167,8 +167,8 @@ async def test_every_port_of_a_listener_speaks_tls_and_so_do_its_brokers(tmp_pat
         async with running(ProxyConfig(listeners=(listener,))) as server:
             await known(server, listener, 0, 3)
             async with client_of(server, tls=client_tls) as client:
-                told = brokers_in(await client.ask(metadata_request()))
-            assert told == {node_id: ("proxy.example", port_of(listener, node_id)) for node_id in (0, 3)}
+                brokers = brokers_in(await client.ask(metadata_request()))
+            assert brokers == {node_id: ("proxy.example", port_of(listener, node_id)) for node_id in (0, 3)}
             async with client_at(port_of(listener, 3), tls=client_tls) as client:
                 assert await client.ask(other_request(api_key=OTHER_API)) == other_response()
             assert reached(cluster, 3)
@@ -213,8 +213,8 @@ async def test_during_a_stop_no_port_is_opened_and_clients_go_on_hearing_of_thos
             known_cluster.see({1: Address(host="127.0.0.1", port=1)}, True)
 
             assert not any(is_open(port_of(listener, node_id)) for node_id in (0, 1, 3))
-            told = brokers_in(await client.ask(metadata_request()))
-            assert told == {node_id: ("proxy.example", port_of(listener, node_id)) for node_id in (0, 3)}
+            brokers = brokers_in(await client.ask(metadata_request()))
+            assert brokers == {node_id: ("proxy.example", port_of(listener, node_id)) for node_id in (0, 3)}
 
 
 @on_uvloop
@@ -226,8 +226,8 @@ async def test_joining_broker_has_its_port_before_clients_see_it(monkeypatch: py
             await known(server, listener, 0)
             async with client_of(server) as client:
                 cluster.alive[5] = newcomer
-                told = brokers_in(await client.ask(metadata_request()))
-            assert told[5] == ("proxy.example", port_of(listener, 5))
+                brokers = brokers_in(await client.ask(metadata_request()))
+            assert brokers[5] == ("proxy.example", port_of(listener, 5))
             async with client_at(port_of(listener, 5)) as client:
                 assert await client.ask(other_request(api_key=OTHER_API)) == other_response()
             assert reached(cluster, 5)
@@ -322,8 +322,8 @@ async def test_a_cluster_that_does_not_answer_is_known_from_its_clients(monkeypa
             await known(server, listener, *range(PORTS))
             async with client_at(port_of(listener, 1)) as one, client_at(port_of(listener, 2)) as two:
                 assert await two.ask(other_request(api_key=OTHER_API)) == other_response()
-                told = brokers_in(await one.ask(metadata_request()))
-                assert told == {node_id: ("proxy.example", port_of(listener, node_id)) for node_id in (0, 1, 2)}
+                brokers = brokers_in(await one.ask(metadata_request()))
+                assert brokers == {node_id: ("proxy.example", port_of(listener, node_id)) for node_id in (0, 1, 2)}
 
                 # Both may lead to another broker than their ports say.
                 assert [await one.answer(), await two.answer()] == [b"", b""]

@@ -44,16 +44,16 @@ CONFIG = ProxyConfig(
 
 
 class Watched:
-    """A file, its reloader, and what was told to the proxy."""
+    """A file, its reloader, and the loaded configurations."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.told: asyncio.Queue[Loaded] = asyncio.Queue()
-        self.reloader = Reloader(path, load(path), on_loaded=self.told.put_nowait, poll_s=0.01, settle_s=0.01)
+        self.loaded: asyncio.Queue[Loaded] = asyncio.Queue()
+        self.reloader = Reloader(path, load(path), on_loaded=self.loaded.put_nowait, poll_s=0.01, settle_s=0.01)
 
     async def next_rate(self) -> float | None:
         async with asyncio.timeout(20):
-            loaded = await self.told.get()
+            loaded = await self.loaded.get()
         return loaded.config.quotas[0].limits["producer_byte_rate"]
 
 
@@ -133,7 +133,7 @@ async def test_invalid_file_changes_nothing_and_is_logged(watched: Watched, capl
     is_valid = await watched.reloader.reload()
 
     assert not is_valid
-    assert watched.told.empty()
+    assert watched.loaded.empty()
     assert not watched.reloader.last_reload_successful
     assert (watched.reloader.hash, watched.reloader.last_reload_timestamp_seconds) == (hash_before, timestamp_before)
     said = [record.getMessage() for record in caplog.records]
@@ -163,7 +163,7 @@ async def test_unchanged_content_is_a_successful_reload_without_effect(watched: 
 
     assert is_valid
     assert watched.reloader.last_reload_successful
-    assert watched.told.empty()
+    assert watched.loaded.empty()
 
 
 async def test_keys_that_need_a_restart_are_named(watched: Watched, caplog: pytest.LogCaptureFixture) -> None:

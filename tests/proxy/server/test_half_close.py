@@ -79,7 +79,7 @@ async def test_draining_answers_accepted_requests_and_drops_later_ones() -> None
         assert await ended(client)
         assert broker.in_use[0].requests == [other_request(1), other_request(2)]
         client.writer.close()
-        async with asyncio.timeout(1):  # nobody waits for what he does not read
+        async with asyncio.timeout(1):  # no wait for a client that does not read
             await eventually(lambda: disconnects(server) == {"shutdown": 1})
 
 

@@ -75,8 +75,8 @@ async def test_a_changed_quota_holds_for_the_next_request_and_after_a_restart(tm
         async with running(config_to(broker, tmp_path)) as server, client_of(server) as client:
             assert await client.ask(produce_request(1, size_bytes=20_000)) == produce_response(1, throttle_time_ms=77)
             asked = DescribeRequest(1, 9, (Component("client-id", 0, "etl"),), True)
-            told = read_describe_response(await client.ask(write_describe_request(asked, client_id=None)), 1)
-            assert told.entries == (Described(ETL, ((P, 1_000.0),)),)
+            described = read_describe_response(await client.ask(write_describe_request(asked, client_id=None)), 1)
+            assert described.entries == (Described(ETL, ((P, 1_000.0),)),)
             assert await put(client, ETL, P, None) == 0
             assert await client.ask(produce_request(2, size_bytes=20_000)) == produce_response(2)
 

@@ -45,20 +45,20 @@ NO_LIMIT = RecordsRead((TopicRecord(5, 0, Rule(client_id="etl")),), 0)
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[ReaderEvent]:
-    """What servers of the test are told of their topic; the list is filled before they start."""
-    told: list[ReaderEvent] = []
+def events(monkeypatch: pytest.MonkeyPatch) -> list[ReaderEvent]:
+    """The events that the readers of the topic report; the list is filled before the servers start."""
+    events: list[ReaderEvent] = []
 
     def followed(
         config: ProxyConfig, *, on_changes: Callable[[Mapping[Entity, QuotaRule | None]], None]
     ) -> TopicSource | None:
         def reader(tell: EventHandler) -> Playbook:
-            return Playbook(tell, *told)
+            return Playbook(tell, *events)
 
         return TopicSource(SETTINGS, "p1", config.quotas, on_changes=on_changes, reader=reader)
 
     monkeypatch.setattr(active_rules_module, "topic_source", followed)
-    return told
+    return events
 
 
 def config_to(broker: StubBroker, *quotas: QuotaRule) -> ProxyConfig:
@@ -82,8 +82,8 @@ async def stopped(server: Server, end: asyncio.Future[None]) -> None:
 
 
 @on_uvloop
-async def test_the_first_client_is_served_under_the_rules_of_the_topic(told: list[ReaderEvent]) -> None:
-    told += [ReadingBegan(), LIMIT, EndReached()]
+async def test_the_first_client_is_served_under_the_rules_of_the_topic(events: list[ReaderEvent]) -> None:
+    events += [ReadingBegan(), LIMIT, EndReached()]
     async with stub_broker(answers) as broker:
         server = Server(config_to(broker))
         end = asyncio.ensure_future(server.run())
@@ -100,7 +100,7 @@ async def test_the_first_client_is_served_under_the_rules_of_the_topic(told: lis
 
 
 @on_uvloop
-async def test_no_client_is_served_before_the_topic_is_read(told: list[ReaderEvent]) -> None:
+async def test_no_client_is_served_before_the_topic_is_read(events: list[ReaderEvent]) -> None:
     async with stub_broker(answers) as broker:
         server = Server(config_to(broker))
         health = Health(server, Reloads())
@@ -117,10 +117,10 @@ async def test_no_client_is_served_before_the_topic_is_read(told: list[ReaderEve
 
 @on_uvloop
 async def test_a_topic_that_cannot_be_read_is_not_waited_for_for_ever(
-    told: list[ReaderEvent], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    events: list[ReaderEvent], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(server_module, "_FIRST_RULES_S", 0.05)
-    told += [ReadFailed("away"), ReadingBegan(), LIMIT]
+    events += [ReadFailed("away"), ReadingBegan(), LIMIT]
     async with stub_broker(answers) as broker:
         server = Server(config_to(broker))
         end = asyncio.ensure_future(server.run())
@@ -133,9 +133,9 @@ async def test_a_topic_that_cannot_be_read_is_not_waited_for_for_ever(
 
 @on_uvloop
 async def test_a_topic_that_would_be_read_through_this_proxy_is_not_waited_for(
-    told: list[ReaderEvent], caplog: pytest.LogCaptureFixture
+    events: list[ReaderEvent], caplog: pytest.LogCaptureFixture
 ) -> None:
-    told += [ReadFailed("its leader is this proxy", is_own_fault=True)]
+    events += [ReadFailed("its leader is this proxy", is_own_fault=True)]
     async with stub_broker(answers) as broker:
         server = Server(config_to(broker))
         end = asyncio.ensure_future(server.run())
@@ -148,7 +148,7 @@ async def test_a_topic_that_would_be_read_through_this_proxy_is_not_waited_for(
 
 
 @on_uvloop
-async def test_a_stop_does_not_wait_for_the_topic(told: list[ReaderEvent], caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_stop_does_not_wait_for_the_topic(events: list[ReaderEvent], caplog: pytest.LogCaptureFixture) -> None:
     async with stub_broker(answers) as broker:
         server = Server(config_to(broker))
         end = asyncio.ensure_future(server.run())
@@ -161,8 +161,8 @@ async def test_a_stop_does_not_wait_for_the_topic(told: list[ReaderEvent], caplo
 
 
 @on_uvloop
-async def test_after_a_reload_the_file_overrules_the_topic(told: list[ReaderEvent]) -> None:
-    told += [ReadingBegan(), LIMIT, EndReached()]
+async def test_after_a_reload_the_file_overrules_the_topic(events: list[ReaderEvent]) -> None:
+    events += [ReadingBegan(), LIMIT, EndReached()]
     of_file = QuotaRule(client_id="etl", producer_byte_rate=5.0, source="f.yaml:1")
     other = QuotaRule(client_id="other", producer_byte_rate=6.0, source="f.yaml:2")
     of_topic = QuotaRule(client_id="etl", producer_byte_rate=1_000.0, source="kafka://store@4")
@@ -184,8 +184,8 @@ async def test_after_a_reload_the_file_overrules_the_topic(told: list[ReaderEven
 
 
 @on_uvloop
-async def test_with_quotas_from_a_topic_a_reload_grants_no_administration(told: list[ReaderEvent]) -> None:
-    told += [ReadingBegan(), LIMIT, EndReached()]
+async def test_with_quotas_from_a_topic_a_reload_grants_no_administration(events: list[ReaderEvent]) -> None:
+    events += [ReadingBegan(), LIMIT, EndReached()]
     async with stub_broker(answers) as broker:
         config = config_to(broker)
         server = Server(config)
@@ -201,8 +201,8 @@ async def test_with_quotas_from_a_topic_a_reload_grants_no_administration(told: 
 
 
 @on_uvloop
-async def test_brokers_of_a_cluster_have_the_rules_and_so_have_those_that_join(told: list[ReaderEvent]) -> None:
-    told += [ReadingBegan(), LIMIT, EndReached()]
+async def test_brokers_of_a_cluster_have_the_rules_and_so_have_those_that_join(events: list[ReaderEvent]) -> None:
+    events += [ReadingBegan(), LIMIT, EndReached()]
     async with stub_broker() as broker:
         cluster = Cluster(bootstrap_servers=(broker.address,), advertised_host="h", first_port=1, last_port=1)
         listener = Listener(name="all", bind=Address(host="127.0.0.1", port=free_port()), cluster=cluster)

@@ -223,19 +223,19 @@ async def test_the_view_of_the_cluster_is_dropped_with_the_limits(
 async def test_a_reload_with_bootstrap_servers_starts_the_watcher(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watcher_module, "_connect", away)
     async with stub_broker(answers) as broker:
-        nobody = replace(config_to(broker), replication=Replication(leader_rate=1.0))
+        unlimited = replace(config_to(broker), replication=Replication(leader_rate=1.0))
         settings = AdminClient(bootstrap_servers=(broker.address,))
-        somebody = replace(nobody, replication=Replication(leader_rate=1.0, admin_client=settings))
-        async with serving(nobody) as (server, _):
+        limited = replace(unlimited, replication=Replication(leader_rate=1.0, admin_client=settings))
+        async with serving(unlimited) as (server, _):
             assert server.replication.watcher is None
-            server.apply(somebody)
+            server.apply(limited)
             assert server.replication.watcher is not None
             assert server.replication.throttle.ask == server.replication.watcher.request
             followed = server.replication.watcher
-            server.apply(replace(nobody, replication=Replication(lease_ms=1, admin_client=settings)))
+            server.apply(replace(unlimited, replication=Replication(lease_ms=1, admin_client=settings)))
             assert server.replication.watcher is followed
             assert followed._lease.lease_ms == 1
-            server.apply(nobody)
+            server.apply(unlimited)
             assert server.replication.watcher is None
 
 
@@ -262,7 +262,7 @@ async def test_a_new_limit_holds_from_the_next_request_of_an_open_connection() -
 
             server.apply(replace(server.config, quotas=(LIMITED,), max_throttle_time_ms=77))
 
-            # The bucket of an unlimited client is another one, so its 20,000 bytes are sent anew.
+            # The bucket of an unlimited client is another one, so its 20,000 bytes are sent again.
             throttled = await client.ask(produce_request(2, size_bytes=20_000))
         assert throttled == produce_response(2, throttle_time_ms=77)
         assert "upstream_closed" not in disconnects(server)

@@ -126,7 +126,7 @@ async def test_a_name_that_no_rule_matches_is_not_let_in(files: Files, caplog: p
         assert "no rule applies to 'CN=nobody'" in caplog.text
 
 
-# -- who does not get through --
+# -- refused handshakes --
 
 
 @on_uvloop
@@ -353,7 +353,7 @@ async def test_a_certificate_that_is_replaced_is_shown_to_the_next_client(
         assert not await is_new()
         new.save(files.directory, "proxy")
         async with asyncio.timeout(10):
-            while not await is_new():  # noqa: ASYNC110 - nobody tells
+            while not await is_new():  # noqa: ASYNC110 - there is no event
                 await asyncio.sleep(0.01)
 
         assert await kept.ask(other_request(9)) == other_response(9)

@@ -225,7 +225,7 @@ async def test_files_are_written(tmp_path: Path) -> None:
     charge(quotas, 5)
     await usage.stop(asyncio.Event())
 
-    (file,) = tmp_path.glob("*.jsonl")  # noqa: ASYNC240 - nobody waits for this loop
+    (file,) = tmp_path.glob("*.jsonl")  # noqa: ASYNC240 - no client waits for this loop
     record = json.loads(file.read_bytes())
     assert record["amount"] == 5
     assert record["proxy"].endswith("-9092")

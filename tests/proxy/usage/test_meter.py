@@ -146,7 +146,7 @@ def test_observed_throttling_is_logged_as_not_enforced() -> None:
 
 
 def test_a_throttle_time_is_logged_in_the_interval_of_its_response() -> None:
-    """As that of topics made: they are charged before they are passed on, and the wait is told with the answer."""
+    """As for created topics: charged before the request passes, with the wait in the response."""
     quotas, one = BrokerQuotas(CONFIG), meter()
     broker = MeteredBroker(3, quotas, enforces=True)
     bucket = charge(quotas, 4, kind=QuotaKind.MUTATION)
@@ -173,7 +173,7 @@ def test_record_after_a_reload_names_the_new_rule_once_used() -> None:
 
 
 def test_buckets_of_one_name_at_one_broker_are_one_record() -> None:
-    """A broker may stand behind an upstream and in a cluster; of two, nobody may know yet which they are."""
+    """A broker may stand behind an upstream and in a cluster; the node ids of two may still be unknown."""
     one, other = BrokerQuotas(CONFIG), BrokerQuotas(CONFIG)
     charge(one, 5)
     charge(other, 7)
@@ -243,7 +243,7 @@ def test_an_unfinished_reading_loses_nothing() -> None:
     assert (batch.start_ms, batch.interval_ms) == (WALL_MS, 2_000)
 
 
-# -- who makes room for others --
+# -- evicted buckets --
 
 
 def one_place(most: int = 1) -> BrokerQuotas:

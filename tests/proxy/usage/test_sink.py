@@ -16,7 +16,7 @@ def a_batch(number: int, records: int = 1) -> Batch:
 
 
 class Paper:
-    """A writer that fails when it is told to."""
+    """A writer that fails on demand."""
 
     name = "paper"
     rotate_from_ms: int | None = None

@@ -1,4 +1,4 @@
-"""Contexts of the files that a listener names, made anew when these change."""
+"""Contexts of the files that a listener names, rebuilt when these change."""
 
 import asyncio
 import logging
@@ -215,7 +215,7 @@ def test_a_new_pair_is_taken(tmp_path: Path, settings: ClientTls) -> None:
 
     assert not has_changed(context)
     assert serial_shown(context.context, client) == x509.load_pem_x509_certificate(new.certificate).serial_number
-    assert serial_shown(before, client) == first  # who has begun with the one before ends with it
+    assert serial_shown(before, client) == first  # a handshake keeps its first context
     assert context.expires_at == NOW.replace(microsecond=0) + timedelta(days=9)
     assert context.last_reload_successful
 
@@ -323,7 +323,7 @@ def test_watch_reloads_changed_files(
         async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
             watching = tasks.create_task(watch([context]))
             replace(settings, AUTHORITY.issue("proxy"))
-            while context.context is before:  # noqa: ASYNC110 - it tells nobody
+            while context.context is before:  # noqa: ASYNC110 - there is no event
                 await asyncio.sleep(0.01)
             watching.cancel()
 

@@ -52,12 +52,12 @@ class Below(asyncio.Transport):
 
 
 class Above(asyncio.Protocol):
-    """What it was told."""
+    """The calls of the transport."""
 
     def __init__(self, *, stays: bool = False) -> None:
         self.transport: asyncio.Transport | None = None
         self.data: list[bytes] = []
-        self.told: list[object] = []
+        self.calls: list[object] = []
         self.stays = stays
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -67,17 +67,17 @@ class Above(asyncio.Protocol):
         self.data.append(data)
 
     def eof_received(self) -> bool:
-        self.told.append("end")
+        self.calls.append("end")
         return self.stays
 
     def pause_writing(self) -> None:
-        self.told.append("pause")
+        self.calls.append("pause")
 
     def resume_writing(self) -> None:
-        self.told.append("resume")
+        self.calls.append("resume")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.told.append(exc)
+        self.calls.append(exc)
 
 
 class Pair:
@@ -298,7 +298,7 @@ def test_close_sends_close_notify_and_does_not_wait(files: Files) -> None:
     assert pair.below.end == "closed"
     assert pair.transport.is_closing()
     assert pair.said() == b"last"
-    pair.peer.unwrap()  # would want to read more, had it not been told
+    pair.peer.unwrap()  # would want to read more, without that close_notify
 
 
 @pytest.mark.usefixtures("version")
@@ -312,7 +312,7 @@ def test_a_peer_that_ends_in_order_still_gets_its_answers(files: Files) -> None:
     pair.speak()
     assert pair.transport.eof_received() is True  # the plain end, which comes next
 
-    assert (pair.above.data, pair.above.told) == ([b"question"], ["end"])
+    assert (pair.above.data, pair.above.calls) == ([b"question"], ["end"])
     pair.transport.write(b"answer")
     pair.transport.close()
     assert pair.below.end == "closed"
@@ -327,7 +327,7 @@ def test_an_orderly_end_closes_unless_the_protocol_stays(files: Files) -> None:
 
     pair.speak()
 
-    assert (pair.above.told, pair.below.end) == (["end"], "closed")
+    assert (pair.above.calls, pair.below.end) == (["end"], "closed")
 
 
 @in_loop
@@ -338,7 +338,7 @@ def test_an_end_without_notice_closes(files: Files) -> None:
     assert pair.transport.eof_received() is False
     pair.transport.connection_lost(None)
 
-    assert pair.above.told == [None]
+    assert pair.above.calls == [None]
 
 
 @in_loop
@@ -357,7 +357,7 @@ def test_tampered_records_end_the_connection(files: Files) -> None:
     ((is_up, error),) = pair.failures
     assert is_up
     assert isinstance(error, ssl.SSLError)
-    assert pair.above.told == [error]
+    assert pair.above.calls == [error]
 
 
 @in_loop
@@ -368,7 +368,7 @@ def test_the_connection_below_is_lost(files: Files) -> None:
     pair.transport.connection_lost(error)
     pair.transport.write(b"nobody hears")
 
-    assert pair.above.told == [error]
+    assert pair.above.calls == [error]
     assert pair.failures == []
 
 
@@ -417,15 +417,15 @@ def test_a_failed_handshake_sends_its_alert(files: Files) -> None:
     try:
         pair = Pair(files).shake()
     except ssl.SSLError as error:  # TLS 1.2 tells in the handshake
-        told = error
+        raised = error
     else:  # TLS 1.3 behind it
         with pytest.raises(ssl.SSLError) as found:
             pair.said()
-        told = found.value
+        raised = found.value
     finally:
         files.server.verify_mode = ssl.CERT_NONE
 
-    assert "alert" in str(told)
+    assert "alert" in str(raised)
 
 
 @in_loop
@@ -460,7 +460,7 @@ def test_silent_peer_is_closed_after_the_timeout(files: Files, monkeypatch: pyte
         pair = Pair(files)
         pair.transport.connection_made(pair.below)
         async with asyncio.timeout(5):
-            while not pair.below.end:  # noqa: ASYNC110 - it tells nobody
+            while not pair.below.end:  # noqa: ASYNC110 - there is no event
                 await asyncio.sleep(0.005)
         return pair.failures
 
@@ -486,14 +486,14 @@ def test_the_handshake_timeout_ends_with_the_handshake(files: Files, monkeypatch
 @in_loop
 def test_flow_control_is_that_of_the_transport_below(files: Files) -> None:
     pair = Pair(files)
-    pair.transport.pause_writing()  # in the handshake there is nobody to tell
+    pair.transport.pause_writing()  # in the handshake there is no protocol above
     pair.shake()
 
     pair.transport.pause_writing()
     pair.transport.resume_writing()
     pair.transport.pause_reading()
 
-    assert pair.above.told == ["pause", "resume"]
+    assert pair.above.calls == ["pause", "resume"]
     assert not pair.below.is_reading_now
     pair.transport.resume_reading()
     assert pair.below.is_reading_now
@@ -510,7 +510,7 @@ def test_data_that_arrives_while_paused_is_kept(files: Files) -> None:
         with pytest.raises(ssl.SSLWantReadError):
             pair.peer.unwrap()
         pair.speak()
-        assert (pair.above.data, pair.above.told) == ([], [])
+        assert (pair.above.data, pair.above.calls) == ([], [])
 
         pair.transport.resume_reading()
         assert pair.above.data == []  # not within the call
@@ -518,7 +518,7 @@ def test_data_that_arrives_while_paused_is_kept(files: Files) -> None:
         pair.transport.resume_reading()
         await asyncio.sleep(0)
 
-        assert (pair.above.data, pair.above.told) == ([b"wait"], ["end"])
+        assert (pair.above.data, pair.above.calls) == ([b"wait"], ["end"])
 
     asyncio.run(go())
 
@@ -533,7 +533,7 @@ def test_the_end_is_not_reported_while_reading_is_paused(files: Files) -> None:
 
     pair.speak()
 
-    assert pair.above.told == []
+    assert pair.above.calls == []
 
 
 @in_loop
