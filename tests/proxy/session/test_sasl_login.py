@@ -164,7 +164,7 @@ def test_only_the_first_message_names_a_user() -> None:
     assert login.principal == "alice"
 
 
-def test_a_login_that_is_begun_anew_forgets_the_name_before() -> None:
+def test_restarted_login_forgets_the_earlier_name() -> None:
     login = Login()
     shake_hands(login, "SCRAM-SHA-256")
     say(login, *scram("alice").tokens[0])
@@ -174,7 +174,7 @@ def test_a_login_that_is_begun_anew_forgets_the_name_before() -> None:
     assert login.principal == "bob"
 
 
-def test_a_token_after_a_login_names_nobody() -> None:
+def test_token_after_a_login_names_no_user() -> None:
     login = Login()
     log_in(login, plain("alice"))
 
@@ -233,7 +233,7 @@ def test_unknown_mechanism_is_labelled_other() -> None:
     assert login.mechanism == OTHER
 
 
-def test_a_token_without_a_handshake_names_nobody() -> None:
+def test_token_without_a_handshake_names_no_user() -> None:
     login = Login()
 
     assert say(login, b"\0alice\0secret") is Verdict.UNKNOWN

@@ -43,7 +43,7 @@ def test_each_fetch_is_charged_its_answer_in_whatever_pieces_it_comes(piece_byte
     assert (wire.bucket("produce").amount, wire.bucket("produce").in_flight) == (400, 0)
 
 
-def test_of_an_answer_that_has_begun_no_byte_is_taken_for_a_head() -> None:
+def test_rest_of_a_begun_response_is_not_read_as_a_head() -> None:
     wire = Wire(LIMITED)
     wire.client(other_request(1), fetch_request(2))
     whole = other_response(1, size_bytes=5_000)
@@ -57,7 +57,7 @@ def test_of_an_answer_that_has_begun_no_byte_is_taken_for_a_head() -> None:
 
 
 @pytest.mark.parametrize("come_bytes", [3, 7])
-def test_nor_of_a_head_that_has_begun(come_bytes: int) -> None:
+def test_begun_head_is_completed_after_the_client_has_left(come_bytes: int) -> None:
     wire = Wire(LIMITED)
     wire.client(fetch_request(1))
     answer = fetch_response(1, size_bytes=3_000)

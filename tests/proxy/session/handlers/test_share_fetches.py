@@ -110,7 +110,7 @@ def test_share_fetch_that_is_only_observed_is_neither_capped_nor_muted() -> None
     assert wire.bucket("fetch").throttling.observed_requests == 1
 
 
-def test_acknowledgement_alone_passes_beside_a_share_fetch_that_waits_for_data() -> None:
+def test_acknowledgement_passes_while_a_share_fetch_waits_for_data() -> None:
     wire = Wire(A_TIGHT_RULE)
     wire.client(share_fetch_request(1, max_bytes=9))
     message = kio_messages.example(kio_messages.request_class(SHARE_ACKNOWLEDGE, 2))
@@ -167,7 +167,7 @@ def test_share_fetch_whose_turn_comes_too_late_passes_and_asks_for_no_records(ve
     assert len(passed) == len(asked)
 
 
-def test_its_answer_passes_and_tells_when_to_come_back() -> None:
+def test_response_to_an_emptied_share_fetch_says_when_to_come_back() -> None:
     """Acknowledgements are answered in it, and its session goes on."""
     wire = in_debt(5_500)
     other = beside(wire)
@@ -183,7 +183,7 @@ def test_its_answer_passes_and_tells_when_to_come_back() -> None:
     assert wire.bucket("fetch").usage == UsageTotals(5_560, 2, 2, 3 + other.muted_for_ms)
 
 
-def test_it_has_its_turn_when_it_comes_back_as_told() -> None:
+def test_emptied_share_fetch_gets_its_turn_when_it_comes_back() -> None:
     other = beside(in_debt(5_500))
     other.client(share_fetch_request(2))
     other.broker(share_fetch_response(2, size_bytes=61))
@@ -249,7 +249,7 @@ def test_share_fetch_that_only_renews_passes_at_once() -> None:
     assert other.client(renews) == renews
 
 
-def test_delay_holds_it_for_as_long_as_it_would_hold_an_answer() -> None:
+def test_delay_holds_a_share_fetch_as_long_as_a_response() -> None:
     wire = in_debt(5_500, enforcement=Enforcement.DELAY)
     other = beside(wire)
 

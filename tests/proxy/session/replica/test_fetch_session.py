@@ -122,7 +122,7 @@ def test_an_error_of_a_partition_does_not_end_it(error_code: int, *, ends_it: bo
     assert trimming.has_lagging is ends_it
 
 
-def test_a_full_fetch_begins_it_anew() -> None:
+def test_full_fetch_restarts_the_session() -> None:
     session, limits = FetchSession(), limits_of(listed(1.0))
     session.update(fetch(0, b"moving"), limits, is_id=False)
     session.update(fetch(0, b"calm"), limits, is_id=False)

@@ -474,7 +474,7 @@ def test_who_waited_longest_is_asked_for_first() -> None:
 
 @pytest.mark.parametrize("version", [3, 11, 17])
 @pytest.mark.parametrize("records", [batches(5_000)[:700], bytes(700), b"?" * 700], ids=["cut off", "zeros", "noise"])
-def test_records_without_a_whole_batch_pass_at_the_rate_and_nobody_spins(version: int, records: bytes) -> None:
+def test_records_without_a_whole_batch_pass_at_the_rate_without_spinning(version: int, records: bytes) -> None:
     """Kafka's leaders send none from v3 on; kept back they would be fetched again at once, for ever and for nothing."""
     hands = Hands(limited(1_000), version)
     hands.see({P0: 1})
@@ -563,7 +563,7 @@ def test_a_throttle_that_ends_while_a_fetch_is_under_way_leaves_nothing_out_of_i
     assert not hands.follower.seen, "nothing is kept while no limit holds"
 
 
-def test_who_has_left_keeps_nobody_waiting() -> None:
+def test_follower_that_has_left_keeps_no_other_waiting() -> None:
     hands = Hands(limited(0.0))
     other = Follower(hands.leader)
     hands.see({P0: 1})
@@ -575,7 +575,7 @@ def test_who_has_left_keeps_nobody_waiting() -> None:
     assert isinstance(hands.ask({P0: 1}), Forward)
 
 
-def test_who_waited_under_another_limit_and_lags_no_more_keeps_nobody_waiting() -> None:
+def test_follower_in_sync_that_waited_under_another_limit_keeps_no_other_waiting() -> None:
     hands = Hands(limited(0.0))
     hands.see({P0: 1})
     assert isinstance(hands.ask({P0: 1}), Hold)
@@ -585,7 +585,7 @@ def test_who_waited_under_another_limit_and_lags_no_more_keeps_nobody_waiting() 
     assert isinstance(hands.ask({P0: 1}), Forward)
 
 
-def test_nobody_waits_for_his_own_place() -> None:
+def test_follower_does_not_wait_for_its_own_place() -> None:
     """Of two quotas one always has room, and who gets some there is last in all lines: but not behind himself."""
     replication = Replication(
         leader_rate=1_000_000,
@@ -627,13 +627,13 @@ def test_known_partitions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 0 < len(limits.known) <= 20_000
 
 
-def test_a_fetch_of_more_partitions_than_anybody_has_passes_as_it_is() -> None:
+def test_fetch_of_more_than_100000_partitions_passes_unchanged() -> None:
     hands = Hands(limited(1_000), 3)
     hands.use_up(10_000)
     assert hands.ask({("moving", number): 1 for number in range(100_001)}) == Forward(b"", is_answer_read=False)
 
 
-def test_another_follower_on_the_same_connection_is_another() -> None:
+def test_state_of_a_follower_ends_when_another_uses_the_connection() -> None:
     hands = Hands(limited(1_000))
     hands.see({P0: 1})
     assert hands.follower.seen
