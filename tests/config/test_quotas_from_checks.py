@@ -112,9 +112,8 @@ def test_plaintext_requests_to_brokers_with_tls_are_a_warning(section: str, is_w
 def test_brokers_behind_this_proxy_are_a_warning() -> None:
     found = load_bytes(f"{PROXY}quotas_from: {{broker: {{bootstrap_servers: 'localhost:9092'}}}}\n".encode(), file="f")
 
-    assert (
-        "localhost:9092 is bound by this proxy in line 2, which reads the quotas before it serves a client"
-        in str(found.warnings[-1])
+    assert "localhost:9092 is bound by this proxy in line 2, which reads the quotas before it serves a client" in str(
+        found.warnings[-1]
     )
 
 

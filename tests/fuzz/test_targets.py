@@ -62,7 +62,7 @@ def test_any_bytes_give_answers_or_closed_connections(target: str, data: bytes) 
     TARGETS[target].run(data)
 
 
-@pytest.mark.long
+@pytest.mark.kafka
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="atheris has wheels for x86-64 only")
 def test_libfuzzer_finds_nothing_in_some_seconds() -> None:
     run = subprocess.run(

@@ -401,7 +401,7 @@ async def worst_gap_s(until: asyncio.Task[int]) -> float:
     return worst_s
 
 
-@pytest.mark.long
+@pytest.mark.kafka
 def test_a_scrape_of_10_000_buckets_stops_the_loop_for_less_than_10_ms() -> None:
     server = ready_server()
     fill(server, BUCKETS // 2)
