@@ -9,6 +9,8 @@ from pyspark.sql import functions as F
 from kafka_quota_proxy.pipeline.alerts import alerts, encoded, marked_ahead, once
 from tests.pipeline.support import START_MS, frame, record, rows
 
+pytestmark = pytest.mark.kafka
+
 MINUTE_MS = 60_000
 
 

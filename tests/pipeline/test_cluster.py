@@ -146,6 +146,7 @@ def shipped(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
 
 
 # The cluster comes first: its workers start while the wheel is made.
+@pytest.mark.kafka
 def test_a_cluster_that_gets_the_wheel_with_its_job_replays_a_small_log(
     cluster: Cluster, bare: Path, shipped: Path, tmp_path: Path
 ) -> None:

@@ -128,6 +128,7 @@ def test_a_missing_log_is_reported_in_a_sentence(tmp_path: Path, capsys: pytest.
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.kafka
 @pytest.mark.usefixtures("spark")
 def test_suggested_limits_load_in_a_proxy_and_throttle_as_forecast(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -186,6 +187,7 @@ def table(out: str, name: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+@pytest.mark.kafka
 def test_the_bill_of_a_month_has_remarks_on_the_log(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], spark: SparkSession
 ) -> None:
@@ -235,6 +237,7 @@ def test_the_bill_of_a_month_has_remarks_on_the_log(
     assert "==" not in said
 
 
+@pytest.mark.kafka
 @pytest.mark.usefixtures("spark")
 def test_a_throttle_that_is_too_low_never_ends(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

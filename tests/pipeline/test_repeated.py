@@ -8,6 +8,8 @@ import pytest
 from kafka_quota_proxy.pipeline.__main__ import main
 from tests.pipeline.support import record, write_log
 
+pytestmark = pytest.mark.kafka
+
 
 def contents(out: Path) -> dict[str, bytes]:
     """Return what is in the files of a directory and below it. Spark gives its files names by chance."""

@@ -15,6 +15,7 @@ from tests.pipeline.support import START_MS
 CLUSTER = SimulatedCluster(entities=8, brokers=2, days=14, interval_ms=3_600_000, start_ms=START_MS, seed=1, skew=False)
 
 
+@pytest.mark.kafka
 def test_the_same_seed_gives_the_same_log_whatever_the_partitions(spark: SparkSession) -> None:
     small = replace(CLUSTER, days=1)
 
@@ -33,6 +34,7 @@ def test_simulated_records_have_the_form_of_a_proxys_records(spark: SparkSession
     assert records.where(f"start_ms < {START_MS} OR start_ms + interval_ms > {START_MS} + 14 * 86400000").isEmpty()
 
 
+@pytest.mark.kafka
 def test_simulated_days_and_weeks_differ_and_clients_appear_and_disappear(spark: SparkSession) -> None:
     records = simulated(spark, CLUSTER)
 

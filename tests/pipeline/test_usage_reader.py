@@ -91,6 +91,7 @@ def test_a_bad_line_is_kept_with_its_place_and_does_not_stop_the_job(
     assert usage.words() == ["11 bad lines were left out: see quarantine/"]
 
 
+@pytest.mark.kafka
 def test_the_line_of_a_bad_line_is_right_in_a_file_that_is_read_in_blocks(
     spark: SparkSession, output: Output, tmp_path: Path
 ) -> None:
@@ -109,6 +110,7 @@ def test_the_line_of_a_bad_line_is_right_in_a_file_that_is_read_in_blocks(
     assert usage.records.count() == 450
 
 
+@pytest.mark.kafka
 def test_a_truncated_gz_file_is_read_to_its_end_and_named(spark: SparkSession, output: Output, tmp_path: Path) -> None:
     whole = gzip.compress(lines([record(at_s=at, amount=at * 7_919) for at in range(5_000)]).encode())
     write_log(tmp_path / "good.jsonl", [record(proxy="p2")])
@@ -170,6 +172,7 @@ def test_a_remote_gz_file_is_checked_by_the_driver(spark: SparkSession, tmp_path
     assert found == [("ends too early: what is missing was not read", None, str(cut), None)]
 
 
+@pytest.mark.kafka
 def test_unreadable_parquet_is_named_and_does_not_stop_the_job(
     spark: SparkSession, output: Output, tmp_path: Path
 ) -> None:
@@ -205,12 +208,14 @@ def test_unreadable_parquet_is_named_and_does_not_stop_the_job(
     }
 
 
+@pytest.mark.kafka
 def test_a_log_of_broken_parquet_has_no_records(spark: SparkSession, output: Output, tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_bytes(b"no parquet at all")
 
     assert counts(read(spark, str(tmp_path / "a.parquet"), output)) == (0, 0, 1, 0)
 
 
+@pytest.mark.kafka
 @pytest.mark.parametrize("place", ["", "/", "/*"])
 def test_results_below_the_log_are_skipped_but_a_simulated_log_is_read(
     spark: SparkSession, output: Output, tmp_path: Path, place: str
@@ -230,6 +235,7 @@ def test_results_below_the_log_are_skipped_but_a_simulated_log_is_read(
     assert usage.words() == []
 
 
+@pytest.mark.kafka
 def test_a_named_file_is_read_even_inside_results(spark: SparkSession, output: Output, tmp_path: Path) -> None:
     with staged(spark, str(tmp_path / "plan")) as results:
         results.table("records", frame(spark, [record()]))
@@ -238,6 +244,7 @@ def test_a_named_file_is_read_even_inside_results(spark: SparkSession, output: O
     assert counts(read(spark, str(tmp_path / "plan"), Output(spark, str(tmp_path / "other"), None))) == (1, 0, 0, 0)
 
 
+@pytest.mark.kafka
 def test_a_copied_file_counts_once(spark: SparkSession, output: Output, tmp_path: Path) -> None:
     log = [record(at_s=at, broker=broker) for at in range(5) for broker in (1, None)]
     write_log(tmp_path / "a.jsonl", log)

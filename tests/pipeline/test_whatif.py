@@ -65,6 +65,7 @@ def test_the_forecast_equals_a_replay_of_each_bucket(spark: SparkSession) -> Non
     assert hours[0]["longest_delay_ms"] == hour.longest_delay_ms > 0
 
 
+@pytest.mark.kafka
 def test_partitions_and_batches_do_not_change_the_forecast(spark: SparkSession) -> None:
     given = quotas(ETL, QuotaRule(client_id="shared", producer_byte_rate=2_000.0))
     log = [*load(), *load(30, user="x", client_id="shared"), *load(40, user="y", client_id="shared")]
@@ -80,6 +81,7 @@ def test_partitions_and_batches_do_not_change_the_forecast(spark: SparkSession) 
         whole.unpersist()
 
 
+@pytest.mark.kafka
 def test_only_buckets_that_may_exceed_a_limit_are_replayed(spark: SparkSession) -> None:
     below, above = (
         QuotaRule(user="alice", producer_byte_rate=6_000.0),
@@ -91,6 +93,7 @@ def test_only_buckets_that_may_exceed_a_limit_are_replayed(spark: SparkSession) 
     assert not forecast(records, total_demand(records), resolved(records, quotas(above)), quotas(above)).isEmpty()
 
 
+@pytest.mark.kafka
 def test_the_outcome_has_all_of_the_demand(spark: SparkSession) -> None:
     given = quotas(ETL)
     records = frame(spark, [*load(30), *load(30, broker=None, client_id="etl", proxy="p2")])
@@ -107,6 +110,7 @@ def test_the_outcome_has_all_of_the_demand(spark: SparkSession) -> None:
     assert first["throttled_share"] > 0.9
 
 
+@pytest.mark.kafka
 def test_an_even_flow_is_forecast_for_paced_quotas(spark: SparkSession) -> None:
     records = frame(spark, load(30))
     even = ProposedQuotas(config=quotas(ETL).config, shaping=Shaping.PACED)
@@ -121,6 +125,7 @@ def test_an_even_flow_is_forecast_for_paced_quotas(spark: SparkSession) -> None:
     assert waits["paced"] > waits["sampled"] > 0
 
 
+@pytest.mark.kafka
 def test_several_limits_at_once_equal_one_by_one(spark: SparkSession) -> None:
     records = frame(spark, [*load(40), *load(40, broker=2)])
     used = total_demand(records)
@@ -139,6 +144,7 @@ def test_several_limits_at_once_equal_one_by_one(spark: SparkSession) -> None:
     assert [row["throttle_time_ms"] for row in hours] == waits * 2
 
 
+@pytest.mark.kafka
 @pytest.mark.parametrize(
     ("limit", "burst_ms", "is_replayed"), [(3_000, 2_000, False), (2_999, 9_000, True), (3_000, 1_000, True)]
 )

@@ -13,6 +13,8 @@ from tests.pipeline.brute_force import passed
 from tests.pipeline.literal_replay import Demand, beside, parts
 from tests.pipeline.support import record, write_log
 
+pytestmark = pytest.mark.kafka
+
 # Names, and the bucket and the limit that RULES give them. Found by hand.
 RULES = """
   - {user: alice, client-id: etl, producer_byte_rate: 20000, consumer_byte_rate: 30000}

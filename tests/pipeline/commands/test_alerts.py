@@ -55,6 +55,7 @@ def found(tmp_path: Path) -> list[tuple[int, str, str, int]]:
     return sorted(((one["start_ms"] - BASE_MS) // 1_000, one["user"], one["level"], one["amount"]) for one in every)
 
 
+@pytest.mark.kafka
 @pytest.mark.usefixtures("spark")
 def test_alerts_come_once_over_runs_and_what_is_left_out_is_counted(
     words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -154,6 +155,7 @@ def test_output_below_the_log_is_refused(
     assert list((tmp_path / "usage").iterdir()) == []
 
 
+@pytest.mark.kafka
 @pytest.mark.usefixtures("spark")
 def test_without_a_destination_alerts_are_printed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

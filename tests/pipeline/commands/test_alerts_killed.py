@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.end_to_end.test_alerts import (
     AT_ONCE_S,
     BASE_MS,
@@ -21,6 +23,8 @@ from tests.end_to_end.test_alerts import (
     to_files,
 )
 from tests.pipeline.support import JAVA_OPTIONS, SHORT_LIVED, record
+
+pytestmark = pytest.mark.kafka
 
 
 def used(seconds: range) -> list[Record]:
