@@ -51,7 +51,6 @@ def test_listener_serves_again_after_its_broker_returns(mortal_kafka: Kafka, pro
     assert end_offset(mortal_kafka, topic) == 2
 
 
-@pytest.mark.proof
 def test_readyz_follows_the_broker(mortal_kafka: Kafka, proxy: Proxy) -> None:
     wait_until(proxy.is_ready, timeout_s=10, what="/readyz says that the broker is there")
     assert proxy.admin("/livez") != ""

@@ -301,7 +301,6 @@ def test_throttle_times_equal_kafkas_to_the_millisecond(
 
 
 @pytest.mark.proof
-@pytest.mark.proof
 def test_explain_names_the_level(answers: ProxyAnswers) -> None:
     assert answers.explained == EXPECTED
 

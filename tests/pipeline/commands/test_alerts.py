@@ -93,6 +93,7 @@ def test_alerts_come_once_over_runs_and_what_is_left_out_is_counted(
     assert said.out == f"{tmp_path}/alerts\n"
 
 
+@pytest.mark.kafka
 @pytest.mark.usefixtures("spark")
 def test_alerts_follows_the_log_until_sigterm(
     words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]

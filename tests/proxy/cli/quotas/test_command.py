@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -246,7 +247,8 @@ async def test_an_import_waits_for_the_limit_on_changes(
             waits.append(seconds)
             monkeypatch.setattr(limit, "wait_ms", lambda _: next(passed))
 
-        monkeypatch.setattr("kafka_quota_proxy.proxy.cli.quotas.command.time.sleep", waited)
+        # Only the command's own: other threads sleep as ever.
+        monkeypatch.setattr(quotas, "time", SimpleNamespace(sleep=waited))
         monkeypatch.setattr(quotas, "_BATCH", 4)
         monkeypatch.setattr(limit, "wait_ms", lambda _: 1_500)
         assert "6 entities changed" in await run(f"import {file}")
