@@ -1,16 +1,17 @@
-"""The errors in a peer's bytes.
+"""The errors that a client's or a broker's bytes can cause.
 
-A peer's bytes give values, "more bytes are needed", or one of these errors; they never cause another exception.
+A function that reads a peer's bytes returns values, says that more bytes are needed, or raises one of these errors. No
+bytes of a peer cause any other exception.
 """
 
-# The names are causes, as in Kafka; only the roots end in Error.
+# The class names say the cause, as in Kafka. Only base classes end in Error.
 # ruff: noqa: N818
 
 from typing import ClassVar
 
 
 class ProtocolError(Exception):
-    """A peer's bytes are not Kafka's protocol. ``reason`` is the label of a metric."""
+    """A peer's bytes violate Kafka's protocol. ``reason`` is the label under which the error is counted in a metric."""
 
     reason: ClassVar[str] = "protocol_error"
 
@@ -19,71 +20,71 @@ class ProtocolError(Exception):
 
 
 class Truncated(ProtocolError, reason="truncated"):
-    """The bytes end inside a field: more are needed, or the whole frame is malformed."""
+    """The bytes end inside a field. Either more bytes are needed, or the frame is whole and therefore malformed."""
 
 
 class FrameSizeError(ProtocolError, reason="frame_size"):
-    """The size of a frame is impossible."""
+    """The size of a frame is not acceptable."""
 
 
 class NegativeFrameSize(FrameSizeError, reason="negative_frame_size"):
-    """The size is below 0."""
+    """The size of a frame is below 0."""
 
 
 class FrameTooLarge(FrameSizeError, reason="frame_too_large"):
-    """The size is above the listener's limit (a broker's ``socket.request.max.bytes``)."""
+    """The size of a frame is above the listener's limit, which corresponds to Kafka's ``socket.request.max.bytes``."""
 
 
 class FrameTooSmall(FrameSizeError, reason="frame_too_small"):
-    """The frame ends before its required fields."""
+    """A frame ends before the end of its required fields."""
 
 
 class LoginTooLarge(FrameSizeError, reason="login_too_large"):
-    """A login frame or token is longer than a broker's ``sasl.server.max.receive.size``."""
+    """A login frame or token is longer than the default of Kafka's ``sasl.server.max.receive.size``."""
 
 
 class NotKafka(ProtocolError, reason="not_kafka"):
-    """The first bytes belong to another protocol."""
+    """The first bytes of a connection belong to a protocol other than Kafka's."""
 
 
 class TlsOnPlaintext(NotKafka, reason="tls_on_plaintext"):
-    """A TLS record where plaintext was expected."""
+    """The peer sent a TLS record where plaintext was expected."""
 
 
 class HttpOnKafka(NotKafka, reason="http_on_kafka"):
-    """An HTTP request or response."""
+    """The peer sent an HTTP request or response."""
 
 
 class UnexpectedProxyProtocol(NotKafka, reason="unexpected_proxy_protocol"):
-    """A PROXY protocol header where none was expected."""
+    """The peer sent a PROXY protocol header where none was expected."""
 
 
 class MalformedProxyHeader(NotKafka, reason="proxy_header"):
-    """A PROXY protocol header is missing or malformed."""
+    """The required PROXY protocol header is missing or malformed."""
 
 
 class MalformedHeader(ProtocolError, reason="malformed_header"):
-    """A request header with an impossible field."""
+    """A field of a request header has an impossible value."""
 
 
 class HeadTooLong(ProtocolError, reason="head_too_long"):
-    """A header is longer than the limit; waiting for its end would cost memory."""
+    """A header or field has not ended after as many bytes as the proxy keeps in memory for it."""
 
 
 class MalformedVarint(ProtocolError, reason="malformed_varint"):
-    """A varint of more than five bytes or 32 bits."""
+    """A varint has more than five bytes, or a value of more than 32 bits."""
 
 
 class MalformedLength(ProtocolError, reason="malformed_length"):
-    """A length or count below -1, or above what Kafka allows or the frame can hold."""
+    """A length or count is below the lowest possible one, or above what Kafka allows or the frame can hold."""
 
 
 class TooManyElements(ProtocolError, reason="too_many_elements"):
-    """A frame has more elements than the limit; reading each of them would take too long."""
+    """A frame has more array elements and tags than the limit, so that reading all of them would take too long."""
 
 
 class TrailingBytes(ProtocolError, reason="trailing_bytes"):
-    """Bytes follow the last field of a frame: it is another message."""
+    """Bytes follow the last field of a frame, so it is not the message that it was read as."""
 
 
 class UnexpectedResponse(ProtocolError, reason="unexpected_response"):
@@ -91,7 +92,10 @@ class UnexpectedResponse(ProtocolError, reason="unexpected_response"):
 
 
 class TokenAfterRefusal(ProtocolError, reason="token_after_refusal"):
-    """No new handshake after a refused SaslHandshake v0: probably a raw token, not to be parsed as a request."""
+    """A client sent something other than a new handshake after its SaslHandshake v0 was refused.
+
+    The bytes are probably a raw token, so they must not be parsed as a request.
+    """
 
 
 class PrincipalChanged(ProtocolError, reason="principal_changed"):
@@ -99,7 +103,7 @@ class PrincipalChanged(ProtocolError, reason="principal_changed"):
 
 
 class LoginExpired(ProtocolError, reason="login_expired"):
-    """A client sent a request after its login ended (KIP-368); a broker closes the connection as well."""
+    """A client sent a request after its login had expired (KIP-368). A broker also closes the connection then."""
 
 
 class MalformedCertificate(ProtocolError, reason="malformed_certificate"):
@@ -107,8 +111,11 @@ class MalformedCertificate(ProtocolError, reason="malformed_certificate"):
 
 
 class NoMatchingRule(ProtocolError, reason="no_matching_rule"):
-    """No mapping rule applies to the name in a client certificate (as Kafka's exception of this name)."""
+    """No mapping rule applies to the name in a client certificate. Kafka has an exception of the same name."""
 
 
 class UnknownVersion(ProtocolError, reason="unknown_version"):
-    """A client sent a version that is not advertised, of an API that is charged by its requests' fields."""
+    """A client sent a request whose version the proxy does not advertise and cannot read.
+
+    Such a request could not be charged, because the charge depends on the fields of the request.
+    """

@@ -1,6 +1,7 @@
 """Reads a whole frame field by field, in the old and in the flexible encoding (KIP-482).
 
-The number of array elements and tags is bounded, and so is the time: it does not depend on the size of the frame.
+The number of array elements and tags in a frame is limited. The limit also bounds the time that reading takes, however
+large the frame is.
 """
 
 from struct import Struct
@@ -27,7 +28,7 @@ from kafka_quota_proxy.protocol.primitives import (
 # The most array elements and tags in a request. Reading that many takes 0.1 to 0.2 s. Kafka's controller creates at
 # most 10,000 partitions in one request.
 MAX_ELEMENTS: Final = 50_000
-# The most in a broker's response, which lists some 30 configs of each created topic.
+# The most array elements and tags in a broker's response, which may list some 30 configs for each created topic.
 MAX_RESPONSE_ELEMENTS: Final = 500_000
 
 _FLOAT64: Final = Struct(">d").unpack_from
@@ -36,8 +37,9 @@ _FLOAT64: Final = Struct(">d").unpack_from
 class FieldReader:
     """Reads one field after another from ``data``; ``at`` is the offset of the next field.
 
-    Raises (all methods): Truncated at the end of the data, MalformedVarint, MalformedLength; TooManyElements when all
-    arrays and tags so far have more than ``most_elements`` elements together.
+    All methods raise Truncated at the end of the data, and MalformedVarint or MalformedLength for wrong bytes. They
+    raise TooManyElements when all arrays and tags that were read so far have more than ``most_elements`` elements
+    together.
     """
 
     __slots__ = ("_elements_left", "_most_elements", "at", "data", "is_flexible")
@@ -59,7 +61,7 @@ class FieldReader:
         return bytes(self.data[begin : self.at])
 
     def boolean(self) -> bool:
-        """Read one byte; any value but 0 is true."""
+        """Read one byte as a boolean. Any value but 0 is true."""
         return self.raw(1) != b"\0"
 
     def int8(self) -> int:
@@ -67,12 +69,12 @@ class FieldReader:
         return int.from_bytes(self.raw(1), signed=True)
 
     def int16(self) -> int:
-        """Read two bytes, signed."""
+        """Read a signed integer of two bytes."""
         value, self.at = read_int16(self.data, self.at)
         return value
 
     def int32(self) -> int:
-        """Read four bytes, signed."""
+        """Read a signed integer of four bytes."""
         value, self.at = read_int32(self.data, self.at)
         return value
 
@@ -84,12 +86,12 @@ class FieldReader:
         return value
 
     def string(self) -> bytes:
-        """Read a string that is not null, as UTF-8 bytes."""
+        """Read a string that must not be null, and return its UTF-8 bytes."""
         value, self.at = read_string(self.data, self.at, is_compact=self.is_flexible)
         return value
 
     def nullable_string(self) -> bytes | None:
-        """Read a string or null, as UTF-8 bytes."""
+        """Read a string, and return its UTF-8 bytes, or None if it is null."""
         if self.is_flexible:
             length, at = read_uvarint(self.data, self.at)
             length -= 1
@@ -101,7 +103,7 @@ class FieldReader:
         return None if length < 0 else bytes(self.data[at : self.at])
 
     def bytes_field(self) -> bytes:
-        """Read bytes that are not null."""
+        """Read a field of bytes that must not be null."""
         length, self.at = (read_uvarint if self.is_flexible else read_int32)(self.data, self.at)
         length -= self.is_flexible
         if length < 0:
@@ -109,18 +111,18 @@ class FieldReader:
         return self.raw(length)
 
     def skip_bytes(self) -> None:
-        """Step over bytes or null."""
+        """Step over a field of bytes, which may be null."""
         self.at = (skip_compact_bytes if self.is_flexible else skip_bytes)(self.data, self.at)
 
     def count(self) -> int:
-        """Read the number of elements of an array; 0 for null."""
+        """Read the number of elements of an array. A null array has 0."""
         read_count = read_compact_array_count if self.is_flexible else read_array_count
         count, self.at = read_count(self.data, self.at)
         self._use_up(count)
         return count
 
     def is_null_array(self) -> bool:
-        """Whether the next field is a null array; does not move."""
+        """Whether the next field is a null array. The position stays before that field."""
         read_null = read_uvarint if self.is_flexible else read_int32
         return read_null(self.data, self.at)[0] == (0 if self.is_flexible else -1)
 
@@ -131,7 +133,7 @@ class FieldReader:
         self.skip(count * element_bytes)
 
     def skip_tags(self) -> None:
-        """Step over the tags that end a structure; the old encoding has none."""
+        """Step over the tags that end a structure. The old encoding has no tags."""
         if not self.is_flexible:
             return
         at = self.at
@@ -143,7 +145,7 @@ class FieldReader:
         self.at = skip_tags(self.data, at)
 
     def expect_end(self) -> None:
-        """Step over the message's own tags and check that nothing follows."""
+        """Step over the tags that end the message, and raise TrailingBytes if more bytes follow."""
         self.skip_tags()
         if self.at != len(self.data):
             raise TrailingBytes(f"a frame has {len(self.data) - self.at} bytes after its last field")
@@ -155,7 +157,7 @@ class FieldReader:
 
 
 def read_whole_head(frame: bytes) -> RequestHead:
-    """Read the head of exactly one whole request."""
+    """Read the header of a frame, which must be exactly one whole request."""
     head = read_request_head(frame, 0, max(len(frame), 4))
     if head is None or len(frame) < 4 + head.size_bytes:
         raise Truncated(f"a request is cut off after {len(frame)} bytes")
@@ -165,7 +167,7 @@ def read_whole_head(frame: bytes) -> RequestHead:
 
 
 def request_reader(frame: bytes, head: RequestHead, *, most_elements: int = MAX_ELEMENTS) -> FieldReader:
-    """Return a reader of a request's body."""
+    """Return a reader that starts at the body of a request."""
     flexible = is_flexible(head.api_key, head.api_version)
     return FieldReader(frame, head.body, is_flexible=flexible, most_elements=most_elements)
 
@@ -173,7 +175,7 @@ def request_reader(frame: bytes, head: RequestHead, *, most_elements: int = MAX_
 def response_reader(
     frame: bytes, api_key: int, api_version: int, *, most_elements: int = MAX_RESPONSE_ELEMENTS
 ) -> FieldReader:
-    """Return a reader of a whole response's body."""
+    """Return a reader that starts at the body of a whole response."""
     size_bytes, _ = read_int32(frame, 0)
     if len(frame) != 4 + size_bytes:
         raise Truncated(f"a response of {len(frame)} bytes is not one whole frame")

@@ -1,15 +1,17 @@
-"""The brokers of new leaders in Produce, Fetch, ShareFetch and ShareAcknowledge responses (KIP-951).
+"""Replaces or hides the addresses of new leaders in Produce, Fetch and share group responses (KIP-951).
+
+A response lists these addresses in its field ``node_endpoints``::
 
     endpoints      array of { int32 node_id, string host, int32 port, string rack, tags }
 
-In Produce (v10+) and Fetch (v16+) they are tag 0 of the response, in ShareFetch and ShareAcknowledge its last field;
-all fields are compact. They are at the very end of a response, after records of any size:
+In Produce (v10+) and Fetch (v16+) the endpoints are tag 0 of the response. In ShareFetch and ShareAcknowledge they are
+the last field. All fields are compact. The endpoints come at the very end of a response, after records of any size:
 
-* In a response that is complete they are replaced.
-* In one that streams, its size is already sent, so they are hidden in place under an unknown tag: clients skip the
-  tag and ask for Metadata.
+* In a response that has arrived completely, the endpoints are replaced by the advertised addresses.
+* A response that streams has its size already sent, so the number of its bytes cannot change. Its endpoints are hidden
+  in place under an unknown tag. Clients skip that tag and ask for Metadata instead.
 
-Nearly all responses have none, and ``has_no_endpoints`` nearly always sees that from a few bytes.
+Nearly all responses have no endpoints, and ``has_no_endpoints`` nearly always sees that from a few bytes.
 
 Source: ProduceResponse.json (10 to 13), FetchResponse.json (16 to 18), ShareFetchResponse.json (0 to 2),
 ShareAcknowledgeResponse.json (0 to 2) in Apache Kafka.
@@ -38,7 +40,7 @@ from kafka_quota_proxy.protocol.primitives import (
     write_uvarint,
 )
 
-# The first version of each response with endpoints.
+# The first version in which each response has endpoints.
 FIRST_VERSION: Final[Mapping[int, int]] = {
     ApiKey.PRODUCE: 10,
     ApiKey.FETCH: 16,
@@ -46,7 +48,7 @@ FIRST_VERSION: Final[Mapping[int, int]] = {
     ApiKey.SHARE_ACKNOWLEDGE: 0,
 }
 
-# The most bytes of an incomplete field that are kept. An array of endpoints has some dozen bytes per broker.
+# At most this many bytes of an incomplete field are kept in memory. An endpoint takes some dozen bytes.
 MAX_HELD_BYTES: Final = 256 * 1024
 
 _PRODUCE: Final = int(ApiKey.PRODUCE)
@@ -56,24 +58,29 @@ _FIRST_FETCH: Final = FIRST_VERSION[_FETCH]
 _NEWEST_FETCH: Final = HIGHEST_VERSION[_FETCH]
 _FIRST_PRODUCE: Final = FIRST_VERSION[_PRODUCE]
 _NEWEST_PRODUCE: Final = HIGHEST_VERSION[_PRODUCE]
-# The front of a Fetch response up to its first records: the counts of header tags, topics, partitions of the first
-# topic, and aborted transactions of its first partition; then three of up to five bytes of the length of the records.
+# The front of a Fetch response up to its first records. The struct picks out four counts (header tags, topics,
+# partitions of the first topic, aborted transactions of the first partition), and then the first three of up to five
+# bytes that hold the length of the records.
 _FETCH_FRONT: Final = Struct(">8x B 10x B 16x B 30x B 4x 3B").unpack_from
 _FETCH_FRONT_BYTES: Final = 77
 _ENDPOINTS_TAG: Final = 0
-_UNKNOWN_TAG: Final = 0x7F  # in these responses; one byte, like tag 0
+_UNKNOWN_TAG: Final = 0x7F  # unknown in these responses; takes one byte, as tag 0 does
 _FIRST_PRODUCE_TOPIC_ID: Final = 13
 # The first version with acquisition_lock_timeout_ms.
 _FIRST_LOCK_TIMEOUT: Final[dict[int, int]] = {ApiKey.SHARE_FETCH: 1, ApiKey.SHARE_ACKNOWLEDGE: 2}
 
 
 def has_no_endpoints(data: bytes, position: int, frame_bytes: int, api_key: int, api_version: int) -> bool:
-    """Whether Kafka's response at ``position`` certainly has no endpoints; True for nearly all. Else it must be parsed.
+    """Whether a broker's response at ``position`` certainly has no endpoints. If False, the response must be parsed.
 
-    With endpoints a frame ends in a port (1 to 65535 in four bytes), a rack (null is 0) and no tags (0). Without them,
-    and without other tags, a Produce response ends in throttle_time_ms (0) and no tags; a Fetch response ends in no
-    tags of a partition, of its topic and of the response. An incomplete Fetch response is judged by its front. Kafka
-    writes no tag after the endpoints' and no rack that ends in NULs, so other bytes at the end are no endpoints.
+    This is True for nearly all responses. It looks only at the last bytes of a frame:
+
+    * With endpoints, a frame ends in a port (1 to 65535 in four bytes), a rack (0 for null) and empty tags (0). Kafka
+      writes no tag after the endpoints, and no rack that ends in NULs.
+    * Without endpoints, a Produce response ends in throttle_time_ms (0) and empty tags. A Fetch response ends in three
+      empty tag sections: those of a partition, of its topic, and of the response.
+
+    If the end of a Fetch response has not arrived, the front of the response is examined instead.
     """
     end = position + frame_bytes
     if api_key == _FETCH:
@@ -88,17 +95,19 @@ def has_no_endpoints(data: bytes, position: int, frame_bytes: int, api_key: int,
 
 
 def _leaves_no_room(data: bytes, position: int, end: int) -> bool:
-    """Whether an incomplete Fetch response certainly ends with the records of its only partition.
+    """Whether the size of an incomplete Fetch response leaves no room for endpoints after its records.
 
-    After them there is room for three empty tag sections only. Without this check each streamed response would be
-    parsed: 7 us for 1 MiB, 3 % of all work on it.
+    This is so if the response has one partition and only three empty tag sections can follow its records. Without this
+    check each streamed response would be parsed, which takes 7 us for 1 MiB, or 3 % of all work on the response.
     """
     if len(data) < position + _FETCH_FRONT_BYTES:
         return False
     header_tags, topics, partitions, aborted, low, middle, high = _FETCH_FRONT(data, position)
-    if header_tags or topics != 2 or partitions != 2 or aborted > 1:  # compact counts: 2 is one element, 0 and 1 none
+    if (
+        header_tags or topics != 2 or partitions != 2 or aborted > 1
+    ):  # in a compact count, 2 is one element; 0 and 1 are none
         return False
-    if low > 0x7F and middle > 0x7F >= high:  # 16 KiB to 2 MiB, as most streamed records
+    if low > 0x7F and middle > 0x7F >= high:  # a length of 16 KiB to 2 MiB, as most streamed records have
         length: int = low & 0x7F | (middle & 0x7F) << 7 | high << 14
         return position + 77 + length == end
     length, at = read_uvarint(data, position + 72)
@@ -106,14 +115,17 @@ def _leaves_no_room(data: bytes, position: int, end: int) -> bool:
 
 
 class Endpoints(NamedTuple):
-    """The endpoints of a frame: their array, and the offset of their tag's size (-1: they are not in a tag)."""
+    """The endpoints of a frame, as an array of brokers.
+
+    ``size_at`` is the offset of the size of their tag. It is -1 if the endpoints are not in a tag.
+    """
 
     array: BrokerList
     size_at: int
 
 
 def replace_endpoints(frame: bytes, found: Endpoints, addresses: AdvertisedAddresses) -> bytes:
-    """Return a whole frame with the advertised hosts and ports, without the brokers that have none."""
+    """Return a whole frame with the advertised hosts and ports. Brokers without an advertised address are removed."""
     array = advertised(frame, found.array, addresses)
     begin, middle = found.array.begin, array
     if found.size_at >= 0:
@@ -123,7 +135,7 @@ def replace_endpoints(frame: bytes, found: Endpoints, addresses: AdvertisedAddre
 
 
 def find_endpoints(frame: bytes, api_key: int, api_version: int) -> Endpoints | None:
-    """Find the endpoints of a whole frame; None if it has none."""
+    """Return the endpoints of a whole frame, or None if it has none."""
     parser = _ResponseParser(api_key, api_version)
     parser.parse(frame)
     if not parser.is_done or parser.at != len(frame):
@@ -134,18 +146,18 @@ def find_endpoints(frame: bytes, api_key: int, api_version: int) -> Endpoints | 
 
 
 class EndpointHider:
-    """Hides the endpoints of a response that streams; the number of bytes stays the same."""
+    """Hides the endpoints of a response that streams through, without a change to the number of its bytes."""
 
     __slots__ = ("_held", "_parser", "_partial", "_skip_bytes")
 
     def __init__(self, api_key: int, api_version: int) -> None:
         self._parser = _ResponseParser(api_key, api_version)
         self._held = b""  # the bytes of an incomplete field
-        self._partial: PartialFrame | None = None  # these, and the bytes that followed
-        self._skip_bytes = 0  # the records' bytes that may still pass
+        self._partial: PartialFrame | None = None  # the held bytes, and the bytes that followed
+        self._skip_bytes = 0  # how many bytes of records may still pass unread
 
     def feed(self, chunk: bytes) -> bytes:
-        """Take the next bytes of the frame, its size first; return the bytes that may pass now."""
+        """Take the next bytes of the frame, from its size field on, and return the bytes that may pass now."""
         if self._skip_bytes >= len(chunk):
             self._skip_bytes -= len(chunk)
             return chunk
@@ -155,7 +167,7 @@ class EndpointHider:
         return self._pass_on(chunk)
 
     def end(self) -> bytes:
-        """End the frame; return its last bytes."""
+        """Return the last bytes of the frame. Raises FrameTooSmall if the frame is not complete."""
         rest = b""
         if self._partial is not None:
             rest = self._pass_on(self._partial.join())
@@ -179,20 +191,25 @@ class EndpointHider:
         return data if end == len(data) else data[:end]
 
 
-# The part of a response that comes next. Plain numbers: the members of an enum take longer to look up.
+# The part of a response that is parsed next. These are plain numbers, because members of an enum are slower.
 _FRONT: Final = 0
 _TOPIC: Final = 1
 _PARTITION: Final = 2
-_PARTITION_END: Final = 3  # after its records
+_PARTITION_END: Final = 3  # the fields after the records
 _TOPIC_END: Final = 4
 _END: Final = 5
 _DONE: Final = 6
 
 
 class _ResponseParser:
-    """Parses a response that may arrive in pieces, part by part; ``at`` is the end of the last complete part.
+    """Parses a response that may arrive in pieces, part by part, and finds its endpoints.
 
-    An incomplete part is parsed again when more bytes are there. Parts are short, because records are stepped over.
+    An incomplete part is parsed again when more bytes have arrived. Parts are short, because records are stepped over.
+
+    Attributes:
+        at: The end of the last complete part. If it is beyond the data, that many bytes are still to be stepped over.
+        endpoints: The endpoints that were found.
+        hidings: The replacements (offset, new bytes) that hide the endpoints.
     """
 
     __slots__ = (
@@ -210,7 +227,7 @@ class _ResponseParser:
     )
 
     def __init__(self, api_key: int, api_version: int) -> None:
-        self.at = 0  # beyond the end of the data: as many bytes are still to be stepped over
+        self.at = 0
         self.endpoints: Endpoints | None = None
         self.hidings: list[tuple[int, bytes]] = []
         self._api_key = api_key
@@ -219,12 +236,12 @@ class _ResponseParser:
         self._read_partition = _PARTITIONS[api_key]
         self._read_partition_end = _skip_share_fetch_partition_end if api_key == ApiKey.SHARE_FETCH else skip_tags
         self._stage = _FRONT
-        self._topics = 0  # topics that are left, and partitions that are left of the current topic
+        self._topics = 0  # topics that are left; below, partitions of the current topic that are left
         self._partitions = 0
 
     @property
     def is_done(self) -> bool:
-        """Whether the response is complete."""
+        """Whether the whole response has been parsed."""
         return self._stage == _DONE
 
     def parse(self, data: bytes) -> None:
@@ -243,7 +260,7 @@ class _ResponseParser:
                     self._parse_other(data, self.at)
 
     def _parse_other(self, data: bytes, at: int) -> None:
-        """Parse a part that is no partition."""
+        """Parse a part other than a partition."""
         if self._stage == _TOPIC:
             at = skip(data, at, 16) if self._has_topic_ids else skip_compact_string(data, at)
             count, at = read_uvarint(data, at)
@@ -278,7 +295,7 @@ class _ResponseParser:
         return self._read_endpoints_and_tags(data, at)
 
     def _read_tags(self, data: bytes, at: int) -> int:
-        """Parse the tags that end a Produce or Fetch response, and hide tag 0 by another number."""
+        """Parse the tags that end a Produce or Fetch response. To hide tag 0, give it a number that clients ignore."""
         found, hiding = None, None
         count, at = read_uvarint(data, at)
         for _ in range(count):
@@ -289,7 +306,7 @@ class _ResponseParser:
                 if found is not None or array.end != value_at + size_bytes:
                     raise MalformedLength(f"the node_endpoints of a response do not fill one tag of {size_bytes} bytes")
                 found = Endpoints(array, size_at)
-                # As many bytes as the 0 had: one, unless the varint is padded.
+                # The new number takes as many bytes as the 0 did. That is one byte, unless the varint is padded.
                 hiding = (at, _uvarint_of(_UNKNOWN_TAG, size_at - at))
             at = skip(data, value_at, size_bytes)
         if hiding is not None:
@@ -298,7 +315,10 @@ class _ResponseParser:
         return at
 
     def _read_endpoints_and_tags(self, data: bytes, at: int) -> int:
-        """Parse the last field of a share group's response; hide it by an empty array and an unknown tag."""
+        """Parse the endpoints and tags that end a ShareFetch or ShareAcknowledge response.
+
+        To hide the endpoints, an empty array and an unknown tag take their place.
+        """
         array = read_broker_list(data, at, is_compact=True, skip_rest=skip_rack_and_tags)
         tags, after = read_uvarint(data, array.end)
         end = skip_tags(data, array.end)
@@ -309,7 +329,7 @@ class _ResponseParser:
         return end
 
 
-# Each function steps over a partition, or up to the end of its records, which may not have arrived.
+# Each of these functions returns the end of a partition, or of its records if it has any. Those may not have arrived.
 
 
 def _skip_produce_partition(data: bytes, at: int) -> int:
@@ -353,14 +373,14 @@ _PARTITIONS: Final[dict[int, Callable[[bytes, int], int]]] = {
 
 
 def _uvarint_of(value: int, size_bytes: int) -> bytes:
-    """Encode a value in ``size_bytes`` bytes, padded where fewer are enough."""
+    """Encode a value as a varint of exactly ``size_bytes`` bytes, with padding if fewer are enough."""
     encoded = write_uvarint(value)
     padding = size_bytes - len(encoded)
     return encoded[:-1] + bytes([encoded[-1] | 0x80]) + b"\x80" * (padding - 1) + b"\0" if padding else encoded
 
 
 def _padding(size_bytes: int) -> bytes:
-    """Return a tag's size and its value, zeroes, in ``size_bytes`` bytes together; two or more."""
+    """Return the size and the value (zeroes) of a tag, ``size_bytes`` bytes in all (two or more)."""
     size_of_size = next(size for size in (1, 2, 3, 4, 5) if len(write_uvarint(size_bytes - size)) <= size)
     size = size_bytes - size_of_size
-    return _uvarint_of(size, size_of_size) + bytes(size)  # padded for e.g. 127 zeroes in 129 bytes
+    return _uvarint_of(size, size_of_size) + bytes(size)  # the size needs padding for e.g. 127 zeroes in 129 bytes

@@ -1,4 +1,4 @@
-"""SASL logins: Kafka's two requests, and the user's name in the tokens of each mechanism.
+"""Reads SASL logins: Kafka's two requests, and the user name in the tokens of each mechanism.
 
     SaslHandshake (key 17)      request   string mechanism
                                 response  int16 error_code, array of strings
@@ -6,11 +6,13 @@
                                 response  int16 error_code, string error_message, bytes auth_bytes,
                                           [v1+ int64 session_lifetime_ms]
 
-From SaslAuthenticate v2 on, strings and bytes are compact and tags end the message. After a SaslHandshake v0 there is
-no SaslAuthenticate: both sides send raw tokens, an int32 length and as many bytes, until the mechanism is done.
+From SaslAuthenticate v2 on, strings and bytes are compact and tags end the message. After a SaslHandshake v0 no
+SaslAuthenticate follows. Instead both sides send raw tokens, each an int32 length and that many bytes, until the login
+is complete.
 
-The functions that read a user's name read as Kafka's own servers do and return None where the name is unclear: the
-broker refuses wrong tokens. This module keeps no byte of a message, and no error quotes one.
+The functions that return a user name parse a token as Kafka's own servers do. They return None if the token does not
+clearly name a user. They raise no error for a wrong token, because the broker refuses it anyway. A message may contain
+a password, so this module keeps no byte of a message, and no error quotes one.
 
 Source: SaslHandshakeRequest.json, SaslAuthenticateRequest.json and their responses; ``PlainSaslServer``,
 ``ScramMessages``, ``ScramSaslServer``, ``OAuthBearerClientInitialResponse`` in Apache Kafka; RFC 4616, 5802, 7628.
@@ -33,10 +35,10 @@ SCRAM_SHA_512: Final = "SCRAM-SHA-512"
 OAUTHBEARER: Final = "OAUTHBEARER"
 GSSAPI: Final = "GSSAPI"
 
-# The version of SaslHandshake after which tokens are raw, without a header.
+# After a SaslHandshake of this version both sides send raw tokens, without a Kafka header.
 RAW_HANDSHAKE: Final = 0
 
-# The error of a broker that expects no login; other requests may follow.
+# A broker answers a login that it does not expect with this error. Other requests may follow on the connection.
 ILLEGAL_SASL_STATE: Final = 34
 
 # The default of Kafka's sasl.server.max.receive.size.
@@ -51,10 +53,10 @@ _SEPARATOR: Final = "\x01"  # between OAUTHBEARER's key-value pairs
 
 
 class AuthenticateResponse(NamedTuple):
-    """A broker's response to a token; a lifetime of 0 has no end."""
+    """A broker's response to a login token. If ``session_lifetime_ms`` is 0, the session does not expire."""
 
     error_code: int
-    token: bytes  # the broker's own
+    token: bytes  # the token that the broker sends
     session_lifetime_ms: int
 
     def __repr__(self) -> str:
@@ -65,13 +67,16 @@ class AuthenticateResponse(NamedTuple):
 
 
 def check_login_size(size_bytes: int) -> None:
-    """Check the size of a frame that is read whole before the client is authenticated."""
+    """Raise LoginTooLarge if a login frame, which is kept in memory as a whole, is longer than ``MAX_LOGIN_BYTES``."""
     if size_bytes > MAX_LOGIN_BYTES:
         raise LoginTooLarge(f"a login frame has {size_bytes} bytes, above the limit of {MAX_LOGIN_BYTES}")
 
 
 def read_token_size(data: bytes, offset: int) -> int | None:
-    """Read the length of a raw token, which may be 0; None if more bytes are needed."""
+    """Return the length of a raw token, which may be 0, or None if more bytes are needed.
+
+    Raises LoginTooLarge if the length is below 0 or above ``MAX_LOGIN_BYTES``.
+    """
     try:
         return read_frame_size(data, offset, MAX_LOGIN_BYTES)
     except (FrameSizeError, NotKafka):
@@ -80,10 +85,10 @@ def read_token_size(data: bytes, offset: int) -> int | None:
 
 
 def is_request(data: bytes, offset: int) -> bool | None:
-    """Whether the next bytes are a Kafka request and not a raw GSSAPI token; None if more bytes are needed.
+    """Return whether the next bytes are a Kafka request, not a raw GSSAPI token, or None if more bytes are needed.
 
-    An api_key begins with a zero byte. A token of GSSAPI, the only mechanism with raw tokens that is not read here, is
-    empty or begins with 0x60 (RFC 2743), 0x05 or another non-zero byte (RFC 4121).
+    The api_key of a request begins with a zero byte. A GSSAPI token is empty, or begins with 0x60 (RFC 2743), 0x05 or
+    another non-zero byte (RFC 4121). The raw tokens of other mechanisms are parsed by the functions below.
     """
     if offset + _SIZE_BYTES > len(data):
         return None
@@ -93,30 +98,35 @@ def is_request(data: bytes, offset: int) -> bool | None:
 
 
 def is_handshake(data: bytes, offset: int) -> bool | None:
-    """Whether the next bytes are a SaslHandshake request; None if more bytes are needed."""
+    """Return whether the next bytes are a SaslHandshake request, or None if more bytes are needed."""
     api_key = data[offset + _SIZE_BYTES : offset + _SIZE_BYTES + 2]
     return int.from_bytes(api_key, "big") == ApiKey.SASL_HANDSHAKE if len(api_key) == 2 else None
 
 
 def read_handshake(body: Buffer) -> str:
-    """Read the mechanism of a SaslHandshake request; "" if it is not UTF-8."""
+    """Return the mechanism that a SaslHandshake request names, or "" if the name is not UTF-8."""
     mechanism, _ = read_string(body, 0, is_compact=False)
     return _text(mechanism) or ""
 
 
 def read_handshake_error(body: Buffer) -> int:
-    """Read the error code of a SaslHandshake response."""
+    """Return the error code of a SaslHandshake response."""
     return read_int16(body, 0)[0]
 
 
 def has_error_code(data: Buffer, position: int) -> bool:
-    """Whether the error code of a SASL response has arrived, or all of a response that is too short for one."""
+    """Whether enough of a SASL response has arrived to read its error code.
+
+    This is also True if the whole response has arrived and is too short to have an error code.
+    """
     size_bytes = int.from_bytes(data[position : position + _SIZE_BYTES], signed=True)
     return len(data) - position >= _SIZE_BYTES + min(size_bytes, _ERROR_CODE_END)
 
 
 def is_illegal_sasl_state(data: Buffer, position: int, api_key: int, api_version: int) -> bool:
-    """Whether a SASL response with ``has_error_code`` says ``ILLEGAL_SASL_STATE``: the broker expects no login now.
+    """Whether a SASL response has the error ``ILLEGAL_SASL_STATE``: the broker does not expect a login now.
+
+    ``has_error_code`` must be true for the response.
 
     Source: ``KafkaApis.handleSaslHandshakeRequest`` and ``handleSaslAuthenticateRequest`` in Apache Kafka.
     """
@@ -126,12 +136,12 @@ def is_illegal_sasl_state(data: Buffer, position: int, api_key: int, api_version
 
 
 def read_authenticate(body: Buffer, api_version: int) -> bytes:
-    """Read the client's token."""
+    """Return the client's token from the body of a SaslAuthenticate request."""
     return _authenticate_reader(body, api_version).bytes_field()
 
 
 def read_authenticate_response(body: Buffer, api_version: int) -> AuthenticateResponse:
-    """Read a response's body, after the correlation_id."""
+    """Read the body of a SaslAuthenticate response, which begins after the correlation_id."""
     reader = _authenticate_reader(body, api_version)
     reader.skip_tags()
     error_code = reader.int16()
@@ -149,9 +159,9 @@ def _authenticate_reader(body: Buffer, api_version: int) -> FieldReader:
 
 
 def plain_user(token: bytes) -> str | None:
-    r"""Return the user of ``authzid \0 authcid \0 passwd`` (RFC 4616).
+    r"""Return the user name in a PLAIN token, ``authzid \0 authcid \0 passwd`` (RFC 4616).
 
-    Unlike RFC 4616, Kafka accepts an authzid only if it is empty or the same name.
+    Unlike RFC 4616, Kafka accepts an authzid only if it is empty or equal to the authcid.
     """
     parts = token.split(b"\0", 3)
     if len(parts) != 3:
@@ -161,9 +171,10 @@ def plain_user(token: bytes) -> str | None:
 
 
 def scram_user(token: bytes) -> str | None:
-    """Return the user of a client-first-message, ``n,,n=user,r=nonce`` (RFC 5802).
+    """Return the user name in SCRAM's client-first-message, ``n,,n=user,r=nonce`` (RFC 5802).
 
-    With the extension ``tokenauth=true`` it names a delegation token; only the broker knows the owner.
+    With the extension ``tokenauth=true`` the message names a delegation token instead of a user. Returns None in that
+    case, because only the broker knows the owner of the token.
     """
     fields = (_text(token) or "").split(",", 5)
     if len(fields) > 2 and fields[2].startswith("m="):
@@ -176,20 +187,20 @@ def scram_user(token: bytes) -> str | None:
 
 
 def is_scram_success(token: bytes) -> bool:
-    """Whether this is a server-final-message with the verifier: the password was right."""
+    """Whether ``token`` is SCRAM's server-final-message with the verifier, which says that the password was right."""
     return token.startswith(b"v=")
 
 
 def is_scram_failure(token: bytes) -> bool:
-    """Whether this is a server-final-message with an error."""
+    """Whether ``token`` is SCRAM's server-final-message with an error."""
     return token.startswith(b"e=")
 
 
 def oauthbearer_user(token: bytes, *, claim: str) -> str | None:
     r"""Return the user that the JSON web token in ``n,,\1auth=Bearer TOKEN\1\1`` names (RFC 7628, 7519).
 
-    ``claim`` is Kafka's ``sasl.oauthbearer.sub.claim.name``. The broker checks the signature. The name in an opaque or
-    encrypted token cannot be read here.
+    ``claim`` is Kafka's ``sasl.oauthbearer.sub.claim.name``. The signature is left to the broker to check. Returns None
+    if the token is opaque or encrypted, because its claims cannot be read.
     """
     text = _text(token) or ""
     gs2 = text.partition(_SEPARATOR)[0].split(",", 3)
@@ -198,12 +209,12 @@ def oauthbearer_user(token: bytes, *, claim: str) -> str | None:
     if len(gs2) != 3 or scheme.lower() != "bearer" or len(parts) != 3:
         return None
     user = _claim(parts[1], claim)
-    # Kafka's validator strips white space around a name; its validator for tests does not.
+    # Kafka's validator strips white space around a name. The validator that Kafka has for tests does not.
     return _user_without_other_authzid(gs2[1], user) if user is not None and user == user.strip() else None
 
 
 def _claim(payload: str, claim: str) -> str | None:
-    """Return a claim from the payload of a web token, base64url without padding."""
+    """Return a claim from the payload of a web token (base64url without padding), or None if it is no string."""
     try:
         found = json.loads(b64decode(payload + "=" * (-len(payload) % 4), altchars=b"-_", validate=True).decode())
     except (ValueError, RecursionError):
@@ -214,12 +225,15 @@ def _claim(payload: str, claim: str) -> str | None:
 
 
 def _last_value(text: str, key: str, *, between: str) -> str:
-    """Return the value of a key that follows a separator; of two values Kafka takes the last."""
+    """Return the value of ``key`` among key-value pairs that ``between`` separates, or "" if the key is missing.
+
+    If the key is given twice, Kafka takes the last value.
+    """
     return text.rpartition(f"{between}{key}=")[2].partition(between)[0] if f"{between}{key}=" in text else ""
 
 
 def _user_without_other_authzid(authzid: str, user: str | None) -> str | None:
-    """Return the user if the authzid, ``a=NAME`` or empty, names no other user."""
+    """Return ``user``, or None if the authzid (``a=NAME`` or empty) names another user."""
     if not user or not authzid:
         return user or None
     named = authzid.removeprefix("a=")
@@ -227,7 +241,10 @@ def _user_without_other_authzid(authzid: str, user: str | None) -> str | None:
 
 
 def _unescaped(name: str) -> str | None:
-    """Decode a saslname: ``=2C`` is a comma, ``=3D`` an equals sign."""
+    """Decode a saslname (RFC 5802), in which ``=2C`` stands for a comma and ``=3D`` for an equals sign.
+
+    Returns None if the name is empty or has any other equals sign.
+    """
     return name.replace("=2C", ",").replace("=3D", "=") if _SASLNAME.fullmatch(name) else None
 
 

@@ -1,4 +1,4 @@
-"""CreateTopics (key 19, v0-7), DeleteTopics (20, v0-6), CreatePartitions (37, v0-3): their topics and their results.
+"""Reads and rewrites CreateTopics (key 19, v0-7), DeleteTopics (20, v0-6) and CreatePartitions (37, v0-3).
 
     CreateTopics       array of { string name, int32 num_partitions, int16 replication_factor,
                                   array of { int32 partition, array of int32 broker_id },
@@ -19,8 +19,9 @@
     DeleteTopics       [v1+ int32 throttle_time_ms]
     response           array of { string name, [v6 uuid topic_id], int16 error_code, [v5+ string error_message] }
 
-From v5, v2 and v4 on strings and arrays are compact, and each structure ends with tags. Frames are whole. A topic's
-entry is kept as a range of bytes, so that an entry that stays is copied unchanged.
+From CreateTopics v5, CreatePartitions v2 and DeleteTopics v4 on, strings and arrays are compact and each structure ends
+with tags. All functions take whole frames. A topic's entry is kept as a range of bytes, so that it can be copied
+unchanged to a frame with fewer topics.
 
 Source: ``*Request.json`` and ``*Response.json`` in Apache Kafka 4.x, and 3.9 for old versions; KIP-599.
 """
@@ -48,11 +49,11 @@ _CREATE: Final = int(ApiKey.CREATE_TOPICS)
 _DELETE: Final = int(ApiKey.DELETE_TOPICS)
 _GROW: Final = int(ApiKey.CREATE_PARTITIONS)
 
-# CreateTopics: the broker's num.partitions.
+# In a CreateTopics request this number of partitions stands for the broker's num.partitions.
 BROKER_DEFAULT: Final = -1
 NO_ERROR: Final = 0
 THROTTLING_QUOTA_EXCEEDED: Final = 89
-# The message of Kafka's ``Errors``.
+# The message that Kafka's class ``Errors`` has for this code.
 THROTTLING_QUOTA_EXCEEDED_MESSAGE: Final = b"The throttling quota has been exceeded."
 
 # The first versions whose clients know THROTTLING_QUOTA_EXCEEDED and can be refused with it (KIP-599).
@@ -68,8 +69,9 @@ _MAX_INT32: Final = 2**31 - 1
 class TopicMutation(NamedTuple):
     """One topic of a request, whose entry is the frame's bytes from ``begin`` to ``end``.
 
-    ``partitions`` is for CreateTopics ``num_partitions`` or the number of assigned ones, or ``BROKER_DEFAULT``; for
-    CreatePartitions the new total; for DeleteTopics 0.
+    What ``partitions`` means depends on the API. For CreateTopics it is the number of new partitions, or
+    ``BROKER_DEFAULT``. For CreatePartitions it is the number of partitions that the topic will have. For DeleteTopics
+    it is 0.
     """
 
     topic: Topic
@@ -79,9 +81,10 @@ class TopicMutation(NamedTuple):
 
 
 class MutationRequest(NamedTuple):
-    """A request; its array of topics is the frame's bytes from ``topics_at`` to ``topics_end``.
+    """A request of one of the three APIs.
 
-    A topic may be listed twice, which Kafka refuses.
+    The array of topics is the frame's bytes from ``topics_at`` to ``topics_end``. A topic may be listed twice, although
+    Kafka refuses that.
     """
 
     api_key: int
@@ -96,8 +99,9 @@ class MutationRequest(NamedTuple):
 class TopicResult(NamedTuple):
     """The result of one topic, whose entry is the frame's bytes from ``begin`` to ``end``.
 
-    ``name`` is None in DeleteTopics v6 for an unknown id. ``topic_id`` is None below CreateTopics v7 and DeleteTopics
-    v6, and where it is zero. ``partitions`` is the number of created ones (CreateTopics v5+), else -1.
+    ``name`` is None if DeleteTopics v6 finds no topic with the given id. ``topic_id`` is None if the response has none
+    (before CreateTopics v7 and DeleteTopics v6) or has zeros. ``partitions`` is the number of partitions that
+    CreateTopics (v5+) created, and -1 in all other cases.
     """
 
     name: bytes | None
@@ -109,9 +113,9 @@ class TopicResult(NamedTuple):
 
 
 class MutationResponse(NamedTuple):
-    """A response, whose array of results ends at ``results_end``.
+    """A response, in which the array of results ends at ``results_end``.
 
-    throttle_time_ms is, or would be, at ``throttle_at``.
+    ``throttle_at`` is the offset of throttle_time_ms, or of the next field if the version has no throttle_time_ms.
     """
 
     throttle_time_ms: int
@@ -121,7 +125,7 @@ class MutationResponse(NamedTuple):
 
 
 def is_mutation(api_key: int, api_version: int) -> bool:
-    """Whether this is one of the three APIs, in a known version."""
+    """Whether a request is of one of the three APIs, in a version that this module can read."""
     return api_key in FIRST_REFUSABLE_VERSION and api_version <= HIGHEST_VERSION[api_key]
 
 
@@ -150,7 +154,7 @@ def read_request(frame: bytes) -> MutationRequest:
 
 
 def without_topics(frame: bytes, request: MutationRequest, left_out: Set[Topic]) -> bytes:
-    """Return a request without the entries of some topics; all other bytes stay as they are."""
+    """Return a request without the entries of the topics in ``left_out``. All other bytes stay as they are."""
     kept = [mutation for mutation in request.topics if mutation.topic not in left_out]
     if len(kept) == len(request.topics):
         return frame
@@ -220,10 +224,10 @@ def read_response(frame: bytes, api_key: int, api_version: int) -> MutationRespo
 
 
 def with_refused_topics(frame: bytes, request: MutationRequest, refused: Set[Topic], *, throttle_time_ms: int) -> bytes:
-    """Return a broker's response to a request ``without_topics``, with the topics that were left out as refused.
+    """Add the refused topics to a broker's response to the request that ``without_topics`` shortened.
 
-    Topics are in the order of the client's request, then those that only the response has. All other bytes stay as they
-    are; the longer throttle time is written.
+    The topics have the order of the client's request. Topics that only the response has follow at the end. The response
+    gets the longer of the two throttle times, and all other bytes stay as they are.
     """
     api_key, api_version = request.api_key, request.api_version
     response = read_response(frame, api_key, api_version)
@@ -244,7 +248,7 @@ def with_refused_topics(frame: bytes, request: MutationRequest, refused: Set[Top
 def refuse_all_topics(request: MutationRequest, *, throttle_time_ms: int) -> bytes:
     """Return a response that refuses each topic with THROTTLING_QUOTA_EXCEEDED.
 
-    The request has ``FIRST_REFUSABLE_VERSION`` or later.
+    The request must have at least the version that ``FIRST_REFUSABLE_VERSION`` names for its API.
     """
     writer = response_writer(request.correlation_id, request.api_key, request.api_version)
     _write_throttle_time(writer, request, throttle_time_ms)
@@ -258,7 +262,7 @@ def refuse_all_topics(request: MutationRequest, *, throttle_time_ms: int) -> byt
 
 def _read_result(reader: FieldReader, api_key: int, api_version: int) -> TopicResult:
     begin = reader.at
-    # Nullable in DeleteTopics v6 only; a null is encoded the same in all versions.
+    # The name can be null in DeleteTopics v6 only, but a null would be encoded in the same way in all versions.
     name = reader.nullable_string()
     topic_id = None
     if api_version >= _FIRST_RESULT_ID[api_key]:
@@ -277,7 +281,10 @@ def _read_result(reader: FieldReader, api_key: int, api_version: int) -> TopicRe
 
 
 def _skip_configs(reader: FieldReader) -> None:
-    """Step over a topic's configs (flexible), some 30 of them, without the calls that other fields take."""
+    """Step over a created topic's configs in the flexible encoding.
+
+    A topic has some 30 configs, so this avoids the method calls that reading field by field would take.
+    """
     data, count = reader.data, reader.count()
     at = reader.at
     for _ in range(count):
@@ -289,10 +296,10 @@ def _skip_configs(reader: FieldReader) -> None:
 def _in_order_of_request(
     request: MutationRequest, response: MutationResponse, refused: Set[Topic]
 ) -> list[Topic | TopicResult]:
-    """Return refused topics and the broker's results, in the order of the request."""
+    """Return the refused topics and the broker's results, in the order of the request's topics."""
     results: dict[Topic, deque[int]] = {}
     for index, result in enumerate(response.results):
-        # The request has a topic's name or its id; the response may have both.
+        # The request names a topic by its name or by its id. The response may have both.
         for topic in (result.name, result.topic_id):
             if topic is not None:
                 results.setdefault(topic, deque()).append(index)
@@ -311,7 +318,7 @@ def _in_order_of_request(
 
 
 def _write_refused(writer: FieldWriter, request: MutationRequest, topic: Topic) -> None:
-    """Write the result of a refused topic."""
+    """Write the entry of a refused topic: THROTTLING_QUOTA_EXCEEDED and no details."""
     api_key, api_version = request.api_key, request.api_version
     writer.string(topic if isinstance(topic, bytes) else None)
     if api_version >= _FIRST_RESULT_ID[api_key]:
