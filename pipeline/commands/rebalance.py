@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from kafka_quota_proxy.pipeline.commands.execution import running, say, usage_of
@@ -49,10 +49,18 @@ def execute(args: argparse.Namespace) -> int:
         rate = args.throttle or needed
         forecast = _Forecast(rate, args.window, peaks, known)
         output.text("brokers.csv", forecast.table(found))
-    write = sys.stdout.write
     if not found:
-        write("nothing to copy: every replica of the plan is there already\n")
+        sys.stdout.write("nothing to copy: every replica of the plan is there already\n")
         return 0
+    _print(args, found, forecast, first, needed)
+    return 1 if any(load.time_ms(rate) is None for load in found) else 0
+
+
+def _print(
+    args: argparse.Namespace, found: Sequence[Load], forecast: "_Forecast", first: int | None, needed: float
+) -> None:
+    """Print the forecast of each broker, the quietest hour, and the throttle that ends in time."""
+    rate, write = forecast.rate, sys.stdout.write
     for load in found:
         write(f"{forecast.words(load)}\n")
     if first is not None:
@@ -69,7 +77,6 @@ def execute(args: argparse.Namespace) -> int:
         )
     if args.out is not None:
         write(f"{args.out}/brokers.csv\n")
-    return 1 if never else 0
 
 
 def _whole_rate(rate: float) -> int:

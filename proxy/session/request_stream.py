@@ -172,12 +172,7 @@ class RequestStream:
                         break
                     size_bytes, edit = admitted
                 if edit:
-                    begin, until, replacement = edit
-                    if replacement:
-                        state.to_broker += (data[start:begin], replacement)
-                    elif begin > start:  # of a request that is answered here nothing passes
-                        state.to_broker.append(data[start:begin])
-                    start = until
+                    start = self._apply(edit, data, start)
                 position += 4 + size_bytes
                 if position > end:
                     state.request_left = position - end
@@ -185,20 +180,35 @@ class RequestStream:
                 elif state.unanswered is not None or broker_turn.is_metered:
                     self._end_request(now_ms)
         finally:
-            if position > start:
-                state.to_broker.append(data[start:position])  # all of it: no copy is made
-            if self.question:
-                state.to_broker.append(self.question)
-                self.question = b""
-            if position < end:
-                self._keep(data, position, end)
-            elif self._data:
-                self._data = b""
-            if bucket_turn.place is not None and not bucket_turn.is_waiting:
-                # The request waits for something else, or its client is muted first: others pass.
-                bucket_turn.step_aside(back_ms=account.muted_until_ms or now_ms)
+            self._end_turn(data, start, position, now_ms)
         if position < end and not state.is_blocked:
             self._collect(end - position)
+
+    def _apply(self, edit: tuple[int, int, bytes], data: bytes, start: int) -> int:
+        """Send the bytes from ``start`` to the edit, and its replacement; return the offset behind the edit."""
+        begin, until, replacement = edit
+        if replacement:
+            self._state.to_broker += (data[start:begin], replacement)
+        elif begin > start:  # of a request that is answered here nothing passes
+            self._state.to_broker.append(data[start:begin])
+        return until
+
+    def _end_turn(self, data: bytes, start: int, position: int, now_ms: int) -> None:
+        """Send the bytes from ``start`` to ``position``, and keep all bytes behind them."""
+        state = self._state
+        if position > start:
+            state.to_broker.append(data[start:position])  # all of it: no copy is made
+        if self.question:
+            state.to_broker.append(self.question)
+            self.question = b""
+        if position < len(data):
+            self._keep(data, position, len(data))
+        elif self._data:
+            self._data = b""
+        bucket_turn = state.bucket_turn
+        if bucket_turn.place is not None and not bucket_turn.is_waiting:
+            # The request waits for something else, or its client is muted first: others pass.
+            bucket_turn.step_aside(back_ms=state.account.muted_until_ms or now_ms)
 
     def _keep(self, data: bytes, position: int, end: int) -> None:
         """Keep what has not passed.

@@ -12,7 +12,7 @@ from kafka_quota_proxy.protocol.node_endpoints import EndpointHider, has_no_endp
 from kafka_quota_proxy.protocol.partial_frame import PartialFrame, bytes_to_wait_for
 from kafka_quota_proxy.proxy.session.frame_edits import MAX_HELD_RESPONSE_BYTES
 from kafka_quota_proxy.proxy.session.handlers.handler import BegunResponse
-from kafka_quota_proxy.proxy.session.in_flight import PendingRequest
+from kafka_quota_proxy.proxy.session.in_flight import PendingRequest, RequestProfile
 from kafka_quota_proxy.proxy.session.state import SessionState
 
 _RESPONSE_HEAD: Final = Struct(">ii").unpack_from  # size_bytes and correlation_id
@@ -124,10 +124,7 @@ class ResponseStream:
             if (
                 begun is not None
                 or profile.is_edited
-                or (
-                    self.reads_all
-                    and not has_no_endpoints(data, position, frame_bytes, profile.api_key, profile.api_version)
-                )
+                or (self.reads_all and _has_endpoints(profile, data, position, frame_bytes))
             ):
                 begun = begun or BegunResponse(profile, frame_bytes, 0, is_delayed=False)
                 edit = profile.handler.edit_response(begun, data, position, now_ms)
@@ -154,6 +151,12 @@ class ResponseStream:
                     state.to_client.append(data[start:begin])
                     start = until
             position += frame_bytes
+        self._end_turn(data, start, position, now_ms)
+
+    def _end_turn(self, data: bytes, start: int, position: int, now_ms: int) -> None:
+        """Send the bytes from ``start`` to ``position``, keep all bytes behind them, and resume blocked requests."""
+        state = self._state
+        end = len(data)
         if position > end:
             self.left = position - end
             position = end
@@ -247,6 +250,10 @@ class ResponseStream:
             return None
         correlation_id = _RESPONSE_HEAD(data, position)[1]
         raise UnexpectedResponse(f"a response with correlation_id {correlation_id} answers no request")
+
+
+def _has_endpoints(profile: RequestProfile, data: bytes, position: int, frame_bytes: int) -> bool:
+    return not has_no_endpoints(data, position, frame_bytes, profile.api_key, profile.api_version)
 
 
 def _unexpected(pending: PendingRequest, response_bytes: int, correlation_id: int) -> ProtocolError:
