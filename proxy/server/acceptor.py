@@ -1,10 +1,11 @@
-"""Accepts connections from a bound socket, within limits, and finds out the client's address.
+"""Accepts connections from a listening socket, within limits, and finds out the address of each client.
 
-asyncio's own servers accept every connection. Here a connection above a limit is closed before anything is allocated
-for it, and a PROXY protocol header is read from the socket before a transport, plain or TLS, reads the first byte.
+asyncio's own servers accept every connection. This module closes a connection above a limit before it allocates
+anything for the connection. It reads a PROXY protocol header from the socket before a transport, plain or TLS, reads
+the first byte.
 
-Quotas on new connections (``proxy.quota.connections``) come first. When accepting pauses, the connection that exceeded
-the limit is held until the pause is over, and later ones wait in the system's backlog.
+Quotas on new connections (``proxy.quota.connections``) are checked first. If one of them pauses the listener, the
+connection that exceeded the limit is held until the pause is over, and later connections wait in the system's backlog.
 """
 
 import asyncio
@@ -36,9 +37,10 @@ log = logging.getLogger(__name__)
 
 # asyncio's default of 100 is too small for clients that all reconnect at once.
 BACKLOG: Final = 4096
-# How many are accepted before other callbacks get their turn.
+# How many connections are accepted before the event loop runs other callbacks.
 _BATCH: Final = 64
-# Without a free file descriptor, a waiting connection can be neither accepted nor closed.
+# How long accepting pauses after an error. Without a free file descriptor, for example, a waiting connection can be
+# neither accepted nor closed.
 _PAUSE_S: Final = 1.0
 _HEADER_TIMEOUT_S: Final = 10.0
 _HINTS: Final = {
@@ -50,10 +52,10 @@ _PAUSED: Final = "max_connection_creation_rate"
 
 
 def bind(address: Address) -> list[socket.socket]:
-    """Listen on every address that a host resolves to.
+    """Return one listening socket for each IP address to which the host of ``address`` resolves.
 
     Raises:
-        OSError: That is not possible; the text names the address.
+        OSError: If an address cannot be bound. The text of the error names the address.
     """
     bound: list[socket.socket] = []
     try:
@@ -68,14 +70,14 @@ def bind(address: Address) -> list[socket.socket]:
 
 
 def cannot_listen(address: Address, error: OSError) -> str:
-    """Return an error text: the address, the cause, and what to do."""
+    """Return an error text that names the address, the cause, and what to do about it."""
     hint = _HINTS.get(error.errno or 0, "use an address of this machine")
     # create_server repeats the address.
     return f"cannot listen on {address}: {(error.strerror or str(error)).partition(' (while ')[0]}; {hint}"
 
 
 class Arrival(NamedTuple):
-    """An accepted connection, and when it was counted for the listener's quota."""
+    """An accepted connection, the quota on new connections that it counts for, and when it was counted there."""
 
     client: socket.socket
     source: tuple[str, int]
@@ -84,14 +86,15 @@ class Arrival(NamedTuple):
 
 
 class Acceptor:
-    """Accepts the clients of one bound socket until ``close``.
+    """Accepts the clients of one listening socket until ``close`` is called.
 
     Args:
         bound: The socket, which listens already.
-        listener: The state of its listener.
+        listener: The state of the listener that the socket belongs to.
         accept: Returns the protocol of a new connection.
-        quota: Returns the quota on new connections; called for each, because a port may change to another broker.
-        tasks: Runs the reading of PROXY protocol headers.
+        quota: Returns the quota on new connections. It is called for each connection, because a port may change to
+            another broker.
+        tasks: Runs one task for each new connection, which reads the PROXY protocol header and creates the transport.
     """
 
     def __init__(
@@ -115,7 +118,7 @@ class Acceptor:
         self._loop.add_reader(bound, self._take)
 
     def close(self) -> None:
-        """Accept no more, and close connections whose PROXY protocol header has not arrived."""
+        """Accept no more connections, and close those that have not sent their PROXY protocol header yet."""
         for task in self._awaiting_header:
             task.cancel()
         if self._resume_timer is not None:
@@ -132,7 +135,7 @@ class Acceptor:
                 client, peer = self._bound.accept()
             except (BlockingIOError, InterruptedError):
                 return
-            except ConnectionError:  # the client has left
+            except ConnectionError:  # the client has closed the connection already
                 continue
             except OSError as error:
                 if self._listener.may_warn("accept"):
@@ -141,14 +144,14 @@ class Acceptor:
                 return
             try:
                 self._receive(client, (peer[0], peer[1]))
-            except Exception as error:  # noqa: BLE001 - it ends one connection
+            except Exception as error:  # noqa: BLE001 - the error ends this connection only
                 client.close()
                 report(error)
             if self._resume_timer is not None:
                 return
 
     def _receive(self, client: socket.socket, source: tuple[str, int]) -> None:
-        """Admit a connection, or hold it for as long as the quota pauses the listener."""
+        """Count a new connection for the listener's quota; hold it if the quota pauses the listener."""
         client.setblocking(False)
         now_ms = monotonic_ns() // 1_000_000
         arrival = Arrival(client, source, self._quota(), now_ms)
@@ -168,7 +171,7 @@ class Acceptor:
 
     @repeated
     def _resume(self) -> None:
-        if self._resume_timer is None:  # closed in the meantime
+        if self._resume_timer is None:  # the acceptor was closed in the meantime
             return
         self._resume_timer = None
         self._loop.add_reader(self._bound, self._take)
@@ -176,12 +179,12 @@ class Acceptor:
             held, self._held = self._held, None
             try:
                 self._enter(held)
-            except Exception as error:  # noqa: BLE001 - it ends one connection
+            except Exception as error:  # noqa: BLE001 - the error ends this connection only
                 held.client.close()
                 report(error)
 
     def _enter(self, arrival: Arrival) -> None:
-        """Count a connection and admit it, unless its address connects too often or the listener is full."""
+        """Count a connection as open and admit it, unless its address connects too often or the listener is full."""
         if self._listener.settings.proxy_protocol is None and (keep_ms := _keep_ms(arrival, arrival.source[0])):
             self._listener.refused_sockets.keep(arrival.client, keep_ms)
             self._refuse(CONNECTION_CREATION_RATE, arrival.source[0])
@@ -196,7 +199,7 @@ class Acceptor:
             self._refuse(MAX_CONNECTIONS, arrival.source[0])
 
     async def _admit(self, arrival: Arrival, counted: CountedConnection) -> None:
-        """Find out the client's address, and create the transport. Nothing that a client does makes this raise."""
+        """Find out the client's address, and create the transport. No action of a client makes this method raise."""
         listener = self._listener
         client, source = arrival.client, arrival.source
         cause: str | None = None
@@ -214,7 +217,7 @@ class Acceptor:
                 protocol = listener.new_protocol(partial(self._welcome, counted), counted.leave)
                 await self._loop.connect_accepted_socket(lambda: protocol, client)
                 is_handed_over = True
-        except OSError:  # the client has left
+        except OSError:  # the client has closed the connection already
             cause = "client_lost"
         finally:
             if not is_handed_over:
@@ -231,7 +234,7 @@ class Acceptor:
     async def _source_of(
         self, client: socket.socket, expected: ProxyProtocol, source: tuple[str, int]
     ) -> tuple[tuple[str, int], str | None]:
-        """Return the client's address by the header, or why the connection is refused."""
+        """Return the client's address from the PROXY protocol header, and the cause of a refusal or None."""
         if expected.sources and not any(ip_address(source[0]) in network for network in expected.sources):
             return source, _UNTRUSTED
         timeout_ms = self._listener.settings.login_timeout_ms
@@ -263,17 +266,17 @@ def _abandon(client: socket.socket, counted: CountedConnection) -> None:
 
 
 def _keep_ms(arrival: Arrival, host: str) -> int:
-    """Return how long to keep the connection unserved under the quota of its address; 0: serve it."""
+    """Return how many ms to keep a connection open unserved because its address connects too often; 0 to serve it."""
     return arrival.quota.record_address(host, arrived_ms=arrival.arrived_ms, now_ms=monotonic_ns() // 1_000_000)
 
 
 async def _read_header(loop: asyncio.AbstractEventLoop, client: socket.socket) -> tuple[str, int] | None:
-    """Read the header from a socket, and nothing after it.
+    """Read a PROXY protocol header from a socket, and no byte after it. Return the client's address, if it has one.
 
     Raises:
-        EOFError: The connection has ended.
-        OSError: It broke.
-        MalformedProxyHeader: The bytes are no header.
+        EOFError: If the client closes the connection before the end of the header.
+        OSError: If the connection breaks.
+        MalformedProxyHeader: If the bytes are no PROXY protocol header.
     """
     received = b""
     is_readable = asyncio.Event()
@@ -289,7 +292,7 @@ async def _read_header(loop: asyncio.AbstractEventLoop, client: socket.socket) -
             if not peeked:
                 raise EOFError
             header = read_proxy_header(received + peeked)
-            # Bytes that do not complete the header belong to it.
+            # While the header is incomplete, all bytes belong to it.
             received += client.recv(len(peeked) if header is None else header.size_bytes - len(received))
             if header is not None:
                 return header.source

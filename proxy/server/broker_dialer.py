@@ -1,4 +1,4 @@
-"""Dials brokers for clients, and probes them while no client connects."""
+"""Dials brokers for clients, and probes regularly which brokers can be reached."""
 
 import asyncio
 import logging
@@ -30,9 +30,9 @@ _REFUSAL_S: Final = 0.2
 
 
 class BrokerConnection(asyncio.Protocol):
-    """The protocol of the broker's transport; passes every event to its ``ClientConnection``.
+    """The protocol of the transport to a broker. It passes every event to its ``ClientConnection``.
 
-    ``ClientConnection`` gets the transport when the dial has ended (``broker_connected``).
+    The dialer passes the transport itself to ``ClientConnection.broker_connected`` when the dial has succeeded.
     """
 
     __slots__ = ("_owner", "_transport")
@@ -42,49 +42,52 @@ class BrokerConnection(asyncio.Protocol):
         self._transport: asyncio.BaseTransport | None = None
 
     def fail(self) -> None:
-        """See ``ClientConnection.fail``."""
+        """Abort the transport after an internal error, and close the client's connection too."""
         if self._transport is not None:
             cast(asyncio.Transport, self._transport).abort()
         self._owner.fail()
 
     @isolated
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport, so that ``fail`` can abort it before the dial has ended."""
+        """Remember the transport, so that ``fail`` can abort it even before the dial has ended."""
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """See ``ClientConnection.broker_received``."""
+        """Pass the bytes that the broker sent to ``ClientConnection.broker_received``."""
         self._owner.broker_received(data)
 
     @isolated
     def pause_writing(self) -> None:
-        """See ``ClientConnection.broker_full``."""
+        """Report to ``ClientConnection.broker_full`` that the write buffer to the broker is full."""
         self._owner.broker_full(True)
 
     @isolated
     def resume_writing(self) -> None:
-        """See ``ClientConnection.broker_full``."""
+        """Report to ``ClientConnection.broker_full`` that the write buffer to the broker has room again."""
         self._owner.broker_full(False)
 
     @isolated
     def connection_lost(self, exc: Exception | None) -> None:
-        """See ``ClientConnection.broker_lost``."""
+        """Report the loss of the transport to ``ClientConnection.broker_lost``."""
         self._owner.broker_lost(exc)
 
 
 class BrokerDialer:
-    """Dials brokers; the number of concurrent dials to one address is bounded.
+    """Dials brokers for clients, and limits how many dials to one address run at the same time.
 
-    ``source`` is the address of this machine to dial from; None: the system's choice.
+    ``source`` is the address of this machine to dial from. If it is None, the system chooses the address.
     """
 
     def __init__(self, tasks: asyncio.TaskGroup, source: str | None) -> None:
         self._tasks = tasks
         self._local_addr = local_address(source)
-        self._queues: dict[Address, _DialQueue] = {}  # of addresses that are being dialled
+        self._queues: dict[Address, _DialQueue] = {}  # by address, while it is being dialled
 
     def start(self, connection: ClientConnection) -> "PendingDial":
-        """Dial the broker of a client's connection now or in turn; then call the connection's ``broker_*`` method."""
+        """Dial the broker of a client's connection, at once or after other dials to that address have ended.
+
+        The end of the dial calls ``broker_connected`` or ``broker_failed`` of the connection.
+        """
         address = connection.route.upstream.address
         queue = self._queues.setdefault(address, _DialQueue(address))
         dial = PendingDial(connection, queue)
@@ -99,7 +102,7 @@ class BrokerDialer:
                 dial.give_up()
 
     def _start_queued(self, queue: "_DialQueue") -> None:
-        """Start queued dials up to the bound."""
+        """Start queued dials until as many run as may run at the same time."""
         while queue.waiting and len(queue.running) < _MAX_DIALS:
             dial, _ = queue.waiting.popitem(last=False)
             broker = BrokerConnection(dial.connection)
@@ -138,8 +141,8 @@ class BrokerDialer:
         else:
             upstream.failures = 0
             upstream.is_reachable = True
-            # Only here: if the timeout fires as the dial completes, uvloop closes the transport and does not call its
-            # protocol.
+            # Call this only after the timeout has ended. If the timeout fires while the dial completes, uvloop closes
+            # the transport without a call to its protocol.
             connection.broker_connected(transport)
 
     async def _dial_tls(
@@ -173,7 +176,7 @@ class BrokerDialer:
 
 
 class _DialQueue:
-    """The dials to one address: running, and queued, first come, first served."""
+    """The dials to one address: the running ones, and those that wait for their turn in order of arrival."""
 
     __slots__ = ("address", "running", "waiting")
 
@@ -184,7 +187,7 @@ class _DialQueue:
 
 
 class PendingDial:
-    """A dial that has not ended."""
+    """A dial that is queued or running."""
 
     __slots__ = ("_queue", "connection", "task")
 
@@ -199,7 +202,7 @@ class PendingDial:
         return self.task is None
 
     def give_up(self) -> None:
-        """Cancel the dial; the connection is not notified."""
+        """Cancel the dial, without a call to the client's connection."""
         self._queue.waiting.pop(self, None)
         if self.task is not None:
             self.task.cancel()
@@ -208,9 +211,13 @@ class PendingDial:
 async def probe(
     upstream: Upstream, source: str | None, on_reached: Callable[[Address | None, bool], None] = lambda _, __: None
 ) -> None:
-    """Keep ``is_reachable`` up to date, until cancelled.
+    """Connect to a broker every two seconds, and keep ``upstream.is_reachable`` up to date, until cancelled.
 
-    ``on_reached`` is called with the numeric address that was reached, and whether the broker was unreachable before.
+    Args:
+        upstream: The upstream that leads to the broker.
+        source: The address of this machine to dial from. If it is None, the system chooses the address.
+        on_reached: Called after each success with the numeric address that was reached, and with whether the broker
+            was unreachable before.
     """
     local_addr = local_address(source)
     was_away = True
@@ -228,10 +235,10 @@ async def probe(
 
 
 async def _connect_once(upstream: Upstream, local_addr: tuple[str, int] | None) -> Address | None:
-    """Connect, with a TLS handshake where configured, and disconnect; return the numeric address.
+    """Connect to a broker, with TLS if it is configured, and disconnect. Return the broker's numeric address.
 
     Raises:
-        OSError: The broker cannot be reached; ``ssl.SSLError`` is one.
+        OSError: If the broker cannot be reached, or if the TLS handshake fails (``ssl.SSLError`` is an ``OSError``).
     """
     reader, writer = await asyncio.open_connection(
         upstream.address.host,
@@ -241,7 +248,7 @@ async def _connect_once(upstream: Upstream, local_addr: tuple[str, int] | None) 
     )
     try:
         if upstream.tls is not None:
-            # In TLS 1.3 a broker that refuses our certificate says so now, or hangs up; else it is silent.
+            # In TLS 1.3 a broker that refuses our certificate sends an alert or hangs up now. Others send nothing.
             with suppress(TimeoutError):
                 async with asyncio.timeout(_REFUSAL_S):
                     await reader.read(1)

@@ -1,12 +1,13 @@
 """The brokers of a cluster, and the ports of each listener in front of it.
 
-All news of brokers goes through ``BrokerCluster.see``. It comes from sessions, before the response that names the
-brokers goes on to its client, and from a query of the cluster every few seconds. A broker that joins has its port
-before any client hears of the broker, because the port is bound in the same step.
+``BrokerCluster.see`` gets the brokers of every response that lists some, before the response goes on to its client. It
+also gets the answers to a query that the proxy sends to the cluster every few seconds. When a broker joins the cluster,
+``see`` binds a port for the broker at once, so the port is open before any client hears of the broker.
 
-A cluster that requires a login does not answer the query. Until it has answered a client, every port of the listener is
-open and leads to a bootstrap server: clients remember ports from before a restart of the proxy, and most of them (Java
-before 4.0) never return to the bootstrap address. Any broker can answer what they ask there, or make them ask again.
+A cluster that requires a login does not answer the proxy's query. Until the cluster has answered a client, every port
+of the listener is open and leads to a bootstrap server. The reason is that clients remember ports from before a restart
+of the proxy, and most clients (Java before 4.0) never return to the bootstrap address. Any broker can answer the
+requests that arrive at such a port, or make the client look up the brokers again.
 """
 
 import asyncio
@@ -44,7 +45,10 @@ _WARN_EVERY_S: Final = 60.0
 
 
 class ClusterListener:
-    """One listener in front of a cluster: its bootstrap port, and a port for each broker. ``routes``: by node id."""
+    """One listener in front of a cluster, with its bootstrap port and a port for each broker.
+
+    ``routes`` maps the node ids of the known brokers to their routes.
+    """
 
     def __init__(self, listener: ListenerState, cluster: "BrokerCluster") -> None:
         self.listener = listener
@@ -54,16 +58,16 @@ class ClusterListener:
         self._bind_host = listener.settings.bind.host
         self._cluster = cluster
         self._acceptors: dict[int, Acceptor] = {}  # by node id
-        self._stand_ins: dict[int, Route] = {}  # to bootstrap servers, from ports whose broker is not known yet
-        self._unopened: set[int] = set()
+        self._stand_ins: dict[int, Route] = {}  # by node id: routes to bootstrap servers for unknown brokers
+        self._unopened: set[int] = set()  # node ids of ports that could not be bound, which has been logged
         self._turn = 0
 
     def all_routes(self) -> list[Route]:
-        """Return the routes to the known brokers, and to bootstrap servers in place of the unknown ones."""
+        """Return the routes to the known brokers, and the routes to bootstrap servers in place of unknown brokers."""
         return [*self.routes.values(), *self._stand_ins.values()]
 
     def accept(self) -> ClientConnection:
-        """Return the protocol of a client at the bootstrap port; reachable brokers take turns."""
+        """Return the protocol of a new client at the bootstrap port. The reachable brokers take turns as its broker."""
         routes = [route for route in self.routes.values() if route.upstream.is_reachable] or list(self.routes.values())
         self._turn += 1
         if routes:
@@ -71,11 +75,11 @@ class ClusterListener:
         return self._route(self._cluster.bootstrap(self._turn)).accept()
 
     def arrivals(self) -> ListenerQuota:
-        """Return the quota on new connections at the bootstrap port, which counts as one more broker."""
+        """Return the quota on new connections at the bootstrap port, which is limited like one more broker."""
         return self._cluster.bootstrap_quotas.arrivals.listener(self.listener.name)
 
     def follow(self, brokers: Mapping[int, Address], *, is_all: bool, now_ms: int) -> None:
-        """Open and close ports, so that each broker has one. Arguments as for ``ClusterMembers.see``."""
+        """Open and close ports, so that each broker has one. The arguments are those of ``ClusterMembers.see``."""
         changes = self._members.see(brokers, is_all=is_all, now_ms=now_ms)
         for node_id in changes.without_port:
             log.error(
@@ -91,7 +95,7 @@ class ClusterListener:
             self._end_stand_ins()
 
     def stand_in(self) -> None:
-        """Open every port; each leads to a bootstrap server until its broker is known."""
+        """Open every port of the listener. Each port leads to a bootstrap server until its broker is known."""
         settings = self._members.cluster
         for node_id in range(settings.last_port - settings.first_port + 1):
             if node_id not in self._acceptors:
@@ -107,7 +111,7 @@ class ClusterListener:
     def _open(self, node_id: int, address: Address) -> None:
         port = self._members.cluster.port_of(node_id)
         if port is None or not (node_id in self._acceptors or self._bind(node_id, logging.ERROR)):
-            self._members.brokers.pop(node_id)  # the next answer tries again
+            self._members.brokers.pop(node_id)  # so that the next answer of the cluster tries again
             return
         self.routes[node_id] = self._route(self._cluster.upstream(node_id, address))
         self._addresses.advertised[node_id] = (self._members.cluster.advertised_host.encode(), port)
@@ -120,18 +124,18 @@ class ClusterListener:
         log.info("listener %s: broker %d has left", self.listener.name, node_id)
 
     def _end_stand_ins(self) -> None:
-        """Close the ports without a broker, and drain connections that may lead to a broker of another port."""
+        """Close the ports that belong to no broker, and drain the connections that lead to a bootstrap server."""
         routes = set(self._stand_ins.values())
         for node_id in self._stand_ins.keys() - self.routes.keys():
             self._unbind(node_id)
         self._stand_ins.clear()
         for connection in self.listener.connections:
             if connection.route in routes:
-                # Not now: the response that named the brokers is still to be written.
+                # Drain it later, because the response that named the brokers has not been written yet.
                 asyncio.get_running_loop().call_soon(connection.drain, "broker_known")
 
     def _bind(self, node_id: int, level: int) -> bool:
-        """Listen on the port of a broker; log a failure once."""
+        """Listen on the port of a broker; return whether that succeeded. A failure is logged at ``level``."""
         port = self._members.cluster.port_of(node_id)
         family = socket.AF_INET6 if ":" in self._bind_host else socket.AF_INET
         try:
@@ -164,10 +168,10 @@ class ClusterListener:
 
 
 class BrokerCluster:
-    """The brokers of one cluster, by node id. All listeners in front of it share their quotas.
+    """The brokers of one cluster, by node id. All listeners in front of the cluster share the brokers' quotas.
 
-    The bootstrap ports count as one more broker (``bootstrap_quotas``): quotas on new connections hold where they come
-    in, and the broker may not be known then.
+    The bootstrap ports have quotas of their own (``bootstrap_quotas``), as if they were one more broker. A quota on new
+    connections is checked when a client connects, and which broker will serve that client may not be known yet.
     """
 
     def __init__(
@@ -198,11 +202,11 @@ class BrokerCluster:
 
     @property
     def upstreams(self) -> list[Upstream]:
-        """Every known broker, and the bootstrap servers."""
+        """The upstreams of all known brokers and of the bootstrap servers."""
         return [*self.brokers.values(), *self._servers]
 
     def quotas_by_node_id(self) -> Iterator[tuple[int | None, BrokerQuotas]]:
-        """Yield the quotas of brokers, bootstrap servers and bootstrap ports; None: the node id is not known."""
+        """Yield the quotas of brokers, bootstrap servers and bootstrap ports, with the node id of each if known."""
         node_ids = {upstream.address: node_id for node_id, upstream in self.brokers.items()}
         for node_id, upstream in self.brokers.items():
             yield node_id, upstream.quotas
@@ -212,7 +216,7 @@ class BrokerCluster:
 
     @property
     def is_reachable(self) -> bool:
-        """Whether at least one broker is."""
+        """Whether at least one broker or bootstrap server of the cluster is reachable."""
         return any(upstream.is_reachable for upstream in self.upstreams)
 
     def add_listener(self, listener: ListenerState) -> ClusterListener:
@@ -222,23 +226,23 @@ class BrokerCluster:
         return added
 
     def set_shaping(self, shaping: Shaping | None) -> None:
-        """Change the shaping, also for brokers that join later."""
+        """Change how rates are measured, for all brokers and for those that join later."""
         self.shaping = shaping
         for upstream in self.upstreams:
             upstream.shaping = shaping
 
     def close(self) -> None:
-        """Close the ports of all brokers, and open no more."""
+        """Close the port of every broker, and open no more ports."""
         self._is_closed = True
         for listener in self.listeners:
             listener.close()
 
     def bootstrap(self, turn: int) -> Upstream:
-        """Return a bootstrap server, for clients that come before a broker is known."""
+        """Return a bootstrap server for a client that connects before a broker is known; each ``turn`` the next one."""
         return self._servers[turn % len(self._servers)]
 
     def upstream(self, node_id: int, address: Address) -> Upstream:
-        """Return the upstream of a broker; a broker that rejoins keeps its clients' usage."""
+        """Return the upstream of a broker; create it if it is new. A broker that rejoins keeps its clients' usage."""
         upstream = self.brokers.get(node_id)
         if upstream is None:
 
@@ -247,14 +251,17 @@ class BrokerCluster:
 
             upstream = self.brokers[node_id] = Upstream(address, make, tls=self._tls, shaping=self.shaping)
             upstream.identity = self._identity(node_id)
-            upstream.is_reachable = True  # the cluster lists it as alive; the next dial may find otherwise
+            upstream.is_reachable = True  # because the cluster lists it as alive
             self._registry.add(upstream)
         return upstream
 
     def see(self, brokers: Mapping[int, Address], is_all: bool, cluster_id: str | None = None) -> None:
-        """Apply an answer of the cluster: the addresses of brokers by node id, and the cluster's id if it has one.
+        """Follow an answer of the cluster: open and close ports, and note brokers that have moved.
 
-        ``is_all``: the answer lists all brokers that are alive.
+        Args:
+            brokers: The addresses of brokers, by node id.
+            is_all: Whether the answer lists all brokers that are alive.
+            cluster_id: The id of the cluster; None if the answer has none.
         """
         if self._is_closed:
             return
@@ -272,7 +279,7 @@ class BrokerCluster:
             attempt(listener.follow, brokers, is_all=is_all, now_ms=now_ms)
 
     async def run(self, tasks: asyncio.TaskGroup) -> None:
-        """Query the cluster every few seconds, until cancelled."""
+        """Query the cluster for its brokers every few seconds, until cancelled."""
         self.tasks = tasks
         turn = 0
         while not self._is_closed:

@@ -1,16 +1,17 @@
 """One client's connection: two transports and one timer around a session.
 
-The session decides; this module does the I/O. Each callback reads the clock once, passes the bytes to the session, and
-then writes, pauses reading and arms the timer as the session says. It adds back-pressure: while one side cannot be
-written to, the other side is not read.
+The session makes the decisions, and this module does the I/O. Each callback reads the clock once, passes the bytes to
+the session, and then writes, pauses reading and sets the timer as the session says. This module adds back-pressure:
+while one side cannot be written to, the other side is not read.
 
-A muted connection is still read until its client sends something, so that a lost client is noticed. Only a client that
-sends ahead is paused, and the server polls its socket: while reading is paused, neither asyncio nor uvloop reports a
-lost peer.
+A client that is throttled is still read until it sends the next request, so that the loss of the client is noticed. A
+client that sends more than that is not read until the throttle time is over. The server then polls the client's socket,
+because neither asyncio nor uvloop reports a lost peer while reading is paused.
 
-A connection that is drained (shutdown, maximum age) accepts no further requests. It answers those it has accepted,
-closes its own side after the last response, and reads on until the client closes too (``half_close``). If it closed
-both sides with requests unread, the kernel would send a reset, and the client could lose the last responses.
+A connection is drained when the proxy shuts down, or when the connection reaches its maximum age. It then accepts no
+further requests, answers those that it has accepted, and closes the proxy's side after the last response. It goes on
+reading until the client closes the other side (``half_close``). If the proxy closed both sides while requests are
+unread, the kernel would send a reset, and the client could lose the last responses.
 """
 
 import asyncio
@@ -50,14 +51,14 @@ class ClientConnection(asyncio.Protocol):
         self.time_checks = TimeChecks(self)
         self.counted: CountedConnection | None = None
         self.transports = TransportPair()
-        self._flow_to_broker: asyncio.Transport | None = None  # only while both are open, are read, and stay open
+        self._flow_to_broker: asyncio.Transport | None = None  # None unless both are open, read and not ending
         self._flow_to_client: asyncio.Transport | None = None
-        self._dial: PendingDial | None = None  # while the broker is being dialled
+        self._dial: PendingDial | None = None  # None unless the broker is being dialled
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0  # when the timer fires
-        self.request_ns = 0  # time spent on the last read from the client; 0: no read since the last check
+        self.request_ns = 0  # time spent on the last read from the client; 0 if none since the last check
         self._has_client_ended = False
-        self.drain_cause = ""  # why it accepts no further requests, and closes when everything is answered
+        self.drain_cause = ""  # why the connection is drained; empty if it is not
         self._half_closed: HalfClosedClient | None = None
         self.is_closed = False
 
@@ -69,17 +70,18 @@ class ClientConnection(asyncio.Protocol):
 
     @property
     def is_past_login(self) -> bool:
-        """Whether the login timeout no longer applies: the client has sent a request, and a SASL login has ended."""
+        """Whether the client has sent a request and is not within a SASL login, so that no login timeout applies."""
         has_requested = self.transports.broker is not None or self._dial is not None or self._state.has_waited
         return has_requested and not self.session.is_logging_in
 
     @property
     @isolated
     def paused_socket(self) -> tuple[int, int] | None:
-        """A client that is not read now: its file descriptor, and the events to poll for besides errors.
+        """The file descriptor of a client that is not being read, and the events to poll for in addition to errors.
 
-        The end of the client's stream (POLLRDHUP) ends the connection while the dial is queued and every request
-        expects a response. Otherwise the client is still owed responses.
+        This is None if the client is being read. The events include the end of the client's stream (POLLRDHUP) only
+        while the dial to the broker is queued and every request expects a response. No request has reached the broker
+        by then, so the connection may end. Later the requests of such a client are still forwarded and answered.
         """
         client = self.transports.client
         if client is None or self.transports.reads_client or self.is_closed:
@@ -90,14 +92,14 @@ class ClientConnection(asyncio.Protocol):
     @property
     @isolated
     def held_bytes(self) -> int:
-        """Bytes in memory that wait for a throttle time, for the rest of a frame, or for a slow peer."""
+        """How many bytes are held in memory until a throttle time ends, a frame is complete, or a slow peer reads."""
         return self.transports.buffered_bytes + self.session.held_bytes
 
     # -- callbacks of the client's transport --
 
     @isolated
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Start serving a client. The first request dials the broker."""
+        """Start serving a client. The broker is dialled when the first request comes."""
         self.transports.connect_client(transport)
         self.listener.connections.add(self)
         if self.counted is not None and self.counted.source is not None:
@@ -105,7 +107,7 @@ class ClientConnection(asyncio.Protocol):
         self.time_checks.start(monotonic_ns() // 1_000_000)
 
     def data_received(self, data: bytes) -> None:
-        """Forward what the client sent."""
+        """Forward the bytes that the client sent."""
         state = self._state
         started_ns = state.now_ns = monotonic_ns()
         now_ms = started_ns // 1_000_000
@@ -117,14 +119,14 @@ class ClientConnection(asyncio.Protocol):
         out = state.to_broker
         broker = self._flow_to_broker
         if broker is not None and len(out) == 1 and not state.is_blocked and not state.to_client:
-            broker.write(out.pop())  # the common case: the bytes go on as they came
+            broker.write(out.pop())  # the common case: the bytes are passed on unchanged
         else:
             self.flush(now_ms)
         self.request_ns = monotonic_ns() - started_ns
 
     @isolated
     def eof_received(self) -> bool:
-        """Answer the requests that preceded the end of the client's stream, then close."""
+        """Answer the requests that the client sent before it closed its side, then close the connection."""
         now_ms = self._now_ms()
         self._has_client_ended = True
         self.session.receive_end_from_client()
@@ -134,7 +136,7 @@ class ClientConnection(asyncio.Protocol):
 
     @isolated
     def pause_writing(self) -> None:
-        """Stop reading the broker while the client's write buffer is full."""
+        """Stop reading the broker, because the write buffer to the client is full."""
         self.transports.is_client_full = True
         self._now_ms()
         self.session.pause_answers()
@@ -152,7 +154,7 @@ class ClientConnection(asyncio.Protocol):
 
     @isolated
     def connection_lost(self, exc: Exception | None) -> None:
-        """Close the broker's transport after the client's."""
+        """Close the connection, because the client's transport is lost."""
         if self.counted is not None:
             self.counted.leave()
         self.close(_cause("client", exc))
@@ -160,7 +162,7 @@ class ClientConnection(asyncio.Protocol):
     # -- callbacks of the dial and of the broker's transport --
 
     def broker_connected(self, transport: asyncio.Transport) -> None:
-        """Send the requests that waited for the dial."""
+        """Take over the transport to the broker, and send the requests that waited for the dial."""
         self._dial = None
         if self.is_closed:
             transport.abort()
@@ -172,12 +174,12 @@ class ClientConnection(asyncio.Protocol):
         self.flush(now_ms)
 
     def broker_failed(self, cause: str) -> None:
-        """Close: the broker could not be reached."""
+        """Close the client's transport, because the broker could not be reached."""
         self._dial = None
         self.close(cause)
 
     def broker_received(self, data: bytes) -> None:
-        """Forward what the broker sent."""
+        """Forward the bytes that the broker sent."""
         started_ns = monotonic_ns()
         now_ms = started_ns // 1_000_000
         state = self._state
@@ -199,12 +201,12 @@ class ClientConnection(asyncio.Protocol):
             self.listener.latency.observe(api_key, monotonic_ns() - started_ns + self.request_ns)
 
     def broker_full(self, is_full: bool) -> None:
-        """Stop reading the client while the broker's write buffer is full."""
+        """Stop reading the client while the write buffer to the broker is full, as ``is_full`` says."""
         self.transports.is_broker_full = is_full
         self.update_reading()
 
     def broker_lost(self, exc: Exception | None) -> None:
-        """Close the client's transport after the broker's."""
+        """Close the client's transport, because the transport to the broker is lost."""
         self._forget_broker()
         self.close(_cause("upstream", exc))
 
@@ -212,7 +214,7 @@ class ClientConnection(asyncio.Protocol):
 
     @isolated
     def take_turn(self) -> None:
-        """Forward the request whose turn in the broker's queue has come."""
+        """Go on with the request that waited, now that it is this connection's turn."""
         if not self.is_closed:
             self._run(self.session.resume, "client")
             self.update_reading()
@@ -225,11 +227,11 @@ class ClientConnection(asyncio.Protocol):
 
     @isolated
     def release(self) -> None:
-        """Forward what waits for a throttle time, and throttle nothing from now on."""
+        """Forward the requests and responses that wait for a throttle time, and throttle nothing from now on."""
         self._run(self.session.release, "peer")
 
     def _run(self, step: Callable[..., None], sender: str) -> None:
-        """Have the session do a step, then flush; ``sender`` sent the bytes that the step reads."""
+        """Let the session do a step, then ``flush``. ``sender`` is the side that sent the bytes for the step."""
         now_ms = self._now_ms()
         try:
             step(now_ms=now_ms)
@@ -239,12 +241,12 @@ class ClientConnection(asyncio.Protocol):
             self.flush(now_ms)
 
     def _now_ms(self) -> int:
-        """Read the clock for the session; call this before any call of the session."""
+        """Give the session the current time, and return it in ms. This must precede every call of the session."""
         now_ns = self._state.now_ns = monotonic_ns()
         return now_ns // 1_000_000
 
     def flush(self, now_ms: int) -> None:
-        """Write what the session has for either side, then update reading and the timer."""
+        """Write the bytes that the session has for the client and the broker, then update reading and the timer."""
         state, transports = self._state, self.transports
         if state.to_broker:
             if transports.broker is not None:
@@ -255,7 +257,7 @@ class ClientConnection(asyncio.Protocol):
             if self._half_closed is None:
                 write(transports.client, state.to_client)
             state.to_client.clear()
-        # Usually both sides flow and go on flowing; then nothing is left to do.
+        # Usually both sides are read and may go on being read. Then nothing is left to do.
         if state.is_blocked or state.delayed_until_ms or self._flow_to_broker is None:
             self.update_reading()
             wake_at_ms = self.session.wake_at_ms
@@ -268,7 +270,7 @@ class ClientConnection(asyncio.Protocol):
                 self._close_when_answered()
 
     def update_reading(self) -> None:
-        """Read from each side if, and only if, its bytes can be used."""
+        """Pause or resume reading, so that each side is read only while its bytes can be used."""
         state, transports = self._state, self.transports
         if not self.is_closed:
             is_blocked = state.is_blocked and self._half_closed is None
@@ -291,7 +293,7 @@ class ClientConnection(asyncio.Protocol):
 
     @isolated
     def drain(self, cause: str) -> None:
-        """Accept no further requests, and close when every accepted one is answered."""
+        """Accept no further requests, and close the connection when every accepted request is answered."""
         if self.is_closed or self.drain_cause:
             return
         self.drain_cause = cause
@@ -302,7 +304,7 @@ class ClientConnection(asyncio.Protocol):
         self.flush(now_ms)
 
     def _close_when_answered(self) -> None:
-        """Close; if the client's side is open, close ours after the last response and wait for the client's end."""
+        """Close the connection if every request is answered, but only the proxy's side if the client's is open."""
         session, client = self.session, self.transports.client
         if session.is_idle and self._has_client_ended:
             self.close("client_closed")
@@ -317,7 +319,7 @@ class ClientConnection(asyncio.Protocol):
             self.transports.update_reading(reads_client=True, reads_broker=self.transports.reads_broker)
 
     def close(self, cause: str) -> None:
-        """Close both sides after what was written. Harmless when repeated."""
+        """Flush what was written, then close both sides. ``cause`` is counted. May be called again."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -341,7 +343,7 @@ class ClientConnection(asyncio.Protocol):
             self._forget_broker()
 
     def abort(self, cause: str) -> None:
-        """Close both sides now, and drop what is still to be written."""
+        """Close both sides now, and drop the bytes that are not written yet. ``cause`` is counted."""
         transports = (self.transports.client, self.transports.broker)
         self.close(cause)
         for transport in transports:
@@ -350,12 +352,12 @@ class ClientConnection(asyncio.Protocol):
 
     @isolated
     def abort_client(self) -> None:
-        """Abort a client whose connection the server has found broken."""
+        """Abort the client's transport, because the server has found it broken."""
         if self.transports.client is not None:
             self.transports.client.abort()
 
     def fail(self) -> None:
-        """End at once after an internal error. Harmless when repeated."""
+        """Close both sides at once after an internal error. May be called again."""
         try:
             self.abort(INTERNAL_ERROR)
         finally:
@@ -365,7 +367,7 @@ class ClientConnection(asyncio.Protocol):
                 self.counted.leave()
 
     def _close_on(self, error: ProtocolError, sender: str) -> None:
-        """Close on bytes that are not Kafka's protocol; requests before them are still forwarded."""
+        """Close the connection because ``sender`` broke Kafka's protocol. Earlier requests are still forwarded."""
         self.listener.counters.protocol_error(error.reason)
         self.listener.log_closed(self.peer, error.reason, f"its {sender} sent: {error}")
         if self._state.to_broker and self.transports.broker is not None:
@@ -373,7 +375,7 @@ class ClientConnection(asyncio.Protocol):
         self.close("protocol_error")
 
     def _detach(self) -> None:
-        """Cancel everything that may call this connection later. Harmless when repeated."""
+        """Cancel every timer, check and dial that could call this connection later. May be called again."""
         self._flow_to_broker = self._flow_to_client = None
         self.listener.connections.discard(self)
         self.time_checks.cancel()
@@ -391,7 +393,7 @@ class ClientConnection(asyncio.Protocol):
 
 
 def _cause(side: str, error: Exception | None) -> str:
-    """Return the disconnect cause after the transport of ``side`` is lost."""
+    """Return the cause of a disconnect by which the loss of the transport to ``side`` is counted."""
     if error is None:
         return f"{side}_closed"
     # uvloop closes the transport of a callback that raises.

@@ -1,7 +1,7 @@
 """The running proxy: one process, one event loop.
 
-``Server.run`` opens the listeners and serves until ``stop``; ``apply`` puts a new configuration in force without
-closing a connection.
+``Server.run`` opens the listeners and serves clients until ``stop`` is called. ``Server.apply`` puts a new
+configuration in force without closing a connection.
 """
 
 import asyncio
@@ -38,7 +38,8 @@ from kafka_quota_proxy.proxy.usage.log import usage_log
 
 log = logging.getLogger(__name__)
 
-# How long clients wait for the rules of a topic, or of the brokers, before they are served without.
+# How long clients wait until the rules of a quota topic, or of the brokers, are read. After that, clients are
+# served without these rules.
 _FIRST_RULES_S: Final = 15.0
 
 Work = Callable[[], Coroutine[None, None, None]]
@@ -48,11 +49,11 @@ class Server:
     """The running proxy.
 
     Args:
-        config: What the process is started with.
-        wall_ms: Returns Unix time, by which rules begin and expire.
+        config: The configuration with which the process starts.
+        wall_ms: Returns the Unix time in ms, which decides when rules begin and expire.
 
     Raises:
-        TlsFileError: A certificate or key file cannot be used.
+        TlsFileError: If a certificate or key file cannot be used.
     """
 
     def __init__(self, config: ProxyConfig, *, wall_ms: Callable[[], int] = wall_ms) -> None:
@@ -95,29 +96,29 @@ class Server:
 
     @property
     def is_draining(self) -> bool:
-        """Whether it accepts no more connections, and waits for the open ones to end."""
+        """Whether the proxy accepts no more connections, and waits for the open ones to end."""
         return self._stopping.is_set()
 
     def apply(self, file: ProxyConfig) -> None:
-        """Put the rules and policies of a file in force, from the next request on. Listeners stay open."""
+        """Put a reloaded configuration file in force, from the next request on. Listeners and connections stay open."""
         changed = self.rules.apply(file)
         self.replication.update(file.replication)
         self.brokers.update({listener.name: listener for listener in file.listeners}, changed, self.config)
 
     def stop(self) -> None:
-        """Drain, then let ``run`` return. A second call ends the drain."""
+        """Begin to drain all connections, after which ``run`` returns. A second call closes those that are left."""
         if self._stopping.is_set():
             self._hurry.set()
         self._stopping.set()
 
     async def run(self, *, companion: Work | None = None) -> None:
-        """Serve until ``stop``.
+        """Open the listeners, and serve clients until ``stop`` is called.
 
         Args:
-            companion: Runs for as long as the server does.
+            companion: A coroutine function that runs for as long as the server does, such as ``Reloader.watch``.
 
         Raises:
-            StartError: A listener's address cannot be bound, or the store cannot be used.
+            StartError: If a listener's address cannot be bound, or the store of quotas cannot be used.
         """
         bound: list[list[socket.socket]] = []
         watch_loop(asyncio.get_running_loop())
@@ -142,7 +143,7 @@ class Server:
 
     async def _serve(self, bound: list[list[socket.socket]], companion: Work | None) -> None:
         background = await self._first_rules()
-        # The rules and all else that exists now live long: exempt them from garbage collection.
+        # The rules, and everything else that exists now, live long. Exempt these objects from garbage collection.
         gc.collect()
         gc.freeze()
         self._dialer = BrokerDialer(self._tasks, self.config.upstream_bind)
@@ -166,7 +167,7 @@ class Server:
             task.cancel()
 
     async def _first_rules(self) -> list[asyncio.Task[None]]:
-        """Wait for rules that are not in the file; return the tasks that this has started."""
+        """Wait for the rules that do not come from the configuration file; return the tasks started for them."""
         if self.config.store is not None:
             await _read_store(self.quota_manager, self._stopping, self._tasks)
             self.apply(self.rules.file)
@@ -184,7 +185,7 @@ class Server:
             entrance, settings = self.brokers.entrances[listener], listener.settings
             acceptors += (Acceptor(one, listener, entrance.accept, entrance.arrivals, self._tasks) for one in sockets)
             address = Address(host=settings.bind.host, port=sockets[0].getsockname()[1])
-            # stdout, not the log: scripts wait for this line.
+            # This goes to stdout and not to the log, because scripts wait for this line.
             sys.stdout.write(f"listening on {address} ({listener.name}) -> {settings.upstream or settings.cluster}\n")
         sys.stdout.flush()
         self.is_listening = True
@@ -211,7 +212,7 @@ class Server:
         return self._tasks.create_task(kept_up(work))
 
     def _tls_context(self, settings: ClientTls | UpstreamTls) -> TlsContext:
-        """Return the context of these settings; listeners with equal settings share it."""
+        """Return the TLS context for these settings. Listeners with equal settings share one context."""
         context = self.tls.get(settings)
         if context is None:
             context = self.tls[settings] = TlsContext(settings)
@@ -219,12 +220,12 @@ class Server:
 
 
 async def _read_store(manager: QuotaManager, stopping: asyncio.Event, tasks: asyncio.TaskGroup) -> None:
-    """Wait until the stored quotas are read, or the server stops: a topic may be unavailable for a while.
+    """Wait until the stored quotas are read or the server stops. A topic that stores them may be unavailable at first.
 
     Raises:
-        StartError: The store cannot be used.
+        StartError: If the store cannot be used.
     """
-    # Not a task of the group: its failure is raised here.
+    # This is not a task of the group, so that its failure is raised here and nowhere else.
     reading = asyncio.ensure_future(manager.read())
     stopped = tasks.create_task(stopping.wait())
     await asyncio.wait([reading, stopped], return_when=asyncio.FIRST_COMPLETED)
@@ -236,7 +237,7 @@ async def _read_store(manager: QuotaManager, stopping: asyncio.Event, tasks: asy
 
 
 async def _await_rules(source: QuotaSource, stopping: asyncio.Event, tasks: asyncio.TaskGroup) -> None:
-    """Wait for the first rules of a source, for some seconds, or until the server stops."""
+    """Wait at most some seconds until a source has read its first rules, or until the server stops."""
     waits = [tasks.create_task(event.wait()) for event in (source.may_serve, stopping)]
     await asyncio.wait(waits, timeout=_FIRST_RULES_S, return_when=asyncio.FIRST_COMPLETED)
     for wait in waits:
