@@ -1,6 +1,7 @@
-"""The subject of an X.509 certificate, and the time for which it is valid.
+"""Reads the subject of an X.509 certificate, and the period for which the certificate is valid.
 
-The standard library gives neither the bytes of a subject nor the content of a file. OpenSSL checks the rest.
+The standard library can neither return the bytes of a subject nor list the certificates in a file. All other properties
+of a certificate are checked by OpenSSL.
 
 Shape (RFC 5280)::
 
@@ -29,12 +30,15 @@ _PEM: Final = re.compile(rb"-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE
 
 
 class CertificateError(ValueError):
-    """Bytes that are not a certificate."""
+    """The bytes are not an X.509 certificate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """One element of DER: ``data[start:end]`` is tag, length and content, ``data[content_start:end]`` the content."""
+    """One element of a DER encoding, which consists of a tag, a length and the content.
+
+    The whole element is ``data[start:end]``, and its content is ``data[content_start:end]``.
+    """
 
     data: bytes
     tag: int
@@ -44,23 +48,26 @@ class Element:
 
     @property
     def encoded(self) -> bytes:
-        """Tag, length and content."""
+        """The bytes of the whole element, which are its tag, its length and its content."""
         return self.data[self.start : self.end]
 
     @property
     def content(self) -> bytes:
-        """The content alone."""
+        """The bytes of the content, without tag and length."""
         return self.data[self.content_start : self.end]
 
 
 def subject_of(der: bytes) -> Element:
-    """Return the ``subject`` of a certificate in DER, a ``Name``. Raises CertificateError: it is none."""
+    """Return the ``subject`` of a certificate in DER. Raises CertificateError if ``der`` is not a certificate."""
     fields, first = _fields(der)
     return _only(fields, first + 4, _SEQUENCE)
 
 
 def validity_of(der: bytes) -> tuple[datetime, datetime]:
-    """Return the first and the last instant at which a certificate in DER is valid. Raises CertificateError."""
+    """Return the first and the last instant at which a certificate is valid.
+
+    Raises CertificateError if ``der`` is not a certificate in DER.
+    """
     fields, first = _fields(der)
     times = children(_only(fields, first + 3, _SEQUENCE))
     if len(times) != 2:
@@ -69,7 +76,10 @@ def validity_of(der: bytes) -> tuple[datetime, datetime]:
 
 
 def certificates_of(pem: bytes) -> list[bytes]:
-    """Return the certificates of a PEM file in DER, in order. Raises CertificateError: one is not base64."""
+    """Return the certificates in the bytes of a PEM file, in order, each as DER.
+
+    Raises CertificateError if one of them is not base64.
+    """
     try:
         return [base64.b64decode(b"".join(body.split()), validate=True) for body in _PEM.findall(pem)]
     except ValueError as error:
@@ -77,7 +87,10 @@ def certificates_of(pem: bytes) -> list[bytes]:
 
 
 def children(parent: Element) -> list[Element]:
-    """Return the elements within an element. Raises CertificateError: it does not consist of whole elements."""
+    """Return the elements that the content of an element consists of.
+
+    Raises CertificateError if the content does not consist of whole elements.
+    """
     found: list[Element] = []
     at = parent.content_start
     while at < parent.end:
@@ -87,7 +100,7 @@ def children(parent: Element) -> list[Element]:
 
 
 def _fields(der: bytes) -> tuple[list[Element], int]:
-    """Return the elements of a certificate's body, and the index of its serial number."""
+    """Return the elements of ``tbsCertificate``, and the index at which they have the serial number."""
     fields = children(_only(children(_element(der, 0, len(der))), 0, _SEQUENCE))
     first = 1 if fields and fields[0].tag == _VERSION else 0
     _only(fields, first, _INTEGER)
@@ -101,14 +114,17 @@ def _only(elements: list[Element], index: int, tag: int) -> Element:
 
 
 def _element(data: bytes, at: int, end: int) -> Element:
-    """Read the element at ``at``: uint8 tag, then the length, then so many bytes. It ends at ``end`` at most."""
+    """Read the element that begins at ``at`` and ends at ``end`` or before.
+
+    An element is a uint8 tag, then the length of the content, then the content.
+    """
     if end - at < 2:
         raise CertificateError("no DER: an element ends before its length")
     tag, length, content_start = data[at], data[at + 1], at + 2
     if tag & 0x1F == 0x1F:
         raise CertificateError("no X.509: a tag above 30")
     if length >= 0x80:
-        # The long form: how many bytes of length follow. 0x80 itself, "until a mark", is not DER.
+        # In the long form, this byte says how many bytes of length follow. DER forbids 0x80, the indefinite length.
         size = length & 0x7F
         length = int.from_bytes(data[content_start : content_start + size])
         is_possible = 0 < size <= min(_MAX_LENGTH_BYTES, end - content_start)
@@ -123,7 +139,7 @@ def _element(data: bytes, at: int, end: int) -> Element:
 def _time(element: Element) -> datetime:
     text = element.content.decode("ascii", errors="replace")
     if element.tag == _UTC_TIME and re.fullmatch(r"[0-9]{12}Z", text):
-        # 50 to 99 are of the last century: RFC 5280, 4.1.2.5.1.
+        # The years 50 to 99 mean 1950 to 1999 (RFC 5280, 4.1.2.5.1).
         text = f"{'19' if text >= '5' else '20'}{text}"
     elif element.tag != _GENERALIZED_TIME or not re.fullmatch(r"[0-9]{14}Z", text):
         raise CertificateError("a time is neither YYMMDDhhmmssZ nor YYYYMMDDhhmmssZ")

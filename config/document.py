@@ -1,7 +1,8 @@
-"""YAML text as plain values, with the line of each.
+"""Turns YAML text into plain Python values, and finds the line of each value.
 
-PyYAML's own constructor keeps no lines and takes duplicate keys in silence, so the node tree is composed once and
-walked once here: values and faults come out, and lines are looked up in the tree only where they are needed.
+PyYAML's own constructor keeps no line numbers and accepts duplicate keys silently. Therefore this module lets PyYAML
+compose the tree of nodes and walks the tree itself, which gives the values and the faults. A line number is looked up
+in the tree only when it is needed.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ import yaml
 from kafka_quota_proxy.config.errors import ConfigError, Fault, InvalidYamlError, Severity
 
 try:
-    from yaml import CSafeLoader as _Loader  # 6 times as fast as the other
+    from yaml import CSafeLoader as _Loader  # 6 times as fast as SafeLoader
 except ImportError:  # a PyYAML that was built without libyaml
     from yaml import SafeLoader as _Loader  # type: ignore[assignment]
 
-# Key names and list indexes from the top of the file.
+# The path to a value, as names of keys and indexes of lists from the top of the file.
 Location = Sequence[str | int]
 
 _TAG: Final = "tag:yaml.org,2002:"
@@ -37,38 +38,38 @@ _KINDS: Final = {
     f"{_TAG}seq": "a list",
     f"{_TAG}map": "a mapping",
 }
-# YAML 1.1 has more: 010 is 8, 0x10 is 16, 1:30 is 90. Operators do not mean these.
+# YAML 1.1 also reads 010 as 8, 0x10 as 16 and 1:30 as 90. An operator hardly means these numbers.
 _DECIMAL: Final = re.compile(r"[-+]?(?:0|[1-9][0-9_]*)")
 _BRACKETED_ADDRESS: Final = re.compile(r"\[[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*\]:[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Odd:
-    """A scalar that YAML reads as something no key of ours takes, such as a date."""
+    """A scalar of a YAML type that no key of the configuration accepts, such as a date, kept as its text."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """A file's values, their lines, and the faults found so far."""
+    """The content of a YAML file, with the line of each value and the faults found while reading the file."""
 
     file: str
-    data: object  # str, int, float, bool, None, Odd, and lists and dicts (with str keys) of those
+    data: object  # a str, int, float, bool, None or Odd, or a list or dict (with str keys) of such values
     faults: tuple[Fault, ...]
-    root: yaml.Node | None  # None where the file is empty
+    root: yaml.Node | None  # None if the file is empty
 
     def line(self, location: Location) -> int:
         """Return the line of a key or element, or of the nearest parent that exists."""
         return self._find(location)[0]
 
     def text(self, location: Location) -> str:
-        """Return a scalar as it is written in the file; "" if there is none."""
+        """Return the scalar at a location as the file spells it, or "" if there is no scalar."""
         node = self._find(location)[1]
         return node.value if isinstance(node, yaml.ScalarNode) else ""
 
     def kind(self, location: Location) -> str:
-        """Return the type that YAML gives the value, in words."""
+        """Return the YAML type of the value at a location in words, such as "a number"."""
         node = self._find(location)[1]
         if isinstance(node, yaml.ScalarNode) and node.tag == f"{_TAG}int" and not _DECIMAL.fullmatch(node.value):
             return "a number in octal, hexadecimal or base 60"
@@ -81,7 +82,7 @@ class Document:
         line = node.start_mark.line + 1
         for step in location:
             if isinstance(node, yaml.MappingNode):
-                # For a key that is given twice, the first line: its value counts.
+                # If a key is given twice, find the first occurrence, because its value is used.
                 pair = next(((key, value) for key, value in node.value if key.value == step), None)
                 if pair is None:
                     break
@@ -95,7 +96,10 @@ class Document:
 
 
 def parse(text: str, *, file: str) -> Document:
-    """Read one YAML document. Raises InvalidYamlError: a fault of syntax; only the first can be known."""
+    """Read one YAML document.
+
+    Raises InvalidYamlError if the syntax is wrong. The error has the first fault only, because the parser stops there.
+    """
     try:
         root = yaml.compose(text, Loader=_Loader)
     except yaml.YAMLError as error:
@@ -110,7 +114,7 @@ def parse(text: str, *, file: str) -> Document:
 
 
 def located(file: Path, location: Location, message: str, severity: Severity = Severity.ERROR) -> Fault:
-    """Return a fault with the line of its key; line 1 if the file cannot be read again."""
+    """Read a file again to make a fault with the line of its key. If the file cannot be read, the line is 1."""
     try:
         document = parse(file.read_text(encoding="utf-8"), file=str(file))
     except (ConfigError, OSError, UnicodeDecodeError):
@@ -119,13 +123,13 @@ def located(file: Path, location: Location, message: str, severity: Severity = S
 
 
 def fault_at(document: Document, location: Location, message: str, severity: Severity = Severity.ERROR) -> Fault:
-    """Return a fault with the line of its key."""
+    """Make a fault with the line that its key has in the document."""
     line = document.line(location)
     return Fault(file=document.file, line=line, key=key_path(location), message=message, severity=severity)
 
 
 def key_path(location: Location) -> str:
-    """Return ``quotas[2].user`` for ``("quotas", 2, "user")``."""
+    """Return a location as text, such as ``quotas[2].user`` for ``("quotas", 2, "user")``."""
     path = ""
     for step in location:
         path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else step
@@ -133,13 +137,13 @@ def key_path(location: Location) -> str:
 
 
 class _Walk:
-    """Turns nodes into values, and collects ``faults``."""
+    """Turns the nodes of a YAML tree into Python values, and collects ``faults``."""
 
     def __init__(self, file: str) -> None:
         self.faults: list[Fault] = []
         self._file = file
         self._scalars = yaml.constructor.SafeConstructor()
-        self._open: set[int] = set()  # nodes being walked: an alias to one of them never ends
+        self._open: set[int] = set()  # the nodes around the current one: an alias to one of them would never end
 
     def value(self, node: yaml.Node, location: tuple[str | int, ...]) -> object:
         if isinstance(node, yaml.ScalarNode):
@@ -168,7 +172,7 @@ class _Walk:
                 message = f"is given twice, first in line {lines[name]}; keep one of them"
                 self._fault(key, (*location, name), message)
             else:
-                # The string, by far the most frequent value, is taken here: half the time of a file of 10,000 rules.
+                # Most values are strings. Without a call for each of them, a file of 10,000 rules takes half the time.
                 values[name] = value.value if value.tag == _STR else self.value(value, (*location, name))
                 lines[name] = key.start_mark.line + 1
         return values
@@ -204,7 +208,7 @@ def _syntax_fault(error: yaml.YAMLError, *, text: str, file: str) -> Fault:
         line = text.count("\n", 0, error.position) + 1
         message = f"a character that YAML does not allow: {error.character!r}"
     lines = text.split("\n")
-    # A fault at the end of the file is found after the last line.
+    # The parser reports a fault at the end of the file one line after the last line.
     line = min(line, max(1, len(lines) - text.endswith("\n")))
     faulty = lines[line - 1]
     if "\t" in faulty[: len(faulty) - len(faulty.lstrip())]:

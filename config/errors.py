@@ -1,4 +1,8 @@
-"""The errors of the operator's file. ``load`` gives those of single values a file, a line and a key."""
+"""The errors that a configuration file may have.
+
+Errors about a single value, such as ``UnitError``, do not say where the value is. ``config.load`` turns them into
+faults with a file, a line and a key.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from enum import Enum
 
 
 class Severity(Enum):
-    """Whether the file can still be used."""
+    """Says whether a fault is an error, so that the configuration file cannot be used, or only a warning."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -16,7 +20,7 @@ class Severity(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One fault, and its remedy."""
+    """A fault of the configuration file, with a message that also tells the remedy."""
 
     file: str
     line: int  # from 1
@@ -30,7 +34,7 @@ class Fault:
 
 
 class ConfigError(Exception):
-    """A file that cannot be used. ``str`` of it is one line per fault."""
+    """The configuration file cannot be used. ``str`` gives one line for each fault."""
 
     def __init__(self, faults: Iterable[Fault]) -> None:
         self.faults: tuple[Fault, ...] = tuple(sorted(faults, key=lambda fault: fault.line))
@@ -38,19 +42,22 @@ class ConfigError(Exception):
 
 
 class UnreadableFileError(ConfigError):
-    """The file cannot be opened, or its bytes are not UTF-8."""
+    """The configuration file cannot be opened, or its bytes are not UTF-8."""
 
 
 class InvalidYamlError(ConfigError):
-    """The file is not valid YAML, so its keys cannot be checked."""
+    """The configuration file is not valid YAML, so its keys cannot be checked."""
 
 
 class InvalidConfigError(ConfigError):
-    """The file is YAML, but its keys or values are not a configuration."""
+    """The configuration file is valid YAML, but some of its keys or values are not valid."""
 
 
 class StartError(OSError):
-    """The proxy cannot start with the value of a key at ``location``: an address in use, a read-only disk."""
+    """The proxy cannot start with the value of a key, for example because an address is in use or a disk is read-only.
+
+    ``location`` is the path to the key in the configuration file.
+    """
 
     def __init__(self, location: Sequence[str | int], message: str) -> None:
         self.location = location
@@ -58,7 +65,10 @@ class StartError(OSError):
 
 
 class TlsFileError(Exception):
-    """A file of certificates or a key that cannot be used; ``key`` is its key in the section."""
+    """A file with certificates or a private key cannot be used.
+
+    ``key`` is the key in the configuration section that names the file, such as ``client_ca``.
+    """
 
     def __init__(self, key: str, message: str) -> None:
         self.key = key
@@ -66,19 +76,22 @@ class TlsFileError(Exception):
 
 
 class TokenFileError(Exception):
-    """A file with a token that cannot be used. ``str`` of it begins with the path."""
+    """The file with the token for the admin port cannot be used. ``str`` begins with the path of the file."""
 
 
 class UnitError(ValueError):
-    """Text that is not a size, a duration or an address."""
+    """A value is not a valid size, rate, number, duration, address or range of ports."""
 
 
 class ThrottledReplicasError(ValueError):
-    """Text that is not a list of throttled replicas."""
+    """A text is not a valid list of throttled replicas."""
 
 
 class TermsError(ValueError):
-    """Terms of a rule that are not valid; ``path`` leads from the rule to the key: ``("schedule", "days")``."""
+    """The terms of a quota rule are not valid.
+
+    ``path`` leads from the rule to the key at fault, such as ``("schedule", "days")``.
+    """
 
     def __init__(self, path: tuple[str, ...], message: str) -> None:
         self.path = path

@@ -1,13 +1,15 @@
-r"""Translation of Java's regular expressions to RE2's.
+r"""Translates Java's regular expressions into RE2's.
 
-Kafka's mapping rules are ``java.util.regex.Pattern``, which backtracks. Names come from clients, so here they are
-matched in linear time (``config.linear_regex``). Each pattern is parsed by Java's grammar and written again for RE2. A
-construct without an exact counterpart, or of no use in a mapping rule, is refused with a remedy: a rule that silently
-gives another user than Kafka is worse than no rule.
+Kafka's principal mapping rules use ``java.util.regex.Pattern``, which backtracks. Names come from clients, so the proxy
+must match them in linear time (``config.linear_regex``). This module therefore parses each pattern by Java's grammar
+and writes it again for RE2. It refuses a construct that RE2 cannot express exactly, or that is of no use in a mapping
+rule, with an error that tells the remedy. A rule that silently gives another user than Kafka would be worse than no
+rule.
 
-Java without flags is ASCII (``\w``, ``\d``, ``(?i)``), where RE2's ``(?i)`` is Unicode; ``.`` stops at six line
-terminators, not at one. Java's ``$`` also matches before a final terminator, and here only at the end: a caller
-must not match a name that ends with any of ``LINE_TERMINATORS``.
+The two languages differ. Without flags, Java's ``\w``, ``\d`` and ``(?i)`` apply to ASCII, but RE2's ``(?i)`` applies
+to Unicode. Java's ``.`` matches none of six line terminators, RE2's ``.`` only excludes the line feed. Java's ``$``
+also matches before a line terminator at the end of the name, but the translated ``$`` matches only at the end. A caller
+must therefore not match a name that ends with one of ``LINE_TERMINATORS``.
 
 Source: ``java.util.regex.Pattern`` of Java 17; ``tests/end_to_end/test_principal_mapping.py`` compares the two.
 """
@@ -20,12 +22,12 @@ from typing import Final, NoReturn
 
 from kafka_quota_proxy.config.linear_regex import LinearRegexError, Pattern, compile_linear
 
-_MAX_DEPTH: Final = 50  # groups within groups; bounds the recursion here and in re
+_MAX_DEPTH: Final = 50  # of nested groups; it bounds the recursion in this module and in re
 _MAX_REPEAT: Final = 1_000  # RE2's own bound
 LINE_TERMINATORS: Final = ("\n", "\r", "\x85", "\u2028", "\u2029")
 _ANY: Final = r"[^\n\r\x85\x{2028}\x{2029}]"
 _ANCHORS: Final = {"A": r"\A", "z": r"\z", "Z": r"\z"}
-# Members of a class in RE2, without its brackets.
+# What stands for Java's \d, \w, ... within the brackets of a character class of RE2.
 _SETS: Final = {
     "d": r"\d",
     "D": r"\D",
@@ -42,32 +44,35 @@ _GROUP_NAME: Final = re.compile(r"\?<([a-zA-Z][a-zA-Z0-9]*)>")
 _INLINE_FLAGS: Final = re.compile(r"\?([a-zA-Z]*)(?:-([a-zA-Z]*))?([:)])")
 _BACKTRACKING_GROUP: Final = re.compile(r"\?(?:=|!|<=|<!|>)")
 
-# Those of "i" (ASCII letters match in both cases) and "s" (a dot matches line terminators) that hold.
+# The flags that are on: "i" (ASCII letters match in both cases) and "s" (a dot matches line terminators).
 _Flags = frozenset[str]
 
 
 class JavaRegexError(ValueError):
-    """Not a regular expression in Java's syntax, or without a counterpart in RE2. ``str`` gives the remedy."""
+    """A pattern is not valid in Java, or RE2 has no counterpart for it. ``str`` gives the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Atom:
     text: str
-    can_repeat: bool = True  # characters, not a place between them
+    can_repeat: bool = True  # False for an anchor such as ^, which matches a place and no characters
     can_be_empty: bool = False
 
 
 def compile_java(pattern: str) -> Pattern:
-    """Return a pattern that matches as ``pattern`` does in Java, except for ``$``; groups keep numbers and names."""
+    """Return a compiled pattern that matches as ``pattern`` does in Java, except for ``$``.
+
+    Groups keep their numbers and names. Raises JavaRegexError if the pattern is not valid or cannot be translated.
+    """
     translated = _Translator(pattern).translate()
     try:
         return compile_linear(translated)
-    except LinearRegexError as error:  # only RE2 finds this: too many repetitions in total
+    except LinearRegexError as error:  # only RE2 itself finds that there are too many repetitions in total
         raise JavaRegexError(f"cannot be matched in time linear in a client's name: {error}") from error
 
 
 class _Translator:
-    """One pass over a pattern. Each method reads from ``_at`` and moves it past what it read."""
+    """Translates a pattern in a single pass. Each method reads from ``_at`` on and moves ``_at`` past what it read."""
 
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
@@ -81,7 +86,7 @@ class _Translator:
         return text
 
     def _alternatives(self, flags: _Flags, depth: int) -> _Atom:
-        """Read to the ``)`` that ends this group, or to the end."""
+        """Read alternatives up to the ``)`` that ends the current group, or up to the end of the pattern."""
         if depth > _MAX_DEPTH:
             _refuse(f"more than {_MAX_DEPTH} groups within groups")
         flags = self._leading_flags(flags)
@@ -99,7 +104,7 @@ class _Translator:
         return _Atom(text, can_be_empty=can_be_empty or is_empty)
 
     def _leading_flags(self, flags: _Flags) -> _Flags:
-        """``(?i)`` at the start of a group holds to its end."""
+        """Read flags such as ``(?i)`` at the start of a group, which apply until the end of the group."""
         while self._pattern.startswith("(?", self._at):
             found = _INLINE_FLAGS.match(self._pattern, self._at + 1)
             if found is None or found[3] != ")":
@@ -139,7 +144,7 @@ class _Translator:
         if not atom.can_repeat:
             _refuse(f"{text} repeats a place, not characters; leave it out")
         if atom.can_be_empty and text != "?":
-            # Java and RE2 end such a repetition at different places.
+            # Java and RE2 end the repetition of a possibly empty group at different places.
             _refuse(f"{text} repeats a group that can be empty; let each repetition take one character at least")
         if self._peek() == "+":
             _refuse(f"{text}+ is possessive, {_BACKTRACKS}")
@@ -159,7 +164,7 @@ class _Translator:
             opening = f"(?P<{named[1]}>"
         elif found := _BACKTRACKING_GROUP.match(self._pattern, self._at):
             _refuse(f"({found[0]}…) looks around or gives nothing back, {_BACKTRACKS}")
-        elif found := _INLINE_FLAGS.match(self._pattern, self._at):  # (?: as well, without a flag
+        elif found := _INLINE_FLAGS.match(self._pattern, self._at):  # this includes (?: without a flag
             if found[3] == ")":
                 _refuse(f"({found[0]} is in the middle; write it at the start, or as a group: ({found[0][:-1]}:…)")
             self._at = found.end()
@@ -207,7 +212,7 @@ class _Translator:
         return f"[{members}]"
 
     def _member(self, flags: _Flags) -> str:
-        """Read one character, range or set within brackets."""
+        r"""Read one character, one range or one set such as ``\d`` within brackets, and return it for RE2."""
         start = self._class_character()
         if start in _SETS:
             return _SETS[start]
@@ -223,7 +228,7 @@ class _Translator:
         return _character_range(start, end[-1], flags)
 
     def _class_character(self) -> str:
-        r"""Return the key of a set such as ``\d``, or a backslash and a character."""
+        r"""Read one member of a class. Return the letter of a set such as ``\d``, or a backslash and the character."""
         character = self._next(r"a [ is not closed; write \[ for the character")
         if character == "[":
             _refuse(r"classes within classes have no counterpart here; write \[ for the character")
@@ -266,13 +271,16 @@ def _counted(found: re.Match[str]) -> str:
 
 
 def _cased(character: str, flags: _Flags) -> str:
-    """Return a pattern for a character; under ``(?i)`` in both cases, for an ASCII letter."""
+    """Return a pattern that matches a character. Under ``(?i)``, it matches an ASCII letter in both cases."""
     members = _character_range(character, character, flags)
     return members if members == _literal(character) else f"[{members}]"
 
 
 def _character_range(first: str, last: str, flags: _Flags) -> str:
-    """Return a range as members of a class; under ``(?i)`` with the other case of its ASCII letters."""
+    """Return a range of characters for use within brackets.
+
+    Under ``(?i)``, the ASCII letters of the range are included in both cases.
+    """
     members = _literal(first) if first == last else f"{_literal(first)}-{_literal(last)}"
     for letters in ("az", "AZ") if "i" in flags else ():
         low, high = max(first, letters[0]), min(last, letters[1])
@@ -282,7 +290,7 @@ def _character_range(first: str, last: str, flags: _Flags) -> str:
 
 
 def _literal(character: str) -> str:
-    # Safe within brackets and outside, after any digits.
+    # The escaped form is safe within brackets and outside, and also after digits.
     if not character.isascii() or character.isalnum():
         return character
     return f"\\x{ord(character):02x}"

@@ -1,6 +1,7 @@
-"""The operator's file as frozen values. No I/O, no clock; ``config.load`` makes them from YAML.
+"""The operator's configuration file as frozen dataclasses, which ``config.load`` makes from YAML.
 
-Times are whole milliseconds, sizes whole bytes, rates bytes per second, whatever unit the file used.
+This module does no I/O and reads no clock. Whatever units the configuration file uses, times are stored in whole
+milliseconds, sizes in whole bytes and rates in bytes per second.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from kafka_quota_proxy.config.units import UNLIMITED
 
 # The longest user or client-id. In Kafka's protocol, the length of a client-id is an int16.
 MAX_NAME_BYTES: Final = 32_767
-# The most buckets of each kind at a broker, without those that rules name.
+# The largest number of buckets of each kind at a broker. Buckets of users and client-ids that rules name do not count.
 MAX_BUCKETS: Final = 100_000
-# The number of ports for brokers after the bootstrap port, by default.
+# How many ports after the bootstrap port are reserved for brokers by default.
 BROKER_PORTS: Final = 100
 
 
 class Default(Enum):
-    """The entity ``<default>``: a template for every user or client-id without a rule of its own."""
+    """The entity ``<default>``, which stands for every user or client-id that has no rule of its own."""
 
     DEFAULT = "<default>"
 
@@ -38,23 +39,24 @@ class Default(Enum):
 
 
 DEFAULT: Final = Default.DEFAULT
-# A name, the default entity, or (None) not part of the rule.
+# A user or client-id in a rule. It is a name, the default entity, or None if the rule does not mention a user or
+# client-id.
 EntityName = str | Default | None
 
 
 class Enforcement(Enum):
-    """What happens to a client that is over its quota."""
+    """What the proxy does with a client that exceeds its quota."""
 
-    RESPOND = "respond"  # answer at once with throttle_time_ms, then do not read (Kafka since 2.0, KIP-219)
-    DELAY = "delay"  # hold the answer for that time (Kafka before 2.0)
-    OBSERVE = "observe"  # compute and count, slow nothing
+    RESPOND = "respond"  # answer at once with throttle_time_ms, then pause reading (Kafka since 2.0, KIP-219)
+    DELAY = "delay"  # hold the answer back for the throttle time (Kafka before 2.0)
+    OBSERVE = "observe"  # compute and count throttle times, but slow no client down
 
 
 class Shaping(Enum):
-    """The arithmetic that measures a client."""
+    """How the rate of a client is measured."""
 
-    SAMPLED = "sampled"  # Kafka's Rate over windows, exact
-    PACED = "paced"  # a token bucket, even to the second
+    SAMPLED = "sampled"  # exactly as Kafka does, with a Rate over several windows
+    PACED = "paced"  # with a token bucket, so that traffic is even from second to second
 
 
 class LogFormat(Enum):
@@ -77,15 +79,15 @@ class Address:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """All brokers of a cluster; the proxy advertises one of its own ports for each."""
+    """A Kafka cluster behind one listener. The proxy advertises one of its own ports for each broker."""
 
     bootstrap_servers: tuple[Address, ...]
     advertised_host: str
-    first_port: int  # of the broker with node id 0; node id n has the n-th port after it
+    first_port: int  # for the broker with node id 0; the broker with node id n has port first_port + n
     last_port: int
 
     def port_of(self, node_id: int) -> int | None:
-        """Return a broker's port; None for a node id that has none."""
+        """Return the proxy's port for the broker with this node id, or None if it is beyond the range of ports."""
         port = self.first_port + node_id
         return port if self.first_port <= port <= self.last_port else None
 
@@ -95,28 +97,31 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProxyProtocol:
-    """Each connection begins with a PROXY protocol header, which has the address of the client."""
+    """Says that each connection to a listener begins with a PROXY protocol header, which has the client's address."""
 
-    sources: tuple[IPv4Network | IPv6Network, ...] = ()  # networks that may connect; empty: any
+    sources: tuple[IPv4Network | IPv6Network, ...] = ()  # networks that may connect; if empty, any may
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
-    """A port that clients connect to: in front of one broker (``upstream``), or the bootstrap of a ``cluster``."""
+    """A port that clients connect to.
+
+    The listener stands either in front of one broker (``upstream``), or is the bootstrap server of a ``cluster``.
+    """
 
     name: str
     bind: Address
     upstream: Address | None = None
-    cluster: Cluster | None = None  # one of the two is set
-    node_id: int | None = None  # of the upstream; None: the proxy asks the broker when it needs it
+    cluster: Cluster | None = None  # exactly one of upstream and cluster is set
+    node_id: int | None = None  # of the upstream; if None, the proxy asks the broker for it
     inter_broker: bool = False
-    proxy_protocol: ProxyProtocol | None = None  # None: a header is a protocol error
+    proxy_protocol: ProxyProtocol | None = None  # None: a PROXY protocol header is an error
     max_frame_size_bytes: int = 104_857_600  # Kafka's socket.request.max.bytes
-    # For these, None is no limit.
+    # For the following six settings, None means that there is no limit.
     max_connections: int | None = 10_000
     max_connections_per_ip: int | None = None
-    login_timeout_ms: int | None = 30_000  # until the first request has come
-    idle_timeout_ms: int | None = None  # brokers have their own, connections.max.idle.ms
+    login_timeout_ms: int | None = 30_000  # for the first request to arrive
+    idle_timeout_ms: int | None = None  # brokers have a limit of their own, connections.max.idle.ms
     max_connection_age_ms: int | None = None
     max_connection_creation_rate: int | None = None  # connections per second
     enforcement: Enforcement | None = None
@@ -129,7 +134,7 @@ class Listener:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaSettings:
-    """Kafka's own broker settings, named by their keys with ``_`` for ``.``, with Kafka's defaults."""
+    """The settings of Kafka brokers that the proxy needs, with Kafka's names (``_`` for ``.``) and Kafka's defaults."""
 
     quota_window_num: int = 11
     quota_window_size_seconds: int = 1
@@ -140,16 +145,17 @@ class KafkaSettings:
     replication_quota_window_size_seconds: int = 1
     controller_quota_window_num: int = 11
     controller_quota_window_size_seconds: int = 1
-    num_partitions: int = 1  # of a new topic, if the request gives no number
-    # Connections per second at each broker, without those of inter_broker listeners.
+    num_partitions: int = 1  # of a new topic, if the request to create the topic gives no number
+    # New connections per second at each broker. Connections to inter_broker listeners do not count.
     max_connection_creation_rate: int = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class QuotaRule:
-    """One line of ``quotas:``: an entity and its limits. At least one of user and client_id is set.
+    """One rule under ``quotas:`` in the configuration file, which gives limits to a user, a client-id or both.
 
-    From ``expires_ms`` on, and outside its schedule, the rule does not hold: ``proxy.quota.rule_terms``.
+    At least one of ``user`` and ``client_id`` is set. The rule does not apply from ``expires_ms`` on, nor at times
+    outside its schedule; ``proxy.quota.rule_terms`` decides that.
     """
 
     user: EntityName
@@ -176,14 +182,18 @@ class QuotaRule:
         source: str = "",
         **limit_of_key: float | None,
     ) -> None:
-        """Make a rule. Limits are a mapping, which is not copied, or named: ``producer_byte_rate=1000.0``."""
+        """Make a rule.
+
+        Limits are given as the mapping ``limits``, which is not copied, or by name, as in
+        ``producer_byte_rate=1000.0``.
+        """
         if limit_of_key:
             unknown = limit_of_key.keys() - set(CLIENT_LIMIT_KEYS)
             if unknown:
                 raise TypeError(f"not the key of a quota: {min(unknown)}")
             named = {key: limit for key, limit in limit_of_key.items() if limit is not None}
             limits = {**limits, **named} if limits else named
-        put = object.__setattr__  # as the generated __init__ of a frozen class does
+        put = object.__setattr__  # the generated __init__ of a frozen dataclass sets its fields in the same way
         put(self, "user", user)
         put(self, "client_id", client_id)
         put(self, "limits", {} if limits is None else limits)
@@ -197,7 +207,10 @@ class QuotaRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IpRule:
-    """One line of ``quotas:`` about an address, or about each address without a rule (``<default>``)."""
+    """One rule under ``quotas:`` that limits new connections from an IP address.
+
+    The rule for ``<default>`` applies to each address that has no rule of its own.
+    """
 
     ip: str | Default
     connection_creation_rate: float  # connections per second
@@ -208,17 +221,20 @@ class IpRule:
 
     @property
     def limits(self) -> Mapping[str, float]:
-        """Its one limit, by key."""
+        """The limits of the rule by key, as ``QuotaRule`` has them. There is only one."""
         return {CONNECTION_CREATION_RATE: self.connection_creation_rate}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminClient:
-    """This program's own Kafka client, which reads cluster state or uses a topic. Files are as in ``ClientTls``."""
+    """The connection of a Kafka client that the proxy itself runs, to read the cluster's state or to use a topic.
+
+    Files are paths of PEM files. A relative path starts from the working directory.
+    """
 
     bootstrap_servers: tuple[Address, ...] = ()  # empty: the upstreams of the inter_broker listeners
     security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
-    sasl_mechanism: SaslMechanism | None = None  # with name and password; set if the protocol has SASL
+    sasl_mechanism: SaslMechanism | None = None  # this and the next two are set if the protocol has SASL
     sasl_username: str | None = None
     sasl_password_file: str | None = None  # its first line is the password
     ssl_cafile: str | None = None  # None: the system's trusted authorities
@@ -229,7 +245,10 @@ class AdminClient:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicationPath:
-    """A rate that all matching pairs of brokers share. At least one of the four is set; None matches any."""
+    """A replication rate that all pairs of leader and follower share if they match the four fields.
+
+    At least one of the four fields is set. A field that is None matches any broker.
+    """
 
     leader: int | None = None  # node ids
     follower: int | None = None
@@ -241,32 +260,35 @@ class ReplicationPath:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replication:
-    """The rates of replicas that catch up. Without lists, each replica that lags is throttled."""
+    """The limits on replication traffic of replicas that lag behind their leaders.
 
-    leader_rate: float | None = None  # of each broker behind this proxy, as leader
-    follower_rate: float | None = None  # of each follower, over all that it fetches through this proxy
+    If no lists of replicas are given, each replica that lags is throttled.
+    """
+
+    leader_rate: float | None = None  # what each broker behind this proxy sends as a leader
+    follower_rate: float | None = None  # what each follower fetches through this proxy, from all leaders together
     leader_replicas: Mapping[str, ThrottledReplicas] | None = None  # by topic; None: all replicas that lag
     follower_replicas: Mapping[str, ThrottledReplicas] | None = None
     paths: tuple[ReplicationPath, ...] = ()
-    from_cluster: bool = False  # True: the four above are None, and the cluster's dynamic configs apply
+    from_cluster: bool = False  # True: rates and replicas come from the cluster's dynamic configs
     poll_interval_ms: int = 2_000
-    lease_ms: int | None = 600_000  # how long a throttle without a reassignment applies; None: for ever
+    lease_ms: int | None = 600_000  # how long a throttle applies that no reassignment needs; None: for ever
     admin_client: AdminClient = field(default_factory=AdminClient)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageFiles:
-    """The usage log as JSON Lines, in separate files for each proxy."""
+    """Where the usage log is written as JSON Lines. Each proxy writes files of its own."""
 
     directory: str
-    rotate_size_bytes: int = 67_108_864  # a file is complete at this size
-    rotate_interval_ms: int = 300_000  # and after this time
-    retention_size_bytes: int | None = 10_737_418_240  # of all complete files; None: files are never removed
+    rotate_size_bytes: int = 67_108_864  # a new file is begun at this size
+    rotate_interval_ms: int = 300_000  # and also after this time
+    retention_size_bytes: int | None = 10_737_418_240  # of all files but the current one; None: keep them all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageTopic:
-    """The usage log in a Kafka topic."""
+    """The Kafka topic to which the usage log is written."""
 
     topic: str = "kafka-quota-usage"
     client: AdminClient = field(default_factory=AdminClient)
@@ -274,17 +296,23 @@ class UsageTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageLog:
-    """The usage of each bucket in each interval. At least one of files and topic is set."""
+    """Settings of the usage log, which records what each bucket was charged in each interval.
+
+    At least one of ``files`` and ``topic`` is set.
+    """
 
     interval_ms: int = 1_000
-    proxy: str | None = None  # the name in the records; None: host name and port of the first listener
+    proxy: str | None = None  # its name in the records; None: the host name and the first listener's port
     files: UsageFiles | None = None
     topic: UsageTopic | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotasFrom:
-    """A Kafka topic with rules for all proxies, and shares for single proxies: ``config.quota_record``."""
+    """A Kafka topic with quota rules for all proxies, and the share of each quota that a single proxy may use.
+
+    ``config.quota_record`` describes the records.
+    """
 
     topic: str = "kafka-quota-store"
     client: AdminClient = field(default_factory=AdminClient)
@@ -295,10 +323,10 @@ class QuotasFrom:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotasFromBroker:
-    """The quotas of the brokers' cluster, from DescribeClientQuotas."""
+    """The quotas that the Kafka cluster itself stores. The proxy asks the brokers for them by DescribeClientQuotas."""
 
     every_ms: int = 2_000
-    client: AdminClient = field(default_factory=AdminClient)  # without bootstrap_servers: the brokers of all listeners
+    client: AdminClient = field(default_factory=AdminClient)  # without bootstrap_servers, each listener's brokers
 
     def __str__(self) -> str:
         return "broker"
@@ -306,19 +334,19 @@ class QuotasFromBroker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Store:
-    """The store of quotas that were changed through the proxy: a directory, a topic, or both.
+    """Where quotas are stored that clients change through the proxy, which is a directory, a topic, or both.
 
-    With a topic, the directory has the last known rules of the topic.
+    If there is a topic, the directory keeps a copy of the last known rules of the topic.
     """
 
     directory: str | None = None
     topic: QuotasFrom | None = None
-    changes_per_second: float | None = 100.0  # changed entities, over all clients; None: any number
+    changes_per_second: float | None = 100.0  # changed entities per second, over all clients; None: no limit
     audit_log: str | None = None  # the path of a file; None: changes are only logged
 
     @property
     def path(self) -> str | None:
-        """The directory of the files. Those of a topic are in a subdirectory."""
+        """The directory of the files, or None if there is none. The copy of a topic is in a subdirectory."""
         if self.directory is None or self.topic is None:
             return self.directory
         return f"{self.directory}/{self.topic.topic}"
@@ -332,14 +360,14 @@ class Admin:
     """The admin port, which serves /metrics, /livez, /readyz and /quotas."""
 
     bind: Address
-    metrics_bind: Address | None = None  # a second address, for /metrics, /livez and /readyz only
-    hosts: tuple[str, ...] = ()  # more Host names that bind accepts
-    quotas_token_file: str | None = None  # the token in it permits changes of quotas; None: no changes
+    metrics_bind: Address | None = None  # a second address, which serves /metrics, /livez and /readyz only
+    hosts: tuple[str, ...] = ()  # values of the HTTP header Host that ``bind`` accepts in addition
+    quotas_token_file: str | None = None  # a client with the token in this file may change quotas; None: none may
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
-    """Form and level of the log on stderr."""
+    """The format and the level of the log on stderr."""
 
     format: LogFormat = LogFormat.TEXT
     level: str = "info"  # debug | info | warning | error
@@ -347,15 +375,15 @@ class Log:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProxyConfig:
-    """The whole file."""
+    """The whole configuration."""
 
     listeners: tuple[Listener, ...]
-    upstream_bind: str | None = None  # the local address of connections to brokers; None: the system's choice
+    upstream_bind: str | None = None  # the local IP address of connections to brokers; None: any
     enforcement: Enforcement = Enforcement.RESPOND
     max_throttle_time_ms: int | None = 25_000
     shaping: Shaping = Shaping.SAMPLED
     burst_ms: int = 1_000
-    request_time_scale: float = 1.0  # the brokers' own charge for requests, divided by the proxy's
+    request_time_scale: float = 1.0  # the request time that brokers measure, divided by the proxy's
     max_buckets: int = MAX_BUCKETS  # of each kind at each broker
     drain_timeout_ms: int = 20_000
     max_buffered_bytes: int = 536_870_912  # of data that waits in all connections together

@@ -1,4 +1,4 @@
-"""The keys of the file and of its listeners. ``config.model`` has the defaults."""
+"""The top-level keys of the configuration file, and the keys of listeners. ``config.model`` has the defaults."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -20,7 +20,7 @@ from kafka_quota_proxy.config.units import INT32_MAX, parse_duration_ms, parse_s
 _ENFORCEMENT: Final = Key(read.member_of(Enforcement))
 _SHAPING: Final = Key(read.member_of(Shaping))
 _BIND: Final = Key(read.address, missing="write the address to listen on, such as 0.0.0.0:9092")
-# False is None here; null in the file is a fault.
+# ``fair_call_queue: false`` becomes None. Null in the file is a fault.
 _FAIR_CALL_QUEUE: Final = Key(FAIR_CALL_QUEUE, expand=none_for_false)
 _CONNECTION_LIMIT: Final = Key(read.or_null(read.whole_number(1, INT32_MAX, ", or null for no limit")))
 _TIMEOUT: Final = read.or_null(read.positive_duration("a duration such as 30s, or null for none"))
@@ -66,12 +66,12 @@ def _network(value: object) -> IPv4Network | IPv6Network:
 
 
 def _tls_version(value: object) -> TlsVersion:
-    # To YAML 1.2 is a number.
+    # YAML reads 1.2 as a number.
     return read.member_of(TlsVersion)(str(value) if isinstance(value, float) else value)
 
 
 def _mapping_rules(value: object) -> tuple[MappingRule, ...]:
-    """Read one element, which may have several rules, as in a broker's file."""
+    """Read one element of the list. It may hold several rules separated by commas, as a broker's setting does."""
     rules = parse_rules(read.text("a rule: DEFAULT or RULE:pattern/replacement/")(value))
     if not rules:
         raise ValueError("holds no rule; write DEFAULT or RULE:pattern/replacement/")
@@ -119,7 +119,8 @@ _UPSTREAM_TLS: Final = Section(
         "min_version": Key(_tls_version),
     },
 )
-# ``config.load`` makes the listener, since some of it comes from other sections.
+# The section stays a dict. ``config.load`` makes the listener from it, because a listener has settings of other
+# sections.
 _LISTENER: Final = Section(
     dict,
     {

@@ -1,6 +1,7 @@
-"""Sections of the file as tables of keys, and a reader that makes the model of them.
+"""Describes the sections of a configuration file as tables of keys, and reads the file by these tables.
 
-The reader reports every fault with its line and its remedy: unknown keys, missing ones, and values of another form.
+The reader reports every fault with its line and its remedy. Faults are unknown keys, missing keys and values of another
+form.
 """
 
 import difflib
@@ -13,24 +14,28 @@ from typing import Any, Final
 from kafka_quota_proxy.config.document import Document, fault_at
 from kafka_quota_proxy.config.errors import Fault, TermsError
 
-# Makes a value of the model from one of YAML; raises ValueError with the remedy.
+# A function that turns a value from YAML into a value of ``config.model``. It raises ValueError, which tells the
+# remedy.
 Read = Callable[[object], Any]
 _Location = tuple[str | int, ...]
 _HADOOPS_PREFIX: Final = re.compile(r"ipc\.(?:[0-9]+\.)?")
 
 
 class TextWantedError(ValueError):
-    """A number, boolean or date instead of text, often due to YAML: ``007``, ``off``, ``NO``."""
+    """A value is a number, boolean or date where text is needed, often because YAML reads ``007`` or ``NO`` as such."""
 
     def __init__(self, expected: str, *, quotable: bool) -> None:
         super().__init__(expected)
         self.expected = expected
-        self.quotable = quotable  # whether quotes are the remedy, because any text is valid
+        self.quotable = quotable  # whether the value is valid once it is put in quotes
 
 
 @dataclass(frozen=True, slots=True)
 class ListOf:
-    """A list. ``collect`` makes the model's value of its elements."""
+    """Describes a list in the configuration file.
+
+    ``read`` reads each element, and ``collect`` makes the collection for ``config.model`` from the elements.
+    """
 
     read: "Read | Section"
     collect: Callable[[Iterable[Any]], Any] = tuple
@@ -39,7 +44,10 @@ class ListOf:
 
 @dataclass(frozen=True, slots=True)
 class MappingOf:
-    """A mapping with keys that the operator chooses; ``noun`` is what they are, in the plural."""
+    """Describes a mapping whose keys the operator chooses, such as names of topics.
+
+    ``noun`` says what the keys are, in the plural, for error messages.
+    """
 
     read_key: Read
     read: Read
@@ -49,15 +57,15 @@ class MappingOf:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key of a section.
+    """Describes one key of a section.
 
     Attributes:
-        read: The form of its value.
-        field: The name in the model; by default the key's own, with ``_`` for ``.`` and ``-``.
-        missing: What to write if it is missing; None: it may be.
-        is_path: A path, which starts from the directory of the file.
-        takes_null: Null is the same as no key.
-        expand: Turns short forms of a section into a mapping, or into None for no section.
+        read: Reads the value of the key, or describes the section, list or mapping that it is.
+        field: The name of the field in ``config.model``. By default it is the key with ``_`` for ``.`` and ``-``.
+        missing: The remedy to report if the key is missing, or None if the key is optional.
+        is_path: Whether the value is a path. A relative path starts from the directory of the configuration file.
+        takes_null: Whether null means the same as leaving the key out.
+        expand: Turns the short form of a section into a mapping, or into None if it stands for no section.
     """
 
     read: "Read | Section | ListOf | MappingOf"
@@ -69,12 +77,13 @@ class Key:
 
 
 class Section:
-    """A mapping with known keys.
+    """Describes a section of the configuration file, which is a mapping with known keys.
 
     Args:
-        build: Makes the model's value of the given keys' values, by field; raises ValueError.
-        keys: The keys in the order of their documentation.
-        has_source: Whether ``build`` also gets ``source``, FILE:LINE of the section.
+        build: Makes an object of ``config.model``. Its keyword arguments are the values of the keys in the file, by
+            field. It raises ValueError if they do not fit together.
+        keys: The keys that the section may have, in the order in which the documentation lists them.
+        has_source: Whether ``build`` also gets ``source``, which is FILE:LINE of the section.
     """
 
     def __init__(self, build: Callable[..., Any], keys: Mapping[str, Key], *, has_source: bool = False) -> None:
@@ -84,7 +93,7 @@ class Section:
         self.has_source = has_source
 
     def within(self, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], "Section"]]:
-        """Yield this section and all within it, each with its path."""
+        """Yield this section and every section nested in it, each with the path of keys that leads to it."""
         yield path, self
         for name, key in self.keys.items():
             inner = key.read.read if isinstance(key.read, ListOf) else key.read
@@ -93,7 +102,7 @@ class Section:
 
 
 class SectionReader:
-    """Reads a document by the tables of a section, and collects ``faults``."""
+    """Reads a configuration file section by section, as the tables of keys say, and collects its ``faults``."""
 
     def __init__(self, document: Document, root: Section) -> None:
         self.faults: list[Fault] = []
@@ -102,7 +111,7 @@ class SectionReader:
         self._directory = Path(document.file).parent
 
     def read(self) -> Any:  # noqa: ANN401 - what the root's ``build`` makes
-        """Return the document's value; None if there are faults."""
+        """Return what the ``build`` of the root section makes of the file, or None if the file has faults."""
         return self._section(self._root, self._document.data, ())
 
     def _section(self, section: Section, given: object, location: _Location) -> object:
@@ -164,7 +173,7 @@ class SectionReader:
         try:
             return read(value)
         except TermsError as error:
-            # The path of the error starts from the rule, which is ``quotas[INDEX]``.
+            # The path in a TermsError starts at the rule, and the rule's location is ``quotas[INDEX]``.
             return self._fault((*location[:2], *error.path), error.message)
         except TextWantedError as error:
             return self._fault(location, self._text_wanted(error, location))

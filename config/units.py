@@ -1,9 +1,9 @@
-"""Sizes, rates, numbers and durations as an operator writes them.
+"""Reads and writes sizes, rates, numbers and durations in the form that operators write.
 
-Sizes and rates: a number and ``B``, ``kB`` or ``KB``, ``MB``, ``GB``, ``TB`` (powers of 1,000) or ``KiB``, ``MiB``,
-``GiB``, ``TiB`` (powers of 1,024); a bare number is bytes. Durations: a number and ``ms``, ``s``, ``m`` or ``h``; a
-bare number is refused, because some readers would take it for seconds. A decimal point is valid if the result is
-whole.
+A size or a rate is a number with one of the units ``B``, ``kB`` or ``KB``, ``MB``, ``GB``, ``TB`` (powers of 1,000) or
+``KiB``, ``MiB``, ``GiB``, ``TiB`` (powers of 1,024). A number without a unit means bytes. A duration is a number with
+``ms``, ``s``, ``m`` or ``h``. A duration without a unit is refused, because some readers would take it for seconds.
+Sizes and durations may have a decimal point if the result is a whole number of bytes or milliseconds.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _BYTES_PER_UNIT: Final[Mapping[str, int]] = {
 _MS_PER_UNIT: Final[Mapping[str, int]] = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 
 INT32_MAX: Final = 2**31 - 1
-# Kafka's "no quota": the default of quota.producer.default, Long.MAX_VALUE.
+# Kafka's value for "no quota", which is Long.MAX_VALUE, the default of quota.producer.default.
 UNLIMITED: Final = 9223372036854775807
-# More digits than any quantity has.
+# No reasonable quantity has more digits.
 _MOST_DIGITS: Final = 4_000
 _MOST_WHOLE: Final = 10**_MOST_DIGITS
 
@@ -45,27 +45,31 @@ _DURATION_HELP: Final = "write a number with a unit, such as 500ms, 30s, 5m or 1
 
 
 def parse_size(value: str | float) -> int:
-    """Return a size in whole bytes; 0 or more. Raises UnitError."""
+    """Return a size of 0 or more in whole bytes. Raises UnitError if ``value`` is not such a size."""
     return _whole(_amount(value, _BYTES_PER_UNIT, kind="a size", help_text=_SIZE_HELP), value, unit="bytes")
 
 
 def parse_rate(value: str | float) -> float:
-    """Return a rate in bytes per second, above 0, at most Kafka's int64; ``/s`` may follow. Raises UnitError."""
+    """Return a byte rate in bytes per second, above 0 and at most the largest int64, as in Kafka.
+
+    The text may end with ``/s``. Raises UnitError if ``value`` is not such a rate.
+    """
     text = value.removesuffix("/s").rstrip() if isinstance(value, str) else value
     rate = _amount(text, _BYTES_PER_UNIT, kind="a byte rate", help_text=_SIZE_HELP)
     # A rate below the smallest float becomes 0.
     if not float(rate):
         raise UnitError("a byte rate must be above 0: a rate of 0 would stop clients for ever; remove it for no limit")
-    # Compared as floats: "no limit" is written as a float, which is a little larger, and must be read again.
+    # The comparison is between floats. "No limit" as a float is a little above the int64, and must be valid as well.
     if float(rate) > float(UNLIMITED):
         raise UnitError(f"a byte rate is at most {UNLIMITED} (Kafka's int64), got {shown(value)}")
     return float(rate)
 
 
 def parse_number(value: str | float, *, kind: str, example: str, allows_0: bool = False) -> float:
-    """Return a number without a unit: above 0, or 0 if so allowed, and at most Kafka's int32, its "no limit".
+    """Return a number without a unit, above 0 and at most the largest int32, which means "no limit" in Kafka.
 
-    ``kind`` ("a percentage") and ``example`` are for the error. Raises UnitError.
+    The number may be 0 if ``allows_0``. ``kind``, such as "a percentage", and ``example`` are used in the error
+    message. Raises UnitError if ``value`` is not such a number.
     """
     number = _amount(value, {"": 1}, kind=kind, help_text=f"write a number such as {example}")
     if number > INT32_MAX:
@@ -77,13 +81,16 @@ def parse_number(value: str | float, *, kind: str, example: str, allows_0: bool 
 
 
 def parse_duration_ms(value: str | float) -> int:
-    """Return a duration in whole milliseconds; 0 or more. Raises UnitError."""
+    """Return a duration of 0 or more in whole milliseconds. Raises UnitError if ``value`` is not such a duration."""
     return _whole(_amount(value, _MS_PER_UNIT, kind="a duration", help_text=_DURATION_HELP), value, unit="milliseconds")
 
 
 def _amount(value: str | float, factors: Mapping[str, int], *, kind: str, help_text: str) -> Decimal:
-    """Return number times unit, 0 or more. ``factors`` has the unit "" if a bare number is valid."""
-    # With a million digits, arithmetic overflows; with some thousands, a whole number cannot be printed.
+    """Return a number of 0 or more, multiplied by the factor of its unit.
+
+    ``factors`` has the unit "" if a number without a unit is valid. Raises UnitError for other values.
+    """
+    # Arithmetic overflows with a million digits, and Python refuses to print a whole number of some thousand digits.
     is_long = len(value) > _MOST_DIGITS if isinstance(value, str) else abs(value) > _MOST_WHOLE
     if is_long and not isinstance(value, float):
         raise UnitError(f"what has more than {_MOST_DIGITS} characters is too long for {kind}; {help_text}")
@@ -115,13 +122,13 @@ def _whole(amount: Decimal, value: object, *, unit: str) -> int:
 
 
 def shown(value: object) -> str:
-    """Return a value for an error message, shortened if it is long."""
+    """Return the ``repr`` of a value for an error message, shortened to 58 characters if it is longer than 60."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
 def described_size(size_bytes: int) -> str:
-    """Return a size in bytes, and in a larger unit if it has one."""
+    """Return a size in words, in bytes and, from 1 KiB on, also in a larger unit: ``2048 bytes (2 KiB)``."""
     for unit in ("GiB", "MiB", "KiB"):
         factor = _BYTES_PER_UNIT[unit]
         if size_bytes >= factor:
@@ -130,7 +137,10 @@ def described_size(size_bytes: int) -> str:
 
 
 def written_rate(rate: float) -> str:
-    """Return bytes per second as the file takes them, with a unit if that is exact; never rounded."""
+    """Return a rate in bytes per second as text that ``parse_rate`` reads as the same rate.
+
+    The text has a larger unit, such as ``MiB``, only if it is exact with that unit.
+    """
     if rate != int(rate):
         return written_number(rate)
     # As a float, Kafka's "no limit" is rounded up.
@@ -140,5 +150,5 @@ def written_rate(rate: float) -> str:
 
 
 def written_number(value: float) -> str:
-    """Return a number in digits alone, which YAML reads as a number."""
+    """Return a number in plain digits without an exponent, so that YAML reads it as a number."""
     return f"{Decimal(repr(value)):f}".removesuffix(".0")

@@ -1,4 +1,8 @@
-"""Readers of values that several sections have. Each returns a value of the model, or raises ``ValueError``."""
+"""Readers for kinds of values that occur in several sections of the configuration file.
+
+A reader takes a value from YAML and returns a value for ``config.model``, or raises ValueError with the remedy. Some
+functions of this module are readers, the others return one.
+"""
 
 import math
 import re
@@ -22,7 +26,10 @@ _T = TypeVar("_T")
 
 
 def text(expected: str) -> Callable[[object], str]:
-    """Read text that is not empty; ``expected`` is the remedy, here and below."""
+    """Return a reader of text that is not empty.
+
+    ``expected`` says what the operator should write, for the error message. It has this meaning in all functions below.
+    """
 
     def read(value: object) -> str:
         if not isinstance(value, str):
@@ -35,7 +42,7 @@ def text(expected: str) -> Callable[[object], str]:
 
 
 def parsed(parse: Callable[[str], _T], expected: str) -> Callable[[object], _T]:
-    """Read text of a given form, which quotes do not make of another value."""
+    """Return a reader of text that ``parse`` accepts. The error for another type than text does not advise quotes."""
 
     def read(value: object) -> _T:
         if not isinstance(value, str):
@@ -53,7 +60,10 @@ def quantity(
     most: float = math.inf,
     otherwise: str = "",
 ) -> Callable[[object], Any]:
-    """Read a number, or text with a unit; ``otherwise`` is the error if it is not from ``least`` to ``most``."""
+    """Return a reader of a number, or of text with a number and a unit, which ``parse`` converts.
+
+    ``otherwise`` is the error message for a quantity that is not from ``least`` to ``most``.
+    """
 
     def read(value: object) -> float:
         if isinstance(value, bool) or not isinstance(value, str | int | float):
@@ -67,12 +77,12 @@ def quantity(
 
 
 def or_null(read: Callable[[object], _T]) -> Callable[[object], _T | None]:
-    """Read null as None, and other values by ``read``."""
+    """Return a reader that takes null as None and passes all other values to ``read``."""
     return lambda value: None if value is None else read(value)
 
 
 def one_of(*names: str) -> Callable[[object], str]:
-    """Read one of some words."""
+    """Return a reader that accepts only these words."""
     expected = f"{', '.join(names[:-1])} or {names[-1]}"
 
     def parse(value: str) -> str:
@@ -84,13 +94,13 @@ def one_of(*names: str) -> Callable[[object], str]:
 
 
 def member_of(choices: type[_E]) -> Callable[[object], _E]:
-    """Read the value of an Enum's member."""
+    """Return a reader that takes the value of a member of an Enum and returns the member."""
     read = one_of(*(str(choice.value) for choice in choices))
     return lambda value: choices(read(value))
 
 
 def whole_number(least: int, most: int, why: str = "") -> Callable[[object], int]:
-    """Read a whole number; ``why`` ends the error."""
+    """Return a reader of a whole number from ``least`` to ``most``. ``why`` is appended to the error message."""
 
     def read(value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
@@ -101,7 +111,7 @@ def whole_number(least: int, most: int, why: str = "") -> Callable[[object], int
 
 
 def number_between(low: float, high: float, *, is_open: bool) -> Callable[[object], float]:
-    """Read a number; ``is_open``: without ``low`` and ``high`` themselves."""
+    """Return a reader of a number from ``low`` to ``high``, without these two themselves if ``is_open``."""
 
     def read(value: object) -> float:
         is_edge = is_open and value in (low, high)
@@ -114,7 +124,7 @@ def number_between(low: float, high: float, *, is_open: bool) -> Callable[[objec
 
 
 def positive_duration(expected: str) -> Callable[[object], int]:
-    """Read a duration above 0, in milliseconds."""
+    """Return a reader of a duration above 0 as milliseconds."""
     otherwise = f"must be above 0 and at most {INT32_MAX}ms, an int32; write a duration such as 1s"
     return quantity(parse_duration_ms, expected, least=1, most=INT32_MAX, otherwise=otherwise)
 
@@ -127,7 +137,7 @@ def boolean(value: object) -> bool:
 
 
 def user_name(value: object) -> str:
-    """Read the name of a user."""
+    """Read the name of a single user, which cannot be ``<default>``."""
     name = text("a user's name")(value)
     if name == DEFAULT.value:
         raise ValueError("<default> is no user here; list each user by name")
@@ -135,7 +145,7 @@ def user_name(value: object) -> str:
 
 
 def bootstrap_servers(value: object) -> tuple[Address, ...]:
-    """Read the addresses of a list, or of text with commas."""
+    """Read addresses, which are given as a list or as text with commas."""
     if isinstance(value, list) and value and all(isinstance(each, str) for each in value):
         value = ",".join(value)
     return parsed(parse_addresses, "HOST:PORT,HOST:PORT, such as broker1:9092,broker2:9092")(value)
@@ -151,8 +161,8 @@ def host(value: object) -> str:
 
 
 def topic_name(value: object) -> str:
-    """Read the name of a topic."""
-    # A key of the file is always text.
+    """Read the name of a Kafka topic."""
+    # The name may be a key of a mapping, and keys are always text, so no error about quotes is needed.
     if not isinstance(value, str) or not _TOPIC_NAME.fullmatch(value) or value in (".", ".."):
         raise ValueError(f"{value!r} is no name of a topic: 1 to 249 letters, digits, dots, underscores and hyphens")
     return value
