@@ -1,10 +1,10 @@
-"""Divides a cluster's limits over its proxies: takes their use, returns publications of shares. No I/O, no clock.
+"""Divides the limits of a cluster over its proxies: takes their use, and returns the shares to publish.
 
-``Balancer`` keeps the buckets, ``limit_division`` computes their shares, and ``leases`` moves shares without exceeding
-a limit.
+This module does no I/O and reads no clock. ``Balancer`` keeps the state of the buckets, ``limit_division`` computes
+their shares, and ``leases`` changes shares without exceeding a limit.
 
-A bucket gets shares when it is throttled at a proxy, and keeps them until an even share has been enough at all proxies
-for a while. Other buckets need no shares: the common rule applies to them.
+A bucket gets shares when it is throttled at a proxy. It keeps them until an even share has been enough at all proxies
+for a while. The other buckets need no shares, since the common rule applies to them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,18 +20,19 @@ from kafka_quota_proxy.proxy.quota.entity import RuleTable
 
 _KINDS: Final = {kind.label: kind for kind in (QuotaKind.PRODUCE, QuotaKind.FETCH)}
 _DEFAULT_USER: Final = 6
-# The smallest change of a share, as a part of an even share: use is never quite even, and each change is a record.
+# The smallest change of a share that is published, as a part of an even share. Use always varies a little, and each
+# change costs a record.
 _LEAST_CHANGE: Final = 0.05
-# The same while all demand is met and only the rest would be divided differently. Such changes wait for some time, so
-# that a client with bursts keeps its share for the next one.
+# The smallest change while all demand is met and only the rest of a limit would be divided differently. Such a change
+# waits for some time, so that a client with bursts keeps its share for the next burst.
 _LEAST_CHANGE_OF_REST: Final = 0.25
 _BETWEEN_BURSTS_MS: Final = 15_000
-# A log without use looks like a log that is late. After this time it counts as a log without use.
+# A log without new use may only be late. After this time without records, the buckets count as unused.
 _SILENCE_MS: Final = 15_000
 
 
 class Bucket(NamedTuple):
-    """The entity of one limit; a name is ``""`` if the rule does not distinguish it."""
+    """The entity of one limit. A name is ``""`` if the rule does not distinguish users (or client-ids)."""
 
     kind: str
     user: str
@@ -39,7 +40,7 @@ class Bucket(NamedTuple):
 
 
 class Use(NamedTuple):
-    """The use of one bucket at one proxy."""
+    """The recent use of one bucket at one proxy."""
 
     proxy: str
     bucket: Bucket
@@ -48,24 +49,24 @@ class Use(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """The terms of shares."""
+    """The settings that determine how shares are given and how long they last."""
 
-    lease_ms: int  # how long a share applies after a proxy received a publication
-    delay_ms: int  # how long a publication takes at most; see ``leases``
+    lease_ms: int  # how long a share applies after a proxy has received a publication
+    delay_ms: int  # the longest time until a publication reaches a proxy; see ``leases``
     floor: float  # the share of a proxy without use, as a part of an even share
     even_after_ms: int = 60_000  # how long an even share has to be enough at all proxies before the shares end
-    most_buckets: int = 10_000  # that may have shares
+    most_buckets: int = 10_000  # the highest number of buckets with shares
 
 
 class Moved(NamedTuple):
-    """The changed shares of a bucket; ``shares`` is empty when they end."""
+    """The new shares of a bucket, by proxy. ``shares`` is empty if the bucket returns to the common rule."""
 
     bucket: Bucket
     shares: Mapping[str, int]
 
 
 class Publication(NamedTuple):
-    """The records to write, and the buckets that they change."""
+    """The records to write to the quota topic, and the shares that they change."""
 
     records: Sequence[QuotaRecord]
     moved: Sequence[Moved]
@@ -73,18 +74,21 @@ class Publication(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class _BucketState:
-    """The state of a bucket."""
+    """The demand and the shares of a bucket."""
 
     limit: int
     demands: dict[str, DemandTracker] = field(default_factory=dict)
-    leases: Leases | None = None  # None: no shares
+    leases: Leases | None = None  # None while the common rule applies
     goal: Mapping[str, int] = field(default_factory=dict)
     lacking_ms: int = 0  # when a proxy last needed more than its goal
     fits_since_ms: int | None = None
 
 
 class Balancer:
-    """The shares of all buckets under the quotas of a cluster, at proxies of which each is in front of one broker."""
+    """Keeps the shares of all buckets under the quotas of a cluster.
+
+    Each proxy has to be in front of exactly one broker.
+    """
 
     def __init__(self, limits: ProxyConfig, proxies: Sequence[str], terms: Terms) -> None:
         self._limits = limits
@@ -96,10 +100,10 @@ class Balancer:
         self._written: dict[tuple[str, str, str], Mapping[str, float]] = {}  # by proxy, user and client-id
         self._last_use_ms = 0
         self._with_shares = 0
-        self.turned_away = 0  # buckets without shares at the last publication, since too many others have some
+        self.turned_away = 0  # the buckets that got no shares at the last publication, since too many others have some
 
     def rules(self) -> list[Rule]:
-        """Return the common rules: an even share of each limit."""
+        """Return the common rules, which give each proxy an even share of each limit."""
         proxies = len(self._proxies)
         return [
             Rule(user=rule.user, client_id=rule.client_id, limits=even)
@@ -108,7 +112,7 @@ class Balancer:
         ]
 
     def take(self, uses: Iterable[Use], *, now_ms: int) -> None:
-        """Add all recent use from the log; buckets that are not in it were not used."""
+        """Add all recent use from the log. A bucket that is missing in ``uses`` was not used."""
         self._last_use_ms = now_ms
         for proxy, bucket, used in uses:
             known = self._known.get(bucket)
@@ -122,7 +126,7 @@ class Balancer:
             known.demands.setdefault(proxy, DemandTracker()).take(used, share=share, now_ms=now_ms)
 
     def publish(self, *, now_ms: int) -> Publication:
-        """Return the next publication. The topic must have acknowledged the last one."""
+        """Return the next publication. The topic must have acknowledged the previous one."""
         self.turned_away = 0
         # While the log is late, its earlier records do not expire.
         known_until_ms = self._last_use_ms if now_ms - self._last_use_ms < _SILENCE_MS else now_ms
@@ -136,7 +140,7 @@ class Balancer:
         return Publication(self._records(moved), moved)
 
     def _limit(self, bucket: Bucket) -> int | None:
-        """Return the limit of a bucket that can have shares, None for others."""
+        """Return the limit of a bucket, or None if the bucket cannot have shares."""
         found = self._tables[bucket.kind].resolve(user=bucket.user, client_id=bucket.client_id)
         if (
             found.limit is None
@@ -174,7 +178,10 @@ class Balancer:
         known.goal = known.leases.shares
 
     def _move(self, known: _BucketState, leases: Leases, demands: Mapping[str, ProxyDemand], now_ms: int) -> bool:
-        """Return whether shares have changed; ``known.leases`` is None when they end."""
+        """Move the shares of a bucket towards its demand, and return whether they have changed.
+
+        Sets ``known.leases`` to None if the bucket no longer needs shares.
+        """
         if any(demand.is_throttled or demand.rate > leases.even for demand in demands.values()):
             known.fits_since_ms = None
         elif known.fits_since_ms is None:
@@ -222,7 +229,7 @@ class Balancer:
 
 
 def _divides_users(limits: ProxyConfig, kind: QuotaKind) -> bool:
-    """Whether a rule is for default users with a client-id or default client-ids."""
+    """Return whether a rule for default users also names a client-id or default client-ids."""
     return any(
         rule.user is DEFAULT and rule.client_id is not None and kind.limit_of(rule) is not None
         for rule in limits.quotas

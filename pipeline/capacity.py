@@ -1,8 +1,10 @@
-"""Measures the use of each entity, its pattern and its growth, and suggests limits. DataFrame -> DataFrame, no I/O.
+"""Measures how much each entity (a user with a client-id) uses, and suggests limits.
 
-Rates are bytes per second over whole intervals: a record's amount over its interval, or over 100 ms if that is longer,
-since Kafka's quotas are not finer (intervals are short when a proxy starts or stops). Percentiles are over intervals
-with a record, so that an entity that works for ten minutes a day does not get a limit of almost 0.
+The functions take and return DataFrames and do no I/O.
+
+A rate is the amount of a record divided by its interval, in bytes per second. An interval below 100 ms, as it occurs
+when a proxy starts or stops, counts as 100 ms, since Kafka's quotas are not finer. Percentiles are taken over the
+intervals that have a record. Otherwise an entity that works for ten minutes a day would get a limit of almost 0.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,15 +22,15 @@ from kafka_quota_proxy.pipeline.whatif import demand
 ENTITY: Final = ("kind", "user", "client_id")
 _DAY_MS: Final = 86_400_000
 _HOUR_MS: Final = 3_600_000
-# Bins for each doubling of a rate: a percentile is at most 1.1 % too high, and never too low.
+# The number of bins for each doubling of a rate. So a percentile is at most 1.1 % too high, and never too low.
 _BINS: Final = 64
-# The pairs of days that a trend needs; two weeks of Monday to Friday have them. Older days are ignored.
+# A trend needs this number of pairs of days, which two weeks of Monday to Friday have. It ignores older days.
 _LEAST_PAIRS: Final = 5
 _TREND_DAYS: Final = 90
-# ``check`` takes a lower rate for a forgotten unit, and it would stop a client for long.
+# A lower rate would stop a client for a long time, and ``kafka-quota-proxy check`` warns of a forgotten unit.
 LEAST_LIMIT: Final = 1_000
-# The factor by which a limit is raised if its replay is throttled too long, and the number of raises before the limit
-# that is never throttled.
+# A limit that throttles for too long in the replay is raised by this factor. After this number of raises, the limit
+# that never throttles is taken.
 _RAISE: Final = 1.5
 RAISES: Final = 6
 
@@ -36,7 +38,10 @@ _RATE_KEYS: Final = {kind.label: kind.key for kind in (QuotaKind.PRODUCE, QuotaK
 
 
 def byte_usage(records: DataFrame) -> DataFrame:
-    """Return the records of produce and fetch with ``rate``; an unknown broker is -1: joins never match a null."""
+    """Return the produce and fetch records, with their ``rate`` in bytes per second.
+
+    An unknown broker becomes -1, since a join never matches a null.
+    """
     interval_ms = F.greatest("interval_ms", F.lit(100))
     rate = F.greatest(F.lit(0).cast("long"), F.floor(F.col("amount") * 1_000 / interval_ms))
     used = records.where(F.col("kind").isin(*BYTE_KINDS))
@@ -44,10 +49,11 @@ def byte_usage(records: DataFrame) -> DataFrame:
 
 
 def percentiles(usage: DataFrame, percentile: float) -> DataFrame:
-    """Return for each bucket its peak, median, ``percentile`` (50 to 100), mean, and its demand (``whatif.DEMAND``).
+    """Return the peak, the median, the mean, the ``percentile`` and the demand of each bucket.
 
-    A histogram of logarithms gives exact sums, so the result is the same in any order, and never below the true
-    percentile.
+    ``percentile`` is from 50 to 100. The demand has the columns ``whatif.DEMAND``. The rates are counted in a histogram
+    with logarithmic bins. Its counts are exact, so the result does not depend on the order of the records, and it is
+    never below the true percentile.
     """
     bin_of = F.when(F.col("rate") < 1, F.lit(-1)).otherwise(F.ceil(F.log2("rate") * _BINS))
     bins = usage.groupBy(*BUCKET, bin_of.alias("bin")).agg(
@@ -60,7 +66,7 @@ def percentiles(usage: DataFrame, percentile: float) -> DataFrame:
     below = Window.partitionBy(*BUCKET).orderBy("bin").rowsBetween(Window.unboundedPreceding, Window.currentRow)
     all_of_it = Window.partitionBy(*BUCKET)
     ranked = bins.withColumns({"rank": F.sum("intervals").over(below), "of": F.sum("intervals").over(all_of_it)})
-    # The peak of a bin is a measured rate, and the highest of the bin.
+    # The peak of a bin is the highest measured rate in it.
     return ranked.groupBy(*BUCKET).agg(
         _at(50).alias("median"),
         _at(percentile).alias("percentile"),
@@ -76,13 +82,16 @@ def percentiles(usage: DataFrame, percentile: float) -> DataFrame:
 
 
 def _at(percentile: float) -> Column:
-    """Return the lowest rate that ``percentile`` per cent of the intervals do not exceed."""
+    """Return the lowest rate that at least ``percentile`` per cent of the intervals do not exceed."""
     wanted = F.ceil(F.col("of") * (percentile / 100) - 1e-9)
     return F.min(F.when(F.col("rank") >= wanted, F.col("peak")))
 
 
 def entities(buckets: DataFrame) -> DataFrame:
-    """Return the use of each entity on its busiest broker, since a quota applies to each broker by itself."""
+    """Return the rates of each entity on its busiest broker, and its sums over all brokers.
+
+    The busiest broker decides about a limit, since a Kafka quota applies on each broker separately.
+    """
     return buckets.groupBy(*ENTITY).agg(
         *(F.max(name).alias(name) for name in ("median", "percentile", "peak", "part")),
         F.sum("amount").alias("amount"),
@@ -92,7 +101,11 @@ def entities(buckets: DataFrame) -> DataFrame:
 
 
 class Suggestion(NamedTuple):
-    """A limit for an entity, in bytes per second; ``limit`` is None if none can be given, as ``why`` explains."""
+    """A suggested limit for an entity, in bytes per second.
+
+    ``limit`` is None if no limit can be suggested. ``why`` explains the limit or its absence, and is empty if there is
+    nothing to explain.
+    """
 
     kind: str
     user: str
@@ -106,21 +119,23 @@ class Suggestion(NamedTuple):
 
     @property
     def never_waits(self) -> int:
-        """The lowest round limit under which no replay is throttled.
+        """The lowest limit with three digits under which a replay never throttles the entity.
 
-        What counts at an instant came within 12 s, as a rate of 10 s at least; a part of a record more at either end.
+        With Kafka's default of 11 windows of one second, the amount that counts at any instant arrived within 12 s and
+        is divided by at least 10 s, which makes 1.2 times the peak. The arrival times of a record's parts are a guess,
+        so one part more may count at either end of these 12 s.
         """
         return rounded_up(1.2 * self.peak + 0.2 * self.part)
 
     def ladder(self) -> list["Suggestion"]:
-        """Return this suggestion and the higher ones to try."""
+        """Return this suggestion and the higher ones to try after it, in ascending order."""
         steps = [self]
         while (higher := steps[-1].raised()).limit != steps[-1].limit:
             steps.append(higher)
         return steps
 
     def raised(self) -> "Suggestion":
-        """Return the next higher limit to try."""
+        """Return this suggestion with the next higher limit to try."""
         limit = self.limit or LEAST_LIMIT
         most = max(self.never_waits, limit)
         higher = most if self.raises + 1 >= RAISES else min(rounded_up(limit * _RAISE), most)
@@ -128,7 +143,10 @@ class Suggestion(NamedTuple):
 
 
 def suggestion(entity: Row, *, headroom: float) -> Suggestion:
-    """Return the first limit to try: the percentile times the headroom, rounded up to three digits."""
+    """Return the first limit to try for ``entity``, which is a row of ``entities``.
+
+    The limit is the percentile times ``headroom``, rounded up to three digits.
+    """
     kind, user, client_id = entity["kind"], entity["user"], entity["client_id"]
     numbers = (int(entity["percentile"]), int(entity["peak"]), int(entity["part"]))
     limit = None
@@ -152,7 +170,7 @@ def rounded_up(rate: float) -> int:
 
 
 def rules(suggestions: Iterable[Suggestion]) -> list[tuple[QuotaRule, str]]:
-    """Return a rule for each entity with its comment, by names."""
+    """Return a rule and its comment for each entity that has a suggested limit, sorted by user and client-id."""
     limits: dict[tuple[str, str], dict[str, float]] = {}
     words: dict[tuple[str, str], list[str]] = {}
     for one in suggestions:
@@ -170,30 +188,34 @@ def rules(suggestions: Iterable[Suggestion]) -> list[tuple[QuotaRule, str]]:
 
 
 def config_of(suggestions: Iterable[Suggestion]) -> ProxyConfig:
-    """Return a configuration with these limits only."""
+    """Return a configuration that has the suggested limits as its only rules."""
     return ProxyConfig(listeners=(), quotas=tuple(rule for rule, _ in rules(suggestions)))
 
 
 def ramp(one: Suggestion, steps: int) -> list[int]:
-    """Return the limits of a ramp, from one without throttling down to the suggested one."""
+    """Return the limits of a ramp that falls to the suggested limit in the given number of steps.
+
+    Each step divides the limit by the same factor, beginning from the limit that never throttles. Returns an empty list
+    if there is no suggested limit.
+    """
     if one.limit is None:
         return []
     top = max(one.never_waits, one.limit)
-    # Each step is the same factor.
+    # Each step divides the limit by the same factor.
     factors = [(top / one.limit) ** ((steps - step) / steps) for step in range(1, steps + 1)]
     return [rounded_up(one.limit * factor) for factor in factors[:-1]] + [one.limit]
 
 
 def ramp_steps(suggested: Iterable[Suggestion], steps: int) -> list[list[Suggestion]]:
-    """Return the suggestions of each step of a ramp, without entities that have no limit."""
+    """Return the suggestions for each step of a ramp, without the entities that have no suggested limit."""
     every = [(one, ramp(one, steps)) for one in suggested if one.limit is not None]
     return [[one._replace(limit=limits[step], why="") for one, limits in every] for step in range(steps)]
 
 
 def minutes(usage: DataFrame) -> DataFrame:
-    """Return usage by minutes, a sixtieth of the rows, which suffices for hours and longer.
+    """Sum up the usage by minute, which makes fewer rows and is precise enough for hours and longer.
 
-    A minute has the sum of amounts, the highest rate and the longest interval of the records that begin in it.
+    A row has the summed amount, the highest rate and the longest interval of the records that begin in its minute.
     """
     minute = start_of(60_000).alias("start_ms")
     return usage.groupBy(*BUCKET, minute).agg(
@@ -202,7 +224,7 @@ def minutes(usage: DataFrame) -> DataFrame:
 
 
 def seasons(usage: DataFrame) -> DataFrame:
-    """Return the mean rate of all entities together by kind, weekday (0 is Monday) and hour, UTC."""
+    """Return the mean rate of all entities together, by kind, weekday (0 is Monday) and hour (UTC)."""
     hours = usage.groupBy("kind", start_of(_HOUR_MS).alias("hour_ms")).agg(F.sum("amount").alias("amount"))
     # The epoch began on a Thursday.
     weekday = ((F.floor(F.col("hour_ms") / _DAY_MS) + 3) % 7).alias("weekday")
@@ -211,18 +233,19 @@ def seasons(usage: DataFrame) -> DataFrame:
 
 
 def hourly(usage: DataFrame) -> DataFrame:
-    """Return for each entity and hour its mean rate over brokers together and the highest on one broker."""
+    """Return the mean rate of each entity in each hour over all brokers, and its peak rate on one broker."""
     return usage.groupBy(*ENTITY, start_of(_HOUR_MS).alias("hour_ms")).agg(
         F.max("rate").alias("peak"), (F.sum("amount") / (_HOUR_MS / 1_000)).alias("mean")
     )
 
 
 def growth(hours: DataFrame) -> DataFrame:
-    """Return for each entity the trend of its busiest hours, in per cent of their median for 30 days.
+    """Return how fast the busiest hours of each entity grow, in per cent of their median per 30 days.
 
-    Theil and Sen's, by Hirsch's way with seasons: the median of the slopes between any two days that are whole weeks
-    apart, of the mean rate in each day's busiest hour; of the last 90 days, and null from fewer than five such pairs.
-    One day that is unlike the others does not move it, nor does a weekend at the end.
+    This is the estimator of Theil and Sen, which Hirsch extended to data with seasons. It takes the mean rate in the
+    busiest hour of each day, and the slope between each pair of days that are a whole number of weeks apart. The median
+    of these slopes is the growth. Only the last 90 days count, and the result is null if they have fewer than five such
+    pairs. One unusual day does not change the result, and neither does a weekend at the end.
     """
     day = F.floor(F.col("hour_ms") / _DAY_MS).alias("day")
     days = hours.groupBy(*ENTITY, day).agg(F.max("mean").alias("busiest"), F.count("*").alias("hours"))
@@ -239,9 +262,9 @@ def growth(hours: DataFrame) -> DataFrame:
 
 
 def brokers(usage: DataFrame) -> DataFrame:
-    """Return for each broker and kind the mean, and the highest rate of any minute, of all entities together."""
+    """Return the amount of all entities together, and the rate of the busiest minute, for each broker and kind."""
     minutes = usage.groupBy(*PLACE, "kind", start_of(60_000).alias("minute_ms")).agg(F.sum("amount").alias("amount"))
-    # A record longer than a minute counts at its start, with its length.
+    # A record longer than a minute counts in the minute of its start, and its rate is that over its length.
     longest = usage.groupBy(*PLACE, "kind").agg(F.greatest(F.max("interval_ms"), F.lit(60_000)).alias("span_ms"))
     return (
         minutes.join(F.broadcast(longest), on=[*PLACE, "kind"], how="inner")
@@ -258,13 +281,15 @@ def brokers(usage: DataFrame) -> DataFrame:
 def oversubscription(
     used: DataFrame, buckets: DataFrame, limits: DataFrame, capacities: Mapping[tuple[int, str], float]
 ) -> DataFrame:
-    """Return for each broker and kind the sum of the limits of its entities, and its capacity, null if unknown.
+    """Compare the sum of the limits of all entities on a broker with its capacity, for each kind.
+
+    The capacity is null if it is unknown.
 
     Args:
-        used: as ``brokers`` returns it.
-        buckets: as ``percentiles`` returns them, with the brokers of each entity.
-        limits: columns of ``ENTITY`` and ``limit``.
-        capacities: bytes per second, by broker and kind.
+        used: the result of ``brokers``.
+        buckets: the result of ``percentiles``, which shows the brokers that each entity uses.
+        limits: the columns of ``ENTITY``, and ``limit``.
+        capacities: the capacity in bytes per second, by broker and kind.
     """
     sums = (
         buckets.join(F.broadcast(limits), on=[*ENTITY], how="inner")

@@ -1,25 +1,24 @@
-"""Errors that end a command with a sentence instead of a traceback.
+"""Errors that end a command with a message instead of a traceback.
 
 ::
 
-    PipelineError     the root: exit status 1
-    ├── UsageError    wrong usage: exit status 2
-    └── InputError    a faulty input file (capacities, owners, sizes …), as FILE:LINE: fault
+PipelineError     the base class, for exit status 1 ├── UsageError    a wrong argument, for exit status 2 └── InputError
+a faulty input file (capacities, owners, sizes …), reported as FILE:LINE: fault; exit status 2
 """
 
 from collections.abc import Iterable
 
 
 class PipelineError(Exception):
-    """A command cannot go on. ``str`` of it says why, and what to do."""
+    """A command cannot continue. Its message gives the reason and, where possible, the remedy."""
 
 
 class UsageError(PipelineError):
-    """An argument that is wrong."""
+    """A command line argument is wrong."""
 
 
 class InputError(PipelineError):
-    """A file that is wrong: every fault of it, one a line."""
+    """An input file is faulty. The message has one line for each fault."""
 
     def __init__(self, faults: Iterable[str]) -> None:
         self.faults = tuple(faults)

@@ -1,4 +1,7 @@
-"""Reads the input files of commands: capacities, owners, a reassignment. Every fault has its FILE:LINE."""
+"""Reads the input files of commands: capacities, owners, partition sizes and reassignment plans.
+
+Every fault is reported with its place, as FILE:LINE.
+"""
 
 import csv
 import json
@@ -28,13 +31,13 @@ class _Line(NamedTuple):
 
 
 class _Reader:
-    """Collects the faults of a file, so that all are reported at once."""
+    """Collects the faults of a file, so that all of them are reported at once."""
 
     def __init__(self) -> None:
         self.faults: list[str] = []
 
     def value(self, line: _Line, column: str, read: Callable[[str], _T]) -> _T | None:
-        """Return a value as ``read`` parses it; None, with a fault, if it is wrong."""
+        """Parse a value with ``read``. Add a fault and return None if the value is wrong."""
         try:
             return read(line.values[column])
         except (ValueError, UnitError) as error:
@@ -42,16 +45,16 @@ class _Reader:
             return None
 
     def end(self) -> None:
-        """Raise the faults, if there are any."""
+        """Raise an InputError with all faults, if there are any."""
         if self.faults:
             raise InputError(self.faults)
 
 
 def capacities(path: str) -> dict[tuple[int, str], float]:
-    """Return the capacity of each broker in bytes per second, by node id and kind.
+    """Read the capacity of each broker in bytes per second, by node id and kind, from a CSV or YAML file.
 
     Raises:
-        InputError: with every fault.
+        InputError: if the file is faulty. The error has every fault.
     """
     columns = ("broker", *BYTE_KINDS)
     is_yaml = path.endswith((".yaml", ".yml"))
@@ -72,10 +75,10 @@ def capacities(path: str) -> dict[tuple[int, str], float]:
 
 
 def owners(path: str) -> list[Owner]:
-    """Return the lines of owners.csv: the owner of each name, with days.
+    """Read owners.csv, which names the owner of each user and client-id, and the days for which a line applies.
 
     Raises:
-        InputError: with every fault.
+        InputError: if the file is faulty. The error has every fault.
     """
     reader = _Reader()
     found: list[tuple[str, Owner]] = []
@@ -99,10 +102,10 @@ def owners(path: str) -> list[Owner]:
 
 
 def reassignment_plan(path: str) -> dict[tuple[str, int], list[int]]:
-    """Return the replicas that a plan of kafka-reassign-partitions.sh gives each partition.
+    """Read a plan of kafka-reassign-partitions.sh, and return the replicas that it gives each partition.
 
     Raises:
-        InputError: it is no such plan.
+        InputError: if the file is no such plan.
     """
     try:
         return {
@@ -116,10 +119,12 @@ def reassignment_plan(path: str) -> dict[tuple[str, int], list[int]]:
 
 
 def partition_sizes(path: str) -> dict[tuple[str, int], Partition]:
-    """Return the partitions of a CSV; its ``replicas`` are node ids with a space between them.
+    """Read the sizes and replicas of partitions from a CSV file.
+
+    The column ``replicas`` has node ids with a space between them.
 
     Raises:
-        InputError: with every fault.
+        InputError: if the file is faulty. The error has every fault.
     """
     reader = _Reader()
     found = {}
@@ -145,7 +150,10 @@ def _text_of(path: str) -> str:
 
 
 def _csv_lines(path: str, *, columns: Sequence[str], optional: Sequence[str] = ()) -> Iterator[_Line]:
-    """Yield the lines of a CSV file with a header, values stripped; without empty lines and those that begin with #."""
+    """Yield the lines of a CSV file with a header, with all values stripped.
+
+    Skips empty lines and lines that begin with #.
+    """
     reader = csv.reader(_text_of(path).splitlines(), skipinitialspace=True)
     rows = [(reader.line_num, [value.strip() for value in row]) for row in reader]
     rows = [(number, row) for number, row in rows if any(row) and not row[0].startswith("#")]
@@ -170,7 +178,7 @@ def _csv_lines(path: str, *, columns: Sequence[str], optional: Sequence[str] = (
 
 
 def _yaml_lines(path: str, *, columns: Sequence[str]) -> Iterator[_Line]:
-    """Yield the elements of a YAML list of mappings."""
+    """Yield the elements of a YAML list of mappings, each with its line number."""
     try:
         document = parse(_text_of(path), file=path)
     except ConfigError as error:
@@ -197,7 +205,7 @@ def _whole(text: str) -> int:
 
 
 def _day_ms(text: str) -> int:
-    """Return the start of a day, UTC; -1 without a day."""
+    """Return the start of a day (UTC) in ms since the epoch, or -1 if ``text`` is empty."""
     if not text:
         return -1
     try:

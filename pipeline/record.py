@@ -1,17 +1,17 @@
-"""The columns of the usage log: a record is the use of one quota's bucket in one interval.
+"""The columns of the usage log. A record says how much one quota bucket was used in one interval.
 
 =====================  ======================================================================================
-``start_ms``           the start of the interval; milliseconds since the epoch, UTC
-``interval_ms``        its length; whole milliseconds, 0 or more
-``proxy``, ``broker``  the place; ``broker`` is null while the proxy does not know its id
+``start_ms``           the start of the interval, in milliseconds since the epoch (UTC)
+``interval_ms``        the length of the interval, in whole milliseconds, 0 or more
+``proxy``, ``broker``  the place of the bucket; ``broker`` is null while the proxy does not know its id
 ``kind``               produce, fetch, leader_replication, follower_replication (bytes), request (percent-milliseconds
                        of a thread), request_rate (requests), mutation (partitions), connection, connections
-``user, client_id``    the bucket; "" if its rule does not distinguish users (or client-ids)
-``listener``           on records about connections
-``rule_user`` …        the entity of the rule, null without one; ``limit`` is its limit per second
+``user, client_id``    the names of the bucket; "" if its rule does not distinguish users (or client-ids)
+``listener``           the listener, in records about connections
+``rule_user`` …        the entity of the rule, null without a rule; ``limit`` is the limit of the rule per second
 ``amount``             the charged amount
-``throttle_time_ms``   the throttle time, without overlaps; unless ``enforced`` it was only observed
-``connections``        connections that used the bucket in the interval; null if unknown
+``throttle_time_ms``   the throttle time without overlaps, which was only observed unless ``enforced`` is true
+``connections``        the connections that used the bucket in the interval; null if unknown
 =====================  ======================================================================================
 """
 
@@ -46,25 +46,25 @@ RECORD: Final = StructType(
 )
 COLUMNS: Final = tuple(RECORD.fieldNames())
 REQUIRED: Final = tuple(field.name for field in RECORD.fields if not field.nullable)
-# Identifies a record: a second one with the same values was read twice.
+# These columns identify a record. Two records with the same values in them are copies.
 IDENTITY: Final = ("start_ms", "proxy", "broker", "kind", "user", "client_id", "listener")
-# Identifies a bucket, which is measured and limited by itself.
+# These columns identify a bucket, which is measured and limited separately.
 BUCKET: Final = ("proxy", "broker", "kind", "user", "client_id")
 
 PLACE: Final = ("proxy", "broker")
-# Identifies a bucket under proposed quotas.
+# These columns identify a bucket under the proposed quotas of a replay.
 PROPOSED_BUCKET: Final = (*PLACE, "kind", "bucket_user", "bucket_client_id")
 
 BYTE_KINDS: Final = ("produce", "fetch")
 REPLICATION_KINDS: Final = ("leader_replication", "follower_replication")
 # Kinds whose amount is a whole number of bytes.
 COUNTED_IN_BYTES: Final = (*BYTE_KINDS, *REPLICATION_KINDS)
-# Names of buckets that several entities share, or that sum removed ones.
+# The names of buckets that several entities share, and of those that sum up removed buckets.
 COLLECTIVE_NAMES: Final = ("<shared>", "<other>")
-# A client of this name has a bucket of its own at a proxy; in a file of quotas the name means all other clients.
+# A client with this name has a bucket of its own at a proxy, but in a quota file this name means all other clients.
 NAME_OF_DEFAULTS: Final = DEFAULT.value
 
 
 def start_of(span_ms: int) -> Column:
-    """Return the start of the hour, minute … in which a record starts."""
+    """Return the start of the time span of ``span_ms`` (an hour, a minute …) in which a record starts."""
     return F.col("start_ms") - F.pmod(F.col("start_ms"), F.lit(span_ms))

@@ -1,4 +1,7 @@
-"""The Spark session: the same code on a laptop, on a cluster by ``--master``, and under ``spark-submit``."""
+"""Starts the Spark session.
+
+The same code runs on a laptop, on a cluster with ``--master``, and under ``spark-submit``.
+"""
 
 import os
 import sys
@@ -10,10 +13,10 @@ from pyspark.sql import SparkSession
 
 _ALWAYS: Final = {
     "spark.sql.session.timeZone": "UTC",
-    # An impossible cast is an error and not a null, except for functions named try_.
+    # An impossible cast is an error and not a null, except in functions with a name that begins with try_.
     "spark.sql.ansi.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # The default; it joins small partitions after a shuffle and splits those that one client fills.
+    # This is the default. It merges small partitions after a shuffle, and splits a partition that one client fills.
     "spark.sql.adaptive.enabled": "true",
 }
 _LOCAL: Final = {
@@ -21,20 +24,21 @@ _LOCAL: Final = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "2g",
-    # Enough that a partition of 10^8 rows is sorted in memory; small data is put together again by adaptive execution.
+    # With this number, each partition of 10^8 rows is sorted in memory. Adaptive execution merges those of small data.
     "spark.sql.shuffle.partitions": "64",
     "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
 }
-# Below errors, Spark's log says nothing that helps a user.
+# Spark's messages below the level ERROR do not help a user.
 _LOG_LEVEL: Final = "ERROR"
 
 
 def session(
     *, master: str | None = None, conf: Mapping[str, str] | None = None, is_quiet: bool = False
 ) -> SparkSession:
-    """Return the Spark session, which is started if there is none. A running session keeps its settings if possible.
+    """Return the running Spark session, or start one. A running session keeps its settings where possible.
 
-    Without ``master``, that of spark-submit holds, else ``local[*]``. ``conf`` overrides the settings of this module.
+    Without ``master``, Spark runs where spark-submit says, or else on this machine (``local[*]``). ``conf`` overrides
+    the default settings of this module.
     """
     active = SparkSession.getActiveSession()
     if active is not None and master is None and not conf:
@@ -63,7 +67,10 @@ def session(
 
 @contextmanager
 def silenced(spark: SparkSession) -> Iterator[None]:
-    """Turn off Spark's log during the block; the caller catches failures and reports them in a sentence."""
+    """Turn off Spark's log during the block.
+
+    The caller catches the failures of the block and reports each in one sentence.
+    """
     spark.sparkContext.setLogLevel("OFF")
     try:
         yield
