@@ -1,4 +1,4 @@
-"""One bucket: decides how long the clients of one entity wait."""
+"""A bucket decides how long the clients of one entity (a user, a client-id, or both) wait."""
 
 from dataclasses import dataclass
 from math import ceil
@@ -24,17 +24,19 @@ _UNBOUNDED: Final = bucket_bounds(
 class Bucket(EntityUsage):
     """The limit on the usage of one entity.
 
-    A bucket decides by sampled windows (``rate``), as Kafka does, or paced, by a token bucket. An amount over the limit
-    stays recorded and is owed until time has paid for it; ``max_throttle_time_ms`` bounds only the wait that one
-    response says.
+    A bucket decides by sampled windows (``rate``), as Kafka does, or by a token bucket if the quota is paced. An amount
+    over the limit stays recorded, and the clients owe it until enough time has passed. ``max_throttle_time_ms`` bounds
+    only the throttle time that one response tells a client.
 
     Attributes:
-        enforcement: Of the rule; None: the listener's.
-        in_flight: Amounts of requests that the broker has not answered; of fetches, the expected amounts.
+        enforcement: The enforcement that the rule sets. None means that the listener's setting applies.
+        generation: The generation of the rules that the bucket follows. -1 means that it has followed none yet.
+        in_flight: The sum of the amounts of requests that the broker has not answered. A fetch counts with the amount
+            that it is expected to bring.
         silent_until_ms: No request of any connection passes before this time.
-        line: The requests that wait for that time; None while none ever waited.
+        line: The requests that wait to pass. It is None until the first request waits.
         absorbed_by: The bucket that absorbed this one and takes its charges.
-        holders, is_listed, is_parked: Belong to ``BucketTable``.
+        holders, is_listed, is_parked: See ``BucketTable``, which uses them.
     """
 
     rule: QuotaRule | None = None
@@ -65,15 +67,17 @@ class Bucket(EntityUsage):
         max_throttle_time_ms: int,
         now_ms: int,
     ) -> None:
-        """Change how the bucket decides. The usage stays, and what is owed stays as an amount.
+        """Change how the bucket decides. The recorded usage stays, and clients still owe the same amount.
 
         Args:
-            room: What the limit allows in the shortest window.
-            burst_ms: How much an idle client saves up, in milliseconds of the limit; None: sampled windows decide.
-            pacer_ms: The same for a token bucket in front of sampled windows; None: the windows alone decide. Fetches
-                have it, else they would get a window's worth at once every eleven seconds.
-            longest_wait_ms: The longest wait that a charge returns, and the most that is ever owed.
-            max_throttle_time_ms: The longest wait that a response says.
+            room: The amount that the limit allows in the shortest window over which a rate is measured.
+            burst_ms: How much an idle client saves up in the token bucket that decides, in milliseconds of the limit.
+                With None, sampled windows decide.
+            pacer_ms: How much an idle client saves up in a token bucket that spreads requests in front of the sampled
+                windows, in milliseconds of the limit. With None, there is no such token bucket. Fetches have it,
+                because otherwise they would get a window's worth of bytes at once every eleven seconds.
+            longest_wait_ms: The longest wait that ``charge`` returns.
+            max_throttle_time_ms: The longest throttle time that a response tells a client.
             now_ms: The time.
         """
         owed_ms = self.silent_until_ms - now_ms
@@ -103,7 +107,7 @@ class Bucket(EntityUsage):
         return tokens
 
     def _wait_ms(self, now_ms: int) -> int:
-        """Return how long the bucket needs to come back to its limit."""
+        """Return how many milliseconds pass until the usage is within the limit again."""
         limit = self.limit
         if self._tokens is not None:
             tokens = self._tokens.peek(byte_rate_limit=limit, now_ms=now_ms)
@@ -115,9 +119,9 @@ class Bucket(EntityUsage):
         return min(wait_ms, self._bounds.longest_wait_ms)
 
     def charge(self, amount: int, *, now_ms: int) -> int:
-        """Record ``amount`` and return the wait in milliseconds that it causes; 0 within the limit.
+        """Record ``amount``, and return the wait in milliseconds that it causes. Returns 0 within the limit.
 
-        An amount over the limit is owed for all of this wait, even if a response says less.
+        The bucket needs all of this wait to come back to its limit, even if the response tells the client less.
 
         Source: ``ClientQuotaManager.recordAndGetThrottleTimeMs``.
         """
@@ -137,7 +141,8 @@ class Bucket(EntityUsage):
         else:
             if self._pacer is not None:
                 self._pacer.record(amount, byte_rate_limit=limit, now_ms=now_ms)
-            # Below this sum no rate is over the limit, and while nothing is to be purged measuring changes nothing.
+            # Below this sum no rate is over the limit. Before this time no slot is old enough to be purged, so a
+            # measurement would change nothing.
             if rate.total <= self._sampled_room and now_ms < rate.exact_before_ms:
                 return 0
             byte_rate = rate.measure(now_ms=now_ms)
@@ -150,7 +155,10 @@ class Bucket(EntityUsage):
         return wait_ms if wait_ms < longest_wait_ms else longest_wait_ms
 
     def uncharge(self, amount: int, *, now_ms: int) -> None:
-        """Take back an amount that was charged but not delivered (``ClientQuotaManager.unrecordQuotaSensor``)."""
+        """Take back an amount that was charged but not delivered.
+
+        Source: ``ClientQuotaManager.unrecordQuotaSensor``.
+        """
         if self.absorbed_by is not None:
             self.absorbed_by.uncharge(amount, now_ms=now_ms)
             return
@@ -163,20 +171,20 @@ class Bucket(EntityUsage):
             self._tokens.record(-amount, byte_rate_limit=self.limit, now_ms=now_ms)
 
     def has_room(self, amount: int, *, now_ms: int) -> bool:
-        """Whether ``amount``, on top of all that is in flight, could be charged without a wait. Changes nothing."""
+        """Return whether ``amount`` and all amounts in flight could be charged without a wait. Changes nothing."""
         if self.absorbed_by is not None:
             return self.absorbed_by.has_room(amount, now_ms=now_ms)
         more = self.in_flight + amount
         if self._tokens is not None:
             return self._tokens.peek(byte_rate_limit=self.limit, now_ms=now_ms) >= more
         rate = self.rate
-        # The window is never shorter than N - 1 samples: below this sum no rate is over the limit.
+        # The window is never shorter than N - 1 samples, so below this sum no rate is over the limit.
         if now_ms < rate.exact_before_ms and rate.total + more <= self._sampled_room:
             return True
         return rate.peek(now_ms=now_ms, more=more) <= self.limit
 
     def silence(self, wait_ms: int, *, now_ms: int) -> None:
-        """Let no request of any connection pass for ``wait_ms``."""
+        """Hold back the requests of all connections for ``wait_ms`` from now on."""
         if self.absorbed_by is not None:
             self.absorbed_by.silence(wait_ms, now_ms=now_ms)
             return
@@ -190,7 +198,10 @@ class Bucket(EntityUsage):
         self.throttling.count(wait_ms, now_ms=now_ms)
 
     def observe(self, wait_ms: int, *, took_ms: int, now_ms: int) -> None:
-        """Count what enforcement would have done to the request charged last, which took ``took_ms``."""
+        """Count the waits that enforcement would have caused, for a bucket that is only observed.
+
+        Call it after a charge that returned ``wait_ms``. The broker took ``took_ms`` to answer the charged request.
+        """
         if self.absorbed_by is not None:
             self.absorbed_by.observe(wait_ms, took_ms=took_ms, now_ms=now_ms)
             return
@@ -209,30 +220,31 @@ class Bucket(EntityUsage):
 
     @property
     def max_throttle_time_ms(self) -> int:
-        """The longest wait that a response says."""
+        """The longest throttle time that a response tells a client."""
         return self._bounds.max_throttle_time_ms
 
     def reserve(self, amount: int, *, now_ms: int) -> None:
-        """Reserve the amount that a passing request is expected to charge, until ``settle``.
+        """Reserve the amount that a request is expected to charge when it is answered, until ``settle``.
 
-        The reservation holds other requests back for as long as the same charge would. So a request that never ends
-        does not block its bucket for longer.
+        The reservation holds other requests back for as long as a charge of this amount would, and no longer. So a
+        request that is never answered does not block its bucket for ever.
         """
         from_ms = max(self._reserved_until_ms, now_ms) if self.in_flight else now_ms
         self._reserved_until_ms = from_ms + amount * 1_000 / self.limit
         self.in_flight += amount
 
     def settle(self, amount: int) -> None:
-        """End the reservation of a request that was answered, or never will be."""
+        """End the reservation of a request that was answered, or that will never be answered."""
         self.in_flight -= amount
         if self.in_flight and self.is_limited:
             self._reserved_until_ms -= amount * 1_000 / self.limit
 
     def is_free(self, amount: int, *, now_ms: int) -> bool:
-        """Whether a request that is expected to charge ``amount`` may pass. Changes nothing.
+        """Return whether a request that is expected to charge ``amount`` may pass. Changes nothing.
 
-        It passes if nothing is owed and it fits in addition to all requests in flight. With nothing in flight it passes
-        even if it does not fit: one request may always go over the limit, and is waited for afterwards.
+        The request passes if no amount is owed and if it fits into the limit together with all requests in flight.
+        With no request in flight it passes even if it does not fit, because one request may always go over the limit.
+        Later requests then wait until that amount is paid.
         """
         if now_ms < self.silent_until_ms:
             return False
@@ -243,7 +255,7 @@ class Bucket(EntityUsage):
         return not self.in_flight or now_ms >= self._reserved_until_ms or self.has_room(amount, now_ms=now_ms)
 
     def free_at_ms(self, *, now_ms: int) -> int:
-        """Return when a held request may pass, if nothing is charged until then. Changes nothing."""
+        """Return the time when a request that is held back may pass, if nothing is charged before. Changes nothing."""
         at_ms = float(self.silent_until_ms)
         if self._pacer is not None:
             tokens = self._pacer.peek(byte_rate_limit=self.limit, now_ms=now_ms)
@@ -253,7 +265,7 @@ class Bucket(EntityUsage):
         return max(now_ms + 1, ceil(at_ms))
 
     def line_wait_ms(self, place: Place | None, *, now_ms: int) -> int:
-        """Estimate how long a request has to wait in the line; without a ``place`` it arrives now."""
+        """Estimate how many milliseconds a request waits in the line. Without a ``place`` the request arrives now."""
         free_ms = wait_ms = self.free_at_ms(now_ms=now_ms) - now_ms
         line = self.line
         if line is not None:
@@ -261,13 +273,16 @@ class Bucket(EntityUsage):
             ahead = line.ahead(place) * line.mean_amount
             wait_ms += ceil(ahead * 1_000 / self.limit)
             if self._tokens is None and ahead:
-                # Much may leave the windows at once, and a client that is away at that time would miss its share.
+                # A full window may leave the sum at once. A client that is away at that time would miss its share.
                 room_at_ms = self.rate.room_at_ms(self._sampled_room - ahead, now_ms=now_ms)
                 wait_ms = max(free_ms, min(wait_ms, room_at_ms - now_ms))
         return min(wait_ms, MAX_THROTTLE_TIME_MS)
 
     def spread_wait_ms(self, *, now_ms: int) -> int:
-        """Return how long pacing holds the next fetch back although the windows have room. Changes nothing."""
+        """Return for how many ms the token bucket in front of the sampled windows holds back the next fetch.
+
+        Returns 0 for a bucket without such a token bucket. Changes nothing.
+        """
         if self._pacer is None:
             return 0
         tokens = self._pacer.peek(byte_rate_limit=self.limit, now_ms=now_ms)
@@ -276,13 +291,17 @@ class Bucket(EntityUsage):
     def fetch_bytes(self, most_bytes: int) -> int:
         """Return how many bytes the first fetch of a connection is expected to bring, if it asks for ``most_bytes``.
 
-        A broker returns one batch at least, so the size of earlier batches counts too.
+        A broker returns at least one batch, however few bytes a fetch asks for. So a fetch is expected to bring at
+        least the mean of the last fetches.
         """
         mean_bytes = self.line.mean_amount if self.line is not None else 0.0
         return max(most_bytes, int(mean_bytes or self.max_fetch_bytes))
 
     def fetch_room(self, *, now_ms: int) -> float:
-        """Return how many bytes fetches may bring on top of all that is in flight; negative without room."""
+        """Return how many bytes fetches may bring in addition to those that are in flight.
+
+        A negative number means that there is no room.
+        """
         tokens = self._tokens
         if tokens is not None:
             return tokens.peek(byte_rate_limit=self.limit, now_ms=now_ms) - self.in_flight
@@ -294,48 +313,49 @@ class Bucket(EntityUsage):
         return room - self.in_flight
 
     def fetch_cap(self, room: float) -> int:
-        """Return how many bytes a fetch may ask for when there is that much room; 1 byte asks for one batch.
+        """Return how many bytes a fetch may ask for if the bucket has ``room`` bytes. 1 means a single batch.
 
-        A fetch may always ask for some milliseconds of the limit (``least_fetch``): batch after batch would cost a
-        client more time than its quota. The connections share what the limit allows at once, because all of them may
-        wait at the broker for data and get it at the same moment.
+        A fetch may always ask for some milliseconds of the limit (``least_fetch``), because a client that fetched one
+        batch after another would get less than its quota. The connections of the bucket share the bytes that the limit
+        allows at once, because all of them may wait at the broker for data and get it at the same moment.
         """
         if self.line:
-            return 1  # whole: the last of several batches may come cut, and a client throws it away
+            return 1  # A single batch comes whole. The last of several may be cut off, and a client throws that away.
         bounds, holders = self._bounds, self.holders
         share = bounds.fetch_share if holders <= 1 else bounds.fetch_share / holders
         return max(1, int(min(max(room, bounds.least_fetch), share)))
 
     @property
     def max_fetch_bytes(self) -> int:
-        """The most that a fetch may ask for: what the limit allows in a window, or paced in a burst."""
+        """The most bytes that a fetch may ask for. A paced limit allows them in a burst, another limit in a window."""
         return self._bounds.max_fetch
 
     @property
     def is_in_use(self) -> bool:
-        """Whether a connection may charge the bucket without looking it up."""
+        """Whether a connection may still charge this bucket without a new look-up."""
         return self.holders > 0 or self.in_flight > 0
 
     @property
     def shaping(self) -> Shaping:
-        """Which arithmetic decides."""
+        """Whether sampled windows or a token bucket decide."""
         return Shaping.SAMPLED if self._tokens is None else Shaping.PACED
 
     @property
     def pacing_tokens(self) -> TokenBucket | None:
-        """The token bucket that holds requests back: the one that decides, or the one in front of the windows."""
+        """The token bucket that decides, or the token bucket in front of the sampled windows, or None."""
         return self._pacer if self._tokens is None else self._tokens
 
     def tokens(self, *, now_ms: int) -> float | None:
-        """Return how much may be recorded now, negative when owed; None for sampled windows."""
-        tokens = self._tokens  # read once: a scrape runs in another thread
+        """Return the tokens of a paced bucket, or None if sampled windows decide. Negative tokens are owed."""
+        tokens = self._tokens  # Read only once, because a scrape of the metrics runs in another thread.
         return None if tokens is None else tokens.peek(byte_rate_limit=self.limit, now_ms=now_ms)
 
     def owes_until_ms(self, *, now_ms: int, has_new_rules: bool = False) -> float:
-        """Return when none of the recorded usage counts any more, if the bucket is over its limit; else 0.
+        """Return the time until which the bucket must be kept, because clients may owe an amount. Changes nothing.
 
-        Never before the end of a wait that a response has said. With ``has_new_rules`` the limit may have changed, so
-        the bucket counts as over it. Changes nothing.
+        If the bucket is over its limit, this is the time when its recorded usage no longer counts. The time is never
+        before ``silent_until_ms``. A past time means that no client owes anything. With ``has_new_rules`` the limit may
+        have changed, so the bucket counts as over its limit.
         """
         tokens = self._tokens
         if tokens is None:
@@ -348,10 +368,10 @@ class Bucket(EntityUsage):
         return max(until_ms, self.silent_until_ms)
 
     def absorb(self, other: "Bucket", *, now_ms: int) -> None:
-        """Take over the usage of ``other``, which has the same name at the same broker.
+        """Take over the usage of ``other``, a bucket with the same tags at the same broker.
 
-        Requests in flight there are charged here when they are answered. The manager sets the limit again, which
-        computes the wait for the sum.
+        Requests that are in flight in ``other`` are charged to this bucket when they are answered. The manager sets the
+        limit again afterwards, which computes the wait for the sum of both usages.
         """
         for own, others in ((self._tokens, other._tokens), (self._pacer, other._pacer)):  # noqa: SLF001 - same class
             if own is not None and others is not None:

@@ -1,6 +1,6 @@
-"""The buckets of one kind of quota at one broker: look-up, changes of limits, expiry.
+"""Keeps the buckets of one kind of quota at one broker: finds them, changes their limits and removes old ones.
 
-Named after ``ClientQuotaManager`` in Kafka.
+The class is named after ``ClientQuotaManager`` in Kafka.
 """
 
 from collections import deque
@@ -19,12 +19,13 @@ from kafka_quota_proxy.proxy.quota.kafka_rates import KafkaRates
 from kafka_quota_proxy.proxy.quota.rate import Rate
 from kafka_quota_proxy.proxy.quota.shared_buckets import SharedBuckets
 
-# Of departed buckets: about 10 MB for each broker and kind, while clients invent names faster than the log is written.
+# Bounds the buckets that left the table and that the usage log has not read. If clients invent names faster than the
+# log is written, they take about 10 MB for each broker and kind of quota.
 MAX_DEPARTED: Final = 10_000
-# Kafka drops the sensors of a client that was silent this long (InactiveSensorExpirationTimeSeconds).
+# Kafka drops the sensors of a client that sent nothing for this long (InactiveSensorExpirationTimeSeconds).
 EXPIRES_AFTER_MS: Final = 3_600_000
 _EXPIRY_SLICE: Final = 1_000
-# A client may send any number of client-ids; these bound the cache of look-ups.
+# These bound the cache of look-ups, because a client may send any number of client-ids.
 _MAX_RESOLVED: Final = 100_000
 _MAX_EVICTED_RESOLVED: Final = 1_000
 
@@ -32,8 +33,9 @@ _MAX_EVICTED_RESOLVED: Final = 1_000
 class DepartedBuckets:
     """Keeps evicted and expired buckets until the usage log has read them.
 
-    A connection may still hold such a bucket and charge it; then it is kept until it is released. Clients choose their
-    names, so the number is bounded: ``other`` is the sum of the buckets above the bound.
+    A connection may still hold such a bucket and charge it. Then the bucket is kept until that connection releases it.
+    Clients choose their names, so the number of buckets is bounded. ``other`` is the sum of the usage of the buckets
+    that were not kept.
     """
 
     def __init__(self, max_buckets: int = MAX_DEPARTED) -> None:
@@ -48,7 +50,8 @@ class DepartedBuckets:
             self.buckets.append(bucket)
         else:
             self.other = self.other.plus(unlogged)
-            bucket.logged = bucket.usage  # a reading that is under way may still have the bucket on its list
+            # The usage log may be reading a list that still has this bucket.
+            bucket.logged = bucket.usage
 
     def absorb(self, other: "DepartedBuckets") -> None:
         """Take over the buckets of ``other``."""
@@ -57,26 +60,27 @@ class DepartedBuckets:
 
 
 class ClientQuotaManager:
-    """All buckets of one kind at one broker.
+    """All buckets of one kind of quota at one broker.
 
-    Rules change under the buckets. Samples stay: a lower limit throttles at once on past usage, and a higher one
-    releases at the next request. A bucket takes its new limit when it is next looked up; ``BrokerQuotas.generation``
-    says when connections must do so.
+    When rules change, the samples of the buckets stay. So a lower limit throttles at once because of past usage, and a
+    higher limit lets the next request pass. A bucket takes its new limit at its next look-up. A connection must look up
+    its buckets again when ``BrokerQuotas.generation`` has changed.
 
     Args:
         kind: The kind of quota.
-        rules: The rules, or a table that other brokers share. A change of the table needs ``rules_changed``.
-        kafka: The windows.
-        shaping: Whether sampled windows or a token bucket decide, unless a rule says so itself.
-        burst_ms: How much an idle client saves up when paced, in milliseconds of its limit.
-        max_throttle_time_ms: The longest wait that a response says; None: no bound.
-        max_buckets: How many buckets there may be, without those that a rule names.
+        rules: The rules, or a table of rules that other brokers share. After a change of the table, call
+            ``rules_changed``.
+        kafka: Kafka's settings, which have the number and the length of the windows.
+        shaping: Whether sampled windows or a token bucket decide, for rules that do not set their own shaping.
+        burst_ms: How much an idle client saves up under paced shaping, in milliseconds of its limit.
+        max_throttle_time_ms: The longest throttle time that a response tells a client. None sets no bound.
+        max_buckets: How many buckets there may be. Buckets that a rule names do not count.
         is_logged: Whether a usage log reads ``departed``.
 
     Attributes:
         generation: Increases with every change of rules.
-        departed: Buckets that left the table and that the usage log has not read; None without a usage log.
-        departed_usage: What all buckets that left the table had counted.
+        departed: Buckets that left the table and that the usage log has not read. It is None without a usage log.
+        departed_usage: The sum of the usage of all buckets that left the table.
     """
 
     def __init__(
@@ -112,14 +116,14 @@ class ClientQuotaManager:
         self._evicted_resolved = 0
 
     def __iter__(self) -> Iterator[Bucket]:
-        return iter([*self._buckets, *self._shared])  # both copy themselves
+        return iter([*self._buckets, *self._shared])  # each of the two iterates over a copy of itself
 
     def __len__(self) -> int:
         return len(self._buckets) + len(self._shared)
 
     @property
     def evicted(self) -> int:
-        """How many buckets were evicted for others."""
+        """How many buckets were evicted to make room for other buckets."""
         return self._buckets.evicted
 
     @property
@@ -129,7 +133,10 @@ class ClientQuotaManager:
 
     @property
     def sharing_ended(self) -> int:
-        """How often sharing has ended; clients that share must then look up their buckets."""
+        """How often clients stopped sharing buckets because the table had room again.
+
+        Connections with a shared bucket must then look up their buckets again.
+        """
         return self._shared.reopened
 
     # -- rules --
@@ -137,7 +144,7 @@ class ClientQuotaManager:
     def configure(
         self, *, shaping: Shaping, burst_ms: int, max_throttle_time_ms: int | None, max_buckets: int = MAX_BUCKETS
     ) -> None:
-        """Change how limits are enforced. Costs nothing for each rule or bucket."""
+        """Change how limits are enforced. The cost does not grow with the number of rules or buckets."""
         self._buckets.max_buckets = max_buckets
         self._shaping = shaping
         self._burst_ms = burst_ms
@@ -145,9 +152,10 @@ class ClientQuotaManager:
         self._start_generation()
 
     def rules_changed(self, named: Mapping[Tags, bool] | None) -> None:
-        """Follow a change of ``table``. Costs nothing for each bucket.
+        """Follow a change of the rules in ``table``. The cost does not grow with the number of buckets.
 
-        ``named`` has the buckets that a rule has come to name (True) or names no more (False); None: any of them.
+        ``named`` has the buckets that a rule names since the change (True) or no longer names (False). None means that
+        the change may concern any bucket.
         """
         if named is None:
             self._buckets.recount_named(self.table.named())
@@ -157,27 +165,33 @@ class ClientQuotaManager:
         self._start_generation()
 
     def limit_of(self, bucket: Bucket) -> float | None:
-        """Return the limit of ``bucket`` under the current rules, even if it was not looked up since they changed."""
+        """Return the limit of ``bucket`` in the unit of its rule, or None if it has no limit.
+
+        The current rules apply, even if the bucket was not looked up since the last change of rules.
+        """
         if bucket.generation == self.generation:
             return bucket.limit / self.kind.per_unit if bucket.is_limited else None
         user, client_id = bucket.tags
         return self.table.limit_of_tags(user=user, client_id=client_id)
 
     def max_value_in_window(self, limit: float) -> float:
-        """Return what the quota allows in its shortest window: N - 1 samples (``getMaxValueInQuotaWindow``)."""
+        """Return the amount that ``limit`` allows in the shortest window, which has N - 1 of the N samples.
+
+        Source: ``ClientQuotaManager.getMaxValueInQuotaWindow``.
+        """
         return limit * (self._samples - 1) * self._window_ms / 1_000
 
     def _start_generation(self) -> None:
         self.generation += 1
         self._resolved.clear()
 
-    # -- look-up --
+    # -- finding buckets --
 
     def bucket(self, *, user: str, client_id: str, now_ms: int, is_exempt: bool = False) -> Bucket:
-        """Return the bucket to charge, under the current limit.
+        """Return the bucket that this user and client-id charge, and apply the current limit to it.
 
-        Without a limit this is the bucket of exactly this user and client-id, which keeps unlimited clients apart.
-        With a limit it is the bucket that Kafka's tags name.
+        A client without a limit gets the bucket of exactly this user and client-id, which keeps the
+        usage of unlimited clients apart. A client with a limit gets the bucket with the tags that Kafka would use.
         """
         if is_exempt:
             return self._look_up(Tags(user, client_id), None, None, None, None, now_ms)
@@ -185,7 +199,7 @@ class ClientQuotaManager:
         if bucket is None or not bucket.is_listed:
             own = Tags(user, client_id)
             tags, rule, level, limit = self.table.resolve(user=user, client_id=client_id)
-            # While a kind of quota has no rule, Kafka records nothing (quotasEnabled).
+            # Kafka records nothing for a kind of quota that has no rule (quotasEnabled).
             kafka_tags = tags if len(self.table) else None
             bucket = self._look_up(own if limit is None else tags, kafka_tags, rule, level, limit, now_ms)
             if len(self._resolved) >= _MAX_RESOLVED or self.evicted >= self._evicted_resolved + _MAX_EVICTED_RESOLVED:
@@ -195,12 +209,15 @@ class ClientQuotaManager:
         return bucket
 
     def record_and_get_throttle_time_ms(self, amount: int, *, user: str, client_id: str, now_ms: int) -> int:
-        """Look up, charge and decide in one call (``ClientQuotaManager.recordAndGetThrottleTimeMs``)."""
+        """Look up the bucket, charge it, and return the throttle time in milliseconds.
+
+        Source: ``ClientQuotaManager.recordAndGetThrottleTimeMs``.
+        """
         bucket = self.bucket(user=user, client_id=client_id, now_ms=now_ms)
         return min(bucket.charge(amount, now_ms=now_ms), bucket.max_throttle_time_ms)
 
     def release(self, bucket: Bucket, *, now_ms: int) -> None:
-        """Remove one holder of ``bucket``; each holder has added itself to ``holders``."""
+        """Remove one holder of ``bucket``. The holder must have been counted in ``bucket.holders`` before."""
         self._buckets.release(bucket, now_ms=now_ms)
 
     def _look_up(
@@ -247,7 +264,7 @@ class ClientQuotaManager:
         )
 
     def _has_place(self, now_ms: int) -> bool:
-        """Whether a new client gets a bucket of its own. Evicts the oldest bucket if the table is full."""
+        """Return whether a new client gets a bucket of its own. Evicts the oldest bucket if the table is full."""
         if not self._shared.may_open(now_ms=now_ms):
             return False
         if not self._buckets.make_room(now_ms=now_ms):
@@ -265,11 +282,14 @@ class ClientQuotaManager:
     # -- the end of buckets --
 
     def expire(self, *, now_ms: int) -> int:
-        """Remove buckets that were silent for an hour; return how many."""
+        """Remove the buckets that were not charged for an hour, and return their number."""
         return sum(self.expire_slices(now_ms=now_ms))
 
     def expire_slices(self, *, now_ms: int) -> Iterator[int]:
-        """Do the same in slices and yield how many each removed: 200,000 buckets at once would take 0.2 s."""
+        """Remove the buckets that were not charged for an hour, in slices. Yield how many buckets each slice removed.
+
+        The event loop can run other tasks between the slices. To expire 200,000 buckets at once would take 0.2 s.
+        """
         buckets = list(self._buckets)
         for start in range(0, len(buckets), _EXPIRY_SLICE):
             removed = 0
@@ -288,9 +308,9 @@ class ClientQuotaManager:
             self._has_place(now_ms)
 
     def absorb(self, other: "ClientQuotaManager", *, now_ms: int) -> None:
-        """Take over the buckets of ``other``, which is of the same broker and is not used any more.
+        """Take over the buckets of ``other``, a manager for the same broker that is no longer used.
 
-        Two buckets of one name become one. The other buckets move here.
+        Two buckets with the same tags are merged. All other buckets move to this manager.
         """
         self._start_generation()
         self._kafka_rates.absorb(other._kafka_rates, now_ms=now_ms)  # noqa: SLF001 - same class
@@ -310,11 +330,11 @@ class ClientQuotaManager:
             self.departed.absorb(other.departed)
 
     def _adopt(self, bucket: Bucket, now_ms: int) -> None:
-        """Add a bucket of another manager to the table. Its next look-up applies the rules of this one."""
+        """Add a bucket of another manager to the table. Its next look-up applies the rules of this manager."""
         self._kafka_rates.adopt(bucket, now_ms=now_ms)
         bucket.generation = 0  # no table that has changed has this generation
         bucket.is_parked = False
-        bucket.line = None  # waiting requests look again and join the line here
+        bucket.line = None  # waiting requests look the bucket up again and join a line of this broker
         self._buckets.add(bucket)
 
     def _depart(self, bucket: Bucket) -> None:

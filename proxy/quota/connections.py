@@ -1,13 +1,14 @@
-"""Limits on how fast connections are created, at one broker: Kafka's connection creation quotas (KIP-612).
+"""Limits how fast connections to one broker are created: Kafka's connection creation quotas (KIP-612).
 
-A new connection is first recorded for the broker and its listener. Over a limit, the listener stops accepting; the
-connection itself is served when the pause is over, and later ones wait in the system's backlog. Then the connection is
-recorded for its address. Over that limit it is refused: it is taken back from all three rates, kept open unserved for
-a while, and closed.
+A new connection is first recorded for the broker and its listener. If one of them is over its limit, the listener
+stops accepting connections for a while. The new connection is served when this pause is over, and later connections
+wait in the backlog of the operating system. Then the connection is recorded for its IP address. If the address is over
+its limit, the connection is refused: it is taken back from all three rates, kept open for a while without being served,
+and then closed.
 
-Anyone can come from any address, so the table of addresses is bounded like that of buckets (``quota.bucket_table``).
-It evicts the address that was silent for the longest time, but none whose next connection would be refused. If all
-places are taken by those, the addresses without a place share one rate.
+Clients may connect from any number of addresses, so the table of addresses is bounded like the table of buckets
+(``quota.bucket_table``). It evicts the address that has not connected for the longest time, but never an address whose
+next connection would be refused. If such addresses fill the table, all addresses without a place share one rate.
 
 Source: ``ConnectionQuotas`` of kafka.network.SocketServer.
 """
@@ -31,7 +32,7 @@ _SHARED: Final = Tags("", "<shared>")
 
 @dataclass(slots=True, eq=False, repr=False)
 class _AddressEntry:
-    """The connections of one address: an entry of ``BucketTable``, under the tags ``("", address)``."""
+    """The connections of one IP address, as an entry of ``BucketTable`` with the tags ``("", address)``."""
 
     tags: Tags
     rate: Rate
@@ -47,13 +48,16 @@ class ListenerQuota:
     """The connections of one listener to one broker, limited for the listener, the broker and each address.
 
     Attributes:
-        limit: Connections per second.
-        is_protected: The broker's limit does not apply to this listener.
-        observes: Limits are measured but not enforced.
-        arrived, paused, pause_time_ms, refused: Totals since the start.
-        observed: How many connections would have been paused or refused.
-        pause_time, address_throttle_time: Kafka's averages of the last minute.
-        logged: What the usage log has read of ``usage``.
+        limit: The limit of the listener in connections per second.
+        is_protected: Whether the broker's limit does not apply to this listener.
+        observes: Whether limits are measured but not enforced.
+        arrived: How many connections have arrived since the start.
+        paused: How many connections have paused the listener.
+        pause_time_ms: The sum of these pauses.
+        refused: How many connections were refused because of the limit of their address.
+        observed: How many connections enforcement would have paused or refused.
+        pause_time, address_throttle_time: The means of pauses and throttle times in the last minute, as in Kafka.
+        logged: The part of ``usage`` that the usage log has read.
     """
 
     name: str
@@ -76,7 +80,7 @@ class ListenerQuota:
 
     @property
     def usage(self) -> UsageTotals:
-        """Totals since the start. ``amount`` leaves out refused connections."""
+        """The totals since the start. Refused connections do not count in ``amount``."""
         return UsageTotals(
             amount=self.arrived - self.refused,
             requests=self.arrived,
@@ -86,27 +90,27 @@ class ListenerQuota:
         )
 
     def absorb(self, other: "ListenerQuota", *, now_ms: int) -> None:
-        """Take over the counts of ``other``, which is of the same listener and broker."""
+        """Add the counts of ``other``, which counted for the same listener and broker."""
         self.rate.absorb(other.rate, now_ms=now_ms)
         for name in ("arrived", "paused", "pause_time_ms", "refused", "observed"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.logged = self.logged.plus(other.logged)
 
     def move_to(self, broker: "ConnectionQuotas") -> None:
-        """Count for another ``ConnectionQuotas`` of the same broker from now on."""
+        """Record connections in another ``ConnectionQuotas`` of the same broker from now on."""
         self._broker = broker
 
     def configure(self, listener: Listener | None, enforcement: Enforcement) -> None:
-        """Apply the settings of a listener; None: a new file has no such listener."""
+        """Apply the settings of a listener. None means that the new configuration file no longer has this listener."""
         own = listener.max_connection_creation_rate if listener else None
         self.limit = UNLIMITED_RATE if own is None else own
         self.is_protected = listener is not None and listener.inter_broker
         self.observes = ((listener.enforcement if listener else None) or enforcement) is Enforcement.OBSERVE
 
     def record(self, *, now_ms: int) -> int:
-        """Record a connection; return how many ms accepting must pause, or 0.
+        """Record a connection, and return for how many ms the listener must stop accepting, or 0 within the limits.
 
-        Source: ``recordConnectionAndGetThrottleTimeMs``.
+        Source: ``ConnectionQuotas.recordConnectionAndGetThrottleTimeMs``.
         """
         broker = self._broker
         self.arrived += 1
@@ -124,12 +128,13 @@ class ListenerQuota:
         return pause_ms
 
     def record_address(self, host: str, *, arrived_ms: int, now_ms: int) -> int:
-        """Record a connection for its address; return how many ms to keep it unserved, or 0 to serve it.
+        """Record a connection for its address, and return for how many ms to keep it open without serving it.
 
-        It was recorded for listener and broker at ``arrived_ms``. After a window it is not taken back there: the credit
-        would count for longer than the connection.
+        Returns 0 if the connection is to be served. A refused connection is taken back from the rates of the listener
+        and the broker, which recorded it at ``arrived_ms``. If that was more than one window ago, it is not taken back,
+        because the credit would count for longer than the connection did.
 
-        Source: ``recordIpConnectionMaybeThrottle``.
+        Source: ``ConnectionQuotas.recordIpConnectionMaybeThrottle``.
         """
         broker = self._broker
         if not broker.limits_addresses:
@@ -150,10 +155,10 @@ class ListenerQuota:
 
 
 class ConnectionQuotas:
-    """All listeners in front of one broker, and the addresses that connect to it.
+    """The limits and rates of all listeners in front of one broker, and of the addresses that connect to it.
 
-    Limits change under the rates. Samples stay: a lower limit applies at once, and a higher one at the next connection.
-    Other brokers may share the ``limits`` of addresses.
+    When limits change, the samples of the rates stay. So a lower limit applies at once, and a higher limit at the next
+    connection. Other brokers may share ``limits``, the limits of addresses.
     """
 
     def __init__(self, config: ProxyConfig, limits: AddressLimits | None = None) -> None:
@@ -166,23 +171,23 @@ class ConnectionQuotas:
             config.max_buckets, owes_until_ms=self._owes_until_ms, is_named=self._is_named, on_removed=lambda _: None
         )
         self._shared: _AddressEntry | None = None
-        self.overflows = 0  # connections of addresses without a place
+        self.overflows = 0  # how many connections came from addresses without a place in the table
         self.limits: Final = AddressLimits(config.ip_quotas) if limits is None else limits
         self._read(config)
 
     @property
     def listeners(self) -> tuple[ListenerQuota, ...]:
-        """The listeners that ``listener`` was called for."""
+        """The quotas of all listeners for which ``listener`` was called."""
         return tuple(self._listeners.values())
 
     @property
     def addresses(self) -> int:
-        """How many addresses the table has."""
+        """How many addresses are in the table."""
         return len(self._addresses)
 
     @property
     def evicted(self) -> int:
-        """How many addresses were evicted for others."""
+        """How many addresses were evicted to make room for other addresses."""
         return self._addresses.evicted
 
     @property
@@ -191,14 +196,18 @@ class ConnectionQuotas:
         return self.limits.has_any
 
     def configure(self, config: ProxyConfig) -> None:
-        """Apply all limits of ``config`` but those of addresses."""
+        """Apply all limits of ``config`` except the limits of addresses."""
         self._read(config)
         self._addresses.max_buckets = config.max_buckets
         for listener in self._listeners.values():
             listener.configure(self._by_name.get(listener.name), config.enforcement)
 
     def rules_changed(self, named: Mapping[str, bool] | None) -> None:
-        """Follow a change of ``limits``; ``named`` as for ``ClientQuotaManager.rules_changed``."""
+        """Follow a change of the rules in ``limits``.
+
+        ``named`` has the addresses that a rule names since the change (True) or no longer names (False). None means
+        that the change may concern any address.
+        """
         if named is None:
             self._addresses.recount_named(Tags("", host) for host in self.limits)
             return
@@ -206,10 +215,10 @@ class ConnectionQuotas:
             self._addresses.count_named(Tags("", host), is_named=is_named)
 
     def absorb(self, other: "ConnectionQuotas", *, now_ms: int) -> None:
-        """Take over the counts of ``other``, which is of the same broker and is not used any more."""
+        """Take over the counts of ``other``, which counted for the same broker and is no longer used."""
         self.rate.absorb(other.rate, now_ms=now_ms)
         for listener in other.listeners:
-            listener.move_to(self)  # an acceptor may hold it and record its connection later
+            listener.move_to(self)  # an acceptor may still record connections in it
             own = self._listeners.setdefault(listener.name, listener)
             if own is not listener:
                 own.absorb(listener, now_ms=now_ms)
@@ -234,7 +243,7 @@ class ConnectionQuotas:
         return listener
 
     def limit_of(self, host: str) -> float:
-        """Return the limit of an address in connections per second; ``UNLIMITED_RATE`` without one."""
+        """Return the limit of an address in connections per second, or ``UNLIMITED_RATE`` if it has no limit."""
         return self.limits.of(canonical(host))
 
     def rate_of(self, host: str, *, now_ms: int) -> float:
@@ -243,7 +252,10 @@ class ConnectionQuotas:
         return 0.0 if source is None else source.rate.peek(now_ms=now_ms)
 
     def expire_slices(self, *, now_ms: int) -> Iterator[None]:
-        """Remove addresses that were silent for an hour, in slices."""
+        """Remove the addresses that have not connected for an hour, in slices.
+
+        The event loop can run other tasks between the slices.
+        """
         sources = list(self._addresses)
         for start in range(0, len(sources), _EXPIRY_SLICE):
             for source in sources[start : start + _EXPIRY_SLICE]:
@@ -257,7 +269,7 @@ class ConnectionQuotas:
         return Rate(samples=self._samples, window_ms=self.window_ms)
 
     def record(self, rate: Rate, limit: float, *, now_ms: int) -> int:
-        """Record a connection in ``rate``; return its throttle time in ms, at most one window."""
+        """Record a connection in ``rate``, and return the throttle time in ms that it causes, at most one window."""
         rate.record(1, now_ms=now_ms)
         if limit >= UNLIMITED_RATE:
             return 0
@@ -270,7 +282,10 @@ class ConnectionQuotas:
         return min(wait_ms, self.window_ms)
 
     def record_address(self, host: str, *, is_taken_back: bool, now_ms: int) -> int:
-        """Do the same for an address. With ``is_taken_back`` a connection over the limit is taken back."""
+        """Record a connection of an address, and return the throttle time in ms that it causes, at most one window.
+
+        With ``is_taken_back``, a connection over the limit is taken back from the rate of the address.
+        """
         host = canonical(host)
         limit = self.limits.of(host)
         if limit >= UNLIMITED_RATE:
@@ -282,7 +297,7 @@ class ConnectionQuotas:
             source.rate.record(-1, now_ms=now_ms)
         if source.is_listed:
             source.holders += 1
-            self._addresses.release(source, now_ms=now_ms)  # now the last in the order of eviction
+            self._addresses.release(source, now_ms=now_ms)  # makes the address the last one to be evicted
         return wait_ms
 
     def _read(self, config: ProxyConfig) -> None:
@@ -310,6 +325,6 @@ class ConnectionQuotas:
         limit = self.limits.of(source.tags.client_id)
         if limit >= UNLIMITED_RATE:
             return 0
-        # A connection above this is refused, whatever the window.
+        # A connection above this number is refused, however long the window is.
         room = limit * (self._samples - 1) * self.window_ms / 1_000
         return source.rate.over_until_ms(room - 1, now_ms=now_ms)

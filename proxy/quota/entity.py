@@ -1,8 +1,8 @@
-"""Which bucket a connection charges and which limit applies: Kafka's eight levels.
+"""Finds the bucket that a connection charges, and the limit that applies, by Kafka's eight levels of rules.
 
-Kafka does this in two steps (``ClientQuotaManager.DefaultQuotaCallback``). The *tags* of a connection name its bucket,
-always by the actual user and client-id. The *limit* is then looked up for these tags. So a default gives its limit to
-many buckets: every user under ``<default>`` has its own.
+Kafka does this in two steps (``ClientQuotaManager.DefaultQuotaCallback``). First, the *tags* of a connection name its
+bucket. They have the actual user and client-id, never ``<default>``. Then the *limit* is looked up for these tags. So a
+rule for ``<default>`` gives its limit to many buckets, for example to one bucket for each user.
 """
 
 from collections import Counter
@@ -16,14 +16,14 @@ from kafka_quota_proxy.config.quota_kinds import QuotaKind
 
 
 class Tags(NamedTuple):
-    """The name of a bucket. ``""`` if the winning level does not distinguish users, or client-ids."""
+    """The name of a bucket. ``user`` or ``client_id`` is empty if all users or client-ids share the bucket."""
 
     user: str
     client_id: str
 
 
 class Level(NamedTuple):
-    """One of the eight levels: the entity to look up, and the tags of the bucket if it wins."""
+    """One of Kafka's eight levels of rules. It determines which rule to look up, and which bucket that rule limits."""
 
     number: int
     says: str
@@ -31,11 +31,11 @@ class Level(NamedTuple):
     client_id: bool | None
 
     def entity(self, user: str, client_id: str) -> tuple[EntityName, EntityName]:
-        """Return the entity of a rule of this level for this connection."""
+        """Return the entity that a rule of this level must have to apply to this user and client-id."""
         return _name(self.user, user), _name(self.client_id, client_id)
 
     def tags(self, user: str, client_id: str) -> tuple[str, str]:
-        """Return the tags of the bucket that this level charges."""
+        """Return the tags of the bucket that this user and client-id charge if a rule of this level applies."""
         return "" if self.user is None else user, "" if self.client_id is None else client_id
 
 
@@ -63,7 +63,7 @@ _OF_PAIRS: Final = tuple(level for level in LEVELS if level.user is not None and
 _OF_USERS: Final = tuple(level for level in LEVELS if level.client_id is None)
 _OF_CLIENTS: Final = tuple(level for level in LEVELS if level.user is None)
 
-# In characters. A client-id may have up to 32,767 bytes (an int16 length).
+# The longest name that a table stores, in characters. A client-id may have up to 32,767 bytes (an int16 length).
 MAX_NAME_LENGTH: Final = 256
 _KEPT_OF_LONG_NAMES: Final = 64
 
@@ -77,9 +77,9 @@ Entity = tuple[EntityName, EntityName]  # user and client-id of a rule
 
 
 def bounded(name: str) -> str:
-    """Return ``name``; of a long name its beginning and a digest of all of it, so that no table stores 32 KB.
+    """Return ``name``, or its beginning and a digest if it is long, so that no table stores names of 32 KB.
 
-    Rules are looked up by the same, so a rule for a long name applies to that name alone.
+    The names of rules are bounded in the same way, so a rule for a long name applies to that name alone.
     """
     if len(name) <= MAX_NAME_LENGTH:
         return name
@@ -91,23 +91,26 @@ def _bounded_entity(name: EntityName) -> EntityName:
 
 
 def tags_named(entity: Entity) -> Tags | None:
-    """Return the one bucket that a rule of this entity names; None if it is for any number of buckets."""
+    """Return the bucket that a rule for this entity limits, or None if a default in it means any number of buckets."""
     user, client_id = entity
     return None if user is DEFAULT or client_id is DEFAULT else Tags(user or "", client_id or "")
 
 
 class Resolution(NamedTuple):
-    """The result for one (user, client-id). ``rule``, ``level`` and ``limit`` are None if nothing limits it."""
+    """The bucket of a user and client-id, and the rule that applies to it.
+
+    ``rule``, ``level`` and ``limit`` are None if no rule applies.
+    """
 
     tags: Tags
     rule: QuotaRule | None
     level: Level | None
-    limit: float | None  # in the unit of the kind
+    limit: float | None  # in the unit of the kind of quota
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """One level for one (user, client-id), with the reason why it wins or loses."""
+    """The rule that one level has for a user and client-id, and why this rule does or does not apply."""
 
     level: Level
     rule: QuotaRule | None  # None: the level has no rule
@@ -116,7 +119,7 @@ class Candidate:
 
 
 class RuleTable:
-    """The rules of one kind of quota, by entity."""
+    """All rules of one kind of quota, which can be looked up by user and client-id."""
 
     __slots__ = ("_at_level", "_rules", "_types", "_walked", "kind")
 
@@ -131,16 +134,16 @@ class RuleTable:
             for rule in rules
             if self.kind.limit_of(rule) is not None
         }
-        # How many rules each level has; the key is (user, client_id) of ``Level``.
+        # The number of rules of each level. The keys are the fields (user, client_id) of ``Level``.
         self._at_level = Counter((_is_by_name(user), _is_by_name(client_id)) for user, client_id in self._rules)
         self._count_levels()
 
     def change(self, rules: Mapping[Entity, QuotaRule | None]) -> dict[Tags, bool] | None:
-        """``put`` all of these, at a cost that does not depend on the other rules.
+        """Add, replace or remove rules, as ``put`` does. The cost does not depend on the number of other rules.
 
         Returns:
-            The buckets that a rule has come to name (True) or names no more (False); None if nothing in this table has
-            changed.
+            The buckets that a rule names since the change (True) or no longer names (False). None if nothing in this
+            table has changed.
         """
         has_changed = False
         named: dict[Tags, bool] = {}
@@ -153,9 +156,10 @@ class RuleTable:
         return named if has_changed else None
 
     def put(self, entity: Entity, rule: QuotaRule | None) -> bool:
-        """Add, replace or, with None, remove the rule of an entity; return whether that is a change.
+        """Add or replace the rule of an entity, or remove it if ``rule`` is None. Return whether the table changes.
 
-        A rule without a limit of this kind counts as None. The names of ``entity`` are ``bounded``.
+        A rule without a limit of this kind counts as None. The caller must have passed the names of ``entity`` through
+        ``bounded``.
         """
         if rule is not None and self.kind.limit_of(rule) is None:
             rule = None
@@ -174,7 +178,7 @@ class RuleTable:
         return True
 
     def _count_levels(self) -> None:
-        # A kind of entity whose last rule was removed does not count. Older brokers count it; the limits are the same.
+        # A kind of entity without any rule left does not count. Older brokers still count it, but find the same limits.
         self._types = 0
         for (user, client_id), count in self._at_level.items():
             if count:
@@ -189,27 +193,29 @@ class RuleTable:
         return tuple(self._rules.values())
 
     def rule(self, entity: Entity) -> QuotaRule | None:
-        """Return the rule of an entity, which is named as for ``put``."""
+        """Return the rule of an entity, or None. The names of ``entity`` must be ``bounded``."""
         return self._rules.get(entity)
 
     def names(self, tags: Tags) -> bool:
-        """Whether a rule names exactly this bucket."""
+        """Return whether a rule names this bucket, without any default."""
         return (tags.user or None, tags.client_id or None) in self._rules
 
     def named(self) -> Iterator[Tags]:
-        """Return the buckets that rules name, one for each rule at the most."""
+        """Yield the buckets that rules name. A rule with a default names no bucket."""
         for entity in self._rules:
             tags = tags_named(entity)
             if tags is not None:
                 yield tags
 
     def tags(self, *, user: str, client_id: str) -> tuple[str, str]:
-        """Return the bucket of a connection (``DefaultQuotaCallback.quotaMetricTags``).
+        """Return the tags of the bucket that a connection charges.
 
-        ``user`` is never empty: it is ``ANONYMOUS`` without authentication. A null ``client_id`` is empty.
+        ``user`` is ``ANONYMOUS`` without authentication, and never empty. ``client_id`` is empty if it is null.
+
+        Source: ``DefaultQuotaCallback.quotaMetricTags``.
         """
         types = self._types
-        # With rules of one kind of entity, Kafka does not look at the table.
+        # If all rules are for the same kind of entity, Kafka does not look at them.
         if types == _USER_CLIENT_ID:
             return user, client_id
         if types == _USER:
@@ -220,7 +226,7 @@ class RuleTable:
         return "", client_id
 
     def resolve(self, *, user: str, client_id: str) -> Resolution:
-        """Return the bucket and the limit of a connection. The arguments are those of ``tags``."""
+        """Return the bucket that a connection charges, and its limit. The arguments are as in ``tags``."""
         tags = Tags(*self.tags(user=user, client_id=client_id))
         for level in self._levels_of(tags):
             rule = self._rules.get(level.entity(user, client_id))
@@ -229,7 +235,10 @@ class RuleTable:
         return Resolution(tags, None, None, None)
 
     def limit_of_tags(self, *, user: str, client_id: str) -> float | None:
-        """Return the limit of a bucket by its tags alone (``DefaultQuotaCallback.quotaLimit``)."""
+        """Return the limit of the bucket with these tags, or None.
+
+        Source: ``DefaultQuotaCallback.quotaLimit``.
+        """
         for level in self._levels_of(Tags(user, client_id)):
             rule = self._rules.get(level.entity(user, client_id))
             if rule is not None:
@@ -237,7 +246,7 @@ class RuleTable:
         return None
 
     def explain(self, *, user: str, client_id: str) -> tuple[Candidate, ...]:
-        """Return all eight levels for a connection."""
+        """Return the rule that each of the eight levels has for a connection, and why it does or does not apply."""
         user, client_id = bounded(user), bounded(client_id)
         winner = self.resolve(user=user, client_id=client_id)
         return tuple(self._candidate(level, winner, user, client_id) for level in LEVELS)
@@ -251,14 +260,17 @@ class RuleTable:
         elif winner.level is not None and winner.level.number < level.number:
             reason = f"level {winner.level.number} ({winner.level.says}) is more specific"
         else:
-            # No other reason exists: any other more specific rule would have named the bucket.
+            # There is no other reason, because any other more specific rule would have determined the bucket.
             reason = "the client-id is empty, and Kafka looks up no client-id rule for an empty one"
         return Candidate(level=level, rule=rule, wins=False, reason=reason)
 
     def _levels_of(self, tags: Tags) -> tuple[Level, ...]:
-        """Return the levels that Kafka looks up for these tags (``DefaultQuotaCallback.quotaLimit``).
+        """Return the levels that Kafka looks up for these tags.
 
-        With rules of client-ids alone, an empty client-id has nothing to look up: it is unlimited, as in Kafka.
+        If all rules are for client-ids, an empty client-id has no level to look up. Its clients are unlimited, as in
+        Kafka.
+
+        Source: ``DefaultQuotaCallback.quotaLimit``.
         """
         if tags.user:
             return _OF_PAIRS if tags.client_id else _OF_USERS

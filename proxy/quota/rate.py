@@ -1,22 +1,23 @@
 """Rates over sampled windows, as Kafka measures them since 3.8 (``SampledStat``, ``Rate``, ``Avg``).
 
-A rate is a ring of N + 1 slots of W milliseconds each, the current one partly filled. Two details matter to the
-millisecond. Measuring changes the ring: it resets slots whose last event is N * W old, and a reset slot starts at the
-time of the measurement. And the first measurement of an empty ring starts its clock. ``peek`` changes nothing.
+A rate is a ring of N + 1 slots of W milliseconds each. The current slot is only partly filled. Two details change the
+result by milliseconds. First, a measurement purges the ring: it resets each slot whose last event is N * W or more
+milliseconds old, and a reset slot starts at the time of the measurement. Second, the first measurement of an empty ring
+starts its first slot. ``peek`` returns the result of a measurement but changes nothing.
 """
 
 from collections.abc import Sequence
 from math import ceil, nan
 from typing import Final, NamedTuple
 
-# A slot is (value, start, last event), at these offsets.
+# A slot is three numbers: the value, and at these offsets the times of its start and of its last event.
 _START_MS: Final = 1
 _LAST_EVENT_MS: Final = 2
 _SLOT_LENGTH: Final = 3
 
 
 class Slot(NamedTuple):
-    """The records of one window."""
+    """The records of one window: their sum, and the times of the window's start and of its last record."""
 
     value: int
     start_ms: int
@@ -24,19 +25,25 @@ class Slot(NamedTuple):
 
 
 class Rate:
-    """Units per second. ``record`` and ``measure`` are Kafka's. The times of one rate must not go backwards.
+    """Measures how many units are recorded per second.
+
+    ``record`` and ``measure`` compute what Kafka computes. The times that are passed to one rate must not go backwards.
 
     Args:
-        samples: N, how many windows count; at least 2.
-        window_ms: W, the length of a window.
+        samples: N, the number of windows that count, at least 2.
+        window_ms: W, the length of a window in milliseconds.
+
+    Attributes:
+        exact_before_ms: Before this time no slot is old enough to be purged, so ``total`` is exact.
+        total: The sum of all slots.
 
     Source: ``SampledStat`` and ``Rate`` of org.apache.kafka.common.metrics.stats.
     """
 
-    # A charge touches one slot, not twelve (1 µs, not 3), because the sum, the oldest start and the first time at which
-    # a purge could find a slot are kept up to date. Before that time the sum is exact.
-    # All slots are in one flat list. With 100,000 rates, a list for each slot would be a million objects for the
-    # garbage collector, and half as much memory again.
+    # A charge touches one slot instead of twelve, and takes 1 µs instead of 3. For this, three values are kept up to
+    # date: the sum of all slots, the start of the oldest slot, and the first time at which a purge could reset a slot.
+    # All slots are in one flat list. With 100,000 rates, one object for each slot would make a million objects for the
+    # garbage collector, and take half as much memory again.
     __slots__ = (
         "__weakref__",
         "_at",
@@ -56,29 +63,29 @@ class Rate:
         self._span_ms = samples * window_ms
         self._length = (samples + 1) * _SLOT_LENGTH
         self._slots: list[int] = []
-        self._at = 0  # the current slot's place
+        self._at = 0  # the index at which the current slot begins
         self._oldest_ms = 0
         self.exact_before_ms = 0
         self.total = 0
 
     @property
     def samples(self) -> int:
-        """N."""
+        """The number of windows that count (N)."""
         return self._samples
 
     @property
     def sample_ms(self) -> int:
-        """W."""
+        """The length of a window in milliseconds (W)."""
         return self._window_ms
 
     def slots(self) -> list[Slot]:
-        """Return all slots, the current one last."""
+        """Return all slots. The current slot is the last."""
         following = self._at + _SLOT_LENGTH
         flat = self._slots[following:] + self._slots[:following]
         return [Slot(*flat[at : at + _SLOT_LENGTH]) for at in range(0, len(flat), _SLOT_LENGTH)]
 
     def restore(self, slots: Sequence[Slot]) -> None:
-        """Replace the slots: at most N + 1, the current one last."""
+        """Replace all slots by ``slots``, which has at most N + 1 slots and the current one last."""
         self._slots = [number for slot in slots for number in slot]
         self._at = max(0, len(self._slots) - _SLOT_LENGTH)
         self._oldest_ms = min((slot.start_ms for slot in slots), default=0)
@@ -86,7 +93,7 @@ class Rate:
         self.total = sum(slot.value for slot in slots)
 
     def absorb(self, other: "Rate", *, now_ms: int) -> None:
-        """Add the records of ``other`` that still count. It has the same windows and measured the same flow."""
+        """Add the records of ``other`` that still count. Both rates must have windows of the same number and length."""
         current = [
             slot for rate in (self, other) for slot in rate.slots() if now_ms - slot.last_event_ms < self._span_ms
         ]
@@ -101,7 +108,7 @@ class Rate:
         self.restore(merged)
 
     def record(self, value: int, *, now_ms: int) -> None:
-        """Add ``value`` at ``now_ms``. A negative value takes back an earlier record."""
+        """Add ``value`` to the current slot. A negative value takes back an earlier record."""
         slots = self._slots
         at = self._at
         if not slots:
@@ -113,13 +120,14 @@ class Rate:
         self.total += value
 
     def window_ms(self, *, now_ms: int) -> int:
-        """Return the time over which the sum was recorded, at least 1 ms. Purges, as in Kafka.
+        """Return the length of the time over which the sum was recorded, at least 1 ms. Purges the ring, as in Kafka.
 
         At least N - 1 full windows count as passed, even if the first record was a moment ago.
         """
         if now_ms >= self.exact_before_ms:
             self._purge(now_ms)
-        # _elapsed_ms, inlined: a client at its limit measures with each charge, and a call nearly doubles the time.
+        # This is _elapsed_ms without a call. A client at its limit measures with each charge, and a call would nearly
+        # double the time.
         elapsed_ms = now_ms - self._oldest_ms
         missing = self._samples - 1 - elapsed_ms // self._window_ms
         if missing > 0:
@@ -127,15 +135,15 @@ class Rate:
         return elapsed_ms if elapsed_ms > 0 else 1
 
     def measure(self, *, now_ms: int) -> float:
-        """Return the rate, units per second. Purges, as in Kafka."""
-        window_ms = self.window_ms(now_ms=now_ms)  # first: it removes old records from the total
+        """Return the rate in units per second. Purges the ring, as in Kafka."""
+        window_ms = self.window_ms(now_ms=now_ms)  # must come first, because it removes old records from the total
         return self.total / (window_ms / 1000)
 
     def peek(self, *, now_ms: int, more: int = 0) -> float:
-        """Return what ``measure`` would return after a record of ``more``. Changes nothing; safe from any thread."""
+        """Return what ``measure`` would return after a record of ``more``. Changes nothing. Any thread may call it."""
         slots = self._slots[:]
         if more and slots and now_ms - slots[self._at + _START_MS] >= self._window_ms:
-            # The record would start a new slot. In a full ring it would replace this one.
+            # The record would start a new slot, which in a full ring replaces the oldest slot.
             following = (self._at + _SLOT_LENGTH) % self._length
             del slots[following : following + _SLOT_LENGTH]
         total = more
@@ -148,7 +156,7 @@ class Rate:
         return total / (self._elapsed_ms(now_ms - oldest_ms) / 1000)
 
     def peek_sum(self, *, now_ms: int) -> int:
-        """Return the sum of the records that still count. Changes nothing."""
+        """Return the sum of all records that a measurement would count. Changes nothing."""
         if now_ms < self.exact_before_ms:
             return self.total
         slots = self._slots
@@ -169,7 +177,7 @@ class Rate:
         return self._elapsed_ms(now_ms - min(counts, default=now_ms))
 
     def room_at_ms(self, total: float, *, now_ms: int) -> int:
-        """Return when the sum falls to ``total``, if nothing is recorded until then. Changes nothing."""
+        """Return the time when the sum falls to ``total`` if nothing more is recorded. Changes nothing."""
         counts = sorted(
             (self._slots[at + _LAST_EVENT_MS] + self._span_ms, self._slots[at])
             for at in range(0, len(self._slots), _SLOT_LENGTH)
@@ -184,9 +192,9 @@ class Rate:
         return now_ms if left <= total else now_ms + self._span_ms
 
     def over_until_ms(self, total: float, *, now_ms: int) -> int:
-        """Return when the last record leaves the windows, if the sum is above ``total``; else 0. Changes nothing.
+        """Return the time when the last record stops to count, or 0 if the sum is not above ``total``. Changes nothing.
 
-        If ``total`` is what a limit allows in N - 1 windows, 0 means that the rate is within the limit.
+        If ``total`` is the amount that a limit allows in N - 1 windows, 0 means that the rate is within the limit.
         """
         if now_ms < self.exact_before_ms and self.total <= total:
             return 0
@@ -237,9 +245,10 @@ class Rate:
 
 
 class SimpleRate(Rate):
-    """A rate that counts one window as passed at least, not N - 1. Kafka's replication quotas use it.
+    """A rate that divides by at least one window, where ``Rate`` divides by at least N - 1 windows.
 
-    So it measures a first record ten times as high as ``Rate`` with Kafka's eleven windows.
+    So with Kafka's eleven windows, the first record gives ten times the rate that ``Rate`` measures. Kafka uses this
+    rate for its replication quotas.
 
     Source: ``SimpleRate`` of org.apache.kafka.common.metrics.stats.
     """
@@ -247,23 +256,24 @@ class SimpleRate(Rate):
     __slots__ = ()
 
     def window_ms(self, *, now_ms: int) -> int:
-        """Return the time over which the sum was recorded, at least a window. Purges, as in Kafka."""
+        """Return the length of the time over which the sum was recorded, at least one window. Purges, as in Kafka."""
         if now_ms >= self.exact_before_ms:
             self._purge(now_ms)
         return self._elapsed_ms(now_ms - self._oldest_ms)
 
     def not_above_at_ms(self, limit: float, *, more: int, now_ms: int) -> int:
-        """Return when the rate falls to ``limit``, if ``more`` is recorded now and nothing after it.
+        """Return the time when the rate falls to ``limit`` if ``more`` is recorded now and nothing afterwards.
 
-        A time up to ``now_ms`` means that it is not above the limit now. The rate may fall later than the returned
-        time, because slots are dropped until then. ``limit`` is above 0.
+        A time that is not after ``now_ms`` means that the rate is not above the limit now. The rate may fall later than
+        at the returned time, because the start of the oldest slot changes when slots are purged. ``limit`` must be
+        above 0.
         """
         if now_ms >= self.exact_before_ms:
             self._purge(now_ms)
         total = self.total + more
         if total <= limit * self._window_ms / 1_000:
             return now_ms
-        # The minimum before rounding: with a tiny limit the quotient is too large for an integer.
+        # The minimum comes before the rounding, because with a tiny limit the quotient may be infinite.
         return self._oldest_ms + ceil(min(total / limit * 1_000, self.exact_before_ms - self._oldest_ms))
 
     def _elapsed_ms(self, elapsed_ms: int) -> int:
@@ -271,9 +281,9 @@ class SimpleRate(Rate):
 
 
 class Average:
-    """The mean of the records of the last two half minutes; NaN without records.
+    """The mean of the values that were recorded in the last minute or so. It is NaN if there are no values.
 
-    Kafka's ``throttle-time`` attribute: ``Avg`` with the registry's default of 2 samples of 30 s.
+    This is Kafka's metric ``throttle-time``, an ``Avg`` over 2 samples of 30 s, the default of Kafka's metrics.
     """
 
     __slots__ = ("_slots",)
@@ -281,7 +291,9 @@ class Average:
     _WINDOW_MS = 30_000
 
     def __init__(self) -> None:
-        self._slots: tuple[tuple[int, int, int, int], ...] = ()  # start_ms, last_event_ms, sum, count; newest last
+        self._slots: tuple[
+            tuple[int, int, int, int], ...
+        ] = ()  # (start_ms, last_event_ms, sum, count), the newest last
 
     def record(self, value: int, *, now_ms: int) -> None:
         """Add one value."""
@@ -293,7 +305,7 @@ class Average:
             self._slots = (*slots[-self._SAMPLES :], (now_ms, now_ms, value, 1))
 
     def peek(self, *, now_ms: int) -> float:
-        """Return the mean. Changes nothing."""
+        """Return the mean, or NaN without values. Changes nothing."""
         fresh = [slot for slot in self._slots if now_ms - slot[1] < self._SAMPLES * self._WINDOW_MS]
         count = sum(slot[3] for slot in fresh)
         return sum(slot[2] for slot in fresh) / count if count else nan
