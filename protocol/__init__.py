@@ -1,39 +1,40 @@
-"""Kafka's wire format, as far as quotas need it: bytes in, values and offsets out.
+"""Reads and writes Kafka's wire format, as far as quotas need it.
 
-Standard library only; no I/O and no clock; independent of quotas, of the proxy and of its configuration. Bodies are
-stepped over and not copied, so that the cost of a frame does not grow with its records.
+The modules turn bytes into values and offsets. They use the standard library only, do no I/O and read no clock. They
+know nothing of quotas, of the proxy or of its configuration. They step over the records in a frame without a copy, so
+that the cost of a frame does not grow with its records.
 
-    errors             the tree of errors in a peer's bytes
-    primitives         integers, strings, arrays, tags: read or stepped over
-    api                keys, versions and header versions of Kafka's APIs
-    header             size, api_key, api_version, correlation_id and client_id of a frame
-    partial_frame      a frame that arrives in pieces
-    field_reader       reads a whole frame field by field, up to a number of elements
+    errors             the errors that a peer's bytes can cause
+    primitives         reads or steps over integers, strings, arrays and tags
+    api                the keys, versions and header versions of Kafka's APIs
+    header             reads the size and the header of a frame
+    partial_frame      collects a frame that arrives in pieces
+    field_reader       reads a whole frame field by field, with a limit on its elements
     field_writer       writes a whole frame field by field
-    produce            acks of a request
-    fetch              limits and replica_id of a request; the charge of a response
-    share_fetch        limits of a request; the charge of a response
-    replica_fetch      a follower's Fetch, read and rewritten with fewer partitions or fewer records
-    record_batches     the ends of record batches
-    api_versions       lowers the advertised versions to readable ones
+    produce            reads the acks of a request, and finds throttle_time_ms in a response
+    fetch              reads the limits and replica_id of a request, and computes the charge of a response
+    share_fetch        reads the limits of a request, and computes the charge of a response
+    replica_fetch      reads a follower's Fetch, and rewrites it with fewer partitions or fewer records
+    record_batches     finds the ends of record batches
+    api_versions       lowers the versions that a broker advertises to those that the proxy can read
     throttle_time      finds and writes throttle_time_ms in a response
-    refusal_responses  responses of our own that make each client try again
-    topic_mutations    topics of CreateTopics, CreatePartitions and DeleteTopics; the same with fewer topics
-    client_quotas      DescribeClientQuotas and AlterClientQuotas, read and written
-    metadata_query     our own query for partition counts
-    broker_list        lists of brokers, and the same with advertised addresses; used by:
-    metadata           nodes and cluster id of a Metadata or DescribeCluster response
-    find_coordinator   coordinators of a FindCoordinator response
-    node_endpoints     new leaders at the end of a Produce, Fetch or share group response
-    sasl               SASL logins and the names of their users
-    proxy_protocol     the PROXY protocol's header
+    refusal_responses  writes responses that refuse a request and make the client try again
+    topic_mutations    reads CreateTopics, CreatePartitions and DeleteTopics, and rewrites them with fewer topics
+    client_quotas      reads DescribeClientQuotas and AlterClientQuotas, and writes their responses
+    metadata_query     asks a broker for the partition counts of topics
+    broker_list        finds lists of brokers and replaces their addresses, for the next three modules
+    metadata           finds the nodes and the cluster id of a Metadata or DescribeCluster response
+    find_coordinator   finds the coordinators of a FindCoordinator response
+    node_endpoints     finds the new leaders at the end of a Produce, Fetch or share group response
+    sasl               reads SASL logins and the names of their users
+    proxy_protocol     reads the header of the PROXY protocol
 
 In all modules:
 
-* ``data`` has the bytes of a connection so far; ``frame`` is one whole frame, with the four bytes of its size.
+* ``data`` has the bytes of a connection that have arrived. ``frame`` is one whole frame, with its size field.
 * ``offset``, ``position`` and ``start`` are indices into ``data``. Other frames may follow the ``end`` of a frame.
-* ``api_key`` and ``api_version`` are the request's, also for a response. A version newer than those of ``api`` is read
-  like the newest there.
-* A function on ``data`` returns None while more bytes are needed.
-* Wrong bytes raise a ``ProtocolError`` and nothing else.
+* ``api_key`` and ``api_version`` are those of the request, even in a function for responses. A version that is newer
+  than the newest in ``api`` is read like that one.
+* A function that takes ``data`` returns None if more bytes are needed.
+* Wrong bytes raise a ``ProtocolError`` and no other exception.
 """

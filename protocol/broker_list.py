@@ -1,9 +1,9 @@
-"""Lists of brokers in responses: where they are, and the same bytes with other hosts and ports.
+"""Finds lists of brokers in responses, and replaces the hosts and ports in them by advertised addresses.
 
     broker     int32 node_id, string host, int32 port, then fields of the message: rack, tags, ...
 
-The fields after a broker's port stay as they are. A broker without an advertised address is left out: clients then take
-its partitions as leaderless and ask again.
+The fields after a broker's port stay as they are. A broker without an advertised address is removed from the list.
+Clients then treat its partitions as leaderless and ask again.
 
 Source: MetadataResponse.json, DescribeClusterResponse.json and the node_endpoints of KIP-951 in Apache Kafka.
 """
@@ -26,13 +26,13 @@ from kafka_quota_proxy.protocol.primitives import (
     write_string,
 )
 
-# The host (UTF-8) and port that clients see instead of a broker's own, by node id.
+# By node id, the host (UTF-8) and port that clients see instead of those of the broker.
 AdvertisedAddresses = Mapping[int, tuple[bytes, int]]
 
-# The most bytes of a response that are kept until its list of brokers is complete: room for some 10,000.
+# At most this many bytes of a response are kept until its list of brokers is complete: room for some 10,000 brokers.
 MAX_FRONT_BYTES: Final = 1024 * 1024
 _MAX_BROKERS: Final = 100_000
-# A cluster id is a UUID of 22 letters; older brokers and other products use a few words.
+# A cluster id is usually a UUID of 22 letters. Older brokers and other products use a few words.
 MAX_CLUSTER_ID_BYTES: Final = 256
 
 _INT32: Final = Struct(">i")
@@ -41,7 +41,7 @@ SkipRest = Callable[[Buffer, int], int]
 
 
 class Broker(NamedTuple):
-    """A broker in a response, from ``begin`` to ``end``; ``rest`` is the offset of the field after its port."""
+    """A broker in a response, from ``begin`` to ``end``. ``rest`` is the offset of the field after the port."""
 
     node_id: int
     host: str
@@ -52,7 +52,7 @@ class Broker(NamedTuple):
 
 
 class BrokerList(NamedTuple):
-    """An array of brokers, from its count at ``begin`` to ``end``."""
+    """An array of brokers in a response. The array begins with its count at ``begin``, and ends at ``end``."""
 
     brokers: tuple[Broker, ...]
     begin: int
@@ -61,9 +61,10 @@ class BrokerList(NamedTuple):
 
 
 def read_from_front(data: bytes, start: int, read: Callable[[memoryview, int], _Read]) -> _Read | None:
-    """Read fields from the front of a response; None if more bytes are needed.
+    """Read fields from the front of a response, or return None if more bytes are needed.
 
-    ``read`` takes the bytes of the frame so far and the offset after its correlation_id.
+    ``read`` reads the fields. It is called with the bytes of the frame that have arrived, and with the offset after the
+    correlation_id.
     """
     try:
         return read(frame_so_far(data, start), start + 8)
@@ -77,7 +78,7 @@ def read_from_front(data: bytes, start: int, read: Callable[[memoryview, int], _
 
 
 def read_broker(data: Buffer, offset: int, *, is_compact: bool, skip_rest: SkipRest) -> Broker:
-    """Read one broker; ``skip_rest`` steps over the fields after its port."""
+    """Read one broker. ``skip_rest`` steps over the fields after the port."""
     node_id, after = read_int32(data, offset)
     host, after = read_string(data, after, is_compact=is_compact)
     port, rest = read_int32(data, after)
@@ -85,8 +86,8 @@ def read_broker(data: Buffer, offset: int, *, is_compact: bool, skip_rest: SkipR
 
 
 def read_broker_list(data: Buffer, offset: int, *, is_compact: bool, skip_rest: SkipRest) -> BrokerList:
-    """Read an array of brokers, with its count at ``offset``."""
-    # Not read_array_count: an incomplete frame may have fewer bytes so far than elements.
+    """Read an array of brokers that begins with its count at ``offset``."""
+    # read_array_count would reject an incomplete frame in which fewer bytes have arrived than there are elements.
     count, position = read_uvarint(data, offset) if is_compact else read_int32(data, offset)
     count -= is_compact
     if not -1 <= count <= _MAX_BROKERS:
@@ -100,7 +101,7 @@ def read_broker_list(data: Buffer, offset: int, *, is_compact: bool, skip_rest: 
 
 
 def read_cluster_id(data: Buffer, offset: int, *, is_compact: bool) -> str | None:
-    """Read a cluster id; None if it is null, empty or too long."""
+    """Read a cluster id. Returns None if it is null, empty or longer than ``MAX_CLUSTER_ID_BYTES``."""
     end = skip_compact_string(data, offset) if is_compact else skip_string(data, offset)
     _, begin = read_uvarint(data, offset) if is_compact else read_int16(data, offset)
     value = bytes(data[begin:end])
@@ -108,7 +109,7 @@ def read_cluster_id(data: Buffer, offset: int, *, is_compact: bool) -> str | Non
 
 
 def advertised(data: Buffer, brokers: BrokerList, addresses: AdvertisedAddresses) -> bytes:
-    """Return the array with the advertised hosts and ports, without the brokers that have none."""
+    """Return the array with the advertised hosts and ports. Brokers without an advertised address are removed."""
     known = [broker for broker in brokers.brokers if broker.node_id in addresses]
     parts = [written_count(len(known), is_flexible=brokers.is_compact)]
     for broker in known:
@@ -123,9 +124,9 @@ def advertised(data: Buffer, brokers: BrokerList, addresses: AdvertisedAddresses
 
 
 def replace_front(data: Buffer, start: int, brokers: BrokerList, addresses: AdvertisedAddresses) -> bytes:
-    """Return a frame from ``start`` to the end of its brokers, with the advertised hosts and ports.
+    """Return the frame at ``start`` up to the end of its brokers, with the advertised hosts and ports.
 
-    The size of the frame is corrected, so that the rest of the frame can follow unchanged.
+    The size field of the frame is corrected, so that the rest of the frame can follow unchanged.
     """
     array = advertised(data, brokers, addresses)
     size_bytes = _INT32.unpack_from(data, start)[0] + len(array) - (brokers.end - brokers.begin)
@@ -139,10 +140,10 @@ def frame_so_far(data: bytes, start: int) -> memoryview:
 
 
 def skip_nothing(data: Buffer, offset: int) -> int:
-    """Step over no field."""
+    """Step over nothing, as in versions in which no field follows the port."""
     return offset
 
 
 def skip_rack_and_tags(data: Buffer, offset: int) -> int:
-    """Step over a compact string and tags."""
+    """Step over a rack (a compact string) and tags."""
     return skip_tags(data, skip_compact_string(data, offset))

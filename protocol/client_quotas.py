@@ -1,4 +1,4 @@
-"""DescribeClientQuotas (key 48, v0-1) and AlterClientQuotas (key 49, v0-1): requests are read, responses also written.
+"""Reads DescribeClientQuotas (key 48, v0-1) and AlterClientQuotas (key 49, v0-1), and writes their responses.
 
     DescribeClientQuotas  array of { string entity_type, int8 match_type, string match }, bool strict
     response              int32 throttle_time_ms, int16 error_code, string error_message
@@ -11,9 +11,10 @@
                           array of { int16 error_code, string error_message,
                                      array of { string entity_type, string entity_name } }
 
-In v1 strings and arrays are compact, and each structure ends with tags. ``match``, ``entity_name`` and messages may be
-null; so may the entries of a DescribeClientQuotas response with an error. Frames are whole. Bytes that are not UTF-8
-become lone surrogates in a ``str`` (``surrogateescape``), and the same bytes again when written.
+In v1 strings and arrays are compact, and each structure ends with tags. ``match``, ``entity_name`` and error messages
+may be null. In a DescribeClientQuotas response with an error, the array of entries may be null. All functions take
+whole frames. Bytes that are not UTF-8 become lone surrogates in a ``str`` (``surrogateescape``). They are written as
+the same bytes again.
 
 Source: DescribeClientQuotasRequest.json, AlterClientQuotasRequest.json and their responses in Apache Kafka; KIP-546.
 """
@@ -34,20 +35,20 @@ from kafka_quota_proxy.protocol.primitives import MAX_STRING_BYTES
 DESCRIBE: Final = int(ApiKey.DESCRIBE_CLIENT_QUOTAS)
 ALTER: Final = int(ApiKey.ALTER_CLIENT_QUOTAS)
 
-# Values of match_type; DescribeClientQuotasRequest.MATCH_TYPE_ in Kafka.
+# The values of match_type. In Kafka they are DescribeClientQuotasRequest.MATCH_TYPE_EXACT and so on.
 MATCH_EXACT: Final = 0
 MATCH_DEFAULT: Final = 1
 MATCH_SPECIFIED: Final = 2
 
-# The most elements of a broker's response: an entity has two names and four limits.
+# The most array elements and tags in a broker's response. An entity has up to two names and some four limits.
 MAX_DESCRIBED_ELEMENTS: Final = 2_000_000
 
-# Types and names as received; a null name is the default entity. A type may be listed twice.
+# The types and names of an entity, as received. A name of None is the default entity. A type may be listed twice.
 EntityParts = tuple[tuple[str, str | None], ...]
 
 
 class Component(NamedTuple):
-    """One condition on an entity; ``MATCH_SPECIFIED`` accepts any name of the type."""
+    """One condition that entities must meet. ``MATCH_SPECIFIED`` accepts any name of the type."""
 
     entity_type: str
     match_type: int
@@ -55,7 +56,10 @@ class Component(NamedTuple):
 
 
 class DescribeRequest(NamedTuple):
-    """A query for entities; ``is_strict`` excludes entities that have other types than the components'."""
+    """A query for the limits of the entities that meet all ``components``.
+
+    ``is_strict`` excludes an entity that has a type which no component names.
+    """
 
     api_version: int
     correlation_id: int
@@ -71,7 +75,7 @@ class Described(NamedTuple):
 
 
 class DescribeResponse(NamedTuple):
-    """The matching entities; ``entries`` is None if there is an error."""
+    """The entities that match a query. ``entries`` is None if there is an error."""
 
     throttle_time_ms: int
     error_code: int
@@ -80,21 +84,21 @@ class DescribeResponse(NamedTuple):
 
 
 class Op(NamedTuple):
-    """One limit to set; a ``value`` of None removes it."""
+    """The new value of one limit of an entity. None removes the limit."""
 
     key: str
     value: float | None
 
 
 class Alteration(NamedTuple):
-    """The changes to one entity."""
+    """The changes to the limits of one entity."""
 
     entity: EntityParts
     ops: tuple[Op, ...]
 
 
 class AlterRequest(NamedTuple):
-    """A request to change limits, or with ``validate_only`` to check the changes."""
+    """A request to change limits. With ``validate_only`` the changes are only checked."""
 
     api_version: int
     correlation_id: int
@@ -103,7 +107,7 @@ class AlterRequest(NamedTuple):
 
 
 class Altered(NamedTuple):
-    """The result of one alteration; error_code 0 is success."""
+    """The result of one alteration. An error_code of 0 means success."""
 
     error_code: int
     error_message: str | None
@@ -118,11 +122,11 @@ class AlterResponse(NamedTuple):
 
 
 def is_client_quotas(api_key: int, api_version: int) -> bool:
-    """Whether this is one of the two APIs, in a known version."""
+    """Whether a request is of one of the two APIs, in a version that this module can read."""
     return api_key in (DESCRIBE, ALTER) and api_version <= HIGHEST_VERSION[api_key]
 
 
-# -- requests, read
+# -- reading requests
 
 
 def read_describe_request(frame: bytes, *, most_elements: int = MAX_ELEMENTS) -> DescribeRequest:
@@ -161,11 +165,11 @@ def _read_op(reader: FieldReader) -> Op:
     return Op(key, None if remove else value)
 
 
-# -- responses, read
+# -- reading responses
 
 
 def read_describe_response(frame: bytes, api_version: int) -> DescribeResponse:
-    """Read a whole response."""
+    """Read a whole DescribeClientQuotas response."""
     reader = response_reader(frame, DESCRIBE, api_version, most_elements=MAX_DESCRIBED_ELEMENTS)
     throttle_time_ms, error_code = reader.int32(), reader.int16()
     error_message = _decoded_or_none(reader.nullable_string())
@@ -176,7 +180,7 @@ def read_describe_response(frame: bytes, api_version: int) -> DescribeResponse:
 
 
 def read_alter_response(frame: bytes, api_version: int) -> AlterResponse:
-    """Read a whole response."""
+    """Read a whole AlterClientQuotas response."""
     reader = response_reader(frame, ALTER, api_version)
     throttle_time_ms = reader.int32()
     results = []
@@ -197,11 +201,11 @@ def _read_described(reader: FieldReader) -> Described:
     return Described(entity, tuple(values))
 
 
-# -- responses, written
+# -- writing responses
 
 
 def write_describe_response(response: DescribeResponse, *, correlation_id: int, api_version: int) -> bytes:
-    """Return the whole frame of a response; correlation_id and version are the request's."""
+    """Return a whole DescribeClientQuotas response to a request with this correlation_id and version."""
     writer = response_writer(correlation_id, DESCRIBE, api_version)
     writer.int32(response.throttle_time_ms)
     writer.int16(response.error_code)
@@ -221,7 +225,7 @@ def write_describe_response(response: DescribeResponse, *, correlation_id: int, 
 
 
 def write_alter_response(response: AlterResponse, *, correlation_id: int, api_version: int) -> bytes:
-    """Return the whole frame of a response; correlation_id and version are the request's."""
+    """Return a whole AlterClientQuotas response to a request with this correlation_id and version."""
     writer = response_writer(correlation_id, ALTER, api_version)
     writer.int32(response.throttle_time_ms)
     writer.count(len(response.results))
@@ -266,8 +270,13 @@ def _encoded(text: str | None) -> bytes | None:
 
 
 def _encoded_message(text: str | None) -> bytes | None:
-    """Encode a message, cut to the longest string; it may quote a name of 32 KB, where Kafka fails to respond."""
+    """Encode an error message, cut to the longest string that Kafka's encoding allows.
+
+    A message may quote a name of 32 KB. Kafka itself fails to respond in that case.
+    """
     data = _encoded(text)
     if data is None or len(data) <= MAX_STRING_BYTES:
         return data
-    return data[:MAX_STRING_BYTES].decode("utf-8", "ignore").encode()  # never inside a character
+    return (
+        data[:MAX_STRING_BYTES].decode("utf-8", "ignore").encode()
+    )  # "ignore" removes a character that was cut in two

@@ -18,7 +18,7 @@ _NULL_STRING: Final = {False: b"\xff\xff", True: b"\0"}
 
 
 class FieldWriter:
-    """Collects the fields of one frame."""
+    """Collects the fields of one frame, in their order."""
 
     __slots__ = ("_is_flexible", "_parts")
 
@@ -31,7 +31,7 @@ class FieldWriter:
         self._parts += data
 
     def boolean(self, value: bool) -> None:
-        """Write one byte."""
+        """Write a boolean as one byte."""
         self._parts.append(b"\1" if value else b"\0")
 
     def int8(self, value: int) -> None:
@@ -39,11 +39,11 @@ class FieldWriter:
         self._parts.append(_INT8(value))
 
     def int16(self, value: int) -> None:
-        """Write two bytes, signed."""
+        """Write a signed integer of two bytes."""
         self._parts.append(_INT16(value))
 
     def int32(self, value: int) -> None:
-        """Write four bytes, signed."""
+        """Write a signed integer of four bytes."""
         self._parts.append(_INT32(value))
 
     def float64(self, value: float) -> None:
@@ -51,26 +51,26 @@ class FieldWriter:
         self._parts.append(_FLOAT64(value))
 
     def string(self, value: bytes | None) -> None:
-        """Write a string of UTF-8 bytes, or null."""
+        """Write a string, given as UTF-8 bytes, or null for None."""
         is_flexible = self._is_flexible
         self._parts.append(_NULL_STRING[is_flexible] if value is None else write_string(value, is_compact=is_flexible))
 
     def count(self, count: int) -> None:
-        """Write the number of elements of an array, or ``NULL_ARRAY``."""
+        """Write the number of elements of an array. ``NULL_ARRAY`` stands for a null array."""
         self._parts.append(written_count(count, is_flexible=self._is_flexible))
 
     def no_tags(self) -> None:
-        """End a structure without tags; the old encoding writes nothing."""
+        """Write the empty tags that end a structure. In the old encoding this writes nothing."""
         if self._is_flexible:
             self._parts.append(NO_TAGS)
 
     def frame(self) -> bytes:
-        """Return all fields with their size in front."""
+        """Return the whole frame: its size, then all fields."""
         return framed(*self._parts)
 
 
 def request_writer(api_key: int, api_version: int, correlation_id: int, client_id: bytes | None) -> FieldWriter:
-    """Return a writer that begins with a request's header; ``client_id`` is never compact."""
+    """Return a writer that has already written a request's header, in which ``client_id`` is never compact."""
     writer = FieldWriter(is_flexible=is_flexible(api_key, api_version))
     name = _NULL_STRING[False] if client_id is None else write_string(client_id, is_compact=False)
     writer.raw(_REQUEST_HEAD(api_key, api_version, correlation_id), name)
@@ -79,7 +79,7 @@ def request_writer(api_key: int, api_version: int, correlation_id: int, client_i
 
 
 def response_writer(correlation_id: int, api_key: int, api_version: int) -> FieldWriter:
-    """Return a writer that begins with a response's header."""
+    """Return a writer that has already written a response's header."""
     writer = FieldWriter(is_flexible=is_flexible(api_key, api_version))
     writer.int32(correlation_id)
     if response_header_version(api_key, api_version):
@@ -88,10 +88,10 @@ def response_writer(correlation_id: int, api_key: int, api_version: int) -> Fiel
 
 
 def written_count(count: int, *, is_flexible: bool) -> bytes:
-    """Encode the number of elements of an array, or ``NULL_ARRAY``."""
+    """Encode the number of elements of an array. ``NULL_ARRAY`` stands for a null array."""
     return write_uvarint(count + 1) if is_flexible else _INT32(count)
 
 
 def framed(*parts: Buffer) -> bytes:
-    """Return a frame of these parts, with their size in front."""
+    """Return a whole frame: its size, then the given parts."""
     return b"".join([_INT32(sum(map(len, parts))), *parts])

@@ -1,4 +1,4 @@
-"""FindCoordinator (key 10): the coordinators of a response.
+"""Finds the coordinators in responses of FindCoordinator (key 10), and replaces their addresses.
 
     v0-3   [v1+ int32 throttle_time_ms] int16 error_code, [v1+ string error_message],
            int32 node_id, string host, int32 port
@@ -41,7 +41,10 @@ _FIRST_BATCH: Final = 4
 
 
 def find_coordinators(data: bytes, start: int, api_version: int) -> tuple[Broker, ...] | None:
-    """Return the coordinators in the response's order; None until it is complete. An unavailable one has node_id -1."""
+    """Return the coordinators of a response in their order, or None if more bytes are needed.
+
+    A coordinator that is not available has node_id -1.
+    """
     if len(data) - start < 4:
         return None
     size_bytes = _INT32.unpack_from(data, start)[0]
@@ -68,9 +71,10 @@ def find_coordinators(data: bytes, start: int, api_version: int) -> tuple[Broker
 def replace_coordinators(
     data: bytes, start: int, api_version: int, coordinators: tuple[Broker, ...], addresses: AdvertisedAddresses
 ) -> bytes:
-    """Return the whole frame with advertised addresses.
+    """Return the whole frame with the advertised addresses.
 
-    A coordinator without one gets the error COORDINATOR_NOT_AVAILABLE: clients ask again.
+    The entry of a coordinator without an advertised address gets the error COORDINATOR_NOT_AVAILABLE, after which
+    clients ask again.
     """
     is_compact = api_version >= 3
     end = start + 4 + int(_INT32.unpack_from(data, start)[0])

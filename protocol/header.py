@@ -1,10 +1,10 @@
-"""The size and the header of a frame; the rest of the frame may not have arrived yet.
+"""Reads the size and the header of a frame. The rest of the frame need not have arrived.
 
     request   int32 size | int16 api_key, int16 api_version, int32 correlation_id,
               string client_id (header v1+; never compact), tags (header v2) | body
     response  int32 size | int32 correlation_id, tags (header v1) | body
 
-``size`` is the number of bytes after it: header and body. Kafka charges exactly that number to a produce quota.
+``size`` is the number of bytes that follow: header and body. Kafka charges exactly that number to a produce quota.
 
 Source: RequestHeader.json, ResponseHeader.json and ``NetworkReceive`` in Apache Kafka.
 """
@@ -27,10 +27,10 @@ from kafka_quota_proxy.protocol.errors import (
 )
 from kafka_quota_proxy.protocol.primitives import read_uvarint, skip_tags
 
-# The longest header that is waited for: it is kept in memory before the client's quota is known. A client_id has at
-# most 32 KiB, and no Kafka up to 4.1 writes tags into a request header.
+# The longest header that is accepted. A header is kept in memory before the client's quota is known, so its size must
+# be limited. A client_id has at most 32 KiB, and no Kafka up to 4.1 writes tags into a request header.
 MAX_HEAD_BYTES: Final = 128 * 1024
-# Incomplete tags are parsed again when more bytes arrive; this bounds the work that a client can cause byte by byte.
+# Incomplete tags are parsed again when more bytes arrive. This limits the work for a client that sends byte by byte.
 MAX_HEAD_TAGS: Final = 256
 
 # size, api_key, api_version, correlation_id, and the length of client_id.
@@ -40,7 +40,7 @@ _HEAD_V0: Final = Struct(">ihhi").unpack_from
 _HEAD_V0_BYTES: Final = 12
 _SIZE: Final = Struct(">i").unpack_from
 
-# Used for each frame, so bound here. RequestHead(...) is a Python function and takes 0.15 us longer.
+# These names save time for each frame. RequestHead(...) would call a Python function and take 0.15 us longer.
 _new: Final = tuple.__new__
 _first_flexible_version: Final = FIRST_FLEXIBLE_VERSION.get
 _CONTROLLED_SHUTDOWN: Final = int(ApiKey.CONTROLLED_SHUTDOWN)
@@ -51,8 +51,8 @@ _HTTP: Final = (b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE", b"PATC", b
 class RequestHead(NamedTuple):
     """The size and the header of a request.
 
-    ``size_bytes`` is without the size field. ``client_id`` is as received, valid UTF-8 or not, and empty for null.
-    ``body`` is the offset of the body in the data.
+    ``size_bytes`` does not count the size field itself. ``client_id`` has the bytes as received, which may be invalid
+    UTF-8, and is empty if the client_id is null. ``body`` is the offset of the body in the data.
     """
 
     size_bytes: int
@@ -64,10 +64,10 @@ class RequestHead(NamedTuple):
 
 
 def read_request_head(data: bytes, offset: int, max_frame_size_bytes: int) -> RequestHead | None:
-    """Read a request's size and header; None if more bytes are needed.
+    """Read a request's size and header, or return None if more bytes are needed.
 
-    For an unknown API ``body`` follows client_id at once, since it is unknown whether the header has tags. Errors name
-    the protocol that the peer probably speaks.
+    The header of an unknown API may or may not have tags, so ``body`` is then the offset right after client_id. If the
+    bytes are not Kafka's, the error says which protocol the peer probably speaks.
     """
     available = len(data)
     if offset + _HEAD_BYTES <= available:
@@ -93,7 +93,7 @@ def read_request_head(data: bytes, offset: int, max_frame_size_bytes: int) -> Re
 
 
 def read_frame_size(data: bytes, offset: int, max_frame_size_bytes: int) -> int | None:
-    """Read the size of a frame; None if more bytes are needed."""
+    """Read the size of a frame, or return None if more bytes are needed."""
     if offset + 4 > len(data):
         return None
     size_bytes: int = _SIZE(data, offset)[0]
@@ -103,7 +103,7 @@ def read_frame_size(data: bytes, offset: int, max_frame_size_bytes: int) -> int 
 
 
 def _frame_size_error(size_bytes: int, first: bytes, max_frame_size_bytes: int) -> ProtocolError:
-    # A TLS record of type alert or handshake, of SSL 3 or any TLS version.
+    # These bytes begin a TLS record of type alert (0x15) or handshake (0x16), of SSL 3 or any TLS version.
     if first[0] in (0x15, 0x16) and first[1] == 3:
         return TlsOnPlaintext(f"the peer speaks TLS (it began with {first.hex(' ')}), this side plaintext")
     if first in _HTTP:
@@ -121,7 +121,7 @@ def _frame_size_error(size_bytes: int, first: bytes, max_frame_size_bytes: int) 
 
 
 def _read_rare_request_head(data: bytes, offset: int, max_frame_size_bytes: int) -> RequestHead | None:
-    """As ``read_request_head``, for heads that are incomplete, malformed, or have tags."""
+    """Do the same as ``read_request_head`` for headers that are incomplete or malformed, or that have tags."""
     size_bytes = read_frame_size(data, offset, max_frame_size_bytes)
     if size_bytes is None:
         return None

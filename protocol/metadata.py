@@ -1,4 +1,4 @@
-"""Metadata (key 3) and DescribeCluster (key 60): the nodes of a response, and the id of their cluster.
+"""Finds the nodes and the cluster id in responses of Metadata (key 3) and DescribeCluster (key 60).
 
     Metadata           [v3+ int32 throttle_time_ms]
     response           array of { int32 node_id, string host, int32 port, [v1+ string rack] }
@@ -8,10 +8,10 @@
                        array of { int32 broker_id, string host, int32 port, string rack, [v2+ bool is_fenced] } ...
 
 From Metadata v9 and DescribeCluster v0 on strings and arrays are compact, and each structure ends with tags. The topics
-of a Metadata response are not read, however many there are.
+of a Metadata response are never read, so their number does not matter.
 
-Source: MetadataResponse.json (0 to 13), DescribeClusterResponse.json (0 to 2) in Apache Kafka; KIP-919 for
-endpoint_type.
+Source: MetadataResponse.json (0 to 13), DescribeClusterResponse.json (0 to 2) in Apache Kafka. The field endpoint_type
+comes from KIP-919.
 """
 
 from typing import Final, NamedTuple
@@ -36,7 +36,7 @@ CONTROLLERS: Final = 2
 
 
 def find_brokers(data: bytes, start: int, api_version: int) -> BrokerList | None:
-    """Find the brokers of a Metadata response, all that are alive; None if more bytes are needed."""
+    """Return the brokers that a Metadata response lists (all live ones), or None if more bytes are needed."""
 
     def read(frame: memoryview, offset: int) -> BrokerList:
         is_flexible = api_version >= 9
@@ -51,7 +51,10 @@ def find_brokers(data: bytes, start: int, api_version: int) -> BrokerList | None
 
 
 def find_cluster_id(data: bytes, start: int, brokers: BrokerList, api_version: int) -> str | None:
-    """Return the cluster's id in a Metadata response; None if it has none, or not yet: it is not worth a wait."""
+    """Return the cluster id in a Metadata response, or None if it is missing or has not arrived yet.
+
+    The caller need not wait for more bytes, since a later response will have the cluster id, too.
+    """
     if api_version < 2:
         return None
     try:
@@ -61,9 +64,10 @@ def find_cluster_id(data: bytes, start: int, brokers: BrokerList, api_version: i
 
 
 class Endpoints(NamedTuple):
-    """The listed ``BROKERS`` or ``CONTROLLERS``, and the id of the cluster.
+    """The nodes that a DescribeCluster response lists, and the id of their cluster.
 
-    The node ids of brokers and of controllers are unrelated.
+    ``endpoint_type`` says whether the nodes are ``BROKERS`` or ``CONTROLLERS``. A broker and a controller that have the
+    same node id are different nodes.
     """
 
     endpoint_type: int
@@ -72,7 +76,7 @@ class Endpoints(NamedTuple):
 
 
 def find_endpoints(data: bytes, start: int, api_version: int) -> Endpoints | None:
-    """Find the endpoints of a DescribeCluster response; None if more bytes are needed."""
+    """Return the endpoints of a DescribeCluster response, or None if more bytes are needed."""
 
     def read(frame: memoryview, offset: int) -> Endpoints:
         offset = skip_compact_string(frame, skip(frame, skip_tags(frame, offset), 4 + 2))  # error_message
@@ -90,9 +94,10 @@ def find_endpoints(data: bytes, start: int, api_version: int) -> Endpoints | Non
 
 
 def replace_endpoints(data: bytes, start: int, endpoints: Endpoints, addresses: AdvertisedAddresses) -> bytes:
-    """Return a DescribeCluster frame from ``start`` to the end of the endpoints; the rest may follow unchanged.
+    """Return the DescribeCluster frame at ``start`` up to the end of its endpoints, with replaced addresses.
 
-    Brokers get their advertised addresses. Controllers are left out: this proxy has no ports for them.
+    The rest of the frame can follow unchanged. Brokers get their advertised addresses. Controllers are removed, because
+    the proxy has no ports for them.
     """
     is_brokers = endpoints.endpoint_type == BROKERS
     return replace_front(data, start, endpoints.brokers, addresses if is_brokers else {})

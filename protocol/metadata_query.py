@@ -1,4 +1,4 @@
-"""Metadata (key 3, v1-13): this program's own query for the partition counts of topics.
+"""Writes a Metadata request (key 3, v1-13) of the proxy's own, and reads the partition counts from its response.
 
     request    array of { [v10+ uuid topic_id], string name }, [v4+ bool allow_auto_topic_creation]
                [v8-10 bool include_cluster_authorized_operations] [v8+ bool include_topic_authorized_operations]
@@ -12,8 +12,8 @@
                           [v8+ int32 topic_authorized_operations] }
                [v8-10 int32 cluster_authorized_operations] [v13 int16 error_code]
 
-From v9 on strings and arrays are compact, and each structure ends with tags. The query must not create topics. Below v4
-a request that names topics creates them, so there it asks for all topics.
+From v9 on strings and arrays are compact, and each structure ends with tags. The query must not create topics. Before
+v4 a request creates the topics that it names, so in those versions the query asks for all topics.
 
 Source: MetadataRequest.json, MetadataResponse.json (0 to 13) in Apache Kafka; ``KafkaApis.handleTopicMetadataRequest``.
 """
@@ -29,13 +29,13 @@ from kafka_quota_proxy.protocol.field_writer import NULL_UUID, request_writer
 from kafka_quota_proxy.protocol.topic_mutations import NO_ERROR, Topic
 
 FIRST_VERSION: Final = 1
-# The first version that can ask for a topic by its id (KIP-516); in v10 and v11 the field is reserved.
+# The first version that can ask for a topic by its id (KIP-516). In v10 and v11 the topic id is a reserved field.
 FIRST_TOPIC_ID: Final = 12
 LATEST_VERSION: Final = HIGHEST_VERSION[ApiKey.METADATA]
 
 _METADATA: Final = int(ApiKey.METADATA)
 
-# With these errors the client cannot delete or grow the topic: it counts as one without partitions.
+# With these errors the client cannot delete or grow the topic, so the topic counts as one without partitions:
 # UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID.
 _NOT_THERE: Final = frozenset({3, 17, 29, 100})
 
@@ -43,9 +43,9 @@ _NOT_THERE: Final = frozenset({3, 17, 29, 100})
 def write_request(
     topics: Collection[Topic], *, correlation_id: int, client_id: bytes | None, api_version: int
 ) -> bytes:
-    """Return a whole request that creates no topic; of ``FIRST_VERSION`` to ``LATEST_VERSION``.
+    """Return a whole Metadata request that creates no topic, of a version from ``FIRST_VERSION`` to ``LATEST_VERSION``.
 
-    Topics are names, and ids from ``FIRST_TOPIC_ID`` on. Below v4 the request asks for all topics.
+    ``topics`` has names and, from version ``FIRST_TOPIC_ID`` on, also ids. Before v4 the request asks for all topics.
     """
     writer = request_writer(_METADATA, api_version, correlation_id, client_id)
     if api_version < 4:
@@ -67,17 +67,17 @@ def write_request(
 
 
 def read_partition_counts(frame: bytes, topics: Collection[Topic], api_version: int) -> dict[Topic, int]:
-    """Read the partition counts of some topics from a whole response.
+    """Return the partition counts of ``topics`` from a whole response.
 
-    The count is 0 for a topic that does not exist for this client. A topic is missing where the response does not say,
-    or lists it after more than ``MAX_RESPONSE_ELEMENTS`` elements.
+    The count is 0 for a topic that does not exist or that the client may not see. The result lacks a topic if the
+    response does not give its count, or lists the topic after more than ``MAX_RESPONSE_ELEMENTS`` elements.
     """
     reader = response_reader(frame, _METADATA, api_version)
     counts: dict[Topic, int] = {}
     try:
         _read_topics(reader, set(topics), api_version, counts)
     except TooManyElements:
-        # A large cluster, with all of its topics listed.
+        # The cluster is large and the response lists all of its topics.
         return counts
     if 8 <= api_version <= 10:
         reader.skip(4)  # cluster_authorized_operations
@@ -115,7 +115,7 @@ def _skip_brokers(reader: FieldReader, api_version: int) -> None:
 
 
 def _read_topic(reader: FieldReader, api_version: int) -> tuple[int, list[Topic], int]:
-    """Read a topic's error_code, its name and its id if present, and the number of its partitions."""
+    """Read a topic's error_code, its name and id (those that are present), and the number of its partitions."""
     error_code = reader.int16()
     names: list[Topic] = []
     name = reader.nullable_string()

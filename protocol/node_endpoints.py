@@ -103,9 +103,8 @@ def _leaves_no_room(data: bytes, position: int, end: int) -> bool:
     if len(data) < position + _FETCH_FRONT_BYTES:
         return False
     header_tags, topics, partitions, aborted, low, middle, high = _FETCH_FRONT(data, position)
-    if (
-        header_tags or topics != 2 or partitions != 2 or aborted > 1
-    ):  # in a compact count, 2 is one element; 0 and 1 are none
+    # A compact count of 2 says one element. 0 and 1 say none.
+    if header_tags or topics != 2 or partitions != 2 or aborted > 1:
         return False
     if low > 0x7F and middle > 0x7F >= high:  # a length of 16 KiB to 2 MiB, as most streamed records have
         length: int = low & 0x7F | (middle & 0x7F) << 7 | high << 14
@@ -207,7 +206,7 @@ class _ResponseParser:
     An incomplete part is parsed again when more bytes have arrived. Parts are short, because records are stepped over.
 
     Attributes:
-        at: The end of the last complete part. If it is beyond the data, that many bytes are still to be stepped over.
+        at: The end of the last complete part. It is beyond the end of the data if records have yet to arrive.
         endpoints: The endpoints that were found.
         hidings: The replacements (offset, new bytes) that hide the endpoints.
     """
@@ -236,8 +235,8 @@ class _ResponseParser:
         self._read_partition = _PARTITIONS[api_key]
         self._read_partition_end = _skip_share_fetch_partition_end if api_key == ApiKey.SHARE_FETCH else skip_tags
         self._stage = _FRONT
-        self._topics = 0  # topics that are left; below, partitions of the current topic that are left
-        self._partitions = 0
+        self._topics = 0  # topics that are left
+        self._partitions = 0  # partitions of the current topic that are left
 
     @property
     def is_done(self) -> bool:

@@ -1,7 +1,7 @@
-"""Kafka's primitive types: reads the fields that are needed and steps over the rest without a copy.
+"""Reads Kafka's primitive types, and steps over fields without a copy.
 
-A ``read_`` function returns the value and the offset of the next field, a ``skip_`` function only that offset. All
-numbers are big-endian::
+A ``read_`` function returns the value and the offset of the next field. A ``skip`` function returns only that offset.
+All numbers are big-endian::
 
     string          int16 length (-1: null), then UTF-8
     compact string  uvarint length + 1 (0: null), then UTF-8
@@ -11,7 +11,7 @@ numbers are big-endian::
     compact array   uvarint count + 1 (0: null), then elements
     tags            uvarint count, then for each: uvarint tag, uvarint size, bytes
 
-Raises (all functions): Truncated at the end of the data, MalformedVarint, MalformedLength.
+All functions raise Truncated at the end of the data, and MalformedVarint or MalformedLength for wrong bytes.
 
 Source: ``ByteUtils``, ``MessageGenerator`` and docs/protocol.html of Apache Kafka; KIP-482 for compact types and tags.
 """
@@ -23,7 +23,7 @@ from kafka_quota_proxy.protocol.errors import MalformedLength, MalformedVarint, 
 
 Buffer = bytes | memoryview
 
-# Kafka refuses longer strings in both encodings (Short.MAX_VALUE, in the code that MessageGenerator generates).
+# The code that MessageGenerator generates for Kafka refuses longer strings in both encodings (Short.MAX_VALUE).
 MAX_STRING_BYTES: Final = 0x7FFF
 
 _LENGTH: Final = Struct(">h")
@@ -32,19 +32,22 @@ _INT32: Final = Struct(">i").unpack_from
 
 
 def read_int16(data: Buffer, offset: int) -> tuple[int, int]:
-    """Read two bytes, signed."""
+    """Read a signed integer of two bytes."""
     end = skip(data, offset, 2)
     return _INT16(data, offset)[0], end
 
 
 def read_int32(data: Buffer, offset: int) -> tuple[int, int]:
-    """Read four bytes, signed."""
+    """Read a signed integer of four bytes."""
     end = skip(data, offset, 4)
     return _INT32(data, offset)[0], end
 
 
 def read_uvarint(data: Buffer, offset: int) -> tuple[int, int]:
-    """Read an unsigned varint: seven bits per byte, lowest first; the high bit is set in all bytes but the last."""
+    """Read an unsigned varint.
+
+    Each byte has seven bits of the value, the lowest bits first. The high bit is set in all bytes but the last.
+    """
     try:
         byte = data[offset]
         if byte < 0x80:
@@ -84,7 +87,7 @@ def skip(data: Buffer, offset: int, size_bytes: int) -> int:
 
 
 def skip_tags(data: Buffer, offset: int) -> int:
-    """Step over a tag section."""
+    """Step over a section of tags."""
     count, offset = read_uvarint(data, offset)
     for _ in range(count):
         _tag, offset = read_uvarint(data, offset)
@@ -94,7 +97,7 @@ def skip_tags(data: Buffer, offset: int) -> int:
 
 
 def read_string(data: Buffer, offset: int, *, is_compact: bool) -> tuple[bytes, int]:
-    """Read a string that is not null, as UTF-8 bytes."""
+    """Read a string that must not be null, and return its UTF-8 bytes."""
     if is_compact:
         length, offset = read_uvarint(data, offset)
         length -= 1
@@ -112,7 +115,7 @@ def write_string(value: bytes, *, is_compact: bool) -> bytes:
 
 
 def skip_string(data: Buffer, offset: int) -> int:
-    """Step over a string or null."""
+    """Step over a string, which may be null."""
     length, offset = read_int16(data, offset)
     if length < -1:
         raise MalformedLength(f"a string has length {length}")
@@ -120,7 +123,7 @@ def skip_string(data: Buffer, offset: int) -> int:
 
 
 def skip_compact_string(data: Buffer, offset: int) -> int:
-    """Step over a compact string or null."""
+    """Step over a compact string, which may be null."""
     length, offset = read_uvarint(data, offset)
     if length - 1 > MAX_STRING_BYTES:
         raise MalformedLength(f"a string has length {length - 1}, above {MAX_STRING_BYTES}")
@@ -128,7 +131,7 @@ def skip_compact_string(data: Buffer, offset: int) -> int:
 
 
 def skip_bytes(data: Buffer, offset: int) -> int:
-    """Step over bytes or null."""
+    """Step over a field of bytes, which may be null."""
     length, offset = read_int32(data, offset)
     if length < -1:
         raise MalformedLength(f"a field of bytes has length {length}")
@@ -136,13 +139,13 @@ def skip_bytes(data: Buffer, offset: int) -> int:
 
 
 def skip_compact_bytes(data: Buffer, offset: int) -> int:
-    """Step over compact bytes or null."""
+    """Step over a field of compact bytes, which may be null."""
     length, offset = read_uvarint(data, offset)
     return skip(data, offset, max(length - 1, 0))
 
 
 def read_array_count(data: Buffer, offset: int) -> tuple[int, int]:
-    """Read the number of elements of an array; 0 for null."""
+    """Read the number of elements of an array. A null array has 0."""
     count, offset = read_int32(data, offset)
     if count < -1:
         raise MalformedLength(f"an array has {count} elements")
@@ -150,13 +153,13 @@ def read_array_count(data: Buffer, offset: int) -> tuple[int, int]:
 
 
 def read_compact_array_count(data: Buffer, offset: int) -> tuple[int, int]:
-    """Read the number of elements of an array; 0 for null."""
+    """Read the number of elements of a compact array. A null array has 0."""
     count, offset = read_uvarint(data, offset)
     return _bounded(data, offset, count - 1)
 
 
 def _bounded(data: Buffer, offset: int, count: int) -> tuple[int, int]:
-    # Each element has at least one byte, so a count above the bytes that are left is wrong. Kafka checks the same.
+    # Each element has at least one byte, so a count above the number of bytes left is wrong. Kafka also checks this.
     if count > len(data) - offset:
         raise MalformedLength(f"an array has {count} elements in {len(data) - offset} bytes")
     return max(count, 0), offset

@@ -1,26 +1,32 @@
-"""Responses of our own that say "not now", so that a client tries again and its application sees no error.
+"""Writes responses by which the proxy itself refuses a request.
 
-    Produce            each partition has NOT_ENOUGH_REPLICAS: retried, and surely not written. Java also retries
-                       THROTTLING_QUOTA_EXCEEDED, but librdkafka then fails the message for good, and takes
-                       REQUEST_TIMED_OUT as possibly written
-    Fetch              no topics, no error, no session: as a broker itself answers a consumer over its quota
-    JoinGroup,         COORDINATOR_LOAD_IN_PROGRESS: retried at the same broker. With NOT_COORDINATOR or
-    OffsetCommit       COORDINATOR_NOT_AVAILABLE the client would look for the coordinator again
-    CreateTopics,      each topic has THROTTLING_QUOTA_EXCEEDED, from the first versions whose clients know it
+They say "not now", so that the client tries again and its application sees no error:
+
+    Produce            Each partition has NOT_ENOUGH_REPLICAS. Clients retry this error and know that nothing was
+                       written. Java also retries THROTTLING_QUOTA_EXCEEDED, but librdkafka fails the message for
+                       good on that error, and takes REQUEST_TIMED_OUT as possibly written.
+    Fetch              The response has no topics, no error and no session. A broker answers a consumer over its
+                       quota in the same way.
+    JoinGroup,         The error is COORDINATOR_LOAD_IN_PROGRESS, and the client retries at the same broker. With
+    OffsetCommit       NOT_COORDINATOR or COORDINATOR_NOT_AVAILABLE it would look for the coordinator again.
+    CreateTopics,      Each topic has THROTTLING_QUOTA_EXCEEDED, from the first version on in which clients know it.
     DeleteTopics,
     CreatePartitions
 
-No other API has such a response. For Heartbeat and SyncGroup clients do not expect COORDINATOR_LOAD_IN_PROGRESS. For
-ShareFetch the acknowledgements would fail at the client (INVALID_RECORD_STATE), and the client's session epoch would be
-ahead of the broker's (``protocol.share_fetch``).
+Requests of all other APIs cannot be refused without harm. For example, clients do not expect
+COORDINATOR_LOAD_IN_PROGRESS in response to Heartbeat and SyncGroup. If a ShareFetch were refused, its acknowledgements
+would fail at the client (INVALID_RECORD_STATE), and the client's session epoch would be ahead of the broker's
+(``protocol.share_fetch``).
 
-An empty Fetch response is right in every version: brokers have sent it since KIP-219. The Java consumer (2.0+)
-recognises it by its throttle time, drops its session and fetches again, in full; before 2.0 (up to v6) it also logs a
-warning. librdkafka, aiokafka and kafka-python process the listed partitions, here none, and fetch again. An entry per
-partition would need a high watermark, which is unknown here: clients derive lag and seeks to the end from it.
+An empty Fetch response is correct in every version, as brokers have sent it since KIP-219. The Java consumer (2.0+)
+recognises the response by its throttle time, drops its session and sends a full fetch. Before 2.0 (up to v6) it also
+logs a warning. librdkafka, aiokafka and kafka-python process the partitions in the response, of which there are none,
+and fetch again. An entry for each partition would need the high watermark, from which clients derive their lag and the
+end of the partition. The proxy does not know it.
 
-Where possible it is better to hold JoinGroup and OffsetCommit: librdkafka before 2.0 shows a JoinGroup error to its
-application, and a Java consumer does not retry ``commitAsync`` but calls back with a RetriableCommitFailedException.
+Where possible it is better to hold JoinGroup and OffsetCommit than to refuse them. librdkafka before 2.0 shows a
+JoinGroup error to its application. A Java consumer does not retry ``commitAsync`` but calls back with a
+RetriableCommitFailedException.
 
 Source: FetchContext.getThrottledResponse, FetchSessionHandler.handleResponse, Fetcher (1.1), Sender.completeBatch and
 ConsumerCoordinator in Apache Kafka; rdkafka_fetcher.c, rdkafka_request.c and rdkafka_cgrp.c in librdkafka;
@@ -50,8 +56,9 @@ _MAX_INT32: Final = 2**31 - 1
 def refusal_response(frame: bytes, *, throttle_time_ms: int) -> bytes | None:
     """Return the response that refuses a whole request.
 
-    None if the client would not retry, so that the request has to be passed on or held: all other APIs, unknown
-    versions, a Produce without a response, a follower's Fetch, a frame with too many elements.
+    Returns None if there is no response after which the client would retry, so that the request has to be passed on or
+    held. This is so for all other APIs, unknown versions, a Produce with acks=0, a follower's Fetch, and a frame with
+    too many elements.
     """
     head = read_whole_head(frame)
     if not is_refusable(head.api_key, head.api_version, acks=1):
@@ -151,7 +158,7 @@ def _refuse_offset_commit(frame: bytes, head: RequestHead, throttle_time_ms: int
 def _refuse_partitions(
     reader: FieldReader, writer: FieldWriter, refuse_partition: Callable[[], None], *, has_ids: bool
 ) -> None:
-    """Write the topics and partitions of a request into its response, each partition by ``refuse_partition``."""
+    """Copy the topics of a request into its response, and call ``refuse_partition`` to write each partition."""
     topics = reader.count()
     writer.count(topics)
     for _ in range(topics):
@@ -185,7 +192,7 @@ _REFUSALS: Final[dict[int, Callable[[bytes, RequestHead, int], bytes | None]]] =
 
 
 def is_refusable(api_key: int, api_version: int, *, acks: int) -> bool:
-    """Whether ``refusal_response`` has a response to this request, as far as its first fields show."""
+    """Whether ``refusal_response`` can probably refuse a request, judged by its header and its ``acks``."""
     if api_key not in _REFUSALS or api_version > HIGHEST_VERSION[api_key]:
         return False
     if api_key == ApiKey.PRODUCE:

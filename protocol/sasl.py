@@ -88,7 +88,7 @@ def is_request(data: bytes, offset: int) -> bool | None:
     """Return whether the next bytes are a Kafka request, not a raw GSSAPI token, or None if more bytes are needed.
 
     The api_key of a request begins with a zero byte. A GSSAPI token is empty, or begins with 0x60 (RFC 2743), 0x05 or
-    another non-zero byte (RFC 4121). The raw tokens of other mechanisms are parsed by the functions below.
+    another non-zero byte (RFC 4121). GSSAPI is the only mechanism with raw tokens that this module cannot parse.
     """
     if offset + _SIZE_BYTES > len(data):
         return None

@@ -1,9 +1,10 @@
 """Finds ``throttle_time_ms`` in responses and writes it in place.
 
-From the ``first_throttle_time`` of an ``ApiKey`` on it is the first field of the body; the exceptions have their own
-functions below. The SASL APIs and those between brokers and controllers have no such field.
+In most APIs ``throttle_time_ms`` is the first field of the response's body, from the version on that ``ApiKey`` calls
+``first_throttle_time``. For each API that has the field elsewhere there is a function that finds it. The SASL APIs and
+the APIs between brokers and controllers have no such field.
 
-Source: the ``*Response.json`` files of Apache Kafka 4.x; 3.9 for versions that 4.0 removed.
+Source: the ``*Response.json`` files of Apache Kafka 4.x, and of 3.9 for versions that 4.0 removed.
 """
 
 from collections.abc import Callable
@@ -30,15 +31,15 @@ def client_throttles_itself(api_key: int, api_version: int) -> bool:
 
 
 def is_in_front(api_key: int) -> bool:
-    """Whether ``throttle_time_ms`` is the first field of these responses, in versions that have it."""
+    """Whether ``throttle_time_ms`` is the first field of the API's responses, in the versions that have this field."""
     return api_key in _FIRST_IN_FRONT
 
 
 def throttle_time_offset(frame: Buffer, api_key: int, api_version: int) -> int | None:
     """Return the offset of ``throttle_time_ms`` in a whole response.
 
-    None if the response has no such field, or if the layout of its version is unknown: Produce, Fetch and ApiVersions
-    are also found in newer versions.
+    Returns None if the response has no such field, or if its version is newer than ``HIGHEST_VERSION``. Produce, Fetch
+    and ApiVersions are exceptions: their newer versions are read like the newest known version.
     """
     if api_key == _PRODUCE:
         return produce.throttle_time_offset(frame, api_version)
@@ -60,9 +61,10 @@ def throttle_time_offset(frame: Buffer, api_key: int, api_version: int) -> int |
 
 
 def front_throttle_time_offset(data: Buffer, offset: int, api_key: int, api_version: int) -> int | None:
-    """Find ``throttle_time_ms`` in a response of an API with ``is_in_front``; the response may be incomplete.
+    """Return the offset of ``throttle_time_ms`` in a response, which may be incomplete.
 
-    Returns the offset of the int32; -1 if there is none or its place is unknown; None if more bytes are needed.
+    The field must be the first of the body, so the API must be one for which ``is_in_front`` is true. Returns -1 if the
+    response has no such field or its layout is unknown, and None if more bytes are needed.
     """
     if not _has_field_in_front(api_key, api_version):
         return -1
@@ -81,9 +83,9 @@ def front_throttle_time_offset(data: Buffer, offset: int, api_key: int, api_vers
 
 
 def write_throttle_time(frame: bytes, api_key: int, api_version: int, throttle_time_ms: int) -> bytes:
-    """Raise ``throttle_time_ms``, cut to an int32, in a whole response.
+    """Return a whole response with its ``throttle_time_ms`` raised to the given one, or to the highest int32.
 
-    Returns the same object if the response has no such field, or if the broker's own throttle time is as long.
+    Returns the same object if the response has no such field, or if the broker's own throttle time is at least as long.
     """
     offset = throttle_time_offset(frame, api_key, api_version)
     if offset is None or _INT32.unpack_from(frame, offset)[0] >= throttle_time_ms:
@@ -99,17 +101,17 @@ def _has_field_in_front(api_key: int, api_version: int) -> bool:
     return api_version <= HIGHEST_VERSION[api_key] or api_key == ApiKey.FETCH
 
 
-# -- responses with the field elsewhere
+# -- responses in which throttle_time_ms is not the first field
 
 
 def _create_delegation_token(reader: FieldReader, api_version: int) -> None:
-    """Step over int16 error_code, the owner, [v3+ the requester], three int64, string token_id, bytes hmac."""
+    """Step over the error code and the new token."""
     reader.skip(2)
     _skip_token(reader, api_version)
 
 
 def _describe_delegation_token(reader: FieldReader, api_version: int) -> None:
-    """Step over int16 error_code and an array of tokens, each with an array of its renewers."""
+    """Step over the error code and the array of tokens, each with an array of its renewers."""
     reader.skip(2)
     for _ in range(reader.count()):
         _skip_token(reader, api_version)
@@ -120,6 +122,7 @@ def _describe_delegation_token(reader: FieldReader, api_version: int) -> None:
 
 
 def _skip_token(reader: FieldReader, api_version: int) -> None:
+    """Step over owner, [v3+ requester], three int64 timestamps, string token_id, bytes hmac."""
     _skip_principal(reader)
     if api_version >= 3:
         _skip_principal(reader)  # the requester
@@ -129,7 +132,7 @@ def _skip_token(reader: FieldReader, api_version: int) -> None:
 
 
 def _skip_principal(reader: FieldReader) -> None:
-    """Step over two strings, type and name."""
+    """Step over the two strings of a principal: its type and its name."""
     reader.nullable_string()
     reader.nullable_string()
 
