@@ -1,4 +1,4 @@
-"""Sockets, TLS, timers, listeners, brokers and reloads: all I/O on the path of a client's bytes.
+"""Does all I/O on the path of a client's bytes: sockets, TLS, timers, listeners, brokers and reloads.
 
 server, active_rules, known_brokers   the running proxy; the rules in force; the brokers that listeners lead to
 acceptor, tls_handshake               new connections, up to their first byte of Kafka's protocol
@@ -6,5 +6,5 @@ connection, transport_pair, route     one client's connection, its two transport
 broker, broker_registry, broker_queue one broker: its quotas, which upstreams lead to it, and the queue before it
 broker_dialer, cluster_query          connections that the proxy opens
 sweeps, shutdown                      periodic work, and the stop
-config_reloader                       reads the file again when it changes
+config_reloader                       reads the configuration file again when it changes
 """

@@ -1,4 +1,4 @@
-"""One broker, with what its clients have used of their quotas, and the upstreams that lead to it."""
+"""Defines a broker with the quotas of its clients, and an upstream, which is an address that leads to a broker."""
 
 from collections.abc import Callable
 
@@ -13,18 +13,21 @@ from kafka_quota_proxy.proxy.server.tls.contexts import TlsContext
 
 
 class Broker:
-    """What all upstreams of one broker share: quotas, queue, service time, and the limit of its followers."""
+    """The state that all upstreams of one broker share: quotas, queue, service time, and the limit on its followers."""
 
     __slots__ = ("leader", "queue", "quotas", "service")
 
     def __init__(self, quotas: BrokerQuotas, leader: Leader | None = None) -> None:
         self.quotas = quotas
         self.service = ServiceClock()
-        self.leader = leader  # the limit on what followers fetch from it
-        self.queue: BrokerQueue | None = None  # None: no listener has or had a queue
+        self.leader = leader  # the limit on what followers fetch from this broker
+        self.queue: BrokerQueue | None = None  # None if no listener has ever had a queue
 
     def absorb(self, other: "Broker", *, now_ms: int) -> None:
-        """Take over ``other``, which has turned out to be the same broker. Requests in flight there end there."""
+        """Take over the usage of ``other``, which has turned out to be the same broker.
+
+        Requests that are in flight at ``other`` still end with the state of ``other``.
+        """
         self.quotas.absorb(other.quotas, now_ms=now_ms)
         if self.leader is None:
             self.leader = other.leader
@@ -40,11 +43,11 @@ class Upstream:
     """An address that leads to a broker. A broker of a cluster may move to another address.
 
     Args:
-        address: As the file, or the cluster, writes it.
-        make: Creates the broker, for as long as no other upstream is known to lead to the same one.
-        tls: The context to dial with; None: plaintext.
-        shaping: The listener's own; None: the file's.
-        is_bootstrap: Whether it is a bootstrap server, which stands in for brokers that are not known yet.
+        address: The address as the configuration file, or the cluster, writes it.
+        make: Creates the broker. It is called as long as no other upstream is known to lead to the same broker.
+        tls: The TLS context to dial with; None for plaintext.
+        shaping: How the listener measures rates; None for the setting of the whole configuration file.
+        is_bootstrap: Whether this is a bootstrap server, which stands in for brokers that are not known yet.
     """
 
     __slots__ = (
@@ -89,15 +92,15 @@ class Upstream:
 
     @property
     def location(self) -> UpstreamLocation:
-        """What is known about where it leads."""
+        """The known facts about which broker the upstream leads to."""
         return UpstreamLocation(self.address, self.peers, self.identity)
 
 
 def local_address(source: str | None) -> tuple[str, int] | None:
-    """Return the argument ``local_addr`` of ``create_connection``; the system chooses the port."""
+    """Return ``source`` as the argument ``local_addr`` of ``create_connection``. The system chooses the port."""
     return None if source is None else (source, 0)
 
 
 def numeric(name: tuple[object, ...] | None) -> Address | None:
-    """Return the address of one end of a socket; None: the socket is closed."""
+    """Return the address of one end of a socket from its ``name``; None if the socket is closed."""
     return None if not name else Address(host=canonical(str(name[0])), port=int(str(name[1])))

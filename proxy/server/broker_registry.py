@@ -1,9 +1,9 @@
-"""All upstreams, and which of them lead to the same broker: each broker has one set of quotas and one queue.
+"""Keeps all upstreams, and assigns those that lead to the same broker one set of quotas and one queue.
 
-Facts arrive one by one: an upstream is added, a connection reaches an address, a broker names its cluster. After each,
-the upstreams are grouped again (``broker_identity``). When two brokers turn out to be one, their usage is added up, so
-that no client has used less than before. When an upstream turns out to lead to another broker, the usage stays with the
-broker that it was counted for.
+Facts become known one after the other: an upstream is added, a connection reaches an address, a broker names its
+cluster. After each fact, the upstreams are grouped by broker again (``broker_identity``). When two brokers turn out to
+be one, their usage is added up, so that no client has used less than before. When an upstream turns out to lead to
+another broker, the usage stays with the broker for which it was counted.
 """
 
 import logging
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class BrokerRegistry:
-    """Assigns a ``Broker`` to each upstream, and calls ``on_moved`` with each upstream whose broker has changed."""
+    """Assigns a ``Broker`` to each upstream, and calls ``on_moved`` with each upstream that gets another broker."""
 
     def __init__(self, on_moved: Callable[[Upstream], None]) -> None:
         self._on_moved = on_moved
@@ -39,7 +39,7 @@ class BrokerRegistry:
         return next(upstream for upstream in self._upstreams if upstream.broker is broker)
 
     def add(self, upstream: Upstream) -> Upstream:
-        """Add an upstream; return it."""
+        """Add an upstream, find out which broker it leads to, and return it."""
         self._upstreams.append(upstream)
         self._regroup()
         return upstream
@@ -50,15 +50,19 @@ class BrokerRegistry:
         self._regroup()
 
     def identify(self, upstream: Upstream, identity: BrokerIdentity | None) -> None:
-        """Set which broker an upstream leads to; None: it is no longer known."""
+        """Set the broker that an upstream leads to. ``identity`` is None if the broker is no longer known."""
         if upstream.identity != identity:
             upstream.identity = identity
             self._regroup()
 
     def reached(self, upstream: Upstream, peer: Address | None, *, is_back: bool = False) -> None:
-        """Note that a connection of an upstream has reached ``peer``, None: it is closed already.
+        """Note the numeric address that a connection to an upstream has reached.
 
-        ``is_back``: the broker was unreachable before, so the addresses known so far may be another broker's.
+        Args:
+            upstream: The upstream.
+            peer: The address; None if the connection is closed already.
+            is_back: Whether the broker was unreachable before. The addresses that connections reached earlier are then
+                forgotten, because another broker may have had them.
         """
         if peer is None:
             return
@@ -81,17 +85,17 @@ class BrokerRegistry:
         moved = [(upstream, upstream.broker, broker) for upstream, broker in found if upstream.broker is not broker]
         for upstream, before, broker in moved:
             if before not in taken:
-                taken.add(before)  # absorb it once, however many upstreams it had
+                taken.add(before)  # absorb a broker once, however many upstreams it had
                 broker.absorb(before, now_ms=monotonic_ns() // 1_000_000)
             broker.quotas.renew(beyond=before.quotas.generation)
-            before.quotas.lines.wake_all()  # they wait in the lines of the other broker now
+            before.quotas.lines.wake_all()  # the woken requests wait in the lines of the new broker now
             upstream.broker = broker
             self._log(upstream, self.first(broker))
         for upstream, _, _ in moved:
             self._on_moved(upstream)
 
     def _log(self, upstream: Upstream, first: Upstream) -> None:
-        """Log once that two upstreams are one broker, or that one leads to another broker than was assumed."""
+        """Log once that two upstreams lead to one broker, or that an upstream leads to another broker than assumed."""
         known = upstream.identity or first.identity
         if upstream is first:
             news = f"{upstream.address} leads to another broker than was assumed, {known or 'not known which'}"
@@ -106,5 +110,8 @@ class BrokerRegistry:
 
 
 def _assignment_order(members: list[Upstream]) -> tuple[bool, bool]:
-    """Return the order in which groups keep their broker: identified upstreams first, bootstrap servers last."""
+    """Return a sort key for groups of upstreams: a group that sorts first may keep its broker if two groups share it.
+
+    Groups with an identified upstream come first, and groups of bootstrap servers only come last.
+    """
     return all(one.is_bootstrap for one in members), all(one.identity is None for one in members)

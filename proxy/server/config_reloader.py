@@ -1,7 +1,7 @@
-"""Reloads the configuration file when it changes: the whole file, or nothing of it.
+"""Reloads the configuration file when it changes. A file with an error changes nothing.
 
-The file is polled with ``os.stat``. This detects writes in place, renames over the file, and the swapped symbolic links
-of a Kubernetes ConfigMap; a system notification for a file misses the last two.
+The file is polled with ``os.stat``. Polling detects writes in place, renames over the file, and the swapped symbolic
+links of a Kubernetes ConfigMap. A system notification for a file would miss the last two.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ _POLL_S: Final = 0.5
 # have been unchanged for this long.
 _SETTLE_S: Final = 0.2
 
-# Keys that a reload does not change.
+# Keys of a listener and of the section ``kafka`` that a reload does not change.
 _LISTENER_FIXED: Final = ("bind", "upstream", "cluster", "node_id", "client_tls", "upstream_tls")
 _KAFKA_FIXED: Final = (
     "quota_window_num",
@@ -36,7 +36,7 @@ _KAFKA_FIXED: Final = (
 
 
 class Reloader:
-    """Watches one file, and calls ``on_loaded`` on the event loop with every valid new content."""
+    """Watches the configuration file, and calls ``on_loaded`` on the event loop with every valid new content."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Reloader:
         settle_s: float = _SETTLE_S,
     ) -> None:
         self.last_reload_successful = True
-        self.last_reload_timestamp_seconds = time.time()  # of the last success; the start is one
+        self.last_reload_timestamp_seconds = time.time()  # of the last valid read; the start counts as one
         self._path = Path(path)
         self._in_force = loaded
         self._started_with = loaded.config
@@ -60,15 +60,15 @@ class Reloader:
 
     @property
     def hash(self) -> str:
-        """The hash of the content in force."""
+        """The hash of the configuration file's content that is in force."""
         return self._in_force.hash
 
     def request(self) -> None:
-        """Read the file again even if it looks unchanged, as after SIGHUP. Call it on the event loop."""
+        """Read the file again soon, even if it looks unchanged, as after SIGHUP. Call this on the event loop."""
         self._requested.set()
 
     async def watch(self) -> None:
-        """Reload whenever the file changes or ``request`` is called, until cancelled."""
+        """Reload the file whenever it changes or ``request`` is called, until cancelled."""
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._poll_s):
@@ -79,7 +79,7 @@ class Reloader:
                 await self.reload()
 
     async def reload(self) -> bool:
-        """Read the file now; return whether it is valid. An invalid file changes nothing."""
+        """Read the file now, and return whether it is valid. An invalid file changes nothing."""
         try:
             # Certificate files are watched separately, and may be half replaced now.
             loaded = await asyncio.to_thread(load, self._path, reads_files=False)
@@ -111,7 +111,10 @@ class Reloader:
 
 
 def needs_restart(running: ProxyConfig, new: ProxyConfig) -> tuple[str, ...]:
-    """Return the keys that differ from the start and take effect at the next start only."""
+    """Return the keys with a changed value that takes effect at the next start only.
+
+    ``running`` is the configuration with which the process was started.
+    """
     keys: list[str] = []
     before = {listener.name: listener for listener in running.listeners}
     after = {listener.name: listener for listener in new.listeners}
@@ -135,7 +138,7 @@ def needs_restart(running: ProxyConfig, new: ProxyConfig) -> tuple[str, ...]:
 
 
 def summary(old: ProxyConfig, new: ProxyConfig) -> str:
-    """Return one line about the differences: the number of quotas, and the other keys that changed."""
+    """Return one line on how two configurations differ: the number of quotas, and the other keys that changed."""
     before, after = _by_entity(old), _by_entity(new)
     added, removed = len(after.keys() - before.keys()), len(before.keys() - after.keys())
     changed = sum(1 for entity, rule in after.items() if entity in before and before[entity] != rule)

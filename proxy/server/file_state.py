@@ -1,14 +1,14 @@
-"""The state of a polled file, to detect changes."""
+"""Reads the state of a file, so that a caller that polls the file can detect changes."""
 
 import os
 from typing import TypeAlias
 
-# mtime, ctime, inode and size. An unreadable file may become readable without a change of anything but its ctime.
+# mtime, ctime, inode and size. If an unreadable file becomes readable, perhaps only its ctime changes.
 FileState: TypeAlias = tuple[int, int, int, int]
 
 
 def file_state(path: str | os.PathLike[str]) -> FileState | None:
-    """Return the state of the file at ``path``, in about 2 us; None if there is none."""
+    """Return the state of the file at ``path``; None if no such file can be found. Takes about 2 us."""
     try:
         found = os.stat(path)  # noqa: PTH116  # half the time of Path.stat
     except OSError:

@@ -1,8 +1,8 @@
-"""The last moments of a drained connection: our side is closed, the client's is still open.
+"""Ends a drained connection: the proxy has closed its side, and waits until the client closes the other side.
 
-The client receives the end of our stream after the last response. Until it closes its own side, this protocol reads
-what it still sends: closing a socket with unread bytes resets the connection, and a reset can destroy responses that
-the client has not read yet (RFC 1122, 4.2.2.13).
+The client receives the end of the proxy's stream after the last response. Until the client closes its own side, this
+protocol reads what the client still sends. If a socket is closed while bytes are unread, the connection is reset, and a
+reset can destroy responses that the client has not read yet (RFC 1122, 4.2.2.13).
 """
 
 import asyncio
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 # How long the client may take to close its side.
 _WAIT_S: Final = 2.0
-# How often that time is renewed while the client is still taking what was written.
+# How many such times may pass while the client is still reading what was written.
 _MAX_WAITS: Final = 15
 
 
 class HalfClosedClient(asyncio.Protocol):
-    """The protocol of the client's transport after ``ClientConnection`` has closed its side."""
+    """The protocol of the client's transport after ``ClientConnection`` has closed the proxy's side."""
 
     __slots__ = ("_cause", "_client", "_owner", "_timer")
 
@@ -34,31 +34,31 @@ class HalfClosedClient(asyncio.Protocol):
 
     @isolated
     def _give_up(self, waits: int) -> None:
-        """Close, or wait again while the client takes what was written before."""
+        """Close the connection, or wait again (up to ``waits`` times) while the client reads what was written."""
         if waits == 0 or not self._client.get_write_buffer_size():
             self._owner.close(self._cause)
         else:
             self._timer = asyncio.get_running_loop().call_later(_WAIT_S, self._give_up, waits - 1)
 
     def cancel(self) -> None:
-        """Stop the timer."""
+        """Stop the timer that closes the connection."""
         self._timer.cancel()
 
     def fail(self) -> None:
-        """See ``ClientConnection.fail``."""
+        """Close the connection at once after an internal error."""
         self._owner.fail()
 
     def data_received(self, data: bytes) -> None:
-        """Forward requests without a response (acks=0); drop the others, which the client repeats elsewhere."""
+        """Forward requests that expect no response (acks=0). Drop others, which the client sends again elsewhere."""
         if self._owner.session.awaits_no_answers and not self._owner.is_closed:
             self._owner.data_received(data)
 
     @isolated
     def resume_writing(self) -> None:
-        """See ``ClientConnection.resume_writing``."""
+        """Pass the event to ``ClientConnection.resume_writing``."""
         self._owner.resume_writing()
 
     @isolated
     def connection_lost(self, exc: Exception | None) -> None:
-        """See ``ClientConnection.connection_lost``."""
+        """Pass the event to ``ClientConnection.connection_lost``."""
         self._owner.connection_lost(exc)

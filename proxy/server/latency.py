@@ -1,21 +1,26 @@
-"""How long requests and their responses spend inside the proxy: a histogram per API, in plain integers."""
+"""Measures how long requests and their responses spend inside the proxy, as a histogram for each API."""
 
 from typing import Final
 
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION
 
 # Each bound is twice the one before, from 4 us to 1 s, so that the bit length of a time is the index of its bucket. A
-# request takes some tens of us; more than 10 ms is a fault.
+# request takes some tens of us; more than 10 ms points to a fault.
 _FIRST_BITS: Final = 12
 _LAST_BITS: Final = 30
 BOUNDS_NS: Final = tuple(2**bits - 1 for bits in range(_FIRST_BITS, _LAST_BITS + 1))
-# Stands for all API keys that are unknown here: clients choose these numbers, and the labels must stay bounded.
+# Stands for all API keys that the proxy does not know. Clients choose these numbers, and metrics must not grow a label
+# for each of them.
 OTHER: Final = -1
 _BUCKETS: Final = tuple(min(max(bits - _FIRST_BITS, 0), len(BOUNDS_NS)) for bits in range(65))
 
 
 class Latency:
-    """Histograms of one listener. ``counts[api_key]`` holds one count per bound, and one for longer times."""
+    """The histograms of one listener.
+
+    ``counts[api_key]`` holds one count for each bound, and a last one for longer times. ``sums_ns[api_key]`` holds the
+    sum of all times.
+    """
 
     __slots__ = ("counts", "sums_ns")
 
@@ -24,7 +29,7 @@ class Latency:
         self.sums_ns: dict[int, int] = {}
 
     def observe(self, api_key: int, elapsed_ns: int) -> None:
-        """Count one response."""
+        """Count a response to the API ``api_key``. It spent ``elapsed_ns`` in the proxy, together with its request."""
         counts = self.counts.get(api_key)
         if counts is None:
             if api_key not in HIGHEST_VERSION:

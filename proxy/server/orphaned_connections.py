@@ -1,7 +1,8 @@
-"""Broker connections without a client, kept open until their unanswered fetches are charged.
+"""Keeps the connection to a broker open after the client has left, until the client's last fetches are charged.
 
-An orphaned connection costs a file descriptor and nothing else. It counts in no limit of its listener, and of each
-response only the length is read.
+A fetch is charged by the size of its response, so its response must still be received. Such an orphaned connection
+costs a file descriptor and nothing else. It counts towards no limit of its listener, and only the length of each
+response is read.
 """
 
 import asyncio
@@ -11,21 +12,24 @@ from typing import Final
 from kafka_quota_proxy.proxy.background.isolation import isolated
 from kafka_quota_proxy.proxy.session.unanswered import Unanswered
 
-# A consumer lets its fetch wait for half a second by default.
+# By default a consumer lets the broker answer a fetch up to half a second later, so responses come well before this.
 LONGEST_S: Final = 30.0
-# Each holds a file descriptor that a client might need.
+# Each orphaned connection holds a file descriptor that a client might need.
 MAX_KEPT: Final = 500
-# Unsent requests to a broker that reads nothing take memory.
+# If a broker reads nothing, the requests that are still unsent take memory.
 MAX_UNSENT_BYTES: Final = 64 * 1024
 
-# How an orphaned connection ended.
+# The ways in which an orphaned connection ends.
 ANSWERED: Final = "answered"  # charged
-CUT_SHORT: Final = "cut_short"  # charged by estimate: it lasted too long, or there were too many
-LOST: Final = "lost"  # the broker left, or the proxy stopped: as in Kafka, nothing is charged
+CUT_SHORT: Final = "cut_short"  # charged by an estimate, because it lasted too long or there were too many
+LOST: Final = "lost"  # the broker closed, or the proxy stopped; nothing is charged, as in Kafka
 
 
 class OrphanedConnections:
-    """The orphaned connections of one listener; the oldest makes room. ``counts`` are by how they ended."""
+    """The orphaned connections of one listener. If there are too many, the oldest one is ended.
+
+    ``counts`` holds how many have ended in each way: ``ANSWERED``, ``CUT_SHORT`` or ``LOST``.
+    """
 
     def __init__(self) -> None:
         self.counts = dict.fromkeys((ANSWERED, CUT_SHORT, LOST), 0)
@@ -36,7 +40,10 @@ class OrphanedConnections:
         return len(self._kept)
 
     def keep(self, broker: asyncio.Transport, unanswered: Unanswered, *, is_paused: bool) -> None:
-        """Read ``broker`` until its responses are charged, then close it. ``is_paused``: reading is paused now."""
+        """Read the transport ``broker`` until all fetches in ``unanswered`` are charged, then close it.
+
+        ``is_paused`` says whether reading from the transport is paused now.
+        """
         orphan = _OrphanedConnection(self, broker, unanswered)
         self._kept[orphan] = None
         if self._is_closed or broker.is_closing():
@@ -52,13 +59,13 @@ class OrphanedConnections:
             broker.resume_reading()
 
     def close(self) -> None:
-        """Close all now, and keep no more."""
+        """Close all orphaned connections now, and keep no more."""
         self._is_closed = True
         for orphan in tuple(self._kept):
             orphan.end(LOST)
 
     def remove(self, orphan: "_OrphanedConnection", result: str) -> bool:
-        """Count the end of an orphan; return False if it was counted before."""
+        """Remove an orphaned connection and count how it ended. Return False if it was removed before."""
         if orphan not in self._kept:
             return False
         del self._kept[orphan]
@@ -67,7 +74,7 @@ class OrphanedConnections:
 
 
 class _OrphanedConnection(asyncio.Protocol):
-    """The protocol of the broker's transport."""
+    """The protocol of the transport to the broker after the client has left."""
 
     __slots__ = ("_broker", "_owner", "_timer", "_unanswered")
 
@@ -78,13 +85,13 @@ class _OrphanedConnection(asyncio.Protocol):
         self._timer = asyncio.get_running_loop().call_later(LONGEST_S, self.cut_short)
 
     def fail(self) -> None:
-        """End at once after an internal error. Harmless when repeated."""
+        """Abort the transport at once after an internal error. May be called again."""
         self._broker.abort()
         self._timer.cancel()
         self._owner.remove(self, LOST)
 
     def data_received(self, data: bytes) -> None:
-        """Charge the responses."""
+        """Charge the fetches that the received bytes answer. End the connection after the last one."""
         if not self._unanswered.receive(data, now_ms=monotonic_ns() // 1_000_000):
             self.end(LOST)
         elif self._unanswered.is_done:
@@ -92,16 +99,16 @@ class _OrphanedConnection(asyncio.Protocol):
 
     @isolated
     def connection_lost(self, exc: Exception | None) -> None:
-        """Charge nothing: no response will come."""
+        """End without a charge, because no more responses will come."""
         self.end(LOST)
 
     @isolated
     def cut_short(self) -> None:
-        """Charge an estimate: the response takes too long, or others need the room."""
+        """End with an estimated charge, because the responses take too long or newer connections need the room."""
         self.end(CUT_SHORT)
 
     def end(self, result: str) -> None:
-        """Close the transport. Harmless when repeated."""
+        """Close the transport, and count ``result``. May be called again."""
         if self._owner.remove(self, result):
             self._timer.cancel()
             self._broker.close()

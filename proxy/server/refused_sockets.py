@@ -1,4 +1,4 @@
-"""Sockets of refused clients, kept open for a while so that a refused client does not reconnect at once."""
+"""Keeps the sockets of refused clients open for a while, so that a refused client does not reconnect at once."""
 
 import asyncio
 import socket
@@ -6,12 +6,15 @@ from typing import Final
 
 from kafka_quota_proxy.proxy.background.isolation import repeated
 
-# Each holds a file descriptor that a served client might need.
+# Each socket holds a file descriptor that a served client might need.
 MAX_KEPT: Final = 500
 
 
 class RefusedSockets:
-    """The refused sockets of one listener. Unlike in Kafka, the oldest makes room; ``hurried`` counts these."""
+    """The refused sockets of one listener.
+
+    If there are too many, the oldest one is closed early, unlike in Kafka. ``hurried`` counts these.
+    """
 
     def __init__(self) -> None:
         self._kept: dict[socket.socket, asyncio.TimerHandle] = {}
@@ -22,7 +25,7 @@ class RefusedSockets:
         return len(self._kept)
 
     def keep(self, client: socket.socket, time_ms: int) -> None:
-        """Close ``client`` after ``time_ms``, 0: at once; earlier if too many are kept."""
+        """Close the socket ``client`` after ``time_ms``; at once if that is 0, and earlier if too many are kept."""
         if self._is_closed or not time_ms:
             client.close()
             return
@@ -32,7 +35,7 @@ class RefusedSockets:
         self._kept[client] = asyncio.get_running_loop().call_later(time_ms / 1_000, self._end, client)
 
     def close(self) -> None:
-        """Close all now, and keep no more."""
+        """Close all refused sockets now, and keep no more."""
         self._is_closed = True
         for client in tuple(self._kept):
             self._end(client)

@@ -13,9 +13,9 @@ from kafka_quota_proxy.proxy.session.client_account import ConnectionContext
 
 
 class Route:
-    """What the connections of one listener to one broker share.
+    """The state that all connections from one listener to one broker share.
 
-    ``addresses`` replaces the addresses of brokers in responses; None: they stay.
+    ``addresses`` replaces the addresses of brokers in responses. If it is None, responses are not changed.
     """
 
     __slots__ = ("context", "listener", "upstream")
@@ -31,22 +31,22 @@ class Route:
         self._attach_queue()
 
     def all_routes(self) -> list["Route"]:
-        """Return this one route, as ``ClusterListener.all_routes`` returns several."""
+        """Return a list of this route only. ``ClusterListener`` has the same method and returns several routes."""
         return [self]
 
     def arrivals(self) -> ListenerQuota:
-        """Return the quota on new connections by this route."""
+        """Return the quota on new connections from this listener to this broker."""
         return self.context.quotas.arrivals.listener(self.listener.name)
 
     def follow_listener(self) -> None:
-        """Use the listener's policy and fair call queue, which a reload has replaced."""
+        """Apply the listener's policy and its settings of the fair call queue, which a reload has replaced."""
         self.context.policy = self.listener.policy
         self._attach_queue()
 
     def _attach_queue(self) -> None:
         """Use the broker's fair call queue if the listener has one configured, else none.
 
-        Connections that wait in the queue of before still get their turn there.
+        Connections that wait in the previous queue still get their turn in that queue.
         """
         priorities, broker, before = self.listener.priorities, self.upstream.broker, self.context.queue
         if priorities is None:
@@ -59,7 +59,7 @@ class Route:
             self.context.quotas.renew()
 
     def follow_broker(self) -> None:
-        """Use the quotas and the queue of the broker that the upstream is now known to lead to."""
+        """Use the quotas and the queue of another broker, to which the upstream has turned out to lead."""
         broker, context = self.upstream.broker, self.context
         context.quotas, context.leader, context.service = broker.quotas, broker.leader, broker.service
         broker.quotas.lines.wake = _wake_soon
@@ -72,5 +72,5 @@ class Route:
 
 
 def _wake_soon(waiter: Waiter) -> None:
-    """Resume a waiting connection after the callback that runs now, which is in the middle of another session."""
+    """Resume a waiting connection later, because the callback that runs now is in the middle of another session."""
     asyncio.get_running_loop().call_soon(waiter.take_turn)

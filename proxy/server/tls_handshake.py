@@ -1,4 +1,4 @@
-"""The TLS handshakes of a listener's clients, and the user that each client's certificate names."""
+"""Runs the TLS handshakes of a listener's clients, and logs each client in as the user in its certificate."""
 
 import logging
 import ssl
@@ -15,7 +15,10 @@ log = logging.getLogger(__name__)
 
 
 class TlsHandshakes:
-    """The handshakes of one listener. ``pending`` are those that have not ended; they have no session yet."""
+    """The TLS handshakes of one listener.
+
+    ``pending`` holds the transports with an unfinished handshake. These have no session yet.
+    """
 
     def __init__(self, listener: ListenerState, settings: ClientTls, context: TlsContext) -> None:
         self.pending: set[TlsTransport] = set()
@@ -24,7 +27,7 @@ class TlsHandshakes:
         self._context = context
 
     def new_protocol(self, accept: Callable[[], ClientConnection], abandon: Callable[[], None]) -> TlsTransport:
-        """Return the protocol of a new connection; see ``ListenerState.new_protocol``."""
+        """Return the protocol of a new connection. The arguments are those of ``ListenerState.new_protocol``."""
 
         def welcome(tls: ssl.SSLObject) -> ClientConnection:
             user = user_of_certificate(tls.getpeercert(binary_form=True), self._rules)
@@ -43,7 +46,7 @@ class TlsHandshakes:
         return transport
 
     def close(self) -> None:
-        """Abort the pending handshakes."""
+        """Abort every handshake that has not ended."""
         for transport in tuple(self.pending):
             transport.abort()
         self.pending.clear()

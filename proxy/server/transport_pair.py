@@ -1,4 +1,4 @@
-"""The two transports of a connection: to the client, and to the broker once the broker is dialled."""
+"""The two transports of one client's connection: to the client, and to the broker once the broker is dialled."""
 
 import asyncio
 import socket
@@ -12,7 +12,7 @@ _LINGER_MS: Final = 30_000
 
 
 class TransportPair:
-    """Both transports, which of them are read, and which of their write buffers are full."""
+    """Holds both transports, which of them are being read, and which of their write buffers are full."""
 
     __slots__ = ("broker", "client", "is_broker_full", "is_client_full", "reads_broker", "reads_client")
 
@@ -25,7 +25,7 @@ class TransportPair:
         self.is_broker_full = False
 
     def connect_client(self, transport: asyncio.BaseTransport) -> None:
-        """Take over the client's transport."""
+        """Take over the client's transport, and turn on TCP keepalive."""
         self.client = cast(asyncio.Transport, transport)
         sock = self.client.get_extra_info("socket")
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -34,11 +34,11 @@ class TransportPair:
 
     @property
     def buffered_bytes(self) -> int:
-        """Bytes in the write buffers."""
+        """How many bytes wait in the write buffers of both transports."""
         return sum(one.get_write_buffer_size() for one in (self.client, self.broker) if one is not None)
 
     def update_reading(self, *, reads_client: bool, reads_broker: bool) -> None:
-        """Pause or resume reading where that changes."""
+        """Read the client and the broker, or pause reading, as the arguments say."""
         if reads_client is not self.reads_client and self.client is not None:
             self.reads_client = reads_client
             _set_reading(self.client, reads_client)
@@ -47,7 +47,10 @@ class TransportPair:
             _set_reading(self.broker, reads_broker)
 
     def close(self, *, keeps_broker: bool) -> None:
-        """Close both after what was written; ``keeps_broker``: only limit how long the broker may take to read it."""
+        """Flush what was written, then close both transports. Limit how long a peer may take to read.
+
+        If ``keeps_broker`` is True, the transport to the broker stays open.
+        """
         for transport in (self.client, self.broker):
             if transport is not None and not transport.is_closing():
                 with suppress(OSError):
