@@ -1,8 +1,9 @@
-"""The fair call queue in front of a broker: it passes, holds or refuses requests. No I/O, no clock.
+"""The fair call queue in front of a broker passes, holds or refuses each request. It does no I/O and reads no clock.
 
-* ``request_kind``      the properties of an API that matter here: polls, group members that gather, control requests
-* ``cost``              the cost of a request: 1, its time by phases with weights, or its bytes and its service time
-* ``decay``             each user's recent cost, and so the level of its requests (``DecayRpcScheduler`` in Hadoop)
+* ``request_kind``      the properties of a request that the queue depends on, for example whether it is a poll
+* ``cost``              the cost of a request: 1, or its weighted time, or its bytes and its service time
+* ``decay``             each user's recent cost, which decides the level of the user's requests (``DecayRpcScheduler``
+  in Hadoop)
 * ``multiplexer``       the level that has the next turn (``WeightedRoundRobinMultiplexer``)
 * ``call_queue``        a bounded queue per level, with overflow to the levels below (``FairCallQueue``)
 * ``concurrency``       the number of requests that a broker gets at a time: fixed, or found by TCP Vegas
@@ -10,11 +11,12 @@
 * ``connection_queue``  one connection's place in the queue, from its first request to its last response
 * ``slot_timeouts``     the deadlines of slots whose requests may wait at the broker
 * ``queue_stats``       the counters that the metrics read
-* ``settings``          the options of all these, from the file
+* ``settings``          the options of all these modules, from the configuration file
 
-One decay scheduler serves a listener, one dispatcher serves a broker. A request calls ``DecayScheduler.level`` and
-``Dispatcher.ask``; its response calls ``Dispatcher.done``, ``DecayScheduler.charge`` and
-``DecayScheduler.add_response_time``. Level 0 comes first, level n - 1 last.
+Each listener has one decay scheduler, and each broker has one dispatcher. When a request arrives,
+``DecayScheduler.level`` and ``Dispatcher.ask`` are called. When its response arrives, ``Dispatcher.done``,
+``DecayScheduler.charge`` and ``DecayScheduler.add_response_time`` are called. Of n levels, level 0 is served first and
+level n - 1 last.
 
-Defaults are those of Hadoop's code, even if its guide differs; each improvement is an option.
+The defaults are those of Hadoop's code, even where Hadoop's guide differs. Each improvement on Hadoop is an option.
 """

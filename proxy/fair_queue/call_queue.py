@@ -1,10 +1,10 @@
 """A bounded queue for each level (``FairCallQueue`` and ``CallQueueManager`` in Hadoop).
 
-Nothing blocks: Hadoop stops a thread where this queue returns an answer and remembers the element that waits for room.
-An element that does not fit into its level goes to the levels below, never above. A level that is empty at its turn
-gives the turn to the highest level that is not.
+Nothing blocks. Where Hadoop stops a thread, this queue returns an answer and remembers the element that waits for room.
+An element that does not fit into its level goes to a level below, never to one above. A level that is empty at its turn
+gives the turn to the highest level that is not empty.
 
-Elements are compared by identity; one is in a queue at most once.
+Elements are compared by identity. An element is in a queue at most once.
 """
 
 from collections import OrderedDict
@@ -17,15 +17,18 @@ from kafka_quota_proxy.proxy.fair_queue.multiplexer import WeightedRoundRobinMul
 
 
 class Element(Protocol):
-    """An element of the queue, hashed by identity. Level and identity may change only while it is in no queue."""
+    """An element of the queue, hashed by identity.
+
+    ``level`` and ``identity`` may change only while the element is in no queue.
+    """
 
     @property
     def level(self) -> int:
-        """Its level; one below the lowest of a queue counts as the lowest."""
+        """The level of the element. A number beyond the last level of a queue counts as the last level."""
 
     @property
     def identity(self) -> str:
-        """The user that it belongs to, for round robin."""
+        """The user that the element belongs to, for round robin among users."""
 
 
 E = TypeVar("E", bound=Element)
@@ -34,19 +37,19 @@ E = TypeVar("E", bound=Element)
 class Remainder(Enum):
     """The levels that get the remainder when the capacity is divided by weights."""
 
-    FIRST = "first"  # level 0 gets all of it, as in Hadoop: 199 by 50,50 is 149 and 50
-    LARGEST_FRACTION = "largest-fraction"  # one place each, in the order of the fractions that division cut off
+    FIRST = "first"  # level 0 gets all of the remainder, as in Hadoop: 199 places by weights 50 and 50 are 149 and 50
+    LARGEST_FRACTION = "largest-fraction"  # the levels that lost the largest fractions get one place each
 
 
 class WithinLevel(Enum):
     """The order in which elements leave a level."""
 
     FIFO = "fifo"
-    ROUND_ROBIN = "round-robin"  # of identities; FIFO within each
+    ROUND_ROBIN = "round-robin"  # one element of each identity in turn; FIFO within an identity
 
 
 class Overflow(Enum):
-    """The kind of a refusal, with Hadoop's message to the client (``CallQueueOverflowException``)."""
+    """A kind of refusal. The value is Hadoop's message to the client (``CallQueueOverflowException``)."""
 
     KEEP_ALIVE = "Server too busy"
     DISCONNECT = "Server too busy - disconnecting"
@@ -54,7 +57,7 @@ class Overflow(Enum):
 
 
 class Put(Enum):
-    """The place of an element that was not refused."""
+    """Where ``CallQueue.put`` has put an element: into a level, or among the elements that wait for room."""
 
     QUEUED = auto()
     WAITS_FOR_ROOM = auto()
@@ -66,18 +69,20 @@ _QUEUED: Final = Put.QUEUED
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueOptions:
-    """The shape of a queue. The defaults are Hadoop's, except that its capacity depends on its handlers.
+    """The shape of a queue.
+
+    The defaults are Hadoop's, except for the capacity: in Hadoop it depends on the number of handlers.
 
     Attributes:
-        levels: the number of levels; 1 makes a plain FIFO queue.
-        capacity: the number of places, over all levels.
-        capacity_weights: the share of the capacity for each level; None: equal shares.
-        multiplexer_weights: the turns of each level in a cycle; None: each level has twice the turns of the next.
-        remainder: the levels that get the remainder of the division.
-        within_level: the order in which elements leave a level.
-        is_failover: an element that fits nowhere is refused with ``FAILOVER``, whatever its level.
-        waits_for_last: an element without a place waits for the lowest level, as in Hadoop; otherwise it takes the
-            first free place in its own level or one below it.
+        levels: The number of levels. With 1 level the queue is a plain FIFO queue.
+        capacity: The number of places in all levels together.
+        capacity_weights: The share of the capacity for each level. None gives equal shares.
+        multiplexer_weights: The turns of each level in a cycle. None gives each level twice the turns of the next.
+        remainder: The levels that get the remainder when the capacity is divided.
+        within_level: The order in which elements leave a level.
+        is_failover: Whether an element that fits nowhere is refused with ``FAILOVER``, whatever its level.
+        waits_for_last: Whether an element without a place waits for a place in the last level, as in Hadoop. Otherwise
+            it takes the first free place in its own level or in a level below.
     """
 
     levels: int = 4
@@ -91,10 +96,10 @@ class QueueOptions:
 
 
 def divide(capacity: int, weights: Sequence[int], remainder: Remainder = Remainder.FIRST) -> tuple[int, ...]:
-    """Return the number of places of each level; their sum is ``capacity``.
+    """Divide ``capacity`` by ``weights``, and return the number of places of each level.
 
     Raises:
-        ValueError: a weight below 1, or a level without a place.
+        ValueError: If there is no weight, a weight is below 1, or a level would have no place.
     """
     if not weights or min(weights) < 1:
         raise ValueError(f"capacity weights must be at least 1: {tuple(weights)}")
@@ -114,7 +119,7 @@ def divide(capacity: int, weights: Sequence[int], remainder: Remainder = Remaind
 
 
 class _Fifo(Generic[E]):
-    """Elements in the order of arrival; removal of any of them takes constant time."""
+    """Elements in the order of arrival. Removing any element takes constant time."""
 
     __slots__ = ("_elements",)
 
@@ -141,9 +146,10 @@ class _Fifo(Generic[E]):
 
 
 class _RoundRobin(Generic[E]):
-    """One element of each identity in turn. A new identity waits for one turn of each of the others.
+    """Elements that leave in turns: one element of each identity, then the next of each.
 
-    Most identities have one element, which is stored without a queue: queues took half of the time.
+    A new identity waits until each other identity has had one turn. Most identities have one element, which is stored
+    without a queue of its own, because creating such queues took half of the time.
     """
 
     __slots__ = ("_by_identity",)
@@ -186,12 +192,13 @@ class CallQueue(Generic[E]):
     """The queues of all levels, and the elements that wait for room in them.
 
     Attributes:
-        options: its shape.
-        capacities: the places of each level.
-        overflowed: how often an element found each level full, counted as Hadoop does.
+        options: The shape of the queue.
+        capacities: The number of places in each level.
+        overflowed: For each level, how often an element found the level full, counted as Hadoop counts.
+        size: The number of elements in all levels, without the elements that wait for room.
 
     Raises:
-        ValueError: weights that do not fit the levels, or a level without a place.
+        ValueError: If there are not as many weights as levels, or a level would have no place.
     """
 
     __slots__ = (
@@ -223,13 +230,14 @@ class CallQueue(Generic[E]):
         self._sizes = [0] * levels
         self.size = 0
         self.overflowed = [0] * levels
-        # By level, so that the oldest element that may have a free place is found without a search.
+        # Elements that wait for room, by the first level that they may enter. So the oldest element that may have a
+        # free place is found without a search.
         self._waiting: list[_Fifo[E]] = [_Fifo() for _ in range(levels)]
         self._waiting_since: dict[E, int] = {}
         self._arrivals = 0
 
     def __len__(self) -> int:
-        """Return the number of elements, those that wait for room included."""
+        """Return the number of elements, including the elements that wait for room."""
         return self.size + len(self._waiting_since)
 
     @property
@@ -239,15 +247,18 @@ class CallQueue(Generic[E]):
 
     @property
     def waiting_for_room(self) -> int:
-        """The number of elements without a place."""
+        """The number of elements that wait for room in a level."""
         return len(self._waiting_since)
 
     def offer(self, element: E) -> bool:
-        """Put ``element`` into its own level if there is room; return whether there was."""
+        """Put ``element`` into its own level if that has room, and return whether it had."""
         return self._fits(element, min(element.level, self._last))
 
     def add(self, element: E) -> Overflow | None:
-        """Put ``element`` into the first level with room, from its own down; else return how it is refused."""
+        """Put ``element`` into the first level with room, from its own level down.
+
+        Returns how ``element`` is refused if no level has room, otherwise None.
+        """
         own = min(element.level, self._last)
         for level in range(own, self._last + 1):
             if self._fits(element, level):
@@ -258,9 +269,9 @@ class CallQueue(Generic[E]):
         return Overflow.DISCONNECT if own == self._last else Overflow.KEEP_ALIVE
 
     def put(self, element: E) -> Put:
-        """Put ``element`` into the first level with room, from its own down; else let it wait for room.
+        """Put ``element`` into the first level with room, from its own level down, or let it wait for room.
 
-        As in Hadoop, a full last level counts as no overflow, since the element waits there.
+        As in Hadoop, a full last level does not count as an overflow, since the element waits there.
         """
         own = element.level
         if own > self._last:
@@ -278,7 +289,7 @@ class CallQueue(Generic[E]):
         return Put.WAITS_FOR_ROOM
 
     def poll(self) -> E | None:
-        """Take the next element; return None, and use no turn, if there is none."""
+        """Remove the next element and return it. Returns None, without using a turn, if all levels are empty."""
         if not self.size:
             return None
         level = self._multiplexer.next()
@@ -293,9 +304,9 @@ class CallQueue(Generic[E]):
         return element
 
     def remove(self, element: E) -> bool:
-        """Remove an element whose connection is gone, without using a turn; return whether it was in the queue.
+        """Remove an element because its connection has ended, and return whether the element was in the queue.
 
-        The elements behind it move up.
+        No turn is used, and the elements behind the removed one move up.
         """
         if element in self._waiting_since:
             self._stop_waiting(element)
@@ -310,7 +321,10 @@ class CallQueue(Generic[E]):
         return False
 
     def drain(self, most: int | None = None) -> list[E]:
-        """Remove up to ``most`` elements, level 0 first; elements that wait for room get the free places."""
+        """Remove up to ``most`` elements and return them, level 0 first. None removes all.
+
+        Elements that wait for room get the places that become free, and may be removed in turn.
+        """
         drained: list[E] = []
         for level, queue in enumerate(self._levels):
             while self._sizes[level] and (most is None or len(drained) < most):
@@ -322,9 +336,9 @@ class CallQueue(Generic[E]):
         return drained
 
     def take_over(self, other: "CallQueue[E]") -> None:
-        """Move all elements of ``other`` into this new queue, level by level in their order.
+        """Move all elements of ``other`` into this new queue, level by level, in their order.
 
-        Elements without a place wait for room. The overflow counts of common levels are kept.
+        Elements that find no place wait for room. Levels that both queues have keep their overflow counts.
         """
         for element in other.drain():
             self.put(element)
@@ -356,7 +370,7 @@ class CallQueue(Generic[E]):
         self._waiting[level].discard(element)
 
     def _let_in(self, level: int) -> None:
-        """Give the free place in ``level`` to the element that waited longest among those that may have it."""
+        """Give the free place in ``level`` to the element that has waited longest of all that may enter the level."""
         heads = [queue.peek() for queue in self._waiting[: level + 1] if queue]
         if heads:
             element = min(heads, key=self._waiting_since.__getitem__)

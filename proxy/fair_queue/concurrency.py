@@ -1,16 +1,16 @@
-"""The number of requests that a broker gets at a time, so that the queue forms here, where it can be fair.
+"""The limit on the requests that a broker gets at a time, so that requests queue in the proxy, which can be fair.
 
-``VegasLimit`` finds the number as TCP Vegas finds a window (Brakmo and Peterson, 1995; ``VegasLimit`` of Netflix's
-concurrency-limits). L requests are in flight and take R each; each takes B if none waits at the broker. Then the
-broker works on L * B / R of them, and L * (1 - B / R) queue there. L grows while fewer than alpha queue, and shrinks
-while more than beta do. So it settles where the broker is just busy, a tenth to a fifth above the knee of its
-throughput.
+``VegasLimit`` finds the limit as TCP Vegas finds a window (Brakmo and Peterson, 1995; ``VegasLimit`` of Netflix's
+concurrency-limits). Suppose that L requests are in flight and that each takes a time of R, or B if no request waits at
+the broker. Then the broker works on L * B / R requests, and L * (1 - B / R) queue at the broker. L, which is the limit,
+grows while fewer than alpha requests queue, and shrinks while more than beta queue. So L settles where the broker is
+just busy, a tenth to a fifth above the knee of its throughput.
 
-Requests differ, unlike TCP segments, so three things differ from TCP:
+Requests differ from each other, unlike TCP segments, so this module differs from TCP in three points:
 
 * R is the mean of a window of at least as many responses as may be in flight, smoothed over windows. A minimum would
-  be the time of the smallest request, and all others would seem to queue.
-* alpha and beta grow with L, and so does a step: the noise of a mean does.
+  be the time of the smallest request, and all other requests would seem to queue.
+* alpha, beta and the step by which L changes grow with L, because the noise of a mean grows with L.
 * B is measured: twice a minute L is halved for some responses, and their mean becomes part of B. Nothing else would
   show that a broker has been full for long or has become slower.
 """
@@ -23,7 +23,7 @@ _BETA: Final = 0.20
 _LEAST_ALPHA: Final = 3
 _LEAST_BETA: Final = 6
 _STEP: Final = 0.05
-# Growth until requests queue for the first time.
+# The factor by which the limit grows until requests queue at the broker for the first time.
 _SLOW_START: Final = 1.25
 
 _WINDOW_MS: Final = 50
@@ -35,14 +35,14 @@ _PROBE_EVERY_MS: Final = 30_000
 _PROBE_SAMPLES: Final = 128
 _LONGEST_PROBE_MS: Final = 1_000
 _FEWEST_PROBE_SAMPLES: Final = 8
-# The first probes are averaged; later ones replace the older.
+# The first probes are averaged. Each later probe has at least this weight, so that old probes fade out.
 _LEAST_PROBE_WEIGHT: Final = 0.2
-# A response this much faster than B means that B was measured at a bad moment: noise is smaller.
+# If the mean time of responses falls below this part of B, then B was measured at a bad moment: noise is smaller.
 _CLEARLY_FASTER: Final = 0.75
 
 
 class FixedLimit:
-    """A constant limit. ``learns``: whether ``observe`` has to be called."""
+    """A constant limit. ``learns`` says whether ``observe`` has to be called for each response."""
 
     __slots__ = ("limit",)
     learns = False
@@ -53,20 +53,22 @@ class FixedLimit:
         self.limit = limit
 
     def observe(self, rtt_us: int, in_flight: int, now_ms: int) -> None:
-        """Do nothing."""
+        """Do nothing, because a constant limit learns nothing from responses."""
 
 
 class _Phase(Enum):
     SLOW_START = auto()
     STEADY = auto()
-    DRAINING = auto()  # halved; older requests are still being answered
-    PROBING = auto()  # halved; responses now belong to requests sent to a half-empty broker
+    DRAINING = auto()  # the limit is halved, and older requests are still being answered
+    PROBING = auto()  # the limit is halved, and responses now belong to requests sent to a half-empty broker
 
 
 class VegasLimit:
-    """The limit that keeps the broker just busy, from ``minimum`` up to ``maximum``, beginning at ``minimum``.
+    """A limit that learns from response times how many requests keep the broker just busy.
 
-    ``base_rtt_us`` is B, ``rtt_us`` is R, smoothed; both are 0 while unknown.
+    The limit begins at ``minimum``, and always stays between ``minimum`` and ``maximum``. ``rtt_us`` is the smoothed
+    response time (R in the module's docstring), and ``base_rtt_us`` the response time while no request waits at the
+    broker (B). Both are 0 while they are unknown.
     """
 
     __slots__ = (
@@ -112,7 +114,8 @@ class VegasLimit:
     def observe(self, rtt_us: int, in_flight: int, now_ms: int) -> None:
         """Learn from one response.
 
-        ``rtt_us``, above 0, is from the request to the broker's response; ``in_flight`` counts this request, too.
+        ``rtt_us`` is the time from the request to the broker's response, above 0. ``in_flight`` is the number of
+        requests in flight, including the one that is answered.
         """
         if not self._count and not self.base_rtt_us:
             self._phase_since_ms = now_ms
@@ -148,7 +151,7 @@ class VegasLimit:
             self._begin(_Phase.DRAINING, self._estimate / 2, now_ms)
 
     def _stepped(self) -> float:
-        """Return the next estimate."""
+        """Return the next estimate of the limit, from how many requests seem to queue at the broker."""
         estimate = self._estimate
         queued = estimate * (1 - self.base_rtt_us / self.rtt_us)
         alpha = max(_LEAST_ALPHA, estimate * _ALPHA)
@@ -159,12 +162,12 @@ class VegasLimit:
         if queued >= alpha:
             self._phase = _Phase.STEADY
             return estimate
-        if self._peak * 2 <= estimate:  # clients do not use more
+        if self._peak * 2 <= estimate:  # clients use at most half of the limit, so nothing shows that more would do
             return estimate
         return estimate * _SLOW_START if self._phase is _Phase.SLOW_START else estimate + step
 
     def _drain(self, in_flight: int, now_ms: int) -> None:
-        """Wait until each request from before the limit was halved is answered."""
+        """Wait until all requests that were sent before the limit was halved are answered."""
         if in_flight <= self.limit:
             self._to_skip -= 1
         if self._to_skip <= 0:

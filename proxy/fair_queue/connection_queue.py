@@ -1,16 +1,16 @@
-"""A connection's requests in front of a broker that takes a limited number at a time.
+"""Queues a connection's requests in front of a broker that gets a limited number of requests at a time.
 
-A slot is a connection that the broker works for; a broker works on one request of a connection at a time. So only the
-first unanswered request of a connection is queued. Requests that the client pipelines behind it use the same slot while
-no other connection waits for one; otherwise the connection queues again when its first request is answered.
+A connection has a slot while the broker works for it. A broker works on one request of a connection at a time, so only
+the first unanswered request of a connection is queued. Requests that the client pipelines behind it use the same slot
+while no other connection waits for a slot. Otherwise the connection queues again when its first request is answered.
 
-A request that waits at the broker without being worked on keeps no slot:
+A request that waits at the broker while the broker does not work on it keeps no slot:
 
-* JoinGroup and SyncGroup give their slot back at once, since the broker waits for the other members.
+* JoinGroup and SyncGroup give their slot back at once, since the broker waits for the other members of the group.
 * A fetch may be answered at once or after half a second, which is not known in advance. It keeps its slot for
   ``POLL_GRACE_US``. If a fetch took longer and brought hardly any data, the connection's next fetches go past the
-  queue, until one is answered sooner or brings data.
-* A request that arrives in parts gives its slot back if the rest is not there after ``UPLOAD_GRACE_US``.
+  queue, until a fetch is answered sooner or brings data.
+* A request that arrives in parts gives its slot back if its last bytes have not arrived after ``UPLOAD_GRACE_US``.
 
 Source: ``Server``, ``CallQueueManager`` of Hadoop's ipc; ``SocketServer`` and ``DelayedFetch`` of Apache Kafka.
 """
@@ -29,19 +29,21 @@ from kafka_quota_proxy.proxy.quota.request_time import ServiceTime
 
 # How long a fetch without data counts as work.
 POLL_GRACE_US: Final = 20_000
-# The largest response of a fetch without data: less than twice the request's bytes for each partition (v11: 42 for 28,
-# v4: 30 for 16), plus a session and tags. A few records are as small as this, and waiting for them is waiting, too.
+# The largest response to a fetch that brought no data: less than twice the request's bytes for each partition (v11: 42
+# bytes for 28, v4: 30 for 16), plus a session and tags. A response with a few records may be as small as this. Its
+# fetch has waited for the records, so it counts as a fetch without data.
 _EMPTY_PER_BYTE: Final = 2
 _EMPTY_BYTES: Final = 1_024
 # How long the rest of a request may take to arrive.
 UPLOAD_GRACE_US: Final = 1_000_000
 
-# Returns the identity that pays for a request, from its principal (``ANONYMOUS`` without a login), client-id and host.
+# Returns the identity that pays for a request, from the client's principal (``ANONYMOUS`` without a login), client-id
+# and host.
 Identify = Callable[[str, str, str], str]
 
 
 class Turn(Enum):
-    """The decision about a request."""
+    """The decision about a request: it passes now, waits for its turn, or is refused."""
 
     PASSES = auto()
     WAITS = auto()
@@ -59,9 +61,10 @@ _RUNNING: Final = State.RUNNING
 
 
 class ListenerQueue:
-    """The state that all connections of one listener to one broker share.
+    """The parts of the fair call queue that all connections of one listener to one broker share.
 
-    ``wake`` is called when waiting connections may continue, and when a sooner deadline is set.
+    ``wake`` is called when the dispatcher has granted slots to waiting connections, and when the soonest deadline in
+    ``timeouts`` has changed.
     """
 
     __slots__ = ("cost", "dispatcher", "identity", "scheduler", "stats", "timeouts", "wake")
@@ -86,18 +89,18 @@ class ListenerQueue:
         self.timeouts = timeouts
 
     def is_awaited(self, *, is_control: bool) -> bool:
-        """Whether a connection waits for a slot."""
+        """Whether any connection waits for a slot of the control lane, or of the normal lane."""
         queue = self.dispatcher.control_queue if is_control else self.dispatcher.queue
         return len(queue) > 0
 
     def watch(self, connection: "QueuedConnection", at_us: int) -> None:
-        """Take the slot of ``connection`` back at ``at_us`` if it still has one then."""
+        """Set the deadline of ``connection``: if it still has a slot at ``at_us``, it loses the slot."""
         if self.timeouts.add(connection, at_us):
             self.wake()
 
 
 class QueuedConnection:
-    """One connection's place in the queue, used for each of its requests in turn."""
+    """One connection's place in the fair call queue, used for each of its requests in turn."""
 
     __slots__ = ("_api_key", "_awaits_data", "_refusal", "_sample", "is_watched", "line", "ticket")
 
@@ -107,21 +110,22 @@ class QueuedConnection:
         self._awaits_data = False  # whether the last fetch waited for data
         self._refusal = 0, "", Answer.KEEP_ALIVE  # API key, identity and kind of the last refusal
         self.is_watched = False
-        self._sample = 0  # 1: the slot's only request so far measures the broker's speed; any other number: no sample
+        # 1 if the slot has served a single request so far that measures the broker's speed; else there is no sample.
+        self._sample = 0
         self.ticket = Ticket(owner)
 
     def ask(
         self, kind: RequestKind, identity: str, size_bytes: int, *, is_alone: bool, may_refuse: bool, now_us: int
     ) -> Turn:
-        """Decide whether a request may pass now. If it waits, its connection is woken when its turn comes.
+        """Decide whether a request may pass now. If the request waits, its connection is woken when its turn comes.
 
         Args:
             kind: The kind of request.
-            identity: The identity that pays for it.
-            size_bytes: Its size.
+            identity: The identity that pays for the request.
+            size_bytes: The size of the request.
             is_alone: Whether the connection has no unanswered request.
-            may_refuse: Whether the proxy can send a response that refuses it.
-            now_us: The time.
+            may_refuse: Whether the proxy can send a response that refuses the request.
+            now_us: The time in microseconds.
         """
         ticket, line = self.ticket, self.line
         state = ticket.state
@@ -178,16 +182,17 @@ class QueuedConnection:
         line.stats.refuse(self.ticket.level, api_key, answer)
 
     def passed(self, kind: RequestKind, *, is_whole: bool, now_us: int) -> None:
-        """Note that a request is now the oldest unanswered one; its last bytes may still have to arrive.
+        """Note that a request is now the oldest unanswered request of the connection.
 
-        Requests behind it do not matter: the broker works on them later. For a request that passed alone and whole this
-        call may be left out, unless its kind ``may_park`` or the slot ``is_watched``.
+        ``is_whole`` says whether all of its bytes have arrived. Later requests do not matter, since the broker works on
+        them later. For a request that passed alone and whole this call may be left out, unless its kind ``may_park`` or
+        the slot has a deadline (``is_watched``).
         """
         self._api_key = kind.api_key
         if self.ticket.state is not _RUNNING:
             return
         if not is_whole:
-            self._sample += 1  # the time to arrive says nothing about the broker
+            self._sample += 1  # no sample: the time in which a request arrives says nothing about the broker
             self._watch(now_us + UPLOAD_GRACE_US)
         elif kind.is_gathering:
             self.park(now_us)
@@ -199,7 +204,7 @@ class QueuedConnection:
     def answered(
         self, kind: RequestKind, identity: str, service: ServiceTime, request_bytes: int, response_bytes: int
     ) -> None:
-        """Charge and count a request whose response begins."""
+        """Charge and count a request that begins to be answered."""
         line, ticket = self.line, self.ticket
         # `_queue_us` inlined: this runs for each request.
         queue_us = ticket.started_us - ticket.arrived_us
@@ -210,10 +215,10 @@ class QueuedConnection:
         if cost is None:
             cost = self._cost(kind, queue_us, service, response_bytes)
         if kind.is_poll:
-            # A busy broker may be late with data that it has.
+            # A late response with much data does not show that the fetch waited: a busy broker is late with all data.
             is_empty = response_bytes <= _EMPTY_PER_BYTE * request_bytes + _EMPTY_BYTES
             self._awaits_data = is_empty and elapsed_us >= POLL_GRACE_US
-        # All of the time counts, not only the work: an overloaded broker is slow with each request.
+        # Other requests count with all of their time, not only with the work: an overloaded broker is slow with each.
         taken_us = service.worked_ns // 1_000 if kind.waits_for_data or kind.is_gathering else elapsed_us
         level = ticket.level
         line.scheduler.charge(identity, cost)
@@ -221,11 +226,11 @@ class QueuedConnection:
         line.stats.serve(CONTROL_LEVEL if ticket.is_control else level, queue_us, taken_us)
 
     def unanswered(self, kind: RequestKind, identity: str, service: ServiceTime) -> None:
-        """Charge a request that reached the broker at least in part and will have no response."""
+        """Charge a request that will have no response, although at least a part of it has reached the broker."""
         self.line.scheduler.charge(identity, self._cost(kind, self._queue_us(), service, 0))
 
     def _queue_us(self) -> int:
-        """Return how long the request that got the slot was queued."""
+        """Return how many microseconds the request that got the slot was queued."""
         ticket = self.ticket
         return 0 if ticket.state is _IDLE else max(0, ticket.started_us - ticket.arrived_us)
 
@@ -236,7 +241,7 @@ class QueuedConnection:
         )
 
     def park(self, now_us: int) -> None:
-        """Give the slot back before the response comes."""
+        """Give the slot back before the response comes, because the request waits at the broker."""
         if self.ticket.state is _RUNNING:
             line = self.line
             line.stats.park(self._api_key)
@@ -244,7 +249,10 @@ class QueuedConnection:
                 line.wake()
 
     def pause(self, *, is_used: bool, now_us: int) -> None:
-        """Give the slot back while the broker's responses are not read. ``is_used``: a request used the slot."""
+        """Give the slot back while the broker's responses are not read.
+
+        ``is_used`` says whether a request was sent to the broker with the slot.
+        """
         if self.ticket.state is _RUNNING:
             if is_used:
                 self._unwatch()
@@ -253,7 +261,7 @@ class QueuedConnection:
                 self.leave(now_us)
 
     def end(self, now_us: int) -> None:
-        """Release the slot: every request of it is answered."""
+        """Release the slot, after all requests that were sent with it have been answered."""
         if self.is_watched:
             self._unwatch()
         line = self.line
@@ -261,12 +269,12 @@ class QueuedConnection:
             line.wake()
 
     def leave_unused(self, now_us: int) -> None:
-        """Give back a slot that no request was sent with."""
+        """Give the slot back, if there is one. Call this only if no request was sent with the slot."""
         if self.ticket.state is _RUNNING:
             self.leave(now_us)
 
     def leave(self, now_us: int) -> None:
-        """Stop waiting, and give back any slot."""
+        """Leave the queue, and give back any slot."""
         if self.is_watched:
             self._unwatch()
         line = self.line

@@ -1,14 +1,18 @@
-"""The cost of a request. A user's share of all cost decides its level.
+"""Computes the cost of a request. A user's share of the cost of all users decides the level of the user's requests.
 
-A listener uses one of three:
+Each listener uses one of three models:
 
-* ``RequestCount``      1 for each completed request (``DefaultCostProvider`` in Hadoop)
-* ``WeightedTimeCost``  its time, by phases with weights (``WeightedTimeCostProvider``)
-* ``TrafficCost``       its bytes and its service time. The request's bytes are charged on arrival, so that a burst of a
-  new user counts before its first request is served, and a client that leaves early does not go free
+* ``RequestCount``      counts 1 for each completed request (``DefaultCostProvider`` in Hadoop)
+* ``WeightedTimeCost``  adds up the times of a request's phases, with weights (``WeightedTimeCostProvider``)
+* ``TrafficCost``       adds up bytes and service time. The request's bytes are charged on arrival, so that a burst from
+  a new user counts before its first request is served, and a client that leaves early still pays
 
-Each has ``on_arrival``, the charge for a request's bytes when it is admitted, None: no charge; ``flat``, the charge for
-any completed request, None: ``on_completion`` computes it; and ``on_refusal``, the charge for a refused request.
+A model charges a request at up to two times, and a refused request once:
+
+* ``on_arrival`` returns the charge for a request's bytes when the request is admitted. It is None in a model without
+  such a charge.
+* ``flat`` is the charge for any completed request. If it is None, ``on_completion`` computes the charge.
+* ``on_refusal`` is the charge for a refused request.
 """
 
 from typing import Final, NamedTuple, TypeAlias
@@ -17,26 +21,26 @@ from kafka_quota_proxy.proxy.fair_queue.request_kind import EXCLUSIVE_LOCK, SHAR
 
 
 class CompletedRequest(NamedTuple):
-    """A request that is over. Times in microseconds."""
+    """A request that has been served. Times are in microseconds."""
 
     api_key: int
     queue_us: int
-    elapsed_us: int  # from when the broker could begin until the response began
-    service_us: int  # the working part of it
+    elapsed_us: int  # from the time at which the broker could begin until the response began
+    service_us: int  # the part of elapsed_us in which the broker worked on the request
     response_bytes: int
 
 
 class Phases(NamedTuple):
-    """One number for each phase of a request: its time in microseconds, or the weight of that time.
+    """One number for each phase of a request: the time of the phase in microseconds, or the weight of that time.
 
-    The names are Hadoop's (``ProcessingDetails.Timing``). In the proxy:
+    The names are Hadoop's (``ProcessingDetails.Timing``). In the proxy the phases are:
 
     * ``enqueue``        waiting for a place in the queue
-    * ``queue``          in the queue
-    * ``handler``        other time in the proxy
-    * ``processing``     from the write to the broker until its response is complete; the sum of the four below
+    * ``queue``          waiting in the queue
+    * ``handler``        any other time in the proxy
+    * ``processing``     the time at the broker, which is the sum of the next four phases
     * ``lockfree``       service of a request that neither reads nor changes partitions
-    * ``lockwait``       waiting at the broker (a long poll, a group that gathers)
+    * ``lockwait``       waiting at the broker, for example for the data of a long poll or for other group members
     * ``lockshared``     service of a request that reads: Fetch, ListOffsets, Metadata
     * ``lockexclusive``  service of a request that changes state: Produce, groups, transactions, topics
     * ``response``       writing the response to the client
@@ -55,12 +59,12 @@ class Phases(NamedTuple):
 
 _PER_REQUEST: Final = 1_000
 _PER_SERVICE_US: Final = 100
-# Waiting costs nothing, and a weight for `processing` would count its parts twice.
+# Waiting costs nothing. A weight for `processing` would count the four phases in it twice.
 DEFAULT_WEIGHTS: Final = Phases(handler=1, lockfree=1, lockshared=10, lockexclusive=100, response=1)
 
 
 class RequestCount:
-    """1 for each completed request. Hadoop does not count refused ones."""
+    """Charges 1 for each completed request, and ``on_refusal`` for a refused request, which is 0 in Hadoop."""
 
     on_arrival: None = None
     flat = 1
@@ -74,7 +78,7 @@ class RequestCount:
 
 
 class WeightedTimeCost:
-    """The weighted time of a request's phases, charged on completion."""
+    """Charges the weighted time of a request's phases when the request is completed."""
 
     on_refusal = 0
     on_arrival: None = None
@@ -98,7 +102,7 @@ class WeightedTimeCost:
         )
 
     def weigh(self, times_us: Phases) -> int:
-        """Return the weighted sum of times; a time below 0 (clocks) counts as 0."""
+        """Return the weighted sum of the times of all phases. A time below 0 (a clock went back) counts as 0."""
         cost = 0
         for place, weight in self._weighted:  # twice as fast as sum() with a generator
             time_us = times_us[place]
@@ -108,9 +112,9 @@ class WeightedTimeCost:
 
 
 class TrafficCost:
-    """A cost for a request, for each byte, and for each microsecond of service.
+    """Charges a fixed cost for each request, and a cost for each byte and each microsecond of service.
 
-    The cheapest request costs 1,000, so that decay, which truncates, does not erase a user after one request. A
+    The fixed cost is 1,000, because decay truncates and would otherwise erase a user after one small request. A
     megabyte costs as much as 10 ms of a broker's time.
     """
 
@@ -118,11 +122,11 @@ class TrafficCost:
     flat: None = None
 
     def on_arrival(self, request_bytes: int) -> int:
-        """Return the charge for an admitted request, before it waits for anything."""
+        """Return the charge for the bytes of a request that is admitted, and for the request itself."""
         return _PER_REQUEST + request_bytes
 
     def on_completion(self, done: CompletedRequest) -> int:
-        """Return the rest, charged when the response is complete, the client is gone or the broker has failed."""
+        """Return the remaining charge of a request, for the response's bytes and for the service time."""
         return done.response_bytes + _PER_SERVICE_US * max(0, done.service_us)
 
 

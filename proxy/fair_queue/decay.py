@@ -1,8 +1,9 @@
-"""Each user's recent cost, and the level of its requests (``DecayRpcScheduler`` in Hadoop).
+"""Keeps each user's recent cost, which decides the level of the user's requests (``DecayRpcScheduler`` in Hadoop).
 
-Each sweep multiplies a user's cost by the decay factor. Its share of the cost of all users, compared with a threshold
-for each level, gives its level, which holds until the next sweep. A user that is new since the last sweep gets its
-level from its cost so far. Time is an argument; nothing has to be woken between two sweeps.
+A sweep at the end of each period multiplies every user's cost by the decay factor. The user's share of the cost of all
+users is then compared with a threshold for each level, which gives the user's level until the next sweep. A user that
+is new since the last sweep gets its level from its cost so far. Time is an argument of each method, so no timer is
+needed between two sweeps.
 """
 
 import heapq
@@ -13,53 +14,60 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
-# The identity of all users beyond `max_identities`.
+# The identity that all users beyond `max_identities` share.
 OVERFLOW: Final = "<shared>"
 # An average this small becomes 0 in a window without responses (HADOOP-14166).
 _NOTHING_MS: Final = 0.0001
-# Sweeps are checked at each request and once a second. A pause is a longer time, however short the period is.
+# Whether a sweep is due is checked at each request and once a second. Only a longer time than this is a pause, however
+# short the period is.
 _NO_PAUSE_MS: Final = 2_000
-# After so many sweeps no cost is left. Hadoop makes all the sweeps of a day in which its machine slept.
+# After this many sweeps no cost is left. Hadoop makes one sweep after the other for a whole day in which its machine
+# slept.
 _MOST_SWEEPS_AT_ONCE: Final = 64
-# Enough decay after a pause that still keeps heavy users and light users apart.
+# The most periods of decay after a pause. More would make heavy users and light users alike.
 _MOST_PERIODS_FORGOTTEN: Final = 3
 
 
 class Average(Enum):
-    """How the mean of a window becomes part of the average response time; f is the decay factor."""
+    """How the mean response time of a window becomes part of the average, with f for the decay factor."""
 
-    HADOOP = "hadoop"  # f * last + mean: converges to mean / (1 - f), twice the true value
+    HADOOP = "hadoop"  # f * last + mean, which converges to mean / (1 - f): with the default f, twice the true value
     NORMALISED = "normalised"  # f * last + (1 - f) * mean
 
 
 class Pause(Enum):
-    """The decay of costs when several periods have passed since the last sweep."""
+    """How costs decay when several periods have passed since the last sweep."""
 
-    EVERY_PERIOD = "every-period"  # a sweep for each, one after the other
-    ONCE = "once"  # one sweep with f^k for k periods, at most three or as many as fit in two seconds
+    EVERY_PERIOD = "every-period"  # one sweep for each period, one after the other
+    ONCE = "once"  # one sweep with f^k for k periods, where k is at most three or what fits in two seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecayOptions:
-    """The decay of costs, and the levels. The defaults are Hadoop's.
+    """How costs decay, and how they give a level. The defaults are Hadoop's.
 
     Attributes:
-        levels: the number of levels.
-        period_ms: from one sweep to the next.
-        decay_factor: f, the part of a cost that a sweep leaves; above 0 and below 1.
-        thresholds: the share of all cost at which level 1, 2, ... begins; None: 2^i / 2^(n-1).
-        service_users: users that are always in level 0. Their cost does not count in the shares of others.
-        cost_scale: a factor for all costs, since a sweep truncates. With Hadoop's 1, the next sweep forgets a user
-            with one request.
-        max_identities: the number of users with a cost of their own, service users aside; all others share one. None:
-            any number, as in Hadoop.
-        pause: the decay after a pause.
-        utilisation_floor: while less than this part of a broker's slots is in use, all users are in level 0; 0: off.
-        is_backoff_by_response_time: a slow level makes requests back off.
-        response_time_thresholds_ms: the average above which a level is slow; None: 10 s, 20 s, ...
-        average: how the average is computed.
-        is_backoff_inclusive: a slow level backs off itself, as in Hadoop's code; in its guide, only the levels below.
-        min_samples: a level with fewer responses in a window counts as idle. Hadoop's 1: one slow request suffices.
+        levels: The number of levels.
+        period_ms: The time from one sweep to the next.
+        decay_factor: The part of a cost that a sweep leaves (f), above 0 and below 1.
+        thresholds: The shares of all cost at which level 1, level 2 and so on begin. None gives Hadoop's
+            ``default_thresholds``.
+        service_users: Users that are always in level 0. Their cost does not count in the shares of others.
+        cost_scale: A factor for all costs, needed because a sweep truncates. With Hadoop's factor of 1, the next sweep
+            forgets a user that has made one request.
+        max_identities: The number of users with a cost of their own, not counting service users. All other users share
+            one cost. None sets no limit, as in Hadoop.
+        pause: How costs decay after a pause.
+        utilisation_floor: While less than this part of a broker's slots is in use, all users are in level 0. A floor of
+            0 turns this off.
+        is_backoff_by_response_time: Whether requests are refused while the responses of a level are slow.
+        response_time_thresholds_ms: The average response time above which each level is slow. None gives Hadoop's 10 s,
+            20 s and so on.
+        average: How the average response time is computed.
+        is_backoff_inclusive: Whether a slow level refuses its own requests, as in Hadoop's code. Otherwise only the
+            levels below it do, as in Hadoop's guide.
+        min_samples: A level with fewer responses in a window counts as idle. With Hadoop's 1, a single slow request
+            makes a level slow.
     """
 
     levels: int = 4
@@ -79,20 +87,24 @@ class DecayOptions:
 
 
 def default_thresholds(levels: int) -> tuple[float, ...]:
-    """Return Hadoop's thresholds: each level begins at twice the share of the one before it, the last at a half."""
+    """Return the shares of all cost at which Hadoop's levels begin, from level 1 on.
+
+    Each level begins at twice the share of the level before it, and the last level begins at a share of one half.
+    """
     return tuple(2.0**level / 2.0 ** (levels - 1) for level in range(levels - 1))
 
 
 def default_response_time_thresholds_ms(levels: int) -> tuple[int, ...]:
-    """Return Hadoop's thresholds: 10 s more for each level."""
+    """Return the average response times above which Hadoop's levels are slow, 10 s more for each level."""
     return tuple(10_000 * (level + 1) for level in range(levels))
 
 
 class Standing(NamedTuple):
-    """A user's cost, share and level. Costs are as charged, without the scale.
+    """A user's cost, share of the cost of all users, and level.
 
-    ``cached_level`` is the level from the last sweep, None for a user that is newer; ``level`` is that of its next
-    request.
+    ``raw`` is the cost as it was charged, and ``decayed`` what decay has left of it, both without the scale.
+    ``cached_level`` is the user's level from the last sweep, or None for a user that is new since then. ``level`` is
+    the level of the user's next request.
     """
 
     identity: str
@@ -105,7 +117,10 @@ class Standing(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """Sums over all users. ``raw`` falls when users are forgotten."""
+    """Sums of the costs of all users: ``raw`` as charged, ``decayed`` what decay has left.
+
+    ``raw`` falls when users are forgotten. The costs of service users have sums of their own.
+    """
 
     decayed: float = 0
     raw: float = 0
@@ -114,7 +129,7 @@ class Totals(NamedTuple):
 
 
 class _Cost:
-    """One user's cost: the whole, and what decay left of it."""
+    """One user's cost: ``raw`` is all of it, ``decayed`` what decay has left of it."""
 
     __slots__ = ("decayed", "is_service_user", "raw")
 
@@ -125,12 +140,13 @@ class _Cost:
 
 
 class DecayScheduler:
-    """The costs of all users of one listener, their levels, and the response times of each level.
+    """Keeps the costs of all users of one listener, the level of each user, and the response times of each level.
 
-    ``average_response_ms`` and ``last_window_counts`` are by level, as of the last sweep.
+    For each level, ``average_response_ms`` is the average response time at the last sweep, and ``last_window_counts``
+    the number of responses between the last two sweeps.
 
     Raises:
-        ValueError: an option out of its range.
+        ValueError: If an option is out of its range.
     """
 
     __slots__ = (
@@ -156,7 +172,8 @@ class DecayScheduler:
     def __init__(self, options: DecayOptions, *, now_ms: int) -> None:
         levels = options.levels
         self.options = options
-        # The share at which each level begins. If thresholds do not ascend, the lowest matching level counts.
+        # The share of cost at which each level from 1 on begins. If a later threshold is smaller than an earlier one,
+        # the smaller one counts for both levels.
         thresholds = _checked_thresholds(options)
         self._begins = [min(thresholds[level:]) for level in range(levels - 1)]
         self._floor = options.utilisation_floor
@@ -173,17 +190,17 @@ class DecayScheduler:
         self._backs_off = [False] * levels
 
     def __len__(self) -> int:
-        """Return the number of users with a cost, service users included."""
+        """Return the number of users that have a cost, including service users."""
         return len(self._costs)
 
     @property
     def thresholds(self) -> tuple[float, ...]:
-        """The share of all cost at which level 1, 2, ... begins, ascending."""
+        """The shares of all cost at which level 1, level 2 and so on begin, in ascending order."""
         return tuple(self._begins)
 
     @property
     def totals(self) -> Totals:
-        """The cost of all users."""
+        """The sums of the costs of all users."""
         scale = self.options.cost_scale
         return Totals(
             self._decayed / scale, self._raw / scale, self._service_decayed / scale, self._service_raw / scale
@@ -191,7 +208,7 @@ class DecayScheduler:
 
     @property
     def levels(self) -> dict[str, int]:
-        """The levels from the last sweep, by identity; a copy."""
+        """A copy of the levels from the last sweep, by identity."""
         return dict(self._levels)
 
     def level(self, identity: str, in_flight: int = 1, slots: int = 1) -> int:
@@ -202,7 +219,7 @@ class DecayScheduler:
         return self._level_of_new(identity) if level is None else level
 
     def charge(self, identity: str, cost: int) -> None:
-        """Add ``cost`` to the cost of ``identity``. Even a cost of 0 makes it known until the next sweep."""
+        """Add ``cost`` to the cost of ``identity``. Even a cost of 0 makes the identity known until the next sweep."""
         entry = self._costs.get(identity)
         if entry is None:
             entry = self._entry_of_new(identity)
@@ -217,9 +234,9 @@ class DecayScheduler:
             self._decayed += cost
 
     def add_response_time(self, level: int, response_us: int) -> None:
-        """Count one response of ``level`` with its time in the queue and at the broker, in microseconds.
+        """Count one response of ``level``. Its time in the queue and at the broker is ``response_us`` microseconds.
 
-        A level that no longer exists counts as the lowest. Hadoop cuts off fractions of milliseconds.
+        A level that no longer exists counts as the last level. Fractions of a millisecond count, unlike in Hadoop.
         """
         if level > self._lowest:
             level = self._lowest
@@ -227,11 +244,14 @@ class DecayScheduler:
         self._sums_us[level] += response_us
 
     def backs_off(self, level: int) -> bool:
-        """Whether requests of ``level`` are refused because it, or a level above it, is slow."""
+        """Whether requests of ``level`` are refused because responses of that level, or of a level above, are slow."""
         return self._backs_off[min(level, self._lowest)]
 
     def sweep_if_due(self, *, now_ms: int) -> bool:
-        """Sweep once for each period that is over; return whether any was. A clock that goes back has no effect."""
+        """Let the costs decay for each period that is over, and return whether any period was over.
+
+        A clock that goes back has no effect.
+        """
         options = self.options
         if now_ms < self.next_sweep_ms:
             return False
@@ -247,13 +267,13 @@ class DecayScheduler:
         return True
 
     def sweep(self) -> None:
-        """End one period for costs, levels and response times, whatever the time."""
+        """End the current period for costs, levels and response times now, even if its time is not over."""
         self._sweep(self.options.decay_factor)
 
     def take_over(self, other: "DecayScheduler") -> None:
-        """Copy the costs of ``other`` into this new scheduler; Hadoop forgets them after a change.
+        """Copy the costs of ``other`` into this new scheduler, unlike Hadoop, which forgets all costs after a change.
 
-        Response times are not copied, since the levels may differ.
+        Response times are not copied, since the two schedulers may have different levels.
         """
         scale = self.options.cost_scale / other.options.cost_scale
         costs = other._costs  # noqa: SLF001  another one of the same class
@@ -279,7 +299,7 @@ class DecayScheduler:
         )
 
     def top(self, count: int) -> list[Standing]:
-        """Return the ``count`` users with the greatest raw cost above 0, the greatest first."""
+        """Return up to ``count`` users with a raw cost above 0, starting with the greatest cost."""
         heaviest = heapq.nlargest(count, list(self._costs.items()), key=lambda item: item[1].raw)
         return [self.standing(identity) for identity, entry in heaviest if entry.raw > 0]
 
@@ -300,7 +320,7 @@ class DecayScheduler:
         return level
 
     def _key(self, identity: str) -> str:
-        """Return the identity that is charged: its own, or the common one beyond ``max_identities``."""
+        """Return the identity to charge: ``identity``, or ``OVERFLOW`` if ``max_identities`` others have a cost."""
         if identity in self._costs or identity in self.options.service_users:
             return identity
         most = self.options.max_identities
@@ -318,7 +338,7 @@ class DecayScheduler:
         self._average(factor)
 
     def _decay(self, factor: float) -> None:
-        """Multiply all costs, forget users without a cost, and assign levels to the others."""
+        """Multiply all costs by ``factor``, forget users with no cost left, and give the other users their levels."""
         decayed = raw = service_decayed = service_raw = 0
         gone = []
         for identity, entry in self._costs.items():
@@ -331,12 +351,12 @@ class DecayScheduler:
                 decayed += left
             if not left:
                 gone.append(identity)
-        # Their cost stays in the raw total until the next sweep, as in Hadoop.
+        # The cost of a forgotten user stays in the raw total until the next sweep, as in Hadoop.
         for identity in gone:
             del self._costs[identity]
         self._decayed, self._raw = decayed, raw
         self._service_decayed, self._service_raw = service_decayed, service_raw
-        # `_level_of_share` inlined: the event loop is blocked meanwhile.
+        # This is `_level_of_share` inlined for speed, because the event loop is blocked during a sweep.
         begins, total = self._begins, decayed if decayed > 0 else math.inf
         self._levels = {
             identity: 0 if entry.is_service_user else bisect_right(begins, entry.decayed / total)
@@ -344,7 +364,7 @@ class DecayScheduler:
         }
 
     def _average(self, factor: float) -> None:
-        """Add the response times of this window to the averages, and decide which levels back off."""
+        """Add the response times since the last sweep to the averages, and decide which levels refuse requests."""
         options = self.options
         weight = 1.0 - factor if options.average is Average.NORMALISED else 1.0
         for level, count in enumerate(self._counts):
@@ -367,7 +387,7 @@ class DecayScheduler:
 
 
 def _checked_thresholds(options: DecayOptions) -> tuple[float, ...]:
-    """Return the thresholds; raise ``ValueError`` if an option is out of range."""
+    """Return the thresholds of the levels. Raises ``ValueError`` if an option is out of its range."""
     levels = options.levels
     if levels < 1:
         raise ValueError(f"there must be a level, not {levels}")

@@ -1,15 +1,17 @@
 """One broker's queue of waiting requests and its slots, with a separate lane for control requests.
 
+A request runs at the broker while its ticket has a slot. The methods of ``Dispatcher`` move a ticket so:
+
     ask ──┬─> RUN ───────────────────┬─> done
           ├─> WAIT ──> granted() ────┤
           └─> a refusal              └─> park ──> done
 
-Each client connection has one ticket and asks with it for its first unanswered request; the order inside a connection
-stays as it is. No slot is idle while a ticket waits in its lane: a freed slot goes to the next ticket at once, and
-``granted`` returns the tickets whose connections have to be woken.
+Each client connection has one ticket, with which it asks for a slot for its first unanswered request. The order of
+requests inside a connection does not change. No slot is idle while a ticket waits in its lane: a freed slot goes to the
+next ticket at once, and ``granted`` returns the tickets that got one, because their connections have to be woken.
 
-Control requests (heartbeats, commits and the like) have a lane with its own slots and a turn for each identity. So they
-do not wait behind other requests, and a client cannot get ahead of others by sending many.
+Control requests (heartbeats, commits and the like) have a lane with its own slots, in which the identities take turns.
+So control requests do not wait behind other requests, and a client cannot get ahead of others by sending many.
 """
 
 from dataclasses import dataclass, field
@@ -19,17 +21,17 @@ from typing import Final
 from kafka_quota_proxy.proxy.fair_queue.call_queue import CallQueue, Overflow, QueueOptions, WithinLevel
 from kafka_quota_proxy.proxy.fair_queue.concurrency import FixedLimit, Limit
 
-# One ticket a connection: the number of connections is the bound.
+# The control lane needs no bound: each connection has one ticket, so the number of connections is the bound.
 _NO_BOUND: Final = 2**31 - 1
 
 
 class State(Enum):
     """The state of a ticket."""
 
-    IDLE = auto()  # no request
-    WAITING = auto()  # queued, or waiting for room in the queue
-    RUNNING = auto()  # has a slot
-    PARKED = auto()  # at the broker, but without a slot: the broker only waits
+    IDLE = auto()  # it has no request
+    WAITING = auto()  # it is queued, or waits for room in the queue
+    RUNNING = auto()  # it has a slot
+    PARKED = auto()  # its request is at the broker without a slot, because the broker only waits
 
 
 # Looked up once: each access to a member of an Enum goes through its class.
@@ -39,11 +41,11 @@ _WAITING: Final = State.WAITING
 
 
 class Ticket:
-    """One connection's place at one broker, reused for each of its requests.
+    """One connection's place at one broker, reused for each of the connection's requests.
 
-    ``owner`` belongs to the caller. The caller sets ``identity``, ``level`` and ``is_control``, only while the ticket
-    is idle; the dispatcher sets the rest. Times are in microseconds: ``arrived_us`` of the last ``ask``, ``started_us``
-    of the slot that it got.
+    The dispatcher never reads ``owner``, which belongs to the caller. The caller also sets ``identity``, ``level`` and
+    ``is_control``, but only while the ticket is idle. The dispatcher sets the other attributes: ``arrived_us`` is the
+    time of the last ``ask``, and ``started_us`` the time at which the ticket got its slot, both in microseconds.
     """
 
     __slots__ = ("arrived_us", "identity", "is_control", "level", "owner", "started_us", "state")
@@ -59,13 +61,13 @@ class Ticket:
 
 
 class Answer(Enum):
-    """The decision about a request. The response that refuses it depends on its API."""
+    """The decision about a request. If a request is refused, the response depends on the request's API."""
 
-    RUN = auto()  # it has a slot
-    WAIT = auto()  # until `granted` returns its ticket; the connection is not read meanwhile
-    KEEP_ALIVE = auto()  # refused
-    DISCONNECT = auto()  # refused, and the connection may be closed
-    FAILOVER = auto()  # refused, and the client should try another broker
+    RUN = auto()  # the request has a slot
+    WAIT = auto()  # the request waits until `granted` returns its ticket; the connection is not read meanwhile
+    KEEP_ALIVE = auto()  # the request is refused
+    DISCONNECT = auto()  # the request is refused, and the connection may be closed
+    FAILOVER = auto()  # the request is refused, and the client should try another broker
 
 
 _RUN: Final = Answer.RUN
@@ -82,11 +84,11 @@ class DispatcherOptions:
     """How requests wait for one broker.
 
     Attributes:
-        queue: the shape of the queue.
-        is_backoff_enabled: a request that finds no room is refused; otherwise it waits.
-        disconnects_when_slow: a refusal because of slow responses disconnects, in any level, as in Hadoop; otherwise
-            the connection stays open.
-        control_slots: how many control requests the broker gets at a time.
+        queue: The shape of the queue.
+        is_backoff_enabled: Whether a request that finds no room is refused. Otherwise it waits.
+        disconnects_when_slow: Whether a request that is refused because of slow responses also loses its connection,
+            whatever its level, as in Hadoop. Otherwise the connection stays open.
+        control_slots: How many control requests the broker gets at a time.
     """
 
     queue: QueueOptions = field(default_factory=QueueOptions)
@@ -96,7 +98,7 @@ class DispatcherOptions:
 
 
 class Lane:
-    """Slots, the number of them in use, and the queue for them."""
+    """A queue of tickets, the limit on the number of slots, and the number of slots in use."""
 
     __slots__ = ("in_flight", "limit", "queue")
 
@@ -107,7 +109,10 @@ class Lane:
 
 
 class Dispatcher:
-    """The queue and the slots of one broker. ``normal`` is the lane of all requests but control requests; read only."""
+    """The queue and the slots of one broker.
+
+    ``normal`` is the lane of all requests except control requests. Callers may read it, but must not change it.
+    """
 
     __slots__ = ("_control", "_granted", "is_refusing", "normal", "options", "refused")
 
@@ -122,17 +127,17 @@ class Dispatcher:
 
     @property
     def queue(self) -> CallQueue[Ticket]:
-        """The queue of the normal lane; read only."""
+        """The queue of the normal lane. Callers must not change it."""
         return self.normal.queue
 
     @property
     def control_queue(self) -> CallQueue[Ticket]:
-        """The queue of the control lane; read only."""
+        """The queue of the control lane. Callers must not change it."""
         return self._control.queue
 
     @property
     def in_flight(self) -> int:
-        """The number of slots in use."""
+        """The number of slots of the normal lane in use."""
         return self.normal.in_flight
 
     @property
@@ -142,20 +147,21 @@ class Dispatcher:
 
     @property
     def limit(self) -> int:
-        """The number of slots."""
+        """The number of slots of the normal lane."""
         return self.normal.limit.limit
 
     def ask(self, ticket: Ticket, now_us: int, *, is_slow: bool = False, may_refuse: bool = True) -> Answer:
         """Ask for a slot for an idle ticket.
 
         Args:
-            ticket: the connection's ticket, with the identity and the level of this request.
-            now_us: the time.
-            is_slow: the scheduler backs off its level. Only for backoff; control requests are never refused.
-            may_refuse: a response can refuse it; otherwise it waits, as if backoff were disabled.
+            ticket: The connection's ticket, with the identity and the level of this request.
+            now_us: The time in microseconds.
+            is_slow: Whether responses are so slow that requests of this level are refused
+                (``DecayScheduler.backs_off``). Without backoff and for control requests this is ignored.
+            may_refuse: Whether the request may be refused. Otherwise it waits, as if backoff were disabled.
 
         Raises:
-            ValueError: the ticket is not idle: it has one place only.
+            ValueError: If the ticket is not idle.
         """
         if ticket.state is not _IDLE:
             raise ValueError(f"a ticket that is {ticket.state.name} cannot ask")
@@ -165,7 +171,7 @@ class Dispatcher:
         if is_refusing and is_slow:
             return self._refuse(self._overflow_when_slow())
         if lane.in_flight < lane.limit.limit:
-            # No ticket waits: it would have got this slot.
+            # A waiting ticket would have got this slot already, so no ticket waits.
             lane.in_flight += 1
             ticket.state = _RUNNING
             ticket.started_us = now_us
@@ -180,10 +186,10 @@ class Dispatcher:
         return _WAIT
 
     def done(self, ticket: Ticket, now_us: int, *, is_sample: bool = True) -> bool:
-        """End the request of a running or parked ticket; its slot goes to the next.
+        """End the request of a running or parked ticket, and give any slot that it has to the next ticket.
 
-        Return whether ``granted`` has tickets to return. ``is_sample``: the time since the ticket's start measures the
-        broker's load.
+        Returns True if waiting tickets have got slots, so that ``granted`` has to be called. ``is_sample`` says whether
+        the time since the ticket got its slot measures the broker's load.
         """
         if ticket.state is not _RUNNING:
             return self.leave(ticket, now_us)
@@ -198,9 +204,10 @@ class Dispatcher:
         return False
 
     def park(self, ticket: Ticket, now_us: int) -> bool:
-        """Give the slot of a running ticket to the next: its request waits, at the broker or for its client.
+        """Give the slot of a running ticket to the next ticket.
 
-        Returns as ``done``.
+        The request of the parked ticket waits at the broker, or its client does not take its responses. Returns True
+        if waiting tickets have got slots, as ``done`` does.
         """
         if ticket.state is not _RUNNING:
             return bool(self._granted)
@@ -210,8 +217,9 @@ class Dispatcher:
     def leave(self, ticket: Ticket, now_us: int) -> bool:
         """Drop the request of a ticket in any state.
 
-        A waiting ticket leaves the queue without using a turn. A slot goes to the next ticket: while the broker still
-        works on the request, wait with this call. Returns as ``done``.
+        A waiting ticket leaves the queue without using a turn. The slot of a running ticket goes to the next ticket, so
+        do not call this while the broker still works on the request. Returns True if waiting tickets have got slots, as
+        ``done`` does.
         """
         state, ticket.state = ticket.state, _IDLE
         if state is _RUNNING:
@@ -221,7 +229,7 @@ class Dispatcher:
         return bool(self._granted)
 
     def granted(self) -> list[Ticket]:
-        """Return the waiting tickets that got a slot, in order, each once. They run from now on."""
+        """Return the tickets that waited and have got a slot since the last call, in the order of their slots."""
         if not self._granted:
             return []
         granted = list(self._granted)
@@ -229,7 +237,7 @@ class Dispatcher:
         return granted
 
     def update(self, options: DispatcherOptions, limit: Limit, now_us: int) -> None:
-        """Change the options of queue and slots; waiting and running tickets keep their state."""
+        """Change the options of the queue and of the slots. Waiting and running tickets keep their state."""
         if options.queue != self.options.queue:
             queue = CallQueue[Ticket](options.queue)
             queue.take_over(self.normal.queue)
@@ -263,7 +271,7 @@ class Dispatcher:
         return bool(self._granted)
 
     def _fill(self, lane: Lane, now_us: int) -> None:
-        """Give all free slots to waiting tickets."""
+        """Give the free slots of a lane to its waiting tickets."""
         poll, granted, slots = lane.queue.poll, self._granted, lane.limit.limit
         while lane.in_flight < slots and (ticket := poll()) is not None:
             lane.in_flight += 1

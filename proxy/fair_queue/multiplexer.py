@@ -1,19 +1,21 @@
-"""Turns of the levels, by weight (``WeightedRoundRobinMultiplexer`` in Hadoop)."""
+"""Decides which level of the queue has the next turn, by weights (``WeightedRoundRobinMultiplexer`` in Hadoop)."""
 
 from collections.abc import Sequence
 
 
 def default_weights(levels: int) -> tuple[int, ...]:
-    """Return 2^(n-1), ..., 2, 1: each level has twice the turns of the one below it."""
+    """Return the weights 2^(n-1), ..., 2, 1, with which each level has twice the turns of the level below it."""
     return tuple(2 ** (levels - 1 - level) for level in range(levels))
 
 
 class WeightedRoundRobinMultiplexer:
-    """Turns in cycles: ``weights[0]`` for level 0, then ``weights[1]`` for level 1, and so on. None: Hadoop's.
+    """Gives turns to the levels in cycles: ``weights[0]`` turns to level 0, then ``weights[1]`` to level 1, and so on.
+
+    Without ``weights``, Hadoop's ``default_weights`` are used.
 
     Raises:
-        ValueError: no level, not as many weights as levels, or a weight below 1. Hadoop accepts a weight of 0, and then
-            its pointer never leaves that level.
+        ValueError: If there is no level, there are not as many weights as levels, or a weight is below 1. Hadoop
+            accepts a weight of 0, and then never leaves that level.
     """
 
     __slots__ = ("_current", "_left", "weights")
@@ -30,7 +32,7 @@ class WeightedRoundRobinMultiplexer:
         self._left = self.weights[0]
 
     def next(self) -> int:
-        """Return the level whose turn it is, and go on."""
+        """Return the level that has this turn, and move on to the next turn."""
         current = self._current
         self._left -= 1
         if not self._left:

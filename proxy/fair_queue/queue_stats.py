@@ -1,22 +1,22 @@
-"""Counters of a listener's fair call queue, read by the metrics."""
+"""The counters of a listener's fair call queue, which the metrics read."""
 
 from typing import Final
 
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import Answer
 
-# Stands in for a level: control requests have a queue of their own.
+# The level under which control requests are counted, which have a queue of their own.
 CONTROL_LEVEL: Final = -1
 
 
 class QueueStats:
-    """Counts a listener's requests by what happened to them, from the start of the proxy.
+    """Counts what has happened to the requests of a listener since the start of the proxy.
 
     Attributes:
-        served: By level: the number of responses, the microseconds in the queue, and the microseconds at the broker
-            without the time that polls and groups wait there.
-        refused: The number of refused requests by level, API and kind of refusal.
-        passed_by: The number of requests that went past the queue without a slot, by API.
-        parked: The number of requests that gave their slot back before the response, by API.
+        served: Has three sums for each level: the number of responses, the microseconds in the queue, and the
+            microseconds at the broker, without the time that polls wait for data and group members for each other.
+        refused: The number of refused requests by level, API key and kind of refusal.
+        passed_by: The number of requests that went past the queue without a slot, by API key.
+        parked: The number of requests that gave their slot back before the response, by API key.
     """
 
     __slots__ = ("parked", "passed_by", "refused", "served")
@@ -28,7 +28,7 @@ class QueueStats:
         self.parked: dict[int, int] = {}
 
     def serve(self, level: int, queue_us: int, taken_us: int) -> None:
-        """Count an answered request."""
+        """Count an answered request, with its microseconds in the queue and at the broker."""
         served = self.served.get(level)
         if served is None:
             served = self.served[level] = [0, 0, 0]
@@ -42,7 +42,7 @@ class QueueStats:
         self.refused[key] = self.refused.get(key, 0) + 1
 
     def pass_by(self, api_key: int) -> None:
-        """Count a request that went past the queue."""
+        """Count a request that went past the queue without a slot."""
         self.passed_by[api_key] = self.passed_by.get(api_key, 0) + 1
 
     def park(self, api_key: int) -> None:

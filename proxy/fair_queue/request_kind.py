@@ -1,4 +1,4 @@
-"""Kinds of requests: their place in the fair call queue, and whether their responses may wait at the broker.
+"""Decides how a request is queued, and whether its response may wait at the broker, by the kind of the request.
 
 Requests of one kind share one ``RequestKind``, which is computed once.
 
@@ -12,8 +12,8 @@ from typing import Final
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.protocol.refusal_responses import is_refusable
 
-# A broker answers these at once. All other requests, unknown ones included, may wait for data, for the members of a
-# group, for followers or for the controller.
+# A broker answers requests of these APIs at once. All other requests, including those of unknown APIs, may wait for
+# data, for the members of a group, for followers or for the controller.
 _IMMEDIATE: Final = frozenset(
     {
         ApiKey.API_VERSIONS,
@@ -28,8 +28,8 @@ _IMMEDIATE: Final = frozenset(
         ApiKey.OFFSET_FOR_LEADER_EPOCH,
     }
 )
-# These have a queue of their own: a late one costs a client its group membership or its transaction, which makes more
-# work for all.
+# Control requests have a queue of their own: if one is late, its client loses its group membership or its transaction,
+# which makes more work for all.
 CONTROL: Final = frozenset(
     {
         ApiKey.OFFSET_COMMIT,
@@ -48,16 +48,17 @@ CONTROL: Final = frozenset(
         ApiKey.STREAMS_GROUP_HEARTBEAT,
     }
 )
-# Answered when all members of a group have joined or synced.
+# A broker answers these requests when all members of a group have joined or synced.
 _GATHERING: Final = frozenset({ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
 _POLLS: Final = frozenset({ApiKey.FETCH, ApiKey.SHARE_FETCH})
-# These begin a connection and cost a broker nothing.
+# Requests of these APIs begin a connection and cost a broker nothing.
 _BYPASS: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
-# Clients send a few kinds. A client that makes up more costs the cache, not memory.
+# Clients send requests of a few kinds. A client that makes up more kinds displaces others from the cache, but cannot
+# fill the memory.
 _MOST_KINDS: Final = 1_024
 
-# The locks that Hadoop's name node would take: requests that change state, and requests that read it. The weighted
-# cost of time tells them apart.
+# Requests that change state, and requests that read it. For the first, Hadoop's name node would take an exclusive lock,
+# and for the second a shared lock. `WeightedTimeCost` gives their times different weights.
 EXCLUSIVE_LOCK: Final = frozenset(
     {
         ApiKey.PRODUCE,
@@ -76,10 +77,10 @@ SHARED_LOCK: Final = frozenset({ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.METADA
 
 
 def may_wait(api_key: int, *, acks: int = 1, is_patient: bool = True, wants_data: bool = True) -> bool:
-    """Whether the response may be late while no thread of the broker works on it.
+    """Whether the response to a request may be late while no thread of the broker works on the request.
 
-    A Produce with ``acks`` below 0 waits for followers. Of a Fetch, ``is_patient`` means a ``max_wait_ms`` above 0, and
-    ``wants_data`` a ``min_bytes`` above 0.
+    A Produce with ``acks`` below 0 waits for followers. For a Fetch, ``is_patient`` says that its ``max_wait_ms`` is
+    above 0, and ``wants_data`` that its ``min_bytes`` is above 0.
     """
     if api_key == ApiKey.PRODUCE:
         return acks < 0
@@ -93,16 +94,17 @@ class RequestKind:
     """A kind of request.
 
     Attributes:
-        api_key: Of the request.
-        has_answer: The broker sends a response; false for a Produce with acks=0.
-        may_wait: The response may be late while no thread of the broker works on it.
-        is_poll: It fetches data.
-        waits_for_data: The response may wait until there is data.
-        is_gathering: The response waits for the other members of a group.
-        may_park: It may give its slot back before the response, for one of the last two reasons.
-        is_control: It has a queue of its own.
-        is_free: It costs a broker nothing, and needs no slot.
-        is_refusable: A response exists that refuses it.
+        api_key: The API key of the request.
+        has_answer: Whether the broker sends a response. A Produce with acks=0 has none.
+        may_wait: Whether the response may be late while no thread of the broker works on the request.
+        is_poll: Whether the request fetches data.
+        waits_for_data: Whether the response may wait until there is data.
+        is_gathering: Whether the response waits for the other members of a group.
+        may_park: Whether the request may give its slot back before the response, because the response waits for data
+            or for group members.
+        is_control: Whether the request is a control request, which waits in a queue of its own.
+        is_free: Whether the request costs a broker nothing and needs no slot.
+        is_refusable: Whether its API has a response that refuses the request.
     """
 
     api_key: int
@@ -121,7 +123,7 @@ class RequestKind:
 def request_kind(
     api_key: int, api_version: int, acks: int = 1, is_patient: bool = True, wants_data: bool = True
 ) -> RequestKind:
-    """Return the kind of a request. Arguments as for ``may_wait``."""
+    """Return the kind of a request. The last three arguments have the same meaning as for ``may_wait``."""
     is_poll = api_key in _POLLS
     is_gathering = api_key in _GATHERING
     waits_for_data = is_poll and (is_patient or api_key == ApiKey.SHARE_FETCH)

@@ -1,4 +1,4 @@
-"""The options of the fair call queue's parts, from the ``fair_call_queue`` section of the file."""
+"""Makes the parts of the fair call queue from the ``fair_call_queue`` section of the configuration file."""
 
 from functools import lru_cache
 from math import inf
@@ -27,16 +27,16 @@ from kafka_quota_proxy.proxy.fair_queue.dispatcher import DispatcherOptions
 from kafka_quota_proxy.proxy.quota.broker import PrincipalRules
 from kafka_quota_proxy.proxy.quota.entity import bounded
 
-# A sweep truncates the remaining cost. Unscaled, a cost of 1 becomes 0 and its user is forgotten.
+# A sweep truncates what is left of a cost. Without a scale, a cost of 1 becomes 0, and its user is forgotten.
 _COST_SCALE: Final = 1_000
-# Hadoop's identity for requests that a provider returns no name for.
+# Hadoop's identity for requests for which the identity provider returns no name.
 UNKNOWN: Final = "IdentityProvider.Unknown"
-# How many identities are cached, so that a request pays for neither patterns nor the operator's function.
+# How many identities are cached, so that most requests neither match patterns nor call the operator's own function.
 _REMEMBERED: Final = 10_000
 
 
 def dispatcher_options(settings: FairCallQueue) -> DispatcherOptions:
-    """Return the options of a broker's queue."""
+    """Return the options of a broker's dispatcher, which holds its queue and its slots."""
     is_hadoop = settings.mode is FairCallQueueMode.HADOOP
     is_fair = settings.callqueue_impl is CallQueueImpl.FAIR
     goes_first = settings.capacity_remainder is CapacityRemainder.FIRST
@@ -54,7 +54,7 @@ def dispatcher_options(settings: FairCallQueue) -> DispatcherOptions:
 
 
 def decay_options(settings: FairCallQueue) -> DecayOptions:
-    """Return the options of the decay scheduler."""
+    """Return the options of a listener's decay scheduler."""
     is_decay = settings.scheduler_impl is SchedulerImpl.DECAY
     return DecayOptions(
         levels=settings.levels,
@@ -76,20 +76,21 @@ def decay_options(settings: FairCallQueue) -> DecayOptions:
 
 
 def limit(settings: FairCallQueue) -> Limit:
-    """Return the limit on requests that a broker gets at a time."""
+    """Return a new limit on the number of requests that a broker gets at a time, either fixed or learning."""
     if settings.max_in_flight is not None:
         return FixedLimit(settings.max_in_flight)
     return VegasLimit(minimum=settings.min_in_flight, maximum=settings.most_in_flight)
 
 
 def identities(settings: FairCallQueue) -> Identify:
-    """Return the function that finds the identity that pays for a request. Folded principals are one identity.
+    """Return the function that finds the identity that pays for a request.
 
-    Unauthenticated clients may use any client-id, so their identity is the client-id and the host: the client-id tells
-    clients of one host apart, and the host keeps a client from posing as one elsewhere.
+    Principals that the configuration folds into one user are one identity. An unauthenticated client may use any
+    client-id, so its identity is its client-id and its host. The client-id tells the clients of one host apart, and the
+    host keeps a client from passing for a client on another host.
 
     Raises:
-        ValueError: The operator's function cannot be imported.
+        ValueError: If the operator's own function cannot be imported.
     """
     rules = PrincipalRules(Principals(fold=settings.fold))
     provider = settings.identity_provider
@@ -109,7 +110,7 @@ def identities(settings: FairCallQueue) -> Identify:
 
 
 def cost(settings: FairCallQueue) -> CostModel:
-    """Return the charge for requests."""
+    """Return the model that computes what a request costs."""
     match settings.cost_provider:
         case CostProvider.DEFAULT:
             return RequestCount(0 if settings.mode is FairCallQueueMode.HADOOP else 1)

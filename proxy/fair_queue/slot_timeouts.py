@@ -1,4 +1,4 @@
-"""Deadlines of slots whose requests may be waiting at the broker instead of being worked on."""
+"""The deadlines of slots whose requests may be waiting at the broker, while the broker works on other requests."""
 
 from typing import Protocol
 
@@ -13,7 +13,8 @@ class SlotHolder(Protocol):
 class SlotTimeouts:
     """The deadlines of one broker's slots, in microseconds.
 
-    No deadline comes before ``soonest_us``, None: there is none. The slot of that deadline may be gone already.
+    No deadline comes before ``soonest_us``. It is None if there is no deadline, and it may be too early, because a
+    deadline that is discarded does not change it.
     """
 
     __slots__ = ("_at_us", "soonest_us")
@@ -23,11 +24,11 @@ class SlotTimeouts:
         self.soonest_us: int | None = None
 
     def __len__(self) -> int:
-        """Return how many slots have a deadline."""
+        """Return the number of slots that have a deadline."""
         return len(self._at_us)
 
     def add(self, holder: SlotHolder, at_us: int) -> bool:
-        """Set or replace the deadline of ``holder``; return whether it is the soonest now."""
+        """Set or replace the deadline of ``holder``, and return whether that deadline is now the soonest."""
         self._at_us[holder] = at_us
         is_soonest = self.soonest_us is None or at_us < self.soonest_us
         if is_soonest:
@@ -39,7 +40,10 @@ class SlotTimeouts:
         self._at_us.pop(holder, None)
 
     def park_due(self, now_us: int) -> int | None:
-        """Park each holder whose deadline has passed; return when to call this again, None for never."""
+        """Park each holder of a slot that is past its deadline.
+
+        Returns the time at which to call this again, or None if no deadline is left.
+        """
         for holder in [holder for holder, at_us in self._at_us.items() if at_us <= now_us]:
             del self._at_us[holder]
             holder.park(now_us)
