@@ -1,25 +1,25 @@
-"""Kafka's APIs: their keys, the known versions, and the header of each version.
+"""Lists Kafka's APIs, with their keys, their versions, and the header that each version has.
 
-Source: the message files (``clients/src/main/resources/common/message/*.json``: ``apiKey``, ``validVersions``,
-``flexibleVersions``) of Apache Kafka 4.x; 3.9 for keys 4 to 7, which 4.0 removed; ``shouldClientThrottle`` of the
-classes in org.apache.kafka.common.requests.
+Source: ``apiKey``, ``validVersions`` and ``flexibleVersions`` in the message files of Apache Kafka 4.x
+(``clients/src/main/resources/common/message/*.json``), and of 3.9 for keys 4 to 7, which 4.0 removed. Also
+``shouldClientThrottle`` of the classes in org.apache.kafka.common.requests.
 """
 
 from enum import IntEnum
 from typing import Final
 
-# A version above the range of int16, which no API reaches.
+# A version that no API reaches, because it is above the range of int16.
 NEVER: Final = 0x8000
 
 
 class ApiKey(IntEnum):
-    """The number of each API, under Kafka's name, and what its versions are.
+    """The number of each API under Kafka's name, and the properties of its versions.
 
     Attributes:
         highest_version: The newest known version.
         first_flexible: From this version on the message has compact types and tags, and its header has tags.
-        first_throttle_time: From this version on a response's body begins with throttle_time_ms. ``NEVER`` if the
-            response lacks the field or has it elsewhere (see ``protocol.throttle_time``).
+        first_throttle_time: From this version on a response's body begins with throttle_time_ms. It is ``NEVER`` if
+            the response lacks the field, or has the field elsewhere (see ``protocol.throttle_time``).
         first_client_throttle: From this version on the client itself waits for the throttle time (KIP-219).
     """
 
@@ -36,7 +36,7 @@ class ApiKey(IntEnum):
         first_throttle_time: int = NEVER,
         first_client_throttle: int = NEVER,
     ) -> "ApiKey":
-        """Make a member of one row below."""
+        """Make a member from one of the rows below."""
         api = int.__new__(cls, key)
         api._value_ = key
         api.highest_version = highest_version
@@ -140,21 +140,22 @@ class ApiKey(IntEnum):
     DELETE_SHARE_GROUP_OFFSETS = 92, 0, 0, 0
 
 
-# The names in Kafka's metrics and logs: "Produce", "SaslHandshake".
+# The names that Kafka's metrics and logs use, such as "Produce" and "SaslHandshake".
 API_NAMES: Final = {int(key): key.name.title().replace("_", "") for key in ApiKey}
-# Plain dictionaries, for each frame: a key may be unknown, and an enum's attribute takes longer.
+# These are looked up for each frame. A dictionary is faster than an attribute of an enum, and allows unknown keys.
 HIGHEST_VERSION: Final = {int(key): key.highest_version for key in ApiKey}
 FIRST_FLEXIBLE_VERSION: Final = {int(key): key.first_flexible for key in ApiKey}
 
 
 def is_flexible(api_key: int, api_version: int) -> bool:
-    """Whether the message has compact types and tags; False for a key that is not in ``ApiKey``."""
+    """Whether the message has compact types and tags. This is False for a key that is not in ``ApiKey``."""
     return api_version >= FIRST_FLEXIBLE_VERSION.get(api_key, NEVER)
 
 
 def response_header_version(api_key: int, api_version: int) -> int:
-    """Return 0 or 1 (with tags).
+    """Return the version of a response's header: 0, or 1 if the header has tags.
 
-    Always 0 for ApiVersions: a client must be able to read it before it knows the broker's version (KIP-511).
+    For ApiVersions it is always 0, because a client must be able to read this response before it knows which versions
+    the broker has (KIP-511).
     """
     return int(is_flexible(api_key, api_version) and api_key != ApiKey.API_VERSIONS)

@@ -1,10 +1,12 @@
-"""ApiVersions (key 18): lowers the advertised versions to readable ones, and adds the APIs that are answered here.
+"""Changes ApiVersions responses (key 18), in which a broker advertises the versions of its APIs.
+
+Versions that the proxy cannot read are removed, and APIs that the proxy answers itself are added.
 
     response   int16 error_code, array of { int16 api_key, int16 min_version, int16 max_version, [v3+ tags] },
                [v1+ int32 throttle_time_ms] [v3+ tags: features]
 
-From v3 on the array is compact. The response's header never has tags. A broker that does not know the request's version
-responds in v0 with error 35 (UNSUPPORTED_VERSION).
+From v3 on the array is compact. The header of the response never has tags. A broker that does not know the version of
+the request responds in v0 with error 35 (UNSUPPORTED_VERSION).
 
 Source: ApiVersionsResponse.json (0 to 4), ``ApiVersionsRequest.getErrorResponse`` in Apache Kafka; KIP-511.
 """
@@ -25,8 +27,8 @@ from kafka_quota_proxy.protocol.primitives import (
     skip_tags,
 )
 
-# The highest readable versions of the APIs that are charged by their fields, that authenticate, or that are answered
-# here. All others pass through in any version.
+# The highest versions that the proxy can read, for the APIs that it charges by their fields, that authenticate, or that
+# it answers itself. All other APIs pass through in any version.
 CEILINGS: Final[Mapping[int, int]] = {
     key: key.highest_version
     for key in (
@@ -50,14 +52,14 @@ _ENTRY: Final = Struct(">hhh")
 
 
 class VersionRange(NamedTuple):
-    """The lowest and the highest version of an API."""
+    """The lowest and the highest version of an API that is advertised."""
 
     lowest: int
     highest: int
 
 
 class _Layout(NamedTuple):
-    """Offsets in a response."""
+    """The offsets of the entries and of ``throttle_time_ms`` in a response."""
 
     entries: list[int]
     first_entry: int
@@ -66,9 +68,10 @@ class _Layout(NamedTuple):
 
 
 def limit_versions(frame: bytes, api_version: int, ceilings: Mapping[int, int] = CEILINGS) -> bytes:
-    """Lower the highest versions that a broker advertises to ``ceilings``, by api key.
+    """Lower the highest version that a broker advertises for an API to the one that ``ceilings`` has for its key.
 
-    An entry stays as it is where the broker's *lowest* version is above the ceiling: no version would be left.
+    If the *lowest* version that the broker advertises is above the ceiling, the entry stays as it is, because no
+    version would be left.
     """
     out: bytearray | None = None
     for entry in _layout(frame, api_version).entries:
@@ -81,7 +84,7 @@ def limit_versions(frame: bytes, api_version: int, ceilings: Mapping[int, int] =
 
 
 def highest_version(frame: bytes, api_version: int, api_key: int) -> int | None:
-    """Return the highest version that a broker advertises of an API; None if it lacks the API."""
+    """Return the highest version that a broker advertises for an API, or None if the broker lacks the API."""
     for entry in _layout(frame, api_version).entries:
         key, _, max_version = _ENTRY.unpack_from(frame, entry)
         if key == api_key:
@@ -90,14 +93,14 @@ def highest_version(frame: bytes, api_version: int, api_key: int) -> int | None:
 
 
 def throttle_time_offset(frame: Buffer, api_version: int) -> int | None:
-    """Return the offset of ``throttle_time_ms`` in a whole response; None if it lacks the field."""
+    """Return the offset of ``throttle_time_ms`` in a whole response, or None if the response lacks the field."""
     return _layout(frame, api_version).throttle_time
 
 
 def advertise_versions(frame: bytes, api_version: int, own: Mapping[int, VersionRange]) -> bytes:
-    """Advertise our versions of some APIs, even if the broker lacks the API.
+    """Advertise the proxy's own versions of some APIs, whether or not the broker has the API.
 
-    A response with an error stays as it is: it has no versions but those of ApiVersions.
+    A response with an error stays as it is, because it lists no API other than ApiVersions.
     """
     if read_int16(frame, _ERROR_CODE)[0] != 0:
         return frame

@@ -277,6 +277,5 @@ def _encoded_message(text: str | None) -> bytes | None:
     data = _encoded(text)
     if data is None or len(data) <= MAX_STRING_BYTES:
         return data
-    return (
-        data[:MAX_STRING_BYTES].decode("utf-8", "ignore").encode()
-    )  # "ignore" removes a character that was cut in two
+    # If the cut falls inside a character, "ignore" drops the rest of that character.
+    return data[:MAX_STRING_BYTES].decode("utf-8", "ignore").encode()

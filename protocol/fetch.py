@@ -1,4 +1,6 @@
-"""Fetch (key 1): limits, session and replica_id of a request; an empty response, and what a response is charged.
+"""Reads the limits, session and replica_id of a Fetch request (key 1).
+
+The module also writes an empty Fetch response, and computes how many bytes Kafka charges for a response.
 
     request    [v0-14 int32 replica_id] int32 max_wait_ms, int32 min_bytes, [v3+ int32 max_bytes]
                [v4+ int8 isolation_level] [v7+ int32 session_id, int32 session_epoch]
@@ -8,7 +10,7 @@
     response   [v1+ int32 throttle_time_ms] [v7+ int16 error_code, int32 session_id] array of topics
 
 From v12 on strings and arrays are compact, and each structure ends with tags. Since v15 (KIP-903) only the end of a
-request shows whether a broker or a consumer sent it.
+request shows whether a follower or a consumer sent the request.
 
 Source: FetchRequest.json (0 to 18), FetchResponse.json in Apache Kafka.
 """
@@ -29,7 +31,7 @@ from kafka_quota_proxy.protocol.primitives import (
     skip_tags,
 )
 
-# The replica_id of a consumer, and the default.
+# The replica_id of a consumer. It is also the default if a request names no replica.
 NO_REPLICA: Final = -1
 UNLIMITED_BYTES: Final = 2**31 - 1
 
@@ -46,22 +48,24 @@ _INT32: Final = Struct(">i").unpack_from
 _TWO_INT32: Final = Struct(">ii").unpack_from
 _THREE_INT32: Final = Struct(">iii").unpack_from
 _REPLICA_STATE_TAG: Final = 1
-# max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch of v15+.
+# The fixed fields in front, v15+: max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch.
 _FRONT_BYTES: Final = 4 + 4 + 4 + 1 + 4 + 4
-# partition, current_leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset, partition_max_bytes of v12+.
+# The fixed fields of a partition, v12+: partition, current_leader_epoch, fetch_offset, last_fetched_epoch,
+# log_start_offset, partition_max_bytes.
 _PARTITION_BYTES: Final = 4 + 4 + 8 + 4 + 8 + 4
 
-# The error after which a client drops its fetch session and fetches in full.
+# After this error a client drops its fetch session and sends a full fetch.
 FETCH_SESSION_ID_NOT_FOUND: Final = 70
-# The epochs of a full fetch that opens a session, and of one that does not.
+# The session epochs of two kinds of full fetch: the first opens a session, the second does not.
 OPENS_SESSION: Final = 0
 WITHOUT_SESSION: Final = -1
 
 
 class FetchLimits(NamedTuple):
-    """The limits of a request, and their offsets in the data.
+    """The limits of a request, and the offsets of two of them in the data.
 
-    ``max_bytes_offset`` is -1 up to v2, which lacks the field; Kafka then assumes ``UNLIMITED_BYTES``.
+    Up to v2 a request has no max_bytes. In that case ``max_bytes_offset`` is -1, and ``max_bytes`` is
+    ``UNLIMITED_BYTES``, as Kafka assumes.
     """
 
     min_bytes_offset: int
@@ -72,7 +76,10 @@ class FetchLimits(NamedTuple):
 
 
 def read_limits(data: Buffer, body: int, api_version: int, *, end: int = sys.maxsize) -> FetchLimits | None:
-    """Read ``max_wait_ms``, ``min_bytes`` and ``max_bytes``; None if more bytes are needed."""
+    """Read ``max_wait_ms``, ``min_bytes`` and ``max_bytes``, or return None if more bytes are needed.
+
+    ``end`` is the end of the frame, if it is known.
+    """
     offset = body + 4 if api_version >= FIRST_REPLICA_STATE else body + 8
     has_max_bytes = api_version >= FIRST_MAX_BYTES
     needed = offset + 8 if has_max_bytes else offset + 4
@@ -88,7 +95,7 @@ def read_limits(data: Buffer, body: int, api_version: int, *, end: int = sys.max
 
 
 class FetchSession(NamedTuple):
-    """The session of a request (v7+), and the offset of its epoch, an int32."""
+    """The fetch session of a request (v7+), and the offset of the session epoch, which is an int32."""
 
     session_id: int
     epoch: int
@@ -96,7 +103,10 @@ class FetchSession(NamedTuple):
 
 
 def read_session(data: Buffer, limits: FetchLimits, api_version: int) -> FetchSession | None:
-    """Read the session of a request after its limits; None before v7, and if more bytes are needed."""
+    """Read the fetch session of a request, which comes after ``limits``.
+
+    Returns None before v7, where requests have no session, and if more bytes are needed.
+    """
     offset = limits.max_bytes_offset + 5
     if api_version < FIRST_SESSION or offset + 8 > len(data):
         return None
@@ -105,10 +115,11 @@ def read_session(data: Buffer, limits: FetchLimits, api_version: int) -> FetchSe
 
 
 def empty_response(correlation_id: int, api_version: int, throttle_time_ms: int, *, error_code: int = 0) -> bytes:
-    """Return a response without partitions and without a session: a throttled response (KIP-219).
+    """Return a Fetch response without partitions and session, as a broker sends to a throttled consumer (KIP-219).
 
-    ``api_version`` is at most 18; v0 has no throttle time, v0 to v6 have no error code. In response to a full fetch the
-    throttle time, above 0, explains why partitions are missing.
+    ``api_version`` is at most 18. ``throttle_time_ms`` is left out in v0, and ``error_code`` in v0 to v6, because these
+    versions lack the field. In response to a full fetch the throttle time must be above 0, so that the client knows why
+    partitions are missing.
 
     Source: ``FetchContext.getThrottledResponse`` in Apache Kafka.
     """
@@ -123,7 +134,7 @@ def empty_response(correlation_id: int, api_version: int, throttle_time_ms: int,
 
 
 def read_replica_id(frame_body: bytes, offset: int, end: int, api_version: int) -> int:
-    """Read the node id of the follower that fetches from a whole body; below 0 for a consumer."""
+    """Read the node id of the follower that sent a whole request. It is below 0 if a consumer sent the request."""
     body = memoryview(frame_body)[:end]
     if api_version < FIRST_REPLICA_STATE:
         skip(body, offset, 4)
@@ -137,9 +148,10 @@ def read_replica_id(frame_body: bytes, offset: int, end: int, api_version: int) 
 def charged_bytes(size_bytes: int, api_version: int) -> int:
     """Return the bytes that Kafka charges for a response: its size field and its body, but not its header.
 
-    ``size_bytes`` is the value of the size field. A header v0 has as many bytes as that field; v1 has one more for its
-    empty tags. Unlike Kafka, which adds them later, this includes the node_endpoints of a response (v16+, some dozen
-    bytes when a partition's leader has moved): the size is known before they arrive.
+    ``size_bytes`` is the value of the size field. A response header v0 has as many bytes as the size field, and v1 has
+    one more byte for its empty tags. Unlike Kafka's number, the result includes the node_endpoints of a response (v16+,
+    some dozen bytes when the leader of a partition has moved). The proxy charges as soon as it knows the size, when the
+    node_endpoints have not arrived yet. Kafka adds them to a response after the charge.
 
     Source: ``FetchResponse.sizeOf`` in Apache Kafka.
     """
@@ -163,7 +175,7 @@ def skip_forgotten_topics(body: Buffer, offset: int, api_version: int) -> int:
 
 
 def read_replica_state(body: Buffer, offset: int) -> int:
-    """Read the follower's node id from the tags that end a request (v15+); else ``NO_REPLICA``."""
+    """Read the follower's node id from the tags that end a request (v15+). Without such a tag it is ``NO_REPLICA``."""
     replica_id = NO_REPLICA
     tags, offset = read_uvarint(body, offset)
     for _ in range(tags):

@@ -53,7 +53,7 @@ def find_brokers(data: bytes, start: int, api_version: int) -> BrokerList | None
 def find_cluster_id(data: bytes, start: int, brokers: BrokerList, api_version: int) -> str | None:
     """Return the cluster id in a Metadata response, or None if it is missing or has not arrived yet.
 
-    The caller need not wait for more bytes, since a later response will have the cluster id, too.
+    Callers do not wait for more bytes just to learn the cluster id.
     """
     if api_version < 2:
         return None

@@ -1,13 +1,13 @@
-"""A frame that arrives in pieces, from a client or a broker: keeps the pieces until parsing is worth another try.
+"""Keeps the pieces of a frame that is arriving until it is worthwhile to try to parse it again.
 
-A try with too few bytes is wasted. While a frame is small, each piece is a reason to try. Beyond ``SMALL_BYTES`` the
-next try waits for the rest of the frame, or for as many bytes again as have arrived. All tries together then read and
-join a few times the frame's bytes, however small the pieces are.
+Work is wasted if a frame is parsed before enough of its bytes have arrived. A frame that is still small is parsed with
+each new piece. Beyond ``SMALL_BYTES`` the next try waits for the rest of the frame, or until the number of bytes has
+doubled. So all tries together process only a few times the bytes of the frame, however small the pieces are.
 """
 
 from typing import Final
 
-# Nearly all heads are shorter, and are passed on as soon as they are complete.
+# Nearly all headers are shorter, and are passed on as soon as they are complete.
 SMALL_BYTES: Final = 4_096
 _TINY_BYTES: Final = 1_024
 _SIZE_BYTES: Final = 4
@@ -16,8 +16,8 @@ _SIZE_BYTES: Final = 4
 def bytes_to_wait_for(front: bytes, *, most_bytes: int | None = None) -> int:
     """Return how many more bytes to wait for before the next try to parse a frame, at least one.
 
-    ``front`` has the frame's bytes so far. Above ``most_bytes`` a try rejects the frame; None: only a whole frame is of
-    use.
+    ``front`` has the bytes of the frame that have arrived. ``most_bytes`` is the number above which the parser gives up
+    and rejects the frame. It is None if the parser needs the whole frame.
     """
     arrived = len(front)
     if arrived < SMALL_BYTES:
@@ -28,7 +28,7 @@ def bytes_to_wait_for(front: bytes, *, most_bytes: int | None = None) -> int:
 
 
 class PartialFrame:
-    """The pieces of a frame so far; ``missing_bytes`` is 0 or below once it is whole."""
+    """The pieces of a frame that have arrived. ``missing_bytes`` is 0 or below when no more pieces are needed."""
 
     __slots__ = ("_pieces", "missing_bytes")
 
@@ -41,7 +41,7 @@ class PartialFrame:
         return sum(map(len, self._pieces))
 
     def add(self, data: bytes) -> bytes:
-        """Keep a piece; return all pieces joined once no bytes are missing, and ``b""`` before."""
+        """Keep a piece. Returns all pieces as one if no bytes are missing any more, otherwise ``b""``."""
         last = self._pieces[-1]
         if len(data) >= _TINY_BYTES:
             self._pieces.append(data)

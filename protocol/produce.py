@@ -1,4 +1,6 @@
-"""Produce (key 0): ``acks`` of a request, ``throttle_time_ms`` of a response. Records are not read.
+"""Reads the ``acks`` of a Produce request (key 0), and finds ``throttle_time_ms`` in its response.
+
+The module does not read records.
 
     request    [v3+ string transactional_id] int16 acks, int32 timeout_ms, array of topics
     response   array of { string name | v13+ uuid topic_id,
@@ -33,17 +35,20 @@ _INT16: Final = Struct(">h").unpack_from
 _FIRST_TRANSACTIONAL: Final = 3
 _FIRST_FLEXIBLE: Final = 9
 _FIRST_TOPIC_ID: Final = 13
-# index, error_code, base_offset, log_append_time_ms and log_start_offset of a partition, v5+.
+# The fixed fields of a partition, v5+: index, error_code, base_offset, log_append_time_ms and log_start_offset.
 _PARTITION_BYTES: Final = 4 + 2 + 8 + 8 + 8
-# No record errors, no message, no tags: the end of nearly every partition.
+# Nearly every partition ends with these bytes: no record errors, no error message, no tags.
 _PLAIN_END: Final = b"\x01\x00\x00"
-# Size, correlation_id, an empty array and throttle_time_ms.
+# The shortest response has its size, correlation_id, an empty array and throttle_time_ms.
 _MIN_RESPONSE_BYTES: Final = 16
 
 
 def read_acks(data: Buffer, offset: int, api_version: int, *, end: int = sys.maxsize) -> int | None:
-    """Read ``acks``: -1, 0 (the broker sends no response) or 1; None if more bytes are needed."""
-    # Nearly all producers have no transactional_id: its first one or two bytes say null.
+    """Read ``acks``, or return None if more bytes are needed.
+
+    Values are -1, 0 (the broker sends no response) and 1. ``end`` is the end of the frame, if it is known.
+    """
+    # Nearly all producers have no transactional_id. In that case its first one or two bytes say null.
     if api_version >= _FIRST_FLEXIBLE and offset < len(data) and data[offset] == 0:
         position: int | None = offset + 1
     elif api_version < _FIRST_TRANSACTIONAL:
@@ -62,9 +67,9 @@ def read_acks(data: Buffer, offset: int, api_version: int, *, end: int = sys.max
 
 
 def end_of_plain_acks(data: Buffer, offset: int, api_version: int) -> int | None:
-    """Return the offset of the field after ``acks`` if there is no transactional_id; else None.
+    """Return the offset of the field after ``acks``, or None if the request has a transactional_id.
 
-    ``data`` has the request's front, up to ``acks``.
+    ``data`` must have the request up to the end of ``acks``.
     """
     if api_version >= _FIRST_FLEXIBLE:
         return offset + 3 if data[offset] == 0 else None
@@ -82,14 +87,14 @@ def _skip_transactional_id(data: Buffer, offset: int, *, is_compact: bool) -> in
             length, offset = read_int16(data, offset)
     except Truncated:
         return None
-    # The bytes may not have arrived yet: without this bound a caller would wait for, and keep, up to 4 GiB.
+    # The bytes may not have arrived yet. Without this bound a caller might wait for 4 GiB and keep them in memory.
     if not -1 <= length <= MAX_STRING_BYTES:
         raise MalformedLength(f"a transactional_id has length {length}")
     return offset + max(length, 0)
 
 
 def throttle_time_offset(frame: Buffer, api_version: int) -> int | None:
-    """Find ``throttle_time_ms`` in a whole response; None for v0, which lacks the field."""
+    """Return the offset of ``throttle_time_ms`` in a whole response. Returns None for v0, which lacks the field."""
     if api_version < 1:
         return None
     if api_version >= _FIRST_FLEXIBLE:

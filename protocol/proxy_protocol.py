@@ -1,6 +1,6 @@
-r"""The PROXY protocol: a load balancer sends the client's address before the bytes of the connection.
+r"""Reads the header of the PROXY protocol, by which a load balancer passes on the address of a client.
 
-Version 1 is a line of ASCII, 107 bytes at the most::
+The load balancer sends the header before the bytes of the connection. Version 1 is a line of ASCII, 107 bytes at most::
 
     PROXY TCP4 203.0.113.7 198.51.100.1 56324 9092\r\n     source and destination address, then their ports
     PROXY TCP6 2001:db8::7 2001:db8::1 56324 9092\r\n
@@ -13,7 +13,7 @@ Version 2 is binary, big-endian::
     uint8       family in the high half (0 none, 1 IPv4, 2 IPv6, 3 UNIX), transport in the low one (1 stream)
     uint16      the number of bytes that follow: addresses and ports as in version 1, then TLVs, which are ignored
 
-LOCAL is a connection of the balancer itself, such as a health check.
+LOCAL is for a connection of the load balancer itself, such as a health check.
 
 Source: "The PROXY protocol", versions 1 and 2, of HAProxy.
 """
@@ -26,8 +26,8 @@ from kafka_quota_proxy.protocol.errors import MalformedProxyHeader
 
 # The longest line has two IPv6 addresses: 107 bytes with its end.
 MAX_LINE_BYTES: Final = 107
-# The most bytes after the fixed part of version 2. Balancers send addresses and a few names, some hundred bytes; the
-# largest TLV is a certificate. The format itself allows 64 KiB.
+# At most this many bytes are accepted after the fixed part of version 2. Load balancers send addresses and a few names,
+# which take some hundred bytes. The largest TLV is a certificate. The format itself allows 64 KiB.
 MAX_REST_BYTES: Final = 4_096
 MAX_HEADER_BYTES: Final = 16 + MAX_REST_BYTES
 
@@ -42,15 +42,16 @@ _PROXY: Final = 0x21
 _FAMILIES: Final = 4
 _TRANSPORTS: Final = 3
 _STREAM: Final = 1
-# The size of one address by family; only internet addresses have ports.
+# The size of one address of each family that has ports.
 _ADDRESS_BYTES: Final = {1: 4, 2: 16}
 
 
 class ProxyHeader(NamedTuple):
     """A parsed header.
 
-    ``source`` is the client's address and port, None for LOCAL and UNKNOWN; an IPv4-mapped IPv6 address becomes IPv4.
-    ``size_bytes`` is the length of the header: the bytes of the connection follow.
+    ``source`` is the client's address and port. It is None if the header has no internet address, as with LOCAL and
+    UNKNOWN. An IPv4-mapped IPv6 address becomes an IPv4 address. ``size_bytes`` is the length of the header, after
+    which the bytes of the connection begin.
     """
 
     source: tuple[str, int] | None
@@ -58,7 +59,10 @@ class ProxyHeader(NamedTuple):
 
 
 def read_proxy_header(data: bytes) -> ProxyHeader | None:
-    """Read the header at the beginning of a connection; None if more bytes are needed."""
+    """Read the header at the beginning of a connection, or return None if more bytes are needed.
+
+    Raises MalformedProxyHeader if the connection does not begin with a valid header.
+    """
     if data.startswith(_LINE_START[: len(data)]):
         return _read_line(data)
     if data.startswith(_SIGNATURE[: len(data)]):
@@ -76,7 +80,7 @@ def _read_line(data: bytes) -> ProxyHeader | None:
     words = data[len(_LINE_START) : end].split(b" ")
     if words[0] == b"UNKNOWN":
         return ProxyHeader(None, size_bytes)
-    # The standard library accepts an address with a scope, fe80::1%eth0; here it has no meaning.
+    # The standard library accepts an address with a scope, as in fe80::1%eth0. In this protocol a scope is not valid.
     if len(words) != 5 or words[0] not in (b"TCP4", b"TCP6") or b"%" in words[1] + words[2]:
         raise _malformed_line(data[:end])
     kind = IPv4Address if words[0] == b"TCP4" else IPv6Address
@@ -122,6 +126,6 @@ def _read_binary(data: bytes) -> ProxyHeader | None:
 
 
 def _text(address: IPv4Address | IPv6Address) -> str:
-    """Return an address as text; an IPv4-mapped IPv6 address as IPv4."""
+    """Return an address as text. An IPv4-mapped IPv6 address becomes an IPv4 address."""
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return str(mapped or address)

@@ -1,8 +1,8 @@
-"""Where record batches end, found by their lengths alone.
+"""Finds the ends of record batches from their length fields alone.
 
     batch      int64 base_offset, int32 length of the following bytes, ...
 
-A message of magic 0 or 1 begins in the same way.
+Messages in the older formats (magic 0 and 1) begin with the same fields.
 
 Source: ``DefaultRecordBatch``, ``LegacyRecord`` in Apache Kafka.
 """
@@ -14,14 +14,14 @@ from kafka_quota_proxy.protocol.primitives import Buffer
 
 _LENGTH: Final = Struct(">8xi").unpack_from
 _FRONT_BYTES: Final = 12
-# Kafka rejects a shorter length as corrupt: crc, magic, attributes, and the lengths of key and value of magic 0.
+# Kafka rejects a shorter length as corrupt. In magic 0 these are crc, magic, attributes, key length and value length.
 _SHORTEST_BYTES: Final = 4 + 1 + 1 + 4 + 4
 
 
 def end_of_whole_batches(data: Buffer, begin: int, end: int) -> int:
-    """Return the end of the last whole batch; ``begin`` if not even the first is whole.
+    """Return the end of the last whole batch, or ``begin`` if not even the first batch is whole.
 
-    A batch of an impossible length counts as incomplete.
+    A batch with an impossible length counts as incomplete.
     """
     length_of = _LENGTH
     last = end - _FRONT_BYTES - _SHORTEST_BYTES
@@ -36,9 +36,9 @@ def end_of_whole_batches(data: Buffer, begin: int, end: int) -> int:
 
 
 def first_batch_size(data: Buffer, begin: int, end: int) -> int:
-    """Return the size of the batch at ``begin`` as its length says, even if that is beyond ``end``.
+    """Return the size that the batch at ``begin`` claims to have, even if the batch then extends beyond ``end``.
 
-    0 if its length is incomplete or impossible.
+    Returns 0 if the length field is incomplete or has an impossible value.
     """
     if begin + _FRONT_BYTES > end:
         return 0

@@ -1,4 +1,4 @@
-"""ShareFetch (key 78, KIP-932): the limits of a request, and the charge of a response.
+"""Reads the limits of a ShareFetch request (key 78, KIP-932), and computes the charge of its response.
 
     request    string group_id, string member_id, int32 share_session_epoch, int32 max_wait_ms, int32 min_bytes,
                int32 max_bytes, [v1+ int32 max_records, int32 batch_size]
@@ -8,8 +8,9 @@
 
 All fields are compact. v0 is the early access of Kafka 4.0, v1 is from 4.1, v2 from 4.2 (KIP-1206, KIP-1222).
 
-A request also advances the epoch of the share session, adds and removes its partitions, and acknowledges records. A
-response of our own would lose all of this, so each request has to reach the broker.
+A request does more than fetch. It also advances the epoch of the share session, adds partitions to the session and
+removes partitions, and acknowledges records. If the proxy answered a request itself, all of this would be lost. So each
+request has to reach the broker.
 
 Source: ShareFetchRequest.json, ShareFetchResponse.json (0 to 2), ``ShareFetchResponse.sizeOf``,
 ``ShareSessionHandler.handleResponse`` and ``ShareConsumeRequestManager.handleShareFetchSuccess`` in Apache Kafka.
@@ -29,7 +30,10 @@ _FIRST_MAX_RECORDS: Final = 1
 
 
 def read_limits(data: Buffer, body: int, api_version: int, *, end: int = sys.maxsize) -> FetchLimits | None:
-    """Read ``max_wait_ms``, ``min_bytes`` and ``max_bytes``, three neighbours as in a Fetch."""
+    """Read ``max_wait_ms``, ``min_bytes`` and ``max_bytes``, or return None if more bytes are needed.
+
+    ``end`` is the end of the frame, if it is known.
+    """
     try:
         offset = skip_compact_string(data, skip_compact_string(data, body)) + 4  # share_session_epoch
     except Truncated:
@@ -46,10 +50,10 @@ def read_limits(data: Buffer, body: int, api_version: int, *, end: int = sys.max
 
 
 def without_records(limits: FetchLimits, api_version: int) -> tuple[int, int, bytes]:
-    """Return the edit (begin, end, new bytes) that sets each limit to zero.
+    """Return the change to a request (begin, end, new bytes) that sets all of its limits to zero.
 
-    The broker then responds at once and without records, and still handles the rest of the request. v0 lacks
-    ``max_records``: its response may have one batch.
+    The broker then responds at once and without records, and still handles the rest of the request. In v0, which lacks
+    ``max_records``, the response may still have one batch.
 
     Source: ``SharePartitionManager.processShareFetch``, ``SharePartition.acquire`` in Apache Kafka.
     """
@@ -61,9 +65,10 @@ def without_records(limits: FetchLimits, api_version: int) -> tuple[int, int, by
 def charged_bytes(size_bytes: int) -> int:
     """Return the bytes that Kafka charges for a response: its size field and its body, but not its header.
 
-    ``size_bytes`` is the value of the size field. Unlike Kafka, which adds both later, it includes the node_endpoints,
-    and the partitions that only confirm acknowledgements (some 40 bytes each): the size is known before they arrive.
+    ``size_bytes`` is the value of the size field. Unlike Kafka's number, the result includes the node_endpoints, and
+    the partitions that only confirm acknowledgements (some 40 bytes each). The proxy charges as soon as it knows the
+    size, when these have not arrived yet. Kafka adds them to a response after the charge.
 
-    Source: ``ShareFetchResponse.sizeOf`` in Apache Kafka; as for a Fetch of a flexible version.
+    Source: ``ShareFetchResponse.sizeOf`` in Apache Kafka. The result is the same as for a Fetch of a flexible version.
     """
     return size_bytes - 1

@@ -1,10 +1,10 @@
-"""A follower's Fetch (key 1, v0 to v18), read as a whole and written with other partitions, limits or records.
+"""Reads a whole Fetch of a follower (key 1, v0 to v18), and writes it with other partitions, limits or records.
 
-    request   the request: its partitions and limits
-    response  the response: its partitions, with all of their records, fewer, or none
-    topics    the arrays of topics and partitions that both have
+    request   reads and writes requests, with their partitions and limits
+    response  reads responses, and writes them with all, some or none of the records of a partition
+    topics    reads and writes the arrays of topics and partitions that requests and responses have
 
-Frames are whole, and versions are 0 to 18: callers pass no others. A topic or a partition may be listed twice. A
-partition's entry is kept as a range of bytes, so that unchanged fields are copied as they are. No records are copied
-before a frame is joined.
+Callers pass only whole frames, of versions 0 to 18. A topic or a partition may be listed twice. A partition's entry is
+kept as a range of bytes, so that unchanged fields are copied as they are. Records are copied only once, when the parts
+of a frame are joined.
 """

@@ -1,4 +1,4 @@
-"""A follower's Fetch request.
+"""Reads a follower's Fetch request, and writes it with other partitions and limits.
 
     request    see protocol.fetch
     partition  int32 partition, [v9+ int32 current_leader_epoch], int64 fetch_offset,
@@ -39,7 +39,8 @@ _FIRST_LEADER_EPOCH: Final = 9
 _INT32: Final = Struct(">i")
 _TWO_INT32: Final = Struct(">ii")
 
-# The fixed fields of a partition, by version: partition, [current_leader_epoch], fetch_offset, partition_max_bytes.
+# The fixed fields of a partition, by version. The values are partition, [current_leader_epoch], fetch_offset and
+# partition_max_bytes.
 _PARTITION_FIELDS: Final = (
     *[Struct(">iqi")] * 5,
     *[Struct(">iq8xi")] * 4,
@@ -49,10 +50,10 @@ _PARTITION_FIELDS: Final = (
 
 
 class RequestPartition(NamedTuple):
-    """A partition that a follower fetches, whose entry is the data from ``begin`` to ``end``.
+    """A partition that a follower fetches. Its entry is the data from ``begin`` to ``end``.
 
-    ``topic`` is a name in UTF-8 up to v12, the 16 bytes of an id from v13 on. ``leader_epoch`` is -1 below v9.
-    ``max_bytes`` is its ``partition_max_bytes``.
+    Up to v12 ``topic`` is a name in UTF-8. From v13 on it is the 16 bytes of a topic id. ``leader_epoch`` is -1 before
+    v9. ``max_bytes`` is the field ``partition_max_bytes``.
     """
 
     topic: bytes
@@ -65,11 +66,12 @@ class RequestPartition(NamedTuple):
 
 
 class ReplicaFetch(NamedTuple):
-    """A request, in the data from ``position``, its size, to ``end``.
+    """A follower's Fetch request, in the data from its size field at ``position`` to ``end``.
 
-    Fields that the version lacks are -1, or 0 for ``session_id``, or ``UNLIMITED_BYTES`` for ``max_bytes``.
-    ``replica_id`` is below 0 for a consumer. ``topic_tags`` has the tag section of each topic that has tags, which none
-    of Kafka's has. ``tail_at`` is the offset of the fields after the forgotten topics: rack id and tags.
+    If the version lacks a field, ``session_epoch`` is -1, ``session_id`` is 0 and ``max_bytes`` is ``UNLIMITED_BYTES``.
+    ``replica_id`` is below 0 if a consumer sent the request. ``topic_tags`` has the tags of each topic that has any,
+    although Kafka's own followers write none. ``tail_at`` is the offset of the fields after the forgotten topics, which
+    are the rack id and the tags.
     """
 
     replica_id: int
@@ -120,10 +122,10 @@ def write_request(
     session_id: int = 0,
     session_epoch: int = -1,
 ) -> bytes:
-    """Return the whole frame of a request with other limits and partitions, without forgotten topics.
+    """Return the whole frame of a request with other limits and partitions, and without forgotten topics.
 
-    ``chosen`` has the partitions in order, each with its new ``partition_max_bytes``. Fields that the version lacks are
-    not written.
+    ``chosen`` has the partitions in the order in which they are written, each with its new ``partition_max_bytes``. An
+    argument is ignored if the version lacks its field.
     """
     api_version = request.api_version
     wait_at = _max_wait_at(0, api_version)
@@ -147,7 +149,7 @@ def write_request(
 def _entries(
     data: bytes, chosen: Sequence[tuple[RequestPartition, int]], api_version: int
 ) -> list[tuple[bytes, tuple[bytes, ...]]]:
-    """Return the topic and the bytes of each partition with its new ``partition_max_bytes``."""
+    """Return the topic and the bytes of each partition, in which the new ``partition_max_bytes`` is set."""
     limit_offset = _PARTITION_FIELDS[api_version].size - 4
     pack = _INT32.pack
     entries = []
@@ -167,7 +169,7 @@ def _max_wait_at(body: int, api_version: int) -> int:
 
 
 def _limits_bytes(api_version: int) -> int:
-    """Return the number of bytes from max_wait_ms to the topics."""
+    """Return the number of bytes from max_wait_ms to the array of topics."""
     size_bytes = 4 + 4
     if api_version >= FIRST_MAX_BYTES:
         size_bytes += 4
@@ -179,7 +181,7 @@ def _limits_bytes(api_version: int) -> int:
 
 
 def _read_partitions(partitions: list[RequestPartition], frame: Buffer, at: int, api_version: int, topic: bytes) -> int:
-    """Read the partitions of a topic into ``partitions``; return their end."""
+    """Read the partitions of a topic, append them to ``partitions``, and return the offset of their end."""
     fields = _PARTITION_FIELDS[api_version]
     size_bytes, unpack = fields.size, fields.unpack_from
     is_flexible, has_leader_epoch = api_version >= FIRST_FLEXIBLE, api_version >= _FIRST_LEADER_EPOCH
@@ -203,7 +205,10 @@ def _read_partitions(partitions: list[RequestPartition], frame: Buffer, at: int,
 
 
 def _read_tail(frame: Buffer, at: int, body: int, api_version: int) -> int:
-    """Read from the rack id to the end of the frame; return the replica_id."""
+    """Read from the rack id to the end of the frame, and return the replica_id.
+
+    Before v15 the replica_id is the first field of the body. From v15 on it is in the tags at the end.
+    """
     if api_version >= FIRST_RACK_ID:
         at = skip_compact_string(frame, at) if api_version >= FIRST_FLEXIBLE else skip_string(frame, at)
     if api_version >= FIRST_REPLICA_STATE:

@@ -1,4 +1,4 @@
-"""A follower's Fetch response.
+"""Reads a leader's response to a follower's Fetch, and writes it with other partitions or fewer records.
 
     response   [v1+ int32 throttle_time_ms] [v7+ int16 error_code, int32 session_id]
                array of { v0-12 string topic | v13+ uuid topic_id, array of partitions, [v12+ tags] }
@@ -37,23 +37,25 @@ _FIRST_ABORTED: Final = 4
 _FIRST_PREFERRED_REPLICA: Final = 11
 
 _INT32: Final = Struct(">i")
-# The fixed fields of a partition, by version, from partition to log_start_offset; and the values of those that are
-# missing.
+# By version, the fixed fields of a partition from partition to log_start_offset, and the values that stand for the
+# fields that the version lacks.
 _PARTITION_FIELDS: Final[tuple[tuple[Struct, tuple[int, ...]], ...]] = (
     *[(Struct(">ihq"), (-1, -1))] * 4,
     (Struct(">ihqq"), (-1,)),
     *[(Struct(">ihqqq"), ())] * 14,
 )
 _ERROR_AND_SESSION: Final = Struct(">hi")
-# A flexible partition: its fixed fields, aborted transactions (null), preferred_read_replica, records, tags.
+# A partition without records in the flexible encoding: its fixed fields, aborted transactions (null),
+# preferred_read_replica, records, tags.
 _EMPTY_PARTITION: Final = Struct(">ihqqqBiBB")
 
 
 class ResponsePartition(NamedTuple):
-    """A partition in a leader's response, whose entry is the data from ``begin`` to ``end``.
+    """A partition in a leader's response. Its entry is the data from ``begin`` to ``end``.
 
-    ``topic`` is as in ``RequestPartition``. An offset is -1 where it is unknown and where the version lacks it. Its
-    records are the data from ``records`` to ``records_end``, and their length is at ``records_at``.
+    ``topic`` is a name or an id, as in ``RequestPartition``. Each of the three Kafka offsets is -1 if the leader does
+    not know it or the version lacks the field. The records are the data from ``records`` to ``records_end``, and their
+    length is at ``records_at``.
     """
 
     topic: bytes
@@ -70,10 +72,10 @@ class ResponsePartition(NamedTuple):
 
 
 class ReplicaResponse(NamedTuple):
-    """A response.
+    """A leader's response to a follower's Fetch.
 
-    Fields that the version lacks are 0. ``topic_tags`` is as in ``ReplicaFetch``. The array of topics begins at
-    ``topics_at``; the tags, with the node_endpoints, begin at ``tail_at``.
+    Fields that the version lacks are 0. ``topic_tags`` has the tags of each topic that has any. The array of topics
+    begins at ``topics_at``. The tags of the response, in which the node_endpoints are, begin at ``tail_at``.
     """
 
     throttle_time_ms: int
@@ -87,7 +89,7 @@ class ReplicaResponse(NamedTuple):
 
 
 def read_response(data: bytes, position: int, frame_bytes: int, api_version: int) -> ReplicaResponse:
-    """Read a whole response, whose frame has ``frame_bytes`` bytes with its size field."""
+    """Read the whole response at ``position``. Its frame has ``frame_bytes`` bytes, which include the size field."""
     end = position + frame_bytes
     frame = bounded(data, position + 8, end)
     at = position + 8
@@ -110,7 +112,10 @@ def read_response(data: bytes, position: int, frame_bytes: int, api_version: int
 def truncate_partition(
     data: bytes, partition: ResponsePartition, records_end: int, api_version: int
 ) -> tuple[Buffer, ...]:
-    """Return the parts of a partition's entry with its records up to ``records_end``; all else stays as it is."""
+    """Return the parts of a partition's entry, in which the records end at ``records_end``.
+
+    All other fields stay as they are.
+    """
     view = memoryview(data)
     if records_end == partition.records_end:
         return (view[partition.begin : partition.end],)
@@ -127,9 +132,9 @@ def truncate_partition(
 def empty_partition(
     partition: int, *, high_watermark: int, last_stable_offset: int, log_start_offset: int, api_version: int
 ) -> bytes:
-    """Return a partition's entry without error and records, as a broker writes it for a follower.
+    """Return a partition's entry without an error and without records, as a broker writes it for a follower.
 
-    Its aborted transactions are null, as for each client that reads uncommitted records; followers do.
+    The aborted transactions are null, as for each client that reads uncommitted records. Followers are such clients.
     """
     fields = (partition, 0, high_watermark, last_stable_offset, log_start_offset)
     if api_version >= FIRST_FLEXIBLE:
@@ -146,7 +151,7 @@ def empty_partition(
 def write_response(
     data: bytes, position: int, response: ReplicaResponse, entries: Sequence[Entry], api_version: int
 ) -> bytes:
-    """Return the whole frame of a response with other partitions, in this order, and without a session."""
+    """Return the whole frame of a response with the partitions of ``entries``, in that order, and without a session."""
     front = data[position + 4 : response.topics_at]
     if api_version >= FIRST_SESSION:
         front = front[:-4] + bytes(4)
@@ -155,13 +160,16 @@ def write_response(
 
 
 def make_response(correlation_id: int, entries: Sequence[Entry], api_version: int, *, error_code: int = 0) -> bytes:
-    """Return a response of our own, without throttle time and session; below v7 without ``error_code``."""
+    """Return a response that the proxy itself gives, without throttle time and session.
+
+    Before v7 a response has no field for ``error_code``.
+    """
     header = _INT32.pack(correlation_id) + (NO_TAGS if api_version >= FIRST_FLEXIBLE else b"")
     return framed(header, *_written_body(entries, api_version, error_code))
 
 
 def charged_bytes(entries: Sequence[Entry], api_version: int) -> int:
-    """Return the bytes that Kafka charges for a response with only these entries, without node_endpoints.
+    """Return how many bytes Kafka charges for a response with only these entries and without node_endpoints.
 
     Source: ``KafkaApis.sizeOfThrottledPartitions``, ``FetchResponse.sizeOf`` in Apache Kafka.
     """
@@ -171,10 +179,10 @@ def charged_bytes(entries: Sequence[Entry], api_version: int) -> int:
 def _read_partitions(
     partitions: list[ResponsePartition], frame: Buffer, at: int, api_version: int, topic: bytes
 ) -> int:
-    """Read the partitions of a topic (v12+) into ``partitions``; return their end."""
+    """Read the partitions of a topic (v12+), append them to ``partitions``, and return the offset of their end."""
     fixed, _ = _PARTITION_FIELDS[api_version]
     fixed_bytes, unpack = fixed.size, fixed.unpack_from
-    # Then a count of aborted transactions, preferred_read_replica, and the length of the records.
+    # At least these follow: the count of aborted transactions, preferred_read_replica, the length of the records.
     least_bytes = fixed_bytes + 1 + 4 + 1
     frame_end = len(frame)
     count, at = read_compact_array_count(frame, at)
@@ -205,7 +213,7 @@ def _skip_aborted_transactions(frame: Buffer, at: int) -> int:
 def _read_old_partitions(
     partitions: list[ResponsePartition], frame: Buffer, at: int, api_version: int, topic: bytes
 ) -> int:
-    """Read the partitions of a topic (v0-11) into ``partitions``; return their end."""
+    """Read the partitions of a topic (v0-11), append them to ``partitions``, and return the offset of their end."""
     fixed, missing = _PARTITION_FIELDS[api_version]
     fixed_bytes, unpack = fixed.size, fixed.unpack_from
     has_aborted = api_version >= _FIRST_ABORTED
@@ -228,7 +236,7 @@ def _read_old_partitions(
 
 
 def _written_body(entries: Sequence[Entry], api_version: int, error_code: int) -> list[Buffer]:
-    """Return the parts of the body of a response of our own."""
+    """Return the parts of the body of a response that the proxy itself gives."""
     written: list[Buffer] = []
     if api_version >= FIRST_THROTTLE:
         written.append(bytes(4))

@@ -1,4 +1,4 @@
-"""The arrays of topics in a follower's Fetch, requests and responses alike.
+"""Reads and writes the arrays of topics in a follower's Fetch requests and in their responses.
 
     topics     array of { v0-12 string topic | v13+ uuid topic_id, array of partitions, [v12+ tags] }
 
@@ -25,19 +25,26 @@ from kafka_quota_proxy.protocol.primitives import (
     write_string,
 )
 
-# Reads the partitions of one topic: the frame, the offset of their count, the version and the topic; returns their end.
+# A function that reads the partitions of one topic. It takes the frame, the offset of the partitions' count, the API
+# version and the topic, and returns the offset of their end.
 ReadPartitions = Callable[[Buffer, int, int, bytes], int]
 
 
 class Entry(NamedTuple):
-    """A partition's entry to be written: its topic, as in ``RequestPartition``, and its bytes in parts."""
+    """The entry of a partition in a frame that will be written.
+
+    ``topic`` is a name or an id, as in ``RequestPartition``. ``parts`` are the bytes of the entry.
+    """
 
     topic: bytes
     parts: tuple[Buffer, ...]
 
 
 def bounded(data: bytes, least: int, end: int) -> Buffer:
-    """Return ``data`` up to ``end``, so that bytes after the frame are not read as its own."""
+    """Return ``data`` up to the ``end`` of a frame, so that later bytes are not read as part of the frame.
+
+    Raises Truncated if ``end`` is below ``least`` or beyond the data.
+    """
     if not least <= end <= len(data):
         raise Truncated(f"a Fetch frame of {len(data)} bytes ends at byte {end}")
     return data if end == len(data) else memoryview(data)[:end]
@@ -46,7 +53,10 @@ def bounded(data: bytes, least: int, end: int) -> Buffer:
 def read_topics(
     frame: Buffer, at: int, api_version: int, read_partitions: ReadPartitions
 ) -> tuple[dict[bytes, bytes], int]:
-    """Read an array of topics; return its end, and before it the tags of each topic, though none of Kafka's has any."""
+    """Read an array of topics, and return the tags of each topic that has any, and the offset of the array's end.
+
+    ``read_partitions`` reads the partitions of a topic. Kafka itself writes no tags for a topic.
+    """
     tags: dict[bytes, bytes] = {}
     count, at = read_count(frame, at, api_version)
     for _ in range(count):
@@ -72,7 +82,7 @@ def read_count(frame: Buffer, at: int, api_version: int) -> tuple[int, int]:
 
 
 def check_end(frame: Buffer, at: int, api_version: int) -> None:
-    """Step over the tags of the message and check that nothing follows."""
+    """Step over the tags that end the message, and raise TrailingBytes if more bytes follow."""
     if api_version >= FIRST_FLEXIBLE:
         at = skip_tags(frame, at)
     if at != len(frame):
@@ -82,9 +92,10 @@ def check_end(frame: Buffer, at: int, api_version: int) -> None:
 def written_topics(
     entries: Iterable[tuple[bytes, tuple[Buffer, ...]]], api_version: int, topic_tags: Mapping[bytes, bytes]
 ) -> list[Buffer]:
-    """Return the parts of an array of topics; adjacent entries of one topic share its header.
+    """Return the parts of an array of topics. Adjacent entries of one topic become one element of the array.
 
-    A topic that is written twice gets its tags once: otherwise a frame could grow far beyond the one that was read.
+    A topic that is written twice gets its tags only once. Otherwise a frame could become far larger than the frame that
+    was read.
     """
     has_ids, is_flexible = api_version >= FIRST_TOPIC_ID, api_version >= FIRST_FLEXIBLE
     tags = dict(topic_tags)
