@@ -1,9 +1,9 @@
-"""Rules from other places than the file (``quotas_from``): a topic, or the brokers' own quotas.
+"""Follows rules that are kept outside the configuration file (``quotas_from``): in a topic, or at the brokers.
 
-quota_source     the interface of such a place
-topic_source     a topic's rules, applied on the loop; ``proxy.client_quotas.topic`` reads the topic
-broker_source    the brokers' quotas, read every few seconds
-broker_reader    asks a broker for them, in a thread
-broker_rules     converts the answer to rules, and compares it with the last one
-forwarded_alter  a client's request to change the brokers' quotas, answered once the change holds here
+quota_source     the interface of such a source of rules
+topic_source     applies the rules of a topic on the event loop (``proxy.client_quotas.topic`` reads the topic)
+broker_source    applies the brokers' own quotas, and asks for them every few seconds
+broker_reader    asks a broker for its quotas, in a thread
+broker_rules     converts the answer to rules, and compares these with the previous ones
+forwarded_alter  delays the answer to a client that changes the brokers' quotas until the proxy applies the change
 """

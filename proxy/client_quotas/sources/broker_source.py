@@ -1,4 +1,7 @@
-"""The brokers' own quotas on the loop: read every few seconds, and at once when a client has changed one."""
+"""Applies the brokers' own quotas on the event loop.
+
+They are read every few seconds, and at once when a client has changed a quota through the proxy.
+"""
 
 import asyncio
 import logging
@@ -27,46 +30,46 @@ from kafka_quota_proxy.proxy.replication.cluster_view import servers_of
 
 log = logging.getLogger(__name__)
 
-# The source of a rule, in the place of FILE:LINE.
+# The source of a rule from the brokers. A rule of the configuration file has FILE:LINE in its place.
 SOURCE: Final = "broker"
-# A broker shows a change some time after the controller has acknowledged it. The first wait before a reading doubles
-# each time.
+# A broker shows a change some time after the controller has acknowledged it. While answers are held, the wait before
+# the next reading begins with the first of these times, and doubles up to the second.
 _FIRST_WAIT_S: Final = 0.01
 _LONGEST_RETRY_S: Final = 0.25
-# The longest wait of a client's answer.
+# The longest time that the answer to a client is held.
 _LONGEST_WAIT_S: Final = 2.0
-# The longest wait after a failure, and the wait after one that needs a change of configuration.
+# The longest wait after most failures, and the wait after a failure that only a change of configuration can end.
 _MOST_BACKOFF_S: Final = 5.0
 _LASTING_BACKOFF_S: Final = 30.0
-# The bound on waiting answers; one above it is sent at once.
+# The highest number of held answers. Further answers are sent at once.
 _MOST_WAITING: Final = 1_000
-# The bound on different warnings.
+# The highest number of different warnings.
 _MOST_WARNINGS: Final = 100
 
 
 class QuotaReader(Protocol):
-    """Reads a broker's quotas: see ``broker_reader.BrokerReader``. Any exception makes a failed reading."""
+    """Reads a broker's quotas, as ``broker_reader.BrokerReader`` does. After any exception the reading has failed."""
 
     @property
     def server(self) -> Address:
-        """The broker."""
+        """The address of the broker."""
 
     def read(self) -> ParsedQuotas | None:
-        """Return the broker's quotas; None if they are those of the last reading."""
+        """Return the broker's quotas, or None if they are the same as in the last reading."""
 
     def close(self) -> None:
-        """Close the connection. For any thread."""
+        """Close the connection. May be called from any thread."""
 
 
 class _HeldAnswer(NamedTuple):
     """An answer that is held until the broker shows the change that it acknowledges."""
 
     changed: tuple[Alteration, ...]
-    until_s: float  # on the loop's clock
+    until_s: float  # on the clock of the event loop
 
 
 class _Reading(NamedTuple):
-    """The result of a reading; without ``quotas`` it is the same as the last one."""
+    """The result of a reading. ``quotas`` is None if the broker returned the same quotas as the last time."""
 
     server: Address
     quotas: ParsedQuotas | None
@@ -74,15 +77,16 @@ class _Reading(NamedTuple):
 
 
 class BrokerSource:
-    """Follows the quotas of one cluster; see ``QuotaSource``. All methods but ``_ask`` run on the loop.
+    """Follows the quotas of one cluster, and implements ``QuotaSource``.
 
-    ``connect`` is called in a thread, and returns the reader.
+    All methods run on the event loop, except ``_ask`` and ``_read_once``, which run in a thread. ``connect`` is called
+    in a thread, too, and returns the reader.
 
     Attributes:
-        rules: The rules that hold: the file's, and the brokers'.
-        readings: How many readings worked.
-        unconfirmed: How many answers were passed on before the broker showed the change that they acknowledge.
-        last_read_s: The Unix time of the last reading that worked; NaN before the first.
+        rules: The rules in force, from the configuration file and from the brokers.
+        readings: The number of readings that succeeded.
+        unconfirmed: How many held answers were sent although the broker had not shown the change in time.
+        last_read_s: The Unix time of the last reading that succeeded, or NaN before the first.
         server: The broker that answered last.
     """
 
@@ -110,18 +114,18 @@ class BrokerSource:
         self.rules = self._applier.rules
         self._connect = connect or _connect
         self._reader: QuotaReader | None = None
-        self._failure = ""  # the last one in the log
+        self._failure = ""  # the last failure that was logged
         self._backoff_s = 0.0
-        self._rules: Mapping[Entity, StoredRule] = {}  # of the last reading
+        self._rules: Mapping[Entity, StoredRule] = {}  # the brokers' rules, as they were last read
         self._held_answers: dict[Ticket, _HeldAnswer] = {}
         self._retry_s = 0.0
         self._must_read = asyncio.Event()
         self._warned: set[object] = set()
 
-    # -- for the server --
+    # -- called by the server --
 
     def listed(self) -> Iterator[tuple[Entity, StoredRule, str]]:
-        """Yield every rule as it was set, with its source. For any thread."""
+        """Yield every rule that no other rule hides, as it was set, with its source. May be called from any thread."""
         for one in self.rules.listed():
             if one.shadowed_by is None:
                 yield one.entity, one.rule, one.source
@@ -133,11 +137,11 @@ class BrokerSource:
 
     @property
     def overruled(self) -> int:
-        """The number of entities among them that have a rule in the file, too."""
+        """The number of entities that have quotas at the brokers, and also a rule in the configuration file."""
         return sum(1 for entity in self.rules.sources if entity in self._rules)
 
     def detail(self) -> dict[str, object]:
-        """See ``QuotaSource``."""
+        """Return the state of this source, for the response to ``/readyz``."""
         return {
             "broker": None if self.server is None else str(self.server),
             "connected": self.is_connected,
@@ -148,34 +152,37 @@ class BrokerSource:
         }
 
     def follow_file(self, config: ProxyConfig) -> QuotaChanges:
-        """Use the rules of a new file; return the changes. ``on_changes`` is not called."""
+        """Use the rules of a changed configuration file, and return which rules changed.
+
+        This method does not call ``on_changes``.
+        """
         changes = self._applier.follow_file(config)
         self._warned = {one for one in self._warned if one in self.rules.sources or isinstance(one, str)}
         self._warn_of_overruled(entity for entity in self.rules.sources if entity in self._rules)
         return changes
 
     def await_change(self, changed: tuple[Alteration, ...], answer: bytes, owner: object) -> Ticket:
-        """Hold an answer until the broker shows the change. See ``forwarded_alter.AlterConfirmer``."""
+        """Hold an answer until the broker shows the change, as ``forwarded_alter.AlterConfirmer`` describes."""
         ticket = Ticket(answer, NOBODY, owner)
         if len(self._held_answers) >= _MOST_WAITING:
             ticket.answer = answer
         else:
             loop = asyncio.get_running_loop()
             self._held_answers[ticket] = _HeldAnswer(changed, loop.time() + _LONGEST_WAIT_S)
-            # A reading may take longer, because of an unreachable broker or name server.
+            # With a timer, because a reading may take longer if a broker or a name server does not answer.
             loop.call_later(_LONGEST_WAIT_S, self._give_up, ticket)
         self._retry_s = 0.0
         self._must_read.set()
         return ticket
 
     def start(self) -> None:
-        """Nothing has to begin before ``run``."""
+        """Do nothing. The reading begins with ``run``."""
 
     async def stop(self) -> None:
-        """Nothing is open once ``run`` has been cancelled."""
+        """Do nothing. Once ``run`` has been cancelled, no connection is open."""
 
     async def run(self) -> None:
-        """Read again and again, until cancelled; the first time at once."""
+        """Read the brokers' quotas at once and then every few seconds, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(kept_up(self._applier.timer.run))
             tasks.create_task(kept_up(self._applier.resolver.run))
@@ -189,7 +196,7 @@ class BrokerSource:
                 started_s = time.monotonic()
                 await self._read()
                 self._answer()
-                # Readings take half of the time at most, even if a client changes limits all the time.
+                # At most half of the time is spent on readings, even if a client changes limits all the time.
                 await asyncio.sleep(min(time.monotonic() - started_s, _LONGEST_WAIT_S))
                 await self._sleep()
         finally:
@@ -198,13 +205,14 @@ class BrokerSource:
     # -- within --
 
     async def _sleep(self) -> None:
-        """Wait until the next reading is due, or requested."""
+        """Wait until the next reading is due, or until ``await_change`` requests one."""
         wait_s = max(self._settings.every_ms / 1_000, self._backoff_s)
         if self._held_answers and self.is_connected:
             self._retry_s = min(max(_FIRST_WAIT_S, 2 * self._retry_s), _LONGEST_RETRY_S)
             wait_s = min(wait_s, self._retry_s)
         elif self._held_answers:
-            # In time for the held answers, and no earlier: changes of quotas must not cause a reading each.
+            # The brokers do not answer now. They are asked again just before the first held answer has to be sent, but
+            # not for each new change of quotas.
             next_end_s = min(one.until_s for one in self._held_answers.values()) - asyncio.get_running_loop().time()
             await asyncio.sleep(min(wait_s, max(_LONGEST_RETRY_S, next_end_s)))
             return
@@ -236,21 +244,27 @@ class BrokerSource:
         self.may_serve.set()
 
     async def _apply(self, changes: Sequence[Change]) -> None:
-        """Put changes in force. An effect that could not be reported is reported again with the next reading."""
+        """Put changes in force.
+
+        If an effect cannot be reported to ``on_changes``, it is reported again with the next reading.
+        """
         hosts = hosts_in(changes)
         named = [change for change in changes if change.entity.ip in hosts]
         try:
             await self._applier.apply([change for change in changes if change.entity.ip not in hosts])
         finally:
             if named:
-                # After the others, so that an unreachable name server does not hold them up.
+                # Rules for host names come last, so that an unreachable name server does not delay the other rules.
                 self._answer(but_for=hosts)
                 self._applier.addresses = await self._applier.lookups.find(hosts)
                 await self._applier.apply(named)
         self._applier.report()
 
     def _answer(self, *, but_for: Set[str] = frozenset()) -> None:
-        """Send the answers whose changes are in force, ``but_for`` those about hosts that are being looked up."""
+        """Send each held answer if its changes are in force here.
+
+        ``but_for`` holds the hosts that are being looked up. Answers about their quotas stay held.
+        """
         if not (self._applier.is_reported and self.is_connected):
             return
         for ticket, one in tuple(self._held_answers.items()):
@@ -261,7 +275,7 @@ class BrokerSource:
 
     @repeated
     def _give_up(self, ticket: Ticket) -> None:
-        """Send an answer that has waited for long enough, if it still waits."""
+        """Send an answer that has been held for the longest allowed time, unless it has been sent already."""
         if self._release(ticket):
             self.unconfirmed += 1
             log.warning(
@@ -318,7 +332,7 @@ class BrokerSource:
         return True
 
     def _ask(self) -> _Reading:
-        """Read, in a thread; one call at a time."""
+        """Ask a broker for its quotas. Runs in a thread, and never twice at the same time."""
         is_kept = self._reader is not None
         try:
             reader, quotas = self._read_once()
@@ -327,7 +341,7 @@ class BrokerSource:
         except Exception:
             if not is_kept:
                 raise
-            # Brokers close idle connections.
+            # Brokers close idle connections, so a connection that was kept open may fail the first time.
             self._close()
             reader, quotas = self._read_once()
         changes = () if quotas is None else differences(self._rules, quotas.rules)
@@ -340,7 +354,7 @@ class BrokerSource:
         return reader, reader.read()
 
     def _close(self) -> None:
-        """Close the connection. A hanging thread is not waited for."""
+        """Close the connection to the broker. A new thread does it, because a close may hang."""
         reader, self._reader = self._reader, None
         if reader is not None:
             threading.Thread(target=attempt, args=(reader.close,), name="quotas-close", daemon=True).start()
@@ -349,7 +363,7 @@ class BrokerSource:
 def broker_source(
     config: ProxyConfig, *, on_changes: OnChanges, wall_ms: Callable[[], int] = unix_ms
 ) -> BrokerSource | None:
-    """Return the source of ``quotas_from: broker``; None: the configuration has another, or none."""
+    """Return the source for ``quotas_from: broker``, or None if the configuration has another source or none."""
     settings = config.quotas_from
     if not isinstance(settings, QuotasFromBroker):
         return None
@@ -358,7 +372,7 @@ def broker_source(
 
 
 def _connect(settings: AdminClient, servers: Sequence[Address]) -> QuotaReader:
-    # Imported here: aiokafka costs time and memory.
+    # Imported only when needed, because aiokafka takes time and memory.
     from kafka_quota_proxy.proxy.client_quotas.sources.broker_reader import BrokerReader
 
     return BrokerReader(settings, servers)

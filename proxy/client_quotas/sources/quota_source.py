@@ -1,4 +1,4 @@
-"""The interface of a place outside the file that rules are read from (``quotas_from``)."""
+"""The interface of a source of rules other than the configuration file (``quotas_from``)."""
 
 import asyncio
 from typing import Protocol
@@ -8,14 +8,14 @@ from kafka_quota_proxy.proxy.quota.rule_changes import QuotaChanges
 
 
 class QuotaSource(Protocol):
-    """A place that rules are read from. It reports changed rules as they come.
+    """Reads rules from a topic or from the brokers, and reports each rule that changes.
 
     Attributes:
-        name: Its name, for the log.
-        has_read: Set once all its rules have been read.
-        may_serve: Set once clients need not wait for that: the rules have been read, or cannot be.
-        is_connected: Whether the last reading worked.
-        failures: The number of readings that failed.
+        name: The name of the source, for the log.
+        has_read: Set once all rules have been read for the first time.
+        may_serve: Set once clients may be served: the rules have been read, or it is clear that they cannot be read.
+        is_connected: Whether the last attempt to read succeeded.
+        failures: The number of attempts to read that failed.
     """
 
     name: str
@@ -25,16 +25,16 @@ class QuotaSource(Protocol):
     failures: int
 
     def follow_file(self, config: ProxyConfig) -> QuotaChanges | None:
-        """Use the rules of a new file; return the changes. None: any rule may have changed."""
+        """Use the rules of a changed configuration file, and return which rules changed. None means any may have."""
 
     def detail(self) -> dict[str, object]:
-        """Return its part of ``/readyz``."""
+        """Return the state of this source, for the response to ``/readyz``."""
 
     def start(self) -> None:
-        """Begin to read."""
+        """Begin to read the rules."""
 
     async def run(self) -> None:
-        """Keep its rules up to date until cancelled."""
+        """Keep the rules up to date until cancelled."""
 
     async def stop(self) -> None:
-        """Stop reading, within a moment."""
+        """Stop reading, and wait at most about a second until the reader has ended."""

@@ -1,11 +1,11 @@
-"""Where administered quotas are kept. The manager decides on a change and hands it to a store.
+"""Stores the quotas that clients set through the proxy. The manager decides on a change and hands it to a store.
 
 store              the interfaces of a store, and of the writer of a topic
-directory_store    rules in a directory of this proxy
-rule_database      the SQLite database of such a directory
-old_format         reads directories of versions before SQLite
-topic_store        rules in a Kafka topic that several proxies share
-topic_store_state  which rules of that topic hold, without I/O
-topic_writer       writes to it
-topic_copy         a copy of that topic's rules in a directory of this proxy
+directory_store    keeps the rules in a directory of this proxy
+rule_database      the SQLite database in that directory
+old_format         reads the files of versions that did not use SQLite yet
+topic_store        keeps the rules in a Kafka topic that several proxies share
+topic_store_state  works out which rules of that topic are in force, without I/O
+topic_writer       writes to that topic
+topic_copy         keeps a copy of that topic's rules in a directory of this proxy
 """

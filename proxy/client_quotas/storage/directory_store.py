@@ -1,4 +1,4 @@
-"""The quotas of one proxy, in a directory of its own: a change is written, and then applied."""
+"""Stores the quotas of one proxy in a directory of its own. Each change is written to the disk and then applied."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -16,11 +16,11 @@ log = logging.getLogger(__name__)
 
 
 class DirectoryStore:
-    """See ``QuotaStore``. ``stored`` has the rules that ``apply`` has applied.
+    """A ``QuotaStore`` in a directory. ``stored`` is a view of the rules that ``apply`` has put in force.
 
     Attributes:
-        failures: How many changes could not be written.
-        last_failure_s: The Unix time of the last of these; None: there was none.
+        failures: The number of changes that could not be written.
+        last_failure_s: The Unix time at which a change could not be written the last time, or None if all were written.
         is_writable: Whether the last change could be written.
     """
 
@@ -36,19 +36,19 @@ class DirectoryStore:
         self._apply = apply
 
     async def open(self) -> None:
-        """See ``QuotaStore``."""
+        """Lock and read the directory, and apply the stored rules. See ``QuotaStore.open`` for the errors."""
         read = await self._thread.run(self.database.open)
         await self._apply([Change(entity, rule) for entity, rule in read.rules.items()])
         log.info("%d entities have quotas in %s", len(read.rules), self.name)
 
     async def run(self) -> None:
-        """See ``QuotaStore``."""
+        """Do nothing. This store has no background work."""
 
     async def catch_up(self) -> None:
-        """See ``QuotaStore``: no other process changes this store."""
+        """Do nothing. No other process changes this store, so all acknowledged changes have been applied."""
 
     async def keep(self, changes: Sequence[Change], before: Mapping[Entity, StoredRule]) -> None:
-        """See ``QuotaStore``."""
+        """Write changes to the database, then apply them. Raises ``NotKeptError``, as ``QuotaStore.keep`` describes."""
         try:
             await self._thread.run(self.database.write, changes)
         except OSError as error:
@@ -65,12 +65,12 @@ class DirectoryStore:
         await self._apply(changes)
 
     async def close(self) -> None:
-        """See ``QuotaStore``."""
+        """Close the database, then end the thread that writes to it."""
         await self._thread.run(self.database.close)
         self._thread.shutdown()
 
     def detail(self) -> dict[str, object]:
-        """See ``QuotaStore``."""
+        """Return the state of the store, for the response to ``/readyz``."""
         return {
             "directory": self.name,
             "entities": len(self._stored),

@@ -1,20 +1,23 @@
-"""Reads a store of versions before SQLite, to import it once.
+"""Reads the files of a store that a version before SQLite wrote, so that they can be imported once.
 
-    NUMBER.snapshot   all rules after that change
-    NUMBER.journal    the changes behind it, each with the next number
+Each change of the store had a number, and each file is named after one::
 
-A line is ``CHECKSUM SPACE JSON NEWLINE``, its checksum a CRC-32 in hexadecimal digits over the JSON of this line and of
-all lines before. The JSON of lines::
+    NUMBER.snapshot   all rules as they were after the change with this number
+    NUMBER.journal    the changes after the one with this number, in their order
+
+A line is ``CHECKSUM SPACE JSON NEWLINE``. The checksum is a CRC-32, in hexadecimal digits, over the JSON of this line
+and of all lines before it in the file. The JSON of a line is one of these::
 
     {"kafka-quota-store":1,"file":"journal","after":100}                a journal begins
     {"kafka-quota-store":1,"file":"snapshot","after":100,"rules":2}     a snapshot begins
-    {"n":101,"changes":[[ENTITY,RULE],[ENTITY,null]]}                   a journal: changes made at once
-    [ENTITY,RULE]                                                       a snapshot: one rule
+    {"n":101,"changes":[[ENTITY,RULE],[ENTITY,null]]}                   change 101, in a journal
+    [ENTITY,RULE]                                                       one rule, in a snapshot
 
 A RULE has limits and terms in one object: ``{"producer_byte_rate":5242880.0,"terms":{"expires":…}}``.
 
-Two kinds of lines were not acknowledged and are skipped: an unfinished last line of the last journal, and lines of a
-journal behind the number at which the next one begins. All other faults are refused.
+Two kinds of lines are skipped, because their changes were never acknowledged. One is an unfinished last line of the
+last journal. The other is a line with a higher number than the one in the name of the next journal. Any other fault in
+a file is refused.
 """
 
 import json
@@ -33,7 +36,7 @@ _CHECKSUM_BYTES: Final = 9  # eight digits and a space
 
 
 class OldFormatError(Exception):
-    """A file cannot be imported: it is damaged, or has what this version does not know. The text says where and why."""
+    """Raised if a file cannot be imported because it is damaged or not understood. The text says where and why."""
 
 
 def old_files(directory: Path) -> list[Path]:
@@ -42,7 +45,7 @@ def old_files(directory: Path) -> list[Path]:
 
 
 def read_old_files(directory: Path) -> dict[Entity, StoredRule]:
-    """Return the rules after the last acknowledged change."""
+    """Return the rules as they were after the last acknowledged change."""
     files = old_files(directory)
     snapshots = [path for path in files if path.suffix == ".snapshot"]
     rules: dict[Entity, StoredRule] = {}
@@ -69,7 +72,7 @@ class _Line(NamedTuple):
 
 
 class _File:
-    """The lines of one file; ``header`` is the first."""
+    """Reads one file line by line. ``header`` is the content of the first line. ``after`` is the number in its name."""
 
     def __init__(self, path: Path, after: int) -> None:
         self._name = path.name
@@ -89,9 +92,10 @@ class _File:
         return found.content
 
     def is_at_end(self) -> bool:
-        """Return whether no acknowledged line follows."""
+        """Return whether all lines have been read, apart from an unfinished last line."""
         rest = self._data[self._at :]
-        # If only its newline is damaged, the last line may be whole and acknowledged.
+        # A last line with a valid checksum is not unfinished. Only its newline is damaged, and its change was perhaps
+        # acknowledged.
         return b"\n" not in rest and self._read(rest[:-1]) is None
 
     def changes(self, line: object, number: int) -> list[Change]:

@@ -1,14 +1,15 @@
-"""The rules of a store in SQLite: one table, in a file of the store's directory. Blocks; not for the loop.
+"""Keeps rules in an SQLite database in the directory of a store. Blocks, so it must not run on the event loop.
 
-    quotas.db        the rules, each as ``formats.stored_rule`` writes it
-    quotas.db-wal    SQLite's log: changes that are not in quotas.db yet
+    quotas.db        one table of rules, in the format of ``formats.stored_rule``
+    quotas.db-wal    SQLite's log, with the changes that are not in quotas.db yet
     quotas.db-shm    SQLite's index of that log
-    lock             locked by the process that uses the store, until that ends
-    *.imported       files of an earlier version, whose rules are in quotas.db
-    *.damaged        files that could not be read; nothing reads them again
+    lock             a file that the process that uses the store keeps locked until it ends
+    *.imported       files of an earlier version; their rules are in quotas.db now
+    *.damaged        files that could not be read, and that are not read again
 
-A change is on the disk when ``write`` returns: SQLite syncs its log before a transaction ends (synchronous=FULL).
-Readers and writers do not wait for each other, so ``check`` and ``explain`` can read the store of a running proxy.
+A change is on the disk when ``write`` returns, because SQLite syncs its log before a transaction ends
+(synchronous=FULL). Readers and writers do not wait for each other, so the commands ``check`` and ``explain`` can read
+the store of a running proxy.
 """
 
 import errno
@@ -37,8 +38,8 @@ log = logging.getLogger(__name__)
 VERSION: Final = 1
 FILE: Final = "quotas.db"
 
-_PART: Final = f"{FILE}.part"  # being made
-_IMPORT: Final = f"{FILE}.import"  # whole; the files that it replaces are being set aside
+_PART: Final = f"{FILE}.part"  # a new database that is being written
+_IMPORT: Final = f"{FILE}.import"  # the complete database, while the files that it replaces are renamed
 # The number keeps rules in the order in which their entities were first set.
 _TABLE: Final = "CREATE TABLE rules (number INTEGER PRIMARY KEY, entity TEXT NOT NULL UNIQUE, rule TEXT NOT NULL)"
 _UPSERT: Final = (
@@ -58,21 +59,21 @@ _ERRNO: Final = {
 
 
 class UnusableStoreError(Exception):
-    """This version cannot read the store. The text says where, why, and what to do."""
+    """Raised if this version cannot read the store. The text says where and why, and what the operator can do."""
 
 
 class UncertainWriteError(OSError):
-    """A change could not be written, and may be in force after a restart all the same."""
+    """Raised if a change could not be written, but may be in force after a restart nevertheless."""
 
 
 class StoredRules(NamedTuple):
-    """The rules of a store.
+    """The rules that were read from a store, and what could not be read.
 
     Attributes:
         rules: The rules that were read.
-        not_understood: The rules of a copy that this version does not know, each with its place and the reason.
-        damage: Why the rest of a copy could not be read; None: it was.
-        is_written: Whether the database has exactly these rules.
+        not_understood: A text for each rule of a copy that this version does not understand, with place and reason.
+        damage: Why the rest of a copy could not be read, or None if the whole copy was read.
+        is_written: Whether the database exists and has exactly these rules. If not, it must be created.
     """
 
     rules: dict[Entity, StoredRule]
@@ -82,7 +83,7 @@ class StoredRules(NamedTuple):
 
     @property
     def left_out(self) -> str | None:
-        """The first rule that is not understood, and the number of others; None: there is none."""
+        """A text that names the first rule that was not understood and counts the others, or None if there is none."""
         if not self.not_understood:
             return None
         first, *others = self.not_understood
@@ -91,26 +92,26 @@ class StoredRules(NamedTuple):
 
 
 def read_store(directory: Path, *, is_copy: bool = False) -> StoredRules:
-    """Read a store, also of a running proxy, and change nothing.
+    """Read a store without changing it. A running proxy may be using the store.
 
     Args:
         directory: The directory of the store.
-        is_copy: Whether it is a copy of a topic's rules; those that cannot be read are skipped.
+        is_copy: Whether the store is a copy of a topic's rules. Rules of a copy that cannot be read are skipped.
 
     Raises:
         OSError: The files cannot be read.
-        UnusableStoreError: They are damaged, or not understood.
+        UnusableStoreError: The files are damaged, or this version does not understand them.
     """
     path = next((path for path in (directory / FILE, directory / _IMPORT) if path.exists()), None)
     if path is None:
         return _read_old(directory, is_copy=is_copy)
     if path.name == FILE and old_files(directory) and not is_copy:
-        # Not left by an import, which sets them aside before the database has its name.
+        # These files are not left over from an import, because an import renames them before it creates FILE.
         raise UnusableStoreError(
             f"{directory} has quotas in {FILE}, and others in files of an earlier version, *.journal and *.snapshot; "
             "move away those that are no longer to be used"
         )
-    # If there is no log, no process changes the file, and SQLite need not create one.
+    # If there is no log, no process changes the database. As "immutable" SQLite then reads it without creating a log.
     mode = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "immutable=1"
     try:
         with _errors_translated(path), closing(_connect(path, f"?{mode}")) as connection:
@@ -122,17 +123,17 @@ def read_store(directory: Path, *, is_copy: bool = False) -> StoredRules:
 
 
 class RuleDatabase:
-    """The database of one proxy. ``open`` comes first, ``close`` last; all calls are for one thread.
+    """The database of one proxy. Call ``open`` first and ``close`` last, and make all calls in one thread.
 
     Args:
-        directory: The directory of the store, existing or not.
-        is_copy: See ``read_store``. Files of a copy that cannot be read are set aside.
+        directory: The directory of the store. It is created if it does not exist.
+        is_copy: Whether the store is a copy of a topic's rules. Files of a copy that cannot be read are renamed.
 
     Attributes:
-        log_bytes: The size of SQLite's log. For metrics, as are the others.
-        file_bytes: The size of the database without its log.
-        file_at_s: The Unix time at which that was written last; None: not yet.
-        damaged_files: The number of files that were found damaged.
+        log_bytes: The size of SQLite's log, for metrics.
+        file_bytes: The size of the database file without its log, for metrics.
+        file_at_s: The Unix time at which the database file was last written, or None before that, for metrics.
+        damaged_files: The number of files that were found damaged, for metrics.
     """
 
     def __init__(self, directory: Path, *, is_copy: bool = False) -> None:
@@ -145,16 +146,18 @@ class RuleDatabase:
         self.file_at_s: float | None = None
 
     def open(self) -> StoredRules:
-        """Lock the store and read it; import the files of an earlier version. Errors are those of ``read_store``.
+        """Lock the store, import the files of an earlier version if there are any, and return the rules.
 
-        ``OSError`` may also mean that the directory cannot be used, or that another process has the store.
+        Raises:
+            OSError: The directory or its files cannot be used, or another process has locked the store.
+            UnusableStoreError: The files are damaged, or this version does not understand them.
         """
         _make(self._directory)
         taken = f"another process has the quota store in {self._directory}; give each proxy a directory of its own"
         self._lock = lock_file(self._directory / "lock", taken=taken)
         stored = read_store(self._directory, is_copy=self._is_copy)
         if not stored.is_written:
-            # SQLite would take the log of another database for that of a new one.
+            # An old log must not stay, because SQLite would use it for the new database.
             self._set_aside(_files_of(self._path), "damaged")
             with _errors_translated(self._path):
                 self._create(stored.rules)
@@ -169,16 +172,16 @@ class RuleDatabase:
         return stored
 
     def write(self, changes: Iterable[Change]) -> None:
-        """Write changes, all or none. After an error, ``write`` may be called again.
+        """Write all of ``changes``, or none of them. After an error, ``write`` may be called again.
 
         Raises:
-            OSError: None of them is written.
-            UncertainWriteError: The same, but they may be there after a restart.
+            OSError: No change is written.
+            UncertainWriteError: No change is in force now, but the changes may be in the database after a restart.
         """
         rules = dict(changes)
         try:
             if self._connection is None:
-                # Not in ``open``, so that a proxy starts on a full disk, too.
+                # Only now and not in ``open``, so that a proxy can also start on a full disk.
                 self._connection = _connect(self._path)
             _write(self._connection, rules)
         except sqlite3.Error as error:
@@ -196,7 +199,7 @@ class RuleDatabase:
             os.close(lock)
 
     def _create(self, rules: Mapping[Entity, StoredRule]) -> None:
-        """Create a database with these rules. It is whole before it has a name that is read."""
+        """Create a database with these rules. Only the complete database gets the name under which it is looked for."""
         part = self._directory / _PART
         for left_by_a_crash in _files_of(part):
             left_by_a_crash.unlink()
@@ -209,7 +212,7 @@ class RuleDatabase:
         _sync(self._directory)
 
     def _take_back(self, error: sqlite3.Error) -> None:
-        """Remove a change that failed from the log, and raise its error."""
+        """Remove a change that could not be written from SQLite's log, and raise its error as ``OSError``."""
         code = _primary_code(error)
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             self.damaged_files = 1
@@ -219,8 +222,8 @@ class RuleDatabase:
         try:
             if connection.in_transaction:
                 connection.rollback()
-            # If only the sync failed, the change is in the log and would be found after a restart; another transaction
-            # overwrites it. A full disk has not stored the end of the change.
+            # If only the sync failed, the change is in the log and would be found after a restart. An empty transaction
+            # overwrites it. This is not needed on a full disk, which has not stored the end of the change.
             if code != sqlite3.SQLITE_FULL:
                 _write(connection, {})
         except sqlite3.Error:
@@ -252,7 +255,7 @@ def _connect(path: Path, options: str = "?mode=rw") -> sqlite3.Connection:
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}{options}", uri=True, isolation_level=None, check_same_thread=False
     )
-    connection.text_factory = bytes  # damaged text need not be UTF-8
+    connection.text_factory = bytes  # because damaged text may not be UTF-8
     return connection
 
 
@@ -280,7 +283,7 @@ def _read(connection: sqlite3.Connection, path: Path, *, is_copy: bool) -> Store
 
 def _rows(connection: sqlite3.Connection) -> Iterator[tuple[bytes, bytes]]:
     yield from connection.execute("SELECT entity, rule FROM rules ORDER BY number")
-    # After the rows, so that a copy has those before the damage.
+    # Checked after the rows, so that the rows before the damage of a copy are returned first.
     ((found,),) = connection.execute("PRAGMA quick_check(1)")
     if found != b"ok":
         error = sqlite3.DatabaseError(found.decode(errors="replace").rpartition("\n")[2])
@@ -289,7 +292,7 @@ def _rows(connection: sqlite3.Connection) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _write(connection: sqlite3.Connection, rules: Mapping[Entity, StoredRule | None]) -> None:
-    """Set and remove rules in one transaction. It is written even without rules."""
+    """Set and remove rules in one transaction. Without rules an empty transaction is written."""
     kept = [(encode_entity(entity), encode_rule(rule)) for entity, rule in rules.items() if rule is not None]
     removed = [(encode_entity(entity),) for entity, rule in rules.items() if rule is None]
     connection.execute("PRAGMA synchronous = FULL")
@@ -322,7 +325,7 @@ def _as_os_error(error: sqlite3.Error) -> OSError:
 
 
 def _files_of(database: Path) -> list[Path]:
-    """Return the existing files of a database."""
+    """Return those files of an SQLite database that exist: the database, its log and the index of the log."""
     names = (database.with_name(f"{database.name}{suffix}") for suffix in ("", "-wal", "-shm", "-journal"))
     return [path for path in names if path.exists()]
 
@@ -337,7 +340,7 @@ def _read_old(directory: Path, *, is_copy: bool) -> StoredRules:
 
 
 def _make(directory: Path) -> None:
-    """Create a directory if it is missing, and sync its name."""
+    """Create a directory and its parents if they are missing, and sync each parent of a new directory."""
     missing = [path for path in (directory, *directory.parents) if not path.exists()]
     directory.mkdir(parents=True, exist_ok=True)
     for path in missing:

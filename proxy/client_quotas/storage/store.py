@@ -1,4 +1,4 @@
-"""The interfaces of a store, for the manager, and of the writer of a store that is a topic."""
+"""The interfaces of a quota store, which the manager uses, and of the writer of a store that is a Kafka topic."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol, TypeAlias
@@ -6,16 +6,17 @@ from typing import Protocol, TypeAlias
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 
-# Applies stored changes; they are in force when it returns. Called one at a time, in the order of the changes.
+# A function that puts stored changes in force before it returns. A store awaits each call before it makes the next,
+# and passes the changes in their order.
 ApplyChanges: TypeAlias = Callable[[Sequence[Change]], Awaitable[None]]
 
 
 class NotKeptError(Exception):
-    """Changes were not stored, or it is unknown whether they were. The text is for the client.
+    """Raised if changes were not stored, or if it is unknown whether they were. The client gets the text.
 
     Attributes:
-        error_code: Kafka's; the client may ask again after it.
-        may_hold: Outcome unknown: the changes may be stored, or become so.
+        error_code: The error code of Kafka that the client gets.
+        may_hold: True if the outcome is unknown. The changes may be stored already, or be stored later.
     """
 
     def __init__(self, error_code: int, message: str, *, may_hold: bool = False) -> None:
@@ -25,60 +26,67 @@ class NotKeptError(Exception):
 
 
 class QuotaStore(Protocol):
-    """Stores rules. All of them, and each change that is stored later, go to the store's ``ApplyChanges``."""
+    """Keeps the rules that are set through the proxy.
+
+    A store has an ``ApplyChanges`` function. It passes all stored rules to that function when it is opened, and then
+    every change that is stored.
+    """
 
     @property
     def name(self) -> str:
-        """The store's place: the source of its rules."""
+        """The place of the store, such as a directory or a topic. Lists of rules show this name as the source."""
 
     @property
     def sources(self) -> Mapping[Entity, str]:
-        """The source of each rule that is published from elsewhere and cannot be changed here."""
+        """The sources of the rules that cannot be changed through the proxy, by entity.
+
+        Such rules were written to the store by another program.
+        """
 
     async def open(self) -> None:
-        """Apply the stored rules, before any client is served.
+        """Read the stored rules and apply them. The proxy serves no client before this returns.
 
         Raises:
-            OSError: The files cannot be used.
-            UnusableStoreError: They are damaged, or another version wrote them.
+            OSError: The files of the store cannot be used.
+            UnusableStoreError: The files are damaged, or another version of the proxy wrote them.
         """
 
     async def run(self) -> None:
-        """Do the store's background work, until cancelled or done."""
+        """Do the background work of the store, if it has any, until cancelled."""
 
     async def catch_up(self) -> None:
-        """Apply every acknowledged change before the next one is decided.
+        """Apply all acknowledged changes, also those of other proxies. The manager then decides on the next change.
 
         Raises:
-            NotKeptError: It is unknown which those are.
+            NotKeptError: The store cannot find out which changes were acknowledged.
         """
 
     async def keep(self, changes: Sequence[Change], before: Mapping[Entity, StoredRule]) -> None:
-        """Store changes, all or none, and apply them. Called one at a time.
+        """Store all of ``changes``, or none of them, and apply them. The caller awaits each call before the next.
 
-        ``before`` has the rules of their entities on which the changes were decided.
+        ``before`` holds the previous rules of the changed entities, from which the changes were computed.
 
         Raises:
-            NotKeptError: They are not stored, or perhaps, with ``may_hold``.
+            NotKeptError: The changes are not stored. If its ``may_hold`` is true, they may be stored nevertheless.
         """
 
     def detail(self) -> dict[str, object]:
-        """Return the store's part of ``/readyz``. For any thread."""
+        """Return the state of the store, for the response to ``/readyz``. May be called from any thread."""
 
     async def close(self) -> None:
-        """Write what is left, and close the store."""
+        """Write all changes that are not written yet, then close the store."""
 
 
-# Key and value of a record; None deletes the key.
+# The key and the value of a record. The value None deletes the key.
 Record: TypeAlias = tuple[bytes, bytes | None]
 
 
 class NotWrittenError(Exception):
-    """The topic cannot be written or read; the text says why.
+    """Raised if a topic cannot be written or read. The text gives the reason.
 
     Attributes:
-        may_be_there: Outcome unknown: the records may be in the topic, or be appended later.
-        is_final: The same records will fail again.
+        may_be_there: True if the outcome is unknown. The records may be in the topic, or be appended later.
+        is_final: True if another attempt to write the same records would fail, too.
     """
 
     def __init__(self, message: str, *, may_be_there: bool = False, is_final: bool = False) -> None:
@@ -88,16 +96,16 @@ class NotWrittenError(Exception):
 
 
 class TopicWriter(Protocol):
-    """Writes a topic: see ``topic_writer``. Calls without a result raise ``NotWrittenError``."""
+    """Writes records to a topic, as ``topic_writer.Writer`` does. A method that fails raises ``NotWrittenError``."""
 
     async def end_offset(self) -> int:
-        """Return the offset behind the last record."""
+        """Return the end offset of the topic, which is the offset of the last record plus 1."""
 
     async def append(self, records: Sequence[Record]) -> int:
-        """Write records, all or none, and return the first one's offset."""
+        """Write all of ``records``, or none of them, and return the offset of the first record."""
 
     async def configuration(self) -> Mapping[str, str] | None:
-        """Return the topic's configuration; None: the cluster does not say it."""
+        """Return the configuration of the topic, or None if the cluster refuses to describe it."""
 
     async def close(self) -> None:
-        """Close the connection."""
+        """Close the connection to the cluster."""

@@ -1,4 +1,4 @@
-"""A copy of a topic's rules on this proxy's disk, for a start at which the topic cannot be read."""
+"""Keeps a copy of a topic's rules on this proxy's disk, for use if the topic cannot be read when the proxy starts."""
 
 import asyncio
 import logging
@@ -20,9 +20,10 @@ _RETRY_S: Final = 5.0
 
 
 class TopicCopy:
-    """Follows the topic as fast as the disk allows; nothing waits for it. For the loop.
+    """Writes the rules of the topic to a database as they change. Use it on the event loop.
 
-    Changes that come while it writes are one transaction. ``failures`` counts the writes that failed.
+    The database follows the topic as fast as the disk allows, and no client waits for it. Changes that come during a
+    write are collected, and written together in the next transaction. ``failures`` counts the writes that failed.
     """
 
     def __init__(self, directory: str) -> None:
@@ -35,10 +36,10 @@ class TopicCopy:
         self._is_failing = False
 
     async def open(self) -> Mapping[Entity, StoredRule]:
-        """Return the rules of the copy that can be read: the topic has all of them.
+        """Open the copy, and return those of its rules that can be read. The others are read from the topic later.
 
         Raises:
-            OSError: The directory cannot be used, or another process uses it.
+            OSError: The directory cannot be used, or another process has locked it.
         """
         stored = await self._thread.run(self._database.open)
         if stored.damage is not None:
@@ -58,12 +59,12 @@ class TopicCopy:
         return stored.rules
 
     def put(self, changes: Iterable[Change]) -> None:
-        """Add changes that have been applied; they are written later."""
+        """Note changes that have been applied, so that ``run`` writes them to the disk."""
         self._waiting.update(changes)
         self._has_changes.set()
 
     async def run(self) -> None:
-        """Write changes, until cancelled."""
+        """Write the noted changes whenever there are some, until cancelled."""
         while True:
             await self._has_changes.wait()
             self._has_changes.clear()
@@ -75,7 +76,7 @@ class TopicCopy:
                 self._has_changes.set()
 
     async def close(self) -> None:
-        """Write what is left, and close the files."""
+        """Write the changes that are not written yet, then close the database."""
         with suppress(OSError):
             await self._write()
         await self._thread.run(self._database.close)
@@ -86,7 +87,7 @@ class TopicCopy:
             some = dict(islice(self._waiting.items(), _AT_ONCE))
             await self._thread.run(self._database.write, list(starmap(Change, some.items())))
             for entity, rule in some.items():
-                # A rule that has changed again waits for the next turn.
+                # A rule that has changed during the write is kept, and written the next time.
                 if self._waiting[entity] is rule:
                     del self._waiting[entity]
             self._is_failing = False

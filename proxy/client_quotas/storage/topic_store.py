@@ -1,8 +1,9 @@
-"""Quotas in a topic that several proxies share: each proxy applies what it reads from it.
+"""Stores quotas in a topic that several proxies share. Each proxy applies the records that it reads from the topic.
 
-Before a change is decided, all records of the topic are applied here. It is written as one batch, and answered when
-this proxy's reader has read it back. So each change is decided on all earlier ones, whichever proxies made them, and
-all proxies apply changes in the order of the topic.
+Before the manager decides on a change, this proxy applies all records of the topic. The change is then written as one
+batch. The client gets its answer once the reader of this proxy has read the batch back from the topic. So each change
+is decided with all earlier changes in force, whichever proxies made them, and all proxies apply changes in the order of
+the topic.
 """
 
 import asyncio
@@ -38,29 +39,29 @@ from kafka_quota_proxy.proxy.client_quotas.topic.reader_thread import EventHandl
 
 log = logging.getLogger(__name__)
 
-# How long clients wait at the start for the topic to be read.
+# How long the proxy waits at its start for the topic to be read, before it serves clients with the copy.
 _START_S: Final = 15.0
-# How long a change may take from the topic to this proxy.
+# How long it may take until the reader of this proxy has read a change that was written to the topic.
 _READ_BACK_S: Final = 5.0
-# Entities looked at before other tasks have a turn: some milliseconds.
+# How many entities are looked at before other tasks have a turn. They take some milliseconds.
 _AT_ONCE: Final = 250
-# The least time between two looks at the topic's configuration.
+# The shortest time between two checks of the topic's configuration.
 _CHECK_S: Final = 5.0
 _UNPACKED: Final = ("producer", "uncompressed", "gzip")
 
 
 class TopicStore:
-    """See ``QuotaStore``. For the loop.
+    """A ``QuotaStore`` in a topic. Use it on the event loop.
 
     Attributes:
-        name: ``kafka://SERVERS/TOPIC``.
-        copy: Keeps a copy of the rules on the disk; None: there is none.
-        state: The topic's rules, as far as they are read.
-        has_read: Whether the topic has been read to its end.
-        is_connected: Whether it is being read, and was read to its end.
-        offset: All records before it are applied.
+        name: The servers and the topic, as ``kafka://SERVERS/TOPIC``.
+        copy: Keeps a copy of the rules on the disk. None if the proxy keeps no copy.
+        state: The rules of the topic, as far as the topic has been read.
+        has_read: Whether the topic has been read to its end at least once.
+        is_connected: Whether the topic has been read to its end, and no failure has come since then.
+        offset: All records before this offset have been applied.
         failures: How often the topic could not be read.
-        refused: The number of changes that were not stored, or may not be.
+        refused: The number of requests to change quotas that failed, with or without a known outcome.
     """
 
     def __init__(
@@ -91,11 +92,11 @@ class TopicStore:
 
     @property
     def sources(self) -> Mapping[Entity, str]:
-        """See ``QuotaStore``."""
+        """The sources of the rules that cannot be changed through the proxy, by entity."""
         return self.state.sources
 
     def detail(self) -> dict[str, object]:
-        """See ``QuotaStore``."""
+        """Return the state of the store, for the response to ``/readyz``."""
         return {
             "topic": self.name,
             "connected": self.is_connected,
@@ -106,7 +107,7 @@ class TopicStore:
         }
 
     async def open(self) -> None:
-        """See ``QuotaStore``: read the topic to its end, or, if it does not answer, its copy."""
+        """Read the topic to its end and apply its rules. If the topic cannot be read, apply the rules of the copy."""
         if self.copy is not None:
             self.state.restore(await self.copy.open())
         known = self.state.entities
@@ -125,7 +126,7 @@ class TopicStore:
         )  # fmt: skip
 
     async def run(self) -> None:
-        """Write the copy, and check the topic's configuration, until cancelled."""
+        """Write changes to the copy, and check the configuration of the topic, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             if self.copy is not None:
                 tasks.create_task(kept_up(self.copy.run))
@@ -139,14 +140,14 @@ class TopicStore:
                 await asyncio.sleep(_CHECK_S)
 
     async def catch_up(self) -> None:
-        """See ``QuotaStore``."""
+        """Wait until all records that are in the topic now are applied. Raises ``NotKeptError`` if that fails."""
         self._check_connected()
         was_read_to = self.offset
         try:
             async with self._writing:
                 end_offset = await self._writer.end_offset()
                 if end_offset < was_read_to:
-                    # The topic was created again, or has another leader: the next call must look for it.
+                    # The topic was created again, or has another leader, which the next call must look for.
                     await self._writer.close()
         except NotWrittenError as error:
             raise self._not_kept(error) from error
@@ -157,7 +158,10 @@ class TopicStore:
             raise self._refusal(KAFKA_STORAGE_ERROR, f"No quota was changed: {self.name} is behind; ask again")
 
     async def keep(self, changes: Sequence[Change], before: Mapping[Entity, StoredRule]) -> None:
-        """See ``QuotaStore``."""
+        """Write changes to the topic, and wait until this proxy has read and applied them.
+
+        Raises ``NotKeptError``, as ``QuotaStore.keep`` describes.
+        """
         self._check_connected()
         records = await self._records_of(changes, before)
         was_read_to = self.offset
@@ -168,19 +172,19 @@ class TopicStore:
             raise self._not_kept(error) from error
         message = f"The change is in {self.name} at offset {offset}"
         if offset < was_read_to:
-            # The topic was created again: the change was decided on rules that it does not have.
+            # The topic was created again, so the change was computed from rules that the topic does not have.
             message += f", of a topic that was read up to {was_read_to} before"
             raise self._refusal(REQUEST_TIMED_OUT, message, may_hold=True)
         if not await self._is_read_to(offset + len(records)):
             raise self._refusal(REQUEST_TIMED_OUT, f"{message}, and not in force at this proxy yet", may_hold=True)
         if not self.state.has(len(records), offset=offset):
             message += ", and was not understood when it was read back; see the proxy's log"
-            # Another version may understand it.
+            # A proxy of another version may understand the change.
             raise self._refusal(KAFKA_STORAGE_ERROR, message, may_hold=True)
         self._check_not_hidden(changes, message)
 
     async def close(self) -> None:
-        """See ``QuotaStore``."""
+        """Stop the reader, close the writer, then write and close the copy."""
         await self._bridge.stop()
         await self._writer.close()
         if self.copy is not None:
@@ -194,7 +198,10 @@ class TopicStore:
             raise self._refusal(KAFKA_STORAGE_ERROR, message)
 
     def _check_not_hidden(self, changes: Sequence[Change], message: str) -> None:
-        """Refuse changes of entities that a publisher has written a rule for since the decision."""
+        """Raise ``NotKeptError`` if another program has published a rule for one of the changed entities meanwhile.
+
+        Such a rule hides the change.
+        """
         for entity, _ in changes:
             source = self.state.sources.get(entity)
             if source is not None:
@@ -204,7 +211,7 @@ class TopicStore:
     async def _records_of(self, changes: Sequence[Change], before: Mapping[Entity, StoredRule]) -> Sequence[Record]:
         left = self.state.left_terms(entity for entity, _ in changes if entity not in before)
         try:
-            # In a thread: a large request takes long.
+            # In a thread, because the records of a large request take long to encode.
             return await asyncio.to_thread(lambda: list(map(encode, settings_of(changes, before, left))))
         except ValueError as error:
             message = f"A quota cannot be kept in {self.name}: {error}"
@@ -223,7 +230,7 @@ class TopicStore:
         return NotKeptError(error_code, message, may_hold=may_hold)
 
     async def _is_read_to(self, offset: int) -> bool:
-        """Wait until all records before ``offset`` are applied; False: it takes too long."""
+        """Wait until all records before ``offset`` are applied. Returns False if that takes too long."""
         try:
             async with asyncio.timeout(_READ_BACK_S):
                 while self.offset < offset:
@@ -234,7 +241,7 @@ class TopicStore:
         return True
 
     async def _check_configuration(self) -> None:
-        """Warn once of each fault of the topic's configuration."""
+        """Read the configuration of the topic, and log a warning for each fault, once."""
         try:
             async with self._writing:
                 found = await self._writer.configuration()
@@ -273,7 +280,7 @@ class TopicStore:
                 self._is_within_batch = not event.is_whole
             self.state.take(event.records, next_offset=event.next_offset)
         elif isinstance(event, EndReached):
-            self._is_within_batch = False  # a batch that a failure cut off has been read again
+            self._is_within_batch = False  # if a failure cut off a batch, the whole batch has been read by now
             self.state.end_reached(next_offset=event.next_offset)
         else:
             self._fail(event)
@@ -286,7 +293,7 @@ class TopicStore:
         self._has_moved.set()
 
     async def _apply_changes(self, *, is_logged: bool) -> None:
-        """Apply changes, but none of a half-read batch: it may have limits whose terms follow."""
+        """Apply changes, but nothing while a batch is half read, because the terms of its limits may still follow."""
         while self.state.is_unsettled and not self._is_within_batch:
             changes = self.state.changes(_AT_ONCE)
             self._log_notices()
@@ -300,7 +307,7 @@ class TopicStore:
                     self.copy.put(one.change for one in changes)
             for (entity, rule), offset in changes if is_logged else ():
                 log.info("%s@%d sets the quotas of %s: %s", self.name, offset, entity, log_words(rule))
-            # Also without changes, as while a topic is read again.
+            # Let other tasks run even if nothing changed, as when a topic is read again.
             await asyncio.sleep(0)
         self._log_notices()
 

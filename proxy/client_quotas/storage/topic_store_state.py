@@ -1,11 +1,13 @@
-"""The rules in a topic that several proxies share, and the records of a change. No I/O, no clock.
+"""Works out the rules in a topic that several proxies share, and the records of a change. No I/O, no clock.
 
-A change is one record for each key of each entity (``config.quota_record.Setting``), as in Kafka's controller. So two
-proxies may change different keys of an entity at once; the last record of a key counts at every proxy. A rule from a
-publisher hides the settings of its entity, which cannot be changed then.
+A change is written as one record for each quota key of each entity (``config.quota_record.Setting``), as Kafka's
+controller does. So two proxies may change different keys of an entity at the same time. The last record of a key counts
+at every proxy. Another program may publish a whole rule for an entity. That rule hides the settings of its entity, and
+these settings cannot be changed while the rule is in the topic.
 
-A topic that is read again replaces the known rules when its end is reached. A key whose newer value is not understood
-keeps its old one. If the terms of an entity were never understood, its settings neither hold nor can be changed.
+When the topic is read again from its start, the new rules replace the known ones once the end is reached. If the newer
+value of a key is not understood, the key keeps its old value. If the terms of an entity (such as "expires" or "observe
+only") were never understood, its settings are not in force and cannot be changed.
 """
 
 from collections import deque
@@ -37,29 +39,34 @@ from kafka_quota_proxy.proxy.client_quotas.topic.record_table import (
     TopicRecord,
 )
 
-# Above ``proxy.client_quotas.rules.alter.MAX_RULES``: two proxies may set the last rule at once.
+# Higher than ``proxy.client_quotas.rules.alter.MAX_RULES``, because two proxies may both set the last rule at once.
 MOST_ENTITIES: Final = 210_000
-# Offsets of records that were not understood; the proxy that wrote a record asks for its offset at once.
+# How many offsets of records that were not understood are remembered. The proxy that wrote a record checks its offset
+# soon after.
 _MOST_FAULTS: Final = 10_000
 _NONE_HOLD: Final = "; none of the limits that were set for this entity hold here"
 
 
 class TopicChange(NamedTuple):
-    """A change, and the offset of the record that caused it."""
+    """A changed rule, and the offset of the record that changed it."""
 
     change: Change
     offset: int
 
 
 class StoreTopicState:
-    """The rules of a topic. ``name`` is the source of its rules; ``most`` is the bound on entities.
+    """Takes the records of a topic, and returns the changed rules.
+
+    ``name`` is the name of the topic, which the sources of its rules show. ``most`` is the highest number of entities.
 
     Attributes:
-        records: The number of records read, again after each failure. For metrics, as is the next.
-        not_understood: The number of them that were not understood.
-        next_offset: All records before it are taken; while the topic is read again, the last value before.
-        in_force: The rules that ``changes`` has returned.
-        sources: Entities with a publisher's rule, or with terms that are not understood, and their place.
+        records: The number of records that were read, for metrics. A record that is read again counts again.
+        not_understood: The number of records that were not understood, for metrics.
+        next_offset: All records before this offset were taken. While the topic is read again from its start, this
+            stays at the offset that was reached before.
+        in_force: The rules of the topic, as ``changes`` has returned them so far.
+        sources: Where the rules are that cannot be changed through the proxy, by entity. These are rules that another
+            program published, and rules with terms that are not understood.
         notices: Messages for the log.
     """
 
@@ -70,19 +77,19 @@ class StoreTopicState:
         self._name = name
         self._most = most
         self._now: RecordTable[Entity] = RecordTable(most)
-        self._next: RecordTable[Entity] | None = None  # the topic that is read again, until its end
-        # Entities for ``changes`` to look at, and the offsets of the records that changed them.
+        self._next: RecordTable[Entity] | None = None  # set while the topic is read again from its start
+        # The entities that ``changes`` has to look at, and the offsets of the records that changed them.
         self._touched: dict[Entity, int | None] = {}
-        self._unapplied: set[Entity] = set()  # whose changes were returned and could not be applied
+        self._unapplied: set[Entity] = set()  # their changes were returned, and could not be applied
         self.notices = Notices()
         self._named_faults: set[object] = set()
         self._faults: deque[int] = deque(maxlen=_MOST_FAULTS)  # offsets
         self._is_full = False
 
-    # -- what comes in --
+    # -- input --
 
     def restore(self, rules: Mapping[Entity, StoredRule]) -> None:
-        """Begin with the rules of the copy that an earlier process wrote."""
+        """Begin with the rules from the copy that an earlier process wrote to the disk."""
         for entity, rule in rules.items():
             for setting in _settings(entity, None, rule):
                 terms = rule.terms if setting.key == TERMS and setting.value else None
@@ -90,12 +97,12 @@ class StoreTopicState:
             self._touched[entity] = None
 
     def begin(self) -> None:
-        """Begin to read the topic from its start."""
+        """Prepare to take the records of the topic from its start."""
         self._next = RecordTable(self._most)
         self._faults.clear()
 
     def take(self, records: Iterable[TopicRecord], *, next_offset: int) -> None:
-        """Take records, in their order, up to ``next_offset``."""
+        """Take the next records of the topic, in their order. ``next_offset`` is the offset that follows them."""
         for one in records:
             self.records += 1
             terms = _terms(one.record)
@@ -111,7 +118,7 @@ class StoreTopicState:
             self.next_offset = next_offset
 
     def end_reached(self, *, next_offset: int) -> None:
-        """Note that the topic has been read to its end, ``next_offset``."""
+        """Note that the topic has been read to its end. ``next_offset`` is the end offset of the topic."""
         if self._next is None:
             return
         if next_offset < self.next_offset:
@@ -128,7 +135,7 @@ class StoreTopicState:
         self._touched.update(dict.fromkeys(self._now))
         self.next_offset = next_offset
 
-    # -- what comes out --
+    # -- output --
 
     @property
     def entities(self) -> int:
@@ -137,16 +144,19 @@ class StoreTopicState:
 
     @property
     def is_read_again(self) -> bool:
-        """Whether the topic is being read from its start; the rules that were known hold meanwhile."""
+        """Whether the topic is being read again from its start. Until its end the known rules stay in force."""
         return self._next is not None
 
     @property
     def is_unsettled(self) -> bool:
-        """Whether ``changes`` may have some."""
+        """Whether there are entities whose records have changed and that ``changes`` has not looked at yet."""
         return bool(self._touched)
 
     def changes(self, most: int | None = None) -> list[TopicChange]:
-        """Return the changes since the last call; at most ``most`` entities are looked at."""
+        """Return the rules that have changed since the last call.
+
+        If ``most`` is given, one call looks at no more than that many entities, and the next call at the others.
+        """
         found = []
         # All at once: finding the first key of a dict takes longer the more keys were deleted before it.
         for entity in list(islice(self._touched, most)):
@@ -166,22 +176,23 @@ class StoreTopicState:
         return found
 
     def take_back(self, changes: Iterable[TopicChange]) -> None:
-        """Make ``changes`` return these again: they could not be applied."""
+        """Make ``changes`` return these changes once more, because they could not be applied."""
         for (entity, _), offset in changes:
             self._touched[entity] = offset
             self._unapplied.add(entity)
 
     def has(self, count: int, *, offset: int) -> bool:
-        """Whether ``count`` records from ``offset`` on, all before ``next_offset``, were understood.
+        """Return whether ``count`` records were understood, of which the first has ``offset``.
 
-        Records that compaction has removed count as understood.
+        All of these records must have been taken. Records that compaction has removed count as understood.
         """
         return not any(offset <= fault < offset + count for fault in self._faults)
 
     def left_terms(self, entities: Iterable[Entity]) -> Set[Entity]:
-        """Return the entities that have terms but no limits. Such terms would apply to a limit that is set later.
+        """Return those of ``entities`` that have terms in the topic but no limits.
 
-        Two proxies leave them if one changes the terms while the other removes the limits.
+        This happens if one proxy changes the terms while another removes the limits. The terms must be removed then,
+        because they would apply to a limit that is set later.
         """
         return {entity for entity in entities if self._now.has_only(entity, TERMS)}
 
@@ -233,10 +244,11 @@ class StoreTopicState:
 def settings_of(
     changes: Iterable[Change], before: Mapping[Entity, StoredRule], left: Collection[Entity] = ()
 ) -> tuple[Setting, ...]:
-    """Return the records of a change: the keys in which rules differ from those ``before``.
+    """Return the records to write for ``changes``, one for each key that differs from the rule in ``before``.
 
-    A comparison with the rules in force would undo changes that other proxies have made in between. ``left`` has the
-    entities of ``StoreTopicState.left_terms``.
+    ``before`` holds the rules from which the changes were computed. A comparison with the rules that are in force now
+    would undo changes that other proxies have made since then. ``left`` holds the entities that
+    ``StoreTopicState.left_terms`` returned, so that their terms are removed.
     """
     return tuple(
         setting
@@ -250,14 +262,14 @@ def _entity(record: Rule | Setting) -> Entity:
 
 
 def _key_and_value(record: Rule | Setting, terms: object) -> tuple[str, object]:
-    """Return the key that a record sets, and its value."""
+    """Return the key that a record sets, and the value of that key."""
     if isinstance(record, Rule):
         return RULE, record.limits
     return record.key, record.value if terms is None else terms
 
 
 def _terms(record: QuotaRecord | RecordFault) -> Terms | RecordFault | None:
-    """Return the terms of a record, or the fault in them; None: it has none."""
+    """Return the terms of a record, or a fault if these are not valid, or None if the record has no terms."""
     if not isinstance(record, Setting) or record.key != TERMS or record.value is None:
         return None
     keys = keys_of(_entity(record))
@@ -266,7 +278,7 @@ def _terms(record: QuotaRecord | RecordFault) -> Terms | RecordFault | None:
         check_terms(terms, limits=keys, allowed=keys)
         check_kept(terms)
     except TermsError as error:
-        # The value that was read may be one that cannot be written.
+        # Without its value, because the value that was read may be one that ``encode`` refuses.
         about = replace(record, value=None)
         return RecordFault(kind=FaultKind.VALUE, key=encode(about)[0].decode(), message=str(error), about=about)
     return terms
@@ -275,13 +287,13 @@ def _terms(record: QuotaRecord | RecordFault) -> Terms | RecordFault | None:
 def _settings(
     entity: Entity, before: StoredRule | None, after: StoredRule | None, *, has_left_terms: bool = False
 ) -> Iterator[Setting]:
-    """Yield the keys in which two rules of an entity differ."""
+    """Yield a setting for each key in which two rules of an entity differ. ``has_left_terms`` removes its old terms."""
     old, new = ({} if rule is None else rule.limits for rule in (before, after))
     keys = sorted(old.keys() | new.keys())
     values: dict[str, object] = {key: new.get(key) for key in keys if old.get(key) != new.get(key)}
     old_terms, new_terms = (NO_TERMS if rule is None else rule.terms for rule in (before, after))
-    # Unchanged terms are not written: they would undo those of another proxy that begins the same rule at the same
-    # time, and enforce a quota that it only observes.
+    # Unchanged terms are not written. Another proxy may set the same rule at the same time with terms, such as to
+    # observe only. Empty terms from this proxy would remove those, and the quota would be enforced.
     if old_terms != new_terms or has_left_terms:
         values[TERMS] = written_terms(new_terms) or None
     for key, value in values.items():

@@ -1,9 +1,11 @@
-"""Writes to a topic that several proxies share: one batch at a time, all or none, once (acks=all, idempotent).
+"""Writes records to a topic that several proxies share.
 
-This uses aiokafka's client and not its producer. That one may create the topic, retries forever what no request waits
-for, and does not report whether a failed batch may have been appended.
+Each call writes one batch, which is appended as a whole or not at all, and never twice (acks=all, idempotent).
 
-Imported only where a topic is configured, because it loads aiokafka.
+This module uses aiokafka's client and not its producer. The producer may create the topic. It retries forever, even if
+no request waits for the result any more. And it does not report whether a failed batch may have been appended.
+
+It is imported only if a topic is configured, because it loads aiokafka.
 """
 
 import asyncio
@@ -33,7 +35,7 @@ from kafka_quota_proxy.proxy.client_quotas.topic.topic_requests import (
 
 T = TypeVar("T")
 
-# The time for all attempts. Later requests wait for them, too.
+# The time limit for all attempts of one call together. Later requests wait during that time, too.
 _ATTEMPTS_MS: Final = 5_000
 _BACKOFF_S: Final = 0.1
 _STOP_S: Final = 1.0
@@ -41,23 +43,23 @@ _NEVER_MS: Final = 2**31 - 1
 _ACKS_ALL: Final = -1
 _MAGIC: Final = 2
 _GZIP: Final = 1
-# Larger batches are compressed: the largest request makes some megabytes, and brokers take 1 MiB.
+# Larger batches are compressed. The largest request makes a batch of some megabytes, and brokers accept 1 MiB.
 _COMPRESSED_BYTES: Final = 16_384
 _MOST_BYTES: Final = 16 * 1_048_576
 _TOPIC_RESOURCE: Final = 2
 _FULL_ERRORS: Final = (errors.MessageSizeTooLargeError, errors.RecordListTooLargeError)
 _DENIED_ERRORS: Final = (errors.TopicAuthorizationFailedError, errors.ClusterAuthorizationFailedError)
-# After these errors a batch was not appended. After others it may have been: with acks=all a broker may append a batch
-# and, while it waits for the replicas, find that it is no longer the leader, that the topic is gone or that its disk
-# fails (``DelayedProduce.tryComplete`` in Apache Kafka).
+# After these errors a batch was certainly not appended. After other errors it may have been appended. With acks=all a
+# broker appends a batch and then waits for the replicas. During that time it may find that it is no longer the leader,
+# that the topic was deleted, or that the disk fails (``DelayedProduce.tryComplete`` in Apache Kafka).
 _NOT_TAKEN_ERRORS: Final = (errors.LeaderNotAvailableError, errors.NotEnoughReplicasError)
 _FORGOTTEN_ERRORS: Final = (errors.OutOfOrderSequenceNumber, errors.UnknownProducerId, errors.InvalidProducerEpoch)
 
 
 class Writer:
-    """See ``TopicWriter``. One connection to the topic's leader, made when it is needed; one call at a time.
+    """A ``TopicWriter`` with one connection to the topic's leader, which is opened when it is needed.
 
-    ``binds``: the addresses that this proxy listens on.
+    The caller awaits each call before it makes the next. ``binds`` holds the addresses that this proxy listens on.
     """
 
     def __init__(self, settings: QuotasFrom, client_id: str, binds: Collection[Address] = ()) -> None:
@@ -70,35 +72,38 @@ class Writer:
         self._sequence = 0
 
     async def end_offset(self) -> int:
-        """See ``TopicWriter``."""
+        """Return the end offset of the topic, which is the offset of the last record plus 1."""
         return await self._retry(self._end_offset, _Attempt())
 
     async def append(self, records: Sequence[Record]) -> int:
-        """See ``TopicWriter``. When this returns, all in-sync replicas have the records, as one batch."""
+        """Write records as one batch, wait until all in-sync replicas have the batch, and return its first offset."""
         attempt = _Attempt()
         try:
             return await self._retry(lambda: self._append(records, attempt), attempt)
         except BaseException:
-            # The broker may or may not have used up the sequence numbers: the next batch has a new producer id.
+            # The broker may or may not have used up the sequence numbers, so the next batch gets a new producer id.
             self._producer = None
             raise
 
     async def configuration(self) -> Mapping[str, str] | None:
-        """See ``TopicWriter``."""
+        """Return the configuration of the topic, or None if the cluster refuses to describe it."""
         return await self._retry(self._configuration, _Attempt())
 
     async def close(self) -> None:
-        """See ``TopicWriter``."""
+        """Close the connection, if there is one. The next call opens a new one."""
         client, self._client = self._client, None
         if client is not None:
             with suppress(Exception):
                 async with asyncio.timeout(_STOP_S):
                     await client.close()
 
-    # -- an attempt, and another
+    # -- attempts
 
     async def _retry(self, work: Callable[[], Awaitable[T]], attempt: "_Attempt") -> T:
-        """Return the result of ``work``, retried until it succeeds or the time is over."""
+        """Await ``work()`` again and again until it succeeds, and return its result. Raises ``NotWrittenError``.
+
+        It is given up after ``_ATTEMPTS_MS``, or after an error that another attempt cannot mend.
+        """
         reason = words_of(TimeoutError())
         with suppress(TimeoutError):
             async with asyncio.timeout(_ATTEMPTS_MS / 1_000):
@@ -141,7 +146,7 @@ class Writer:
     async def _append(self, records: Sequence[Record], attempt: "_Attempt") -> int:
         client = await self._connected()
         if self._producer is None:
-            # The timeout matters to transactions only.
+            # The second argument is the transaction timeout, which does not matter here.
             answer = await client.send(self._leader, InitProducerIdRequest(None, 0))
             raise_for(answer.error_code)
             self._producer, self._sequence = (answer.producer_id, answer.producer_epoch), 0
@@ -163,7 +168,11 @@ class Writer:
 
 
 class _Attempt:
-    """The state of a batch over its attempts."""
+    """The state of a batch, which several attempts may be needed to write.
+
+    ``is_sent`` is true while the outcome of a request is open. ``may_be_there`` is true once a request has failed in a
+    way that leaves open whether the batch was appended.
+    """
 
     def __init__(self) -> None:
         self.is_sent = False

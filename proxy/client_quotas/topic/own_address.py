@@ -1,4 +1,4 @@
-"""Whether an address leads to this proxy itself."""
+"""Finds out whether an address leads to this proxy itself."""
 
 import asyncio
 import socket
@@ -11,9 +11,10 @@ _ANY_HOST: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104
 
 
 async def own_bind(address: Address, binds: Collection[Address]) -> Address | None:
-    """Return the bind of this proxy that an address leads to; None: it leads elsewhere, or cannot be resolved.
+    """Return the bind address of this proxy that ``address`` reaches, or None if there is none.
 
-    The host is looked up, in a thread, only if a port is equal.
+    The host is looked up only if a bind address has the same port. The lookup runs in a thread. Returns None as well if
+    the host cannot be resolved.
     """
     if not address.port or all(bind.port != address.port for bind in binds):
         return None
@@ -26,7 +27,10 @@ async def own_bind(address: Address, binds: Collection[Address]) -> Address | No
 
 
 def bind_of(address: Address, here: Collection[str], binds: Iterable[Address]) -> Address | None:
-    """Return the bind that an address leads to; ``here``: those IP addresses of its host that are this machine's."""
+    """Return the bind address of the listener that ``address`` reaches, or None if it reaches no listener of ``binds``.
+
+    ``here`` holds the IP addresses of its host that belong to this machine.
+    """
     return next(
         (
             bind
@@ -39,7 +43,7 @@ def bind_of(address: Address, here: Collection[str], binds: Iterable[Address]) -
 
 
 def _is_here(family: int, ip: str) -> bool:
-    """Whether an IP address is this machine's: a socket can be bound to no others."""
+    """Return whether an IP address belongs to this machine, by binding a socket to it."""
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
             probe.bind((ip, 0))

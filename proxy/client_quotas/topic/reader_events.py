@@ -1,6 +1,7 @@
 """The events that a reader of a quota topic reports.
 
-First ``ReadingBegan``, then some ``RecordsRead``, ``EndReached``, and more ``RecordsRead``; ``ReadFailed`` at any time.
+The first event is ``ReadingBegan``. Some ``RecordsRead`` follow, then ``EndReached``, then more ``RecordsRead``.
+``ReadFailed`` may come at any time, and then everything begins again.
 """
 
 from dataclasses import dataclass, field
@@ -10,12 +11,16 @@ from kafka_quota_proxy.proxy.client_quotas.topic.record_table import TopicRecord
 
 @dataclass(frozen=True, slots=True)
 class ReadingBegan:
-    """The reader starts again at the topic's first record."""
+    """The reader begins, or begins again, at the first record of the topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordsRead:
-    """The next records; see ``TopicRules.take``. ``is_whole``: they end with a batch."""
+    """The next records were read.
+
+    ``since_ms`` is explained at ``TopicRules.take``. ``is_whole`` says whether the last record ends its batch. If not,
+    the next event has more records of the same batch.
+    """
 
     records: tuple[TopicRecord, ...]
     since_ms: int | None
@@ -25,14 +30,14 @@ class RecordsRead:
 
 @dataclass(frozen=True, slots=True)
 class EndReached:
-    """All records before ``next_offset`` have been reported; later ones follow as they are written."""
+    """The end of the topic was reached. All records before ``next_offset`` have been reported."""
 
     next_offset: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadFailed:
-    """The topic cannot be read; the reader tries again. ``is_own_fault``: the proxy's configuration is wrong."""
+    """The topic cannot be read, and the reader tries again. ``is_own_fault`` says that the configuration is wrong."""
 
     reason: str
     is_own_fault: bool = False

@@ -1,4 +1,4 @@
-"""Hands the events of a reader's thread to the event loop, one after the other."""
+"""Hands the events of a topic reader from its thread to the event loop, one after the other."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -15,21 +15,24 @@ EventHandler: TypeAlias = Callable[[ReaderEvent], Awaitable[None]]
 
 
 class ReaderThread(Protocol):
-    """Reads a topic in a thread of its own: ``proxy.client_quotas.topic.topic_reader``."""
+    """Reads a topic in a thread of its own, as ``proxy.client_quotas.topic.topic_reader.TopicReader`` does."""
 
     def start(self) -> None:
-        """Begin to read."""
+        """Start the thread, which begins to read the topic."""
 
     def stop(self) -> None:
-        """Stop soon."""
+        """Ask the thread to stop, and return at once."""
 
     def join(self, timeout_s: float) -> None:
-        """Wait until it has stopped."""
+        """Wait until the thread has ended, for at most ``timeout_s`` seconds."""
 
 
 def topic_reader(config: ProxyConfig, topic: QuotasFrom) -> Callable[[EventHandler], ReaderThread]:
-    """Return a function that makes the reader of a topic, which awaits its argument with each event."""
-    # Imported here: it loads aiokafka, which a proxy without a topic does not need.
+    """Return a function that takes an event handler and returns a reader of ``topic``.
+
+    The reader awaits the handler with each event.
+    """
+    # Imported only when needed, because it loads aiokafka.
     from kafka_quota_proxy.proxy.client_quotas.topic.topic_reader import TopicReader
 
     binds = tuple(listener.bind for listener in config.listeners)
@@ -37,9 +40,9 @@ def topic_reader(config: ProxyConfig, topic: QuotasFrom) -> Callable[[EventHandl
 
 
 class ReaderBridge:
-    """Runs ``handle`` on the loop for each event of a reader, which waits until the event is handled.
+    """Runs ``handle`` on the event loop for each event of a topic reader.
 
-    An exception of ``handle`` is raised in the reader.
+    The reader waits in its thread until the event is handled. If ``handle`` raises an exception, the reader gets it.
     """
 
     def __init__(
@@ -52,17 +55,17 @@ class ReaderBridge:
         self._loop: asyncio.AbstractEventLoop
 
     def start(self) -> None:
-        """Begin to read. Called on the loop."""
+        """Start the reader. Must be called on the event loop that is to handle the events."""
         self._loop = asyncio.get_running_loop()
         self._reader.start()
 
     async def stop(self) -> None:
-        """Stop reading, and wait a moment for the reader to close its connections."""
+        """Stop the reader, and wait for up to a second until it has closed its connections."""
         self._reader.stop()
         await asyncio.to_thread(self._reader.join, _STOP_S)
 
     async def _hand_over(self, event: ReaderEvent) -> None:
-        """Wait until the loop has handled an event. Runs in the reader's thread."""
+        """Hand an event to the event loop, and wait until it is handled. Runs in the reader's thread."""
         if self._loop.is_closed():
             raise asyncio.CancelledError
         await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._try(event), self._loop))

@@ -1,6 +1,6 @@
-"""Decodes the record batches of a fetch response as records of a quota topic. No I/O, no clock.
+"""Decodes the record batches of a fetch response to records of a quota topic. No I/O, no clock.
 
-Imported only where a topic is configured, because it loads aiokafka.
+This module is imported only if a topic is configured, because it loads aiokafka.
 """
 
 import struct
@@ -14,12 +14,12 @@ from aiokafka.record import MemoryRecords
 from kafka_quota_proxy.config.quota_record import FaultKind, RecordFault, decode
 from kafka_quota_proxy.proxy.client_quotas.topic.record_table import TopicRecord
 
-# The bound on one batch. Gzip compresses zeros a thousandfold, and a response may have 1 MiB.
+# The largest size of a decompressed batch. Gzip compresses zeros a thousandfold, and a response may have 1 MiB.
 MOST_DECOMPRESSED_BYTES: Final = 16 * 1_048_576
 
 _OFFSET_AND_SIZE: Final = struct.Struct(">qi")
 _MAGIC_AT: Final = 16
-_ATTRIBUTES_AT: Final = 22  # the lower byte, in the format of Kafka 0.11
+_ATTRIBUTES_AT: Final = 22  # the lower byte of the attributes, in the format of Kafka 0.11
 _RECORDS_AT: Final = 61
 _OLD_ATTRIBUTES_AT: Final = 17
 _CODEC: Final = 0x07
@@ -29,11 +29,11 @@ _GZIP_WBITS: Final = 16 + zlib.MAX_WBITS
 
 
 class RecordBatches:
-    """The batches of one response to a fetch from ``offset`` on. Damaged ones raise while they are read.
+    """Decodes the batches in the response to a fetch that began at ``offset``.
 
     Attributes:
-        next_offset: All records before it have been yielded.
-        is_within: Whether the batch of the last record has more records.
+        next_offset: All records before this offset have been yielded.
+        is_within: Whether the batch of the record that was yielded last has more records.
     """
 
     def __init__(self, data: bytes, offset: int) -> None:
@@ -42,7 +42,11 @@ class RecordBatches:
         self._data = data
 
     def records(self) -> Iterator[TopicRecord]:
-        """Yield the decoded records from ``offset`` on; the first batch may begin before it."""
+        """Yield the decoded records. Skips records before the fetched offset, with which the first batch may begin.
+
+        Raises:
+            KafkaError: A batch is damaged.
+        """
         offset = self.next_offset
         for data in _whole(self._data):
             batch = MemoryRecords(data).next_batch()
@@ -56,12 +60,12 @@ class RecordBatches:
                     self.is_within = following is not None
                     yield record
                     record = following
-            # Also if compaction has removed all its records.
+            # Compaction may have removed the last records of the batch, or all of them.
             self.next_offset = max(self.next_offset, batch.next_offset)
 
 
 def _whole(data: bytes) -> Iterator[bytes]:
-    """Yield the bytes of each batch. The last one may be cut off; the next fetch has it again."""
+    """Yield the bytes of each batch. If the last batch is cut off, it is left to the next fetch."""
     start = 0
     while start + _OFFSET_AND_SIZE.size <= len(data):
         _, size_bytes = _OFFSET_AND_SIZE.unpack_from(data, start)
@@ -81,18 +85,18 @@ def _decoded(batch: Any, data: bytes) -> Iterator[TopicRecord]:  # noqa: ANN401 
         yield TopicRecord(batch.next_offset - 1, 0, fault)
         return
     for one in batch:
-        # Records have timestamps from Kafka 0.10 on.
+        # Records of versions before Kafka 0.10 have no timestamps.
         yield TopicRecord(one.offset, one.timestamp or 0, decode(one.key, one.value))
 
 
 def _refusal(data: bytes) -> str | None:
-    """Return why a batch must not be decompressed; None: it may."""
+    """Return why a batch must not be decompressed, or None if it may be read."""
     is_old = data[_MAGIC_AT] < 2
     codec = data[_OLD_ATTRIBUTES_AT if is_old else _ATTRIBUTES_AT] & _CODEC
     if codec == _NONE:
         return None
     if codec != _GZIP or is_old:
-        # Other codecs have no bound, and their libraries may not be installed.
+        # With other codecs the decompressed size cannot be limited, and their libraries may not be installed.
         return "it is compressed by other means than gzip; write without compression, or with gzip"
     if _decompressed_bytes(data[_RECORDS_AT:]) > MOST_DECOMPRESSED_BYTES:
         return f"it has more than {MOST_DECOMPRESSED_BYTES} bytes when it is decompressed; write smaller batches"
@@ -100,7 +104,7 @@ def _refusal(data: bytes) -> str | None:
 
 
 def _decompressed_bytes(data: bytes) -> int:
-    """Return the size after decompression. It stops above the bound."""
+    """Return the size of gzip data after decompression. Counting stops above ``MOST_DECOMPRESSED_BYTES``."""
     found = 0
     while data and found <= MOST_DECOMPRESSED_BYTES:
         member = zlib.decompressobj(_GZIP_WBITS)

@@ -1,6 +1,7 @@
-"""The records of a quota topic, by entity, each as it was last understood. No I/O, no clock.
+"""Keeps the last record of each entity and quota key of a topic that was understood. No I/O, no clock.
 
-An entity has a rule from a publisher, settings from proxies, or both; then its settings do not hold.
+An entity may have a rule, which a publisher has written as a whole, and settings, which proxies have written key by
+key. If an entity has both, its settings are not in force.
 """
 
 from collections import deque
@@ -9,18 +10,18 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from kafka_quota_proxy.config.quota_record import TERMS, QuotaRecord, RecordFault
 
-# The key of a rule as a whole, among the keys of settings.
+# The table keeps a whole rule under this key, next to the keys of settings.
 RULE: Final = ""
-# The value of terms that were not understood.
+# The table keeps this value in place of terms that were not understood.
 UNKNOWN_TERMS: Final = object()
-# The bound on different faults that the log names.
+# The highest number of different faults that the log names.
 MOST_NAMED: Final = 100
 
 E = TypeVar("E")
 
 
 class TopicRecord(NamedTuple):
-    """A record of the topic."""
+    """A decoded record of the topic, or the fault for which it could not be decoded."""
 
     offset: int
     timestamp_ms: int  # Unix time
@@ -35,7 +36,7 @@ class Notice(NamedTuple):
 
 
 class Notices:
-    """Messages for the log. Iterating takes them."""
+    """A queue of messages for the log. Iterating over the queue removes the messages from it."""
 
     def __init__(self) -> None:
         self._waiting: deque[Notice] = deque()
@@ -45,11 +46,15 @@ class Notices:
             yield self._waiting.popleft()
 
     def add(self, text: str, *, is_warning: bool = True) -> None:
-        """Add a message."""
+        """Append a message."""
         self._waiting.append(Notice(is_warning, text))
 
     def add_once(self, named: set[E], about: E, text: str, *, others: str = "only counted") -> None:
-        """Add a message unless ``named``, which is bounded, has ``about``; ``others``: how the log treats the rest."""
+        """Append a message about a fault, unless the log has named this fault or ``MOST_NAMED`` others.
+
+        ``about`` identifies the fault. ``named`` holds the faults that the log has named, and gets the new one. If this
+        is the last message that is allowed, it ends with "others are", ``others`` and "from now on".
+        """
         if about not in named and len(named) < MOST_NAMED:
             named.add(about)
             more = f"; others are {others} from now on" if len(named) == MOST_NAMED else ""
@@ -60,10 +65,10 @@ class EntityLimits(NamedTuple):
     """The limits of an entity.
 
     Attributes:
-        limits: The limits by key.
-        offset: The offset of the latest record.
-        terms: The value of the terms, or ``UNKNOWN_TERMS``; None: there are none.
-        is_published: Whether they are a publisher's rule.
+        limits: The limits by quota key.
+        offset: The offset of the last record of the entity.
+        terms: The value of the terms, or ``UNKNOWN_TERMS``, or None if the entity has no terms.
+        is_published: Whether the limits are a rule that a publisher wrote. If not, proxies have set them.
     """
 
     limits: Mapping[str, float]
@@ -73,14 +78,14 @@ class EntityLimits(NamedTuple):
 
 
 class TableValue(NamedTuple):
-    """The limits of a rule, or the value of a setting."""
+    """The limits of a rule, or the value of a setting, with the offset of its record."""
 
     value: object
     offset: int
 
 
 class RecordTable(Generic[E]):
-    """Rules and settings of at most ``most`` entities."""
+    """Holds the rules and settings of at most ``most`` entities."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -94,7 +99,10 @@ class RecordTable(Generic[E]):
         return iter(self._entities)
 
     def put(self, entity: E, key: str, value: object, offset: int) -> bool:
-        """Set the value of a key; None or no limits deletes it. Return whether there was room."""
+        """Set the value of a key, or delete the key if the value is None or has no limits.
+
+        Returns False if the value is not kept because the table is full.
+        """
         values = self._entities.get(entity)
         if not value:
             if values is not None and values.pop(key, None) is not None and not values:
@@ -108,9 +116,10 @@ class RecordTable(Generic[E]):
         return True
 
     def mark_unknown_terms(self, entity: E, offset: int) -> bool:
-        """Note terms that were not understood; return whether no earlier terms hold.
+        """Note that an entity has terms that were not understood.
 
-        Without its terms a limit means something else: one that is only observed would be enforced.
+        Returns False if the entity keeps earlier terms that were understood. If it returns True, the limits of the
+        entity must not be used: a limit that is only to be observed would be enforced.
         """
         terms = self.value(entity, TERMS)
         if terms is None:
@@ -118,7 +127,7 @@ class RecordTable(Generic[E]):
         return terms is None or terms.value is UNKNOWN_TERMS
 
     def value(self, entity: E, key: str) -> TableValue | None:
-        """Return the value of a key; None: it has none."""
+        """Return the value of a key of an entity, or None if the key has no value."""
         return self._entities.get(entity, {}).get(key)
 
     def has_only(self, entity: E, key: str) -> bool:
@@ -126,7 +135,7 @@ class RecordTable(Generic[E]):
         return self._entities.get(entity, {}).keys() == {key}
 
     def limits(self, entity: E) -> EntityLimits | None:
-        """Return the limits of an entity; None: it has none. Terms alone limit nothing."""
+        """Return the limits of an entity, or None if it has none. An entity that has only terms has no limits."""
         values = self._entities.get(entity)
         if values is None:
             return None
@@ -139,19 +148,22 @@ class RecordTable(Generic[E]):
         terms = values[TERMS].value if TERMS in values else None
         return EntityLimits(limits, max(one.offset for one in values.values()), terms)
 
-    # -- while the topic is read again, until its end is reached; ``before`` is the table of the first reading
+    # -- for the new table while the topic is read again; ``before`` is the table of the previous reading
 
     def remember_deletion(self, before: "RecordTable[E]", entity: E, key: str) -> None:
-        """Keep ``carry_over`` from restoring a key that the topic has deleted."""
+        """Note that the topic has deleted a key, so that ``carry_over`` does not restore it."""
         if before.value(entity, key) is not None:
             self._deleted.add((entity, key))
 
     def carry_over(self, before: "RecordTable[E]", entity: E, key: str) -> None:
-        """Keep the last value of a key that was understood, if compaction has removed it from the topic."""
+        """Copy the value of a key from the previous table, because its newer record was not understood.
+
+        Nothing is copied if the topic has deleted the key, or if this table has a value for it.
+        """
         last = before.value(entity, key)
         if last is not None and (entity, key) not in self._deleted and self.value(entity, key) is None:
             self.put(entity, key, last.value, last.offset)
 
     def forget_deletions(self) -> None:
-        """Forget deletions: the end is reached."""
+        """Forget the deleted keys, once the end of the topic is reached."""
         self._deleted.clear()

@@ -1,12 +1,14 @@
-"""Reads a quota topic from its start, and then follows it, in a thread with a loop of its own.
+"""Reads a quota topic from its start, and then follows it.
 
-A topic of ten thousand rules takes some tenths of a second to decode, which would hold up clients on their loop.
-Fetches are sent here, one after the other, because aiokafka's consumer does not report that the cluster is unreachable,
-nor when the fetch was sent that reached the end of the topic; a lease counts from then. A consumer might also create
-the topic, which would not be compacted.
+The reader has a thread with an event loop of its own. A topic of ten thousand rules takes some tenths of a second to
+decode, and clients must not wait for that.
 
-Any failure ends the connection, and the topic is read from its start: compaction may have removed tombstones meanwhile.
-Imported only where a topic is configured, because it loads aiokafka.
+This module sends its own fetch requests, one after the other, and does not use aiokafka's consumer. The consumer does
+not report that the cluster is unreachable. It does not report either when it sent the fetch that reached the end of the
+topic, and the lease of shares counts from that time. And it may create a missing topic, which would not be compacted.
+
+After any failure the connection is closed, and the topic is read again from its start, because compaction may have
+removed tombstones meanwhile. This module is imported only if a topic is configured, because it loads aiokafka.
 """
 
 import asyncio
@@ -43,24 +45,29 @@ from kafka_quota_proxy.proxy.client_quotas.topic.topic_requests import (
     words_of,
 )
 
-# How long a broker may wait for new records. A lease counts from the fetch before, and may end up to twice that early.
+# How long a broker may wait for new records before it answers a fetch. A lease counts from the time of the previous
+# fetch, so it may end too early by up to twice this time.
 _WAIT_MS: Final = 250
-# The limit for a whole answer, also on a connection that was cut without notice.
+# The time limit for an answer. It also ends a connection that was cut without notice.
 _ANSWER_MS: Final = 5_000
 _MAX_BYTES: Final = 1_048_576
-# The number of records that the loop gets at a time.
+# The highest number of records that the proxy's event loop gets at a time.
 _AT_ONCE: Final = 250
 _STOP_S: Final = 1.0
 _BACKOFF_S: Final = 0.25
 _MOST_BACKOFF_S: Final = 5.0
-# How often the topic's leader is checked: a partitioned broker goes on answering, and so does partition 0 after others
-# were added. aiokafka's own refresh of metadata, which reads all topics, never runs.
+# How often the leader of the topic is checked. A broker that is cut off from the others goes on answering fetches, and
+# fetches of partition 0 also go on after more partitions were added. aiokafka's own refresh of metadata is switched
+# off, because it reads all topics.
 _CHECK_S: Final = 30.0
 _NEVER_MS: Final = 2**31 - 1
 
 
 class TopicReader:
-    """See ``ReaderThread``. It awaits ``report`` with each event; ``binds``: the addresses of this proxy."""
+    """A ``ReaderThread`` that awaits ``report`` with each event.
+
+    ``binds`` holds the addresses that this proxy listens on.
+    """
 
     def __init__(
         self,
@@ -75,7 +82,7 @@ class TopicReader:
         self._binds = binds
         self._least_end_offset = 0  # the end of the topic when reading began
         self._end_offset = 0  # the last known end of the topic
-        self._since_ms: int | None = None  # when the fetch was sent that reached the end
+        self._since_ms: int | None = None  # when the last fetch was sent that reached the end of the topic
         self._has_reported_end = False
         self._backoff_s = _BACKOFF_S
         self._is_stopped = False
@@ -84,11 +91,11 @@ class TopicReader:
         self._thread = threading.Thread(target=persisting(self._run), name="quotas-from", daemon=True)
 
     def start(self) -> None:
-        """See ``ReaderThread``."""
+        """Start the thread, which begins to read the topic."""
         self._thread.start()
 
     def stop(self) -> None:
-        """See ``ReaderThread``."""
+        """Ask the thread to stop, and return at once."""
         self._is_stopped = True
         loop, task = self._loop, self._task
         if loop is not None and task is not None:
@@ -96,7 +103,7 @@ class TopicReader:
                 loop.call_soon_threadsafe(task.cancel)
 
     def join(self, timeout_s: float) -> None:
-        """See ``ReaderThread``."""
+        """Wait until the thread has ended, for at most ``timeout_s`` seconds."""
         if self._thread.ident is not None:
             self._thread.join(timeout_s)
 
@@ -108,13 +115,13 @@ class TopicReader:
 
     async def _read_for_ever(self) -> None:
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
-        # A stop before this had nothing to cancel.
+        # If ``stop`` was called before this line, there was no task that it could cancel.
         while not self._is_stopped:
             try:
                 await self._read_from_start()
             except Exception as error:  # noqa: BLE001 - aiokafka raises more than it documents
                 failed = ReadFailed(words_of(error), isinstance(error, OwnAddressError))
-                # A fault of the handler is reported there; the reader continues.
+                # The handler logs its own errors, and the reader continues.
                 with suppress(Exception):
                     await self._report(failed)
             await asyncio.sleep(self._backoff_s)
@@ -150,7 +157,7 @@ class TopicReader:
                 offset = await self._fetch(client, leader, offset)
         finally:
             watching.cancel()
-            # Its error is raised unless a fetch has failed.
+            # The error of this task is raised below, unless a fetch has failed.
             (ended,) = await asyncio.gather(watching, return_exceptions=True)
         raise ended
 
@@ -164,12 +171,13 @@ class TopicReader:
         raise_for(getattr(answer, "error_code", 0))  # from version 7 on
         throttle_time_ms = getattr(answer, "throttle_time_ms", 0)
         if not answer.topics:
-            # A broker answers a throttled client at once, and without the topic.
+            # A broker answers a throttled client at once, with an answer that has no topics.
             await asyncio.sleep(max(throttle_time_ms, _WAIT_MS) / 1_000)
             return offset
         ((_, ((_, error_code, end_offset, *_, data),)),) = answer.topics
         raise_for(error_code)
-        # A new leader may answer a fetch with a high watermark below the real one; the latest offset is always right.
+        # A new leader may answer a fetch with a high watermark that is too low. The offset that it returned for LATEST
+        # is always right.
         end_offset = max(end_offset, self._least_end_offset)
         if end_offset < self._end_offset:
             self._since_ms = None  # the topic was created again
@@ -189,6 +197,6 @@ class TopicReader:
                 self._backoff_s = _BACKOFF_S
             self._since_ms = sent_ms
         if throttle_time_ms > 0:
-            # The broker reads nothing from this connection until then, and the next answer would be late.
+            # The broker reads nothing from this connection during the throttle time, so the next answer would be late.
             await asyncio.sleep(throttle_time_ms / 1_000)
         return batches.next_offset

@@ -1,7 +1,7 @@
-"""Requests about a quota topic: its leader, and its first and last offset.
+"""Asks a cluster for the leader of a quota topic, and for its first and last offset.
 
-They are built here because brokers create a missing topic for the usual clients, and it would not be compacted.
-Imported only where a topic is configured, because it loads aiokafka.
+This module builds the requests itself, because an ordinary client may make the brokers create a missing topic, and that
+topic would not be compacted. It is imported only if a topic is configured, because it loads aiokafka.
 """
 
 import asyncio
@@ -18,31 +18,32 @@ from kafka_quota_proxy.proxy.client_quotas.topic.own_address import own_bind
 
 EARLIEST: Final = -2
 LATEST: Final = -1
-# So that records of open and aborted transactions are read, too.
+# Isolation level read_uncommitted, which includes records of open and aborted transactions.
 ANY_ISOLATION: Final = 0
 
 
 class NoTopicError(Exception):
-    """The topic cannot be a quota topic."""
+    """Raised if the topic cannot be used for quotas, because it has several partitions."""
 
 
 class OwnAddressError(Exception):
-    """The topic would be read through this proxy."""
+    """Raised if the leader's address leads back to this proxy, so that the topic would be read through it."""
 
 
 class LeaderMovedError(Exception):
-    """The topic has another leader."""
+    """Raised if another broker has become the leader of the topic."""
 
 
 async def leader_of(client: AIOKafkaClient, topic: str, binds: Collection[Address], *, node: int | None = None) -> int:
-    """Return the node id of the leader of the topic's one partition.
+    """Return the node id of the leader of the topic's only partition.
 
-    ``binds``: the addresses that this proxy listens on. ``node``: the broker to ask; None: any broker.
+    ``binds`` holds the addresses that this proxy listens on. ``node`` is the node id of the broker to ask. If it is
+    None, any broker is asked.
 
     Raises:
         NoTopicError: The topic has several partitions.
-        OwnAddressError: The leader is reached through this proxy.
-        KafkaError: The topic does not exist, or may not be described.
+        OwnAddressError: The address of the leader leads to this proxy.
+        KafkaError: The topic does not exist, or this client is not allowed to describe it.
     """
     answer = await client.send(client.get_random_node() if node is None else node, MetadataRequest([topic], False))
     ((error_code, _, *_, partitions),) = answer.topics
@@ -57,7 +58,7 @@ async def leader_of(client: AIOKafkaClient, topic: str, binds: Collection[Addres
     address = Address(host=host, port=port)
     bind = await own_bind(address, binds)
     if bind is not None:
-        # That listener serves no client before the topic is read, and later its quotas would throttle the reader.
+        # This proxy serves no client before the topic is read. Later, its quotas would throttle the reader.
         raise OwnAddressError(
             f"its leader is reached at {address}, which is this proxy's own {bind}: name a listener of the brokers "
             "that no proxy is in front of"
@@ -68,17 +69,19 @@ async def leader_of(client: AIOKafkaClient, topic: str, binds: Collection[Addres
 async def watch_leader(
     client: AIOKafkaClient, topic: str, binds: Collection[Address], *, leader: int, every_s: float
 ) -> NoReturn:
-    """Check the topic's leader every ``every_s``; raise once most brokers that answer say that it has changed.
+    """Check the leader of the topic every ``every_s`` seconds, until it has changed.
 
-    One broker is not enough: it may be partitioned from the others.
+    If one broker names another leader, all are asked. The change counts if most brokers that answer agree, because a
+    single broker may be cut off from the others.
 
     Raises:
-        LeaderMovedError: They name another leader.
-        NoTopicError, OwnAddressError: As of ``leader_of``.
+        LeaderMovedError: The topic has another leader.
+        NoTopicError: The topic now has several partitions.
+        OwnAddressError: The address of the leader now leads to this proxy.
     """
 
     async def ask(node: int) -> Exception | bool:
-        """Return the change, True for none, False without an answer."""
+        """Ask one broker. Returns the error to raise if it names a change, True if not, or False without an answer."""
         try:
             found = await leader_of(client, topic, binds, node=node)
         except (NoTopicError, OwnAddressError) as error:
@@ -97,7 +100,7 @@ async def watch_leader(
 
 
 async def offset_of(client: AIOKafkaClient, leader: int, topic: str, which: int) -> int:
-    """Return the topic's ``EARLIEST`` or ``LATEST`` offset; that one is behind the last record."""
+    """Return the first offset of the topic if ``which`` is ``EARLIEST``, or its end offset if it is ``LATEST``."""
     answer = await client.send(leader, OffsetRequest(-1, ANY_ISOLATION, [(topic, [(0, which)])]))
     ((_, ((_, error_code, *_, offset),)),) = answer.topics
     raise_for(error_code)
@@ -105,13 +108,13 @@ async def offset_of(client: AIOKafkaClient, leader: int, topic: str, which: int)
 
 
 def raise_for(error_code: int) -> None:
-    """Raise ``KafkaError`` unless the code is 0."""
+    """Raise the ``KafkaError`` for an error code of a response, unless the code is 0."""
     if error_code:
         raise for_code(error_code)
 
 
 def words_of(error: Exception) -> str:
-    """Return why a topic cannot be read or written."""
+    """Return a text for the log that says why a topic cannot be read or written."""
     if isinstance(error, UnknownTopicOrPartitionError):
         return "there is no such topic"
     if isinstance(error, TopicAuthorizationFailedError):

@@ -1,20 +1,24 @@
-"""Which rules of a quota topic hold at this proxy. Records and the time go in, changed rules and notices come out.
+"""Works out which rules of a quota topic are in force at this proxy.
 
-* A rule of the file hides the topic's rule of the same entity.
-* Settings, which proxies of a fleet write, hold where there is no rule. Those of addresses, and of entities with terms,
-  hold only where the topic is the proxy's store. Without its terms a limit means something else: one that is only
-  observed would be enforced, one that has expired would hold.
-* A share replaces the rule of its entity, quota key by quota key, while the lease lasts.
-* The lease ends ``lease_ms`` after the last news was *published*. The publisher's clock may be wrong. But a record that
-  is read live was written after the fetch before it was sent, because that fetch reached the end of the topic. So the
-  lease counts from that fetch, and news that were long on their way count for less. At the start there is no such
-  fetch, and the record's timestamp is used.
-* A topic that is read again after a failure replaces the rules when its end is reached.
-* A rule whose newer value is not understood keeps its old one. A share does not: the publisher may have given it to
-  other proxies, and the old one may be too much. The rule for every proxy never is.
+``TopicRules`` takes the records of the topic and the time, and returns changed rules and messages for the log. It does
+no I/O and reads no clock.
 
-Changes are returned in portions: a topic may change ten thousand rules at once, and clients must not wait for that.
-No I/O, no clock.
+* A rule of the configuration file hides the topic's rule of the same entity.
+* A setting (one quota key, which another proxy has written) is in force only if its entity has no rule in the topic.
+  Settings of IP addresses, and of entities with terms, are ignored here. They are in force only at proxies that have
+  the topic as their store. A limit without its terms would mean something else: a limit that is only observed would
+  be enforced, and one that has expired would be in force.
+* A share is the part of an entity's quota that the publisher gives to this proxy. It replaces the rule of the entity,
+  quota key by quota key, during a lease.
+* The lease ends ``lease_ms`` after the last news record was *published*. The clock of the publisher may be wrong. But a
+  record that is read after the end of the topic was reached was written after the previous fetch was sent, because that
+  fetch found nothing more. So the lease is counted from the time of that fetch, which is a little too early and never
+  too late. At the start there is no such fetch, and the timestamp of the record is used.
+* After a failure the topic is read again from its start. The new rules replace the old ones when the end is reached.
+* If the newer value of a rule is not understood, the rule keeps its old value. A share is dropped in that case, because
+  the publisher may have given the old share to other proxies. Then the rule for every proxy is in force.
+
+Changes are returned in portions. A topic may change ten thousand rules at once, and clients must not wait for that.
 """
 
 from collections.abc import Iterable, Mapping
@@ -42,40 +46,40 @@ from kafka_quota_proxy.proxy.client_quotas.topic.record_table import (
 )
 from kafka_quota_proxy.proxy.quota.entity import Entity, bounded
 
-# The bound on rules and on shares. Each takes about 1 kB at most.
+# The highest number of entities with rules, and of entities with shares. Each entity takes about 1 kB at most.
 MOST_ENTITIES: Final = 200_000
 
 _Shares = dict[Entity, EntityLimits]
 
 
 class _Contents:
-    """The topic, as far as it is read."""
+    """The rules, shares and news of the topic, as far as the topic has been read."""
 
     __slots__ = ("lease_until_ms", "news_heard_ms", "news_offset", "rules", "shares")
 
     def __init__(self, most: int) -> None:
         self.rules: RecordTable[Entity] = RecordTable(most)
-        self.shares: _Shares = {}  # of this proxy
+        self.shares: _Shares = {}  # only those of this proxy
         self.news_offset = -1
         self.news_heard_ms: int | None = None
         self.lease_until_ms: int | None = None
 
 
 class TopicRules:
-    """The rules and shares of a topic.
+    """Takes the records of a topic, and returns the rules that have changed.
 
     Args:
-        proxy: The name of this proxy, as in shares.
-        topic: The name of the topic, the source of its rules.
-        file_rules: The rules of the operator's file.
-        most: The bound on entities with rules, and on those with shares.
+        proxy: The name of this proxy, by which records of shares refer to it.
+        topic: The name of the topic, which the sources of its rules show.
+        file_rules: The rules of the configuration file.
+        most: The highest number of entities with rules, and of entities with shares.
 
     Attributes:
-        records: The number of records read, again after each failure. For metrics, as are the next three.
-        not_understood: The number of them that were not understood.
-        has_lease: Whether shares hold.
-        lease_ends: How often shares expired for want of news.
-        in_force: The topic's rules that hold, by entity.
+        records: The number of records that were read, for metrics. A record that is read again counts again.
+        not_understood: The number of records that were not understood, for metrics.
+        has_lease: Whether shares are in force.
+        lease_ends: How often the shares expired because no news came.
+        in_force: The rules of the topic that are in force, by entity.
         notices: Messages for the log.
     """
 
@@ -86,36 +90,37 @@ class TopicRules:
         self.has_lease = False
         self.in_force: dict[Entity, QuotaRule] = {}
         self.notices = Notices()
-        self._limits: dict[Entity, Mapping[str, float]] = {}  # of ``in_force``, to be compared
+        self._limits: dict[Entity, Mapping[str, float]] = {}  # the limits of ``in_force``, to find changes
         self._proxy = proxy
         self._topic = topic
         self._most = most
         self._file = _by_entity(file_rules)
         self._now = _Contents(most)
-        self._next: _Contents | None = None  # the topic that is read again, until its end
+        self._next: _Contents | None = None  # set while the topic is read again from its start
         self._has_begun = False
-        self._touched: dict[Entity, None] = {}  # entities for ``changes`` to look at
-        self._unapplied: set[Entity] = set()  # whose changes were returned and could not be applied
+        self._touched: dict[Entity, None] = {}  # the entities that ``changes`` has to look at
+        self._unapplied: set[Entity] = set()  # their changes were returned, and could not be applied
         self._named_faults: set[str] = set()
         self._named_overruled: set[Entity] = set()
         self._is_full = False
 
-    # -- what comes in --
+    # -- input --
 
     def begin(self) -> None:
-        """Begin to read the topic from its start."""
-        # The first time no rules have to hold meanwhile.
+        """Prepare to take the records of the topic from its start."""
+        # The first time there are no earlier rules that have to stay in force until the end is reached.
         self._next = _Contents(self._most) if self._has_begun else None
         self._has_begun = True
 
     def take(self, records: Iterable[TopicRecord], *, since_ms: int | None, now_ms: int, wall_ms: int) -> None:
-        """Take records in their order.
+        """Take the next records of the topic, in their order.
 
         Args:
             records: The records.
-            since_ms: A time on the clock of ``now_ms`` after which all new ones were written; None: unknown.
-            now_ms: The time of a monotonic clock.
-            wall_ms: Unix time.
+            since_ms: A time on the clock of ``now_ms``. All records that are read for the first time were written after
+                it. None if no such time is known.
+            now_ms: The time of a monotonic clock, in milliseconds.
+            wall_ms: The Unix time, in milliseconds.
         """
         contents = self._next or self._now
         for one in records:
@@ -142,18 +147,18 @@ class TopicRules:
             self._is_full = False
             self._now.rules.forget_deletions()
             for table in (before.rules, self._now.rules, before.shares, self._now.shares):
-                # ``changes`` compares them in portions; 10,000 at once take 10 ms.
+                # ``changes`` compares the old and new rules in portions, because 10,000 at once take 10 ms.
                 self._touched.update(dict.fromkeys(table))
         self.advance(now_ms=now_ms)
 
     def follow_file(self, rules: Iterable[QuotaRule]) -> None:
-        """Use the rules of a new file."""
+        """Use the rules of a changed configuration file."""
         before, self._file = self._file, _by_entity(rules)
         self._touched.update(dict.fromkeys(before.keys() ^ self._file.keys()))
         self._named_overruled &= self._file.keys()
 
     def advance(self, *, now_ms: int) -> None:
-        """Begin or end the lease."""
+        """Begin or end the lease of the shares, if it is time for that at ``now_ms``."""
         until_ms = self._now.lease_until_ms
         has_lease = until_ms is not None and now_ms < until_ms
         if has_lease == self.has_lease:
@@ -168,37 +173,38 @@ class TopicRules:
             text = f"no news for the time of the lease: {count} of this proxy hold no longer, the rules for all do"
             self.notices.add(text)
 
-    # -- what comes out --
+    # -- output --
 
     @property
     def next_ms(self) -> int | None:
-        """When to ``advance`` if no records come; None: never."""
+        """The time at which ``advance`` must be called even if no records come, or None if there is no lease to end."""
         return self._now.lease_until_ms if self.has_lease else None
 
     @property
     def is_unsettled(self) -> bool:
-        """Whether ``changes`` may have some."""
+        """Whether there are entities whose records have changed and that ``changes`` has not looked at yet."""
         return bool(self._touched)
 
     @property
     def rules(self) -> int:
-        """The number of entities with a rule for every proxy."""
+        """The number of entities that have a rule or settings in the topic, which count at every proxy."""
         return len(self._now.rules)
 
     @property
     def shares(self) -> int:
-        """The number of entities with a share of this proxy, with or without a lease."""
+        """The number of entities that this proxy has a share of, whether or not a lease puts the shares in force."""
         return len(self._now.shares)
 
     @property
     def news_heard_ms(self) -> int | None:
-        """The time of the last news, on the clock of ``now_ms``; None before the first."""
+        """The time of the last news record, on the monotonic clock of ``now_ms``, or None before the first."""
         return self._now.news_heard_ms
 
     def changes(self, most: int | None = None) -> dict[Entity, QuotaRule | None]:
-        """Return the changed rules since the last call, None for removed ones; at most ``most`` entities are looked at.
+        """Return the rules that have changed since the last call, with None for removed ones, and update ``in_force``.
 
-        ``in_force`` has them from then on. Rules of the file are not among them.
+        If ``most`` is given, one call looks at no more than that many entities, and the next call at the others.
+        Entities that have a rule in the configuration file are left out.
         """
         found: dict[Entity, QuotaRule | None] = {}
         # All at once: finding the first key of a dict takes longer the more keys were deleted before it.
@@ -221,7 +227,7 @@ class TopicRules:
         return found
 
     def take_back(self, entities: Iterable[Entity]) -> None:
-        """Make ``changes`` return these again: they could not be applied."""
+        """Make ``changes`` return the rules of these entities once more, because they could not be applied."""
         for entity in entities:
             self._touched[entity] = None
             self._unapplied.add(entity)
@@ -229,7 +235,10 @@ class TopicRules:
     # -- within --
 
     def _limits_in_force(self, entity: Entity) -> EntityLimits | None:
-        """Return the topic's limits of an entity that hold now; None: there are none, or the file has a rule."""
+        """Return the limits of an entity that the topic puts in force now.
+
+        Returns None if there are none, or if the configuration file has a rule for the entity.
+        """
         rule = self._now.rules.limits(entity)
         if rule is not None and rule.terms is not None:
             rule = None
@@ -281,7 +290,7 @@ class TopicRules:
         if since_ms is None:
             since_ms = now_ms - max(0, wall_ms - one.timestamp_ms)
         elif one.offset <= self._now.news_offset:
-            # Read again: its age stays the same.
+            # This record was taken before and is now read again, so the time at which it was heard stays the same.
             contents.news_offset, contents.news_heard_ms = self._now.news_offset, self._now.news_heard_ms
             contents.lease_until_ms = self._now.lease_until_ms
             return
@@ -307,7 +316,7 @@ class TopicRules:
 
 
 def _entity(user: EntityName, client_id: EntityName) -> Entity:
-    """Return an entity with the bounded names that rule tables have."""
+    """Return the entity of two names, with long names shortened as the tables of rules store them."""
     return (
         bounded(user) if isinstance(user, str) else user,
         bounded(client_id) if isinstance(client_id, str) else client_id,
@@ -321,7 +330,7 @@ def _slot(record: Rule | Setting) -> tuple[Entity, str]:
 def _is_for_stores(record: Rule | Setting) -> bool:
     if isinstance(record, Rule):
         return record.ip is not None and bool(record.limits)
-    # A deletion applies here, too.
+    # A deletion of such a setting is understood here, too.
     return record.value is not None and (record.ip is not None or record.key == TERMS)
 
 
@@ -332,7 +341,7 @@ def _for_stores(record: Rule | Setting) -> RecordFault:
         if record.ip is None
         else f"limits of addresses {where}"
     )
-    # The value may be one that cannot be written.
+    # Without its value, because that may be one that ``encode`` refuses.
     about = replace(record, value=None) if isinstance(record, Setting) else record
     return RecordFault(kind=FaultKind.KEY, key=encode(about)[0].decode(), message=message)
 
