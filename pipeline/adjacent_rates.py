@@ -1,7 +1,7 @@
-"""Adds to each record the rates of the same client's records right before and right after it. No Spark.
+"""Adds to each record the rates of the same client's records right before and after it. No Spark.
 
-The records of a bucket's clients arrive together, by their start. The rate after a record is known when the client's
-next record has arrived, or when it is too late for one that adjoins.
+The records of all clients of a bucket arrive together, in the order of their starts. The rate after a record is known
+when the next record of the client has arrived, or when the next record can no longer adjoin it.
 """
 
 from typing import Final
@@ -14,28 +14,29 @@ from kafka_quota_proxy.pipeline.arrivals import LONGEST_SHAPED_MS, Rows, Whole
 # The columns of a record.
 _START, _CLIENT, _INTERVAL, _AMOUNT = range(4)
 _NUMBERS: Final = 5
-# Records adjoin if the gap is below half an interval: an idle client has no record, and clocks differ by milliseconds.
+# Two records adjoin if the gap between them is below half an interval. An idle client has no record, and clocks differ
+# by milliseconds.
 _NEAR_MS: Final = LONGEST_SHAPED_MS // 2
 
 
 class AdjacentRates:
-    """Takes a bucket's records by ``start_ms``, and returns them in the same order with the adjacent rates."""
+    """Takes the records of a bucket in the order of ``start_ms``, and returns them with the adjacent rates."""
 
     def __init__(self) -> None:
         self._kept = np.empty((_NUMBERS, 0), np.int64)
-        self._returned = 0  # how many of the kept records were returned already
+        self._returned = 0  # the number of kept records that were returned already
 
     def take(self, start_ms: Whole, client: Whole, interval_ms: Whole, amount: Whole, requests: Whole) -> Rows:
-        """Add records that do not begin before the last ones, and return those whose rates are known.
+        """Add records that begin no earlier than the records added before; return the records with known rates.
 
-        ``client`` distinguishes the clients that share the bucket.
+        ``client`` is a number that distinguishes the clients that share the bucket.
         """
         new = np.stack((start_ms, client, interval_ms, amount, requests))
         self._kept = np.concatenate((self._kept, new), axis=1)
         return self._known(is_end=False)
 
     def rest(self) -> Rows:
-        """Return the remaining records at the end."""
+        """Return the records that are left after the last one was added."""
         return self._known(is_end=True)
 
     def _known(self, *, is_end: bool) -> Rows:
@@ -59,7 +60,7 @@ class AdjacentRates:
 
 
 def _rates(kept: Whole) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
-    """Return the rates before and after each record, and whether it is the last of its client."""
+    """Return the rates before and after each record, and whether the record is the last one of its client."""
     client = kept[_CLIENT]
     order = np.argsort(client, kind="stable") if (client[1:] != client[:-1]).any() else np.arange(len(client))
     starts_ms, client, intervals_ms, amounts = kept[: _AMOUNT + 1, order]

@@ -1,10 +1,13 @@
-"""Finds the buckets over a limit or near it, window by window. DataFrame -> DataFrame, stream or log; no I/O.
+"""Finds the buckets that are over a limit or near it, window by window, in a stream or a log.
 
-A record counts in the window of event time in which it starts. Each bucket and window has at most one alert, ``over``
-before ``near``. It is final when the window closes: later records do not change it.
+The functions take and return DataFrames and do no I/O.
 
-Every value of an alert is a sum of integers or a maximum, so the same records give exactly the same alert, whatever
-their order and batches. Exactly-once delivery relies on that.
+A record counts in the window of event time in which it starts. Each bucket and window has at most one alert, with the
+level ``over`` or, if that does not apply, ``near``. The alert is final when the window closes: later records do not
+change it.
+
+Every value of an alert is a maximum or a sum of integers. So the same records give exactly the same alert in any order
+and in any batches. Exactly-once delivery relies on this.
 """
 
 from typing import Final
@@ -14,49 +17,51 @@ from pyspark.sql import functions as F
 
 from kafka_quota_proxy.pipeline.record import BUCKET, COLUMNS, IDENTITY
 
-# Identifies an alert, with its window and level.
+# These columns identify an alert, together with its window and level.
 ALERT_KEY: Final = (*BUCKET, "listener")
 ALERT: Final = (
     "start_ms", "window_ms", "level", *ALERT_KEY, "limit", "amount", "use", "requests", "throttled_requests",
     "throttle_time_ms", "enforced",
 )  # fmt: skip
-# The event time of a stream of records; a timestamp, UTC.
+# The column with the event time of a stream of records, a timestamp in UTC.
 TIME: Final = "time"
 # Of a limit of 100 per cent of a thread, a second uses 100 x 1,000 percent-milliseconds.
 _IN_MILLISECONDS: Final = ("request",)
 
 
 def marked_ahead(rows: DataFrame, now: Column, *, late_ms: int) -> DataFrame:
-    """Return rows with ``is_ahead``: whether they lie in the future by more than clocks may differ (``late_ms``).
+    """Add the column ``is_ahead``, which is true for records too far in the future.
 
-    The newest record moves the watermark for all proxies. A proxy whose clock is a day ahead would make the records of
-    all others too late for a day.
+    A record is too far in the future if it starts later than ``now`` by more than ``late_ms``, which is more than
+    clocks may differ. The newest record moves the watermark for all proxies. So a proxy with a clock that is a day
+    ahead would make the records of all other proxies too late for a day.
 
-    ``now`` is a timestamp; for a stream ``current_timestamp()``, which stays the same if a batch is repeated.
+    ``now`` is a timestamp. A stream should pass ``current_timestamp()``, which stays the same if a batch is repeated.
     """
     return rows.withColumn("is_ahead", F.coalesce(F.col("start_ms") > F.unix_millis(now) + late_ms, F.lit(False)))
 
 
 def once(records: DataFrame, *, late_ms: int) -> DataFrame:
-    """Return each record once with its ``time``, without records that come too late.
+    """Drop copies of records and records that come too late, and add the event ``time`` of each record.
 
-    The identity contains the time. So Spark forgets a record when the watermark has passed it, and a later copy is too
-    late anyway; ``dropDuplicatesWithinWatermark`` would keep it twice as long without need.
+    The identity of a record contains the time. So Spark forgets a record when the watermark has passed it, after which
+    a copy is too late anyway. ``dropDuplicatesWithinWatermark`` would remember the record twice as long for no benefit.
     """
     timed = records.select(*COLUMNS, F.timestamp_millis("start_ms").alias(TIME))
     return timed.withWatermark(TIME, f"{late_ms} milliseconds").dropDuplicates([*IDENTITY, TIME])
 
 
 def alerts(records: DataFrame, *, window_ms: int, near: float) -> DataFrame:
-    """Return an alert for each bucket and window in which it was over its limit, or near it, from records of ``once``.
+    """Return an alert for each bucket and window in which the bucket was over its limit or near it.
 
-    ``over``: requests were throttled (or would have been), or the amount exceeds what the limit allows in the window.
-    ``near``: the amount exceeds the part ``near`` of that. If the limit changed in a window, the highest counts; use
-    without a limit does not count. If the intervals of the records add up to more than the window, the limit applies to
-    their sum.
+    ``records`` is the result of ``once``. The level is ``over`` if requests were throttled (or would have been, if the
+    quota had been enforced), or if the amount exceeds the amount that the limit allows in the window. It is ``near`` if
+    the amount exceeds the fraction ``near`` of the allowed amount. If the limit changed within a window, the highest
+    limit counts. Use without a limit does not count. If the intervals of the records add up to more than the window,
+    the limit is applied to their total time.
 
-    Windows follow each other from the epoch. ``use`` is the amount as a part of the allowed amount, null without a
-    limit.
+    The first window starts at the epoch, and the windows follow each other without gaps. ``use`` is the amount as a
+    fraction of the allowed amount, and null without a limit.
     """
     is_limited = F.col("limit").isNotNull()
     window = F.window(TIME, f"{window_ms} milliseconds").alias("window")
@@ -65,7 +70,7 @@ def alerts(records: DataFrame, *, window_ms: int, near: float) -> DataFrame:
         F.coalesce(F.sum(F.when(is_limited, F.col("amount"))), F.lit(0)).alias("amount"),
         F.coalesce(F.sum(F.when(is_limited, F.col("interval_ms"))), F.lit(0)).alias("covered_ms"),
         *(F.sum(name).alias(name) for name in ("requests", "throttled_requests", "throttle_time_ms")),
-        # Whether the throttle times were enforced, from the records that have some.
+        # Whether throttling was enforced. The records with throttling decide, if there are any.
         F.coalesce(F.bool_or(F.when(_is_throttled(), F.col("enforced"))), F.bool_or("enforced")).alias("enforced"),
     )
     time_ms = F.greatest(F.lit(window_ms), F.col("covered_ms"))
@@ -87,9 +92,9 @@ def alerts(records: DataFrame, *, window_ms: int, near: float) -> DataFrame:
 
 
 def encoded(found: DataFrame) -> DataFrame:
-    """Return alerts as records of a topic: ``key`` and ``value`` are compact JSON, ``start_ms`` is the timestamp.
+    """Return alerts as Kafka records, with ``key`` and ``value`` in compact JSON and ``start_ms`` as the timestamp.
 
-    The key is the bucket, so that its alerts are in one partition, in the order of their windows.
+    The key is the bucket, so that all alerts of a bucket are in one partition, in the order of their windows.
     """
     every = {"ignoreNullFields": "false"}
     key, value = F.to_json(F.struct(*ALERT_KEY), every), F.to_json(F.struct(*ALERT), every)

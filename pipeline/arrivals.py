@@ -1,18 +1,18 @@
-"""Cuts a bucket's records into parts with arrival times. No Spark, no I/O, no clock.
+"""Cuts the records of a bucket into parts, and gives each part an arrival time. No Spark, no I/O, no clock.
 
-A record has the amount of an interval, not its distribution in time. The amount is cut into as many parts as the record
-has requests (at most one a second, or twenty if that is fewer). If the interval is at most two seconds, the arrival
-times follow from the adjacent records of the same client:
+A record has the amount of an interval, but not how the amount was spread over the interval. So the amount is cut into
+as many parts as the record has requests. The number of parts is at most one for each second of the interval, or twenty
+if that is more. If the interval is at most two seconds long, the arrival times are derived from the adjacent records of
+the same client:
 
-* A record with a higher rate than both neighbours had the higher of their rates, and the rest arrived at once, in the
-  middle. A longer burst would show in two records.
-* A record with a rate between those of its neighbours changed once from the one rate to the other.
-* In all other records the parts are spread evenly.
+* If a record has a higher rate than both neighbours, the client sent at the higher one of their rates, and the rest
+arrived at once in the middle. A longer burst would show in two records. * If the rate of a record is between those of
+its neighbours, the client changed once from one rate to the other. * In all other records the parts are spread evenly.
 
-A part arrives when its middle does.
+A part arrives at the time at which its middle arrives.
 
-All numbers are int64 in arrays, except for amounts whose sums might overflow: these are Python integers in arrays of
-objects.
+All numbers are int64 in arrays, except for amounts with sums that might overflow, which are Python integers in arrays
+of objects.
 """
 
 from itertools import pairwise
@@ -24,23 +24,24 @@ from numpy.typing import NDArray
 Whole = NDArray[np.int64]
 # Bytes per millisecond.
 Rates = NDArray[np.float64]
-# int64, or objects where that might not do.
+# int64, or Python integers where an int64 might overflow.
 Amounts = NDArray[Any]
 
 LEAST_PARTS: Final = 20
-# In longer intervals a burst would be a guess.
+# In a longer interval, the time of a burst would be a guess.
 LONGEST_SHAPED_MS: Final = 2_000
-# Parts that are cut at once: arrays of this size stay in the processor's cache.
+# The number of parts that are cut at once. Arrays of this size stay in the processor's cache.
 _PARTS_AT_ONCE: Final = 1 << 17
-# Below these bounds the amount times the number of parts, and sums of a piece, fit into 63 bits.
+# Below these bounds, the product of an amount and a number of parts fits into 63 bits, and so do the sums of a piece.
 _MOST_AMOUNT: Final = 1 << 40
 _MOST_PARTS: Final = 1 << 20
 
 
 class Rows(NamedTuple):
-    """Records of one bucket by ``start_ms``.
+    """The records of one bucket, ordered by ``start_ms``.
 
-    ``before`` and ``after`` are the rates of the same client's adjacent records: 0 without one, infinite if unknown.
+    ``before`` and ``after`` are the rates of the adjacent records of the same client. They are 0 if there is no
+    adjacent record, and infinite if the rate is unknown.
     """
 
     start_ms: Whole
@@ -52,7 +53,7 @@ class Rows(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """The arrival time and the amount of each part, by time."""
+    """The arrival time and the amount of each part, ordered by time."""
 
     at_ms: Whole
     amount: Amounts
@@ -62,12 +63,15 @@ NO_PARTS: Final = Parts(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def parts_of(requests: Whole, interval_ms: Whole) -> Whole:
-    """Return the number of parts of each record, at least 1."""
+    """Return the number of parts into which each record is cut, at least 1."""
     return np.maximum(1, np.minimum(requests, np.maximum(LEAST_PARTS, interval_ms // 1_000)))
 
 
 def parts(rows: Rows) -> Parts:
-    """Return the parts of records, which sum to their amounts. Parts of one instant are in the order of rows."""
+    """Cut records into parts. The amounts of the parts of a record add up to its amount.
+
+    Parts that arrive at the same time have the order of their records.
+    """
     counts = parts_of(rows.requests, rows.interval_ms)
     amount: Amounts = rows.amount
     if len(amount) and (np.abs(amount).max() > _MOST_AMOUNT or counts.max() > _MOST_PARTS):
@@ -98,22 +102,23 @@ def _of_one_shape(rows: Rows, amount: Amounts, count: int, interval_ms: int) -> 
 
 def _is_shaped(rows: Rows) -> NDArray[np.bool_]:
     is_known = (rows.interval_ms > 0) & (rows.interval_ms <= LONGEST_SHAPED_MS)
-    # At least 1 ms: infinity times 0 is no number.
+    # The interval counts as 1 ms at least, since infinity times 0 is no number.
     return is_known & (rows.amount > np.minimum(rows.before, rows.after) * np.maximum(1, rows.interval_ms))
 
 
 def _shaped(rows: Rows, middle: NDArray[np.float64]) -> Whole:
-    """Return the time of each part after its record's start.
+    """Return the time of each part, relative to the start of its record.
 
     Args:
-        rows: the record of each part, above 0 and above one of its neighbours.
-        middle: the part of the amount before the middle of the part: above 0, below 1.
+        rows: the record of each part. Its rate is above 0 and above the rate of a neighbour.
+        middle: the fraction of the record's amount that arrives before the middle of the part, above 0 and below 1.
     """
     higher = np.maximum(rows.before, rows.after)
     is_burst = rows.amount > higher * rows.interval_ms
     passed = rows.amount * middle
     with np.errstate(divide="ignore"):
-        # The time that the first rate takes to get there, and the time that the second rate leaves.
+        # The time at which the part arrives at the first rate, and the time at which it arrives at the second rate if
+        # the rest arrives until the end.
         first = passed / np.where(is_burst, higher, rows.before)
         second = rows.interval_ms - (rows.amount - passed) / np.where(is_burst, higher, rows.after)
     changed = np.where(rows.before < rows.after, np.minimum(first, second), np.maximum(first, second))
@@ -129,20 +134,20 @@ def _sorted(at_ms: Whole, amount: Amounts) -> Parts:
 
 
 class ArrivalQueue:
-    """Takes records by ``start_ms`` and returns parts by arrival time; records may overlap.
+    """Takes records in the order of ``start_ms``, and returns their parts in the order of arrival.
 
-    ``active_ms`` is the time that records cover.
+    The intervals of the records may overlap. ``active_ms`` is the time that the records cover.
     """
 
     def __init__(self) -> None:
         self.active_ms = 0
-        self._end_ms = 0  # of the records so far
+        self._end_ms = 0  # the end of the records so far
         self._waiting = NO_PARTS
 
     def take(self, rows: Rows) -> list[Parts]:
-        """Add records that do not begin before the last ones, and return the due parts, in pieces.
+        """Add records that begin no earlier than the records added before, and return the parts that are due.
 
-        No later record can have an earlier part.
+        A part is due if no later record can have an earlier part. The parts come in several pieces.
         """
         if not len(rows.start_ms):
             return []
@@ -152,7 +157,7 @@ class ArrivalQueue:
         return [self._due(Rows._make(column[first:last] for column in rows)) for first, last in pairwise(cuts)]
 
     def rest(self) -> Parts:
-        """Return the remaining parts at the end."""
+        """Return the parts that are left after the last record."""
         due, self._waiting = self._waiting, NO_PARTS
         return due
 
@@ -165,7 +170,7 @@ class ArrivalQueue:
     def _due(self, rows: Rows) -> Parts:
         new, waiting = parts(rows), self._waiting
         if len(waiting.at_ms):
-            # Of one instant, the earlier records come first.
+            # Parts that arrive at the same time have the order of their records.
             new = _sorted(*(np.concatenate(columns) for columns in zip(waiting, new, strict=True)))
         due = int(np.searchsorted(new.at_ms, rows.start_ms[-1]))
         self._waiting = Parts(*(column[due:] for column in new))

@@ -1,8 +1,10 @@
-"""Divides limits of a whole cluster over its proxies by demand, with a floor. DataFrame -> DataFrame, no I/O.
+"""Divides the limits of a whole cluster over its proxies by demand, with a guaranteed minimum.
 
-Each of n proxies gets ``floor`` * L / n of a limit L, and its part of the rest in proportion to its demand. Shares are
-whole bytes, rounded down, so their sum never exceeds L. An entity that is not in the log has an even share of its rule,
-L / n.
+The functions on tables take and return DataFrames and do no I/O.
+
+Each of n proxies gets ``floor`` * L / n of a limit L, and a part of the rest in proportion to its demand. Shares are
+whole bytes, rounded down, so their sum never exceeds L. An entity that is not in the log gets an even share of its
+rule, L / n.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +25,7 @@ _DEFAULT_USER: Final = 6
 
 
 class Share(NamedTuple):
-    """The share of one bucket at one proxy, bytes per second."""
+    """The share of a limit that one bucket has at one proxy, in bytes per second."""
 
     proxy: str
     kind: str
@@ -35,8 +37,8 @@ class Share(NamedTuple):
 def demand(records: DataFrame, entities: DataFrame, *, last_ms: int | None) -> DataFrame:
     """Return the ``amount`` that each bucket with a limit used at each proxy, and the ``limit``.
 
-    Only the last ``last_ms`` of the log count, if given. Buckets without a name that a rule could have are left out:
-    they have even shares. ``whatif.resolved`` returns ``entities``.
+    If ``last_ms`` is given, only that last part of the log counts. Buckets that no rule can name are left out, and so
+    have even shares. ``entities`` is the result of ``whatif.resolved``.
     """
     used = records.where(F.col("kind").isin(*BYTE_KINDS))
     if last_ms is not None:
@@ -52,7 +54,7 @@ def demand(records: DataFrame, entities: DataFrame, *, last_ms: int | None) -> D
 
 
 def recent_use(rows: DataFrame, proxies: Sequence[str]) -> DataFrame:
-    """Return the use of each bucket with a limit at each of these proxies, from rows of ``parsed``."""
+    """Return the use of each bucket with a limit at each of ``proxies``, from rows of ``parsed``."""
     records = rows.where(
         F.col("fault").isNull()
         & F.col("kind").isin(*BYTE_KINDS)
@@ -70,9 +72,10 @@ def recent_use(rows: DataFrame, proxies: Sequence[str]) -> DataFrame:
 
 
 def divided(limit: float, demands: Mapping[str, int], proxies: Sequence[str], *, floor: float) -> dict[str, int]:
-    """Return each proxy's share of a limit, at least 1; together at most the limit, if possible.
+    """Return the share of each proxy in a limit, in bytes per second and at least 1.
 
-    ``floor`` is the guaranteed part of an even share, 0 to 1. A proxy without an entry in ``demands`` used nothing.
+    The sum of the shares is at most the limit, unless the limit is below the number of proxies. ``floor`` is the
+    guaranteed fraction of an even share, from 0 to 1. A proxy that is missing in ``demands`` used nothing.
     """
     total = sum(demands.values())
     even = 1 / len(proxies)
@@ -81,7 +84,7 @@ def divided(limit: float, demands: Mapping[str, int], proxies: Sequence[str], *,
 
 
 def shares(rows: Iterable[Mapping[str, Any]], proxies: Sequence[str], *, floor: float) -> list[Share]:
-    """Return the shares of all buckets in the rows of ``demand``."""
+    """Return the shares of all buckets that occur in the rows of ``demand``."""
     demands: dict[tuple[str, str, str], dict[str, int]] = {}
     limits: dict[tuple[str, str, str], float] = {}
     for row in rows:
@@ -96,10 +99,10 @@ def shares(rows: Iterable[Mapping[str, Any]], proxies: Sequence[str], *, floor: 
 
 
 def rules_of(proxy: str, given: Sequence[Share], rules: Iterable[QuotaRule], proxies: int) -> list[QuotaRule]:
-    """Return a proxy's rules: even shares of all rules, replaced by the shares of its buckets.
+    """Return the rules of one proxy: an even share of each rule, or the computed share where there is one.
 
-    A share has the enforcement and shaping of its rule. If a rule of the same names differs in these, for example one
-    for produce and one for fetch, the even share stays.
+    A computed share takes the enforcement and shaping of its rule. A file has one rule for the same names. If that rule
+    differs in enforcement or shaping, for example because another rule limits fetches, the even share stays.
     """
     rules = tuple(rules)
     tables = {kind.label: RuleTable(kind, rules) for kind in _KINDS}
@@ -118,7 +121,7 @@ def rules_of(proxy: str, given: Sequence[Share], rules: Iterable[QuotaRule], pro
 
 
 def _even_rules(rules: Iterable[QuotaRule], proxies: int) -> dict[tuple[EntityName, EntityName], QuotaRule]:
-    """Return the rules that limit bytes, each with an even share, by user and client-id."""
+    """Return the rules that limit bytes, each reduced to an even share, by user and client-id."""
     found = {}
     for rule in rules:
         even = {key: _even(rule.limits[key], proxies) for key in BYTE_RATES if key in rule.limits}
@@ -128,10 +131,10 @@ def _even_rules(rules: Iterable[QuotaRule], proxies: int) -> dict[tuple[EntityNa
 
 
 def _named(share: Share, table: RuleTable, proxies: int) -> list[QuotaRule]:
-    """Return a share as a rule by name, with the further rules that keep other limits as they are.
+    """Return the rule that grants a share to a user or client-id by name, and the rules that it makes necessary.
 
-    A rule for a user overrides rules for default users and a client-id, which applied to this user before; so it gets
-    even shares of these by name.
+    A rule for a user takes precedence over the rules for default users with a client-id, which applied to this user
+    before. So these rules are repeated for the user by name, with even shares.
     """
     found = table.resolve(user=share.user, client_id=share.client_id)
     key = _RATE_KEYS[share.kind]

@@ -1,7 +1,10 @@
-"""Bytes and cost for each owner, whose sums equal the log's. DataFrame -> DataFrame, no I/O.
+"""Computes the bytes and the cost of each owner. The sum over all owners equals the sum of the log.
 
-Owners may change: a line has a first day and a day from which it no longer applies, both in UTC. A line for both names
-counts before one for a user, and that before one for a client-id. Bytes without a line go to ``(nobody)``.
+The functions take and return DataFrames and do no I/O.
+
+Owners may change. Each line of owners.csv has a first day and a day from which it no longer applies, both in UTC. A
+line with a user and a client-id takes precedence over a line with a user only, which takes precedence over a line with
+a client-id only. Bytes that no line matches go to ``(nobody)``.
 """
 
 from collections.abc import Sequence
@@ -22,7 +25,10 @@ _OWNERS: Final = "owner_user string, owner_client_id string, owner string, from_
 
 
 class Owner(NamedTuple):
-    """The team billed for matching names in [from_ms, until_ms); a name of None matches any."""
+    """A line of owners.csv: the team that is billed for the matching names in [from_ms, until_ms).
+
+    A name of None matches any name.
+    """
 
     user: str | None
     client_id: str | None
@@ -32,12 +38,12 @@ class Owner(NamedTuple):
 
     @property
     def rank(self) -> int:
-        """The precedence of the line; the lowest matching one counts."""
+        """The precedence of the line. The matching line with the lowest rank counts."""
         return 2 * (self.user is None) + (self.client_id is None)
 
 
 class Handover(NamedTuple):
-    """A change of owner for matching names at a time; a name of None matches any."""
+    """A change of owner for the matching names at one time. A name of None matches any name."""
 
     user: str | None
     client_id: str | None
@@ -47,16 +53,17 @@ class Handover(NamedTuple):
 
 
 def handovers(owners: Sequence[Owner]) -> list[Handover]:
-    """Return the changes of owner for the names of each line, in order of time.
+    """Return the changes of owner for the names of each line, in the order of time.
 
-    An owner changes where a line begins or ends; otherwise the most specific of the other lines applies.
+    An owner may change where a line begins or ends. While no line for the names themselves applies, the most specific
+    of the other lines counts.
     """
     by_names: dict[tuple[str | None, str | None], list[Owner]] = {}
     for one in owners:
         by_names.setdefault((one.user, one.client_id), []).append(one)
     found = []
     for (user, client_id), lines in by_names.items():
-        # The lines for the same names, and those for one of the names alone.
+        # The lines for the same names, and the lines for only one of the names.
         holding = [*lines]
         if user is not None and client_id is not None:
             holding += [*by_names.get((user, None), ()), *by_names.get((None, client_id), ())]
@@ -73,7 +80,10 @@ def _owner_at(lines: Sequence[Owner], at_ms: int) -> str:
 
 
 def overlaps(owners: Sequence[tuple[str, Owner]]) -> list[str]:
-    """Return a fault for each two lines (with their places) that apply to the same names at the same time."""
+    """Return a fault for each pair of lines that apply to the same names at the same time.
+
+    ``owners`` has the place of each line, as FILE:LINE, and the line.
+    """
     by_names = sorted(
         owners, key=lambda line: (line[1].user or "", line[1].client_id or "", line[1].rank, line[1].from_ms)
     )
@@ -85,16 +95,19 @@ def overlaps(owners: Sequence[tuple[str, Owner]]) -> list[str]:
 
 
 def month_of(text: str) -> tuple[int, int]:
-    """Return the start of a month (YYYY-MM) and of the next, in ms."""
+    """Return the start of a month (YYYY-MM) and the start of the next month, in ms since the epoch (UTC)."""
     first = datetime.strptime(text, "%Y-%m").replace(tzinfo=UTC)
     following = (first + timedelta(days=32)).replace(day=1)
     return int(first.timestamp() * 1_000), int(following.timestamp() * 1_000)
 
 
 def charged(records: DataFrame, owners: Sequence[Owner]) -> DataFrame:
-    """Return the bytes of produce and fetch by owner, user, client-id, kind and day. A record counts at its start."""
+    """Return the produced and fetched bytes by owner, user, client-id, kind and day.
+
+    A record counts at the time of its start.
+    """
     used = records.where(F.col("kind").isin(*BYTE_KINDS))
-    # Owners are joined to names and hours, not to records.
+    # Owners are joined to sums by name and hour, which are far fewer than records.
     hours = used.groupBy("kind", "user", "client_id", start_of(_HOUR_MS).alias("hour_ms")).agg(
         F.sum("amount").alias("bytes"), F.sum("requests").alias("requests")
     )
@@ -118,7 +131,11 @@ def charged(records: DataFrame, owners: Sequence[Owner]) -> DataFrame:
 
 
 def handed_over(days: DataFrame, changes: Sequence[Handover]) -> DataFrame:
-    """Return the changes of owner that the bytes of ``charged`` span, with the ``day`` of each; a null name is any."""
+    """Return the changes of owner that fall within the days of the bill, each with its ``day``.
+
+    ``days`` is the result of ``charged``. A change is left out if the matching names have bytes only before it or only
+    after it. A name of null means any name.
+    """
     rows = [(*one[:2], _day_of(one.at_ms), one.before, one.after) for one in changes]
     listed = days.sparkSession.createDataFrame(
         rows, "user string, client_id string, day string, before string, after string"
@@ -132,13 +149,20 @@ def handed_over(days: DataFrame, changes: Sequence[Handover]) -> DataFrame:
 
 
 def bill(days: DataFrame, price: float) -> DataFrame:
-    """Return bytes and cost by owner and kind; ``price`` is for 10^9 bytes. Costs are rounded to four digits."""
+    """Return the bytes and the cost by owner and kind, with costs rounded to four digits.
+
+    ``price`` is the price of 10^9 bytes.
+    """
     cost = F.round(F.col("bytes") / 1e9 * price, 4)
     return days.groupBy("owner", "kind").agg(F.sum("bytes").alias("bytes")).withColumn("cost", cost)
 
 
 def gaps(records: DataFrame, month: tuple[int, int] | None) -> DataFrame:
-    """Return the whole hours without a record of a proxy, between its first and its last record, or in the month."""
+    """Return the periods of whole hours in which a proxy has no record.
+
+    Only the time between the first and the last record of the proxy counts, or the whole ``month`` if it is given (its
+    start and end in ms).
+    """
     hours = records.select("proxy", start_of(_HOUR_MS).alias("hour_ms")).distinct()
     if month is not None:
         ends = records.select("proxy").distinct()
@@ -153,7 +177,10 @@ def gaps(records: DataFrame, month: tuple[int, int] | None) -> DataFrame:
 
 
 def steps_back(records: DataFrame) -> DataFrame:
-    """Return the repeated time of each proxy and day, and its ``intervals``, which overlap: its clock stepped back."""
+    """Return the time that a proxy logged twice, for each proxy and day. Its clock stepped back then.
+
+    ``intervals`` is the number of intervals that overlap earlier ones.
+    """
     spans = records.groupBy("proxy", "start_ms").agg(F.max(F.col("start_ms") + F.col("interval_ms")).alias("end_ms"))
     before = Window.partitionBy("proxy").orderBy("start_ms").rowsBetween(Window.unboundedPreceding, -1)
     again = spans.withColumn("covered_ms", F.max("end_ms").over(before)).where("start_ms < covered_ms")

@@ -1,7 +1,7 @@
-"""Finds the damaged files of a log, and why they are damaged. ``usage_reader`` puts them in quarantine.
+"""Finds the damaged files of a log, and the kind of damage. ``usage_reader`` lists them in quarantine.
 
-A local .gz file is examined by a worker, others (HDFS, object stores) by the driver, through Hadoop; only a piece of a
-file is in memory.
+A local .gz file is examined by a Spark worker. A .gz file on HDFS or in an object store is examined by the driver,
+which reads it through Hadoop. Only one piece of a file is in memory at a time.
 """
 
 import re
@@ -21,7 +21,7 @@ from kafka_quota_proxy.pipeline.record import RECORD
 
 DAMAGED: Final = "is damaged: nothing of it was counted"
 FAULT: Final = "fault string, text string, source string, line long"
-# Spark's condition for unreadable files.
+# The name of Spark's error for an unreadable file.
 UNREADABLE: Final = "FAILED_READ_FILE"
 _PIECE_BYTES: Final = 1 << 20
 _AT_ONCE: Final = 8
@@ -31,7 +31,10 @@ _OTHER_TYPE: Final = re.compile(r"SchemaColumnConvertNotSupportedException: colu
 
 
 def faults_here(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-    """Yield the rows of ``FAULT`` of broken local .gz files, from ``path`` (a URI) and ``source``."""
+    """Yield a row of ``FAULT`` for each broken .gz file on a local disk.
+
+    The batches have the columns ``path`` (a URI) and ``source``.
+    """
     for batch in batches:
         faults = [_fault_here(path) for path in batch["path"]]
         found = pd.DataFrame({"fault": faults, "text": None, "source": batch["source"], "line": None})
@@ -49,13 +52,13 @@ def _fault_here(path: str) -> str | None:
 
 
 def faults_of_blank(files: Files, paths: Sequence[str]) -> list[tuple[str, None, str, None]]:
-    """Return the rows of ``FAULT`` of empty files, which Spark never opens."""
+    """Return a row of ``FAULT`` for each empty file, since Spark never opens empty files."""
     blank = [path for path in paths if files.exists(path) and files.is_blank(path)]
     return [(_CUT if path.endswith(".gz") else _NO_PARQUET, None, path, None) for path in blank]
 
 
 def faults_elsewhere(files: Files, paths: Sequence[str]) -> list[tuple[str, None, str, None]]:
-    """Return the rows of ``FAULT`` of broken .gz files that are not local."""
+    """Return a row of ``FAULT`` for each broken .gz file among these files, which are not on a local disk."""
     gz = [path for path in paths if path.endswith(".gz")]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         faults = pool.map(lambda path: fault_of_gz(files.chunks(path, _PIECE_BYTES)), gz)
@@ -63,7 +66,7 @@ def faults_elsewhere(files: Files, paths: Sequence[str]) -> list[tuple[str, None
 
 
 def fault_of_gz(pieces: Iterable[bytes]) -> str | None:
-    """Return the fault of a .gz file, None if it has none. The file may have several members."""
+    """Return the fault of a .gz file, or None if it has none. The file may have several gzip members."""
     inflate = zlib.decompressobj(wbits=31)
     for piece in pieces:
         rest = piece
@@ -83,13 +86,13 @@ def fault_of_gz(pieces: Iterable[bytes]) -> str | None:
 
 
 def fault_of_parquet(spark: SparkSession, path: str, options: Mapping[str, str]) -> str | None:
-    """Return why a Parquet file cannot be read as records; None: it can."""
+    """Return why a Parquet file cannot be read as records, or None if it can be read."""
     try:
         spark.read.schema(RECORD).options(**options).parquet(path).write.format("noop").mode("overwrite").save()
     except (Py4JJavaError, PySparkException) as error:
         said = str(error)
         if found := _OTHER_TYPE.search(said):
             return f"has a column of another type, {found[1]} ({found[2]}): nothing of it was counted"
-        # The stack decides: in a truncated file any bytes may take the place of the footer, with various errors.
+        # The Java stack shows the cause. A truncated file may have any bytes in place of the footer, so errors vary.
         return _NO_PARQUET if "readFooter" in said else DAMAGED
     return None

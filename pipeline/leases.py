@@ -1,19 +1,21 @@
-"""Moves shares of one limit between proxies so that their sum never exceeds it. No I/O, no clock.
+"""Moves shares of one limit between proxies so that their sum never exceeds the limit. No I/O, no clock.
 
-The publisher gets no acknowledgements. It relies on two facts: a proxy receives a publication within ``delay_ms`` or
-not at all, and its share expires ``lease_ms`` after the last publication that it received. Then it uses the ``even``
-share, the limit divided by the number of proxies, which is the common rule. So
+The publisher of shares gets no acknowledgements from the proxies. It relies on two facts. A proxy receives a
+publication within ``delay_ms`` or not at all. The share of a proxy expires ``lease_ms`` after the last publication that
+the proxy received. After that, the proxy uses the ``even`` share of the common rule, which is the limit divided by the
+number of proxies. So
 
-* a lowered share may apply until ``hold_ms`` = ``lease_ms`` + ``delay_ms`` after the publication that lowered it: by
-  then the proxy has received it, or its lease has expired. Until then the old share counts in full.
-* a share is raised only by what no proxy can still use.
+* a share that was lowered may still apply until ``hold_ms`` = ``lease_ms`` + ``delay_ms`` after the publication that
+lowered it. By then, the proxy has received the publication, or its lease has expired. Until then, the old share counts
+in full. * a share is raised only by an amount that no proxy can still use.
 
-While all proxies are connected, the sum of the applied shares is at most the limit at every instant. A disconnected
-proxy falls back to ``even``, which may be more than counts for it: at most ``even`` more for each of them. Parts of a
-publication may arrive without the rest, since only free amounts are given out.
+While all proxies are connected, the sum of the applied shares is at most the limit at every instant. A proxy that loses
+its connection returns to ``even``, which may be more than the share that counts for it. So each disconnected proxy can
+add at most ``even`` to the sum. A proxy may receive only some of the records of a publication, since a publication
+gives out only amounts that are free already.
 
-Shares are whole bytes a second and at least 1, since 0 would mean no limit; limits below the number of proxies are the
-exception.
+Shares are whole bytes per second. They are at least 1, since 0 would mean no limit. So a limit below the number of
+proxies is exceeded.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,16 +23,17 @@ from typing import NamedTuple
 
 
 class _Held(NamedTuple):
-    """The old value of a lowered share."""
+    """The earlier, higher value of a share that was lowered, and the time until which a proxy may still apply it."""
 
     share: int
     until_ms: int
 
 
 class Leases:
-    """The shares of one limit, in whole bytes per second. They begin as ``even`` shares, which need no publication.
+    """Keeps the shares of one limit, in whole bytes per second.
 
-    A lowered share may still apply for ``hold_ms``.
+    At first each proxy has the ``even`` share, which does not have to be published. A share that was lowered may still
+    apply for ``hold_ms``.
     """
 
     __slots__ = ("_held", "_hold_ms", "even", "limit", "shares")
@@ -43,10 +46,10 @@ class Leases:
         self._held: dict[str, list[_Held]] = {proxy: [] for proxy in proxies}
 
     def move(self, goal: Mapping[str, int], *, now_ms: int) -> bool:
-        """Move shares a step towards ``goal``; return whether any has changed and has to be published.
+        """Move the shares a step towards ``goal``. Return whether a share has changed and has to be published.
 
-        The goal has a share of at least 1 for each proxy; together they are at most the limit. ``now_ms`` is after the
-        acknowledgement of the last publication.
+        ``goal`` has a share of at least 1 for each proxy, and the sum of these is at most the limit. ``now_ms`` is
+        later than the acknowledgement of the last publication by Kafka.
         """
         before = dict(self.shares)
         for proxy, wanted in goal.items():
@@ -64,15 +67,15 @@ class Leases:
         return self.shares != before
 
     def is_even(self, *, now_ms: int) -> bool:
-        """Whether no proxy needs a share of its own: none can have more than ``even``."""
+        """Return whether all proxies can return to the common rule, since none can still use more than ``even``."""
         return all(self._taken(proxy, now_ms) <= self.even for proxy in self.shares)
 
     def _taken(self, proxy: str, now_ms: int) -> int:
-        """Return the highest share that a connected proxy may apply."""
+        """Return the highest share that a connected proxy may currently apply."""
         held = self._held[proxy] = [one for one in self._held[proxy] if one.until_ms > now_ms]
         return max(self.shares[proxy], *(one.share for one in held), 0)
 
 
 def even_share(limit: float, proxies: int) -> int:
-    """Return the share of each proxy under the common rule."""
+    """Return the share of each proxy under the common rule, in bytes per second."""
     return max(1, int(limit) // proxies)

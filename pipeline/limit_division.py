@@ -1,45 +1,48 @@
-"""Estimates a bucket's demand at each proxy, and divides its limit by it. No I/O, no clock.
+"""Estimates the demand for a bucket at each proxy, and divides the limit of the bucket accordingly.
 
-If requests are throttled at a proxy, its demand is above its use by an unknown amount: it counts as the whole limit if
-all recent samples were throttled, otherwise as a quarter more than the use. Without throttling it is a twentieth more.
+This module does no I/O and reads no clock.
 
-A proxy with a small demand gets all of it; the others get equal shares. The rest of the limit goes to the throttled
-proxies, or to all. So constant demand leads to constant shares: two proxies that want more than there is end with the
-same share, whatever they had before.
+If a proxy throttles requests, the demand there exceeds the use by an unknown amount. The demand counts as the whole
+limit if all recent samples were throttled, and otherwise as a quarter more than the use. Without throttling, the demand
+counts as a twentieth more than the use.
+
+A proxy with a small demand gets all of it, and the other proxies get equal shares. The rest of the limit goes to the
+proxies that throttle, or to all proxies if none does. So constant demand leads to constant shares: two proxies that
+each want more than there is end with equal shares, whatever they had before.
 """
 
 from collections import deque
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-# Shorter intervals count as a second: the first and the last interval of a log are short.
+# A shorter interval counts as a second. The first and the last interval of a log are short.
 _LEAST_MS: Final = 1_000
 # Room above the use without throttling, so that noise alone does not reach the share.
 _ROOM: Final = 1.05
 _GROWTH: Final = 1.25
-# Throttled use below this part of the share came in bursts, which a higher share would not help.
+# If throttled use is below this fraction of the share, it came in bursts, and a higher share would not help.
 _USED_UP: Final = 0.8
-# How long a sample counts, in addition to two of its intervals. Short, since a load that has ended keeps its share for
-# as long; a share that was lowered briefly returns at once.
+# How long a sample counts, in addition to two of its intervals. The time is short, since a load that has ended keeps
+# its share during this time, and since a share that was lowered too early returns at once.
 _RECENT_MS: Final = 1_000
 _LONGEST_INTERVAL_MS: Final = 30_000
-# A throttled client is silent for its throttle time; proxies throttle for hardly longer than this.
+# A throttled client is silent for its throttle time, which hardly ever exceeds this.
 _LONGEST_WAIT_MS: Final = 30_000
 _MOST_SAMPLES: Final = 64
 
 
 class ProxyUsage(NamedTuple):
-    """The use of a bucket at a proxy: the sums of records that arrived together."""
+    """The use of a bucket at a proxy, summed over the records that arrived together."""
 
     amount: int  # bytes; below 0 after a refund
     interval_ms: int
-    longest_interval_ms: int  # of one record
+    longest_interval_ms: int  # the longest interval of a single record
     throttled_requests: int
     throttle_time_ms: int
 
 
 class ProxyDemand(NamedTuple):
-    """The demand of a bucket at one proxy."""
+    """The estimated demand for a bucket at one proxy."""
 
     rate: float = 0.0  # bytes per second
     is_throttled: bool = False
@@ -52,7 +55,10 @@ class _Sample(NamedTuple):
 
 
 class DemandTracker:
-    """The recent use of one bucket at one proxy; the highest rate that still counts decides."""
+    """Tracks the recent use of one bucket at one proxy.
+
+    The sample with the highest rate among those that are not yet too old determines the demand.
+    """
 
     __slots__ = ("_samples",)
 
@@ -60,7 +66,10 @@ class DemandTracker:
         self._samples: deque[_Sample] = deque(maxlen=_MOST_SAMPLES)
 
     def take(self, used: ProxyUsage, *, share: int, now_ms: int) -> None:
-        """Add records that arrived together now. ``share`` is the bucket's share at this proxy, bytes per second."""
+        """Add the use from records that arrived together at ``now_ms``.
+
+        ``share`` is the share of the bucket at this proxy, in bytes per second.
+        """
         rate = max(0, used.amount) * 1_000 / max(_LEAST_MS, used.interval_ms)
         counts_ms = _RECENT_MS + 2 * min(used.longest_interval_ms, _LONGEST_INTERVAL_MS)
         is_throttled = used.throttled_requests > 0 and rate >= _USED_UP * share
@@ -70,7 +79,7 @@ class DemandTracker:
         self._samples.append(_Sample(now_ms + counts_ms, rate, is_throttled))
 
     def demand(self, *, limit: int, now_ms: int) -> ProxyDemand:
-        """Return the demand for the limit."""
+        """Return the current demand for a share of ``limit`` (bytes per second)."""
         self._samples = deque((one for one in self._samples if one.until_ms > now_ms), maxlen=_MOST_SAMPLES)
         rate = max((one.rate for one in self._samples), default=0.0)
         throttled = sum(one.is_throttled for one in self._samples)
@@ -81,9 +90,10 @@ class DemandTracker:
 
 
 def divide_limit(limit: int, demands: Mapping[str, ProxyDemand], *, floor: float) -> dict[str, int]:
-    """Return each proxy's share of ``limit``, at least 1; together at most the limit, if possible.
+    """Return the share of each proxy in ``limit``, in bytes per second and at least 1.
 
-    ``floor`` is the guaranteed part of an even share, 0 to 1.
+    The sum of the shares is at most the limit, unless the limit is below the number of proxies. ``floor`` is the
+    guaranteed fraction of an even share, from 0 to 1.
     """
     # Shares are at least 1, which must not push the sum above the limit.
     least = max(min(1, limit // len(demands)), int(limit * floor) // len(demands))
@@ -96,7 +106,10 @@ def divide_limit(limit: int, demands: Mapping[str, ProxyDemand], *, floor: float
 
 
 def _leveled(lacking: Mapping[str, float], left: int) -> dict[str, int]:
-    """Give each proxy its missing rate; if that is too much, those with the highest get equal shares."""
+    """Give each proxy the rate that it lacks.
+
+    If ``left`` is not enough for that, the proxies that lack most get equal amounts.
+    """
     given = {}
     waiting = len(lacking)
     for proxy in sorted(lacking, key=lambda one: lacking[one]):

@@ -1,4 +1,7 @@
-"""The files of a usage log: text and Parquet files below a path, without directories that hold results."""
+"""Finds the files of a usage log: the text and Parquet files below a path.
+
+Directories that hold results of these commands are skipped.
+"""
 
 import re
 from collections.abc import Container, Iterator, Sequence
@@ -23,7 +26,7 @@ from kafka_quota_proxy.pipeline.record import COLUMNS, RECORD
 from kafka_quota_proxy.pipeline.session import silenced
 from kafka_quota_proxy.pipeline.writing import Output, is_results
 
-# Endings of complete files; *.part and hidden files are skipped.
+# The endings of complete files. Files that end in .part and hidden files are skipped.
 TEXT: Final = ("jsonl", "json", "ndjson", "jsonl.gz", "json.gz", "ndjson.gz")
 _PARQUET: Final = ("parquet",)
 _MAY_BE_BROKEN: Final = ("gz", "parquet")
@@ -34,10 +37,10 @@ _IS_PATTERN: Final = re.compile(r"[*?\[{]")
 
 
 class LogFiles:
-    """The files of a log, without those in directories of results.
+    """The files of a usage log, without those in directories that hold results.
 
     Raises:
-        UsageError: there is no such path.
+        UsageError: if the path does not exist.
     """
 
     def __init__(self, spark: SparkSession, usage: str) -> None:
@@ -49,8 +52,8 @@ class LogFiles:
         self.passed_over = tuple(sorted(at for at in directories if is_results(files, at)))
 
     def lines(self) -> DataFrame | None:
-        """Return the lines of text files and their places; None: there are no text files."""
-        # A file that is removed while it is read (retention), or that ends too early, ends there.
+        """Return the lines of the text files with their places, or None if there are no text files."""
+        # A file may be removed by retention while it is read, or may end too early. The rest of such a file is skipped.
         options = {"ignoreMissingFiles": "true", "ignoreCorruptFiles": "true"}
         rows = self._loaded("text", TEXT, **options)
         if rows is None:
@@ -58,14 +61,14 @@ class LogFiles:
         return rows.select("value", *line_place(), F.monotonically_increasing_id().alias("position"))
 
     def stored(self, *, without: Container[str] = (), **options: str) -> DataFrame | None:
-        """Return the records of Parquet files and their places; None: there are no Parquet files."""
+        """Return the records of the Parquet files with their places, or None if there are no such files."""
         rows = self._loaded("parquet", _PARQUET, without, **_SUMS, **options)
         return None if rows is None else rows.select(*COLUMNS, *line_place(), F.lit(0).cast("long").alias("position"))
 
     def broken(self, output: Output) -> DataFrame:
-        """Return the .gz files that end too early or are damaged, and empty files.
+        """Return a row of ``FAULT`` for each .gz file that ends too early or is damaged, and for each empty file.
 
-        Spark reads them as far as it can and reports nothing.
+        Spark reads such a file as far as it can, and reports nothing.
         """
         listed = self._loaded("binaryFile", _MAY_BE_BROKEN, ignoreMissingFiles="true")
         if listed is None:
@@ -79,9 +82,10 @@ class LogFiles:
         return output.keep("broken", found.unionByName(self._spark.createDataFrame(others, FAULT)))
 
     def unreadable(self) -> dict[str, str]:
-        """Return the Parquet files that cannot be read whole, with the reasons.
+        """Return the Parquet files that cannot be read completely, with the reasons.
 
-        The rows of each file are counted by its footer and by reading; only files whose counts differ are examined.
+        The rows of each file are counted twice: once from its footer, and once by reading them. Only the files with
+        different counts are examined.
         """
         with silenced(self._spark):
             rows = self.stored(ignoreCorruptFiles="true")
@@ -100,7 +104,7 @@ class LogFiles:
         return {path: fault for path, fault in found.items() if fault is not None}
 
     def _of(self, endings: Sequence[str]) -> list[str]:
-        """Return the files of the log with these endings."""
+        """Return the files of the log with one of these endings."""
         named = [path for path in self._paths if path.endswith(tuple(f".{ending}" for ending in endings))]
         return [path for path in named if not any(path.startswith(f"{at}/") for at in self.passed_over)]
 
@@ -116,24 +120,27 @@ class LogFiles:
 
 
 def decoded(path: str) -> str:
-    """Return a path that Spark lists in the form of ``source``."""
+    """Return a path as Spark lists it in the form that the column ``source`` has."""
     return re.sub(_LOCAL, "", unquote(path))
 
 
 def _as_pattern(path: str) -> str:
-    """Return a path with its pattern characters escaped."""
+    """Escape the characters of a path that would be wildcards in a pattern."""
     return re.sub(r"([\\*?\[\]{}])", r"\\\1", path)
 
 
 def log_root(files: Files, usage: str) -> str:
-    """Return the directory above all files of a log; of a pattern, the part before the first wildcard."""
+    """Return the directory that contains all files of a log.
+
+    If ``usage`` is a pattern, this is the part before the first wildcard.
+    """
     parts = usage.rstrip("/").split("/")
     plain = list(takewhile(lambda part: not _IS_PATTERN.search(part), parts))
     return decoded(files.absolute("/".join(plain) or ("/" if usage.startswith("/") else ".")))
 
 
 def _directories_of(path: str, root: str) -> Iterator[str]:
-    """Yield the directories between a file and the root."""
+    """Yield the directories between a file and the root, without the root."""
     at = path.rpartition("/")[0]
     while at.startswith(f"{root.rstrip('/')}/"):
         yield at
@@ -141,7 +148,7 @@ def _directories_of(path: str, root: str) -> Iterator[str]:
 
 
 def line_place() -> tuple[Column, Column]:
-    """Return the columns with the file of a line and its block."""
+    """Return two columns: the file of a line, and the start of the block in which Spark reads the line."""
     path = F.regexp_replace(F.col("_metadata.file_path"), _LOCAL, "")
     return path.alias("source"), F.col("_metadata.file_block_start").alias("block")
 
@@ -154,15 +161,15 @@ def _reader(spark: SparkSession, form: str, endings: Sequence[str], **options: s
 
 
 def name_pattern(endings: Sequence[str]) -> str:
-    """Return the pattern of file names with these endings."""
+    """Return a pattern that matches the file names with one of these endings."""
     return f"*.{{{','.join(endings)}}}"
 
 
 def listed(spark: SparkSession, usage: str) -> DataFrame:
-    """Return all files of a log, unread.
+    """List all files of a log, without reading their content.
 
     Raises:
-        UsageError: there is no such path.
+        UsageError: if the path does not exist.
     """
     try:
         return _reader(spark, "binaryFile", (*TEXT, *_PARQUET)).load(usage)

@@ -1,4 +1,7 @@
-"""Parses lines of text into records; a bad line gets its fault and its place. No I/O: lines come with their places."""
+"""Parses lines of text into records. A bad line gets its fault and its place.
+
+This module does no I/O. The caller passes the lines together with their places.
+"""
 
 from collections.abc import Iterator
 from functools import reduce
@@ -13,7 +16,7 @@ from pyspark.sql.types import DoubleType, StringType, StructField, StructType
 
 from kafka_quota_proxy.pipeline.record import COLUMNS, COUNTED_IN_BYTES, IDENTITY, RECORD, REQUIRED
 
-# The place of a line, as the reader returns it.
+# The columns with the place of a line, which the reader returns.
 PLACE: Final = ("source", "block", "position")
 # The columns of a line in quarantine.
 QUARANTINE: Final = ("source", "line", "fault", "text")
@@ -29,7 +32,7 @@ _AS_WRITTEN: Final = StructType(
         StructField(_CORRUPT, StringType()),
     ]
 )
-# A value beyond these bounds is a fault of the writer. It would make sums overflow and reports endless, and so stop the
+# A value beyond these bounds is a fault of the writer. It could make sums overflow or reports endless, and so stop the
 # job or spoil a bill.
 _MOST: Final = 10**15
 _YEAR_2100_MS: Final = 4_102_444_800_000
@@ -41,15 +44,16 @@ _BOUNDS: Final = {
     "throttled_requests": (0, _MOST),
     "throttle_time_ms": (0, _MOST),
 }
-# One object and nothing after it. Possessive, so that no line makes the match slow.
+# Matches one object with nothing after it. The quantifiers are possessive, so that no line makes the match slow.
 _ONE_OBJECT: Final = r'^\s*+\{(?:[^"{}]++|"(?:[^"\\]++|\\.)*+")*+\}\s*+$'
 _LONGEST_SHOWN: Final = 4_000
 
 
 def parsed(lines: DataFrame) -> DataFrame:
-    """Return a row for each line (``value`` and ``PLACE``) that is not blank.
+    """Parse lines (``value`` and ``PLACE``), and return a row for each line that is not blank.
 
-    It has a record's columns; for a bad line also ``fault``, ``text`` and the place, which are null for a record.
+    A row has the columns of a record, ``fault``, ``text`` and the place. Fault, text and place are null unless the line
+    is bad.
     """
     record = F.from_json("value", _AS_WRITTEN, {"columnNameOfCorruptRecord": _CORRUPT}).alias("record")
     rows = lines.where(F.trim("value") != "").select(*PLACE, "value", record)
@@ -57,7 +61,7 @@ def parsed(lines: DataFrame) -> DataFrame:
 
 
 def checked(records: DataFrame) -> DataFrame:
-    """Return records with types (Parquet) in the form of ``parsed``; they may be faulty too."""
+    """Check records that have types already (from Parquet), and return them in the form of ``parsed``."""
     as_struct = records.select(F.struct(*COLUMNS, F.lit(None).cast("string").alias(_CORRUPT)).alias("record"), *PLACE)
     return _with_fault(as_struct, _missing(), F.to_json("record"))
 
@@ -107,9 +111,10 @@ def _missing() -> Column:
 
 
 def quarantined(bad: DataFrame, lines: DataFrame) -> DataFrame:
-    """Return rows of ``parsed`` with a fault, and their line numbers from 1.
+    """Return rows of ``parsed`` that have a fault, with their line numbers from 1.
 
-    Spark reads a file in blocks, so a line's number is its rank in its block plus the ``lines`` of all earlier blocks.
+    Spark reads a file in blocks. So the number of a line is its rank in its block plus the number of lines in all
+    earlier blocks, which ``lines`` provides.
     """
     blocks = lines.groupBy("source", "block").agg(F.count("*").alias("lines"), F.min("position").alias("first"))
     before = Window.partitionBy("source").orderBy("block").rowsBetween(Window.unboundedPreceding, -1)
@@ -121,15 +126,15 @@ def quarantined(bad: DataFrame, lines: DataFrame) -> DataFrame:
 def duplicate_keys(records: DataFrame) -> DataFrame:
     """Return the ``key`` of each record that may have a duplicate.
 
-    A key is a hash of the identity, 8 bytes, so that a log without duplicates costs little. Different records may have
-    the same key by chance; ``without_duplicates`` compares the identity itself. Keys are sorted and not grouped: nearly
-    all differ, and a hash table would be ten times as large.
+    A key is a hash of the identity with 8 bytes, so that a log without duplicates costs little. Different records may
+    have the same key by chance, so ``without_duplicates`` compares the identities. Keys are sorted and not grouped,
+    since nearly all of them differ and a hash table would be ten times as large.
     """
     return records.select(_key()).repartition("key").sortWithinPartitions("key").mapInArrow(_repeated, "key long")
 
 
 def _repeated(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield each number that occurs more than once in sorted numbers."""
+    """Yield each number that occurs more than once in batches of sorted numbers."""
     last = np.empty(0, np.int64)
     for batch in batches:
         keys = np.concatenate((last, batch.column("key").to_numpy()))
@@ -138,7 +143,10 @@ def _repeated(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def without_duplicates(records: DataFrame, keys: DataFrame) -> DataFrame:
-    """Return each record once. Of copies that differ, which should not happen, the greatest by its columns stays."""
+    """Return each record once. ``keys`` is the result of ``duplicate_keys``.
+
+    If copies of a record differ, which should not happen, the copy with the greatest columns is kept.
+    """
     keyed, keys = records.withColumn("key", _key()), keys.select("key")
     rest = [name for name in COLUMNS if name not in IDENTITY]
     once = (

@@ -1,4 +1,4 @@
-"""The quotas of a replay, and the buckets that they make. No Spark."""
+"""The quotas under which a log is replayed, and the buckets that they create. No Spark."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -15,28 +15,31 @@ _KINDS: Final = {kind.label: kind for kind in (QuotaKind.PRODUCE, QuotaKind.FETC
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposedQuotas:
-    """The quotas of a replay, and their arithmetic."""
+    """The quotas under which a log is replayed. ``shaping`` overrides the shaping of the configuration."""
 
     config: ProxyConfig
-    shaping: Shaping | None = None  # None: that of the configuration
+    shaping: Shaping | None = None  # None keeps the shaping of the configuration
 
     def shapings(self) -> set[Shaping]:
-        """Return each arithmetic that a rule uses."""
+        """Return each kind of shaping that a rule uses."""
         default = self.shaping or self.config.shaping
         return {rule.shaping or default for rule in self.config.quotas}
 
     def tables(self) -> dict[str, RuleTable]:
-        """Return the table of rules of each kind."""
+        """Return the rule table of each kind of quota, by the label of the kind."""
         return {label: RuleTable(kind, self.config.quotas) for label, kind in _KINDS.items()}
 
     def bucket(self, kind: str, user: str, client_id: str) -> Bucket:
-        """Return a new bucket under the limit of these names."""
+        """Create a bucket with the limit that the quotas give to this user and client-id."""
         return self._bucket(kind, user, client_id, self.config.quotas)
 
     def buckets(
         self, limits: Iterable[float], table: RuleTable, *, kind: str, user: str, client_id: str
     ) -> list[Bucket]:
-        """Return new buckets of these names under their rule in ``table``, one for each limit in bytes per second."""
+        """Create a bucket for each of ``limits``, in bytes per second.
+
+        Except for the limit, each bucket follows the rule that ``table`` has for this user and client-id.
+        """
         rule = table.resolve(user=user, client_id=client_id).rule
         rules = [replace(rule, limits={**rule.limits, **dict.fromkeys(BYTE_RATES, limit)}) for limit in limits if rule]
         return [self._bucket(kind, user, client_id, [rule]) for rule in rules]

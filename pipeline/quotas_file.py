@@ -1,4 +1,7 @@
-"""Reads quotas from a configuration file, or a file with quotas alone, and writes such files."""
+"""Reads and writes files with quotas.
+
+Such a file is a configuration file of the proxy, or has only the quotas of one.
+"""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -11,17 +14,17 @@ from kafka_quota_proxy.config.model import Default, IpRule, ProxyConfig, QuotaRu
 from kafka_quota_proxy.config.quota_kinds import BYTE_RATES
 from kafka_quota_proxy.pipeline.errors import InputError
 
-# Added to a file with quotas alone: a configuration needs a listener.
+# Is added to a file that has only quotas, since a configuration needs a listener.
 _LISTENER: Final = 'listeners: [{name: clients, bind: "0.0.0.0:9092", upstream: "127.0.0.1:19092"}]'
 _DEFAULTS: Final = ProxyConfig(listeners=())
 
 
 def read_quotas(path: str) -> ProxyConfig:
-    """Return a configuration; a file without listeners gets one.
+    """Read a configuration file, or a file with quotas only, which gets a listener.
 
     Raises:
-        InputError: with every fault, as FILE:LINE: KEY: fault. A rule that changes with time is a fault, since a replay
-            needs one limit of each.
+        InputError: if the file is faulty. The error has every fault as FILE:LINE: KEY: fault. A rule that changes with
+            time is a fault too, since a replay needs one limit of each rule.
     """
     try:
         data = Path(path).read_bytes()
@@ -52,10 +55,10 @@ def _timed(config: ProxyConfig) -> Iterator[str]:
 
 
 def as_file(rules: Iterable[tuple[QuotaRule, str]], *, head: Iterable[str], held: ProxyConfig = _DEFAULTS) -> str:
-    """Return a configuration file of these rules that ``kafka-quota-proxy check`` accepts.
+    """Return the text of a configuration file with these rules, which ``kafka-quota-proxy check`` accepts.
 
-    Each rule has a comment or "". The lines of ``head`` become comments. Of ``held``, the enforcement, shaping, burst
-    and max_throttle_time are written.
+    Each rule comes with its comment, which may be empty. The lines of ``head`` become comments at the start. The
+    enforcement, shaping, burst and max_throttle_time of ``held`` are written too.
     """
     lines = [*(f"# {line}".rstrip() for line in head), _LISTENER + "  # put your own here", *_settings(held)]
     lines += ["", "quotas:"]
@@ -66,7 +69,7 @@ def as_file(rules: Iterable[tuple[QuotaRule, str]], *, head: Iterable[str], held
 
 
 def _settings(held: ProxyConfig) -> list[str]:
-    """Return a line for each of these settings that is not the default."""
+    """Return a line for each of the four written settings that differs from its default."""
     longest_ms = held.max_throttle_time_ms
     written = {
         "enforcement": held.enforcement.value,
@@ -91,7 +94,7 @@ def _rule(rule: QuotaRule) -> str:
 
 
 def _text(name: str | Default) -> str:
-    """Return a name as a quoted YAML string, with escapes."""
+    """Return a name as a quoted YAML string with escapes."""
     if isinstance(name, Default):
         return str(name)
     escaped = "".join(

@@ -1,8 +1,11 @@
-"""The throttle of a reassignment, after KIP-73, from the bytes to copy, the incoming rate and the available time.
+"""Computes the throttle that a partition reassignment needs, by KIP-73.
 
-A broker that sends (or receives) L bytes while A bytes a second arrive for the same replicas needs L / (R - A) seconds
-at a throttle of R, and never ends unless R is above A; to end in W seconds it needs R = L / W + A. One throttle is set
-for all brokers, so the broker that needs most decides. No I/O; Spark only for the use of clients.
+The throttle follows from the bytes to copy, the rate of incoming data and the available time. A broker has to send (or
+receive) L bytes while A bytes a second arrive for the same replicas. At a throttle of R bytes a second this takes L /
+(R - A) seconds, and never ends unless R is above A. To end in W seconds, it needs R = L / W + A. All brokers get the
+same throttle, so the broker that needs most decides.
+
+This module does no I/O. It uses Spark only to measure the use by clients.
 
 Source: the questions and answers of KIP-73.
 """
@@ -20,14 +23,17 @@ _HOUR_MS: Final = 3_600_000
 
 
 class Side(Enum):
-    """The role of a broker in a move."""
+    """The role of a broker in the copying of a replica."""
 
-    LEADER = "leader"  # sends
-    FOLLOWER = "follower"  # receives
+    LEADER = "leader"  # sends the data
+    FOLLOWER = "follower"  # receives the data
 
 
 class Partition(NamedTuple):
-    """A partition: node ids of its leader and its replicas, its size in bytes, its incoming bytes per second."""
+    """A partition with its size.
+
+    ``leader`` and ``replicas`` are node ids. ``incoming_byte_rate`` is in bytes per second.
+    """
 
     leader: int
     replicas: frozenset[int]
@@ -36,7 +42,7 @@ class Partition(NamedTuple):
 
 
 class Load(NamedTuple):
-    """The work of a broker in one role."""
+    """The bytes that a broker has to copy in one role, and the rate of incoming bytes meanwhile."""
 
     broker: int
     side: Side
@@ -44,11 +50,11 @@ class Load(NamedTuple):
     incoming_rate: float
 
     def rate_to_end_in(self, window_ms: int) -> float:
-        """Return the throttle that ends in ``window_ms``, bytes per second."""
+        """Return the throttle at which the copying ends in ``window_ms``, in bytes per second."""
         return self.left_bytes * 1_000 / window_ms + self.incoming_rate
 
     def time_ms(self, rate: float) -> float | None:
-        """Return the time at a throttle of ``rate``; None: it never ends."""
+        """Return how long the copying takes at a throttle of ``rate``, or None if it never ends."""
         net = rate - self.incoming_rate
         if not self.left_bytes:
             return 0.0
@@ -56,9 +62,10 @@ class Load(NamedTuple):
 
 
 def loads(now: Mapping[tuple[str, int], Partition], target: Mapping[tuple[str, int], Iterable[int]]) -> list[Load]:
-    """Return what each broker has to send and to receive, by node id.
+    """Return what each broker has to send and to receive, sorted by node id.
 
-    ``target`` has the planned replicas of partitions by topic and number; all of them are in ``now``.
+    ``target`` has the planned replicas of each partition, by topic and partition number. Each of these partitions has
+    to be in ``now``.
     """
     left: dict[tuple[int, Side], int] = {}
     incoming: dict[tuple[int, Side], float] = {}
@@ -73,7 +80,10 @@ def loads(now: Mapping[tuple[str, int], Partition], target: Mapping[tuple[str, i
 
 
 def client_hours(records: DataFrame) -> DataFrame:
-    """Return the use of each broker by clients, by hour of the day (UTC): ``peak`` and ``mean`` over all days."""
+    """Return how much clients use each broker in each hour of the day (UTC).
+
+    ``peak`` and ``mean`` are the highest and the mean rate of the hour over all days.
+    """
     placed = records.where(F.col("kind").isin(*BYTE_KINDS) & F.col("broker").isNotNull())
     hours = placed.groupBy("broker", "kind", start_of(_HOUR_MS).alias("hour_ms"))
     rates = hours.agg((F.sum("amount") * 1_000 / _HOUR_MS).alias("rate"))
@@ -83,9 +93,10 @@ def client_hours(records: DataFrame) -> DataFrame:
 
 
 def quietest_hour(means: Mapping[int, float], window_ms: int) -> int | None:
-    """Return the hour (UTC) at which the window with the least use by clients begins; None if unknown.
+    """Return the hour (UTC) at which to begin so that clients use least during the window.
 
-    ``means`` has rates by hour of the day; a missing hour had no use. Of a longer window only the first day counts.
+    Returns None if ``means`` is empty. ``means`` has the rates by hour of the day, and a missing hour had no use. If
+    the window is longer than a day, only its first day counts.
     """
     if not means:
         return None

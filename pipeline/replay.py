@@ -1,10 +1,13 @@
-"""Replays the log's demand for one bucket with the proxy's own arithmetic. No Spark, no I/O, no clock.
+"""Replays the logged demand for one bucket with the proxy's own arithmetic.
 
-The parts of records (``arrivals``) are sent one after the other, each when it has arrived and the bucket owes nothing,
-whatever their connections; a fetch gets as much as there is room for, then the next piece. So a throttled client sends
-later and is charged then, as under real limits. Requests that it would have given up or batched are unknown.
+This module needs no Spark, does no I/O and reads no clock.
 
-While no part waits, many are charged at once (``unthrottled``), the others one by one.
+The parts of records (see ``arrivals``) are sent one after the other, over whatever connections they came. Each part is
+sent when it has arrived and the bucket is not in debt. A fetch gets as many bytes as there is room for, then the next
+piece. So a throttled client sends later and is charged later, as under real limits. The replay cannot know which
+requests the client would have given up or put into one batch.
+
+While no part has to wait, many parts are charged at once (see ``unthrottled``). The others are charged one by one.
 """
 
 from dataclasses import dataclass, field
@@ -18,10 +21,11 @@ from kafka_quota_proxy.pipeline.unthrottled import UnthrottledCharger, unthrottl
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 
 _HOUR_MS: Final = 3_600_000
-# Parts that are charged at once: few after a wait, since the next may be near, and then more.
+# The number of parts that are charged at once. It is small after a wait, since the next wait may be near, then grows.
 _LEAST_AT_ONCE: Final = 1 << 10
 _MOST_AT_ONCE: Final = 1 << 17
-# An attempt that charges none costs as much as sending so many one by one.
+# The number of parts to send one by one before the next attempt to charge many at once, since a vain attempt costs
+# about as much.
 _LEAST_ALONE: Final = 64
 _MOST_ALONE: Final = 1 << 12
 # A broker returns at least one batch, whatever the limit of the fetch. The log does not say how large batches are.
@@ -30,18 +34,18 @@ _MOST_PIECES: Final = 4
 
 @dataclass(slots=True)
 class Hour:
-    """The outcome of an hour, by the time of sending."""
+    """The outcome of one hour. A part counts in the hour in which it is sent."""
 
     amount: int = 0
     delayed_amount: int = 0  # the part that was sent later than it arrived
-    throttled_requests: int = 0  # after which the bucket was in debt
+    throttled_requests: int = 0  # the parts after which the bucket was in debt
     throttle_time_ms: int = 0  # the time in debt
     longest_delay_ms: int = 0
 
 
 @dataclass(slots=True)
 class Outcome:
-    """The outcome of a bucket's demand, by hour (its start, in ms)."""
+    """The outcome of the demand for a bucket. ``hours`` has the start of each hour in ms as its key."""
 
     sent_ms: int = 0  # when the last part was sent
     active_ms: int = 0  # the time that records cover
@@ -49,14 +53,14 @@ class Outcome:
 
 
 class Replay:
-    """Replays a bucket's records, in the order of ``start_ms``, through a new bucket for each limit."""
+    """Replays the records of a bucket, in the order of ``start_ms``, through a new ``Bucket`` for each limit."""
 
     def __init__(self, *buckets: Bucket) -> None:
         self._arrivals = ArrivalQueue()
         self._senders = [_Sender(*both) for both in zip(buckets, unthrottled_chargers(*buckets), strict=True)]
 
     def take(self, rows: Rows) -> None:
-        """Add records that do not begin before the last ones."""
+        """Add records that begin no earlier than the records added before."""
         for parts in self._arrivals.take(rows):
             self._send(parts)
 
@@ -71,7 +75,7 @@ class Replay:
 
 
 class _Sender:
-    """Sends parts through one bucket."""
+    """Sends parts through one bucket, and counts the outcome."""
 
     def __init__(self, bucket: Bucket, charger: UnthrottledCharger) -> None:
         self.hours: dict[int, Hour] = {}
@@ -86,7 +90,7 @@ class _Sender:
         self._left = 0
 
     def send(self, parts: Parts) -> None:
-        """Send parts that arrive after all earlier ones."""
+        """Send parts that arrive no earlier than the parts sent before."""
         at, end = 0, len(parts.at_ms)
         while at < end:
             if self._is_unthrottled:
@@ -107,7 +111,7 @@ class _Sender:
         return taken
 
     def _count_sent(self, parts: Parts) -> None:
-        """Count parts that were sent on arrival."""
+        """Count parts that were sent at the moment of their arrival."""
         first_ms, last_ms = int(parts.at_ms[0]), int(parts.at_ms[-1])
         self.sent_ms = max(self.sent_ms, last_ms)
         hours = range(first_ms - first_ms % _HOUR_MS, last_ms + 1, _HOUR_MS)
@@ -117,7 +121,7 @@ class _Sender:
                 self._hour(hour_ms).amount += int(parts.amount[begin:end].sum())
 
     def _send_alone(self, parts: Parts, at: int) -> int:
-        """Send parts one by one until none has waited for some time."""
+        """Send parts one by one until none of the recent parts had to wait. Return the number of sent parts."""
         sent = 0
         for came_ms, amount in zip(*(column[at : at + _MOST_ALONE].tolist() for column in parts), strict=True):
             if self._left <= 0 and self._free_ms <= came_ms:

@@ -1,10 +1,10 @@
-"""Generates a usage log of many proxies, for trials and tests of scale, as column expressions over row numbers.
+"""Generates the usage log of many proxies, for trials and for tests of scale.
 
-The values of a row depend only on the seed, its bucket and its time, so the same seed gives the same log whatever the
-partitions.
+The log is built from column expressions over row numbers. The values of a row depend only on the seed, the bucket and
+the time. So the same seed gives the same log for any number of partitions.
 
-An entity has a mean rate (log-normal over entities), its own pattern over the day and the week, bursts of five minutes,
-a trend, and noise. One in eight appears during the log, one in eight disappears.
+Each entity has a mean rate (log-normally distributed over the entities), a pattern over the day and the week, bursts of
+five minutes, a trend, and noise. One entity in eight appears during the log, and one in eight disappears.
 """
 
 from dataclasses import dataclass
@@ -29,7 +29,10 @@ _DIGITS: Final = 53  # of a double
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedCluster:
-    """The size of the log. Each entity uses each broker, through one proxy per broker, in both kinds."""
+    """The size of the simulated log.
+
+    Each entity produces to each broker and fetches from it. Each broker has one proxy.
+    """
 
     entities: int
     brokers: int
@@ -51,7 +54,7 @@ class SimulatedCluster:
 
 
 def simulated(spark: SparkSession, cluster: SimulatedCluster, *, partitions: int | None = None) -> DataFrame:
-    """Return the records by time: the columns of ``RECORD``, and ``day`` as text."""
+    """Return the records in the order of time, with the columns of ``RECORD``, and ``day`` as text."""
     count = cluster.intervals * cluster.buckets
     rows = spark.range(0, count, 1, partitions) if partitions else spark.range(count)
     return _with_amounts(_with_places(rows, cluster), cluster).select(
@@ -85,7 +88,10 @@ def _with_places(rows: DataFrame, cluster: SimulatedCluster) -> DataFrame:
 
 
 def _is_alive(cluster: SimulatedCluster) -> Column:
-    """Whether the entity exists at this time; some appear or disappear in the middle half of the log."""
+    """Return whether the entity exists at the time of the row.
+
+    Some entities appear or disappear in the middle half of the log.
+    """
     part = (F.col("start_ms") - cluster.start_ms) / (cluster.days * _DAY_MS)
     turn = 0.25 + 0.5 * _chance(cluster, "turn of life", "entity")
     return F.when(F.col("entity") % 8 == 5, part >= turn).when(F.col("entity") % 8 == 6, part < turn).otherwise(True)
@@ -112,7 +118,7 @@ def _with_amounts(placed: DataFrame, cluster: SimulatedCluster) -> DataFrame:
 
 
 def _rate(cluster: SimulatedCluster) -> Column:
-    """Bytes per second in one interval."""
+    """Return the rate of a bucket in one interval, in bytes per second."""
     base = _MEDIAN_RATE * F.exp(1.2 * _normal(cluster, "base", "entity", "kind", "broker"))
     hour = F.col("start_ms") % _DAY_MS / _HOUR_MS
     peak = 9 + 9 * _chance(cluster, "peak", "entity")
@@ -129,11 +135,11 @@ def _rate(cluster: SimulatedCluster) -> Column:
 
 
 def _chance(cluster: SimulatedCluster, what: str, *of: str | Column) -> Column:
-    """Return a number from 0 to below 1, the same for the same arguments."""
+    """Return a random number of at least 0 and below 1. The same arguments give the same number."""
     return F.shiftrightunsigned(F.xxhash64(F.lit(cluster.seed), F.lit(what), *of), 64 - _DIGITS) / float(1 << _DIGITS)
 
 
 def _normal(cluster: SimulatedCluster, what: str, *of: str | Column) -> Column:
-    """Return a number of the standard normal distribution (Box and Muller)."""
+    """Return a random number of the standard normal distribution, by the method of Box and Muller."""
     radius = F.sqrt(-2 * F.log1p(-_chance(cluster, f"{what} radius", *of)))
     return radius * F.cos(2 * pi * _chance(cluster, f"{what} angle", *of))

@@ -1,8 +1,8 @@
-"""Replays buckets one after the other from rows sorted by key. No Spark.
+"""Replays buckets one after the other, from rows that are sorted by key. No Spark.
 
-A row's key is the number of its bucket and, in the lower 42 bits, its start plus one (enough until the year 2100). The
-first row of a bucket has 0 there and holds only the bucket's names and limits. So names are sent once, and a bucket may
-begin in one batch and end in another.
+The key of a row consists of the number of its bucket and, in the lower 42 bits, the start of the record plus one, which
+is enough until the year 2100. The first row of a bucket has 0 in these bits, and holds only the names and the limits of
+the bucket. So names are sent once for each bucket, and a bucket may begin in one batch and end in another.
 """
 
 import json
@@ -21,10 +21,10 @@ from kafka_quota_proxy.pipeline.replay import Replay
 from kafka_quota_proxy.proxy.quota.entity import RuleTable
 
 START_BITS: Final = 42
-# The numbers of a row after its key; they also order rows with the same key. ``client`` distinguishes the clients that
-# share a bucket.
+# The columns of numbers after the key of a row, which also order the rows with the same key. ``client`` distinguishes
+# the clients that share a bucket.
 ROW: Final = ("client", "interval_ms", "amount", "requests")
-# A text in the first row of a bucket: JSON with the columns of PROPOSED_BUCKET, and ``limits``.
+# The column with a text in the first row of a bucket: JSON with the columns of PROPOSED_BUCKET, and ``limits``.
 HEAD: Final = "head"
 
 _HOUR: Final = ("amount", "delayed_amount", "throttled_requests", "throttle_time_ms", "longest_delay_ms")
@@ -39,10 +39,10 @@ HOURS: Final = pa.schema(
 
 
 def replayed(batches: Iterator[pa.RecordBatch], quotas: ProposedQuotas) -> Iterator[pa.RecordBatch]:
-    """Replay rows, and yield the outcome of each bucket at its end.
+    """Replay rows, and yield the outcome of each bucket after its last row.
 
-    The columns of ``batches`` are ``key``, those of ``ROW``, and ``HEAD``; they are sorted by key. The ``quotas`` have
-    the rules, the heads the limits.
+    The columns of ``batches`` are ``key``, those of ``ROW``, and ``HEAD``. The rows are sorted by key. The rules come
+    from ``quotas``, the limits from the first row of each bucket.
     """
     tables, heads = quotas.tables(), dict[int, str]()
     running: _BucketReplay | None = None
@@ -64,7 +64,7 @@ def replayed(batches: Iterator[pa.RecordBatch], quotas: ProposedQuotas) -> Itera
 
 
 class _BucketReplay:
-    """A bucket under each of its limits."""
+    """Replays one bucket under each of its limits."""
 
     def __init__(self, number: int, head: str, quotas: ProposedQuotas, tables: Mapping[str, RuleTable]) -> None:
         self.number = number
@@ -92,7 +92,7 @@ class _BucketReplay:
 
 
 def _in_order(batches: Iterator[pa.RecordBatch], heads: dict[int, str]) -> Iterator[NDArray[np.int64]]:
-    """Yield the keys and numbers of rows; rows with the same key come together, ordered by their numbers."""
+    """Yield the columns of rows, in pieces. Rows with the same key are in one piece, ordered by their numbers."""
     left = np.empty((1 + len(ROW), 0), np.int64)
     for batch in batches:
         if not batch.num_rows:

@@ -1,9 +1,12 @@
-"""Charges many parts of a bucket's demand at once, as far as none of them is throttled. No Spark, no I/O, no clock.
+"""Charges many parts of a bucket's demand at once, up to the first part that may cause throttling.
 
-Without throttling, parts are sent when they arrive, so the arithmetic of ``proxy.quota`` can be done for many of them
-in arrays. It only finds the parts that no wait follows. The first part that a wait may follow, and later ones, are for
-``proxy.quota`` itself, whose state is first set as if it had been charged with all parts before. Both forms below are
-exact, to the last digit.
+This module needs no Spark, does no I/O and reads no clock.
+
+Without throttling, each part is sent when it arrives, so the arithmetic of ``proxy.quota`` can be done for many parts
+at once, in arrays. Only parts that are certainly followed by no throttling are charged in this way. The first part
+after which the bucket may throttle, and all later parts, are charged by ``proxy.quota`` itself. Before that, the state
+of the ``proxy.quota`` bucket is set as if the bucket had been charged with all earlier parts. The results for both
+kinds of bucket are exact to the last digit.
 """
 
 from collections.abc import Sequence
@@ -18,25 +21,29 @@ from kafka_quota_proxy.proxy.quota.rate import Slot
 from kafka_quota_proxy.proxy.quota.token_bucket import TokenBucket
 
 _NOWHERE: Final = np.empty(0, np.int64)
-# The error of sums of a million numbers with 16 digits.
+# An upper bound for the relative error of a sum of a million numbers with 16 digits.
 _ROUNDING: Final = 1e-9
 
 
 class UnthrottledCharger(Protocol):
-    """Charges parts that no wait follows, for one bucket."""
+    """Charges the parts of one bucket that cause no throttling."""
 
     def leave(self) -> None:
-        """Take over the state of the bucket, which was charged directly until now."""
+        """Copy the state of the bucket, which was charged directly until now."""
 
     def charged(self, parts: Parts, begin: int, end: int) -> int:
-        """Charge the first parts of ``parts[begin:end]``, as far as no wait follows; return their number.
+        """Charge parts from the start of ``parts[begin:end]`` while they cause no throttling; return their number.
 
-        The bucket itself is not charged. If a part is left, the bucket's state is set to that before this part.
+        The bucket itself is not charged. If a part is left, the state of the bucket is set to what it would be before
+        this part.
         """
 
 
 def unthrottled_chargers(*buckets: Bucket) -> list[UnthrottledCharger]:
-    """Return a charger for the arithmetic of each bucket; all take the same parts."""
+    """Return a charger for each bucket, which suits the arithmetic of the bucket.
+
+    All chargers have to be called with the same parts.
+    """
     chains, found = _Chains(), list[UnthrottledCharger]()
     for bucket in buckets:
         tokens = None if bucket.pacing_tokens is None else _Tokens(bucket.pacing_tokens, bucket.limit)
@@ -47,24 +54,27 @@ def unthrottled_chargers(*buckets: Bucket) -> list[UnthrottledCharger]:
 
 
 class _Events(NamedTuple):
-    """The recorded slots as events, followed by the new parts."""
+    """The charges of a rate: first those of the recorded slots, then the new parts."""
 
     at_ms: Whole
-    until: Amounts  # the sum before each, and the total at the end
+    until: Amounts  # the sum of the amounts before each event, and the total at the end
     begins: Whole  # the indexes of events that begin a slot
     ends: Whole  # the indexes after the last event of each slot
     past: int  # the number of events of recorded slots
 
 
 class _Chains:
-    """Caches the starts of slots: they depend on the parts, not on limits, so all limits share them."""
+    """Caches the starts of slots.
+
+    The starts depend on the parts only, so the buckets with different limits share them.
+    """
 
     def __init__(self) -> None:
         self._parts: Parts | None = None
         self._found: dict[tuple[object, ...], _Events] = {}
 
     def events(self, slots: Sequence[Slot], slot_ms: int, parts: Parts, begin: int, end: int) -> _Events:
-        """Return the events of ``slots``, the oldest first, and of ``parts[begin:end]``."""
+        """Return the events of ``slots`` (the oldest first), followed by those of ``parts[begin:end]``."""
         if parts is not self._parts:
             self._parts, self._found = parts, {}
         key = (begin, end, slot_ms, *slots)
@@ -75,7 +85,7 @@ class _Chains:
 
 
 def _events(slots: Sequence[Slot], slot_ms: int, parts: Parts) -> _Events:
-    # A recorded slot becomes two events, the first with its whole value, so that it begins at the same time again.
+    # A recorded slot becomes two events, at its start and its last event. The first has the whole value of the slot.
     past = [event for value, *times in slots for event in zip(times, (value, 0), strict=True)]
     at_ms, amount = (
         np.concatenate((np.array(column, new.dtype), new))
@@ -92,14 +102,14 @@ def _events(slots: Sequence[Slot], slot_ms: int, parts: Parts) -> _Events:
 
 
 class _Windows:
-    """Kafka's sampled windows.
+    """Charges a bucket that has the sampled windows of Kafka.
 
-    If each event is charged, as here, a ``Rate`` is determined by three rules. A slot begins with the first event that
-    is at least W after the start of the last slot. Slots count whose last event is less than N * W ago. The time of the
-    rate begins with the first of these. Resets of old slots change nothing: a reset slot starts when, or after, another
-    one did that counts for longer.
+    Since each event is charged here, three rules determine the value of a ``Rate`` with N windows of length W. A slot
+    begins with the first event that is at least W after the start of the previous slot. A slot counts while its last
+    event is less than N * W ago. The time span of the rate begins with the first slot that counts. The reset of an old
+    slot changes nothing, since a reset slot never starts before another slot that counts for longer.
 
-    If tokens admit requests in front of the windows, no more parts are taken than there are tokens for.
+    If a token bucket admits requests before the windows do, only as many parts are taken as there are tokens for.
     """
 
     def __init__(self, bucket: Bucket, tokens: "_Tokens | None", chains: _Chains) -> None:
@@ -111,7 +121,7 @@ class _Windows:
         self._least = rate.samples - 1  # the windows that count as passed
         self._span_ms = rate.samples * rate.sample_ms
         self._room = bucket.limit * self._least * self._slot_ms / 1_000
-        self._slots: list[Slot] = []  # that may still count
+        self._slots: list[Slot] = []  # the slots that may still count
 
     def leave(self) -> None:
         self._slots = _recorded(self._bucket.rate.slots())
@@ -132,11 +142,14 @@ class _Windows:
         return stop - events.past
 
     def _first_over(self, events: _Events) -> int:
-        """Return the index of the first part after which the rate exceeds the limit; the number of events if none."""
+        """Return the index of the first new part after which the rate exceeds the limit.
+
+        Returns the number of events if there is no such part.
+        """
         at_ms, until, begins, ends, past = events
         last_ms = at_ms[ends - 1]
-        # An upper bound for each slot: the sum that counts at its start, and all of the slot itself, over at least
-        # N - 1 windows.
+        # An upper bound for each slot is the sum that counts at its start plus the whole slot, over at least N - 1
+        # windows.
         most = until[ends] - until[begins[np.searchsorted(last_ms, at_ms[begins] - self._span_ms, "right")]]
         is_near = most > self._room
         if (until[1:] < until[:-1]).any():  # a refund
@@ -152,7 +165,7 @@ class _Windows:
 
 
 def _recorded(slots: Sequence[Slot]) -> list[Slot]:
-    """Return the slots with recorded events that were not reset since."""
+    """Return the slots that hold events, without those that were reset after their events."""
     found = list[Slot]()
     for slot in reversed(slots):
         # A reset slot does not start before the slot that follows it in the ring.
@@ -163,11 +176,11 @@ def _recorded(slots: Sequence[Slot]) -> list[Slot]:
 
 
 class _Tokens:
-    """A token bucket: that of ``shaping: paced``, or the one in front of sampled windows.
+    """Charges a token bucket: that of ``shaping: paced``, or the one that is checked before sampled windows.
 
-    Its tokens are sums of fractions, which depend on each charge since the bucket was last full. So parts are taken up
-    to the last one before which the bucket is certainly full, if certainly no wait comes before. The error of this
-    computation is far below the margin.
+    The number of tokens is a sum of fractions, and depends on each charge since the bucket was last full. So this class
+    finds the last part before which the bucket is certainly full, provided that no earlier part can cause throttling,
+    and takes the parts before it. The error of this computation is far below the margin that "certainly" allows for.
     """
 
     def __init__(self, tokens: TokenBucket, limit: float) -> None:
@@ -176,7 +189,7 @@ class _Tokens:
         self._burst = tokens.burst_ms / 1_000 * limit
 
     def leave(self) -> None:
-        """Do nothing: this charger has no state."""
+        """Do nothing, since this charger has no state."""
 
     def charged(self, parts: Parts, begin: int, end: int) -> int:
         at_ms, amount = parts.at_ms[begin:end], parts.amount[begin:end].astype(float)

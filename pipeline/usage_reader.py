@@ -1,7 +1,8 @@
-"""Reads a usage log: JSON Lines (also .gz), Parquet, a growing directory, or a Kafka topic.
+"""Reads a usage log from JSON Lines (also .gz), Parquet files, a growing directory or a Kafka topic.
 
-Unreadable input never stops a job: bad lines and broken files are counted and kept in quarantine with their place, and
-a repeated record counts once. Results of these commands that lie below the log are not read.
+Unreadable input never stops a job. Bad lines and broken files are counted, and written to a quarantine with their
+places. A record that occurs more than once counts once. If directories below the log hold results of these commands,
+their files are not read.
 """
 
 from dataclasses import dataclass
@@ -32,15 +33,15 @@ from kafka_quota_proxy.pipeline.session import silenced
 from kafka_quota_proxy.pipeline.writing import Output
 
 _NO_CONFIG: Final = KafkaConfig()
-# The most that one batch of a stream takes from a backlog: little enough to be repeated quickly after a crash.
+# The most that one batch of a stream takes from a backlog. It is small enough to be repeated quickly after a crash.
 _BYTES_AT_ONCE: Final = str(256 << 20)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """The records of a usage log, and the counts of what was left out.
+    """The records of a usage log, and the number of lines, files and duplicates that were left out.
 
-    Each record of ``RECORD`` is there once.
+    The columns are those of ``RECORD``, and each record occurs once.
     """
 
     records: DataFrame
@@ -60,13 +61,13 @@ class Usage:
 
 
 def read(spark: SparkSession, usage: str, output: Output, *, kafka: KafkaConfig = _NO_CONFIG) -> Usage:
-    """Read a usage log, and write its faults to ``quarantine/``.
+    """Read a usage log, and write its faults to ``quarantine/`` in the output.
 
-    ``usage`` is a path (a file, a directory with all below it, a pattern), or ``kafka://HOST:PORT/TOPIC``.
+    ``usage`` is a file, a directory (which is read with its subdirectories), a pattern, or ``kafka://HOST:PORT/TOPIC``.
 
     Raises:
-        UsageError: there is nothing to read.
-        PipelineError: the topic cannot be read.
+        UsageError: if there is nothing to read.
+        PipelineError: if the topic cannot be read.
     """
     if usage.startswith("kafka://"):
         try:
@@ -85,14 +86,14 @@ def read(spark: SparkSession, usage: str, output: Output, *, kafka: KafkaConfig 
     broken = every.broken(output)
     faults, records = [broken], []
     if lines is not None:
-        # A damaged line may still look like a record, so all lines of a damaged file go. If a file only ends early,
-        # each whole line is right.
+        # A damaged line may still look like a record, so all lines of a damaged file are dropped. If a file only ends
+        # too early, each complete line is right.
         lines = lines.join(broken.where(F.col("fault") == DAMAGED), on="source", how="left_anti").select(*lines.columns)
-        # Kept: otherwise each of the next steps would read and parse the log again.
+        # The rows are kept, since otherwise each of the next steps would read and parse the log again.
         rows = output.keep("parsed", parsed(lines))
         bad = rows.where("fault IS NOT NULL")
         if not bad.isEmpty():
-            # Read again in one query with the line numbers: Spark may now cut the files into other blocks.
+            # The query that numbers the lines parses them again, since Spark may now cut the files into other blocks.
             those = lines.join(bad.select("source").distinct(), on="source", how="left_semi")
             faults.append(quarantined(parsed(those).where("fault IS NOT NULL"), those))
         records.append(rows.where("fault IS NULL").select(*COLUMNS))
@@ -104,7 +105,7 @@ def read(spark: SparkSession, usage: str, output: Output, *, kafka: KafkaConfig 
 
 
 def _whole(stored: DataFrame, every: "LogFiles", output: Output) -> tuple[list[DataFrame], list[DataFrame]]:
-    """Return the records of readable Parquet files, and the faults of files and of records."""
+    """Return the records of the readable Parquet files, and the faults of files and records."""
     faults: list[DataFrame] = []
     try:
         with silenced(stored.sparkSession):
@@ -163,10 +164,12 @@ def _usage(
 
 
 def check_apart(files: Files, usage: str, argument: str, place: str) -> None:
-    """Check that a stream does not write below the log that it follows, where its output would be read as log.
+    """Check that a stream does not write to a place below the log that it follows.
+
+    Its output would be read as a part of the log.
 
     Raises:
-        UsageError: it would; the error names the ``argument``.
+        UsageError: if ``place`` is below the log. The error names the ``argument``.
     """
     if usage.startswith("kafka://"):
         return
@@ -178,11 +181,11 @@ def check_apart(files: Files, usage: str, argument: str, place: str) -> None:
 def followed(spark: SparkSession, usage: str, *, kafka: KafkaConfig = _NO_CONFIG) -> DataFrame:
     """Return the lines of a growing log as a stream, from a topic or from the files of a directory.
 
-    A file is read once it is complete, in the order of modification times. The place of a line in a file is unknown:
-    ``block`` and ``position`` are null.
+    A file is read when it is complete. Files are read in the order of their modification times. The place of a line
+    within a file is unknown, so ``block`` and ``position`` are null.
 
     Raises:
-        UsageError: there is nothing to read.
+        UsageError: if there is nothing to read.
     """
     if usage.startswith("kafka://"):
         return topic(spark, usage, kafka=kafka, is_stream=True)

@@ -1,9 +1,9 @@
-"""Forecasts other quotas: the log is replayed, bucket by bucket, by ``proxy.quota`` itself.
+"""Forecasts the effect of other quotas: replays the log bucket by bucket, with the code of ``proxy.quota``.
 
-The total demand of each bucket is computed first. Buckets that cannot exceed their limit are not replayed; each of the
-others gets a number. Rows are sorted by this number and their time, combined in one key, and stream through
-``replay`` one bucket at a time, so that a client with half of all rows needs no more memory than any other. The first
-row of a bucket has its name and limits.
+The total demand of each bucket is computed first. Buckets that cannot exceed their limit are not replayed, and each of
+the others gets a number. The rows are sorted by a key that combines this number with the time, and stream through
+``replay`` one bucket at a time. So a client with half of all rows needs no more memory than any other. The first row of
+a bucket holds its name and its limits.
 """
 
 from collections.abc import Iterator
@@ -26,17 +26,17 @@ _RESOLVED: Final = (
 )
 _TYPES: Final = {pa.string(): "string", pa.int32(): "int", pa.int64(): "long", pa.float64(): "double"}
 _HOURS: Final = ", ".join(f"{field.name} {_TYPES[field.type]}" for field in HOURS)
-# The demand of a bucket: the highest rate of a record in bytes per second and the most that may arrive at once, which
-# show whether it may exceed a limit; and its total, with its first and last time.
+# The demand of a bucket. The highest rate of a record (bytes per second) and the most that may arrive at once show
+# whether the bucket may exceed a limit. The others are the total amount, and the first and the last time.
 DEMAND: Final = ("densest", "part", "amount", "from_ms", "until_ms")
 _COUNTED: Final = ("delayed_amount", "throttled_requests", "throttle_time_ms", "longest_delay_ms")
 
 
 def resolved(records: DataFrame, quotas: ProposedQuotas) -> DataFrame:
-    """Return for each (kind, user, client_id) its bucket under these quotas, the limit, and the rule in words.
+    """Return the bucket of each (kind, user, client_id) under these quotas, with its limit and its rule in words.
 
-    ``limit`` is null without a rule. A record whose user is "" belongs to a bucket of all users: no
-    forecast for it under rules for users is possible. ``records`` may be the result of ``total_demand``.
+    ``limit`` is null without a rule. A record with the user "" belongs to a bucket of all users, so rules for users
+    cannot be forecast for it. ``records`` may also be the result of ``total_demand``.
     """
     config = quotas.config
     exempt = config.principals.exempt
@@ -58,13 +58,16 @@ def resolved(records: DataFrame, quotas: ProposedQuotas) -> DataFrame:
 
 
 def total_demand(records: DataFrame) -> DataFrame:
-    """Return the demand of each bucket of the log: columns ``BUCKET`` and ``DEMAND``; an unknown broker is -1."""
+    """Return the demand of each bucket in the log, with the columns ``BUCKET`` and ``DEMAND``.
+
+    An unknown broker becomes -1, since a join never matches a null.
+    """
     placed = records.where(F.col("kind").isin(*BYTE_KINDS)).withColumn("broker", _broker())
     return placed.groupBy(*BUCKET).agg(*demand())
 
 
 def demand() -> list[Column]:
-    """Return the aggregates of ``DEMAND``."""
+    """Return the aggregations that compute the columns ``DEMAND``."""
     return [
         F.max(F.col("amount") * 1_000 / F.greatest("interval_ms", F.lit(1))).alias("densest"),
         F.max(at_once()).alias("part"),
@@ -75,7 +78,10 @@ def demand() -> list[Column]:
 
 
 def at_once() -> Column:
-    """Return the most of a record that may arrive at one instant (see ``arrivals``): all of it, or a part."""
+    """Return the largest amount of a record that may arrive at one instant.
+
+    According to ``arrivals``, this is the whole amount if the interval is short, or else one part.
+    """
     most = F.greatest(F.lit(LEAST_PARTS), F.expr("interval_ms div 1000"))
     parts = F.greatest(F.lit(1), F.least("requests", most))
     return F.when(F.col("interval_ms") <= LONGEST_SHAPED_MS, F.col("amount")).otherwise(F.ceil(F.col("amount") / parts))
@@ -84,10 +90,11 @@ def at_once() -> Column:
 def forecast(records: DataFrame, demands: DataFrame, entities: DataFrame, quotas: ProposedQuotas) -> DataFrame:
     """Return the outcome by bucket, limit and hour, for the buckets that may exceed their limit.
 
-    ``demands`` is the ``total_demand`` of the records. ``entities`` are ``resolved`` under the ``quotas``, with a row
-    for each limit to try.
+    ``demands`` is the result of ``total_demand`` for the records. ``entities`` is the result of ``resolved`` under the
+    ``quotas``, with a row for each limit to try.
     """
-    # By partition number: adaptive execution would merge partitions by size, but the work is in Python.
+    # Rows are placed by a partition number, since adaptive execution would merge partitions by their size. Most of the
+    # work is done in Python, and Spark does not know its cost.
     partitions = int(records.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
     rows = _keyed(records, _named(demands, entities), quotas, partitions)
     ordered = rows.repartitionById(partitions, "partition").drop("partition").sortWithinPartitions("key")
@@ -104,13 +111,13 @@ def _broker() -> Column:
 
 
 def _named(demands: DataFrame, entities: DataFrame) -> DataFrame:
-    """Return the demand of the entities with a limit, with the bucket that is charged."""
+    """Return the demand of the entities that have a limit, with the bucket that each is charged to."""
     limited = entities.where("limit IS NOT NULL").drop("rule")
     return demands.join(F.broadcast(limited), on=[*_ENTITY], how="inner")
 
 
 def _keyed(records: DataFrame, named: DataFrame, quotas: ProposedQuotas, partitions: int) -> DataFrame:
-    """Return the rows to replay, each with its ``partition`` and ``key``, and a HEAD before each bucket's rows."""
+    """Return the rows to replay, each with its ``partition`` and ``key``. The first row of a bucket has a HEAD."""
     sums = named.groupBy(*PROPOSED_BUCKET, "limit").agg(F.sum("densest").alias("densest"), F.sum("part").alias("part"))
     buckets = (
         sums.where(_may_wait(quotas))
@@ -123,7 +130,7 @@ def _keyed(records: DataFrame, named: DataFrame, quotas: ProposedQuotas, partiti
     zero = F.lit(0).cast("long")
     head = F.to_json(F.struct(*PROPOSED_BUCKET, "limits")).alias(HEAD)
     heads = numbered.select(partition, bucket.alias("key"), *(zero.alias(name) for name in ROW), head)
-    # The clients that share a bucket have a fixed order, whatever the order of the log.
+    # The clients that share a bucket have a fixed order, which does not depend on the order of the log.
     client = F.row_number().over(Window.partitionBy("number").orderBy("user", "client_id")).cast("long").alias("client")
     members = (
         named.select(*PROPOSED_BUCKET, "user", "client_id")
@@ -146,12 +153,13 @@ def _keyed(records: DataFrame, named: DataFrame, quotas: ProposedQuotas, partiti
 
 
 def _may_wait(quotas: ProposedQuotas) -> Column:
-    """Whether a bucket whose records have ``densest`` and ``part`` may exceed ``limit``.
+    """Return whether a bucket with records of this ``densest`` rate and ``part`` may exceed its ``limit``.
 
-    With N sampled windows, the amount that counts at an instant arrived within N + 1 windows and counts over at least
-    N - 1. If that rate is below the limit, a part fits into half of what N - 1 windows allow, so the tokens that admit
-    fetches are not exhausted either. A token bucket is never in debt if tokens arrive as fast as bytes, apart from
-    parts: their place is a guess, so one part at either end of an interval may be too much.
+    With N sampled windows, the amount that counts at an instant arrived within N + 1 windows, and is divided by at
+    least N - 1 windows. If this rate is below the limit, a part fits into half of what N - 1 windows allow, so the
+    tokens that admit fetches do not run out either. A token bucket is never in debt if tokens arrive as fast as bytes,
+    apart from the effect of parts. The arrival time of a part is a guess, so one part more may count at either end of
+    an interval.
     """
     config, shapings = quotas.config, quotas.shapings()
     windows, window_s = config.kafka.quota_window_num, config.kafka.quota_window_size_seconds
@@ -165,10 +173,10 @@ def _may_wait(quotas: ProposedQuotas) -> Column:
 
 
 def outcomes(demands: DataFrame, entities: DataFrame, hours: DataFrame) -> DataFrame:
-    """Return a row for each bucket of the log and limit: the demand, and the outcome.
+    """Return the demand and the outcome for each bucket of the log and each limit.
 
-    ``achieved_rate`` is the rate from the first record to the last part sent, and ``late_ms`` the time from the end of
-    the records to that part. ``throttled_share`` is ``throttle_time_ms`` as a part of the time with records.
+    ``achieved_rate`` is the rate from the first record to the last sent part, and ``late_ms`` is the time from the end
+    of the records to that part. ``throttled_share`` is ``throttle_time_ms`` divided by the time that has records.
     """
     whole = (
         _named(demands, entities)

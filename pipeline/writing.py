@@ -1,6 +1,7 @@
-"""Writes results. They appear whole or not at all, and a second run replaces them.
+"""Writes the results of a command. They appear complete or not at all, and a second run replaces them.
 
-A command writes its results to a staging directory next to ``--out``, which is renamed when it is complete.
+A command writes its results to a staging directory next to ``--out``. The staging directory is renamed when the results
+are complete.
 """
 
 import tempfile
@@ -25,13 +26,16 @@ _BY: Final = "written by kafka-quota-pipeline; replaced as a whole when it runs 
 
 
 class Output:
-    """The results of one command, in a ``staging`` directory. ``explain`` shows each plan before it runs."""
+    """The results of one command, in a ``staging`` directory.
+
+    If ``explain`` is given, it is called with the name and the rows of each table before the table is written.
+    """
 
     def __init__(self, spark: SparkSession, staging: str, explain: Callable[[str, DataFrame], None] | None) -> None:
         self._files = Files(spark)
         self._explain = explain
         self.path = staging
-        # For tables that are read more than once; removed before the result appears.
+        # For tables that are read more than once. It is removed before the results appear.
         self.scratch = f"{staging}/_scratch"
 
     def table(
@@ -43,20 +47,24 @@ class Output:
         form: str = "parquet",
         files: int | None = 1,
     ) -> None:
-        """Write rows in their order as a directory.
+        """Write rows, in their order, as a directory of files.
 
-        The ``form`` is parquet, csv, json or json.gz. The columns ``partitions`` become directories. ``files`` None
-        makes a file for each partition of the rows, for large tables.
+        ``form`` is parquet, csv, json or json.gz. Each value of the columns ``partitions`` gets a directory of its own.
+        ``files`` is the number of files. If it is None, each partition of the rows becomes a file, which suits large
+        tables.
         """
         self._write(f"{self.path}/{name}", frame, partitions, form, files)
 
     def daily(self, name: str, frame: DataFrame, *order: str, form: str = "parquet") -> None:
-        """Write a table that grows with the log: a directory for each ``day``, with one file in this order."""
+        """Write a table that grows with the log, as a directory for each ``day``.
+
+        Each directory has one file, with rows sorted by the columns ``order``.
+        """
         rows = frame.repartition("day").sortWithinPartitions("day", *order)
         self.table(name, rows, partitions=["day"], form=form, files=None)
 
     def keep(self, name: str, frame: DataFrame) -> DataFrame:
-        """Write rows that are needed more than once, and return them as read back."""
+        """Write rows that are needed more than once to a temporary table, and return that table."""
         path = f"{self.scratch}/{name}"
         self._write(path, frame, (), "parquet", None)
         return frame.sparkSession.read.schema(frame.schema).parquet(path)
@@ -100,14 +108,14 @@ def staged(
 ) -> Iterator[Output]:
     """Yield an ``Output`` that becomes ``out`` if the block succeeds, and is deleted otherwise.
 
-    With ``is_log`` it is a usage log, which ``usage_reader`` also reads as a part of a larger one.
+    With ``is_log``, the result is a usage log, which ``usage_reader`` also reads as a part of a larger log.
 
-    The old results are moved aside first, and back if the new ones cannot take their place. If the process is killed
-    between the two renames, the next run moves them back. On file systems whose rename is not atomic (object stores),
-    the replacement is not atomic either.
+    The old results are renamed first. If the new results then cannot take their place, the old ones are renamed back.
+    If the process is killed between the two renames, the next run restores the old results. On a file system without an
+    atomic rename (object stores), the replacement is not atomic either.
 
     Raises:
-        UsageError: ``out`` exists, is not empty, and was not written by this program.
+        UsageError: if ``out`` exists, is not empty, and was not written by this program.
     """
     files = Files(spark)
     out = out.rstrip("/") or "/"
@@ -131,7 +139,7 @@ def staged(
 
 
 def is_results(files: Files, directory: str) -> bool:
-    """Whether a directory has results of a command other than ``simulate``."""
+    """Return whether a directory holds results of a command other than ``simulate``."""
     mark = f"{directory}/{_MARK}"
     return files.exists(mark) and not files.read(mark).startswith(_OF_LOG)
 
