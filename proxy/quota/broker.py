@@ -1,6 +1,6 @@
-"""The quota state of one broker: all kinds of quota, and which principals are folded or exempt.
+"""Keeps the quotas of one broker: the buckets of all kinds of quota, and the principals that are folded or exempt.
 
-Kafka's quotas apply to each broker by itself, so all listeners in front of one broker share one ``BrokerQuotas``.
+Kafka's quotas apply to each broker separately. All listeners in front of one broker share one ``BrokerQuotas``.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,13 +19,13 @@ from kafka_quota_proxy.proxy.quota.line import BrokerLines, Line
 from kafka_quota_proxy.proxy.quota.open_connections import OpenConnections
 from kafka_quota_proxy.proxy.quota.rule_tables import RuleTableChanges, RuleTables
 
-# The windows of rates that are only metrics: Kafka's metrics.num.samples and metrics.sample.window.ms.
+# The windows of rates that decide nothing and are only metrics (metrics.num.samples, metrics.sample.window.ms).
 _METRIC_SAMPLES: Final = 2
 _METRIC_WINDOW_S: Final = 30
 
 
 class PrincipalRules:
-    """Which user each principal counts as."""
+    """Finds the user that each principal counts as: several principals may be folded into one user."""
 
     def __init__(self, principals: Principals) -> None:
         patterns = ((compile_linear(fold.match), fold.to) for fold in principals.fold)
@@ -34,7 +34,10 @@ class PrincipalRules:
         self.brokers = principals.brokers
 
     def charged_user(self, principal: str) -> tuple[str, bool]:
-        """Return the user that ``principal`` charges, and whether it is exempt. The first match folds."""
+        """Return the user that ``principal`` counts as, and whether it is exempt from quotas.
+
+        The first folding rule that matches determines the user.
+        """
         for pattern, to in self._folds:
             found = match_whole(pattern, principal)
             if found:
@@ -52,15 +55,15 @@ class BrokerQuotas:
 
     Args:
         config: The settings.
-        shaping: The listener's shaping, if it has its own.
-        rules: The rules, which other brokers may share; None: those of ``config``.
+        shaping: The shaping that the listener sets, if it sets one.
+        rules: The rules, which other brokers may share. By default these are the rules of ``config``.
 
     Attributes:
-        generation: Increases whenever a bucket that a connection keeps may be out of date.
-        lines: The lines in front of the buckets.
-        limits_requests: Whether requests are charged as well as bytes.
+        generation: A number that increases whenever connections must look up their buckets again.
+        lines: The lines of requests that wait in front of the buckets.
+        limits_requests: Whether any rule limits the time or the number of requests.
         request_time_scale: See ``request_time.charged_ns``.
-        num_partitions: The partitions of a new topic that asks for the broker's default.
+        num_partitions: The number of partitions of a new topic that asks for the broker's default.
         arrivals: Limits on how fast connections are created.
         connections: Limits on how many connections are open.
     """
@@ -81,7 +84,7 @@ class BrokerQuotas:
 
     @property
     def managers(self) -> Iterable[ClientQuotaManager]:
-        """Return the managers of all kinds."""
+        """The managers of all kinds of quota."""
         return self._managers.values()
 
     @property
@@ -95,19 +98,20 @@ class BrokerQuotas:
         return self._managers[QuotaKind.FETCH]
 
     def manager(self, kind: QuotaKind) -> ClientQuotaManager:
-        """Return the manager of one kind."""
+        """Return the manager of one kind of quota."""
         return self._managers[kind]
 
     def limits(self, kind: QuotaKind) -> bool:
-        """Whether any rule is of this kind."""
+        """Return whether any rule sets a limit of this kind."""
         return len(self._managers[kind].table) > 0
 
     def update(
         self, config: ProxyConfig, *, shaping: Shaping | None = None, changed: RuleTableChanges | None = None
     ) -> None:
-        """Apply new settings and follow a change of ``rules``. The usage stays.
+        """Apply new settings and follow a change of ``rules``. The recorded usage stays.
 
-        ``shaping`` is the listener's own. Only rules that ``changed`` cost anything; None: any of them may have.
+        ``shaping`` is the shaping that the listener sets, if it sets one. The cost grows only with the number of rules
+        in ``changed``. None means that any rule may have changed.
         """
         self._own_shaping = shaping
         self._principals = PrincipalRules(config.principals)
@@ -133,7 +137,7 @@ class BrokerQuotas:
         )
 
     def rules_changed(self, changed: RuleTableChanges) -> None:
-        """Apply changed rules from the next request on."""
+        """Follow a change of ``rules``. The changed rules apply from the next request on."""
         for kind, named in changed.tables.items():
             self._managers[kind].rules_changed(named)
         if changed.has_connections:
@@ -144,9 +148,9 @@ class BrokerQuotas:
             self.limits_requests = self._limits_requests()
 
     def absorb(self, other: "BrokerQuotas", *, now_ms: int) -> None:
-        """Take over the state of ``other``, which is of the same broker and is not used any more.
+        """Take over the state of ``other``, which belongs to the same broker and is no longer used.
 
-        Buckets that connections still hold from ``other`` charge the buckets here.
+        If a connection still holds a bucket of ``other``, its charges go to the bucket that absorbed this one.
         """
         for kind, manager in self._managers.items():
             manager.absorb(other.manager(kind), now_ms=now_ms)
@@ -157,29 +161,29 @@ class BrokerQuotas:
     def renew(self, *, beyond: int = 0) -> None:
         """Make every connection look up its buckets again, and wake all waiting requests.
 
-        The generation surpasses ``beyond``, that of another ``BrokerQuotas`` from which connections come.
+        The new generation is above ``beyond``, the generation of another ``BrokerQuotas`` that connections used before.
         """
         self.generation = max(self.generation, beyond) + 1
         self.lines.wake_all()
 
     def line(self, bucket: Bucket) -> Line:
-        """Return the line in front of ``bucket``."""
+        """Return the line in front of ``bucket``. Creates the line at the first call."""
         if bucket.line is None:
             bucket.line = Line(self.lines)
         return bucket.line
 
     def is_broker(self, principal: str) -> bool:
-        """Whether the ``replica_id`` of this principal's fetches is believed."""
+        """Return whether this principal is a broker, so that the proxy trusts the ``replica_id`` of its fetches."""
         return principal in self._principals.brokers
 
     def buckets(self, *, principal: str, client_id: str, now_ms: int) -> tuple[Bucket, ...]:
-        """Return the bucket of each kind that ``principal`` charges, in the order of ``BUCKET_KINDS``."""
+        """Return the buckets that ``principal`` charges, one of each kind, in the order of ``BUCKET_KINDS``."""
         return tuple(
             self.bucket(kind, principal=principal, client_id=client_id, now_ms=now_ms) for kind in self._managers
         )
 
     def bucket(self, kind: QuotaKind, *, principal: str, client_id: str, now_ms: int) -> Bucket:
-        """Return the bucket of one kind that ``principal`` charges.
+        """Return the bucket of one kind of quota that ``principal`` charges.
 
         A caller that keeps the bucket must ``hold`` it, and look it up again when ``generation`` changes.
         """
@@ -191,20 +195,20 @@ class BrokerQuotas:
         return bucket
 
     def hold(self, bucket: Bucket) -> None:
-        """Keep ``bucket`` from being evicted until ``release``."""
+        """Add a holder to ``bucket``, which keeps it from being evicted until ``release``."""
         bucket.holders += 1
 
     def release(self, bucket: Bucket, *, now_ms: int) -> None:
-        """Release ``bucket``, once for each ``hold``."""
+        """Remove a holder from ``bucket``. Must be called once for each ``hold``."""
         self._managers[bucket.kind].release(bucket, now_ms=now_ms)
 
     def expire(self, *, now_ms: int) -> None:
-        """Remove buckets and addresses that were silent for an hour."""
+        """Remove the buckets and addresses that had no traffic for an hour."""
         for _ in self.expire_slices(now_ms=now_ms):
             pass
 
     def expire_slices(self, *, now_ms: int) -> Iterator[None]:
-        """Do the same in slices, so that the loop can run other tasks between them."""
+        """Remove them in slices, so that the event loop can run other tasks between the slices."""
         for manager in self.managers:
             for removed in manager.expire_slices(now_ms=now_ms):
                 if removed:
@@ -223,7 +227,7 @@ class BrokerQuotas:
         return self.limits(QuotaKind.REQUEST) or self.limits(QuotaKind.REQUEST_RATE)
 
     def _max_throttle_time_ms(self, config: ProxyConfig, kind: QuotaKind) -> int | None:
-        """Return the longest wait that a response says. Kafka bounds it to one window for request time.
+        """Return the longest throttle time that a response tells a client. For request time, Kafka allows one window.
 
         Source: ``ClientRequestQuotaManager.throttleTime``.
         """
@@ -234,14 +238,16 @@ class BrokerQuotas:
         return window_ms if most_ms is None else min(most_ms, window_ms)
 
     def _arithmetic(self, config: ProxyConfig, kind: QuotaKind) -> tuple[Shaping, int]:
-        """Return shaping and burst in ms. Kafka itself uses a token bucket for mutations."""
+        """Return the shaping and the burst in ms. As in Kafka, a token bucket always decides on mutations."""
         if kind is QuotaKind.MUTATION:
             kafka = config.kafka
             return Shaping.PACED, kafka.controller_quota_window_num * kafka.controller_quota_window_size_seconds * 1_000
         return self._own_shaping or config.shaping, config.burst_ms
 
     def _windows(self, kafka: KafkaSettings, kind: QuotaKind) -> KafkaSettings:
-        """Return the settings with the windows of this kind. Tokens decide on mutations; their rate is only a metric.
+        """Return Kafka's settings with the windows of this kind of quota.
+
+        A token bucket decides on mutations, so their rate is only a metric and has the windows of a metric.
 
         Source: ``ControllerMutationQuotaManager.registerQuotaMetrics``.
         """

@@ -1,4 +1,4 @@
-"""The usage of one entity: rates, totals, and how they relate to its limit. Decides nothing."""
+"""Measures the usage of one entity (a user, a client-id, or both) with rates and totals. Decides nothing."""
 
 from dataclasses import dataclass, field
 from operator import add, sub
@@ -12,7 +12,7 @@ from kafka_quota_proxy.proxy.quota.shadow_bucket import ShadowBucket
 
 
 class UsageTotals(NamedTuple):
-    """Totals since the start. ``amount`` is in the unit that its kind of quota records."""
+    """Totals since the start. ``amount`` is in the unit that the kind of quota records, for example in bytes."""
 
     amount: int = 0
     requests: int = 0
@@ -22,11 +22,11 @@ class UsageTotals(NamedTuple):
     observed_throttled_requests: int = 0
 
     def plus(self, other: "UsageTotals") -> "UsageTotals":
-        """Return the sum."""
+        """Return the sum of these totals and ``other``, field by field."""
         return UsageTotals(*map(add, self, other))
 
     def minus(self, other: "UsageTotals") -> "UsageTotals":
-        """Return the difference."""
+        """Return the difference between these totals and ``other``, field by field."""
         return UsageTotals(*map(sub, self, other))
 
 
@@ -38,8 +38,8 @@ class ThrottleTotals:
     """Counts throttled requests and the time that clients waited.
 
     Attributes:
-        average_ms: Kafka's ``throttle-time`` metric.
-        shadow: While the bucket is only observed: its state as enforcement would have made it.
+        average_ms: The mean throttle time, Kafka's metric ``throttle-time``.
+        shadow: The state that the bucket would have under enforcement, if the bucket is only observed.
     """
 
     requests: int = 0
@@ -48,10 +48,10 @@ class ThrottleTotals:
     observed_time_ms: int = 0
     average_ms: Average = field(default_factory=Average)
     shadow: ShadowBucket | None = None
-    _counted_until_ms: int = 0  # the end of the last wait
+    _counted_until_ms: int = 0  # the end of the waits that are in time_ms
 
     def count(self, wait_ms: int, *, now_ms: int) -> None:
-        """Count one throttled request. Waits that overlap count their common time once."""
+        """Count one throttled request. If waits overlap, the time that they share counts once in ``time_ms``."""
         self.requests += 1
         self.average_ms.record(wait_ms, now_ms=now_ms)
         until_ms = now_ms + wait_ms
@@ -60,22 +60,27 @@ class ThrottleTotals:
             self._counted_until_ms = until_ms
 
     def count_observed(self, waits_ms: list[int], *, max_wait_ms: int) -> None:
-        """Count requests that enforcement would have throttled, with the wait of each."""
+        """Count requests that enforcement would have throttled. ``waits_ms`` has the wait of each request."""
         self.observed_requests += len(waits_ms)
         self.observed_time_ms += sum(min(wait_ms, max_wait_ms) for wait_ms in waits_ms)
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class EntityUsage:
-    """What one entity used. Counters are plain integers that metrics read as they are.
+    """The usage of one entity for one kind of quota. Counters are plain integers, which metrics read as they are.
 
     Attributes:
-        limit: Per second, in the unit of ``QuotaKind.per_unit``; ``float(UNLIMITED)`` without a quota.
-        rate: All that was charged.
-        has_kafka_tags: Kafka measures this traffic under the same tags, so ``rate`` is Kafka's.
-        kafka_rate: Otherwise the rate under the tags that Kafka uses, shared by all buckets with these tags; or None.
-        kept_rates: Kafka's rates under earlier rules, three at the most. They count again if those rules come back.
-        logged: What the usage log has read of ``usage``.
+        limit: The limit per second, in the unit that the kind of quota records, or ``float(UNLIMITED)``.
+        rate: The rate of all charges.
+        last_record_ms: The time of the last charge.
+        has_kafka_tags: Whether Kafka measures this usage under the same tags, so that ``rate`` is the rate in Kafka.
+        kafka_rate: The rate under the tags that Kafka uses, if these are other tags. All buckets that Kafka measures
+            under these tags share it.
+        kept_rates: The rates that Kafka measured under earlier rules, at most three. They count again if those rules
+            come back.
+        amount: The sum of all charges.
+        requests: The number of charges.
+        logged: The part of ``usage`` that the usage log has read.
     """
 
     kind: QuotaKind
@@ -91,13 +96,13 @@ class EntityUsage:
     requests: int = 0
     throttling: ThrottleTotals = field(default_factory=ThrottleTotals)
     logged: UsageTotals = NO_USAGE
-    # Seconds used under earlier limits, the amount when the limit changed, and the limit. One tuple, because a
-    # scrape reads it from another thread.
+    # The value of ``used_s`` and ``amount`` when the limit changed last, and the limit. These are one tuple, because a
+    # scrape of the metrics reads them in another thread.
     _used: tuple[float, int, float] = (0.0, 0, float(UNLIMITED))
 
     @property
     def usage(self) -> UsageTotals:
-        """Totals since the start."""
+        """The totals since the start."""
         throttling = self.throttling
         return UsageTotals(
             self.amount,
@@ -110,28 +115,31 @@ class EntityUsage:
 
     @property
     def used_s(self) -> float:
-        """Usage in seconds of the limit then in force. Grows by 1 in a second that uses the whole limit."""
+        """The usage, counted in seconds of the limit that applied at the time.
+
+        It grows by 1 in each second in which the entity uses its whole limit.
+        """
         before_s, amount_before, limit = self._used
         return before_s + (self.amount - amount_before) / limit if limit < UNLIMITED else before_s
 
     def utilisation(self, *, now_ms: int) -> float | None:
-        """Return rate over limit; None without a limit."""
+        """Return the rate divided by the limit, or None without a limit."""
         return self.rate.peek(now_ms=now_ms) / self.limit if self.is_limited else None
 
     def set_limit(self, limit: float) -> None:
-        """Change the limit. ``used_s`` keeps what was used of the one before."""
+        """Change the limit. ``used_s`` keeps the part that was used under the old limit."""
         if limit != self.limit:
             self._used = (self.used_s, self.amount, limit)
         self.limit = limit
         self.is_limited = limit < UNLIMITED
 
     def keep_rate(self, rate: Rate) -> None:
-        """Keep a rate alive that may count again when the rules change once more."""
+        """Keep a reference to a rate that may count again after another change of rules."""
         if rate not in self.kept_rates:
             self.kept_rates = (*self.kept_rates, rate)
 
     def absorb_usage(self, other: "EntityUsage", *, now_ms: int) -> None:
-        """Take over the usage of ``other``, which keeps nothing, so that nothing is counted twice."""
+        """Add the usage of ``other``, and set its totals to 0, so that nothing is counted twice."""
         self.rate.absorb(other.rate, now_ms=now_ms)
         for rate in other.kept_rates:
             self.keep_rate(rate)

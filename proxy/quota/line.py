@@ -1,13 +1,13 @@
-"""The line in front of a bucket: requests wait there until the bucket owes nothing, first come, first served.
+"""Keeps requests waiting in line in front of a bucket until nothing is owed. The first to come is the first to pass.
 
 If each connection waited only for its own requests, thirty connections would wait at the same time, and together they
-would pass thirty times the limit. So a request whose bucket is over its limit takes a place in the line, and one
+would send thirty times the limit. So a request takes a place in the line if its bucket is over the limit, and one
 request passes at a time.
 
-A connection keeps its place while it is away: a fetch that has waited as long as its ``max_wait_ms`` is answered
-without records and a time to come back. The place of a connection that does not come back stops counting soon.
+A connection may be away and keep its place. A fetch that has waited for its ``max_wait_ms`` is answered without records
+and with a throttle time, after which the client comes back. If it is late by ``_LATE_MS``, its place no longer counts.
 
-The line does no I/O. ``BrokerLines.wake`` tells a connection to look again.
+The line does no I/O. ``BrokerLines.wake`` makes a connection check again whether its request may pass.
 """
 
 from collections.abc import Callable
@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Final, Protocol
 
-# A connection that is this late to come back loses its place.
+# A connection that comes back later than expected by this time loses its place.
 _LATE_MS: Final = 2_000
-# A request counts for one part in eight in the size that is expected of the next.
+# The size of a request counts for one part in eight in the mean, which is the size expected of the next request.
 _PARTS: Final = 8
 
 
@@ -25,15 +25,15 @@ class Waiter(Protocol):
     """The connection of a request that waits."""
 
     def take_turn(self) -> None:
-        """Look again whether the request may pass. Must not be called from within a session's own call."""
+        """Check again whether the request may pass. Must not be called from within a call of the session itself."""
 
 
 class BrokerLines:
-    """All lines at one broker: how to wake a connection, and which lines are not empty.
+    """All lines at one broker. Knows how to wake a connection, and which lines have waiting requests.
 
     Attributes:
-        wake: Called with each waiter that should look again, soon but not at once. Without an event loop the waiters
-            are collected in ``woken``.
+        wake: Is called with each waiter that should check again whether its request may pass. It calls the waiter soon,
+            but not at once. By default it only appends the waiter to ``woken``, for use without an event loop.
     """
 
     __slots__ = ("_lines", "wake", "woken")
@@ -44,15 +44,15 @@ class BrokerLines:
         self._lines: set[Line] = set()
 
     def add(self, line: "Line") -> None:
-        """Add a line in which a request waits."""
+        """Add a line that has waiting requests."""
         self._lines.add(line)
 
     def discard(self, line: "Line") -> None:
-        """Remove a line in which no request waits."""
+        """Remove a line that no longer has waiting requests."""
         self._lines.discard(line)
 
     def wake_all(self) -> None:
-        """Wake every waiting request: its limit may have changed."""
+        """Wake the waiting requests of all lines, because limits may have changed."""
         for line in list(self._lines):
             line.wake_all()
 
@@ -64,12 +64,12 @@ class Place:
     Attributes:
         line: The line.
         owner: The connection.
-        rank: Lower ranks pass first.
-        due: How many requests pass before this one, if all connections in front come back.
-        back_ms: When the connection should come back, if it is away.
-        is_waiting: The request waits; otherwise the connection is away.
-        is_listed: The line's heap holds the place.
-        is_woken: The connection is about to look again.
+        rank: The position in the line. Lower ranks pass first.
+        due: How many requests of the line, counted from its start, have passed when it is this request's turn.
+        back_ms: The time when the connection should come back, if it is away.
+        is_waiting: Whether the request waits. Otherwise the connection is away.
+        is_listed: Whether the place is in the heap of the line.
+        is_woken: Whether the connection was woken, and has not checked yet whether its request may pass.
     """
 
     line: "Line"
@@ -86,37 +86,37 @@ class Place:
 
 
 class Line:
-    """The places in front of one bucket."""
+    """The line in front of one bucket: the places of all connections that wait or are away."""
 
     __slots__ = ("_away", "_heap", "_last_rank", "_lines", "_served", "_sweep_ms", "_waiting", "mean_amount")
 
     def __init__(self, lines: BrokerLines) -> None:
         self._lines = lines
-        self._heap: list[Place] = []  # waiting places, and some that have stopped waiting since
+        self._heap: list[Place] = []  # all places that wait, and some that no longer wait
         self._waiting = 0
         self._away: set[Place] = set()
         self._sweep_ms = 0
         self._last_rank = 0
         self._served = 0
-        self.mean_amount = 0.0  # of the last requests
+        self.mean_amount = 0.0  # the mean amount of the last requests
 
     def __len__(self) -> int:
         return self._waiting + len(self._away)
 
     def first(self) -> Place | None:
-        """Return the first waiting place, if a request waits."""
+        """Return the first place that waits, or None."""
         heap = self._heap
         while heap and not heap[0].is_waiting:
             heappop(heap).is_listed = False
         return heap[0] if heap else None
 
     def take(self, owner: Waiter | None) -> Place:
-        """Return a new place behind all others; call ``wait`` next."""
+        """Return a new place at the end of the line. The caller must call ``wait`` next."""
         self._last_rank += 1
         return Place(self, owner, self._last_rank, self._served + len(self))
 
     def wait(self, place: Place) -> None:
-        """Let the request of ``place`` wait, if it does not wait yet."""
+        """Make the request of ``place`` wait. Does nothing if it waits already."""
         place.is_woken = False
         if place.is_waiting:
             return
@@ -129,7 +129,7 @@ class Line:
             heappush(self._heap, place)
 
     def step_aside(self, place: Place, *, back_ms: int) -> None:
-        """Keep the place of a connection that is away until about ``back_ms``."""
+        """Keep ``place`` while its connection is away. The connection should come back at about ``back_ms``."""
         place.is_woken = False
         place.back_ms = back_ms
         if place.is_waiting:
@@ -137,7 +137,7 @@ class Line:
         self._away.add(place)
 
     def leave(self, place: Place) -> None:
-        """Give up a place: its request passes, or will never come."""
+        """Remove ``place`` from the line, because its request passes or will never come."""
         self._away.discard(place)
         self._served += 1
         if place.is_waiting:
@@ -145,11 +145,11 @@ class Line:
         self.wake_first()
 
     def ahead(self, place: Place | None) -> int:
-        """Return how many requests pass before that of ``place``; None: before one that arrives now."""
+        """Return how many requests pass before the request of ``place``, or before a new request if it is None."""
         return len(self) if place is None else max(0, place.due - self._served)
 
     def sweep(self, *, now_ms: int) -> None:
-        """Stop counting connections that are late to come back. Looks once a second at most."""
+        """Stop counting connections that are late to come back. Checks this at most once a second."""
         if now_ms >= self._sweep_ms:
             self._sweep_ms = now_ms + 1_000
             late = [place for place in self._away if place.back_ms + _LATE_MS <= now_ms]
@@ -157,11 +157,11 @@ class Line:
             self._served += len(late)
 
     def note(self, amount: int) -> None:
-        """Learn the amount of a request."""
+        """Add the amount of a request to the mean amount."""
         self.mean_amount += (amount - self.mean_amount) / _PARTS if self.mean_amount else amount
 
     def end_request(self, amount: int) -> None:
-        """Learn the amount that a request has charged, and wake the next."""
+        """Add the amount that a request has charged to the mean amount, and wake the first waiting request."""
         self.note(amount)
         self.wake_first()
 
@@ -172,7 +172,7 @@ class Line:
             self._wake(place)
 
     def wake_all(self) -> None:
-        """Wake all waiting requests."""
+        """Wake all waiting requests, in the order of the line."""
         for place in sorted(place for place in self._heap if place.is_waiting):
             self._wake(place)
 

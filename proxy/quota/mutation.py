@@ -1,18 +1,21 @@
-"""``controller_mutation_rate``: how many partitions a client may create, add and delete in a second (KIP-599).
+"""Applies ``controller_mutation_rate``, which limits how many partitions a client changes in a second (KIP-599).
 
-The *permits* of a topic are the partitions that it is created with, that are added to it, or that it has when it is
-deleted. A client whose tokens are negative violates its quota.
+The *permits* of a topic are the number of partitions that it is created with, that are added to it, or that it has
+when it is deleted. Each permit takes a token. A client violates its quota while its tokens are negative.
 
-* Strict, for versions whose clients know THROTTLING_QUOTA_EXCEEDED: each topic is checked, then recorded. So everything
-  is accepted while the tokens are not negative, and nothing after that. The client learns how long to wait.
-* Permissive, for older versions: everything is recorded, and the client waits until its tokens are back at 0.
+* A strict quota is for versions of the API that have the error THROTTLING_QUOTA_EXCEEDED. Each topic is checked and
+  then recorded. So topics are accepted until the tokens are negative, and then refused. The response says how long the
+  client must wait.
+* A permissive quota is for older versions. All topics are recorded, and the client waits until its tokens are back at
+  0.
 
-The permits of a request become known in three steps: from the request; before it is passed on, from the cluster
-(``uncounted_topics``); from its response (``settle``), which says what was not done. Kafka's controller records a topic
-after validation; this proxy records first and takes back.
+The permits of a request become known in three steps. The request has some of them. Before it is passed on, the cluster
+is asked for the partitions of topics (``uncounted_topics``). The response shows which changes were not made
+(``settle``). Kafka's controller records a topic after it has validated the change. This proxy records the topic first,
+and takes back the permits of a change that was not made.
 
-As in Kafka 4, requests with ``validate_only`` are recorded. Kafka refuses a topic that comes twice; this proxy counts
-it once and leaves the refusal to the broker.
+As in Kafka 4, requests with ``validate_only`` are recorded. Kafka refuses a topic that comes twice in a request. This
+proxy counts the topic once and leaves the refusal to the broker.
 
 Source: ``StrictControllerMutationQuota``, ``PermissiveControllerMutationQuota`` and ``ControllerMutationQuotaManager``,
 ``ReplicationControlManager.createTopic``, ``createPartitions`` and ``deleteTopic`` in Apache Kafka.
@@ -34,23 +37,25 @@ from kafka_quota_proxy.protocol.topic_mutations import (
 )
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 
-# Permits of an unknown topic: the default of num.partitions, and the least that a topic has.
+# The permits of a topic with an unknown number of partitions. No topic has fewer, and 1 is the default of
+# num.partitions.
 ASSUMED_PERMITS: Final = 1
-# Errors after which the controller may have done the change, or may do it later: UNKNOWN_SERVER_ERROR,
-# REQUEST_TIMED_OUT, NETWORK_EXCEPTION.
+# After these errors the controller may have made the change, or may make it later: UNKNOWN_SERVER_ERROR,
+# REQUEST_TIMED_OUT and NETWORK_EXCEPTION.
 _PERHAPS_DONE: Final = frozenset({-1, 7, 13})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MutationDecision:
-    """Which topics of a request pass.
+    """Says which topics of a request pass, and what they cost.
 
     Attributes:
         is_strict: Whether topics may be refused.
         permits: The permits of each topic that passes, in the order of the request.
-        refused: Topics that are not passed on.
-        missing: Permits of topics that do not exist according to a broker, if the change succeeds all the same. The
-            broker may not know a new topic yet, which has one partition at least.
+        refused: The topics that are not passed on to the broker.
+        missing: The permits of topics that do not exist, according to a broker. They are charged if the change
+            succeeds all the same, because the broker may not have known a new topic yet. Such a topic has at least one
+            partition.
     """
 
     is_strict: bool
@@ -61,16 +66,16 @@ class MutationDecision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MutationThrottle:
-    """The wait of a client when its request was recorded. The response says what is left of it."""
+    """How long a client must wait, counted from the time ``recorded_ms`` when its request was recorded."""
 
     throttle_time_ms: int
     recorded_ms: int
 
 
 def uncounted_topics(request: MutationRequest, known: Container[Topic]) -> tuple[Topic, ...]:
-    """Return the topics whose partitions must be counted before ``decide``, each once; none for CreateTopics.
+    """Return the topics for which the cluster must be asked for the number of partitions before ``decide``.
 
-    The cluster was asked for the ``known`` ones.
+    Each topic comes once. The numbers of ``known`` topics need not be asked for. CreateTopics requests need no numbers.
     """
     if request.api_key == ApiKey.CREATE_TOPICS:
         return ()
@@ -91,9 +96,10 @@ def decide(
     Args:
         request: The client's request.
         bucket: A bucket of ``QuotaKind.MUTATION``.
-        known: The partitions of topics; 0 for a topic that does not exist. Others have ``ASSUMED_PERMITS``.
+        known: The number of partitions by topic, 0 for a topic that does not exist. All other topics have
+            ``ASSUMED_PERMITS``.
         default_partitions: The broker's ``num.partitions``.
-        may_refuse: False makes versions permissive that are strict in Kafka.
+        may_refuse: Whether topics may be refused. With False, all versions of the API are permissive.
         now_ms: The time.
     """
     is_strict = may_refuse and request.api_version >= FIRST_REFUSABLE_VERSION[request.api_key]
@@ -102,7 +108,7 @@ def decide(
     recorded = 0
     for topic, costs in _costs(request, known, default_partitions).items():
         permits = ASSUMED_PERMITS if costs is None else costs
-        # A topic without permits is never refused: the broker answers it with an error.
+        # A topic without permits is never refused, because the broker itself answers it with an error.
         if permits and is_strict and bucket.is_limited and not bucket.has_room(recorded, now_ms=now_ms):
             refused.add(topic)
             continue
@@ -118,10 +124,10 @@ def decide(
 
 
 def record(decision: MutationDecision, bucket: Bucket, *, now_ms: int) -> MutationThrottle:
-    """Charge the topics that pass, at the time of ``decide``.
+    """Charge the topics that pass. ``now_ms`` must be the time of ``decide``.
 
     Returns:
-        The client's wait. With a strict quota it is above 0 only if a topic was refused.
+        How long the client must wait. With a strict quota, the wait is above 0 only if a topic was refused.
     """
     wait_ms = min(bucket.charge(sum(decision.permits.values()), now_ms=now_ms), bucket.max_throttle_time_ms)
     if decision.is_strict and not decision.refused:
@@ -130,7 +136,7 @@ def record(decision: MutationDecision, bucket: Bucket, *, now_ms: int) -> Mutati
 
 
 def throttle_time_ms(throttle: MutationThrottle, *, now_ms: int) -> int:
-    """Return what is left of a wait when the response has come, or 0.
+    """Return how many milliseconds of a wait are left when the response has come, or 0.
 
     Source: ``AbstractControllerMutationQuota.throttleTime``.
     """
@@ -138,9 +144,9 @@ def throttle_time_ms(throttle: MutationThrottle, *, now_ms: int) -> int:
 
 
 def settle(decision: MutationDecision, results: Collection[TopicResult], bucket: Bucket, *, now_ms: int) -> int:
-    """Correct the charge by the broker's response; return by how many permits.
+    """Correct the charge to what the broker did according to ``results``, and return the difference in permits.
 
-    A topic without a result stays charged.
+    Topics without a result stay charged.
     """
     by_topic: dict[Topic | None, TopicResult] = {}
     for result in results:
@@ -162,7 +168,7 @@ def settle(decision: MutationDecision, results: Collection[TopicResult], bucket:
 
 
 def _costs(request: MutationRequest, known: Mapping[Topic, int], default_partitions: int) -> dict[Topic, int | None]:
-    """Return the permits of each topic; None if unknown. A topic that comes twice has the larger number."""
+    """Return the permits of each topic, or None if they are unknown. For a topic that comes twice, the larger count."""
     costs: dict[Topic, int | None] = {}
     for mutation in request.topics:
         topic, permits = mutation.topic, _cost(request.api_key, mutation, known, default_partitions)

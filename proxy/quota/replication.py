@@ -1,15 +1,17 @@
-"""One limit on what replicas fetch: Kafka's measure, and an even flow below it.
+"""Limits what replicas fetch, by Kafka's measure, and keeps the flow of bytes even below that limit.
 
-Bytes flow while two measures agree:
+Bytes flow while two measures allow it:
 
-* Kafka's: the ``SimpleRate`` of all charged bytes is not above the limit (``isQuotaExceeded``);
-* a token bucket, from which only replicas that lag take tokens. After a quiet time Kafka's measure alone lets ten
-  seconds' worth pass at once. With the tokens, replicas that lag get at most rate times time plus one response. A late
-  fetch may make up for a quarter of a second, otherwise the flow would never reach the rate.
+* Kafka's measure allows it if the ``SimpleRate`` of all charged bytes is not above the limit (``isQuotaExceeded``).
+* A token bucket allows it if tokens are left. Only replicas that lag take tokens. Kafka's measure alone would let ten
+  seconds' worth of bytes pass at once after a quiet time. With the token bucket, replicas that lag get at most the
+  limit times the time, plus one response. The token bucket saves up a quarter of a second, so that late fetches do not
+  keep the flow below the limit.
 
-A fetch reserves its bytes when it is passed on and settles them with its response, so that several followers do not all
-get the same room. A follower without room waits in a line, ordered by when each was served last. Without the line the
-first to ask would get all the room, and that is mostly the one that was served last.
+A fetch reserves bytes when it is passed on, and the reservation is settled when its response comes. So several
+followers do not all get the same room. A follower without room waits in a line, which is ordered by the time when each
+follower was served last. Without the line, the first follower to ask would get all the room, and that is mostly the
+follower that was served last.
 
 Source: ``ReplicationQuotaManager`` in Apache Kafka, KIP-73.
 """
@@ -20,31 +22,32 @@ from typing import Final
 from kafka_quota_proxy.proxy.quota.entity_usage import NO_USAGE, UsageTotals
 from kafka_quota_proxy.proxy.quota.rate import SimpleRate
 
-# How much one response may bring on top of the room, in seconds of the limit. Small enough that a partition in sync,
-# whose records come in the same response, is not held up; large enough for few requests.
+# How much one response may bring in addition to the room, in seconds of the limit. It is small enough that a partition
+# in sync is not held up by other records in the same response, and large enough that few requests are needed.
 _STEP_S: Final = 0.1
-# How much room is saved up while no fetch uses it, in seconds of the limit.
+# How many tokens are saved up while no fetch takes them, in seconds of the limit.
 _SAVED_S: Final = 0.25
 # A follower that comes this much later than its turn loses its place.
 _LATE_MS: Final = 100
-# With a limit of 0 there is never room.
+# The time when a limit of 0 has room, later than any clock.
 _FAR_MS: Final = 1 << 62
 
 
 class ReplicationQuota:
-    """A limit, and what was fetched under it.
+    """One limit on replication, and the bytes that were fetched under it.
 
     Args:
-        limit: Bytes per second; None: no limit, only a measure.
-        samples: ``replication.quota.window.num``.
-        window_ms: ``replication.quota.window.size.seconds``, in ms.
-        now_ms: When tokens begin to flow in.
+        limit: The limit in bytes per second. With None, bytes are measured but not limited.
+        samples: Kafka's ``replication.quota.window.num``.
+        window_ms: Kafka's ``replication.quota.window.size.seconds``, in ms.
+        now_ms: The time from which tokens flow in.
 
     Attributes:
-        absorbed_by: The quota that absorbed this one and takes its records.
-        total: Bytes since the start.
+        absorbed_by: The quota that absorbed this one and records its bytes.
+        rate: The rate of the fetched bytes, as Kafka measures it.
+        total: The number of bytes since the start.
         records: How often bytes were charged.
-        logged: What the usage log has read of ``usage``.
+        logged: The part of ``usage`` that the usage log has read.
     """
 
     __slots__ = (
@@ -67,20 +70,20 @@ class ReplicationQuota:
         self.total = 0
         self.records = 0
         self.logged = NO_USAGE
-        self._tokens = 0.0  # bytes; negative: owed
-        self._reserved = 0  # bytes, not settled yet
+        self._tokens = 0.0  # in bytes; negative tokens are owed
+        self._reserved = 0  # the bytes of all reservations that are not settled
         self._at_ms = now_ms  # the time of the last refill
-        self._line: dict[object, tuple[int, int]] = {}  # each waiter's ticket, and until when its place is kept
+        self._line: dict[object, tuple[int, int]] = {}  # waiter -> (its ticket, the time until which its place is kept)
 
     @property
     def usage(self) -> UsageTotals:
-        """Totals since the start, without waits."""
+        """The totals since the start. They have no throttle times."""
         return UsageTotals(amount=self.total, requests=self.records)
 
     def change(self, limit: float | None, *, now_ms: int) -> None:
-        """Change the limit. The measure stays, and owed bytes are paid at the new rate.
+        """Change the limit. The measured rate stays, and owed bytes are paid at the new rate.
 
-        The line is cleared: its places are kept for as long as the old limit said, which may be for ever.
+        The line is cleared, because its places are kept for a time that depends on the old limit and may never end.
         """
         self._refill(now_ms)
         self.limit = limit
@@ -88,9 +91,9 @@ class ReplicationQuota:
         self._line.clear()
 
     def absorb(self, other: "ReplicationQuota", *, now_ms: int) -> None:
-        """Take over the measure of ``other``, which is of the same broker and gives no room any more.
+        """Take over the measured bytes of ``other``, which belongs to the same broker and passes no more fetches.
 
-        Its reservations are settled there and recorded here.
+        Fetches that have a reservation in ``other`` settle it in ``other``, but their bytes are recorded here.
         """
         self.rate.absorb(other.rate, now_ms=now_ms)
         self.total += other.total
@@ -99,7 +102,7 @@ class ReplicationQuota:
         other.absorbed_by = self
 
     def record(self, size_bytes: int, *, now_ms: int) -> None:
-        """Charge bytes in Kafka's measure."""
+        """Record fetched bytes in Kafka's measure. This takes no tokens."""
         if self.absorbed_by is not None:
             self.absorbed_by.record(size_bytes, now_ms=now_ms)
             return
@@ -108,7 +111,7 @@ class ReplicationQuota:
         self.rate.record(size_bytes, now_ms=now_ms)
 
     def room(self, *, now_ms: int) -> float:
-        """Return how many bytes a response may bring now: 0 until ``room_at_ms``, infinite without a limit."""
+        """Return how many bytes a response may bring now. Returns 0 until ``room_at_ms``, infinity without limit."""
         limit = self.limit
         if limit is None:
             return inf
@@ -119,9 +122,10 @@ class ReplicationQuota:
         return max(unused, 0.0) + limit * _STEP_S if unused > -1 else 0.0
 
     def room_at_ms(self, *, now_ms: int) -> int:
-        """Return when there is room, if nothing flows until then; ``now_ms`` if there is room now.
+        """Return the time when there is room if no bytes flow before, or ``now_ms`` if there is room now.
 
-        Room may come earlier, when a reservation is not used, or later, when old samples stop counting. Call it again.
+        Room may come earlier if a reservation is not used up, or later because old samples stop counting. So call
+        this again at the returned time.
         """
         limit = self.limit
         if limit is None:
@@ -133,11 +137,11 @@ class ReplicationQuota:
         return max(paid_ms, self.rate.not_above_at_ms(limit, more=self._reserved, now_ms=now_ms), now_ms)
 
     def wait(self, waiter: object, ticket: int, *, now_ms: int) -> int:
-        """Take or keep a place in the line; return about when its turn comes.
+        """Take a place in the line or keep it, and return the time when its turn is expected.
 
         Args:
-            waiter: A connection, which calls ``leave`` when it stops waiting.
-            ticket: Lower tickets come first. A waiter with a place keeps its first ticket.
+            waiter: The connection. It must call ``leave`` when it stops waiting.
+            ticket: The position in the line. Lower tickets come first. A waiter with a place keeps its first ticket.
             now_ms: The time.
         """
         ahead = self.ahead(waiter, ticket, now_ms=now_ms)
@@ -150,7 +154,7 @@ class ReplicationQuota:
         self._line.pop(waiter, None)
 
     def ahead(self, waiter: object, ticket: int, *, now_ms: int) -> int:
-        """Return how many others come first. Removes places that were not used in time."""
+        """Return how many other waiters come first. Removes the places that were not used in time."""
         if not self._line:
             return 0
         for late in [one for one, (_, until_ms) in self._line.items() if until_ms < now_ms]:
@@ -164,7 +168,7 @@ class ReplicationQuota:
         self._tokens -= size_bytes
 
     def settle(self, reserved_bytes: int, brought_bytes: int) -> None:
-        """Give back a reservation and take the tokens for the bytes that came for replicas that lag."""
+        """End a reservation, and take tokens for ``brought_bytes``, the bytes that came for replicas that lag."""
         self._reserved -= reserved_bytes
         self._add(reserved_bytes - brought_bytes)
 
@@ -180,7 +184,7 @@ class ReplicationQuota:
         self._at_ms = now_ms
 
     def _add(self, tokens: float) -> None:
-        """Add tokens, up to what may be saved up."""
+        """Add tokens, up to the most that may be saved up."""
         self._tokens += tokens
         if self.limit is not None:
             self._tokens = min(self._tokens, self.limit * _SAVED_S)

@@ -1,10 +1,11 @@
-"""What a request costs a broker, estimated from outside: what ``request_percentage`` charges.
+"""Estimates how much thread time a request costs a broker, which ``request_percentage`` charges.
 
 Kafka charges the time that its threads spend on a request. A proxy sees only the time from the end of a request to the
-start of its response, which is more: threads wake up, requests queue, and some wait for data or for other brokers.
-``ServiceClock`` estimates how much of it was work. ``charged_ns`` adds the time that bytes take.
+start of its response. This is longer, because threads have to wake up, requests wait in queues, and some requests wait
+for data or for other brokers. ``ServiceClock`` estimates how much of this time was work. ``charged_ns`` adds the time
+for reading and writing the bytes.
 
-``bench/REQUEST_TIME.md`` says how each constant was measured and how far the estimate is from the broker's own number.
+``bench/REQUEST_TIME.md`` says how each constant was measured, and how far the estimate is from the broker's own number.
 
 Source: ``ClientRequestQuotaManager``, ``RequestChannel.Request`` and ``KafkaApis`` of Apache Kafka.
 """
@@ -13,16 +14,17 @@ from typing import Final, NamedTuple
 
 from kafka_quota_proxy.protocol.api import ApiKey
 
-# For one part of work a request spends four parts on hand-over: from a network thread to a request thread and back,
-# and each thread has to wake up. Requests that are served at once share the threads, but not the hand-over.
+# For each part of work, a request spends four parts of time on the hand-over from a network thread to a request thread
+# and back, because each thread has to wake up. Requests that are served at once share the threads, but not the
+# hand-over.
 _HANDOVER_PARTS: Final = 4
-# The longest work on a request that may wait, hand-over included: threads that have slept look twice at a fetch of data
-# that has not arrived yet.
+# The longest time for work on a request that may wait, including the hand-over. A fetch of data that has not arrived is
+# looked at twice, by threads that have slept.
 _SERVED_AT_MOST_NS: Final = 1_500_000
-# Later than any clock.
+# A time that is later than any clock shows.
 _NEVER_NS: Final = 1 << 63
-# For 1,000 bytes: of a request, to read, check and append to the log; of a response, to write field by field; of
-# fetched records, to send by sendfile.
+# The time for 1,000 bytes. A request is read, checked and appended to the log. A response is written field by field.
+# Fetched records are sent by sendfile.
 _REQUEST_KB_NS: Final = 1_100
 _RESPONSE_KB_NS: Final = 5_000
 _FETCHED_KB_NS: Final = 80
@@ -42,21 +44,22 @@ _EXEMPT: Final = frozenset(
 
 
 def is_exempt(api_key: int, *, is_broker: bool) -> bool:
-    """Whether no quota is charged for a request: it is of an API between brokers, and a broker sent it.
+    """Return whether no quota is charged for a request, because a broker sent it through an API between brokers.
 
-    Kafka exempts such a request if the authorizer allows its sender to act for the cluster. A proxy cannot see that:
-    the response may have no error, for example to a WriteTxnMarkers without markers.
+    Kafka exempts such a request if the authorizer allows its sender to act for the cluster. A proxy cannot see
+    whether it does. A response without an error does not prove it, for example to WriteTxnMarkers without markers.
     """
     return is_broker and api_key in _EXEMPT
 
 
-# A request that a broker works on: the start in ns, what the clock showed then, a ticket if it may wait (otherwise 0),
-# and the clock, because a listener may change to another clock before the response.
+# A request that a broker works on: the start in ns, the reading of the service clock at that time, a ticket if the
+# request may wait (otherwise 0), and the service clock, because a listener may change to another clock before the
+# response.
 Service = tuple[int, int, int, "ServiceClock"]
 
 
 class ServiceTime(NamedTuple):
-    """How long a broker had a request, and how much of that was work."""
+    """The time from a request to its response, and the estimated part of this time that the broker worked on it."""
 
     elapsed_ns: int
     worked_ns: int
@@ -68,12 +71,13 @@ NO_TIME: Final = ServiceTime(0, 0)
 class ServiceClock:
     """Divides the time of one broker among the requests that it serves at once.
 
-    A broker serves one request of a connection at a time. Service begins when the last byte of a request was passed on
-    and the request before it was answered. A request that may wait and has no response for a while counts as waiting,
-    and has no share from then on.
+    A broker serves one request of a connection at a time. The service of a request begins when its last byte was passed
+    on and the request before it was answered. Some requests may wait at the broker, for example for data. If such a
+    request has no response for a while, it counts as waiting, and gets no share of the time from then on.
 
     Args:
-        parallel: How many requests the broker serves at once without slowing each other: its own processors.
+        parallel: How many requests the broker serves at once without slowing each other down. This is the number of
+            processors that the broker has.
     """
 
     __slots__ = ("_at_ns", "_clock_ns", "_last_ticket", "_may_wait", "_parallel", "_served", "_waits_from_ns")
@@ -83,18 +87,23 @@ class ServiceClock:
         self._at_ns = 0
         self._clock_ns = 0
         self._served = 0
-        self._may_wait: dict[int, int] = {}  # ticket -> when it begins to count as waiting, the soonest first
+        self._may_wait: dict[
+            int, int
+        ] = {}  # ticket -> the time when its request begins to count as waiting, the soonest first
         self._last_ticket = 0
-        self._waits_from_ns = _NEVER_NS  # the first of these times
+        self._waits_from_ns = _NEVER_NS  # the first of the times in _may_wait
 
     @property
     def served(self) -> int:
-        """How many requests count as being worked on."""
+        """The number of requests that count as being worked on."""
         return self._served
 
     def begin(self, *, may_wait: bool, now_ns: int) -> Service:
-        """Start the service of a request that may wait at the broker, or may not; each must ``end``."""
-        # Advances the clock. Inlined here and below, because every request does it twice.
+        """Begin the service of a request. The caller must ``end`` it.
+
+        ``may_wait`` says whether the request may wait at the broker.
+        """
+        # The next lines advance the clock. They are repeated in ``end`` without a call, because each request runs both.
         if now_ns >= self._waits_from_ns:
             self._let_wait(now_ns)
         parallel, served = self._parallel, self._served
@@ -111,7 +120,10 @@ class ServiceClock:
         return now_ns, self._clock_ns, ticket, self
 
     def end(self, service: Service, *, now_ns: int) -> ServiceTime:
-        """End the service: the response begins to arrive, or never will. Return its time."""
+        """End the service of a request, and return its time.
+
+        Call this when the response begins to arrive, or when it is certain that it never will.
+        """
         if now_ns >= self._waits_from_ns:
             self._let_wait(now_ns)
         parallel, served = self._parallel, self._served
@@ -127,7 +139,7 @@ class ServiceClock:
         return ServiceTime(now_ns - begun_ns, worked_ns)
 
     def _let_wait(self, now_ns: int) -> None:
-        """Advance the clock past the requests that count as waiting by now, each at its own time."""
+        """Let each request that is due count as waiting, from its own time on, and advance the clock to that time."""
         self._waits_from_ns = _NEVER_NS
         while self._may_wait:
             ticket, waits_from_ns = next(iter(self._may_wait.items()))
@@ -142,9 +154,9 @@ class ServiceClock:
 
 
 def charged_ns(api_key: int, time: ServiceTime, *, request_bytes: int, response_bytes: int, scale: float = 1.0) -> int:
-    """Return the charge of a request in nanoseconds of a thread.
+    """Return the charge of a request in nanoseconds of a thread's time.
 
-    ``scale`` is the broker's own number divided by this estimate; machines differ.
+    ``scale`` corrects the estimate for the broker's machine: it is the broker's own number divided by this estimate.
     """
     response_kb_ns = _FETCHED_KB_NS if api_key in _FETCHES else _RESPONSE_KB_NS
     bytes_ns = (request_bytes * _REQUEST_KB_NS + response_bytes * response_kb_ns) // 1_000
