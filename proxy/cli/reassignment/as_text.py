@@ -1,4 +1,7 @@
-"""The report of a reassignment, as lines for people and as an object for scripts. No I/O, no clock."""
+"""Formats the report of a reassignment as lines of text for people and as a JSON object for scripts.
+
+This module does no I/O and reads no clock.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +20,15 @@ _HEADINGS: Final = ("topic", "to", "left", "done", "rate", "limit", "incoming", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """The operator's questions."""
+    """What the operator asked with ``--throttle`` and ``--by``. A number is None if there is no such question."""
 
-    throttle: float | None = None  # "what if the throttle were this": bytes per second
-    by_ms: float | None = None  # "which throttle ends within this time", from now on
-    by: str = ""  # the same as the operator wrote it
+    throttle: float | None = None  # "when would it end with this throttle?", in bytes per second
+    by_ms: float | None = None  # "which throttle ends it within this time from now?"
+    by: str = ""  # the same time in the operator's words, such as "by 06:00" or "within 2h"
 
 
 def lines(report: Report, *, now: datetime, question: Question, notes: Sequence[str] = ()) -> Iterator[str]:
-    """Yield the report; ``now`` is the local time of its last sample."""
+    """Yield the lines of the report. ``now`` is the local time of its last sample."""
     yield from _table([_HEADINGS, *(_cells(row, now) for row in report.rows)])
     yield summary(report, now=now)
     yield from _too_low(report)
@@ -34,7 +37,7 @@ def lines(report: Report, *, now: datetime, question: Question, notes: Sequence[
 
 
 def summary(report: Report, *, now: datetime) -> str:
-    """Return the summary line."""
+    """Return the line that sums up the whole reassignment."""
     rate = "…" if report.rate is None else rate_text(report.rate)
     return (
         f"in all: {size_text(report.left_bytes)} left of {size_text(report.size_bytes)} ({_percent(report)}), "
@@ -43,15 +46,16 @@ def summary(report: Report, *, now: datetime) -> str:
 
 
 def bar(report: Report) -> str:
-    """Return the part that is copied, as a bar."""
+    """Draw a progress bar of the share of bytes that has been copied, with the percentage."""
     filled = int(_done(report) * _BAR)
     return f"[{_FILLED * filled}{_EMPTY * (_BAR - filled)}] {_percent(report)}"
 
 
 def as_json(report: Report, *, time_ms: int, question: Question, notes: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the report in bytes, bytes per second and milliseconds; null is "never", "unknown" or "no limit".
+    """Return the report as a JSON object, in bytes, bytes per second and milliseconds.
 
-    ``time_ms`` is the time of the report, in milliseconds since 1970 (UTC).
+    A null stands for "never", "unknown" or "no limit". ``time_ms`` is the time of the report, in milliseconds since
+    1970 (UTC).
     """
     fields: dict[str, Any] = {
         "time_ms": time_ms,
@@ -131,7 +135,7 @@ def _cells(row: Row, now: datetime) -> tuple[str, ...]:
 
 
 def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield aligned rows: words to the left, numbers to the right."""
+    """Yield the rows as lines of aligned cells: the first two columns (words) to the left, the others to the right."""
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
     for row in rows:
         words = [cell.ljust(width) for cell, width in zip(row[:2], widths[:2], strict=True)]
@@ -140,7 +144,10 @@ def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 
 def _too_low(report: Report) -> Iterator[str]:
-    """Yield the reasons why it never ends; a leader and its follower share one line."""
+    """Yield a line for each reason why the reassignment never ends.
+
+    Leaders, followers and paths with the same reason share one line.
+    """
     holders_by_reason: dict[str, list[str]] = {}
     for estimate in report.estimates:
         if estimate.verdict is Verdict.TOO_LOW:
@@ -208,12 +215,12 @@ def _end(verdict: Verdict, time_left_ms: float | None, now: datetime) -> str:
 
 
 def _done(one: Report | Row) -> float:
-    """Return the part that is copied, 0 to 1."""
+    """Return the share of bytes that has been copied, from 0 to 1."""
     return 1.0 if one.size_bytes == 0 else min(1.0, max(0.0, 1 - one.left_bytes / one.size_bytes))
 
 
 def _percent(one: Report | Row) -> str:
-    return f"{int(_done(one) * 1_000) / 10:.1f} %"  # rounded down, so that 100 means all
+    return f"{int(_done(one) * 1_000) / 10:.1f} %"  # rounded down, so that 100 means that all is copied
 
 
 def _whole(number: float | None) -> int | None:

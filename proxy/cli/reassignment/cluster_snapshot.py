@@ -1,9 +1,9 @@
-"""Snapshots of a cluster's reassignments, through an admin client. Nothing here writes to the cluster.
+"""Takes snapshots of a cluster's partition reassignments through an admin client, and never writes to the cluster.
 
-The controller knows which partitions move; any broker knows leaders, replicas in sync and lists of throttled replicas;
-the brokers that a partition moves between know sizes of logs and rates. Reading them takes DESCRIBE and
-DESCRIBE_CONFIGS on the cluster and the topics, as for ``kafka-reassign-partitions.sh --list`` and ``kafka-configs.sh
---describe``.
+The controller knows which partitions move. Any broker knows the leaders, the in-sync replicas and the topics' lists of
+throttled replicas. The brokers between which a partition moves know the sizes of its logs and the rates of their
+throttles. To read all this the admin client needs DESCRIBE and DESCRIBE_CONFIGS on the cluster and the topics, as for
+``kafka-reassign-partitions.sh --list`` and ``kafka-configs.sh --describe``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ from kafka_quota_proxy.proxy.replication.cluster_view import (
 )
 
 _CONFIGS_EVERY_MS: Final = 2_000
-# The controller knows that a reassignment is over before every broker knows that its replica is in sync.
+# The controller knows that a reassignment is over before every broker knows that the new replica is in sync. If the
+# replica is still not in sync after this time, the move counts as cancelled.
 _SETTLED_MS: Final = 5_000
 _RESPONSE_BYTES: Final = "replica.fetch.response.max.bytes"
 _FETCH_BYTES: Final = "replica.fetch.max.bytes"
@@ -52,7 +53,7 @@ _TopicPartition: TypeAlias = tuple[str, int]
 
 
 class ReadingError(Exception):
-    """The cluster's answer lacks something necessary."""
+    """The cluster's answer lacks information that a snapshot needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,20 +62,20 @@ class ClusterSnapshot:
 
     sample: Sample
     limits: tuple[Limit, ...]
-    # The moves of the last snapshot that are over:
-    arrived: tuple[Move, ...]  # completed
+    # The next three are moves of earlier snapshots that the controller does not report any more.
+    arrived: tuple[Move, ...]  # completed since the last snapshot
     cancelled: tuple[Move, ...]
-    unsettled: tuple[Move, ...] = ()  # brokers disagree so far
-    notes: tuple[str, ...]  # the faults of the throttles, in sentences
+    unsettled: tuple[Move, ...] = ()  # not known yet whether completed or cancelled
+    notes: tuple[str, ...]  # sentences about faults of the throttles
 
 
 class SnapshotReader:
-    """Reads one cluster repeatedly.
+    """Takes one snapshot of a cluster after the other.
 
     Args:
-        admin: Connected; calls block.
-        config: The operator's file, which may have throttles.
-        clock_ms: A monotonic clock.
+        admin: A connected client. Its calls block.
+        config: The proxy's configuration, which may contain throttles.
+        clock_ms: Returns the milliseconds of a monotonic clock.
     """
 
     def __init__(self, admin: ClusterClient, config: ProxyConfig, *, clock_ms: Callable[[], int]) -> None:
@@ -84,18 +85,19 @@ class SnapshotReader:
         self._proxied = len({listener.upstream for listener in config.listeners if listener.inter_broker})
         self._clock_ms = clock_ms
         self._moves: Mapping[Move, Sizes] = {}
-        self._gone_since_ms: Mapping[Move, int] = {}  # of the unsettled moves
+        self._gone_since_ms: Mapping[Move, int] = {}  # when each unsettled move was first missing
         self._throttles = ClusterThrottles()
         self._racks: Mapping[int, str | None] = {}
         self._throttles_at_ms: int | None = None
         self._throttles_for: frozenset[Move] = frozenset()
 
     def read(self) -> ClusterSnapshot:
-        """Ask the cluster.
+        """Ask the cluster for the state of all its reassignments.
 
         Raises:
-            ReadingError: The size of a log is missing, or a topic cannot be described.
-            Exception: One of ``proxy.background.admin_client.ADMIN_ERRORS``: no answer.
+            ReadingError: A topic cannot be described, a partition has no leader, or the size of a log is missing.
+            Exception: The cluster does not answer. The exception is one of
+                ``proxy.background.admin_client.ADMIN_ERRORS``.
         """
         moving = {
             Move(topic, partition, follower)
@@ -165,7 +167,7 @@ class SnapshotReader:
         return {move: _sizes_of(move, partitions[move.topic, move.partition], moves, sizes) for move in moves}
 
     def _read_throttles(self, moves: Mapping[Move, Sizes], now_ms: int) -> None:
-        """Read the throttles again if two seconds have passed, or if a move is new."""
+        """Read the throttles again if two seconds have passed since the last time, or if a move is new."""
         is_fresh = self._throttles_at_ms is not None and now_ms - self._throttles_at_ms < _CONFIGS_EVERY_MS
         if not moves or (is_fresh and moves.keys() <= self._throttles_for):
             return
@@ -180,7 +182,7 @@ class SnapshotReader:
         of_topics = _values(of_all_topics)
         self._throttles = ClusterThrottles(
             brokers={broker: _broker_configs(values) for broker, values in of_brokers.items()},
-            # A broker that answers has values for some of them, at least defaults.
+            # A broker that lets this client read its configs returns a value for some of them, at least the default.
             unknown=tuple(broker for broker, values in of_brokers.items() if not values),
             leader_replicas=_lists(of_topics, LEADER_REPLICAS),
             follower_replicas=_lists(of_topics, FOLLOWER_REPLICAS),
@@ -191,7 +193,10 @@ class SnapshotReader:
 
 
 def _leaders_behind(config: ProxyConfig) -> frozenset[int] | None:
-    """Return the node ids of the brokers whose followers come through this proxy; None if the file does not say."""
+    """Return the node ids of the brokers from which followers fetch through this proxy.
+
+    Returns None if the configuration file does not say all of these node ids.
+    """
     believed = [listener for listener in config.listeners if listener.inter_broker]
     node_ids = frozenset(listener.node_id for listener in believed if listener.node_id is not None)
     return node_ids if believed and all(listener.node_id is not None for listener in believed) else None
@@ -222,7 +227,7 @@ def _sizes_of(
 
 
 def _values(answer: Sequence[Configs] | Exception) -> dict[str, dict[str, str]]:
-    """Return the values that are set, by the name of the topic or broker."""
+    """Return the configs that have a value, by the name of the topic or broker. Raises ``answer`` if it is an error."""
     if isinstance(answer, Exception):
         raise answer
     return {

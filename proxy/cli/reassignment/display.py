@@ -1,4 +1,4 @@
-"""Writes reports: as lines, as JSON objects, or in place on a terminal."""
+"""Writes the reports of a reassignment: as lines, as JSON objects, or in place on a terminal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _REST_OF_SCREEN: Final = "\x1b[J"
 
 
 class Display(ABC):
-    """The output of reports."""
+    """Shows the reports of a reassignment, and its outcome."""
 
     def __init__(self, out: TextIO, errors: TextIO) -> None:
         self._out = out
@@ -28,16 +28,16 @@ class Display(ABC):
         """Show a report."""
 
     def end(self, state: str, text: str, *, now: datetime) -> None:
-        """Show the outcome: ``none``, ``done`` or ``given up``."""
+        """Show the outcome: ``state`` is ``none``, ``done`` or ``given up``, and ``text`` says the same in words."""
         self._out.write(f"{text}\n")
 
     def show_error(self, text: str) -> None:
-        """Show an error that is retried."""
+        """Show an error after which the program tries again."""
         self._errors.write(f"{text}\n")
 
 
 class PlainDisplay(Display):
-    """Writes lines, with an empty one between reports."""
+    """Writes each report as lines of text, with an empty line between reports."""
 
     _gap = ""
 
@@ -50,14 +50,14 @@ class PlainDisplay(Display):
 
 
 class JsonDisplay(Display):
-    """Writes one JSON object per line and report."""
+    """Writes each report as one JSON object on one line."""
 
     def show(self, report: Report, *, now: datetime, question: Question, notes: Sequence[str]) -> None:
         """Write the report."""
         self._write(as_json(report, time_ms=_epoch_ms(now), question=question, notes=notes))
 
     def end(self, state: str, text: str, *, now: datetime) -> None:
-        """Write an object without moves."""
+        """Write the outcome as an object with an empty list of moves."""
         self._write({"time_ms": _epoch_ms(now), "state": state, "moves": [], "notes": [text]})
 
     def _write(self, fields: dict[str, object]) -> None:
@@ -66,16 +66,16 @@ class JsonDisplay(Display):
 
 
 class LiveDisplay(Display):
-    """Draws the report with a progress bar, in place; the outcome comes below the last report."""
+    """Draws each report, with a progress bar, over the previous report. The outcome comes below the last report."""
 
     _drawn_lines = 0
 
     def show(self, report: Report, *, now: datetime, question: Question, notes: Sequence[str]) -> None:
-        """Draw over the last report."""
+        """Draw the report over the previous report."""
         self._draw([bar(report), *lines(report, now=now, question=question, notes=notes)])
 
     def show_error(self, text: str) -> None:
-        """Draw it in place of the report."""
+        """Draw the error over the previous report."""
         self._draw([" ".join(text.split())])  # the text of a library may have several lines
 
     def _draw(self, all_lines: Sequence[str]) -> None:

@@ -1,6 +1,6 @@
 """Formats sizes, rates and times for people.
 
-Units are powers of 1,000, as for ``kafka-reassign-partitions.sh --throttle`` and in the file's ``10MB``.
+Units are powers of 1,000, as for ``kafka-reassign-partitions.sh --throttle`` and in ``10MB`` of a configuration file.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _LONGEST_MS: Final = 366 * 86_400_000
 
 
 def size_text(size_bytes: float) -> str:
-    """Return a size in the largest unit of which it is at least 1."""
+    """Return a size as text, in the largest unit in which the number is at least 1."""
     for unit, factor in _UNITS:
         if size_bytes >= factor * 0.9995:  # 999.96 kB are 1.00 MB
             return f"{size_bytes / factor:.{_digits(size_bytes / factor)}f} {unit}"
@@ -21,7 +21,7 @@ def size_text(size_bytes: float) -> str:
 
 
 def rate_text(rate: float) -> str:
-    """Return bytes per second in the unit that fits."""
+    """Return a rate in bytes per second as text, in the largest unit in which the number is at least 1."""
     return f"{size_text(rate)}/s"
 
 
@@ -30,7 +30,7 @@ def _digits(number: float) -> int:
 
 
 def duration_text(duration_ms: float) -> str:
-    """Return a time in its two largest units: ``3 h 20 min``."""
+    """Return a duration as text, in its two largest units, such as ``3 h 20 min``."""
     if duration_ms > _LONGEST_MS:
         return "over a year"
     seconds = round(duration_ms / 1_000)
@@ -45,7 +45,7 @@ def duration_text(duration_ms: float) -> str:
 
 
 def clock_text(now: datetime, duration_ms: float) -> str:
-    """Return the time of day after ``duration_ms``, with the date unless it is today."""
+    """Return the time of day ``duration_ms`` after ``now``, with the date unless that is today."""
     if duration_ms > _LONGEST_MS:
         return "no date"
     then = now + timedelta(milliseconds=duration_ms)

@@ -1,4 +1,4 @@
-"""Growth rates of logs, from samples of their sizes."""
+"""Computes the growth rates of logs from samples of their sizes."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from itertools import pairwise
 
 
 def growth(steps: Sequence[int | None], durations_ms: Sequence[int]) -> list[float]:
-    """Return the growth of a log from each sample to the next, in bytes.
+    """Return how much a log grew from each sample to the next, in bytes.
 
     Args:
-        steps: The differences of its sizes; None if one of the two was not read.
-        durations_ms: The time of each step.
+        steps: The difference of the log's sizes in each sample and the next. A step is None if one size was not read.
+        durations_ms: The time between the two samples of each step.
 
     Returns:
-        The steps. A negative step (retention deleted a segment) is replaced by the mean growth of the others.
+        The steps. A negative step (retention deleted a segment) is replaced by the mean growth of the other steps, and
+        a step that is None by 0.
     """
     forward = [(step, ms) for step, ms in zip(steps, durations_ms, strict=True) if step is not None and step >= 0]
     forward_ms = sum(ms for _, ms in forward)
@@ -26,14 +27,14 @@ def growth(steps: Sequence[int | None], durations_ms: Sequence[int]) -> list[flo
 
 
 def rate(growths: Iterable[Sequence[float]], times_ms: Sequence[int]) -> float:
-    """Return the growth of several logs together, in bytes per second.
+    """Return the rate at which several logs together grow, in bytes per second.
 
     A throttled log grows in steps, often one a second. The rate is measured from the end of one step to the end of
-    another, so it does not depend on where the samples begin and end.
+    another, so that it does not depend on when the first and the last sample were taken.
 
     Args:
-        growths: The growth of each log, as ``growth`` returns it.
-        times_ms: The times of the samples, one more than a log has steps.
+        growths: The steps of each log, as ``growth`` returns them.
+        times_ms: The times of the samples. There is one time more than a log has steps.
     """
     steps: list[float] = [sum(column) for column in zip(*growths, strict=True)]
     ends = [at for at, step in zip(times_ms[1:], steps, strict=False) if step > 0]

@@ -1,4 +1,4 @@
-"""A reassignment as values: samples, throttles, estimates and reports.
+"""Defines the values that describe a reassignment: samples, throttles, estimates and reports.
 
 A *move* is a replica that is being copied to a broker. Sizes are those of log directories, in bytes;
 rates are bytes per second.
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class Move(NamedTuple):
-    """A replica of this partition that is copied to this broker (a node id)."""
+    """A replica of one partition that is being copied to a broker. ``follower`` is the node id of that broker."""
 
     topic: str
     partition: int
@@ -22,12 +22,12 @@ class Move(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """A move at one moment."""
+    """The sizes of a move's two logs at one moment."""
 
     leader: int  # node id
-    leader_bytes: int  # of the log on the leader
-    follower_bytes: int  # of the new replica
-    in_sync_followers: int = 0  # without the leader; they fetch new data too
+    leader_bytes: int  # the size of the log on the leader
+    follower_bytes: int  # the size of the new replica's log
+    in_sync_followers: int = 0  # the number of other followers that are in sync; they fetch new data too
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,15 +39,15 @@ class Sample:
 
 
 class Side(Enum):
-    """The place where a throttle counts."""
+    """The kind of place where a throttle counts the bytes that are copied."""
 
     LEADER = "leader"
     FOLLOWER = "follower"
-    PATH = "path"  # between leaders and followers that the file names
+    PATH = "path"  # between leaders and followers that the configuration file names
 
 
 class Holder(NamedTuple):
-    """The holder of a throttle: a leader or a follower, by its node id, or a path."""
+    """Identifies what a throttle applies to: a leader or a follower, by its node id, or a path between them."""
 
     side: Side
     leader: int | None
@@ -56,7 +56,7 @@ class Holder(NamedTuple):
 
 
 class Source(Enum):
-    """Where a throttle is configured."""
+    """Where a throttle is configured: in the proxy's configuration file or in the cluster's dynamic configs."""
 
     FILE = "file"
     CLUSTER = "cluster"
@@ -64,19 +64,19 @@ class Source(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """An active throttle, and the moves that share it."""
+    """A throttle that is active, with the moves that share its rate."""
 
     source: Source
     holder: Holder
     rate: float  # bytes per second
     moves: frozenset[Move]
-    charges_in_sync: bool = False  # whether in-sync followers use a part of it, as with Kafka's replica lists
+    charges_in_sync: bool = False  # whether fetches of in-sync followers count too, as with Kafka's replica lists
 
 
 class Verdict(Enum):
-    """The outlook of a move."""
+    """Whether a move, or the whole reassignment, will end."""
 
-    UNKNOWN = "unknown"  # no throttle, and not observed for long enough
+    UNKNOWN = "unknown"  # without a throttle, and not observed for long enough to know a rate
     ENDS = "ends"
     TOO_LOW = "too low"  # more data arrives than is copied
     STANDS_STILL = "stands still"  # nothing is copied, although the throttle has room
@@ -84,65 +84,68 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """The remaining work of one holder. Rates in bytes per second."""
+    """The copying that is left to do at one leader, follower or path. Rates are in bytes per second."""
 
     holder: Holder
     left_bytes: int
-    incoming_rate: float  # new data per second for the replicas that are copied
+    incoming_rate: float  # new data that arrives for the replicas that are being copied
     in_sync_rate: float  # the part of a throttle that in-sync followers use
-    effect: float  # the measured part of a throttle that is really used, 0.7 to 1
+    effect: float  # the measured share of a throttle that is really used, from 0.7 to 1
 
     @property
     def smallest_rate(self) -> float:
-        """The throttle that only keeps pace; any higher one ends."""
+        """The throttle under which the copying just keeps pace with new data. Under any higher throttle it ends."""
         return (self.incoming_rate + self.in_sync_rate) / self.effect
 
     def rate_to_end_in(self, duration_ms: float) -> float:
-        """Return the throttle that ends in ``duration_ms``, which is above 0."""
+        """Return the throttle under which the copying ends in ``duration_ms``, which must be above 0."""
         return (self.left_bytes * 1_000 / duration_ms + self.incoming_rate + self.in_sync_rate) / self.effect
 
     def time_left_ms(self, rate: float) -> float | None:
-        """Return the time that it takes under a throttle of ``rate``; None: it never ends."""
+        """Return the time until the copying ends under a throttle of ``rate``. Returns None if it never ends."""
         return time_to_copy_ms(self.left_bytes, rate * self.effect - self.in_sync_rate - self.incoming_rate)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """The outlook of one holder's moves. ``limit`` and ``source`` are None without a throttle."""
+    """The outlook for the moves at one leader, follower or path.
+
+    ``limit`` and ``source`` are None if there is no throttle.
+    """
 
     load: Load
     source: Source | None
     limit: float | None
-    rate: float | None  # as measured; None: not observed for long enough
+    rate: float | None  # the measured rate; None if not observed for long enough
     verdict: Verdict
-    time_left_ms: float | None  # None unless it ends
+    time_left_ms: float | None  # None unless the verdict is ENDS
     moves: frozenset[Move]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """The moves of a topic to a broker."""
+    """A row of the report: all moves of one topic to one broker."""
 
     topic: str
     follower: int
     partitions: int
     left_bytes: int
-    size_bytes: int  # copied and left together
+    size_bytes: int  # the bytes that are copied and those that are left
     rate: float | None
     incoming_rate: float
-    limit: float | None  # the lowest throttle of any of them, which others may share
+    limit: float | None  # the lowest throttle of these moves; moves of other rows may share it
     verdict: Verdict
     time_left_ms: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """A reassignment as a whole. Rates in bytes per second."""
+    """The report on a whole reassignment. Rates are in bytes per second."""
 
     span_ms: int  # the time over which rates were measured
     rows: tuple[Row, ...]  # by topic, then broker
-    estimates: tuple[Estimate, ...]  # of each holder
-    loads: tuple[Load, ...]  # of each leader and each follower, whatever throttles them now
+    estimates: tuple[Estimate, ...]  # one for each throttle, and one for each follower with moves that have none
+    loads: tuple[Load, ...]  # one for each leader and each follower, whether or not a throttle limits it now
     left_bytes: int
     size_bytes: int
     rate: float | None
@@ -152,22 +155,34 @@ class Report:
 
     @property
     def smallest_rate(self) -> float:
-        """The one throttle for all brokers and both sides that only keeps pace; any higher one ends."""
+        """The throttle for all brokers, on both sides, under which the copying just keeps pace with new data.
+
+        Under any higher throttle the reassignment ends.
+        """
         return max((load.smallest_rate for load in self.loads), default=0.0)
 
     def rate_to_end_in(self, duration_ms: float) -> float:
-        """Return the one throttle for all brokers and both sides that ends in ``duration_ms``, which is above 0."""
+        """Return the throttle for all brokers, on both sides, under which the reassignment ends in ``duration_ms``.
+
+        ``duration_ms`` must be above 0.
+        """
         return max((load.rate_to_end_in(duration_ms) for load in self.loads), default=0.0)
 
     def time_left_at_ms(self, rate: float) -> float | None:
-        """Return the time that it takes with a throttle of ``rate`` at all brokers, both sides; None: it never ends."""
+        """Return the time until the reassignment ends under a throttle of ``rate`` at all brokers, on both sides.
+
+        Returns None if it never ends.
+        """
         times = [load.time_left_ms(rate) for load in self.loads]
         ends = [time for time in times if time is not None]
         return max(ends, default=0.0) if len(ends) == len(times) else None
 
 
 def time_to_copy_ms(left_bytes: int, net_rate: float) -> float | None:
-    """Return the time to copy the rest at a net rate; None: it never ends."""
+    """Return the time to copy ``left_bytes``. Returns None if the copying never ends.
+
+    ``net_rate`` is the rate of copying minus the rate of new data, in bytes per second.
+    """
     if left_bytes == 0:
         return 0.0
     return left_bytes * 1_000 / net_rate if net_rate > 0 else None

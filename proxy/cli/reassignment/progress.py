@@ -1,12 +1,12 @@
-"""The arithmetic of a reassignment: the bytes left, the rates, the end, and the throttle that would end it.
+"""Computes the progress of a reassignment: the bytes left, the rates, the end, and the throttle that would end it.
 
-A new replica copies the existing data and the data that arrives meanwhile. With a rate R to the replica and A bytes a
-second of new data, L bytes take L / (R − A) seconds, and never end unless A is below R. Source: the questions and
-answers of KIP-73, for one throttle. Here it is computed for each leader, each follower and each path with a throttle;
-the slowest decides.
+A new replica copies the existing data and the data that arrives meanwhile. If R bytes per second are copied and A bytes
+per second of new data arrive, then copying the L bytes that are left takes L / (R − A) seconds. It never ends unless A
+is below R. Source: the questions and answers of KIP-73, which consider a single throttle. This module computes the time
+for each leader, each follower and each path with a throttle. The slowest of them decides.
 
-Sizes are those of log directories, in bytes. Retention makes them shrink, so rates come from growth alone, and a
-negative step counts as the mean growth of the window.
+Sizes are those of log directories, in bytes. Retention makes logs shrink, so rates are computed from growth alone, and
+a shrinking log counts as one that grows at the mean rate of the window.
 """
 
 from __future__ import annotations
@@ -34,40 +34,46 @@ from kafka_quota_proxy.proxy.cli.reassignment.model import (
     time_to_copy_ms,
 )
 
-# The window of rates. Replication quotas average over eleven windows of a second (replication.quota.window.num), and a
-# follower that has used its share may rest for most of that.
+# Rates are measured over this time. Replication quotas average over eleven windows of a second
+# (replication.quota.window.num), and a follower that has used its share may rest for most of that time.
 WINDOW_MS: Final = 30_000
-# A shorter time gives no rate: a throttled follower gets a second's worth at once.
+# A shorter time gives no rate, because a throttled follower gets a second's worth of data at once.
 LEAST_SPAN_MS: Final = 5_000
 # The window of Kafka's quotas. After a change of its throttle a follower gets the difference at once and then nothing
-# for the rest of the window: a rate below the throttle for less than this proves nothing.
+# for the rest of the window. So a rate that is below the throttle for less than this time proves nothing.
 _QUOTA_WINDOW_MS: Final = 11_000
-# The bytes of one fetch: replica.fetch.max.bytes of each partition, replica.fetch.response.max.bytes in all.
+# The most bytes of one fetch: replica.fetch.max.bytes for each partition, replica.fetch.response.max.bytes in all.
 _PARTITION_BYTES: Final = 1 << 20
 _RESPONSE_BYTES: Final = 10 << 20
-# The part of its rate that Kafka's own throttle lets through in the long run: a fetch that ends inside a batch is
-# charged and discarded, and only a part of the oldest second has passed. Measured: 0.88 to 0.94 (bench/REBALANCES.md).
-# In its first window it lets all of its rate through, so for two windows the measured rate is too optimistic.
+# The share of its rate that Kafka's own throttle lets through in the long run. It is below 1 because a fetch that ends
+# inside a batch is charged but discarded, and because only a part of the oldest second has passed. Measurements gave
+# 0.88 to 0.94 (bench/REBALANCES.md). In its first window the throttle lets all of its rate through, so for two windows
+# the measured rate is too optimistic.
 _LASTING_SHARE: Final = 0.9
 _LASTING_AFTER_MS: Final = 2 * _QUOTA_WINDOW_MS
 # The fewest fetches that make a rate: with fewer, one fetch more or less would change it too much.
 _LEAST_FETCHES: Final = 4
-# A throttle limits a move if this share of it is used; otherwise something else does. Kafka's own throttle lets 85 to
-# 95 per cent through: it gives a follower whole fetches and then nothing until the next second.
+# A throttle limits a move if at least this share of the throttle is used. Otherwise something else limits the move.
+# Kafka's own throttle lets 85 to 95 per cent through, because it gives a follower whole fetches and then nothing until
+# the next second.
 _REACHED: Final = 0.7
 
 
 class Progress:
-    """The samples of a reassignment in the last ``WINDOW_MS``, and the moves that ended before."""
+    """Collects samples of a reassignment and computes reports from them.
+
+    It keeps the samples of the last ``WINDOW_MS``, and the size of each move that has completed.
+    """
 
     def __init__(self) -> None:
         self._samples: deque[_ThrottledSample] = deque()
-        self._arrived: dict[Move, int] = {}  # bytes
+        self._arrived: dict[Move, int] = {}  # the size of each completed move, in bytes
 
     def add(self, sample: Sample, limits: Iterable[Limit], *, arrived: Iterable[Move] = ()) -> None:
-        """Add a sample and its throttles.
+        """Add a sample and the throttles that applied when it was taken.
 
-        ``limits`` are at most one for each source and holder; ``arrived`` are the completed moves of earlier samples.
+        ``limits`` has at most one throttle for each source and holder. ``arrived`` are moves of earlier samples that
+        have completed since then.
         """
         latest = _ThrottledSample(sample, {(limit.source, limit.holder): limit for limit in limits})
         for move in arrived:
@@ -83,7 +89,7 @@ class Progress:
         return next((moves[move].leader_bytes for moves in earlier if move in moves), 0)
 
     def report(self) -> Report:
-        """Return the report at the last sample, of which there has to be one."""
+        """Return the report at the time of the last sample. At least one sample must have been added."""
         return _Window(tuple(self._samples), self._arrived).report()
 
 
@@ -96,24 +102,27 @@ class _ThrottledSample(NamedTuple):
 
 
 def _is_changed(before: _Limits, now: _Limits) -> bool:
-    """Return whether a rate has changed. A holder that appears or disappears usually has no moves any more."""
+    """Return whether the rate of a throttle has changed.
+
+    A throttle that is in only one of the two does not count, because usually its last move has ended.
+    """
     return any(key in before and before[key].rate != limit.rate for key, limit in now.items())
 
 
 class _Group(NamedTuple):
-    """The moves that share a limit, or have none, and their measured rate."""
+    """The moves that share a throttle, or the moves to one follower that have no throttle, and their measured rate."""
 
     load: Load
     limit: Limit | None
     moves: frozenset[Move]
-    copied: float  # bytes per second
-    lasting: float  # the part of it that will last; bytes per second
-    is_known: bool  # whether there are enough samples
-    share: float  # the used part of the limit; 0 if unknown
+    copied: float  # the measured rate, in bytes per second
+    lasting: float  # the part of ``copied`` that will last, in bytes per second
+    is_known: bool  # whether there are enough samples for ``copied`` to be reliable
+    share: float  # the share of the throttle that is used, or 0 if unknown
 
 
 class _Window:
-    """The samples of one report, and the growth between them."""
+    """Computes one report from its samples and from the growth of the logs between them."""
 
     def __init__(self, samples: Sequence[_ThrottledSample], arrived: Mapping[Move, int]) -> None:
         self._times = [one.sample.time_ms for one in samples]
@@ -133,7 +142,8 @@ class _Window:
         groups = [self._measured(*group) for group in self._moves_by_limit()]
         reached = [one for one in groups if one.share >= _REACHED]
         bound = frozenset().union(*(one.moves for one in reached))
-        # The holder with the highest share shows the effect of a throttle; it holds the others back.
+        # The holder that uses the highest share of its throttle holds the others back. So its share shows how much of
+        # a throttle is really used.
         effect = min(1.0, max((one.share for one in reached), default=1.0))
         estimates = tuple(
             self._estimate(one, effect=effect, is_decisive=one in reached or not one.moves <= bound) for one in groups
@@ -157,7 +167,10 @@ class _Window:
         )
 
     def _moves_by_limit(self) -> list[tuple[Holder, Limit | None, frozenset[Move]]]:
-        """Return the moves of each holder; the moves of a follower without a throttle are one group."""
+        """Return the moves grouped by the throttle that they share, with its holder.
+
+        The moves to one follower that have no throttle form a group, too.
+        """
         groups: list[tuple[Holder, Limit | None, frozenset[Move]]] = []
         free = set(self._now)
         for limit in sorted(self._limits[-1].values(), key=_by_name):
@@ -189,11 +202,15 @@ class _Window:
         if limit is None or limit.source is not Source.CLUSTER or self.span_ms >= _LASTING_AFTER_MS:
             return copied
         lasting = _LASTING_SHARE * limit.rate - load.in_sync_rate
-        # A time is an estimate; "never ends" has to be measured.
+        # The time left may be an estimate, but "never ends" has to be measured.
         return min(copied, lasting) if lasting > load.incoming_rate else copied
 
     def _estimate(self, group: _Group, *, effect: float, is_decisive: bool) -> Estimate:
-        """Return the outlook: from the measured rate, or from the throttle if another holder limits the moves."""
+        """Return the outlook for a group of moves.
+
+        It follows from the measured rate, or from the throttle if that rate is not reliable or if ``is_decisive`` is
+        False, which means that the throttles of other holders limit these moves.
+        """
         limit = group.limit.rate if group.limit else None
         verdict, time_left_ms = _outlook(
             group.load,
@@ -212,21 +229,21 @@ class _Window:
         )
 
     def _moves_in_window(self, limit: Limit | None, moves: frozenset[Move]) -> frozenset[Move]:
-        """Return all moves that shared a limit within the window, completed ones included."""
+        """Return all moves that shared the throttle ``limit`` at some time in the window, including completed moves."""
         if limit is None:
             return moves
         key = (limit.source, limit.holder)
         return moves.union(*(limits[key].moves for limits in self._limits if key in limits)) & self._copied.keys()
 
     def _is_known(self, limit: float | None, partitions: int) -> bool:
-        """Return whether the measured rate is more reliable than the limit."""
+        """Return whether the window is long enough for a measured rate that is more reliable than the limit."""
         if self.span_ms < LEAST_SPAN_MS:
             return False
         fetch_bytes = min(_RESPONSE_BYTES, partitions * _PARTITION_BYTES)
         return limit is None or limit * self.span_ms / 1_000 >= _LEAST_FETCHES * fetch_bytes
 
     def _loads(self) -> Iterable[Load]:
-        """Return the remaining work of each leader and each follower, as under one throttle for all."""
+        """Yield the copying that is left at each leader and each follower, as if all brokers had the same throttle."""
         charges_in_sync = any(limit.charges_in_sync for limit in self._limits[-1].values()) or not self._limits[-1]
         by_holder: dict[Holder, set[Move]] = {}
         for leader, move in sorted((sizes.leader, move) for move, sizes in self._now.items()):
@@ -241,7 +258,7 @@ class _Window:
             holder=holder,
             left_bytes=sum(_left_bytes(self._now[move]) for move in moves),
             incoming_rate=self._rate(self._incoming[move] for move in moves),
-            # Two moves of one partition have the same in-sync followers.
+            # Two moves of one partition have the same in-sync followers, which count once.
             in_sync_rate=sum(
                 self._rate([self._incoming[move]]) * self._now[move].in_sync_followers
                 for move in {(move.topic, move.partition): move for move in moves}.values()
@@ -263,9 +280,9 @@ class _Window:
         verdict, time_left_ms = _worst(over)
         own_ms = time_to_copy_ms(left_bytes, copied - incoming) if self.span_ms >= LEAST_SPAN_MS else None
         if own_ms is not None and verdict is Verdict.TOO_LOW:
-            verdict, time_left_ms = Verdict.ENDS, own_ms  # the lag of another move grows
+            verdict, time_left_ms = Verdict.ENDS, own_ms  # it is the lag of another move that grows
         elif own_ms is not None and time_left_ms is not None:
-            # It ends no later than the moves that share its throttle, and may end sooner.
+            # This row ends no later than the other moves that share its throttle, and may end sooner.
             time_left_ms = min(own_ms, time_left_ms)
         return Row(
             topic=topic,
@@ -296,7 +313,11 @@ class _Window:
 def _outlook(
     load: Load, limit: float | None, copied: float | None, *, is_settled: bool
 ) -> tuple[Verdict, float | None]:
-    """Return the outlook of a load, from the measured rate if known, otherwise from the limit."""
+    """Return the outlook for a load, and the time left.
+
+    They follow from the measured rate ``copied`` if that is known, otherwise from the throttle ``limit``.
+    ``is_settled`` says whether the samples span a whole window of Kafka's quotas.
+    """
     if load.left_bytes == 0:
         return Verdict.ENDS, 0.0
     promised = None if limit is None else limit - load.in_sync_rate
@@ -328,7 +349,7 @@ def _follower_bytes(before: Sizes, after: Sizes) -> int:
 
 
 def _leader_bytes(before: Sizes, after: Sizes) -> int | None:
-    """Return the growth of the leader's log; None after a change of leader, since it is another log."""
+    """Return the growth of the leader's log. Returns None if the leader has changed, since its log is another one."""
     return after.leader_bytes - before.leader_bytes if before.leader == after.leader else None
 
 

@@ -1,7 +1,7 @@
-"""The throttles of each move, from the proxy's file and from the dynamic configs of the cluster.
+"""Finds the throttles of each move in the proxy's configuration file and in the dynamic configs of the cluster.
 
-If there are both, both apply. Kafka's own throttle needs a rate at the broker and a list at the topic; without one of
-them the move is not throttled, which the report says.
+If a move has throttles from both sources, both apply. Kafka's own throttle needs a rate at the broker and a list of
+replicas at the topic. If one of the two is missing, Kafka does not throttle the move, and the report says so.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kafka_quota_proxy.proxy.cli.reassignment.model import Holder, Limit, Move, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfigs:
-    """A broker's replication configs. Rates are bytes per second; None: no throttle."""
+    """The replication configs of one broker. Rates are in bytes per second. A rate is None if there is no throttle."""
 
     leader_rate: float | None = None  # leader.replication.throttled.rate
     follower_rate: float | None = None
@@ -28,12 +28,14 @@ class BrokerConfigs:
     window_ms: int = 11_000  # replication.quota.window.num times replication.quota.window.size.seconds
 
 
-_Lists: TypeAlias = Mapping[str, ThrottledReplicas]  # by topic; a topic without a list has no throttle
+_Lists: TypeAlias = Mapping[
+    str, ThrottledReplicas
+]  # throttled replicas by topic; a topic without a list is not throttled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterThrottles:
-    """A cluster's replication configs, with brokers by node id."""
+    """The replication configs of a cluster. Brokers are identified by their node ids."""
 
     brokers: Mapping[int, BrokerConfigs] = field(default_factory=dict)
     leader_replicas: _Lists = field(default_factory=dict)
@@ -41,16 +43,16 @@ class ClusterThrottles:
     unknown: tuple[int, ...] = ()  # brokers whose configs cannot be read
 
     def configs(self, node_id: int) -> BrokerConfigs:
-        """Return the configs of a broker, or the defaults if they are unknown."""
+        """Return the configs of a broker, or Kafka's defaults if its configs are unknown."""
         return self.brokers.get(node_id, _NO_CONFIGS)
 
     def rate(self, side: Side, node_id: int) -> float | None:
-        """Return the throttle of a broker as a leader or as a follower."""
+        """Return the throttle of a broker as a leader or as a follower. Returns None if there is no throttle."""
         configs = self.configs(node_id)
         return configs.leader_rate if side is Side.LEADER else configs.follower_rate
 
     def listed(self, side: Side, moves: Mapping[Move, Sizes]) -> dict[Move, Sizes]:
-        """Return the moves that the topics' lists have at this side."""
+        """Return those of ``moves`` that the topics' lists of throttled replicas contain for this side."""
         return _listed(side, moves, self.leader_replicas if side is Side.LEADER else self.follower_replicas)
 
 
@@ -59,7 +61,7 @@ _SIDES = (Side.LEADER, Side.FOLLOWER)
 
 
 def cluster_limits(moves: Mapping[Move, Sizes], cluster: ClusterThrottles) -> Iterator[Limit]:
-    """Yield the cluster's throttles that apply to any of the moves, as Kafka's brokers enforce them."""
+    """Yield the throttles that Kafka's brokers enforce on any of the moves."""
     for side in _SIDES:
         for broker, its in _by_broker(side, cluster.listed(side, moves)).items():
             rate = cluster.rate(side, broker)
@@ -74,9 +76,10 @@ def file_limits(
     leaders: Collection[int] | None,
     racks: Mapping[int, str | None],
 ) -> Iterator[Limit]:
-    """Yield the file's throttles that apply to any of the moves.
+    """Yield the throttles of the configuration file that apply to any of the moves.
 
-    ``leaders`` are the node ids of the brokers behind the proxy; None: all.
+    ``leaders`` are the node ids of the brokers behind the proxy. If it is None, all brokers are behind the proxy.
+    ``racks`` has the rack of each broker by node id.
     """
     behind = {move: sizes for move, sizes in moves.items() if leaders is None or sizes.leader in leaders}
     for side, rate, lists in (
@@ -92,13 +95,13 @@ def file_limits(
 
 
 def unknown_throttles(cluster: ClusterThrottles) -> Iterator[str]:
-    """Yield a sentence for each broker whose throttle is unknown."""
+    """Yield a sentence for each broker with an unknown throttle."""
     for broker in cluster.unknown:
         yield f"the throttle of broker {broker} is unknown: reading its configs needs DESCRIBE_CONFIGS"
 
 
 def unlisted_moves(moves: Mapping[Move, Sizes], cluster: ClusterThrottles) -> Iterator[str]:
-    """Yield a sentence for each topic whose moves are not throttled because a list lacks them."""
+    """Yield a sentence for each topic with moves that are not throttled because the topic's list lacks them."""
     for side in _SIDES:
         free: dict[tuple[str, int], None] = {}
         for move in sorted(moves.keys() - cluster.listed(side, moves).keys()):
@@ -115,9 +118,12 @@ def unlisted_moves(moves: Mapping[Move, Sizes], cluster: ClusterThrottles) -> It
 def split_throttles(
     moves: Mapping[Move, Sizes], replication: Replication, *, leaders: Collection[int] | None, proxied: int
 ) -> Iterator[str]:
-    """Yield a sentence for each follower that may exceed the file's throttle, since several proxies hold it.
+    """Yield a sentence for each follower that may exceed the throttle of the configuration file.
 
-    ``leaders`` are the node ids of the brokers behind the proxy, None if unknown; ``proxied`` is their number.
+    A follower may exceed it if several proxies apply it separately.
+
+    ``leaders`` are the node ids of the brokers behind this proxy, or None if they are unknown. ``proxied`` is the
+    number of these brokers.
     """
     if replication.follower_rate is None:
         return
@@ -134,7 +140,10 @@ def split_throttles(
 
 
 def bursts(moves: Mapping[Move, Sizes], limits: Iterable[Limit], cluster: ClusterThrottles) -> Iterator[str]:
-    """Yield a sentence for each follower whose first responses exceed its quota's window (KIP-73)."""
+    """Yield a sentence for each follower that fetches in bursts.
+
+    A follower does so if its first responses take longer than the window of its quota (KIP-73).
+    """
     leader_rates = {limit.holder.leader: limit.rate for limit in limits if _is_kafkas(limit, Side.LEADER)}
     follower_rates = {limit.holder.follower: limit.rate for limit in limits if _is_kafkas(limit, Side.FOLLOWER)}
     for follower in sorted({move.follower for move in moves}):
@@ -164,12 +173,13 @@ def bursts(moves: Mapping[Move, Sizes], limits: Iterable[Limit], cluster: Cluste
 def first_responses_ms(
     *, leaders: int, response_bytes: int, leader_rate: float | None, follower_rate: float | None
 ) -> float | None:
-    """Return the time of a follower's first responses at its throttled rate; None: it has no throttle.
+    """Return how long a follower's first responses take at its throttled rate. Returns None if it has no throttle.
 
-    They arrive together, before any of them is counted. If this time is longer than the quota's window (the number of
-    windows times their size), they exceed the throttle, and each window begins with a burst.
+    The first responses of all leaders arrive together, before any of them is counted. If they take longer than the
+    quota's window (the number of windows times their size), they exceed the throttle, and each window begins with a
+    burst.
 
-    ``follower_rate`` is for all leaders together, ``leader_rate`` for each.
+    ``follower_rate`` is the throttle for all leaders together, ``leader_rate`` the throttle for each leader.
 
     Source: question 5 of KIP-73, with the follower's throttle instead of its network speed.
     """
@@ -212,7 +222,10 @@ def _limit(
 
 
 def _by_path(moves: Mapping[Move, Sizes], replication: Replication, racks: Mapping[int, str | None]) -> Iterator[Limit]:
-    """Yield a limit for each path; all moves that fit share it. A move may have several."""
+    """Yield a limit for each path of the configuration file that fits any of the moves.
+
+    All moves that fit a path share its limit. A move may fit several paths.
+    """
     at_leader, at_follower = replication.leader_replicas, replication.follower_replicas
     listed = moves
     if not replication.from_cluster and at_leader is not None and at_follower is not None:
@@ -234,7 +247,7 @@ def _fits(path: ReplicationPath, leader: int, follower: int, racks: Mapping[int,
 
 
 def _ends(path: ReplicationPath) -> str:
-    """Return both ends, as "from broker 1 to rack b"."""
+    """Describe both ends of a path in words, such as "from broker 1 to rack b"."""
     ends = ((path.leader, path.leader_rack), (path.follower, path.follower_rack))
     words = [
         " of ".join(

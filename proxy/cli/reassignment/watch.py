@@ -1,4 +1,4 @@
-"""Watches a reassignment: decides when to read, when to report, and when to stop."""
+"""Watches a reassignment: decides when to read the cluster, when to report, and when to stop."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kafka_quota_proxy.proxy.cli.reassignment.display import Display
 from kafka_quota_proxy.proxy.cli.reassignment.model import Move, Verdict
 from kafka_quota_proxy.proxy.cli.reassignment.progress import Progress
 
-# Half a second resolves the steps of Kafka's own throttle, one a second.
+# Half a second is short enough to see the steps of Kafka's own throttle, which come once a second.
 _SAMPLE_MS: Final = 500
 # How long the cluster may be unreachable during a watch.
 _PATIENCE_MS: Final = 60_000
@@ -24,7 +24,7 @@ class Clock:
     """The clock of this machine."""
 
     def now_ms(self) -> int:
-        """Return milliseconds of the monotonic clock."""
+        """Return the time of the monotonic clock, in milliseconds."""
         return time.monotonic_ns() // 1_000_000
 
     def local(self) -> datetime:
@@ -32,28 +32,28 @@ class Clock:
         return datetime.now(UTC).astimezone()
 
     def wait(self, duration_ms: int) -> None:
-        """Sleep."""
+        """Sleep for ``duration_ms``."""
         time.sleep(duration_ms / 1_000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The operator's options."""
+    """What the operator chose on the command line: when to report, and which questions to answer."""
 
     first_ms: int  # the time before the first report
     every_ms: int  # the time between reports
-    continues: bool  # until it ends; otherwise after one report
+    continues: bool  # whether to watch until the reassignment ends, and not only until the first report
     throttle: float | None = None
     by: datetime | None = None
     by_words: str = ""
 
 
 class Watcher:
-    """Reads samples, shows reports, and stops.
+    """Reads the cluster again and again, shows reports, and stops when the reassignment has ended.
 
     Args:
         read: Returns the state of the cluster.
-        failures: The exceptions of ``read`` when the cluster is unreachable.
+        failures: The exceptions that ``read`` raises if the cluster is unreachable.
     """
 
     def __init__(
@@ -77,14 +77,14 @@ class Watcher:
 
     @property
     def status(self) -> int:
-        """The exit status if it stopped now: 1 if the reassignment never ends."""
+        """The exit status if the watch stopped now: 1 if the last report says "never ends", otherwise 0."""
         return 1 if self._verdict is Verdict.TOO_LOW else 0
 
     def run(self) -> int:
-        """Watch to the end, or to the first report; return the exit status.
+        """Watch until the reassignment ends, or until the first report if the plan says so; return the exit status.
 
         Raises:
-            Exception: One of ``failures``: the cluster cannot be reached.
+            Exception: The cluster cannot be read. The exception is one of ``failures``, or ReadingError.
         """
         due_ms = self._clock.now_ms() + self._plan.first_ms
         has_begun = False
@@ -127,7 +127,7 @@ class Watcher:
         return 0
 
     def _read_patiently(self, *, has_begun: bool) -> ClusterSnapshot:
-        """Return the state of the cluster; during a watch, retry for a while."""
+        """Return the state of the cluster. Once a watch has begun, retry for up to a minute before raising an error."""
         give_up_ms = self._clock.now_ms() + (_PATIENCE_MS if has_begun and self._plan.continues else 0)
         while True:
             try:
