@@ -1,8 +1,8 @@
-"""The command line: ``kafka-quota-pipeline COMMAND …``.
+"""The command line of the pipeline: ``kafka-quota-pipeline COMMAND …``.
 
-Results go to ``--out`` and their summary to stdout, progress and errors to stderr. Exit status: 0 done, 1 failed, 2
-wrong usage or faulty input, 141 the reader of stdout is gone. Spark is imported when a command runs, so that ``--help``
-is fast.
+Results go to ``--out``, their summary to stdout, and progress and errors to stderr. The exit status is 0 for success, 1
+for a failure, 2 for wrong usage or faulty input, and 141 if the reader of stdout is gone. Spark is imported only when a
+command runs, so that ``--help`` is fast.
 """
 
 import argparse
@@ -27,7 +27,7 @@ _COMMON: Final = (
 
 class _Command(NamedTuple):
     summary: str
-    example: str  # what --help shows at its end
+    example: str  # the text that --help shows at its end
 
 
 _COMMANDS: Final = {
@@ -99,10 +99,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             return _run(list(sys.argv[1:] if arguments is None else arguments))
         finally:
-            # Here and not at exit, where a BrokenPipeError could not be caught.
+            # stdout is flushed here, since at exit a BrokenPipeError could not be caught.
             sys.stdout.flush()
     except BrokenPipeError:  # "kafka-quota-pipeline … | head"
-        # Otherwise the interpreter would flush again at exit and print an error. After "2>&1 | head" both are broken.
+        # The interpreter would flush a broken stream again at exit and print an error. After "2>&1 | head", both
+        # streams are broken.
         for name in ("stdout", "stderr"):
             try:
                 getattr(sys, name).flush()
@@ -134,7 +135,10 @@ def _run(given: Sequence[str]) -> int:
 
 
 def parser(chosen: str | None) -> argparse.ArgumentParser:
-    """Return the parser of the whole command line; only the chosen command is filled in."""
+    """Return the parser of the whole command line.
+
+    Only the subparser of the ``chosen`` command gets its arguments.
+    """
     whole = argparse.ArgumentParser(
         prog=_PROGRAM,
         description="From the usage log of kafka-quota-proxy to limits, forecasts, bills and throttles, with Spark.",

@@ -1,4 +1,7 @@
-"""The arguments of each command. Spark is not imported, so ``--help`` and wrong arguments are answered at once."""
+"""Declares the arguments of each command.
+
+Spark is not imported, so that ``--help`` and wrong arguments are answered at once.
+"""
 
 import argparse
 import re
@@ -9,7 +12,7 @@ from typing import Final
 from kafka_quota_proxy.config.errors import UnitError
 from kafka_quota_proxy.config.units import parse_duration_ms, parse_rate
 
-# The names that usage_log.proxy allows.
+# Matches the names of proxies that the setting usage_log.proxy allows.
 _PROXY_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,100}")
 
 

@@ -101,8 +101,9 @@ def shares(rows: Iterable[Mapping[str, Any]], proxies: Sequence[str], *, floor: 
 def rules_of(proxy: str, given: Sequence[Share], rules: Iterable[QuotaRule], proxies: int) -> list[QuotaRule]:
     """Return the rules of one proxy: an even share of each rule, or the computed share where there is one.
 
-    A computed share takes the enforcement and shaping of its rule. A file has one rule for the same names. If that rule
-    differs in enforcement or shaping, for example because another rule limits fetches, the even share stays.
+    A computed share takes the enforcement and shaping of its rule. A file has only one rule for the same names. If
+    another rule for these names has a different enforcement or shaping, for example the one for fetch, the even share
+    stays.
     """
     rules = tuple(rules)
     tables = {kind.label: RuleTable(kind, rules) for kind in _KINDS}

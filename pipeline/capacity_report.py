@@ -1,4 +1,4 @@
-"""The report of ``capacity``: the limits, their throttling, the load of brokers, and the busy hours."""
+"""Builds the report of ``capacity``: the limits and their throttling, the load of brokers, and the busy hours."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -13,7 +13,7 @@ _DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _HOURS_OF_WEEK: Final = 7 * 24
 _MOST_ROWS: Final = 200
 _MOST_BARS: Final = 8
-# The length of a rebalance or a nightly batch.
+# The number of hours that a rebalance or a nightly batch takes.
 _QUIET_HOURS: Final = 4
 
 Row = Mapping[str, Any]
@@ -21,7 +21,7 @@ Entity = tuple[str, str, str]
 
 
 def label(user: str, client_id: str) -> str:
-    """Return an entity in words."""
+    """Return the names of an entity as one text."""
     return " / ".join(part for part in (user, client_id) if part) or "(no name)"
 
 
@@ -37,11 +37,12 @@ def capacity_page(
     notes: Sequence[str],
     percentile: float,
 ) -> str:
-    """Return report.html.
+    """Return the HTML of report.html.
 
-    The suggestions of the busiest entities come first; ``top`` has their hours, with ``hour_ms`` and ``peak``.
-    ``throttled`` has the outcome of a replay under each entity's limit, ``growth`` its per cent in 30 days. ``seasons``
-    and ``brokers`` (``oversubscription``) are of ``capacity``. ``log`` describes the log, ``notes`` its faults.
+    ``suggestions`` begin with those of the busiest entities, and ``top`` has the hours of these entities, with
+    ``hour_ms`` and ``peak``. ``throttled`` has the outcome of the replay under the limit of each entity. ``growth`` has
+    the growth of each entity in per cent per 30 days. ``seasons`` and ``brokers`` are rows of ``capacity.seasons`` and
+    ``capacity.oversubscription``. ``log`` describes the log, and ``notes`` are the faults of the log.
     """
     sections = [
         Section(
@@ -105,7 +106,7 @@ def _facts(
 
 
 def _which(count: int) -> str:
-    """Return a sentence about the rows in the table."""
+    """Return a sentence that says which entities the table shows, and where the others are."""
     shown = f"The {_MOST_ROWS} that use most, of {count:,}: all" if count > _MOST_ROWS else "All"
     return f"{shown} are in suggestions/, and as rules in quotas.yaml."
 
@@ -199,7 +200,10 @@ def _heat_maps(seasons: Sequence[Row]) -> str:
 
 
 def busy_and_quiet(cells: Mapping[tuple[int, int], float]) -> str:
-    """Return in words the busiest hour, and the quietest hours that follow each other, by weekday and hour."""
+    """Return a text that names the busiest hour and the quietest run of consecutive hours.
+
+    ``cells`` has the rates by weekday (0 is Monday) and hour.
+    """
     day, hour = max(cells, key=lambda place: (cells[place], [-part for part in place]))
     words = f"busiest {_DAYS[day]} {hour:02}:00, {_rate(cells[day, hour])}"
     runs = {}

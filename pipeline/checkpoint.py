@@ -1,13 +1,14 @@
-"""The checkpoint of a stream: Spark's own, the job's id and settings, and bad lines.
+"""Keeps the checkpoint directory of a stream: its id and settings, Spark's own checkpoint, and bad lines.
 
 ::
 
-    CHECKPOINT/job.json                            the job's id, and the settings that have to stay as they are
-    CHECKPOINT/spark/                              Spark's: the read position, the watermark, open windows
-    CHECKPOINT/quarantine/batch-0000000017.jsonl   source, line (a topic: the offset; a file: null), fault, text
+CHECKPOINT/job.json                            the id of the job, and the settings that have to stay the same
+CHECKPOINT/spark/                              Spark's read position, watermark and open windows
+CHECKPOINT/quarantine/batch-0000000017.jsonl   source, line (for a topic the offset, for a file null), fault, text
 
-A stream may run for years on a log of bad lines, so only some of each batch are kept, for the last batches. They come
-with the progress of their batch, so that each line is read once. For a log that ends, ``usage_reader`` keeps all.
+A stream may run for years on a log with bad lines. So only some bad lines of each batch are kept, and only those of the
+last batches. They arrive with the progress report of their batch, so that the log is not read again for them. For a log
+that has ended, ``usage_reader`` keeps all bad lines.
 """
 
 import json
@@ -22,23 +23,23 @@ from kafka_quota_proxy.pipeline.errors import UsageError
 from kafka_quota_proxy.pipeline.files import Files
 
 _FILE: Final = "job.json"
-# With texts cut at 4,000 characters at most 40 MB are kept, or four times as much in other alphabets.
+# Texts are cut at 4,000 characters. So at most 40 MB are kept, or four times as much in non-Latin scripts.
 LINES: Final = 100
 BATCHES: Final = 100
 
 
 def spark_part(checkpoint: str) -> str:
-    """Return Spark's part of the checkpoint."""
+    """Return the path of Spark's own checkpoint, within the checkpoint directory."""
     return f"{checkpoint.rstrip('/')}/spark"
 
 
 def job_of(files: Files, checkpoint: str, settings: Mapping[str, str]) -> str:
-    """Return the id of the checkpoint's job; a new checkpoint is created.
+    """Return the id of the job that the checkpoint belongs to. A new checkpoint is created first.
 
-    ``settings`` must not change during the job; they have the names of arguments.
+    ``settings`` maps names of arguments to values that must not change while the job exists.
 
     Raises:
-        UsageError: the job has other settings, or the directory is no checkpoint.
+        UsageError: if the job has other settings, or if the directory is no checkpoint.
     """
     root = checkpoint.rstrip("/")
     path = f"{root}/{_FILE}"
@@ -46,7 +47,7 @@ def job_of(files: Files, checkpoint: str, settings: Mapping[str, str]) -> str:
         if files.exists(root) and set(files.names(root)) - {f"{_FILE}.tmp", f".{_FILE}.tmp.crc"}:
             raise UsageError(f"--checkpoint {checkpoint}: exists and has no {_FILE}; name a new directory")
         files.make_directory(root)
-        # Renamed, so that it appears as a whole.
+        # The file is renamed, so that it appears only when it is complete.
         files.write(f"{path}.tmp", json.dumps({"id": uuid.uuid4().hex[:12], "settings": dict(settings)}) + "\n")
         files.rename(f"{path}.tmp", path)
     job = json.loads(files.read(path))
@@ -61,9 +62,9 @@ def job_of(files: Files, checkpoint: str, settings: Mapping[str, str]) -> str:
 
 
 def bad_lines() -> Column:
-    """Return an aggregate over rows of ``parsed``: the rows with a fault as JSON, null if there are none.
+    """Return an aggregation of rows of ``parsed``: the rows with a fault as JSON, or null if there are none.
 
-    Of more than ``LINES`` it keeps the last by their place.
+    If there are more than ``LINES`` such rows, the result has the last of them by their place.
     """
     place = F.struct("source", "position", "text")
     line = F.to_json(F.struct("source", F.col("position").alias("line"), "fault", "text"))
@@ -71,19 +72,22 @@ def bad_lines() -> Column:
 
 
 class Quarantine:
-    """A directory of bad lines, a file for each batch that had some. It is created with the first file."""
+    """A directory of bad lines, with a file for each batch that had bad lines.
+
+    The directory is created together with its first file.
+    """
 
     def __init__(self, files: Files, directory: str) -> None:
         self._files = files
         self.directory = directory.rstrip("/")
 
     def keep(self, batch: int, lines: Iterable[str] | None) -> None:
-        """Write the bad lines of a batch, and delete files of old batches."""
+        """Write the bad lines of a batch, and delete the files of old batches."""
         if lines is None:
             return
         self._files.make_directory(self.directory)
         name = f"batch-{batch:010}.jsonl"
-        # Hidden until it is whole: a batch that is repeated after a crash writes it again.
+        # The file is hidden until it is complete. A batch that is repeated after a crash writes it again.
         hidden, target = f"{self.directory}/.{name}", f"{self.directory}/{name}"
         self._files.write(hidden, "".join(f"{line}\n" for line in sorted(lines)))
         self._files.delete(target)

@@ -1,10 +1,11 @@
-"""Delivers alerts exactly once, to files; ``topic_delivery`` to a Kafka topic. ``writing`` writes tables.
+"""Delivers alerts exactly once, to files. ``topic_delivery`` delivers them to a Kafka topic.
 
-A stream numbers its batches. After a crash it repeats the last one with the same rows. A delivery writes a batch and
-its number atomically, and skips a batch whose number it finds, so a process may be killed at any time. Decision 0018.
+A stream numbers its batches. After a crash it repeats the last batch with the same rows. A delivery writes a batch and
+its number atomically, and skips a batch with a number that is written already. So a process may be killed at any time
+(decision 0018).
 
-* ``FileDelivery``   a file for each batch, which appears by a rename under the batch's name
-* ``PrintDelivery``  prints, for people; not exactly once
+* ``FileDelivery``   writes a file for each batch, which appears by a rename under the name of the batch *
+``PrintDelivery``  prints alerts for people to read, but not exactly once
 """
 
 import sys
@@ -17,31 +18,34 @@ from kafka_quota_proxy.pipeline.files import Files
 
 
 class Delivery(ABC):
-    """The destination of alerts."""
+    """The destination of the alerts of a stream."""
 
     def begin(self) -> None:  # noqa: B027 - not every destination has something to begin
-        """Connect, and end the unfinished work of an earlier process.
+        """Connect to the destination, and end the unfinished work of an earlier process.
 
         Raises:
-            PipelineError: the destination cannot be reached.
+            PipelineError: if the destination cannot be reached.
         """
 
     @abstractmethod
     def deliver(self, rows: DataFrame, batch: int) -> None:
-        """Write the ``key``, ``value`` and ``start_ms`` of a batch unless its number is written already.
+        """Write the ``key``, ``value`` and ``start_ms`` of a batch, unless a batch with its number is written already.
 
-        All of ``rows`` is evaluated anyway, for the stream's state.
+        In either case, all of ``rows`` has to be evaluated, since that updates the state of the stream.
 
         Raises:
-            PipelineError: the batch could not be written; another process has to retry it.
+            PipelineError: if the batch could not be written. Only a new process can retry it.
         """
 
     def end(self) -> None:  # noqa: B027
-        """Close the connections."""
+        """Close the connections to the destination."""
 
 
 class FileDelivery(Delivery):
-    """Writes JSON Lines: ``OUT/alerts-JOB-BATCH.jsonl``, and nothing for a batch without alerts."""
+    """Writes each batch as a file of JSON Lines, ``OUT/alerts-JOB-BATCH.jsonl``.
+
+    A batch without alerts gets no file.
+    """
 
     def __init__(self, spark: SparkSession, out: str, job: str) -> None:
         self._files = Files(spark)
@@ -49,11 +53,11 @@ class FileDelivery(Delivery):
         self._job = job
 
     def begin(self) -> None:
-        """Create the directory."""
+        """Create the output directory."""
         self._files.make_directory(self._out)
 
     def deliver(self, rows: DataFrame, batch: int) -> None:
-        """Write a hidden file, then rename it."""
+        """Write a batch to a hidden file, then rename the file."""
         name = f"alerts-{self._job}-{batch:010}"
         hidden, target = f"{self._out}/.{name}", f"{self._out}/{name}.jsonl"
         _ordered(rows).write.mode("overwrite").text(hidden)
@@ -66,10 +70,13 @@ class FileDelivery(Delivery):
 
 
 class PrintDelivery(Delivery):
-    """Writes JSON Lines to stdout. A stream without a checkpoint never repeats a batch."""
+    """Prints alerts to stdout as JSON Lines.
+
+    It needs no batch numbers, since a stream without a checkpoint never repeats a batch.
+    """
 
     def deliver(self, rows: DataFrame, batch: int) -> None:
-        """Print a batch, in the order of its windows."""
+        """Print the alerts of a batch, in the order of their windows."""
         del batch
         for row in _ordered(rows).toLocalIterator():
             sys.stdout.write(f"{row['value']}\n")
@@ -77,5 +84,8 @@ class PrintDelivery(Delivery):
 
 
 def _ordered(rows: DataFrame) -> DataFrame:
-    """Return values by time, in one partition: a global sort would evaluate the stream's state twice."""
+    """Return the values in the order of time, in one partition.
+
+    A global sort would evaluate the state of the stream twice.
+    """
     return rows.repartition(1).sortWithinPartitions("start_ms", "value").select("value")

@@ -1,7 +1,8 @@
-"""The client configuration for ``kafka://`` addresses: a file of Kafka's client properties (``--kafka-config``).
+"""Reads the client configuration for ``kafka://`` addresses, a file of Kafka client properties (``--kafka-config``).
 
-It is the same file as the ``--command-config`` of Kafka's tools. Spark's client is Kafka's own and accepts all of it.
-Topics are written with aiokafka, which gets the keywords of ``client_keywords``.
+The file is the same as for the option ``--command-config`` of Kafka's tools. Spark reads with Kafka's own client, which
+accepts all properties. This program writes topics with aiokafka, which gets the keyword arguments of
+``client_keywords``.
 """
 
 import re
@@ -13,7 +14,7 @@ from typing import Final, NamedTuple
 
 from kafka_quota_proxy.pipeline.errors import InputError
 
-# Given by --usage and --to, or set by the program.
+# The settings that --usage and --to give, or that the program itself sets.
 _OURS: Final = frozenset(
     {
         "bootstrap.servers", "group.id", "key.deserializer", "value.deserializer", "key.serializer", "value.serializer",
@@ -23,7 +24,7 @@ _OURS: Final = frozenset(
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _PASSWORD_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-# An option of a JAAS line. A value is in quotes, or goes up to a space or the end.
+# Matches an option of a JAAS line. The value is in quotes, or ends at a space or semicolon.
 _JAAS: Final = re.compile(r"""([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;]+))""")
 _TLS_UNDERSTOOD: Final = frozenset(
     {
@@ -36,7 +37,7 @@ _SASL_UNDERSTOOD: Final = frozenset({"sasl.mechanism", "sasl.jaas.config"})
 
 
 class Setting(NamedTuple):
-    """A value, and its line in the file."""
+    """A value of the file, with its line number."""
 
     value: str
     line: int
@@ -44,20 +45,23 @@ class Setting(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaConfig:
-    """The settings of a file, by Kafka's names. Never printed: there are passwords among them."""
+    """The settings of a client configuration, by their Kafka names.
+
+    They are left out of the ``repr``, since there are passwords among them.
+    """
 
     file: str = ""
     settings: Mapping[str, Setting] = field(default_factory=dict, repr=False)
 
     def spark_options(self) -> dict[str, str]:
-        """Return the options of Spark's Kafka source."""
+        """Return the settings as options of Spark's Kafka source."""
         return {f"kafka.{key}": setting.value for key, setting in self.settings.items()}
 
     def client_keywords(self) -> dict[str, object]:
-        """Return aiokafka's keyword arguments for SASL and TLS.
+        """Return the settings as keyword arguments of aiokafka for SASL and TLS.
 
         Raises:
-            InputError: aiokafka does not support a setting, or a named file cannot be used.
+            InputError: if aiokafka does not support a setting, or if a file that a setting names cannot be used.
         """
         protocol = self._value("security.protocol", "PLAINTEXT").upper()
         keywords: dict[str, object] = {"security_protocol": protocol}
@@ -102,7 +106,7 @@ class KafkaConfig:
                 context.check_hostname = False
             key, location = "ssl.keystore.location", self._value("ssl.keystore.location", "")
             if location:
-                # Never None: OpenSSL would ask for a password on the terminal.
+                # The password is never None, since OpenSSL would then ask for it on the terminal.
                 context.load_cert_chain(location, password=self._value("ssl.key.password", ""))
         except (OSError, ssl.SSLError, ValueError) as error:
             reason = getattr(error, "strerror", None) or getattr(error, "reason", None) or "cannot be used"
@@ -123,10 +127,10 @@ class KafkaConfig:
 
 
 def read_kafka_config(path: str) -> KafkaConfig:
-    """Return the settings of a file.
+    """Read a file of Kafka client properties.
 
     Raises:
-        InputError: the file cannot be read, or has a faulty line or a setting that the program sets.
+        InputError: if the file cannot be read, has a faulty line, or has a setting that only the program sets.
     """
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
@@ -151,10 +155,10 @@ def read_kafka_config(path: str) -> KafkaConfig:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the logical lines of java.util.Properties, with the number of the first line of each."""
+    """Yield the logical lines as java.util.Properties defines them, each with the number of its first line."""
     parts: list[str] = []
     first = 0
-    # Not splitlines, which takes more than these for an end.
+    # str.splitlines would also break lines at other characters.
     for number, line in enumerate(re.split(r"\r\n|\r|\n", text), start=1):
         stripped = line.lstrip(" \t\f")
         if not parts:

@@ -12,7 +12,7 @@ from kafka_quota_proxy.pipeline.errors import UsageError
 from kafka_quota_proxy.pipeline.kafka_config import KafkaConfig
 
 _CONNECTOR: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
-# The most that one batch of a stream takes from a backlog: little enough to be repeated quickly after a crash.
+# The most that one batch of a stream takes from a backlog. It is small enough to be repeated quickly after a crash.
 _RECORDS_AT_ONCE: Final = "1000000"
 # Spark asks three times for the end of a topic. With Kafka's defaults each takes a silent minute.
 _PATIENCE: Final = {"kafka.request.timeout.ms": "15000", "kafka.default.api.timeout.ms": "15000"}
@@ -36,12 +36,12 @@ def topic(
     is_stream: bool = False,
     is_news_only: bool = False,
 ) -> DataFrame:
-    """Return the lines of ``kafka://HOST:PORT/TOPIC``; the place of a line is its partition and offset.
+    """Return the lines of ``kafka://HOST:PORT/TOPIC``. The place of a line is its partition and offset.
 
-    ``is_news_only`` begins at the end of the topic, and continues after lost records.
+    With ``is_news_only``, the stream begins at the end of the topic, and continues if records were lost.
 
     Raises:
-        UsageError: no such address, or Spark has no connector.
+        UsageError: if ``usage`` is no such address, or if Spark lacks its Kafka connector.
     """
     servers, name = kafka_place(usage, "--usage")
     options = {**_PATIENCE, **kafka.spark_options(), "kafka.bootstrap.servers": servers, "subscribe": name}
@@ -69,7 +69,7 @@ def topic(
 
 
 def kafka_fault(stack: str) -> str | None:
-    """Return the innermost error of Kafka's client in a Java stack, in words; None if there is none."""
+    """Return the innermost error of Kafka's client in a Java stack trace in words, or None if there is none."""
     found = _KAFKA_ERROR.findall(stack)
     if not found:
         return None
@@ -78,10 +78,10 @@ def kafka_fault(stack: str) -> str | None:
 
 
 def kafka_place(place: str, argument: str) -> tuple[str, str]:
-    """Return the servers, with commas, and the topic of ``kafka://HOST:PORT/TOPIC``.
+    """Split ``kafka://HOST:PORT/TOPIC`` into the servers (with commas between them) and the topic.
 
     Raises:
-        UsageError: it is another kind of address; the error names the ``argument``.
+        UsageError: if ``place`` is another kind of address. The error names the ``argument``.
     """
     parts = urlsplit(place)
     name = parts.path.strip("/")

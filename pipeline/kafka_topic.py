@@ -1,4 +1,7 @@
-"""A topic that this program writes: aiokafka on an event loop in a thread of its own, for callers that block."""
+"""Gives blocking callers access to a topic that this program writes.
+
+aiokafka runs on an event loop, in a thread of its own.
+"""
 
 import asyncio
 import logging
@@ -14,24 +17,24 @@ from kafka_quota_proxy.pipeline.errors import PipelineError
 from kafka_quota_proxy.proxy.background.loop_thread import LoopThread
 
 _CLIENT_ID: Final = "kafka-quota-pipeline"
-# How long until an unreachable cluster is reported.
+# The time after which an unreachable cluster is reported.
 _CONNECT_S: Final = 15.0
 _CONNECT_AGAIN_S: Final = 0.5
 _CLOSE_S: Final = 1.0
-# aiokafka's own, those of sockets, TLS and timeouts, and those for answers that aiokafka does not understand.
+# The errors of aiokafka, of sockets, TLS and timeouts, and those for responses that aiokafka does not understand.
 _FAULTS: Final = (RuntimeError, OSError, ValueError, AssertionError)
 
 T = TypeVar("T")
 
 
 class KafkaTopic:
-    """Runs aiokafka's coroutines, and turns their failures into sentences.
+    """Runs the coroutines of aiokafka clients, and turns their failures into messages for users.
 
     Args:
-        servers: ``HOST:PORT``, with a comma between several.
+        servers: ``HOST:PORT``, with commas between several servers.
         topic: the name of the topic.
-        security: aiokafka's keyword arguments for SASL and TLS.
-        on_close: ends the clients; cut off after a second.
+        security: the keyword arguments of aiokafka for SASL and TLS.
+        on_close: closes the clients. It is cut off after a second.
     """
 
     def __init__(
@@ -46,13 +49,13 @@ class KafkaTopic:
         self._thread: LoopThread | None = None
 
     def run(self, work: Coroutine[Any, Any, T], *, timeout_s: float) -> T:
-        """Return the result of ``work``.
+        """Run ``work`` on the event loop, and return its result.
 
         Raises:
-            PipelineError: it failed, or took too long.
+            PipelineError: if ``work`` failed or took longer than ``timeout_s``.
         """
         if self._thread is None:
-            # Failures arrive as exceptions; aiokafka also logs them, with stacks.
+            # Failures arrive as exceptions. aiokafka would log them too, with stack traces.
             logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
             self._thread = LoopThread("kafka-topic", on_close=self._close)
         try:
@@ -61,18 +64,20 @@ class KafkaTopic:
             raise PipelineError(f"{self.where}: {type(error).__name__}: {error}".rstrip(": ")) from error
 
     def close(self) -> None:
-        """End the thread and all connections."""
+        """Close all connections and end the thread."""
         if self._thread is not None:
             self._thread.close()
 
     async def wait_for_broker(self) -> None:
-        """Return once a broker accepts a connection and the login. aiokafka's own start does not say why none does.
+        """Return as soon as a broker accepts a connection and the login.
+
+        aiokafka does not say why its own start found no broker, so this method tries the brokers first.
 
         Raises:
-            Exception: no broker did in time, or a login or certificate is refused.
+            Exception: if no broker accepted in time, or if a broker refused the login or the certificate.
         """
         loop = asyncio.get_running_loop()
-        # A client that has failed leaves futures without a reader.
+        # A failed client leaves futures behind, and nothing retrieves their exceptions.
         loop.set_exception_handler(lambda *_: None)
         deadline = loop.time() + _CONNECT_S
         while True:

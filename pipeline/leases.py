@@ -11,8 +11,8 @@ in full. * a share is raised only by an amount that no proxy can still use.
 
 While all proxies are connected, the sum of the applied shares is at most the limit at every instant. A proxy that loses
 its connection returns to ``even``, which may be more than the share that counts for it. So each disconnected proxy can
-add at most ``even`` to the sum. A proxy may receive only some of the records of a publication, since a publication
-gives out only amounts that are free already.
+add at most ``even`` to the sum. It does no harm if a proxy receives only some of the records of a publication, since a
+publication gives out only amounts that are free already.
 
 Shares are whole bytes per second. They are at least 1, since 0 would mean no limit. So a limit below the number of
 proxies is exceeded.

@@ -1,7 +1,8 @@
-"""Plots as SVG within a page, drawn by matplotlib: as wide as a phone, and larger where there is room.
+"""Draws plots with matplotlib, as SVG for a report page.
 
-Their colours are the page's, which changes them in the dark. Names that clients gave themselves are text, and no
-formulas: matplotlib would read one between two dollars.
+A plot is as wide as a phone, and grows where there is more room. Its colours are those of the page, which changes them
+in dark mode. Names of clients are drawn as plain text, since matplotlib would read text between two dollar signs as a
+formula.
 """
 
 import re
@@ -19,10 +20,10 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from kafka_quota_proxy.pipeline.report import shown, size
 
-# Stand for the page's own colours, which matplotlib does not know.
+# These colours stand for the page's own colours, which matplotlib does not know.
 _INK, _USE, _LIMIT = "#010203", "#010204", "#010205"
 _COLOURS: Final = {_INK: "currentColor", _USE: "var(--use)", _LIMIT: "var(--limit)"}
-# Of a phone that shows 390 pixels, without the page's margins; in inches of 72.
+# The width of a phone that shows 390 pixels, without the margins of the page, in inches of 72 pixels.
 _WIDTH: Final = 358 / 72
 _STYLE: Final[Any] = {
     "svg.fonttype": "none",
@@ -36,7 +37,8 @@ _STYLE: Final[Any] = {
     "axes.spines.right": False,
 }
 _DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-# Of ticks at years, months, days, hours, minutes and seconds; and of those where the next larger one begins.
+# The formats of ticks at years, months, days, hours, minutes and seconds, and of ticks at which the next larger unit
+# begins.
 _DATES: Final = ["%Y", "%b", "%d %b", "%H:%M", "%H:%M", "%S.%f"]
 _ROUND_DATES: Final = ["", "%b %Y", "%d %b", "%d %b", "%H:%M", "%H:%M"]
 _LONGEST_NAME: Final = 34
@@ -46,7 +48,7 @@ _RATE: Final = FuncFormatter(lambda rate, _at: f"{size(rate)}/s" if rate else "0
 
 
 class Bar(NamedTuple):
-    """One line of ``bars``; ``words`` say its number."""
+    """One bar of the plot ``bars``. ``words`` is the text for its value."""
 
     name: str
     value: float
@@ -54,7 +56,7 @@ class Bar(NamedTuple):
 
 
 class Load(NamedTuple):
-    """One line of ``loads``, in bytes per second; ``words`` say how they compare."""
+    """One line of the plot ``loads``, in bytes per second. ``words`` is a text that compares the values."""
 
     name: str
     limits: float
@@ -64,7 +66,10 @@ class Load(NamedTuple):
 
 
 def rate_over_time(start_ms: int, step_ms: int, rates: Sequence[float | None], limit: float | None) -> str:
-    """Return a rate (bytes per second, None: nothing) over time, and in another colour what is above the limit."""
+    """Plot a rate over time, in bytes per second, with another colour for the part above the limit.
+
+    A rate of None means that nothing was used.
+    """
     together = -(-len(rates) // _MOST_POINTS) or 1
     values = [max(rate or 0 for rate in rates[at : at + together]) for at in range(0, len(rates), together)]
     start = datetime.fromtimestamp(start_ms / 1_000, UTC)
@@ -78,7 +83,7 @@ def rate_over_time(start_ms: int, step_ms: int, rates: Sequence[float | None], l
         axis.step(times, within, where="post", linewidth=0.7, color=_USE)
         if limit is not None:
             above = [max(value, limit) for value in values]
-            # With a line of its own, for an hour of a month is thinner than any.
+            # The area has an outline, since one hour of a month would be too thin to be visible.
             axis.fill_between(times, limit, above, step="post", color=_LIMIT, linewidth=0.8)
         axis.set_ylim(0, 1.05 * max([limit or 0, 1, *values]))
         axis.set_xlim(times[0], max(times[-1], times[0] + timedelta(milliseconds=step_ms)))
@@ -94,13 +99,16 @@ def rate_over_time(start_ms: int, step_ms: int, rates: Sequence[float | None], l
 
 
 def heat_map(cells: Mapping[tuple[int, int], float]) -> str:
-    """Return a map of rates (bytes per second) by weekday (0 is Monday) and hour. What is not there stays empty."""
+    """Plot rates (bytes per second) as a map of weekdays (0 is Monday) and hours.
+
+    Hours without a rate stay empty.
+    """
     places = sorted(cells)
     low, high = 0.06, 0.94
     corners = ((low, low), (high, low), (high, high), (low, high))
     tiles = [[(hour + across, day + down) for across, down in corners] for day, hour in places]
     with _figure(2.2) as (figure, axis):
-        # Readable in print and with colour blindness: only the lightness grows.
+        # The lightness of this colour map grows steadily, so it is readable in print and with colour blindness.
         drawn = PolyCollection(tiles, array=[cells[place] for place in places], cmap="viridis", linewidth=0)
         drawn.set_clim(0, max(cells.values(), default=0) or 1)
         axis.add_collection(drawn)
@@ -117,7 +125,7 @@ def heat_map(cells: Mapping[tuple[int, int], float]) -> str:
 
 
 def bars(lines: Sequence[Bar]) -> str:
-    """Return a bar for each line, its name above it."""
+    """Plot a bar for each line, with the name of the line above the bar."""
     with _lines([(line.name, line.words) for line in lines]) as (figure, axis):
         axis.barh(range(len(lines)), [line.value for line in lines], height=0.34, color=_LIMIT)
         axis.set_xlim(0, max((line.value for line in lines), default=0) or 1)
@@ -125,7 +133,7 @@ def bars(lines: Sequence[Bar]) -> str:
 
 
 def loads(lines: Sequence[Load]) -> str:
-    """Return for each line the sum of limits, within it the highest use, and a mark at the capacity."""
+    """Plot the sum of limits for each line, with the highest use inside the bar and a mark at the capacity."""
     with _lines([(line.name, line.words) for line in lines]) as (figure, axis):
         places = range(len(lines))
         axis.barh(places, [line.limits for line in lines], height=0.4, color=_LIMIT, alpha=0.45)
@@ -145,7 +153,10 @@ def loads(lines: Sequence[Load]) -> str:
 
 @contextmanager
 def _lines(words: Sequence[tuple[str, str]]) -> Iterator[tuple[Figure, Any]]:
-    """Give axes with a line for each name, the words at its end. A name above its bar may be as long as the plot."""
+    """Yield axes with a row for each name. The text of the row is at its right end.
+
+    A name is above its bar, so it may be as long as the plot is wide.
+    """
     with _figure(0.3 + 0.55 * len(words)) as (figure, axis):
         for place, (name, said) in enumerate(words):
             for at, text, side in ((0.0, _short(name), "left"), (1.0, shown(said), "right")):
@@ -177,7 +188,7 @@ def _svg(figure: Figure) -> str:
     svg = svg[svg.index("<svg") :].strip()
     for stand_in, colour in _COLOURS.items():
         svg = svg.replace(stand_in, colour)
-    # The page says how wide it is, and a page has each id once.
+    # The page determines the width of the plot, and a page must not have the same id twice.
     svg = re.sub(r' (?:width|height)="[\d.]+pt"', "", svg, count=2)
     wanted = set(re.findall(r'(?:url\(|href=")#([^")]+)', svg))
     return re.sub(r' id="([^"]+)"', lambda found: found[0] if found[1] in wanted else "", svg)

@@ -1,7 +1,8 @@
-"""Writes to the quota topic, and reads the records of an earlier process. ``config.quota_record`` has the format.
+"""Writes shares and rules to the quota topic, and reads the records of an earlier process.
 
-Each record has a header with the publisher's id. So rules of other writers are left alone, and two publishers notice
-each other, since together they would give out more than a limit.
+``config.quota_record`` defines the format of the records. Each record that this module writes has a header with the id
+of the publisher. So the rules of other writers can be left alone. Two publishers notice each other, since together they
+would give out more than a limit.
 """
 
 import asyncio
@@ -22,10 +23,10 @@ from kafka_quota_proxy.pipeline.kafka_config import KafkaConfig
 from kafka_quota_proxy.pipeline.kafka_topic import KafkaTopic
 
 _POLICY: Final = "cleanup.policy"
-# Each publication has a record of news. Frequent compaction keeps the topic short for a proxy that starts.
+# Each publication adds a record of news. Frequent compaction keeps the topic short for a proxy that has to read it.
 _CONFIG: Final = {_POLICY: "compact", "segment.ms": "600000", "max.compaction.lag.ms": "600000"}
 _HEADER: Final = "balance"
-_BROKERS_CHOICE: Final = -1  # the replication factor of the cluster's default.replication.factor
+_BROKERS_CHOICE: Final = -1  # stands for the cluster's default.replication.factor
 _TOPIC_RESOURCE: Final = 2
 # How long a cluster may take to answer.
 _TIMEOUT_S: Final = 30.0
@@ -36,20 +37,23 @@ _NO_CONFIG: Final = KafkaConfig()
 
 
 class Found(NamedTuple):
-    """The records of an earlier ``balance``; rules only if no other writer has changed them since."""
+    """The records of an earlier ``balance`` process.
+
+    A rule is left out if another writer has changed it since.
+    """
 
     rules: tuple[Rule, ...]
     shares: tuple[Share, ...]
-    lease_ms: int | None  # from its last news; None without news
+    lease_ms: int | None  # from the last news of the process; None without news
 
 
 class QuotaTopic:
-    """The publisher's side of the topic.
+    """Gives the publisher access to the quota topic.
 
-    Sent records that are not acknowledged within ``delivery_ms`` are dropped and never reach the topic.
+    Records that are not acknowledged within ``delivery_ms`` are dropped, and never reach the topic later.
 
     Raises:
-        InputError: ``kafka`` has an unusable setting.
+        InputError: if ``kafka`` has a setting that cannot be used.
     """
 
     def __init__(self, servers: str, topic: str, kafka: KafkaConfig = _NO_CONFIG, *, delivery_ms: int) -> None:
@@ -64,7 +68,7 @@ class QuotaTopic:
         """Create the topic if it does not exist, and read it to its end.
 
         Raises:
-            PipelineError: the topic cannot be reached, or has a wrong configuration.
+            PipelineError: if the topic cannot be reached, or has a wrong configuration.
         """
         return self._topic.run(self._begin(), timeout_s=_TIMEOUT_S)
 
@@ -72,20 +76,21 @@ class QuotaTopic:
         """Write records in this order, and wait for their acknowledgement.
 
         Raises:
-            PipelineError: some records could not be written; which ones is unknown. The connections are closed.
+            PipelineError: if some of the records could not be written. It is unknown which ones. The connections are
+                closed then.
         """
         try:
             self._topic.run(self._publish([encode(one) for one in records]), timeout_s=self._delivery_ms / 1_000)
         except PipelineError:
-            # An idempotent producer of aiokafka retries for ever: a share would come after its lease.
+            # An idempotent producer of aiokafka retries for ever, so a share could arrive after the end of its lease.
             self.end()
             raise
 
     def check_alone(self) -> None:
-        """Read the records since the last call, up to the current end of the topic.
+        """Check that no other process publishes shares, by reading the records that are new in the topic.
 
         Raises:
-            PipelineError: another process publishes there, or the topic cannot be read.
+            PipelineError: if another process publishes to the topic, or if the topic cannot be read.
         """
         publishers = {publisher for publisher, _ in self._topic.run(self._to_end(), timeout_s=_TIMEOUT_S)}
         if publishers - {None, self._id}:
@@ -95,7 +100,7 @@ class QuotaTopic:
             )
 
     def end(self) -> None:
-        """Close the connections. Records without an acknowledgement are dropped."""
+        """Close the connections. Records that are not acknowledged yet are dropped."""
         self._topic.close()
 
     async def _begin(self) -> Found:
@@ -120,7 +125,7 @@ class QuotaTopic:
     async def _stop(self) -> None:
         if self._producer is not None:
             with suppress(TimeoutError):
-                async with asyncio.timeout(0):  # given time, it would deliver what is left
+                async with asyncio.timeout(0):  # with more time, it would deliver the remaining records
                     await self._producer.stop()
             await self._producer.client.close()
         if self._consumer is not None:
@@ -134,10 +139,10 @@ class QuotaTopic:
         await asyncio.gather(*sent)
 
     async def _check_topic(self) -> None:
-        """Create the topic if it does not exist.
+        """Create the topic if it does not exist, or check its configuration.
 
         Raises:
-            PipelineError: it has a wrong configuration.
+            PipelineError: if the topic has a wrong configuration, or if its configuration cannot be read.
         """
         try:
             partitions = await self._partitions()
@@ -175,7 +180,7 @@ class QuotaTopic:
 
     async def _create(self) -> None:
         client = self._producer.client
-        await client.force_metadata_update()  # which names the controller
+        await client.force_metadata_update()  # the response names the controller
         topic: tuple[object, ...] = (self._topic.name, 1, _BROKERS_CHOICE, [], list(_CONFIG.items()))
         request = CreateTopicsRequest([topic], _REQUEST_TIMEOUT_MS, False)
         answer = await client.send(client.cluster.controller.nodeId, request)
@@ -184,13 +189,13 @@ class QuotaTopic:
             raise for_code(error_code)(*message)
 
     async def _policy(self) -> str | None:
-        """Return the cleanup policy of the topic; None if it may not be read."""
+        """Return the cleanup policy of the topic, or None if this user may not read the policy."""
         answer = await self._ask(DescribeConfigsRequest([(_TOPIC_RESOURCE, self._topic.name, [_POLICY])]))
         ((_, _, _, _, entries),) = answer.resources
         return {name: value for name, value, *_ in entries}.get(_POLICY)
 
     async def _to_end(self) -> list[tuple[bytes | None, QuotaRecord]]:
-        """Return the publisher and the content of each record since the last read."""
+        """Return the publisher and the content of each record that was written since the last read."""
         found: list[tuple[bytes | None, QuotaRecord]] = []
         end = (await self._consumer.end_offsets([self._partition]))[self._partition]
         while await self._consumer.position(self._partition) < end:

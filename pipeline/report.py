@@ -1,6 +1,6 @@
-"""A report page in one file: no network, dark mode, readable on a phone.
+"""Builds a report as a single HTML file, which needs no network, has a dark mode, and is readable on a phone.
 
-A page begins with the main numbers, and then answers a question in each section. ``plots`` draws its figures.
+A report begins with the main numbers. Each of its sections then answers a question. ``plots`` draws the figures.
 """
 
 import re
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Final, NamedTuple
 
-# Colours that are distinct on white, on black, and with colour blindness (after Okabe and Ito).
+# The colours can be told apart on white, on black, and with colour blindness (after Okabe and Ito).
 _CSS: Final = """
 :root { color-scheme: light dark; --ink: #1b1f24; --faint: #59626c; --paper: #fff; --line: #8885; --use: #0072b2;
         --limit: #d55e00 }
@@ -41,7 +41,7 @@ td.words { text-align: left; white-space: normal;
          min-width: 14rem; max-width: 24rem }
 td:first-child, th:first-child { position: sticky; left: 0; background: var(--paper); padding-left: 0 }
 """
-# Characters that XML forbids, that break a line, or that change the direction of the text after them.
+# Matches characters that XML forbids, that break a line, or that change the direction of the text after them.
 _NOT_SHOWN: Final = re.compile(
     "[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
 )
@@ -49,7 +49,7 @@ _NOTES_SHOWN: Final = 8
 
 
 class Section(NamedTuple):
-    """A section: a question as heading, the answer in words, and figures or a table (HTML)."""
+    """A section of the report: a question as its heading, the answer in words, and figures or a table (HTML)."""
 
     title: str
     words: str
@@ -59,10 +59,10 @@ class Section(NamedTuple):
 def page(
     title: str, facts: Iterable[tuple[str, str]], sections: Iterable[Section], *, words: str, notes: Sequence[str]
 ) -> str:
-    """Return the page.
+    """Return the HTML of a report.
 
-    The ``facts`` are numbers and their meanings, the most important first. The ``words`` name the source of the numbers
-    and the next steps. The ``notes`` are the faults of the log, a sentence each.
+    ``facts`` are the main numbers and their meanings, with the most important first. ``words`` name the source of the
+    numbers and the next steps. ``notes`` are the faults of the log, with a sentence for each.
     """
     shown = "".join(f"<div><b>{text_of(number)}</b>{text_of(name)}</div>" for number, name in facts)
     body = "".join(f"<h2>{text_of(s.title)}</h2>{_paragraph(s.words)}{s.body}" for s in sections)
@@ -76,7 +76,11 @@ def page(
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, names: int = 1, words: int = 0) -> str:
-    """Return a table; its first ``names`` columns are names, its last ``words`` sentences, the others numbers."""
+    """Return an HTML table.
+
+    The first ``names`` columns contain names, the last ``words`` columns contain sentences, and the others contain
+    numbers.
+    """
 
     def cells(tag: str, values: Sequence[str]) -> str:
         last = len(values) - words
@@ -91,37 +95,37 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, names: int =
 
 
 def plots(figures: Iterable[str]) -> str:
-    """Return figures side by side, as many as fit."""
+    """Arrange figures side by side, as many as fit on the screen."""
     return f'<div class="plots">{"".join(figures)}</div>'
 
 
 def figure(name: str, words: str, svg: str) -> str:
-    """Return a plot with its name and a description, which screen readers read."""
-    # A screen reader takes the caption for the picture; it would spell out the numbers at the axes otherwise.
+    """Return the HTML of a plot, with its name and with a description that screen readers read out."""
+    # The screen reader reads this label in place of the picture. Without it, it would read out the numbers at the axes.
     drawn = svg.replace("<svg", f'<svg role="img" aria-label="{escape(shown(f"{name}: {words}"))}"', 1)
     return f"<figure><figcaption><b>{text_of(name)}</b><span>{text_of(words)}</span></figcaption>{drawn}</figure>"
 
 
 def keys(colours: Mapping[str, str]) -> str:
-    """Return a legend of colours, by their CSS classes."""
+    """Return a legend. ``colours`` maps CSS classes to the meanings of their colours."""
     shown = "".join(f'<span><i class="key {kind}"></i>{text_of(name)}</span>' for kind, name in colours.items())
     return f'<p class="keys">{shown}</p>'
 
 
 def text_of(name: str) -> str:
-    """Return a name as safe HTML; clients choose their names."""
+    """Return a name as safe HTML. Escaping is needed, since clients choose their own names."""
     return escape(shown(name), quote=False)
 
 
 def shown(name: str) -> str:
-    """Return a name with a mark for each invisible character."""
+    """Replace each invisible character of a name with a visible mark."""
     return _NOT_SHOWN.sub("\ufffd", name)
 
 
 def size(amount: float) -> str:
-    """Return bytes in words, in powers of 1,000 as the configuration has them: 12.3 MB."""
+    """Return a number of bytes as text such as 12.3 MB, in powers of 1,000 like the sizes in the configuration."""
     for unit, factor in (("B", 1), ("kB", 1e3), ("MB", 1e6), ("GB", 1e9)):
-        # As it is shown: 999.6 kB are 1 MB, and not 1e+03 kB.
+        # The rounded number decides about the unit, so that 999.6 kB are shown as 1 MB and not as 1e+03 kB.
         rounded = f"{amount / factor:.0f}" if factor == 1 else f"{amount / factor:.3g}"
         if abs(float(rounded)) < 1_000:
             return f"{rounded} {unit}"
@@ -129,7 +133,7 @@ def size(amount: float) -> str:
 
 
 def duration(ms: float) -> str:
-    """Return a time in words: 3.2 s, 14 min, 5.1 h."""
+    """Return a duration as text, such as 3.2 s, 14 min or 5.1 h."""
     for unit, factor in (("h", 3_600_000), ("min", 60_000), ("s", 1_000)):
         if ms >= factor:
             return f"{ms / factor:,.3g} {unit}"

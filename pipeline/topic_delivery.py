@@ -1,6 +1,7 @@
-"""Delivers alerts to a Kafka topic: a transaction for each batch, which also commits the batch's number.
+"""Delivers alerts to a Kafka topic, in one transaction for each batch.
 
-The number is the offset of a consumer group without consumers. Decision 0018 says why this delivers exactly once.
+The transaction also commits the number of the batch, as the offset of a consumer group that has no consumers. Decision
+0018 explains why each alert is delivered exactly once.
 """
 
 import asyncio
@@ -36,29 +37,29 @@ from kafka_quota_proxy.pipeline.delivery import Delivery
 from kafka_quota_proxy.pipeline.errors import PipelineError
 from kafka_quota_proxy.pipeline.kafka_topic import KafkaTopic
 
-# Brokers allow 15 minutes by default and abort longer transactions, whose batch is then repeated.
+# By default, brokers allow up to 15 minutes. They abort a longer transaction, and its batch is then repeated.
 _TRANSACTION_TIMEOUT_MS: Final = 600_000
 # How long a cluster may take to answer at the start, and to accept records or a commit.
 _BEGIN_S: Final = 60.0
 _SEND_S: Final = 120.0
 _AGAIN_S: Final = 0.1
-# Records in flight.
+# The number of records in flight.
 _AT_ONCE: Final = 1_000
 _UNSTABLE_OFFSET_COMMIT: Final = 88  # unknown to aiokafka
 _NAME: Final = "kafka-quota-pipeline-alerts"
 
 
 class TopicDelivery(Delivery):
-    """Writes to a topic; a consumer with ``isolation.level=read_committed`` sees each alert once.
+    """Writes alerts to a topic. A consumer with ``isolation.level=read_committed`` sees each alert once.
 
-    Only one process writes under the job's transactional id: ``begin`` fences off an earlier process and waits until
-    its transactions are committed or aborted.
+    Only one process can write under the transactional id of a job. ``begin`` fences off an earlier process, and waits
+    until its transactions are committed or aborted.
 
     Args:
-        servers: ``HOST:PORT``, with a comma between several.
+        servers: ``HOST:PORT``, with commas between several servers.
         topic: the name of the topic.
-        job: the part of the transactional id and of the consumer group that identifies the job.
-        security: aiokafka's keyword arguments for SASL and TLS.
+        job: identifies the job, as a part of the transactional id and of the name of the consumer group.
+        security: the keyword arguments of aiokafka for SASL and TLS.
     """
 
     def __init__(self, servers: str, topic: str, job: str, security: Mapping[str, object] | None = None) -> None:
@@ -68,11 +69,11 @@ class TopicDelivery(Delivery):
         self._next = 0  # the number of the next batch
 
     def begin(self) -> None:
-        """Fence off an earlier process, then read the number of its next batch."""
+        """Fence off an earlier process, then read the number of the batch that it would have written next."""
         self._topic.run(self._begin(), timeout_s=_BEGIN_S)
 
     def deliver(self, rows: DataFrame, batch: int) -> None:
-        """Send all rows and the batch's number in one transaction."""
+        """Send all rows and commit the number of the batch, in one transaction."""
         kept = rows.persist()
         try:
             # The rows are evaluated before the transaction begins, to keep it short.
@@ -105,7 +106,7 @@ class TopicDelivery(Delivery):
         self._next = await self._committed()
 
     async def _send(self, rows: Sequence[Row]) -> None:
-        """Send records and wait until the brokers have them."""
+        """Send records, and wait until the brokers have acknowledged them."""
         sent = [
             await self._producer.send(
                 self._topic.name, key=row["key"].encode(), value=row["value"].encode(), timestamp_ms=row["start_ms"]
@@ -119,7 +120,10 @@ class TopicDelivery(Delivery):
         await self._producer.commit_transaction()
 
     async def _committed(self) -> int:
-        """Return the number of the next batch, once no transaction of an earlier process may change it."""
+        """Return the number of the next batch.
+
+        Waits until no transaction of an earlier process can change this number any more.
+        """
         client = self._producer.client
         while True:
             try:
@@ -129,7 +133,7 @@ class TopicDelivery(Delivery):
                 partitions = [one for topic in answer["topics"] for one in topic["partitions"]]
                 codes = [answer.get("error_code", 0), *(one["error_code"] for one in partitions)]
                 if not any(codes):
-                    return max(0, int(partitions[0]["offset"]))  # -1: none
+                    return max(0, int(partitions[0]["offset"]))  # -1 means that no offset is committed
                 if max(codes) != _UNSTABLE_OFFSET_COMMIT:
                     raise for_code(max(codes))
             except (CoordinatorLoadInProgressError, CoordinatorNotAvailableError, NotCoordinatorError):
@@ -188,8 +192,8 @@ class _StableOffset(RequestStruct):  # type: ignore[misc]
 class _StableOffsetRequest(Request[OffsetFetchRequest_v1 | OffsetFetchRequest_v3 | _StableOffset]):  # type: ignore[misc]
     """Asks for the committed offset of partition 0.
 
-    aiokafka's own stops at version 3. From version 7 (Kafka 2.5, KIP-447) a broker answers UNSTABLE_OFFSET_COMMIT while
-    a transaction is being completed. Source: OffsetFetchRequest.json in Apache Kafka.
+    The request of aiokafka only has versions up to 3. From version 7 (Kafka 2.5, KIP-447), a broker answers
+    UNSTABLE_OFFSET_COMMIT while a transaction is being completed. Source: OffsetFetchRequest.json in Apache Kafka.
     """
 
     API_KEY = 9
@@ -199,7 +203,7 @@ class _StableOffsetRequest(Request[OffsetFetchRequest_v1 | OffsetFetchRequest_v3
         self._topic = topic
 
     def build(self, request_struct_class: type[RequestStruct]) -> RequestStruct:
-        """Return the request of a version."""
+        """Return the request in the version of ``request_struct_class``."""
         if request_struct_class is _StableOffset:
             return _StableOffset(self._group, [(self._topic, [0], {})], True, {})
         return request_struct_class(self._group, [(self._topic, [0])])

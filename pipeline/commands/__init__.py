@@ -1,1 +1,1 @@
-"""The command line: one module a command, all of them thin."""
+"""The commands of the command line, with a module for each. The modules hold little logic of their own."""

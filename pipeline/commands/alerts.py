@@ -1,7 +1,7 @@
-"""``kafka-quota-pipeline alerts``: a stream that reports each bucket over a limit or near it, once.
+"""``kafka-quota-pipeline alerts`` follows the log, and reports once each bucket that is over a limit or near it.
 
 It runs until SIGTERM or Ctrl-C, or with ``--once`` until it has read the existing records. After a crash it continues
-from ``--checkpoint``. Without a destination it prints the alerts of new records, and keeps no progress.
+from ``--checkpoint``. Without a destination it prints the alerts of new records, and remembers no progress.
 """
 
 import argparse
@@ -37,18 +37,18 @@ from kafka_quota_proxy.pipeline.session import session
 from kafka_quota_proxy.pipeline.topic_delivery import TopicDelivery
 from kafka_quota_proxy.pipeline.usage_reader import check_apart, followed
 
-# Each partition of the state writes a file or two per batch, and a bucket has a few hundred bytes: more partitions cost
-# more than they help. The number is fixed when the job begins.
+# Each partition of the state writes a file or two per batch, and a bucket has a few hundred bytes. So more partitions
+# would cost more than they help. The number cannot change after the job has begun.
 _PARTITIONS: Final = "4"
 _POLL_S: Final = 0.5
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Run the stream until its end."""
+    """Run the stream until it ends, and return the exit status."""
     _check(args)
     conf = {"spark.sql.shuffle.partitions": _PARTITIONS} | dict(args.conf)
     spark = session(master=args.master, conf=conf)
-    # Failures come back as exceptions and are reported in a sentence; Spark would also print a stack.
+    # Failures arrive as exceptions and are reported in one sentence. Spark would also print a stack trace.
     spark.sparkContext.setLogLevel("FATAL")
     kafka = kafka_config_of(args)
     files = Files(spark)
@@ -98,14 +98,14 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _lines(spark: SparkSession, args: argparse.Namespace, kafka: KafkaConfig) -> DataFrame:
-    # Printed alerts of a topic with weeks of records begin with new records.
+    # A topic may have weeks of records, so alerts are printed for new records only.
     if _is_printed(args) and not args.once and args.usage.startswith("kafka://"):
         return topic(spark, args.usage, kafka=kafka, is_stream=True, is_news_only=True)
     return followed(spark, args.usage, kafka=kafka)
 
 
 def _settings(args: argparse.Namespace) -> dict[str, str]:
-    # The servers of an address may change, the topic may not.
+    # During a job, the servers of an address may change, but the topic must not.
     def name(place: str) -> str:
         return urlsplit(place).path if place.startswith("kafka://") else place.rstrip("/")
 
@@ -140,7 +140,7 @@ def _found(lines: DataFrame, args: argparse.Namespace) -> DataFrame:
 
 @dataclass(slots=True)
 class _BatchCounts:
-    """The counts of batches."""
+    """Counts the lines and alerts of batches, and the lines that were left out, by reason."""
 
     lines: int = 0
     alerts: int = 0
@@ -152,7 +152,7 @@ class _BatchCounts:
     ahead_one: str | None = None
 
     def add(self, progress: Any) -> None:  # noqa: ANN401  (PySpark's, without types)
-        """Add the progress of a batch."""
+        """Add the counts from the progress report of a batch."""
         observed = progress["observedMetrics"]
         if "read" in observed:
             read = observed["read"]
@@ -164,13 +164,13 @@ class _BatchCounts:
         if "found" in observed:
             self.alerts += observed["found"]["alerts"]
         for operator in progress["stateOperators"]:
-            # The window operator after it counts groups, and never drops a row that this one passes.
+            # The window operator that follows counts groups, and never drops a row that this operator passes.
             if operator["operatorName"] == "dedupe":
                 self.late += operator["numRowsDroppedByWatermark"]
                 self.twice += operator["customMetrics"].get("numDroppedDuplicateRows", 0)
 
     def words(self, when: str) -> str:
-        """Return the counts as a line."""
+        """Return the counts as a line of text that begins with ``when``."""
         left_out = [
             (self.late, "too late"),
             (self.twice, "more than once"),
@@ -183,7 +183,7 @@ class _BatchCounts:
 
 
 class _Stream:
-    """Delivers batches in Spark's thread, and watches the query in the main thread."""
+    """Delivers batches in a thread of Spark, and watches Spark's query in the main thread."""
 
     def __init__(self, delivery: Delivery, quarantine: Quarantine | None) -> None:
         self.counts = _BatchCounts()
@@ -195,7 +195,7 @@ class _Stream:
         self._reported_until = ""  # the timestamp of the last reported progress
 
     def deliver(self, rows: DataFrame, batch: int) -> None:
-        """Deliver a batch; the stream can only end between two batches."""
+        """Deliver a batch. The stream can end only between two batches."""
         with self._delivering:
             if self._is_ending:
                 raise InterruptedError
@@ -206,17 +206,17 @@ class _Stream:
                 raise
 
     def run(self, query: StreamingQuery, end: Event) -> None:
-        """Return when the query has ended, by itself or because of ``end``.
+        """Wait until the query has ended, either by itself or because ``end`` was set.
 
         Raises:
-            PipelineError: the query failed.
-            BrokenPipeError: the reader of stdout is gone.
+            PipelineError: if the query failed.
+            BrokenPipeError: if the reader of stdout is gone.
         """
         try:
             while not end.is_set() and not query.awaitTermination(_POLL_S):  # type: ignore[arg-type]  # (or part of a second)
                 self._report(query)
             if query.isActive:
-                # No batch is interrupted: the next start would repeat it, but with noise in the log.
+                # The current batch is not interrupted. The next start could repeat it, but Spark would log an error.
                 with self._delivering:
                     self._is_ending = True
                 query.stop()
@@ -232,7 +232,7 @@ class _Stream:
         last = query.lastProgress
         if last is None or last["timestamp"] == self._reported_until:
             return
-        # Spark keeps the last hundred, more than can come between two calls.
+        # Spark keeps the last hundred progress reports, which are more than arrive between two calls.
         for progress in query.recentProgress:
             if progress["timestamp"] > self._reported_until:
                 batch = _BatchCounts()

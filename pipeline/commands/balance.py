@@ -1,4 +1,7 @@
-"""``kafka-quota-pipeline balance``: divides a cluster's limits, once into files or continuously through a topic."""
+"""``kafka-quota-pipeline balance`` divides the limits of a cluster over its proxies.
+
+It divides them once into files, or continuously through a topic.
+"""
 
 import argparse
 import sys
@@ -13,12 +16,15 @@ from kafka_quota_proxy.pipeline.proposed_quotas import ProposedQuotas
 from kafka_quota_proxy.pipeline.quotas_file import as_file, read_quotas
 from kafka_quota_proxy.pipeline.whatif import resolved
 
-# The guaranteed part of an even share.
+# The guaranteed fraction of an even share.
 _FLOOR: Final = 0.1
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Write OUT/PROXY/quotas.yaml for each proxy of the log, or follow a topic."""
+    """Write OUT/PROXY/quotas.yaml for each proxy in the log, or publish shares to a topic with ``--follow``.
+
+    Returns the exit status.
+    """
     if args.follow:
         return follow(args)
     if args.out is None:
@@ -37,7 +43,7 @@ def execute(args: argparse.Namespace) -> int:
             "demand", demand(records, resolved(records, ProposedQuotas(config=config)), last_ms=args.last)
         )
         output.table("demands", used.orderBy("kind", "bucket_user", "bucket_client_id", "proxy"), form="csv")
-        # One row for each entity and proxy, like the rules of the files.
+        # There is one row for each entity and proxy, as many as the rules of the files.
         given = shares([row.asDict() for row in used.collect()], proxies, floor=floor)
         files = []
         for proxy in proxies:

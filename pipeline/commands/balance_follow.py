@@ -1,8 +1,8 @@
-"""``kafka-quota-pipeline balance --follow``: divides a cluster's limits over its proxies every few seconds.
+"""``kafka-quota-pipeline balance --follow`` divides the limits of a cluster over its proxies every few seconds.
 
-A Spark stream adds up the use that proxies log, and this process writes their shares to the quota topic. It keeps no
-state: demand is that of the last seconds, and a new process waits until all leases have expired. So the stream needs no
-checkpoint, and begins with new records.
+A Spark stream adds up the use that the proxies log, and this process writes their shares to the quota topic. The
+process keeps no state: the demand is that of the last seconds, and a new process waits until all leases have expired.
+So the stream needs no checkpoint, and begins with new records.
 """
 
 import argparse
@@ -41,11 +41,11 @@ from kafka_quota_proxy.pipeline.quotas_file import read_quotas
 from kafka_quota_proxy.pipeline.report import size
 from kafka_quota_proxy.pipeline.session import session
 
-# A batch has seconds of records, summed to one row for each bucket and proxy.
+# A batch holds the records of some seconds, summed to one row for each bucket and proxy.
 _PARTITIONS: Final = "1"
-# The guaranteed part of an even share. Idle proxies hold less than this part of a limit, whatever their number.
+# The guaranteed fraction of an even share. All idle proxies together hold less than this fraction of a limit.
 _FLOOR: Final = 0.03
-# Publications in a lease, so that a late one does not end it.
+# The number of publications in a lease, so that a late publication does not end the lease.
 _NEWS_IN_A_LEASE: Final = 3
 # All rules are rewritten at this interval, in case the topic loses them.
 _RULES_EVERY_MS: Final = 300_000
@@ -58,7 +58,7 @@ _MOST_REPORTED: Final = 100
 
 
 def follow(args: argparse.Namespace) -> int:
-    """Publish until SIGTERM or Ctrl-C."""
+    """Publish shares until SIGTERM or Ctrl-C, and return the exit status."""
     _check(args)
     limits = read_quotas(args.limits)
     if any(rule.enforcement or rule.shaping for rule in limits.quotas):
@@ -67,7 +67,7 @@ def follow(args: argparse.Namespace) -> int:
     kafka = kafka_config_of(args)
     quotas = QuotaTopic(*kafka_place(args.to, "--to"), kafka, delivery_ms=_delivery_ms(args))
     spark = session(master=args.master, conf={"spark.sql.shuffle.partitions": _PARTITIONS} | dict(args.conf))
-    # Failures come back as exceptions and are reported in a sentence; Spark would also print a stack.
+    # Failures arrive as exceptions and are reported in one sentence. Spark would also print a stack trace.
     spark.sparkContext.setLogLevel("FATAL")
     lines = topic(spark, args.usage, kafka=kafka, is_stream=True, is_news_only=True)
     with stop_requested() as end:
@@ -113,15 +113,15 @@ def _terms(args: argparse.Namespace) -> Terms:
 
 
 def _delivery_ms(args: argparse.Namespace) -> int:
-    """Return the time limit for writing a publication."""
+    """Return the time limit for writing a publication to the topic, in ms."""
     return int(args.lease) // 2
 
 
 def _latest_ms(args: argparse.Namespace) -> int:
-    """Return the longest time from the start of a publication to the start of the next.
+    """Return the longest allowed time between the starts of two publications, in ms.
 
-    A new process waits for this time and the time limit for writing, so that it never publishes before an old process
-    has stopped.
+    A new process waits for this time plus the time limit for writing. So it never publishes before an old process has
+    stopped.
     """
     return int(args.lease) - _delivery_ms(args) + int(args.every)
 
@@ -131,13 +131,13 @@ def _now_ms() -> int:
 
 
 class _Stream:
-    """Takes the use of proxies from a Spark stream, in a thread of Spark.
+    """Takes the use of the proxies from a Spark stream, in a thread of Spark.
 
-    A batch collects one row for each proxy and bucket with a limit and use.
+    Each batch is collected as one row for each proxy and each bucket that has a limit and was used.
     """
 
     def __init__(self, lines: DataFrame, balancer: Balancer, args: argparse.Namespace, end: Event) -> None:
-        self.lock = Lock()  # of the balancer
+        self.lock = Lock()  # guards the balancer
         self._balancer = balancer
         self._proxies: Sequence[str] = args.proxies
         self._usage = args.usage
@@ -157,10 +157,10 @@ class _Stream:
         self._query: StreamingQuery = writer.trigger(processingTime=f"{args.every} milliseconds").start()
 
     def check(self) -> None:
-        """Check that the stream runs, and report what it left out.
+        """Check that the stream is running, and report which lines it left out.
 
         Raises:
-            PipelineError: the stream has ended by itself.
+            PipelineError: if the stream has ended by itself.
         """
         try:
             is_active, error = self._query.isActive, self._query.exception()
@@ -187,7 +187,7 @@ class _Stream:
             self._query.stop()
 
     def words(self) -> str:
-        """Return a summary of the lines."""
+        """Return how many lines were read, and how many of them were bad, as text."""
         return f"{self._lines:,} lines" + (f", {self._bad:,} of them bad" if self._bad else "")
 
     def _counted(self, rows: DataFrame) -> DataFrame:
@@ -210,10 +210,10 @@ class _Stream:
             self._balancer.take(map(_use, found), now_ms=_now_ms())
 
     def _check_brokers(self, found: Sequence[Row]) -> None:
-        """Check that each proxy has one broker, since its share would apply to each broker by itself.
+        """Check that each proxy has one broker only, since its share would apply to each broker separately.
 
         Raises:
-            PipelineError: a proxy has several brokers.
+            PipelineError: if a proxy has several brokers.
         """
         for row in found:
             for broker in (row["broker"], row["other_broker"]):
@@ -276,13 +276,16 @@ def _use(row: Row) -> Use:
 def _wait_for_leases(
     quotas: QuotaTopic, found: Found, args: argparse.Namespace, *, until_s: float, end: Event, stream: _Stream
 ) -> None:
-    """Wait until the shares of an earlier process have expired; check meanwhile that it has ended."""
+    """Wait until the shares of an earlier process have expired.
+
+    Meanwhile, check that the earlier process has really ended.
+    """
     if found.lease_ms is None and not found.shares:
         return
     lease_ms = max(found.lease_ms or 0, args.lease)
-    # Its --every may differ, but is at most a third of its lease.
+    # The --every of the earlier process may differ, but is at most a third of its lease.
     wait_ms = lease_ms + max(args.every, lease_ms // _NEWS_IN_A_LEASE)
-    # Random, so that of two processes that start together one is earlier and only the other ends.
+    # The wait has a random part. So if two processes start together, one is earlier, and only the other one ends.
     until_s += (wait_ms + randbelow(args.every)) / 1_000
     say(f"waiting {wait_ms / 1_000:.0f} s and a little for the leases of an earlier process")
     while time.monotonic() < until_s and not end.wait(min(args.every / 1_000, max(0.0, until_s - time.monotonic()))):
@@ -293,10 +296,10 @@ def _wait_for_leases(
 def _publish(
     quotas: QuotaTopic, balancer: Balancer, found: Found, args: argparse.Namespace, *, end: Event, stream: _Stream
 ) -> None:
-    """Write changes and news at each interval.
+    """Publish the changed shares and a record of news at each interval.
 
-    A process that was suspended checks for another publisher before it writes, and does not write at all after a pause
-    in which another may have started.
+    The process may have been suspended, and another one may have started meanwhile. So it looks for another publisher
+    before each write. After a pause that is long enough for another process to start, it ends without writing.
     """
     due_s = time.monotonic()
     first: list[QuotaRecord] = list(_first(balancer, found))
@@ -334,7 +337,7 @@ def _check_in_time(since_ms: int, args: argparse.Namespace) -> None:
 
 
 def _first(balancer: Balancer, found: Found) -> Iterator[QuotaRecord]:
-    """Yield the records before the first news: the removal of old shares, and the common rules."""
+    """Yield the records to write before the first news: the removal of old shares, and the common rules."""
     for share in found.shares:
         yield replace(share, limits={})
     wanted = {(rule.user, rule.client_id): rule for rule in balancer.rules()}
@@ -358,5 +361,5 @@ def _report(publication: Publication, balancer: Balancer) -> None:
 
 
 def _printable(text: str) -> str:
-    """Return a name that is safe on a terminal; clients choose their names."""
+    """Return a name in a form that is safe on a terminal, since clients choose their own names."""
     return text if text.isprintable() else repr(text)

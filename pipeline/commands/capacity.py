@@ -1,4 +1,4 @@
-"""``kafka-quota-pipeline capacity``: suggests limits from past use, and replays the log under them."""
+"""``kafka-quota-pipeline capacity`` suggests limits from past use, and replays the log under them."""
 
 import argparse
 import sys
@@ -46,14 +46,14 @@ _HOUR_MS: Final = 3_600_000
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Write the limits and the report; print the path of the report."""
+    """Write the limits and the report, print where they are, and return the exit status."""
     known = capacities(args.capacities) if args.capacities else {}
     with running(args) as (spark, output):
         usage = usage_of(args, spark, output)
         used = byte_usage(usage.records)
         say("measuring rates")
         buckets = output.keep("buckets", percentiles(used, args.percentile))
-        # One row for each entity, like the rules of quotas.yaml, which one machine has to read anyway.
+        # There is one row for each entity, as many as the rules of quotas.yaml, which one machine has to read anyway.
         every = entities(buckets).orderBy(F.desc("amount"), *ENTITY).collect()
         if not every:
             raise UsageError(f"--usage {args.usage}: has no record of kind produce or fetch")
@@ -69,10 +69,10 @@ def execute(args: argparse.Namespace) -> int:
 def _replayed(
     records: DataFrame, buckets: DataFrame, suggested: list[Suggestion], args: argparse.Namespace, output: Output
 ) -> tuple[list[Suggestion], dict[tuple[str, str, str], dict[str, Any]]]:
-    """Replay the log under the limits and higher ones; return the lowest that do not throttle for too long.
+    """Replay the log under all limits to try, and choose for each entity the lowest that throttles little enough.
 
-    All are replayed at once, since most of the work is shared. Each bucket has its own rule, so the limits of others do
-    not matter.
+    Returns the chosen suggestions, and their outcomes by entity. All limits are replayed at once, since they share most
+    of the work. Each bucket has a rule of its own, so the limits of other entities do not matter.
     """
     quotas = ProposedQuotas(config=config_of(suggested), shaping=Shaping(args.shaping) if args.shaping else None)
     ladders = {one[:3]: one.ladder() for one in suggested if one.limit is not None}
@@ -94,7 +94,10 @@ def _replayed(
 
 
 def _worst(by_bucket: DataFrame) -> DataFrame:
-    """Return the outcome of each entity: sums over brokers, and the highest share of throttled time."""
+    """Return the outcome of each entity and limit.
+
+    It has the sums over all brokers, and the share of throttled time on the broker where that is highest.
+    """
     names = [F.col("kind"), F.col("bucket_user").alias("user"), F.col("bucket_client_id").alias("client_id")]
     summed = ("throttle_time_ms", "throttled_requests", "delayed_amount")
     return by_bucket.groupBy(*names, "limit").agg(
@@ -134,7 +137,7 @@ def _write(
     for number, step in enumerate(steps, 1):
         output.text(f"ramp/step-{number}.yaml", step_text(number, step, args))
     output.text("quotas.yaml", quotas_text(suggested, args))
-    # Suggestions are ordered by use. The first rows of a DataFrame on a cluster would be arbitrary.
+    # The list of suggestions is ordered by use. The first rows of a DataFrame would be arbitrary on a cluster.
     top = spark.createDataFrame([one[: len(ENTITY)] for one in suggested[:_TOP]], _NAMES)
     span = buckets.agg(F.min("from_ms"), F.max("until_ms"), F.sum("amount"), F.sum("intervals")).first()
     first_ms, last_ms, amount, count = span if span is not None else (0, 0, 0, 0)
@@ -170,7 +173,7 @@ def _unlimited(suggested: list[Suggestion]) -> list[str]:
 
 
 def quotas_text(suggested: list[Suggestion], args: argparse.Namespace) -> str:
-    """Return quotas.yaml."""
+    """Return the text of quotas.yaml."""
     head = [
         f"Suggested by kafka-quota-pipeline capacity --percentile {args.percentile:g} --headroom {args.headroom:g}.",
         "Bytes per second, for each broker by itself. Try them with enforcement: observe; ramp/ has steps.",
@@ -180,7 +183,7 @@ def quotas_text(suggested: list[Suggestion], args: argparse.Namespace) -> str:
 
 
 def step_text(number: int, step: list[Suggestion], args: argparse.Namespace) -> str:
-    """Return ramp/step-NUMBER.yaml."""
+    """Return the text of ramp/step-NUMBER.yaml."""
     head = [
         f"Step {number} of {args.ramp_steps} of the ramp to the limits of quotas.yaml.",
         "Bytes per second, for each broker by itself.",
@@ -189,7 +192,7 @@ def step_text(number: int, step: list[Suggestion], args: argparse.Namespace) -> 
 
 
 def _held(args: argparse.Namespace) -> ProxyConfig:
-    """Return a configuration with the arithmetic of the replay."""
+    """Return a configuration with the shaping that the replay used."""
     return ProxyConfig(listeners=(), shaping=Shaping(args.shaping) if args.shaping else Shaping.SAMPLED)
 
 

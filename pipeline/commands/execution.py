@@ -1,4 +1,4 @@
-"""What all commands share: the session, the output, reading the log, and progress on stderr."""
+"""What all commands share: the Spark session, the output, reading the log, and progress on stderr."""
 
 import argparse
 import contextlib
@@ -25,7 +25,10 @@ _FAILED: Final = "terminated with exception: "
 
 @contextmanager
 def running(args: argparse.Namespace) -> Iterator[tuple[SparkSession, Output]]:
-    """Yield a session and an output, which appears as ``--out`` at the end, or is deleted without ``--out``."""
+    """Yield the Spark session, and an ``Output`` that becomes the directory ``--out`` at the end of the block.
+
+    Without ``--out``, the output is deleted at the end.
+    """
     spark = session(master=args.master, conf=dict(args.conf))
     plans, is_log = explain if args.explain else None, args.command == "simulate"
     place = passing(spark, explain=plans) if args.out is None else staged(spark, args.out, explain=plans, is_log=is_log)
@@ -34,7 +37,7 @@ def running(args: argparse.Namespace) -> Iterator[tuple[SparkSession, Output]]:
 
 
 def usage_of(args: argparse.Namespace, spark: SparkSession, output: Output) -> Usage:
-    """Read ``--usage``, and report what was left out."""
+    """Read the log of ``--usage``, and report on stderr what was left out."""
     say(f"reading {args.usage}")
     usage = read(spark, args.usage, output, kafka=kafka_config_of(args))
     for directory in usage.passed_over:
@@ -47,7 +50,7 @@ def usage_of(args: argparse.Namespace, spark: SparkSession, output: Output) -> U
 
 
 def kafka_config_of(args: argparse.Namespace) -> KafkaConfig:
-    """Return the configuration of ``--kafka-config``."""
+    """Return the client configuration that ``--kafka-config`` names, or an empty one."""
     return read_kafka_config(args.kafka_config) if args.kafka_config else KafkaConfig()
 
 
@@ -59,7 +62,10 @@ def say(words: str) -> None:
 
 @contextmanager
 def progress_lines(spark: SparkSession, *, every_s: float = _REPORT_EVERY_S) -> Iterator[None]:
-    """Report the progress of Spark's current step in lines, unless a terminal shows Spark's own bar."""
+    """Write lines with the progress of Spark's current step to stderr.
+
+    If stderr is a terminal, Spark shows its own progress bar there, and this function writes nothing.
+    """
     if sys.stderr.isatty():
         yield
         return
@@ -85,7 +91,7 @@ def progress_lines(spark: SparkSession, *, every_s: float = _REPORT_EVERY_S) -> 
 
 
 def explain(name: str, frame: DataFrame) -> None:
-    """Print the plan of a table to stderr."""
+    """Print the execution plan of a table to stderr."""
     # DataFrame.explain prints to stdout, where the results go.
     with contextlib.redirect_stdout(sys.stderr):
         sys.stdout.write(f"== {name.strip('/')} ==\n")
@@ -93,13 +99,16 @@ def explain(name: str, frame: DataFrame) -> None:
 
 
 def cause_of(error: StreamingQueryException) -> str:
-    """Return the reason for the end of a stream, as a line."""
+    """Return the reason for which a stream ended, as one line."""
     text = str(error)
     return text.partition(_FAILED)[2].partition("\n")[0] or text.partition("\n")[0]
 
 
 def line_counts() -> list[Column]:
-    """Return the aggregates of rows of ``parsed`` that a stream observes: lines, bad lines, and one of these."""
+    """Return the aggregations of rows of ``parsed`` that a stream observes.
+
+    They are the number of lines, the number of bad lines, and one bad line as an example.
+    """
     words = F.concat_ws(": ", F.concat_ws(" at ", "source", "position"), "fault")
     bad_one = F.max(F.when(F.col("fault").isNotNull(), words))
     return [F.count("*").alias("lines"), F.count("fault").alias("bad"), bad_one.alias("bad_one")]
@@ -107,7 +116,7 @@ def line_counts() -> list[Column]:
 
 @contextmanager
 def stop_requested() -> Iterator[Event]:
-    """Yield an event that SIGTERM and Ctrl-C set."""
+    """Yield an event that SIGTERM and Ctrl-C set during the block."""
     end = Event()
     before = {number: signal.signal(number, lambda *_: end.set()) for number in (signal.SIGTERM, signal.SIGINT)}
     try:

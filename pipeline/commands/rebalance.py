@@ -1,4 +1,7 @@
-"""``kafka-quota-pipeline rebalance``: prints the throttle that a reassignment needs; ``--out`` writes tables too."""
+"""``kafka-quota-pipeline rebalance`` prints the throttle that a partition reassignment needs.
+
+With ``--out`` it also writes tables.
+"""
 
 import argparse
 import sys
@@ -13,7 +16,10 @@ from kafka_quota_proxy.pipeline.report import duration, size
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Print the throttle that each broker needs; return 1 if the given throttle never ends."""
+    """Print the throttle that each broker needs.
+
+    Returns the exit status, which is 1 if the reassignment never ends at the given throttle.
+    """
     now, target = partition_sizes(args.sizes), reassignment_plan(args.plan)
     unknown = [
         f"{args.sizes}: has no line for {topic}-{number}, which is in {args.plan}"
@@ -27,7 +33,7 @@ def execute(args: argparse.Namespace) -> int:
     with running(args) as (spark, output):
         records = usage_of(args, spark, output).records
         say("measuring what clients use")
-        # 24 rows a broker and kind.
+        # There are at most 24 rows for each broker and kind.
         hours = client_hours(records).orderBy("broker", "kind", "hour").collect()
         output.table(
             "clients",
@@ -92,7 +98,7 @@ class _Forecast(NamedTuple):
     capacities: Mapping[tuple[int, str], float]
 
     def words(self, load: Load) -> str:
-        """Return a sentence about a broker."""
+        """Return a sentence about the load of a broker."""
         time_ms = load.time_ms(self.rate)
         does = "sends" if load.side is Side.LEADER else "gets"
         ends = (
@@ -110,7 +116,7 @@ class _Forecast(NamedTuple):
         return f"{words}; leaves clients {size(left)}/s more than they use"
 
     def table(self, loads: Iterable[Load]) -> str:
-        """Return brokers.csv."""
+        """Return the text of brokers.csv."""
         lines = ["broker,side,left_bytes,incoming_byte_rate,needed_byte_rate,throttle,hours,left_for_clients"]
         for load in loads:
             time_ms, left = load.time_ms(self.rate), self._left_for_clients(load)
@@ -128,7 +134,11 @@ class _Forecast(NamedTuple):
         return "\n".join(lines) + "\n"
 
     def _left_for_clients(self, load: Load) -> float | None:
-        """Return the capacity above the use of clients; None if unknown. A leader sends, a follower receives."""
+        """Return the capacity that throttle and clients leave over in bytes per second, or None if it is unknown.
+
+        The result is negative if the capacity is not enough. A leader sends, which competes with fetches. A follower
+        receives, which competes with produce requests.
+        """
         place = (load.broker, "fetch" if load.side is Side.LEADER else "produce")
         capacity = self.capacities.get(place)
         return None if capacity is None else capacity - self.rate - self.peaks.get(place, 0.0)
