@@ -1,13 +1,13 @@
-"""One client's connection, without I/O and without a clock.
+"""Decides what passes on one client's connection. It does no I/O and reads no clock.
 
-session          the interface of the shell: bytes and the time in, bytes and the time to wake out
-request_stream   from the client to the broker: which requests pass
-response_stream  and back: which response answers what
-handlers/        one for each family of APIs
-in_flight        requests that have no response yet
-bucket_turn      the line of a bucket that owes
-broker_turn      the fair call queue, refusals, and the broker's time
-client_account   the client's identity, buckets and mute
+session          the interface to the server, which hands over bytes and the time, and does all I/O
+request_stream   decides which of the client's requests pass to the broker
+response_stream  matches the broker's responses with the requests, and charges and edits them
+handlers/        one handler for each family of APIs
+in_flight        the requests that have no response yet
+bucket_turn      the place of the connection in the line in front of a bucket that is over its limit
+broker_turn      the fair call queue, refusals, and the time that the broker takes
+client_account   the client's identity, its buckets, and how long it is muted
 """
 
 from kafka_quota_proxy.proxy.session.session import Session

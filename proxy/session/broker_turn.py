@@ -16,12 +16,12 @@ from kafka_quota_proxy.proxy.session.in_flight import PendingRequest
 from kafka_quota_proxy.proxy.session.request_charge import RequestCharge, has_room, longest_wait
 from kafka_quota_proxy.proxy.session.state import SessionState
 
-# A request that the queue refuses is walked for its partitions. A longer one is held.
+# A refused request is parsed for its partitions, which the response names. A longer request is not refused but waits.
 MAX_REFUSED_BYTES: Final = 1024 * 1024
-# How long the client of a refused request is muted: well below what clients time out after.
+# How long the client of a refused request is muted: well below the timeouts of clients.
 REFUSED_FOR_MS: Final = 500
-# Produce requests behind a refused one may be on their way for this long: more than most round trips take, and less
-# than the 100 ms after which clients that ignore a throttle time try again.
+# For how long after a refused Produce more Produce requests may arrive that were sent before its response. It is longer
+# than most round trips, and shorter than the 100 ms after which clients that ignore a throttle time try again.
 _REFUSED_BEHIND_MS: Final = 50
 
 
@@ -30,16 +30,16 @@ class BrokerTurn:
     """Decides whether a request may pass that is charged for more than its bytes, or that queues for the broker.
 
     Attributes:
-        queued: The connection's place in the fair call queue; None: there is no queue.
-        is_metered: Some request of this connection was charged for more than its bytes, or has queued.
-        is_refused: The queue refuses the request at hand.
-        refuses_until_ms: A Produce was refused, and until then so is each one behind it.
-        come_bytes: How much of the request at hand, and of what is behind it, has come.
+        queued: The connection's place in the fair call queue, or None if the broker has no such queue.
+        is_metered: Whether any request of this connection was charged for more than its bytes, or has queued.
+        is_refused: Whether the queue has just refused the client's next request.
+        refuses_until_ms: The time until which each Produce is refused, because an earlier Produce was refused.
+        come_bytes: How many bytes have arrived of the client's next request and of what follows it.
     """
 
     _state: SessionState
-    _service: Service | None = None  # of the oldest pending request
-    _is_unrefusable: bool = False  # there is no response that refuses the request at hand
+    _service: Service | None = None  # the time that the broker takes for the oldest pending request
+    _is_unrefusable: bool = False  # there is no response that refuses the client's next request
     queued: QueuedConnection | None = None
     is_metered: bool = False
     is_refused: bool = False
@@ -49,7 +49,7 @@ class BrokerTurn:
     # -- before a request passes --
 
     def follow(self, line: ListenerQueue | None, come_bytes: int) -> None:
-        """Queue in ``line`` from the next request on."""
+        """Queue in ``line``, the fair call queue of the broker, from the next request on. None means no queue."""
         self.come_bytes = come_bytes
         if self.queued is not None and self.queued.line is not line and not self._state.in_flight:
             self.leave()
@@ -58,16 +58,20 @@ class BrokerTurn:
             self.queued = QueuedConnection(line, self._state.owner)
 
     def identity(self, client_id: bytes) -> str | None:
-        """Return the identity that queues for a request of this client-id; None: there is no queue."""
+        """Return the identity that pays in the fair call queue for a request with this client-id.
+
+        Returns None if there is no queue.
+        """
         if self.queued is None:
             return None
         name = bounded(client_id.decode("utf-8", "backslashreplace"))
         return self.queued.line.identity(self._state.account.principal, name, self._state.peer_host)
 
     def has_come(self, charge: RequestCharge, size_bytes: int, now_ms: int) -> bool:
-        """Return whether a request may pass; else it is refused or blocked.
+        """Return whether a request may pass now. Otherwise it is refused (``is_refused``) or has to wait.
 
-        No request passes while responses are not read: the time at which the broker is done could not be seen.
+        No request passes while the broker's responses are not read, because the time at which the broker is done could
+        not be seen.
         """
         state, queued = self._state, self.queued
         buckets, kind, identity = charge
@@ -80,7 +84,7 @@ class BrokerTurn:
             can_refuse = refuses and is_alone and self._can_refuse(kind, size_bytes)
             if is_behind:
                 if can_refuse and not is_whole:
-                    state.is_blocked = False  # the rest of it has to come first
+                    state.is_blocked = False  # the client is read on, since the whole request is needed to refuse it
                     return False
                 turn = queued.refuse_behind(kind, identity) if can_refuse else Turn.WAITS
             else:
@@ -98,18 +102,23 @@ class BrokerTurn:
         return may
 
     def _can_refuse(self, kind: RequestKind, size_bytes: int) -> bool:
-        """Return whether a request can be answered here that has no pending request in front of it.
+        """Return whether the proxy can refuse a request that has no pending request in front of it.
 
-        Unlike the broker's response, one from here would come in front of the rest of one that has begun, or into it.
+        It cannot while a response of the broker is only partly passed on: the refusal would be written into the middle
+        of that response.
         """
         has_answer = kind.is_refusable and not self._is_unrefusable
         return has_answer and not self._state.responses.is_open and size_bytes <= MAX_REFUSED_BYTES
 
     def refuse(self, data: bytes, position: int, size_bytes: int, now_ms: int) -> tuple[int, int, bytes] | None:
-        """Answer a request that the queue refuses, and mute its client; None: it has no such response and is held.
+        """Answer a request that the queue refuses, and mute its client.
 
-        Each Produce behind a refused one is refused as well. If it were written, its records would overtake those that
-        are sent again, or the broker would miss those (OUT_OF_ORDER_SEQUENCE_NUMBER).
+        Each Produce that soon follows a refused Produce is refused as well. Otherwise its records would overtake the
+        refused records, which the client sends again. With an idempotent producer, the broker would miss the refused
+        records (OUT_OF_ORDER_SEQUENCE_NUMBER).
+
+        Returns:
+            The edit that takes the request out, or None if no response can refuse the request, which then has to wait.
         """
         state = self._state
         account = state.account
@@ -123,7 +132,7 @@ class BrokerTurn:
             return None
         if not is_behind:
             account.mute(REFUSED_FOR_MS, now_ms=now_ms)
-            is_muted = now_ms < account.muted_until_ms  # not while the proxy is about to end
+            is_muted = now_ms < account.muted_until_ms  # false while the proxy is about to stop
             is_produce = data.startswith(b"\0\0", position + 4)
             self.refuses_until_ms = now_ms + _REFUSED_BEHIND_MS if is_produce and is_muted else 0
         if self.queued is not None:
@@ -132,7 +141,7 @@ class BrokerTurn:
         return position, frame_end, b""
 
     def end_request(self, oldest: PendingRequest) -> None:
-        """Note that a request has now passed whole; ``oldest`` is the oldest pending one."""
+        """Note that all of a request has now passed. ``oldest`` is the oldest pending request, often the same one."""
         state, queued = self._state, self.queued
         if oldest.charge is None:
             return
@@ -143,7 +152,7 @@ class BrokerTurn:
             self._service = state.context.service.begin(may_wait=kind.may_wait, now_ns=state.now_ns)
 
     def end_unanswered(self, charge: RequestCharge) -> None:
-        """Note that a request has passed whole that has no response."""
+        """Note that all of a request has now passed that will have no response."""
         self.charge_turn(charge)
         if self.queued is not None and not self._state.in_flight:
             self.queued.end(self._state.now_ns // 1_000)
@@ -153,17 +162,17 @@ class BrokerTurn:
     def settle(
         self, pending: PendingRequest, bucket: Bucket | None, wait_ms: int, response_bytes: int, now_ms: int
     ) -> tuple[Bucket | None, int]:
-        """Charge a request for more than its bytes.
+        """Charge a request for more than its bytes, when its response begins.
 
         Args:
             pending: The request.
-            bucket: Charged for its bytes.
-            wait_ms: The wait of that bucket.
-            response_bytes: The response's size.
-            now_ms: The time.
+            bucket: The bucket that was charged for the bytes of the request or response, if any.
+            wait_ms: The wait in milliseconds that this charge has caused.
+            response_bytes: The size of the response.
+            now_ms: The time in milliseconds.
 
         Returns:
-            The bucket whose wait counts, and that wait.
+            The bucket with the longest wait, and that wait in milliseconds. It is ``(None, 0)`` if there is no wait.
         """
         state, charge = self._state, pending.charge
         if charge is None:
@@ -188,7 +197,10 @@ class BrokerTurn:
         return longest_wait(state.account, charges, now_ms=now_ms) or (None, 0)
 
     def move_up(self) -> None:
-        """Keep the slot for the request behind the oldest, or give it back if there is none."""
+        """Keep the slot for the next request that the broker has, or give the slot back if there is none.
+
+        Call this when the oldest pending request has been answered.
+        """
         state, queued = self._state, self.queued
         if queued is None:
             return
@@ -204,7 +216,7 @@ class BrokerTurn:
             queued.passed(charge.kind, is_whole=is_whole, now_us=state.now_ns // 1_000)
 
     def charge_turn(self, charge: RequestCharge, service: ServiceTime = NO_TIME) -> None:
-        """Charge the identity of a request that will have no response."""
+        """Charge the identity that has queued for a request that will have no response."""
         if self.queued is not None and charge.identity is not None:
             self.queued.unanswered(charge.kind, charge.identity, service)
 
@@ -220,18 +232,21 @@ class BrokerTurn:
                 self._service = state.context.service.begin(may_wait=charge.kind.may_wait, now_ns=state.now_ns)
 
     def end_service(self) -> ServiceTime:
-        """Stop timing the oldest pending request; return how long the broker had it."""
+        """Stop timing the oldest pending request, and return how long the broker has had the request."""
         service, self._service = self._service, None
         return NO_TIME if service is None else service[3].end(service, now_ns=self._state.now_ns)
 
     def restart_service(self) -> None:
-        """Time the oldest pending request from now on: its broker was dialled first."""
+        """Time the oldest pending request from now on, because the connection to the broker had to be opened first."""
         if self._service is not None:
             self.end_service()
             self.begin_service()
 
     def stop_service(self) -> None:
-        """Stop timing and give the slot back: responses are not read, and their delay is not the broker's."""
+        """Stop timing and give the slot back, because responses are not read now.
+
+        The time in which a response is not read would otherwise count as time that the broker takes.
+        """
         self.end_service()
         if self.queued is not None:
             state = self._state
@@ -240,19 +255,19 @@ class BrokerTurn:
 
     @property
     def _is_oldest_whole(self) -> bool:
-        """Whether the broker has all of the oldest pending request; a later one may still be on its way."""
+        """Whether the broker has got all of the oldest pending request. A later request may still be on its way."""
         state = self._state
         return not state.request_left or state.unanswered is not None or len(state.in_flight) > 1
 
     # -- the end --
 
     def leave_unused(self) -> None:
-        """Give a slot back with which no request was begun."""
+        """Give back a slot if no request was sent with it."""
         state = self._state
         if self.queued is not None and not state.in_flight and not state.request_left:
             self.queued.leave_unused(state.now_ns // 1_000)
 
     def leave(self) -> None:
-        """Give the place in the queue and the slot back."""
+        """Leave the fair call queue, and give back any slot."""
         if self.queued is not None:
             self.queued.leave(self._state.now_ns // 1_000)

@@ -1,4 +1,4 @@
-"""A connection's place in the line of the bucket that its next request charges."""
+"""A connection's place in the line of requests in front of the bucket that its next request charges."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from kafka_quota_proxy.proxy.session.state import SessionState
 
 
 class BucketTurn:
-    """Decides whether a request may pass that charges a bucket with a limit; else it waits in the bucket's line.
+    """Decides whether a request may pass that charges a bucket with a limit, or waits in the bucket's line.
 
     Attributes:
-        place: In that line; None: the connection has none.
-        is_waiting: The request at hand waits there, and for nothing else.
-        look_at_ms: When to look again; 0: when the connection is woken.
+        place: The connection's place in the line, or None if it has no place.
+        is_waiting: Whether the client's next request waits in the line, and for nothing else.
+        look_at_ms: When to look again whether the request may pass. With 0, the connection is woken when it may.
     """
 
     __slots__ = ("_state", "is_waiting", "look_at_ms", "place")
@@ -25,9 +25,9 @@ class BucketTurn:
         self.look_at_ms = 0
 
     def has_come(self, bucket: Bucket, amount: int, now_ms: int) -> bool:
-        """Return whether a request may pass that is expected to charge ``amount``; else block.
+        """Return whether a request may pass that is expected to charge ``amount``. Otherwise the request is blocked.
 
-        It waits for earlier requests of its own connection, or in the line of the bucket.
+        A blocked request waits for earlier requests of its own connection, or in the line of the bucket.
         """
         state = self._state
         line, place = bucket.line, self.place
@@ -53,16 +53,16 @@ class BucketTurn:
         return False
 
     def look_by(self, at_ms: int) -> None:
-        """Look again at ``at_ms`` at the latest."""
+        """Look again at ``at_ms``, or earlier, whether the waiting request may pass."""
         self.look_at_ms = min(self.look_at_ms or at_ms, at_ms)
 
     def step_aside(self, *, back_ms: int) -> None:
-        """Keep the place, and let others pass until about ``back_ms``."""
+        """Keep the place in the line, but let the requests behind it pass until about ``back_ms``."""
         if self.place is not None:
             self.place.line.step_aside(self.place, back_ms=back_ms)
 
     def leave(self) -> None:
-        """Give the place back."""
+        """Give up the place in the line."""
         if self.place is not None:
             self.place.line.leave(self.place)
             self.place = None

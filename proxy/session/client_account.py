@@ -1,4 +1,4 @@
-"""The client of one connection: its identity, the buckets that it charges, and its mute."""
+"""The client of one connection: its identity, the buckets that its requests charge, and how long it is muted."""
 
 from collections.abc import Callable, Container
 from dataclasses import dataclass, field
@@ -21,14 +21,15 @@ from kafka_quota_proxy.proxy.session.counters import Counters
 
 
 class RequestBuckets(NamedTuple):
-    """The buckets that a request charges besides its bytes; None: no rule limits that kind."""
+    """The buckets that a request charges in addition to bytes. A bucket is None if no rule limits its kind of usage."""
 
-    time: Bucket | None  # of QuotaKind.REQUEST
-    rate: Bucket | None  # of QuotaKind.REQUEST_RATE
+    time: Bucket | None  # the bucket of QuotaKind.REQUEST
+    rate: Bucket | None  # the bucket of QuotaKind.REQUEST_RATE
 
 
 NO_BUCKETS: Final = RequestBuckets(None, None)
-# Requests wait in the lines of these buckets before they pass. For other kinds a connection is muted.
+# If a bucket of these kinds is over its limit, requests wait in its line before they pass. For other kinds the
+# connection is muted.
 IN_LINE: Final = frozenset({QuotaKind.PRODUCE, QuotaKind.FETCH})
 
 
@@ -48,16 +49,16 @@ class ConnectionContext:
     """What the connections of one listener to one broker share.
 
     Attributes:
-        policy: The listener's settings; a reload replaces them.
-        quotas: The broker's buckets.
+        policy: The listener's settings, which a reload replaces.
+        quotas: The quotas and buckets at the broker.
         counters: The listener's counters.
-        addresses: Replaces brokers' addresses in responses; None: clients may see them.
-        leader: The broker's limits on replication for clients that are followers; None: there are none.
-        queue: The fair call queue in front of the broker; None: there is none.
-        service: The broker's time.
-        finds_ids: Whether the broker has said that it knows topics by id.
-        on_metadata: Gets Metadata responses while it is unknown which broker this is: the bytes, where the response
-            begins, and its version.
+        addresses: Replaces brokers' addresses in responses. It is None if clients may see the brokers' own addresses.
+        leader: The limits on replication from the broker to clients that are followers, or None without such limits.
+        queue: The fair call queue in front of the broker, or None without such a queue.
+        service: Estimates how long the broker works on each request.
+        finds_ids: Whether the broker has said that its Metadata API finds topics by id.
+        on_metadata: Is called with Metadata responses while it is unknown which broker of the cluster this is. The
+            arguments are the bytes, the offset at which the response begins, and its API version.
     """
 
     policy: Policy
@@ -76,13 +77,14 @@ class ClientAccount:
     """The client of one connection.
 
     Attributes:
-        context: Shared with the other connections of its listener.
-        principal: Its user.
-        muted_until_ms: No request is taken up before.
-        broker_began_ms: When the broker could begin with the oldest request of an observed bucket.
-        is_counted: Whether the connection counts for its principal and client-id; the first that it has stay.
-        refusal: Why the connection has to end; empty: it has not.
-        stale_buckets: Buckets of earlier client-ids or rules; held while requests that charge them are in flight.
+        context: What this connection shares with the other connections of its listener to the broker.
+        principal: The user that the client has logged in as.
+        muted_until_ms: The time before which no request of the client passes.
+        broker_began_ms: When the broker could begin with the oldest request that charges a bucket which is only
+            observed.
+        is_counted: Whether ``count_connection`` was called. A later principal or client-id changes nothing about it.
+        refusal: The reason why the connection has to end, or an empty text if it may go on.
+        stale_buckets: The buckets of earlier client-ids or rules, held while requests that charge them are in flight.
     """
 
     context: ConnectionContext
@@ -97,28 +99,31 @@ class ClientAccount:
     _slows_nothing: bool = False
     _client_id: bytes | None = None
     _generation: int = -1
-    _is_new: bool = True  # the client-id is
+    _is_new: bool = True  # whether the client-id is another one than before
     _produce_bucket: Bucket | None = None
     _fetch_bucket: Bucket | None = None
     _request_buckets: RequestBuckets | None = None
     _mutation_bucket: Bucket | None = None
 
     def produce_bucket(self, client_id: bytes, now_ms: int) -> Bucket:
-        """Return the bucket of Produce requests; it is kept until the rules or the client-id change."""
+        """Return the bucket that Produce requests charge. It is kept until the rules or the client-id change."""
         self._use_client_id(client_id)
         if self._produce_bucket is None:
             self._produce_bucket = self._look_up(QuotaKind.PRODUCE, client_id, now_ms)
         return self._produce_bucket
 
     def fetch_bucket(self, client_id: bytes, now_ms: int) -> Bucket:
-        """Return the bucket of fetches; kept as long."""
+        """Return the bucket that fetches charge. It is kept until the rules or the client-id change."""
         self._use_client_id(client_id)
         if self._fetch_bucket is None:
             self._fetch_bucket = self._look_up(QuotaKind.FETCH, client_id, now_ms)
         return self._fetch_bucket
 
     def request_buckets(self, client_id: bytes, now_ms: int) -> RequestBuckets:
-        """Return the buckets that every request charges besides its bytes; kept as long."""
+        """Return the buckets that every request charges in addition to bytes.
+
+        They are kept until the rules or the client-id change.
+        """
         quotas = self.context.quotas
         if not quotas.limits_requests:
             return NO_BUCKETS
@@ -132,16 +137,19 @@ class ClientAccount:
         return self._request_buckets
 
     def mutation_bucket(self, client_id: bytes, now_ms: int) -> Bucket:
-        """Return the bucket of requests that create, grow or delete topics; kept as long."""
+        """Return the bucket that requests charge which create, grow or delete topics.
+
+        It is kept until the rules or the client-id change.
+        """
         self._use_client_id(client_id)
         if self._mutation_bucket is None:
             self._mutation_bucket = self._look_up(QuotaKind.MUTATION, client_id, now_ms)
         return self._mutation_bucket
 
     def count_connection(self, client_id: bytes) -> bool:
-        """Count the connection for its principal and client-id; return whether it is within their limit.
+        """Count the connection for its principal and client-id, and return whether it is within their limit.
 
-        Connections of brokers have no limit. Call this once.
+        If it is not, ``refusal`` says why. Connections of brokers have no limit. Call this once for each connection.
         """
         self.is_counted = True
         if self.believes_replicas():
@@ -166,36 +174,41 @@ class ClientAccount:
         self._client_id = None
 
     def enforcement(self, bucket: Bucket) -> Enforcement:
-        """Return the enforcement of a bucket's rule, or else the listener's."""
+        """Return the enforcement of a bucket's rule, or the listener's enforcement if the rule has none."""
         if self._slows_nothing:
             return Enforcement.OBSERVE
         return bucket.enforcement or self.context.policy.enforcement
 
     def observes(self, bucket: Bucket) -> bool:
-        """Return whether nothing is throttled for ``bucket``."""
+        """Return whether ``bucket`` only observes its limit, so that it throttles no request."""
         return self._slows_nothing or (bucket.enforcement or self.context.policy.enforcement) is Enforcement.OBSERVE
 
     def believes_replicas(self) -> bool:
-        """Return whether a ``replica_id`` is believed on this connection; otherwise its fetches are a consumer's."""
+        """Return whether a fetch with a ``replica_id`` counts as a follower's on this connection.
+
+        Otherwise all fetches of the connection count as a consumer's.
+        """
         return self.context.policy.is_inter_broker or self.context.quotas.is_broker(self.principal)
 
     def throttle(self, bucket: Bucket, wait_ms: int, *, now_ms: int, has_answer: bool = True) -> int:
-        """Throttle the client because ``bucket`` is over its limit; return the throttle time that the client is told.
+        """Throttle the client because ``bucket`` is over its limit.
 
-        All of ``wait_ms`` is owed, whatever the client is told. Without an answer (acks=0) ``delay`` mutes the client.
+        No request that charges the bucket passes for ``wait_ms``, even if the throttle time in the response is shorter.
+        If a request has no response that could be delayed (``has_answer``), for example a Produce with acks=0, then the
+        client is muted even with the enforcement ``delay``.
 
         Returns:
-            Milliseconds; 0: the bucket is only observed.
+            The throttle time for the response in milliseconds, which is 0 if the bucket is only observed.
         """
         enforcement = self.enforcement(bucket)
         self.context.counters.throttled(bucket)
         if enforcement is Enforcement.OBSERVE:
-            took_ms = now_ms - self.broker_began_ms if bucket.holders <= 1 else 0  # others go on meanwhile
+            took_ms = now_ms - self.broker_began_ms if bucket.holders <= 1 else 0  # other connections do not wait
             bucket.observe(wait_ms, took_ms=took_ms, now_ms=now_ms)
             return 0
         bucket.silence(wait_ms, now_ms=now_ms)
         if enforcement is Enforcement.RESPOND and bucket.line:
-            # The client's next request will have others in front of it: the throttle time says so.
+            # The throttle time includes the time that the requests of other clients in the line will take.
             wait_ms = max(wait_ms, bucket.line_wait_ms(None, now_ms=now_ms))
         wait_ms = min(wait_ms, bucket.max_throttle_time_ms)
         bucket.throttled(wait_ms, now_ms=now_ms)
@@ -204,10 +217,11 @@ class ClientAccount:
         return wait_ms
 
     def put_off(self, bucket: Bucket, wait_ms: int, *, now_ms: int) -> int:
-        """Mute the client of a fetch that is answered without records until its turn comes in the line.
+        """Mute the client of a fetch that is answered without records, until its turn in the bucket's line comes.
 
         Returns:
-            The throttle time that the client is told, in ms; at least 1, so that an empty response is no surprise.
+            The throttle time for the response in milliseconds. It is at least 1, so that the response shows why it has
+            no records.
         """
         wait_ms = max(1, min(wait_ms, bucket.max_throttle_time_ms))
         bucket.throttled(wait_ms, now_ms=now_ms)
@@ -222,17 +236,20 @@ class ClientAccount:
         self._slows_nothing = True
 
     def mute(self, wait_ms: int, *, now_ms: int) -> None:
-        """Take up no request for that long. A longer mute stays; after ``release`` there is none."""
+        """Let no request pass for ``wait_ms`` milliseconds, or longer if the client is muted for longer already.
+
+        After ``release`` this has no effect.
+        """
         if not self._slows_nothing:
             self.muted_until_ms = max(self.muted_until_ms, now_ms + wait_ms)
 
     def holds(self, bucket: Bucket) -> bool:
-        """Return whether Produce or fetches charge ``bucket`` now."""
+        """Return whether Produce requests or fetches of the client charge ``bucket`` now."""
         return bucket is self._produce_bucket or bucket is self._fetch_bucket
 
     def release_stale(self, in_flight: Container[Bucket | None], *, now_ms: int) -> None:
-        """Release stale buckets, but for those that requests in flight charge."""
-        kept: dict[Bucket, None] = {}  # each once, however often its client-id was used
+        """Release the stale buckets, except for those in ``in_flight``, which requests in flight will charge."""
+        kept: dict[Bucket, None] = {}  # each bucket once, however often its client-id was used
         for bucket in self.stale_buckets:
             if bucket in in_flight and bucket not in kept:
                 kept[bucket] = None
@@ -241,7 +258,7 @@ class ClientAccount:
         self.stale_buckets = list(kept)
 
     def close(self, *, now_ms: int) -> None:
-        """Release all buckets, and count the connection no more. The last call."""
+        """Release all buckets, and stop counting the connection. This is the last call."""
         if self._counted_as is not None and self._counted_at is not None:
             self._counted_at.leave(self._counted_as)  # the listener may have another broker by now
             self._counted_as = self._counted_at = None
@@ -249,12 +266,13 @@ class ClientAccount:
         self.release_stale((), now_ms=now_ms)
 
     def _use_client_id(self, client_id: bytes) -> None:
-        """Set the buckets aside if the client-id or the rules have changed."""
+        """Set the buckets aside as stale if the client-id or the rules have changed."""
         generation = self.context.quotas.generation
         if client_id == self._client_id and generation == self._generation:
             return
         self._is_new = client_id != self._client_id
-        # A client-id may have 32 KB: too much to keep for each connection. A long one is looked up for each request.
+        # A client-id may have 32 KB, which is too much to keep for each connection. If a client-id is long, the buckets
+        # are looked up for each request.
         self._client_id = client_id if len(client_id) <= MAX_NAME_LENGTH else None
         self._generation = generation
         self._set_aside()
@@ -270,7 +288,7 @@ class ClientAccount:
         bucket = quotas.bucket(kind, principal=self.principal, client_id=name, now_ms=now_ms)
         quotas.hold(bucket)
         if self._is_new and kind not in IN_LINE and not self.observes(bucket):
-            # A client that reconnects for each request, or changes its client-id each time, would never wait otherwise.
+            # Otherwise a client that reconnects for each request, or changes its client-id each time, would never wait.
             self.muted_until_ms = max(self.muted_until_ms, bucket.silent_until_ms)
         return bucket
 

@@ -1,4 +1,4 @@
-"""The counters of one listener: plain integers, which metrics read as they are."""
+"""The counters of one listener, plain integers that the metrics read."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -6,28 +6,28 @@ from typing import Final
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 
-# Clients choose the api_key: the number of labels has a bound.
+# A client may send any api_key, so the number of unknown APIs that are counted one by one is bounded.
 _MAX_UNKNOWN: Final = 64
 OTHER: Final = -1
 # Results of logins.
 ACCEPTED: Final = "accepted"
-UNKNOWN_USER: Final = "unknown"  # accepted, under a name that cannot be read
+UNKNOWN_USER: Final = "unknown"  # accepted, but the proxy cannot read the user's name
 FAILED: Final = "failed"
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Counters:
-    """Counts frames, logins, protocol errors and disconnects, and collects news for the log.
+    """Counts requests, logins, protocol errors and disconnects, and collects what is new for the log.
 
     Attributes:
-        frames: Requests by api_key.
-        unknown_apis: Requests by api_key in versions that are not known here.
-        protocol_errors: By reason.
-        disconnects: Ends of client connections, by cause.
-        logins: By mechanism and result.
-        observed_connections: Connections above a limit that is only observed.
-        newly_throttled: Buckets over their limits since the log was last written.
-        newly_unknown: Login mechanisms that hide their users, since then.
+        frames: The number of requests by api_key.
+        unknown_apis: The number of requests by api_key, if the proxy does not know the API or the version.
+        protocol_errors: The number of protocol errors by reason.
+        disconnects: The number of client connections that have ended, by cause.
+        logins: The number of logins by mechanism and result.
+        observed_connections: The number of connections above a limit that is only observed.
+        newly_throttled: The buckets that went over their limits since the log was last written.
+        newly_unknown: The login mechanisms that were found to hide their users since the log was last written.
     """
 
     frames: list[int] = field(default_factory=lambda: [0] * (max(ApiKey) + 1))
@@ -49,7 +49,7 @@ class Counters:
             known[key] = known.get(key, 0) + 1
 
     def protocol_error(self, reason: str) -> None:
-        """Count bytes that are not Kafka's protocol."""
+        """Count a connection that sent bytes that are not Kafka's protocol."""
         self.protocol_errors[reason] = self.protocol_errors.get(reason, 0) + 1
 
     def disconnect(self, cause: str) -> None:

@@ -1,4 +1,4 @@
-"""Edits of the bytes that pass: capped fetches, throttle times and offered versions."""
+"""Edits requests and responses that pass: it caps fetches, and writes throttle times and the offered API versions."""
 
 from collections.abc import Mapping
 from struct import Struct
@@ -8,12 +8,12 @@ from kafka_quota_proxy.protocol import api_versions, fetch, throttle_time
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.protocol.errors import ProtocolError
 
-# The bytes from an offset to another become these. (): nothing changes.
+# (begin, end, replacement): the bytes from offset begin to offset end are replaced. An empty tuple changes nothing.
 Edit = tuple[int, int, bytes] | tuple[()]
 NO_EDIT: Final[Edit] = ()
 
-# Responses of Produce, ApiVersions and a few others must be whole to be edited. 1 MiB is a Produce response of some
-# 20,000 partitions. A longer one passes as it is; its client is muted all the same.
+# Responses of Produce, ApiVersions and a few other APIs must have arrived whole to be edited. A Produce response of
+# 1 MiB has some 20,000 partitions. A longer response passes as it is, and its client is muted all the same.
 MAX_HELD_RESPONSE_BYTES: Final = 1024 * 1024
 
 _INT32: Final = Struct(">i")
@@ -21,7 +21,7 @@ _TWO_INT32: Final = Struct(">ii")
 
 
 def capped_fetch(limits: fetch.FetchLimits, max_fetch_bytes: int) -> Edit:
-    """Lower the max_bytes of a fetch, and min_bytes with it, to the room of its bucket (KAFKA-9677)."""
+    """Return the edit that lowers max_bytes and min_bytes of a fetch to ``max_fetch_bytes`` (KAFKA-9677)."""
     if limits.max_bytes <= max_fetch_bytes or limits.max_bytes_offset < 0:
         return NO_EDIT
     # The two fields are neighbours in every version.
@@ -30,7 +30,7 @@ def capped_fetch(limits: fetch.FetchLimits, max_fetch_bytes: int) -> Edit:
 
 
 def without_session(data: bytes, edit: Edit, session: fetch.FetchSession) -> Edit:
-    """Add to the edit of ``capped_fetch`` that a full fetch opens no session at the broker; both edit its front."""
+    """Extend ``edit``, which is a result of ``capped_fetch``, so that a full fetch opens no session at the broker."""
     at = session.epoch_offset
     epoch = _INT32.pack(fetch.WITHOUT_SESSION)
     if not edit:
@@ -49,14 +49,15 @@ def response_edit(
     ceilings: Mapping[int, int] = api_versions.CEILINGS,
     own: Mapping[int, api_versions.VersionRange] | None = None,
 ) -> Edit | None:
-    """Return the edit of a response's throttle time, or of the versions that it offers.
+    """Return the edit of a response's throttle time, and for ApiVersions of the versions that the response offers.
 
-    The larger of the broker's throttle time and ours, ``wait_ms``, stays. ``ceilings`` are the highest versions to
-    offer; ``own`` those to offer of APIs that are answered here, whatever the broker offers.
+    The response gets the larger of the broker's throttle time and ``wait_ms``. ``ceilings`` are the highest versions to
+    offer. ``own`` are the versions of the APIs that the proxy answers itself, which are offered whatever the broker
+    offers.
 
     Returns:
-        The edit; (): there is nothing to edit, or the response is of a newer broker and cannot be read. None: more
-        bytes are needed.
+        The edit. It is empty if there is nothing to edit, or if the response comes from a newer broker and cannot be
+        read. None is returned if more bytes are needed.
     """
     try:
         if throttle_time.is_in_front(api_key):

@@ -1,4 +1,4 @@
-"""Requests that were passed on and have no response yet. A broker answers a connection's requests in their order."""
+"""The requests of a connection that have no response yet. A broker answers a connection's requests in their order."""
 
 from __future__ import annotations
 
@@ -12,31 +12,33 @@ from kafka_quota_proxy.proxy.session.request_charge import RequestCharge
 if TYPE_CHECKING:
     from kafka_quota_proxy.proxy.session.handlers.handler import Handler
 
-# A broker needs no such bound, for it reads one request at a time. Here it keeps a client that never reads responses
-# from filling memory with what is still expected. Java has at most 5 Produce requests in flight.
+# The bound keeps a client that never reads responses from filling the memory with expected responses. A broker needs no
+# such bound, because it reads one request at a time. The Java client has at most 5 Produce requests in flight.
 MAX_IN_FLIGHT: Final = 256
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class RequestProfile:
-    """The part of a request's handling that all requests with the same head share.
+    """How to handle a request, as far as all requests with the same head share this.
 
-    Reading a head takes longer than all decisions about it. Comparing it with the last one takes a fraction of that, so
-    the profiles of Produce, Fetch and ShareFetch are kept and compared.
+    Reading the head of a request takes longer than all decisions about the request. Comparing the head with that of the
+    last request takes a fraction of this time, so the profiles of Produce, Fetch and ShareFetch are kept and compared.
 
     Attributes:
         handler: Decides on the request and on its response.
-        api_key: The API.
-        api_version: Its version.
-        acks: Of a Produce; 1 for all other APIs.
-        bucket: Charged for bytes; None: no bucket is.
-        charge: The charge besides bytes; None: there is none, and the request does not queue.
+        api_key: The API key of the request.
+        api_version: The version of the API.
+        acks: The ``acks`` of a Produce, and 1 for all other APIs.
+        bucket: The bucket that is charged for bytes, or None if the request is not charged for bytes.
+        charge: What the request is charged in addition to bytes. None if it is charged for nothing else and does not
+            queue.
         generation: The generation of the rules that gave the buckets.
-        charges_response: Whether the size of the response is charged to the bucket, and not that of the request.
-        is_edited: Whether the handler sees every response, and not only those that carry a throttle time.
+        charges_response: Whether the size of the response is charged to the bucket, not the size of the request.
+        is_edited: Whether the handler gets every response to edit, not only responses that need a throttle time.
         api: The bytes of ``api_key`` and ``api_version``.
-        front: The bytes from ``client_id`` on, of a Produce to the end of ``acks``, of a Fetch to the body.
-        front_end: Where ``front`` ends, from the frame's start.
+        front: The bytes of the head from ``client_id`` on. They end behind ``acks`` in a Produce, and at the body in a
+            Fetch.
+        front_end: The offset at which ``front`` ends, from the start of the frame.
     """
 
     handler: Handler
@@ -62,11 +64,11 @@ class PendingRequest:
     """A request that was passed on and has no response yet.
 
     Attributes:
-        profile: How it is handled.
-        correlation_id: Of the request and of its response.
-        size_bytes: Of the request, without its size prefix.
-        reserved_bytes: What it has reserved in the bucket of its profile.
-        charge: As in the profile, but for this request.
+        profile: How the request is handled.
+        correlation_id: The correlation id of the request and of its response.
+        size_bytes: The size of the request, without its size prefix.
+        reserved_bytes: How many bytes the request has reserved in the bucket of its profile.
+        charge: What this request is charged in addition to bytes. It may differ from the charge in the profile.
     """
 
     profile: RequestProfile
@@ -77,12 +79,12 @@ class PendingRequest:
 
     @property
     def is_charged_by_response(self) -> bool:
-        """Whether the size of its response is charged under a limit."""
+        """Whether the size of the response is charged to a bucket that has a limit."""
         bucket = self.profile.bucket
         return bucket is not None and bucket.is_limited and self.profile.charges_response
 
     def settle_bytes(self) -> None:
-        """Give back what it has reserved, and let the next request in the bucket's line look again."""
+        """End the request's reservation in its bucket, and wake the first request in the bucket's line."""
         bucket = self.profile.bucket
         if bucket is not None:
             bucket.settle(self.reserved_bytes)
@@ -91,10 +93,12 @@ class PendingRequest:
 
 
 class InFlightQueue(list[PendingRequest]):
-    """The pending requests of one connection, oldest first. Mostly empty or one long, where a list beats a deque.
+    """The pending requests of one connection, the oldest first.
+
+    It mostly has no request or one request, and is then faster as a list than as a deque.
 
     Attributes:
-        limit: How many there may be; 0: none may follow until the oldest is answered.
+        limit: How many requests may be pending. With 0, no request may pass until ``open`` is called.
     """
 
     __slots__ = ("limit",)
@@ -117,7 +121,7 @@ class InFlightQueue(list[PendingRequest]):
         self.limit = MAX_IN_FLIGHT
 
     def buckets(self) -> Iterator[Bucket | None]:
-        """Yield the buckets that are still to be charged."""
+        """Yield the buckets that the pending requests will be charged to."""
         for pending in self:
             yield pending.profile.bucket
             if pending.charge is not None:

@@ -1,7 +1,8 @@
-"""The charge of a request besides its bytes: the broker's time (``request_percentage``, KIP-124) and ``request_rate``.
+"""Charges a request for the broker's time (``request_percentage``, KIP-124) and for ``request_rate``, not for bytes.
 
-Both limit users and client-ids, and are measured like bytes. A request is charged when its response begins. A Produce
-with acks=0 has no response: it counts for ``request_rate`` when it has passed, and its time is charged to no bucket.
+Both quotas limit users and client-ids, and are measured as quotas on bytes are. A request is charged when its response
+begins. A Produce with acks=0 has no response. It counts for ``request_rate`` when it has passed, and its time is not
+charged.
 
 Source: ``ClientRequestQuotaManager``, ``RequestHandlerHelper.sendResponseMaybeThrottle``.
 """
@@ -14,31 +15,31 @@ from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.request_time import ServiceTime, charged_ns
 from kafka_quota_proxy.proxy.session.client_account import ClientAccount, RequestBuckets
 
-# A bucket that was charged, and its wait in milliseconds; 0 or less: none.
+# A bucket that was charged, and the wait in milliseconds that the charge has caused. 0 or less means no wait.
 Charge = tuple[Bucket, int]
 
 
 class RequestCharge(NamedTuple):
-    """The charge of a request; the same for all requests that are alike."""
+    """What a request is charged in addition to its bytes. All requests that are alike share one ``RequestCharge``."""
 
     buckets: RequestBuckets
     kind: RequestKind
-    identity: str | None  # that queues in the fair call queue; None: it does not queue
+    identity: str | None  # the identity that pays in the fair call queue; None if the request does not queue
 
     def begin(self) -> None:
-        """Note that the request passes."""
+        """Note that the request passes, so that it counts as in flight for ``request_rate``."""
         if self.buckets.rate is not None:
             self.buckets.rate.in_flight += 1
 
     def pass_unanswered(self, *, now_ms: int) -> Iterator[Charge]:
-        """Charge a request that has passed and has no response: its number, not its time."""
+        """Charge a request that has passed and has no response. It is charged to the request rate, not for its time."""
         rate = self.buckets.rate
         if rate is not None:
             rate.in_flight -= 1
             yield rate, rate.charge(1, now_ms=now_ms)
 
     def forget(self) -> tuple[()]:
-        """Charge nothing: the broker never got all of the request."""
+        """Charge nothing, for example because the broker never got all of the request."""
         if self.buckets.rate is not None:
             self.buckets.rate.in_flight -= 1
         return ()
@@ -46,7 +47,10 @@ class RequestCharge(NamedTuple):
     def settle(
         self, service: ServiceTime, request_bytes: int, answer_bytes: int, *, scale: float, now_ms: int
     ) -> Iterator[Charge]:
-        """Charge all buckets when the response begins; ``answer_bytes`` of 0: there is none."""
+        """Charge all buckets when the response begins, and yield each charge.
+
+        ``answer_bytes`` is the size of the response, or 0 if the request will have no response.
+        """
         time, rate = self.buckets
         if rate is not None:
             rate.in_flight -= 1
@@ -60,22 +64,24 @@ class RequestCharge(NamedTuple):
 
 
 def has_room(account: ClientAccount, buckets: RequestBuckets, *, now_ms: int) -> bool:
-    """Return whether a request may pass that is sent ahead of earlier responses and charges ``buckets``.
+    """Return whether ``buckets`` have room for a request that follows requests which have no response yet.
 
-    It could be served during a wait. A request with no other in flight needs no room: a broker takes it up too, and
-    throttles its client afterwards.
+    Without room the request waits, because an earlier response may throttle the client, and the broker would serve the
+    request during that time. A request with no other in flight needs no room: a broker, too, serves it and throttles
+    the client afterwards.
     """
     time, rate = buckets
     if time is not None and time.is_limited and not account.observes(time):
-        return False  # its time is known when it is answered
+        return False  # how much time a request takes is known only when it is answered
     return rate is None or account.observes(rate) or rate.has_room(1, now_ms=now_ms)
 
 
 def longest_wait(account: ClientAccount, charges: Iterable[Charge], *, now_ms: int) -> Charge | None:
-    """Return the charge with the longest wait; None: none has to wait.
+    """Return the charge with the longest wait, or None if no charge causes a wait.
 
-    Of two equal ones it is the later, as the request quota's is in Kafka. Waits of observed buckets are counted, and
-    hide no other. Each bucket is owed its own wait, whichever one the client is told.
+    Of two equal waits the later one counts, as in Kafka, where that is the wait of the request quota. The waits of
+    buckets that are only observed are counted, but never returned. Each bucket stays silent for its own wait, even if
+    the client gets the longer throttle time of another bucket.
     """
     found: Charge | None = None
     for bucket, wait_ms in charges:

@@ -1,23 +1,25 @@
-"""One client's connection, without I/O: bytes and the time in; out, what to write and whether to go on reading.
+"""One client's connection, without I/O: it takes bytes and the time, and says what to write and when to stop reading.
 
-The shell hands over what it read (``receive_from_client``, ``receive_from_broker``), calls ``handle_timer`` at
-``wake_at_ms``, and after each of them writes ``to_broker`` and ``to_client``, clears them, and reads each side or not
-as ``is_blocked`` and ``delayed_until_ms`` say.
+The server, which does the I/O, hands over what it has read (``receive_from_client``, ``receive_from_broker``), and
+calls ``handle_timer`` at ``wake_at_ms``. After each of these calls the server writes ``to_broker`` and ``to_client``,
+and clears both. It stops reading the client while ``is_blocked`` is set, and the broker while ``delayed_until_ms`` is
+set. These attributes belong to ``SessionState``.
 
-A body passes without being kept: a request waits here until its head has come, a response until its throttle time can
-be written. What a client sent ahead ``is_blocked`` for one of these reasons:
+The body of a request or response passes on as it arrives. A request is kept only until its head has arrived, and a
+response only until its throttle time can be written. ``is_blocked`` holds the client's next request back if:
 
-* It is muted: it was over its quota, and ``muted_until_ms`` has not come.
-* Its next request would go over the quota while earlier ones have no response. A broker takes one request of a
-  connection at a time. So does a session where it matters; elsewhere requests are sent ahead.
-* The bucket of its next request is in debt, or others are in front of it in the bucket's line (``BucketTurn``).
-* Too many requests have no response, or one of a login has none: the charge of the next one depends on it.
-* A queue stands in front of the broker, and its turn has not come (``BrokerTurn``).
-* Its client does not take its responses, and the next request is charged for more than its bytes, or queues.
-* It is a follower's fetch of which nothing may flow now, or is about topics of which the broker has to be asked
-  something first (``handlers``).
+* The client is muted, because it was over its quota and ``muted_until_ms`` has not come.
+* The request would go over the quota while earlier requests have no response. A broker takes one request of a
+  connection at a time. A session does so only where it matters for a quota, and otherwise sends requests ahead.
+* The bucket of the request is over its limit, or other requests are in front in the bucket's line (``BucketTurn``).
+* Too many requests have no response, or a request of a login has none. The charge of the next request depends on the
+  result of the login.
+* The request has to wait for its turn in the fair call queue (``BrokerTurn``).
+* The client does not take its responses, and the request is charged for more than its bytes, or has to queue.
+* The request is a follower's fetch of which nothing may flow now, or the broker has to be asked about the request's
+  topics first (``handlers``).
 
-Source of the order of things: ``KafkaApis.handleProduceRequest`` and ``handleFetchRequest``; KIP-219.
+The order of these steps follows ``KafkaApis.handleProduceRequest`` and ``handleFetchRequest``, and KIP-219.
 """
 
 from typing import Protocol
@@ -38,23 +40,24 @@ from kafka_quota_proxy.proxy.session.unanswered import Unanswered
 
 
 class Receive(Protocol):
-    """Takes bytes from a peer."""
+    """The type of the methods that take bytes from the client or from the broker."""
 
     def __call__(self, data: bytes, *, now_ms: int) -> None:
-        """Take what a peer sent.
+        """Take bytes that the client or the broker has sent.
 
         Raises:
-            ProtocolError: It is not Kafka's protocol; write what is there, and close.
+            ProtocolError: If the bytes are not Kafka's protocol. The caller then writes what there is to write, and
+                closes the connection.
         """
 
 
 class Session:
-    """One client connection. Not to be used further after it raised ``ProtocolError``.
+    """One client connection. After a method has raised ``ProtocolError``, only ``close`` may be called.
 
     Attributes:
-        state: What the shell reads after each call.
-        receive_from_client: Takes what the client sent.
-        receive_from_broker: Takes what the broker sent.
+        state: What the server reads after each call, for example the bytes to write.
+        receive_from_client: Takes bytes that the client has sent.
+        receive_from_broker: Takes bytes that the broker has sent.
     """
 
     __slots__ = ("_requests", "_responses", "_turn", "receive_from_broker", "receive_from_client", "state")
@@ -72,27 +75,30 @@ class Session:
         self.receive_from_client = self._requests.receive
         self.receive_from_broker = self._responses.receive
 
-    # -- what the shell reads --
+    # -- what the server reads --
 
     @property
     def account(self) -> ClientAccount:
-        """The client's identity, buckets and mute."""
+        """The client's identity, its buckets, and how long it is muted."""
         return self.state.account
 
     @property
     def muted_until_ms(self) -> int:
-        """Until when the client is muted; in the past: it is not."""
+        """The time until which the client is muted. A time in the past means that the client is not muted."""
         return 0 if self.state.is_ending else self.state.account.muted_until_ms
 
     @property
     def follower(self) -> Follower | None:
-        """What a follower's fetches have seen, if limits on replication hold for this connection."""
+        """The state of this follower's fetches, or None if no limit on replication has held for the connection."""
         handler = self._requests.made(FollowerFetchHandler)
         return None if handler is None else handler.follower
 
     @property
     def wake_at_ms(self) -> int:
-        """When to call ``handle_timer``; 0 or in the past: not needed, a response will free what waits."""
+        """The time at which to call ``handle_timer``.
+
+        With 0 or a time in the past no call is needed: nothing waits, or another event lets the waiting bytes pass.
+        """
         state = self.state
         if state.delayed_until_ms:
             return state.delayed_until_ms
@@ -103,12 +109,12 @@ class Session:
 
     @property
     def is_idle(self) -> bool:
-        """Whether everything that can be answered has been, and nothing waits to be passed on."""
+        """Whether no request waits for its response or for its turn, and no request is partly passed on."""
         return self.has_answered and not self.state.request_left
 
     @property
     def has_answered(self) -> bool:
-        """Whether every request that was taken up, or is to be, has been answered."""
+        """Whether every request that was passed on, or still waits to be passed on, has been answered."""
         state = self.state
         waits = state.is_blocked and not state.is_ending
         quotas = self._requests.made(QuotaRequestHandler)
@@ -117,7 +123,7 @@ class Session:
 
     @property
     def is_owed(self) -> bool:
-        """Whether the client waits for a response. A client that has stopped within its only request does not."""
+        """Whether the client waits for a response. A client that has sent only a part of its only request does not."""
         state = self.state
         unfinished = 1 if state.request_left and state.unanswered is None else 0
         is_awaited = len(state.in_flight) > unfinished or not state.in_flight.limit
@@ -131,19 +137,23 @@ class Session:
 
     @property
     def awaits_no_answers(self) -> bool:
-        """Whether the client produces with acks=0: it would never know what did not arrive."""
+        """Whether the client produces with acks=0, so that it would never know which records did not arrive."""
         profile = self._requests.profile
         return profile is not None and isinstance(profile.handler, ProduceHandler) and not profile.acks
 
     @property
     def held_bytes(self) -> int:
-        """How many bytes were read and could not be passed on yet."""
+        """The number of bytes that were read and could not be passed on yet."""
         return self._requests.kept_bytes + self._responses.kept_bytes + sum(map(len, self.state.to_broker))
 
-    # -- what happens to it --
+    # -- what happens to the connection --
 
     def handle_timer(self, *, now_ms: int) -> None:
-        """Go on with what has waited long enough. Raises ``ProtocolError``."""
+        """Pass on the request or response that has waited long enough.
+
+        Raises:
+            ProtocolError: If bytes that waited are not Kafka's protocol.
+        """
         state = self.state
         if state.delayed_until_ms and now_ms >= state.delayed_until_ms:
             state.delayed_until_ms = 0
@@ -154,13 +164,21 @@ class Session:
             self._requests.resume(now_ms)
 
     def resume(self, *, now_ms: int) -> None:
-        """Go on with what waited for its turn, or for its client. Raises ``ProtocolError``."""
+        """Pass on the request that waited for its turn, or for its client to take responses.
+
+        Raises:
+            ProtocolError: If bytes that waited are not Kafka's protocol.
+        """
         if self.state.is_blocked:
             self._requests.resume(now_ms)
-        self._turn.leave_unused()  # the request waits for something else now, or the connection is to end
+        self._turn.leave_unused()  # if the request waits for something else now, or the connection is about to end
 
     def release(self, *, now_ms: int) -> None:
-        """Go on with what waits for its throttle time, and let nothing wait from now on. Raises ``ProtocolError``."""
+        """Pass on what waits because of a quota, and throttle nothing from now on.
+
+        Raises:
+            ProtocolError: If bytes that waited are not Kafka's protocol.
+        """
         state = self.state
         state.account.release()
         self._turn.refuses_until_ms = 0
@@ -172,37 +190,38 @@ class Session:
         self.handle_timer(now_ms=now_ms)
 
     def take_no_more(self) -> None:
-        """Take up no request that has not begun; those that have are passed on and answered."""
+        """Accept no new request. Requests that have begun to pass are passed on and answered."""
         self.state.take_no_more()
 
     def pause_answers(self) -> None:
-        """Note that the client does not take its responses, and that the broker is not read."""
+        """Note that the client does not take its responses, so that the server has stopped reading from the broker."""
         self.state.is_client_full = True
         self._turn.stop_service()
 
     def resume_answers(self) -> None:
-        """Note that the client takes its responses again; what waits here goes on with ``resume``."""
+        """Note that the client takes its responses again. A request that waited for this passes on ``resume``."""
         self.state.is_client_full = False
         self._turn.begin_service()
 
     def restart_service(self) -> None:
-        """Note that the broker gets the requests only now: it had to be dialled first."""
+        """Note that the broker gets the requests only now, because the connection to it had to be opened first."""
         self._turn.restart_service()
 
     def receive_end_from_client(self) -> None:
-        """Note that the client sends no more: a request that it cut off has no response."""
+        """Note that the client sends no more bytes, so that a request that it has sent in part has no response."""
         self._requests.cut_off()
 
     # -- the end --
 
     def close(self, *, now_ms: int, has_passed: bool) -> Unanswered | None:
-        """Settle what will not be answered any more, but for fetches that are charged when the broker has answered.
+        """Charge or forget all requests that have no response, since the connection has ended.
 
-        Kafka charges a request whose client did not wait for the response; a client that resets its connections would
-        never pay otherwise. ``has_passed``: the broker has got all that was passed on, and has not left itself.
+        As in Kafka, a client pays for a request even if it did not wait for the response. Otherwise a client that
+        resets its connections would never pay. Fetches are charged for their responses, so they are charged later, when
+        the broker answers. ``has_passed`` says that the broker has got all that was passed on, and is still connected.
 
         Returns:
-            The reader of the broker's responses from now on; None: none is needed.
+            An ``Unanswered`` that reads the responses to these fetches, or None if there is no such fetch.
         """
         state = self.state
         in_flight = state.in_flight
@@ -221,7 +240,7 @@ class Session:
                     self._silence(bucket, bucket.charge(pending.size_bytes, now_ms=now_ms), now_ms)
             charge = pending.charge
             if charge is not None:
-                service = self._turn.end_service()  # nothing for those behind the oldest
+                service = self._turn.end_service()  # the broker's time for the oldest request; 0 for all others
                 if has_passed:
                     self._turn.charge_turn(charge, service)
                 scale = state.context.quotas.request_time_scale

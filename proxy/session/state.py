@@ -1,4 +1,4 @@
-"""The state that the parts of one session share."""
+"""The state of one session, shared by the session's parts."""
 
 from __future__ import annotations
 
@@ -15,32 +15,37 @@ if TYPE_CHECKING:
     from kafka_quota_proxy.proxy.session.request_stream import RequestStream
     from kafka_quota_proxy.proxy.session.response_stream import ResponseStream
 
-# Longer than any connection lasts: a mute that does not end.
+# The time until which a client is muted for ever.
 _FOREVER_MS = 1 << 62
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class SessionState:
-    """The state that the parts of one session share.
+    """The state of one session, shared by the session's parts.
 
     Attributes:
-        account: The client's identity, buckets and mute.
+        account: The client's identity, its buckets, and how long it is muted.
         context: What all connections of the listener to this broker share.
-        owner: The connection to wake when a turn has come; it calls ``resume``.
+        owner: The connection to wake when a waiting request may pass. The connection then calls ``Session.resume``.
         peer_host: The client's address.
         to_broker: Bytes to write to the broker.
         to_client: Bytes to write to the client.
         in_flight: Requests that have no response yet.
-        unanswered: A Produce with acks=0 whose body passes now; it is charged at its end.
-        request_left: How many bytes of a request's body are still to pass.
-        is_blocked: The client must not be read: what it sent waits here.
-        has_waited: A request has stood in the line of its bucket.
-        is_ending: No further request is taken up.
-        is_client_full: The client does not take its responses, and the broker is not read.
-        delayed_until_ms: The broker must not be read: a response waits here; 0: none does.
-        held_until_ms: When to look again at a request that waits for a decision; 0: none does.
-        now_ns: The shell's clock at its last call, where milliseconds are too coarse.
-        answered: The API of the response that began last; the shell reads it and puts -1.
+        unanswered: The Produce with acks=0 that is passing now, which is charged when all of it has passed.
+        request_left: How many bytes of a request's body have not passed yet.
+        is_blocked: Whether a request waits in the session, so that the client must not be read.
+        has_waited: Whether any request of this connection has waited in the line of its bucket.
+        is_ending: Whether no new request is accepted.
+        is_client_full: Whether the client does not take its responses, so that the broker is not read.
+        delayed_until_ms: The time until which a response waits in the session, so that the broker must not be read. It
+            is 0 while no response waits.
+        held_until_ms: When to look again at a request that waits for a decision. It is 0 while no request does.
+        now_ns: The server's clock at its last call, for measurements that need more than milliseconds.
+        answered: The API key of the response that began last. The server sets it to -1 after reading it.
+        broker_turn: Decides when a request may pass to a busy broker.
+        bucket_turn: The connection's place in the line of a bucket that is over its limit.
+        requests: The requests from the client to the broker.
+        responses: The responses from the broker to the client.
     """
 
     context: ConnectionContext
@@ -69,16 +74,16 @@ class SessionState:
         self.account = ClientAccount(self.context)
 
     def is_alone(self) -> bool:
-        """Return whether no request and no response is under way; else block.
+        """Return whether no request and no response is under way. Otherwise the next request is blocked.
 
-        A response that is made here would overtake others.
+        A handler that answers a request itself checks this first, because its response would overtake others.
         """
         is_alone = not (self.in_flight or self.responses.is_open)
         self.is_blocked = not is_alone
         return is_alone
 
     def take_no_more(self) -> None:
-        """Take up no request that has not begun; those that have are passed on and answered."""
+        """Accept no new request. Requests that have begun to pass are passed on and answered."""
         self.is_ending = True
         self.broker_turn.refuses_until_ms = 0
         self.account.muted_until_ms = _FOREVER_MS

@@ -1,7 +1,8 @@
-"""Fetches whose client is gone before the broker has answered: charged when it has, as Kafka charges them.
+"""Charges the fetches of a client that has disconnected before the broker answered. Kafka charges such fetches, too.
 
-Only the size of a response is read, and nothing behind the last of them. Each fetch holds its bucket and what it has
-reserved there until then, so that no other client has that bucket by the time it is charged.
+A fetch is charged for the size of its response. Only the sizes are read, and nothing behind the last response that is
+charged. Until then each fetch holds its bucket, and keeps its reservation in the bucket, so that the bucket cannot be
+given to another client before it is charged.
 """
 
 from collections.abc import Iterable
@@ -19,17 +20,18 @@ _HEAD_BYTES: Final = 8
 
 class _Awaited(NamedTuple):
     pending: PendingRequest
-    bucket: Bucket | None  # None: nothing is charged
+    bucket: Bucket | None  # None if the response is not charged
 
 
 class Unanswered:
-    """The responses that a broker still owes to a connection that has ended, up to the last that is charged.
+    """The responses that a broker has yet to send to a connection that has ended, up to the last that is charged.
 
     Args:
-        account: Of the connection.
-        pending: The requests that the broker has had as a whole, oldest first; one at least is charged by its response.
-        begun: What of the responses has come and was not taken up.
-        skip_bytes: How much of that, and of what comes behind it, belongs to a response that was.
+        account: The account of the connection.
+        pending: The requests that the broker has got as a whole, the oldest first. At least one of them is charged by
+            its response.
+        begun: The bytes of responses that have arrived but were not read.
+        skip_bytes: How many of the next bytes, beginning with ``begun``, belong to a response that was charged already.
     """
 
     __slots__ = ("_account", "_awaited", "_head", "_skip_bytes")
@@ -49,11 +51,11 @@ class Unanswered:
 
     @property
     def is_done(self) -> bool:
-        """Whether no response is awaited."""
+        """Whether no response is awaited any more."""
         return not self._awaited
 
     def receive(self, data: bytes, *, now_ms: int) -> bool:
-        """Take what the broker sent; return whether it answers what was asked."""
+        """Take bytes that the broker has sent. Returns False if they do not answer the awaited requests."""
         data, at = self._head + data, 0
         while self._awaited:
             at += self._skip_bytes
@@ -72,7 +74,10 @@ class Unanswered:
         return True
 
     def close(self, *, now_ms: int, is_charged: bool) -> None:
-        """Await nothing any more; with ``is_charged`` each fetch is charged what was expected of it."""
+        """Stop waiting for responses, and release the buckets of all fetches.
+
+        With ``is_charged``, each fetch is charged the bytes that it was expected to bring.
+        """
         awaited, self._awaited = self._awaited, []
         for pending, bucket in awaited:
             if bucket is not None:
