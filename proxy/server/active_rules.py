@@ -1,4 +1,4 @@
-"""The configuration in force: the file's, with the quota rules that other sources changed since it was read."""
+"""Keeps the configuration in force, which is the configuration file with the quota rules of other sources."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -19,14 +19,14 @@ class ActiveRules:
     """The rules in force, and the sources that change them.
 
     Args:
-        config: The file that the process is started with.
-        wall_ms: Returns Unix time, by which rules begin and expire.
-        on_changed: Called with single rules that have changed.
+        config: The configuration with which the process starts.
+        wall_ms: Returns the Unix time in ms, which decides when rules begin and expire.
+        on_changed: Called when a source has changed single rules, with these changes.
 
     Attributes:
         config: The configuration in force. It lacks single rules that have changed since the last reload, because one
-            change must not copy all rules; ``tables`` has them.
-        file: The file as it was read last, with every rule.
+            change must not copy all rules. ``tables`` has these rules as well.
+        file: The configuration file as it was read last. It has every rule of the file, and no others.
     """
 
     def __init__(
@@ -36,15 +36,16 @@ class ActiveRules:
         self._on_changed = on_changed
         self.quota_topic = topic_source(config, on_changes=self._change_topic_rules)
         self.broker_quotas = broker_source(config, on_changes=self._change, wall_ms=wall_ms)
-        # At most one of them: the file's quotas_from.
+        # At most one of the two sources exists, as the key ``quotas_from`` says.
         self.source: QuotaSource | None = self.quota_topic or self.broker_quotas
         self.quota_manager = QuotaManager(config, on_changes=self._change_stored_rules, wall_ms=wall_ms)
         self.config = self._merged()
         self.tables = RuleTables(self.config)
 
     def apply(self, file: ProxyConfig) -> RuleTableChanges | None:
-        """Put the rules of a file in force; return which have changed, None: any may have."""
-        # What a bucket remembers for the usage log is fixed when the bucket is made.
+        """Put the rules of a reloaded file in force. Return the changed rules; None if any rule may have changed."""
+        # These keys take effect at the next start only. For example, what a bucket remembers for the usage log is fixed
+        # when the bucket is made.
         started = self._started_with
         file = replace(file, usage_log=started.usage_log, quotas_from=started.quotas_from, store=started.store)
         changes: QuotaChanges | None = self.quota_manager.follow_file(file)
@@ -58,7 +59,7 @@ class ActiveRules:
         return self.tables.change(self.config, changes)
 
     def policy(self, listener: Listener) -> Policy:
-        """Return the policy of a listener."""
+        """Return the policy for the connections of a listener, as the configuration in force says."""
         return Policy(
             listener.max_frame_size_bytes,
             listener.enforcement or self.config.enforcement,
@@ -69,15 +70,16 @@ class ActiveRules:
         )
 
     def administration(self, listener: str, *, is_inter_broker: bool) -> Administration | None:
-        """Return the administration of quotas through a listener; None: the broker answers such requests."""
+        """Return how the proxy answers a listener's requests about quotas; None if the broker answers them."""
         principals = self.config.principals
-        # Rules of a topic or of the brokers leave no others to change (config.store_checks), also after a reload.
+        # If the rules come from a topic or from the brokers, the proxy has no rules of its own that a client could
+        # change (config.store_checks). This stays so after a reload.
         if not principals.admins or is_inter_broker or self.source is not None:
             return None
         return Administration(principals.admins, principals.forward_quota_requests, self.quota_manager, listener)
 
     def _merged(self) -> ProxyConfig:
-        """Return the file with the rules of the sources."""
+        """Return the configuration with the rules that the sources have now."""
         if self.broker_quotas is not None:
             rules = self.broker_quotas.rules
             return replace(self.config, quotas=rules.quotas, ip_quotas=rules.ip_quotas)
@@ -86,14 +88,14 @@ class ActiveRules:
         return replace(self.config, quotas=(*rules.quotas, *of_topic), ip_quotas=rules.ip_quotas)
 
     def _change_topic_rules(self, changes: Mapping[Entity, QuotaRule | None]) -> None:
-        """Put rules of the topic in force; None removes a rule."""
+        """Put changed rules of the quota topic in force. None in place of a rule removes it."""
         if self.quota_topic is not None:
             self.config = self._merged()
             self._change(changes, {})
 
     def _change_stored_rules(self, changes: RuleChanges, ips: IpChanges) -> None:
-        """Put rules in force that a request to the proxy, or a schedule, has changed."""
-        # A follower of the brokers' quotas passes on the file's own rules as well.
+        """Put rules in force that were changed by a request to the proxy, or by a schedule."""
+        # If the rules come from the brokers, their source reports changes of the file's own rules as well.
         if self.broker_quotas is None:
             self._change(changes, ips)
 

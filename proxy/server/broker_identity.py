@@ -1,11 +1,11 @@
-"""Which upstreams lead to the same broker, however they are written.
+"""Finds out which upstreams lead to the same broker, however their addresses are written.
 
 A broker is identified by its cluster's id and its node id. Upstreams with the same identity lead to the same broker. An
-upstream without one leads to the broker that answers at the same place: at the address as it is written, or at the
-numeric address that a connection has reached. Two numeric addresses behind one name may be two brokers, so they prove
-nothing.
+upstream without an identity is compared by its places: the address as it is written, and the numeric address that a
+connection has reached. If connections have reached two numeric addresses behind one name, these may be two brokers, so
+they prove nothing.
 
-No I/O, no clock.
+This module does no I/O and reads no clock.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,12 +14,12 @@ from typing import Final, NamedTuple
 from kafka_quota_proxy.config.model import Address
 from kafka_quota_proxy.proxy.quota.address_limits import canonical
 
-# The places of an upstream that no connection has reached.
+# The numeric addresses of an upstream that no connection has reached yet.
 NOWHERE: Final[frozenset[Address]] = frozenset()
 
 
 class BrokerIdentity(NamedTuple):
-    """A broker of a cluster."""
+    """Identifies a broker by its cluster and its node id."""
 
     cluster_id: str
     node_id: int
@@ -29,7 +29,10 @@ class BrokerIdentity(NamedTuple):
 
 
 class UpstreamLocation(NamedTuple):
-    """The known facts about where an upstream leads. ``peers``: the numeric addresses that connections reached."""
+    """The known facts about where an upstream leads.
+
+    ``peers`` holds the numeric addresses that connections have reached.
+    """
 
     address: Address
     peers: frozenset[Address] = NOWHERE
@@ -37,12 +40,12 @@ class UpstreamLocation(NamedTuple):
 
     @property
     def places(self) -> frozenset[Address]:
-        """The addresses that belong to this broker alone, as far as is known."""
+        """The addresses of the upstream that, as far as is known, belong to one broker only."""
         return self.peers | {self.address} if len(self.peers) == 1 else frozenset({self.address})
 
 
 def group_by_broker(upstreams: Sequence[UpstreamLocation]) -> list[list[int]]:
-    """Return the indexes of each broker's upstreams, in order; brokers are ordered by their first upstream."""
+    """Group upstreams that lead to the same broker. Return the indexes of each group, groups by their first index."""
     of_place: dict[Address, set[BrokerIdentity]] = {}
     for upstream in upstreams:
         if upstream.identity is not None:
@@ -55,7 +58,7 @@ def group_by_broker(upstreams: Sequence[UpstreamLocation]) -> list[list[int]]:
             identity for index in one for place in upstreams[index].places for identity in of_place.get(place, ())
         }
         for index in one:
-            # If several brokers share the places, the address as it is written decides.
+            # If several identified brokers share the places, the address as it is written decides.
             key = identities if len(identities) == 1 else {upstreams[index].address} if identities else {-one[0] - 1}
             found.setdefault(next(iter(key)), []).append(index)
     for index, upstream in enumerate(upstreams):
@@ -67,12 +70,12 @@ def group_by_broker(upstreams: Sequence[UpstreamLocation]) -> list[list[int]]:
 def node_at(
     brokers: Mapping[int, Address], places: frozenset[Address], hosts: Mapping[str, Sequence[str]]
 ) -> int | None:
-    """Return the one broker that advertises one of ``places``; None if there is none, or more than one.
+    """Return the node id of the broker that advertises one of ``places``; None if not exactly one broker does.
 
     Args:
         brokers: The addresses that brokers advertise, by node id.
-        places: Where connections of the proxy lead, or where clients connect to.
-        hosts: The numeric addresses of host names.
+        places: The addresses to which the proxy, or its clients, connect.
+        hosts: The numeric addresses of each host name.
     """
     nodes = {node_id for node_id, address in brokers.items() if not places.isdisjoint(_spellings(address, hosts))}
     return nodes.pop() if len(nodes) == 1 else None
@@ -84,7 +87,7 @@ def _spellings(address: Address, hosts: Mapping[str, Sequence[str]]) -> set[Addr
 
 
 def _connected(places: Mapping[int, frozenset[Address]]) -> list[list[int]]:
-    """Return the connected groups of indexes: within a group, each index shares a place with another."""
+    """Group the indexes of upstreams. Within a group, each upstream shares a place with another one of the group."""
     left, found = dict(places), []
     while left:
         first = next(iter(left))

@@ -1,4 +1,4 @@
-"""The fair call queue in front of one broker, on the event loop: wakes connections and times out slots."""
+"""Runs the fair call queue of one broker on the event loop: wakes connections, and takes back slots after a time."""
 
 import asyncio
 from time import monotonic_ns
@@ -15,14 +15,14 @@ from kafka_quota_proxy.proxy.fair_queue.slot_timeouts import SlotTimeouts
 
 
 class Waiting(Protocol):
-    """The owner of a ticket."""
+    """A connection that waits in the queue with a ticket, until the ticket gets a slot."""
 
     def take_turn(self) -> None:
-        """Continue: the ticket has a slot."""
+        """Go on with the request, now that its ticket has a slot."""
 
 
 class ListenerPriorities:
-    """The priority levels of one listener's users. The scheduler of a reload takes over the users' costs."""
+    """The priority levels of one listener's users. After a reload, the new scheduler takes over the users' costs."""
 
     def __init__(self, settings: FairCallQueue) -> None:
         self.settings = settings
@@ -41,7 +41,7 @@ class ListenerPriorities:
 
 
 class BrokerQueue:
-    """The queue and the slots of one broker, shared by all listeners in front of it."""
+    """The queue and the slots of one broker. All listeners in front of the broker share them."""
 
     def __init__(self, settings: FairCallQueue) -> None:
         self._settings = settings
@@ -50,14 +50,17 @@ class BrokerQueue:
         self._timeouts = SlotTimeouts()
         self._is_waking = False
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_us = 0  # when it fires
+        self._timer_us = 0  # when the timer fires
 
     def listener_queue(self, priorities: ListenerPriorities, before: ListenerQueue | None) -> ListenerQueue:
-        """Return the state that the connections of a listener share: ``before``, updated, or a new one."""
+        """Return the state that a listener's connections share in this queue.
+
+        If the listener has such a state already, ``before`` is that state, and is updated and returned.
+        """
         settings = priorities.settings
         if settings != self._settings:
             if _slots(settings) != _slots(self._settings):
-                self._limit = limit(settings)  # else keep what was measured of the broker
+                self._limit = limit(settings)  # otherwise keep the limit that was measured
             self._settings = settings
             self.dispatcher.update(dispatcher_options(settings), self._limit, monotonic_ns() // 1_000)
             self.wake()
@@ -77,14 +80,14 @@ class BrokerQueue:
     def absorb(self, other: "BrokerQueue") -> None:
         """Add the counts of ``other``, which has turned out to be the queue of the same broker.
 
-        Requests that wait or run there finish there; new requests come here.
+        Requests that wait or run in ``other`` also finish in ``other``. New requests come to this queue.
         """
         own, others = self.dispatcher.queue.overflowed, other.dispatcher.queue.overflowed
         for level in range(min(len(own), len(others))):
             own[level] += others[level]
 
     def wake(self) -> None:
-        """Wake the connections that have a slot, after the callback that runs now."""
+        """Wake the connections that have got a slot, after the callback that runs now."""
         if not self._is_waking:
             self._is_waking = True
             asyncio.get_running_loop().call_soon(self._wake)
@@ -100,7 +103,7 @@ class BrokerQueue:
 
     @repeated
     def _look(self) -> None:
-        """Take slots back from requests that keep them too long; set the timer for the next."""
+        """Take slots back from requests that keep them too long, and set the timer for the next deadline."""
         self._timer = None
         now_us = monotonic_ns() // 1_000
         at_us = self._timeouts.park_due(now_us)
@@ -112,7 +115,7 @@ class BrokerQueue:
         if self._timer is not None:
             self._timer.cancel()
         self._timer_us = at_us
-        # Whole milliseconds and one more: uvloop's timers are no finer, and would fire early again and again.
+        # Round up to whole milliseconds and add one. uvloop's timers are no finer, and would fire too early otherwise.
         wait_ms = max(0, at_us - now_us) // 1_000 + 2
         self._timer = asyncio.get_running_loop().call_later(wait_ms / 1_000, self._look)
 

@@ -1,6 +1,6 @@
-"""Asking a broker for its cluster: the id, and the brokers, by a Metadata request as a client sends it.
+"""Asks a broker for the id and the brokers of its cluster, by a Metadata request such as clients send.
 
-A cluster that requires a login does not answer; its brokers are then known from its answers to clients.
+A cluster that requires a login does not answer. Its brokers then become known from its answers to clients.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from kafka_quota_proxy.protocol.errors import Truncated
 from kafka_quota_proxy.proxy.server.broker import local_address, numeric
 from kafka_quota_proxy.proxy.server.tls.contexts import TlsContext, broker_fault
 
-# The oldest version whose response has the cluster's id; every broker since 0.10.1 supports it.
+# The oldest version of Metadata with the cluster's id in the response. Every broker since 0.10.1 supports it.
 _VERSION: Final = 2
 _CLIENT_ID: Final = b"kafka-quota-proxy"
 _TIMEOUT_S: Final = 5.0
@@ -26,7 +26,13 @@ _CORRELATION_ID: Final = 1
 
 
 class ClusterDescription(NamedTuple):
-    """A broker's answer: the brokers that are alive, by node id. ``peer`` is the numeric address that answered."""
+    """A broker's answer about its cluster.
+
+    Attributes:
+        brokers: The addresses of the brokers that are alive, by node id.
+        cluster_id: The id of the cluster, if the answer has one.
+        peer: The numeric address of the broker that answered, if it is known.
+    """
 
     brokers: dict[int, Address]
     cluster_id: str | None
@@ -34,17 +40,17 @@ class ClusterDescription(NamedTuple):
 
 
 def request() -> bytes:
-    """Return a whole Metadata request for no topic."""
+    """Return a whole Metadata request that names no topic, so that only the brokers are listed."""
     size_bytes = _HEADER.size - 4 + len(_CLIENT_ID) + 4
     head = _HEADER.pack(size_bytes, ApiKey.METADATA, _VERSION, _CORRELATION_ID, len(_CLIENT_ID))
     return head + _CLIENT_ID + _INT32.pack(0)
 
 
 def read(frame: bytes, peer: Address | None = None) -> ClusterDescription:
-    """Read the whole response of the broker at ``peer``.
+    """Read the whole Metadata response of the broker at ``peer``.
 
     Raises:
-        ProtocolError: It is no such response.
+        ProtocolError: If the bytes are no such response.
     """
     found = metadata.find_brokers(frame, 0, _VERSION)
     if found is None:
@@ -54,11 +60,13 @@ def read(frame: bytes, peer: Address | None = None) -> ClusterDescription:
 
 
 async def describe_cluster(address: Address, source: str | None, tls: TlsContext | None = None) -> ClusterDescription:
-    """Ask the broker at ``address``; ``source`` is the address of this machine to dial from, None: the system's choice.
+    """Ask the broker at ``address`` about its cluster, on a connection of its own.
+
+    ``source`` is the address of this machine to dial from. If it is None, the system chooses the address.
 
     Raises:
-        OSError: The broker cannot be reached, or does not answer.
-        ProtocolError: It sends something else.
+        OSError: If the broker cannot be reached, or does not answer.
+        ProtocolError: If the broker sends something else than a Metadata response.
     """
     writer: asyncio.StreamWriter | None = None
     try:
@@ -76,7 +84,7 @@ async def describe_cluster(address: Address, source: str | None, tls: TlsContext
         raise ConnectionAbortedError(broker_fault(error, tls, address.host)) from error
     except TimeoutError as error:
         raise TimeoutError(f"no answer in {_TIMEOUT_S:g} s") from error
-    except UnicodeError as error:  # a host that is no name in DNS
+    except UnicodeError as error:  # the host is no valid name in DNS
         raise OSError(f"{address.host!r} is no host name") from error
     except asyncio.IncompleteReadError as error:
         raise ConnectionResetError("it closed the connection; does it require TLS or a login?") from error

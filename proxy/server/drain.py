@@ -1,17 +1,18 @@
-"""When each connection is drained while the proxy stops. No clock: the time is an argument.
+"""Schedules when each connection is drained while the proxy stops. It reads no clock: the time is an argument.
 
-If all connections closed at once, all clients would reconnect at once, to whichever broker or proxy takes over. They
-are drained one after the other within the first half of the time; the second half is for slow responses.
+If all connections closed at once, all clients would reconnect at once, to whichever broker or proxy takes over. So the
+connections are drained one after the other within the first half of the time. The second half is left for slow
+responses.
 """
 
 from typing import Final
 
-# A few connections need not take half of the time: at most so long between two.
+# The longest time between the drains of two connections, so that a few connections do not take half of the time.
 _MAX_APART_MS: Final = 5
 
 
 class DrainSchedule:
-    """The schedule of one stop. ``ends_ms`` is when its time is over."""
+    """The schedule of one shutdown. ``ends_ms`` is the time at which all connections must have ended."""
 
     __slots__ = ("_connections", "_spread_ms", "_started_ms", "ends_ms")
 

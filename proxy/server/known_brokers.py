@@ -1,4 +1,4 @@
-"""All brokers behind the proxy, and the listeners that lead to them."""
+"""Keeps all brokers behind the proxy, and the routes by which listeners lead to them."""
 
 from collections.abc import Iterable, Mapping
 from typing import cast
@@ -21,13 +21,13 @@ from kafka_quota_proxy.proxy.usage.meter import MeteredBroker
 
 
 class KnownBrokers:
-    """The brokers that listeners lead to. Listeners in front of the same broker share its quotas.
+    """All brokers that listeners lead to. Listeners in front of the same broker share its quotas.
 
     Attributes:
-        single: The upstreams of listeners with ``upstream``, by address.
-        clusters: The clusters of listeners with ``bootstrap_servers``.
-        entrances: What accepts the clients of each listener: one route, or the routes to a cluster.
-        registry: Which upstreams lead to the same broker.
+        single: The upstreams of the listeners that have the key ``upstream``, by address.
+        clusters: The clusters of the other listeners, by the set of their ``bootstrap_servers``.
+        entrances: The object that accepts the clients of each listener: one route, or the routes to a cluster.
+        registry: Knows which upstreams lead to the same broker.
     """
 
     def __init__(self, rules: ActiveRules, throttle: Throttle) -> None:
@@ -41,7 +41,7 @@ class KnownBrokers:
         self._finder = BrokerFinder(self.registry, self._node_ids, rules.config.upstream_bind)
 
     def connect(self, listener: ListenerState, tls: TlsContext | None) -> None:
-        """Lead a listener to its broker or its cluster; ``tls`` is the context to dial with."""
+        """Connect a listener to its broker or cluster. ``tls`` is the context to dial with, or None for plaintext."""
         settings = listener.settings
         listener.policy = self._rules.policy(settings)
         if settings.cluster is not None:
@@ -75,14 +75,14 @@ class KnownBrokers:
         return upstream
 
     def update(self, listeners: Mapping[str, Listener], changed: RuleTableChanges | None, config: ProxyConfig) -> None:
-        """Apply a reloaded file to every listener, and to every broker, also where no listener leads to it any more.
+        """Apply a reloaded configuration file to every listener and broker, even to a broker without a listener.
 
-        ``changed`` are the rules that have changed; None: any may have.
+        ``changed`` holds the rules that have changed. If it is None, any rule may have changed.
         """
         for listener, entrance in self.entrances.items():
             settings = listeners.get(listener.name)
             if settings is None:
-                # The listener stays open until the next start; the right to change quotas follows the file at once.
+                # The listener stays open until the next start. The right to change quotas follows the file at once.
                 policy = listener.policy
                 administration = self._rules.administration(listener.name, is_inter_broker=policy.is_inter_broker)
                 listener.policy = policy._replace(administration=administration)
@@ -102,16 +102,16 @@ class KnownBrokers:
             broker.quotas.update(config, shaping=self.registry.first(broker).shaping, changed=changed)
 
     def follow(self, changed: RuleTableChanges) -> None:
-        """Put single rules that have changed in force, from the next request on."""
+        """Put single changed rules in force at all brokers, from the next request on."""
         for quotas in self.quotas:
             quotas.rules_changed(changed)
 
     async def probe(self, upstream: Upstream, source: str | None) -> None:
-        """Probe a broker until cancelled; ``source`` is the address of this machine to dial from."""
+        """Probe regularly whether a broker can be reached, until cancelled. Dial from the address ``source``."""
         await probe(upstream, source, lambda peer, was_away: self._finder.reached(upstream, peer, is_back=was_away))
 
     def close(self) -> None:
-        """Query no broker any more."""
+        """Stop all queries to brokers."""
         self._finder.close()
 
     def _on_moved(self, upstream: Upstream) -> None:
@@ -124,18 +124,18 @@ class KnownBrokers:
 
     @property
     def upstreams(self) -> list[Upstream]:
-        """All known upstreams; several may lead to one broker."""
+        """All known upstreams. Several upstreams may lead to one broker."""
         return [*self.single.values(), *(one for cluster in self.clusters.values() for one in cluster.upstreams)]
 
     @property
     def quotas(self) -> list[BrokerQuotas]:
-        """The quotas of each broker, once, and of the bootstrap ports."""
+        """The quotas of all brokers, each broker once, and the quotas of the bootstrap ports."""
         of_clusters = (cluster.bootstrap_quotas for cluster in self.clusters.values())
         return [*(broker.quotas for broker in self.registry), *of_clusters]
 
     @property
     def quotas_by_name(self) -> list[tuple[str, BrokerQuotas]]:
-        """The quotas of each broker by the address of its first upstream, and those of the bootstrap ports."""
+        """All quotas with names: the address of a broker's first upstream, or ``bootstrap`` for bootstrap ports."""
         clusters = tuple(self.clusters.values())
         upstreams = [*self.single.values(), *(one for cluster in clusters for one in tuple(cluster.brokers.values()))]
         names = _first_names(upstreams)
@@ -145,7 +145,7 @@ class KnownBrokers:
 
     @property
     def queues_by_name(self) -> list[tuple[str, BrokerQueue]]:
-        """The fair call queue of each broker that has one, by the address of the broker's first upstream."""
+        """The fair call queue of each broker that has a queue, with the address of the broker's first upstream."""
         return [(name, one.queue) for one, name in _first_names(self.upstreams).items() if one.queue is not None]
 
     def upstreams_of(self, listener: ListenerState) -> list[Upstream]:
@@ -153,7 +153,7 @@ class KnownBrokers:
         return list(dict.fromkeys(route.upstream for route in self.entrances[listener].all_routes()))
 
     def metered(self) -> Iterable[MeteredBroker]:
-        """Return the quotas of each broker once, with its node id where that is known, for the usage log."""
+        """Return the quotas of each broker once for the usage log, with the broker's node id if it is known."""
         enforcing = {
             upstream
             for listener in self.entrances
@@ -180,7 +180,7 @@ class KnownBrokers:
         return found.values()
 
     def is_reachable(self) -> bool:
-        """Whether clients can be served: every single broker answers, and one broker at least of each cluster."""
+        """Whether every broker in ``single`` answers, and at least one broker of each cluster."""
         clusters = self.clusters.values()
         return all(one.is_reachable for one in self.single.values()) and all(one.is_reachable for one in clusters)
 
@@ -193,7 +193,7 @@ def _first_names(upstreams: list[Upstream]) -> dict[Broker, str]:
 
 
 def node_ids(config: ProxyConfig) -> dict[Address, int | None]:
-    """Return the node id of each single upstream; None where no listener in front of it gives one."""
+    """Return the node id that listeners give for each ``upstream``; None for an upstream without a given node id."""
     found: dict[Address, int | None] = {}
     for listener in config.listeners:
         if listener.upstream is not None:

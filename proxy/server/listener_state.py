@@ -1,4 +1,4 @@
-"""What all connections of one listener share, whichever broker they lead to."""
+"""Keeps the state that all connections of one listener share, whichever broker they lead to."""
 
 import asyncio
 import logging
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# A client that sends garbage may repeat it often, and so may a load balancer's health check: warn once in this time.
+# A client that sends garbage may repeat it often, and so may a load balancer's health check. So warn once in this
+# time.
 _WARN_EVERY_NS: Final = 10_000_000_000
 
 
@@ -30,10 +31,10 @@ class ListenerState:
     """The state of one listener.
 
     Attributes:
-        settings: The listener's section of the file; a reload replaces it, and ``policy``.
-        handshake: Wraps the protocol of a new connection, as TLS does; None: plaintext.
-        priorities: Of the fair call queue; None: requests are forwarded as they come.
-        open_count: Counts connections from their acceptance until their transport is gone.
+        settings: The listener's section of the configuration file. A reload replaces ``settings`` and ``policy``.
+        handshake: Wraps the protocol of a new connection, as TLS does; None for plaintext.
+        priorities: The users' levels in the fair call queue; None if requests are forwarded as they come.
+        open_count: Counts each connection from the time it is accepted until its transport is closed.
         broker_count: How many transports to brokers are open.
     """
 
@@ -60,7 +61,7 @@ class ListenerState:
         self._next_warning_ns: dict[str, int] = {}
 
     def update(self, settings: Listener) -> None:
-        """Apply the settings of a reloaded file."""
+        """Apply the listener's settings from a reloaded configuration file."""
         self.settings = settings
         queue = settings.fair_call_queue
         if queue is None:
@@ -75,12 +76,13 @@ class ListenerState:
     ) -> asyncio.BaseProtocol:
         """Return the protocol of a new connection.
 
-        ``accept`` returns the ``ClientConnection`` after the handshake; ``abandon`` is called if the handshake fails.
+        ``accept`` is called after the handshake, and returns the ``ClientConnection``. ``abandon`` is called if the
+        handshake fails.
         """
         return accept() if self.handshake is None else self.handshake(accept, abandon)
 
     def may_warn(self, cause: str) -> bool:
-        """Return whether to log this cause as a warning: at most once in some seconds."""
+        """Return whether to log this cause as a warning now, which is done at most once in some seconds."""
         now_ns = monotonic_ns()
         if now_ns < self._next_warning_ns.get(cause, 0):
             return False
@@ -88,6 +90,6 @@ class ListenerState:
         return True
 
     def log_closed(self, peer: str, cause: str, reason: str) -> None:
-        """Log that a client's connection was closed: as a warning, or for a repeated cause at DEBUG."""
+        """Log why a client's connection was closed, as a warning, or at DEBUG if the same cause was logged lately."""
         level = logging.WARNING if self.may_warn(cause) else logging.DEBUG
         log.log(level, "closed %s on listener %s: %s", peer, self.name, reason)

@@ -1,4 +1,4 @@
-"""Limits on replication, and the watcher that asks the cluster for what they need."""
+"""Applies limits on replication, and runs the watcher that asks the cluster for the data that the limits need."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
@@ -15,8 +15,8 @@ from kafka_quota_proxy.proxy.usage.meter import FOLLOWER_REPLICATION, LEADER_REP
 class ReplicationLimits:
     """Starts and stops the watcher as limits on replication are set and removed.
 
-    There is no watcher without limits, nor if the file names no broker to ask (``config.replication_checks`` has warned
-    about that). ``start`` starts a task that goes on until it is cancelled.
+    No watcher runs while there are no limits, or if the configuration file names no broker to ask
+    (``config.replication_checks`` has warned about that). ``start`` starts a task that runs until it is cancelled.
     """
 
     def __init__(
@@ -30,12 +30,12 @@ class ReplicationLimits:
         self._watching: asyncio.Task[None] | None = None
 
     def update(self, replication: Replication | None) -> None:
-        """Apply the limits of a file."""
+        """Apply the limits of a reloaded configuration file; None if the file has no limits."""
         self.throttle.update(replication, now_ms=monotonic_ns() // 1_000_000)
         self.watch(replication)
 
     def watch(self, replication: Replication | None) -> None:
-        """Start, update or stop the watcher."""
+        """Start, update or stop the watcher, as the limits of the configuration file require."""
         if replication is None or not (replication.admin_client.bootstrap_servers or self._fallback):
             self.stop()
         elif self.watcher is not None:
@@ -46,18 +46,18 @@ class ReplicationLimits:
             self._watching = self._start(self.watcher.run)
 
     def stop(self) -> None:
-        """Stop the watcher, and forget what it saw: it would be outdated when there are limits again."""
+        """Stop the watcher, and forget what it has read, which would be outdated when limits are set again."""
         if self._watching is not None:
             self._watching.cancel()
             self.see(ClusterView())
         self.watcher = self._watching = None
 
     def see(self, view: ClusterView) -> None:
-        """Apply what the cluster answered."""
+        """Apply what the watcher has read from the cluster."""
         self.throttle.see(view, now_ms=monotonic_ns() // 1_000_000)
 
     def metered(self) -> Iterator[MeteredReplicas]:
-        """Yield the quotas of replicas that are, or were, throttled, for the usage log."""
+        """Yield, for the usage log, the quotas of all replicas that are or were throttled."""
         throttle = self.throttle
         for leader in throttle.leaders:
             if leader.known_quota is not None:

@@ -1,4 +1,4 @@
-"""How the server drains its connections before it stops."""
+"""Drains all connections of the server before it stops."""
 
 import asyncio
 import logging
@@ -21,7 +21,7 @@ _CAUSE: Final = "shutdown"
 async def drain_connections(
     listeners: Sequence[ListenerState], handshakes: Sequence[TlsHandshakes], timeout_ms: int, hurry: asyncio.Event
 ) -> None:
-    """Drain every connection, one after the other; close those that are left after the timeout, or on ``hurry``."""
+    """Drain every connection, one after the other. Close the rest after the timeout, or as soon as ``hurry`` is set."""
     connections = [connection for listener in listeners for connection in listener.connections]
     log.info("stopping: %d connections have %d ms to end", len(connections), timeout_ms)
     schedule = DrainSchedule(len(connections), now_ms=monotonic_ns() // 1_000_000, timeout_ms=timeout_ms)
@@ -40,7 +40,7 @@ async def drain_connections(
             for one in handshakes:
                 one.close()
             for listener in listeners:
-                for connection in tuple(listener.connections):  # those too that were accepted as the drain began
+                for connection in tuple(listener.connections):  # including those accepted as it began
                     connection.drain(_CAUSE)
         with suppress(TimeoutError):
             async with asyncio.timeout(_STEP_S):

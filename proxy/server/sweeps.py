@@ -1,4 +1,4 @@
-"""What the server does again and again: time limits, memory, paused clients, the throttle log, unused buckets."""
+"""Does the server's periodic work: time limits, memory, paused clients, the throttle log, and unused buckets."""
 
 import asyncio
 import logging
@@ -28,7 +28,10 @@ _PAGE_BYTES: Final = resource.getpagesize()
 
 
 class Sweeps:
-    """The periodic work on all listeners. ``config`` and ``quotas`` return what is in force."""
+    """The periodic work on all listeners.
+
+    ``config`` returns the configuration in force, and ``quotas`` returns the quotas of all brokers.
+    """
 
     def __init__(
         self,
@@ -42,7 +45,7 @@ class Sweeps:
         self._throttle_log = ThrottleLog()
 
     async def sweep(self) -> None:
-        """Look after every listener once a second."""
+        """Check the time limits, memory and paused clients of every listener once a second, and write the log."""
         while True:
             await asyncio.sleep(_SWEEP_EVERY_S)
             now_ms = monotonic_ns() // 1_000_000
@@ -59,10 +62,10 @@ class Sweeps:
             attempt(self._bound_buffers)
 
     def _bound_buffers(self) -> None:
-        """Close the connections that hold the most memory while all together hold more than ``max_buffered``."""
+        """Close the connections that hold the most memory, until all together hold at most ``max_buffered``."""
         maximum_bytes = self._config().max_buffered_bytes
         if resident_bytes() < maximum_bytes:
-            return  # the whole process is smaller; no need to add up its connections
+            return  # the whole process holds less, so its connections do too
         held = [(one.held_bytes or 0, one) for listener in self._listeners for one in tuple(listener.connections)]
         for connection in largest_holders(held, maximum_bytes):
             if connection.listener.may_warn(MAX_BUFFERED):
@@ -73,7 +76,7 @@ class Sweeps:
             attempt(connection.abort, MAX_BUFFERED)
 
     async def expire_buckets(self) -> None:
-        """Remove unused buckets every half minute."""
+        """Remove the unused buckets of all brokers every half minute."""
         while True:
             await asyncio.sleep(_EXPIRE_EVERY_S)
             for quotas in self._quotas():
@@ -86,7 +89,7 @@ async def _expire_buckets_of(quotas: BrokerQuotas) -> None:
 
 
 def _log_unknown_users(listener: ListenerState) -> None:
-    """Warn once for each SASL mechanism; a metric has the count."""
+    """Warn once for each SASL mechanism that hides the user's name. A metric counts such logins."""
     while listener.counters.newly_unknown:
         log.warning(
             "listener %s: a client has logged in by SASL mechanism %s, which does not show the user's name: such "
@@ -96,7 +99,7 @@ def _log_unknown_users(listener: ListenerState) -> None:
 
 
 def _abort_lost_clients(listener: ListenerState) -> None:
-    """Abort paused clients whose connection is broken: while reading is paused, the loop does not report it."""
+    """Abort paused clients that are lost, because the event loop does not report a loss while reading is paused."""
     poller = select.poll()
     paused: dict[int, ClientConnection] = {}
     for connection in tuple(listener.connections):
@@ -110,7 +113,7 @@ def _abort_lost_clients(listener: ListenerState) -> None:
 
 
 def resident_bytes() -> int:
-    """Return the resident memory, in about 10 us; a huge number where the system does not report it."""
+    """Return the resident memory of this process; a huge number if the system does not report it. Takes 10 us."""
     try:
         return int(_STATM.read_bytes().split()[1]) * _PAGE_BYTES
     except (OSError, IndexError, ValueError):

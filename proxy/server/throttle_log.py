@@ -1,4 +1,4 @@
-"""Log lines about throttled clients: the first at WARNING, with the rule and the rate, then one a minute at INFO."""
+"""Logs throttled clients with their rule and rate: at WARNING first, then at INFO at most once a minute."""
 
 import logging
 from collections.abc import Iterable
@@ -9,18 +9,18 @@ from kafka_quota_proxy.proxy.quota.bucket import Bucket
 log = logging.getLogger(__name__)
 
 _AGAIN_AFTER_MS: Final = 60_000
-# A flood of client names must not fill the log, nor keep evicted buckets in memory.
+# How many buckets are remembered. A flood of client names must not fill the log, nor keep evicted buckets in memory.
 _MAX_REMEMBERED: Final = 1_000
 
 
 class ThrottleLog:
-    """Logs each bucket at most once a minute."""
+    """Logs each throttled bucket at most once a minute."""
 
     def __init__(self) -> None:
         self._logged_ms: dict[Bucket, int] = {}
 
     def write(self, throttled: Iterable[Bucket], *, now_ms: int) -> None:
-        """Log the buckets that were not logged within the last minute."""
+        """Log each throttled bucket that was not logged within the last minute."""
         skipped = 0
         for bucket in throttled:
             if now_ms - self._logged_ms.get(bucket, -_AGAIN_AFTER_MS) < _AGAIN_AFTER_MS:
@@ -45,7 +45,7 @@ class ThrottleLog:
 
 
 def describe(bucket: Bucket, *, now_ms: int) -> str:
-    """Return one line: the client, its rate, the rule, and how long it was throttled."""
+    """Return one line about a throttled bucket: the client, its rate, the rule, and how long it was throttled."""
     rule = bucket.rule
     where = (
         f"{rule.source or 'a rule'} (level {bucket.level.number}, {bucket.level.says})"

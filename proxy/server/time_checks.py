@@ -1,4 +1,4 @@
-"""When the time limits of one connection are checked, and what happens when one has passed."""
+"""Checks the time limits of one connection, and ends the connection when a limit has passed."""
 
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class TimeChecks:
-    """The checks of one connection: the listener's timer wheel has it until ``cancel``."""
+    """The time checks of one connection. The listener's timer wheel runs them until ``cancel`` is called."""
 
     __slots__ = ("_owner", "_slot", "limits")
 
@@ -20,15 +20,15 @@ class TimeChecks:
         self._slot = 0
 
     def start(self, now_ms: int) -> None:
-        """Schedule the first check of a connection that was just accepted."""
+        """Schedule the first check of a connection that has just been accepted."""
         self.limits.started_ms = self.limits.active_ms = now_ms
         self._schedule(now_ms)
 
     @isolated
     def check(self, now_ms: int) -> None:
-        """Close or drain the connection if a limit has passed; else schedule the next check."""
+        """Close or drain the connection if a time limit has passed, and schedule the next check if it stays open."""
         owner, session = self._owner, self._owner.session
-        # A read of the client leaves a mark, so that the hot path need not store the time.
+        # Each read from the client sets ``request_ns``, so that the hot path need not store the current time.
         is_owed = session.is_owed
         if is_owed or owner.request_ns:
             self.limits.active_ms = now_ms
@@ -43,11 +43,11 @@ class TimeChecks:
             self._schedule(now_ms)
 
     def cancel(self) -> None:
-        """Check no more. Harmless when repeated."""
+        """Stop the checks. May be called again."""
         self._owner.listener.timer_wheel.discard(self, self._slot)
 
     def fail(self) -> None:
-        """See ``ClientConnection.fail``."""
+        """Close the connection at once after an internal error."""
         self._owner.fail()
 
     def _schedule(self, now_ms: int) -> None:
