@@ -1,4 +1,7 @@
-"""The settings of a fair call queue: Hadoop's, and the options in which this program differs."""
+"""The settings of a fair call queue, which decides which requests go to a broker first.
+
+They are Hadoop's settings, and options for what this program can do in another way than Hadoop.
+"""
 
 from __future__ import annotations
 
@@ -9,29 +12,32 @@ from kafka_quota_proxy.config.principals import Fold
 
 
 class CallQueueImpl(Enum):
-    """The queue that requests wait in (Hadoop's ``callqueue.impl``)."""
+    """The kind of queue that requests wait in (Hadoop's ``callqueue.impl``)."""
 
-    FAIR = "fair"  # a queue for each level of priority
-    FIFO = "fifo"  # one for all
+    FAIR = "fair"  # one queue for each level of priority
+    FIFO = "fifo"  # one queue for all requests
 
 
 class SchedulerImpl(Enum):
-    """How the level of a request is found (Hadoop's ``scheduler.impl``)."""
+    """How the priority level of a request is determined (Hadoop's ``scheduler.impl``)."""
 
-    DECAY = "decay"  # by the share of the cost that its identity had of late
-    DEFAULT = "default"  # all of them level 0
+    DECAY = "decay"  # by the recent share of its identity in the cost of all requests
+    DEFAULT = "default"  # every request has level 0
 
 
 class IdentityProvider(Enum):
-    """The identity to which cost is charged (Hadoop's ``identity-provider.impl``)."""
+    """The identity to which the cost of a request is charged (Hadoop's ``identity-provider.impl``)."""
 
-    USER = "user"  # the principal; without a login, client-id and address
+    USER = "user"  # the principal, or client-id and address if the client did not log in
     USER_CLIENT_ID = "user-client-id"
 
 
 @dataclass(frozen=True, slots=True)
 class OwnIdentityProvider:
-    """An operator's function that names the identity a request is charged to: ``MODULE:FUNCTION`` in the file."""
+    """A Python function of the operator that names the identity to which a request is charged.
+
+    The configuration file has it as ``MODULE:FUNCTION``.
+    """
 
     module: str
     function: str
@@ -40,49 +46,52 @@ class OwnIdentityProvider:
 class CostProvider(Enum):
     """How the cost of a request is measured (Hadoop's ``cost-provider.impl``)."""
 
-    DEFAULT = "default"  # 1
-    WEIGHTED = "weighted"  # its time in each phase, times the weight of the phase
-    TRAFFIC = "traffic"  # ours: its bytes and the broker's time, the request's part of it on arrival
+    DEFAULT = "default"  # each request costs 1
+    WEIGHTED = "weighted"  # the time in each phase of the request times the weight of the phase
+    TRAFFIC = "traffic"  # not in Hadoop: its bytes and the broker's time; the request's bytes count on arrival
 
 
 class FairCallQueueMode(Enum):
-    """Which defaults apply to options that the file does not set."""
+    """Says which defaults apply to options that the configuration file does not set."""
 
     HADOOP = "hadoop"
     IMPROVED = "improved"
 
 
 class ResponseTimeAverage(Enum):
-    """How the mean response time of a level carries over to the next period; f is the decay factor."""
+    """How a level's mean response time is carried over to the next period, where f is the decay factor."""
 
-    HADOOP = "hadoop"  # f times the last, plus that of the period: a constant 2 s becomes 4 s with f = 0.5
-    NORMALISED = "normalised"  # f times the last, plus 1 - f times that of the period
+    HADOOP = "hadoop"  # f * old + new, so with f = 0.5 a constant response time of 2 s gives 4 s
+    NORMALISED = "normalised"  # f * old + (1 - f) * new
 
 
 class DecayPause(Enum):
-    """How many decay periods count after the process was stopped for a while."""
+    """How many decay periods are made up for after the process was stopped for a while."""
 
     EVERY_PERIOD = "every-period"  # all of them, as in Hadoop
     ONCE = "once"  # at most three
 
 
 class CapacityRemainder(Enum):
-    """Which levels get the places that remain after a division by weights."""
+    """Which levels get the places that are left over when the capacity is divided by the levels' weights."""
 
-    FIRST = "first"  # all of them level 0, as in Hadoop
-    LARGEST_FRACTION = "largest-fraction"  # one each, largest loss by rounding first
+    FIRST = "first"  # level 0 gets all of them, as in Hadoop
+    LARGEST_FRACTION = "largest-fraction"  # one each for the levels that lost most by rounding down
 
 
 class WithinLevel(Enum):
-    """The order in which requests of one level are served."""
+    """The order in which requests of the same level are served."""
 
     FIFO = "fifo"
-    ROUND_ROBIN = "round-robin"  # one of each identity in turn
+    ROUND_ROBIN = "round-robin"  # one request of each identity in turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostWeights:
-    """The cost of a microsecond in each phase, with Hadoop's phases and defaults (``WeightedTimeCostProvider``)."""
+    """The cost of a microsecond that a request spends in each phase.
+
+    Phases and defaults are those of Hadoop's ``WeightedTimeCostProvider``.
+    """
 
     lockshared: int = 10
     lockexclusive: int = 100
@@ -97,41 +106,43 @@ class CostWeights:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FairCallQueue:
-    """Which requests go to a broker first. Defaults are Hadoop's; each departure from Hadoop is an option.
+    """The settings of the fair call queue in front of a broker.
 
-    Tuples have an element for each level, ``thresholds`` one less; level 0 is served first. The defaults are for four
-    levels and ``mode: improved``.
+    Everything in which this program differs from Hadoop is an option. Level 0 is served first. A tuple has one element
+    for each level, but ``thresholds`` has none for the last level. The defaults are those for four levels and ``mode:
+    improved``.
     """
 
     mode: FairCallQueueMode = FairCallQueueMode.IMPROVED
     callqueue_impl: CallQueueImpl = CallQueueImpl.FAIR
     scheduler_impl: SchedulerImpl = SchedulerImpl.DECAY
     levels: int = 4
-    capacity: int = 1_024  # requests that wait, over all levels
+    capacity: int = 1_024  # of waiting requests, over all levels
     capacity_weights: tuple[int, ...] = (1, 1, 1, 1)
     capacity_remainder: CapacityRemainder = CapacityRemainder.LARGEST_FRACTION
     overflow_trigger_failover: bool = False
-    multiplexer_weights: tuple[int, ...] = (8, 4, 2, 1)  # turns of each level in a round
-    # A new identity is level 0 until the next sweep: in FIFO order its first burst would delay the others there.
+    multiplexer_weights: tuple[int, ...] = (8, 4, 2, 1)  # the turns of each level in a round
+    # A new identity has level 0 until the levels are computed next. In FIFO order, its first burst would delay all
+    # others.
     within_level: WithinLevel = WithinLevel.ROUND_ROBIN
     backoff_enable: bool = False
     identity_provider: IdentityProvider | OwnIdentityProvider = IdentityProvider.USER
-    fold: tuple[Fold, ...] = ()  # those of Principals: folded ones are one identity
+    fold: tuple[Fold, ...] = ()  # as in Principals; folded principals are one identity
     cost_provider: CostProvider = CostProvider.DEFAULT
     cost_weights: CostWeights = field(default_factory=CostWeights)
     period_ms: int = 5_000
     decay_factor: float = 0.5  # above 0, below 1
-    thresholds: tuple[float, ...] = (0.125, 0.25, 0.5)  # shares of the cost of all; from the i-th on level i + 1
+    thresholds: tuple[float, ...] = (0.125, 0.25, 0.5)  # level i + 1 begins at this share of all cost
     pause: DecayPause = DecayPause.ONCE
-    utilisation_floor: float = 0.5  # of the slots: below it all requests are level 0; 0: never
+    utilisation_floor: float = 0.5  # if a smaller share of slots is used, all requests have level 0
     backoff_responsetime_enable: bool = False  # only with backoff_enable
     backoff_responsetime_thresholds_ms: tuple[int, ...] = (10_000, 20_000, 30_000, 40_000)
-    backoff_responsetime_inclusive: bool = False  # True: a level that is slow itself is backed off as well
-    backoff_responsetime_min_calls: int = 10  # with fewer in a period, the mean of a level is ignored
+    backoff_responsetime_inclusive: bool = False  # True: a level is also refused if it is slow itself
+    backoff_responsetime_min_calls: int = 10  # with fewer calls in a period, a level's mean is ignored
     average: ResponseTimeAverage = ResponseTimeAverage.NORMALISED
     top_user_count: int = 10
-    service_users: frozenset[str] = frozenset()  # always level 0, not part of the total cost
-    max_identities: int | None = 10_000  # at a time, all others share one; None: any number
-    max_in_flight: int | None = None  # requests at a broker at a time; None: derived from its latency
-    min_in_flight: int = 4  # the least, if it is derived
-    most_in_flight: int = 500  # the most, if it is derived; a broker's queued.max.requests
+    service_users: frozenset[str] = frozenset()  # always have level 0, and are not part of the total cost
+    max_identities: int | None = 10_000  # above this number, new ones share one identity; None: no limit
+    max_in_flight: int | None = None  # requests at a broker at a time; None: found from its latency
+    min_in_flight: int = 4  # the lower bound, if the number is found from the latency
+    most_in_flight: int = 500  # the upper bound; a broker's queued.max.requests

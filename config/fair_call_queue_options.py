@@ -1,7 +1,9 @@
-"""Options of ``fair_call_queue``: Hadoop's keys, the form of their values, and their defaults.
+"""Reads the values of the section ``fair_call_queue``, and knows the defaults of its keys.
 
-Hadoop writes lists as text, ``8,4,2,1``, and classes by their names; a YAML list and a short word do as well. Which
-keys are Hadoop's: ``CommonConfigurationKeys``, ``FairCallQueue``, ``DecayRpcScheduler``, ``WeightedTimeCostProvider``.
+Most keys are Hadoop's. Hadoop writes a list as text, such as ``8,4,2,1``, and a class by its full name. This module
+also accepts a YAML list, and a short word instead of the class.
+
+Source: Hadoop's ``CommonConfigurationKeys``, ``FairCallQueue``, ``DecayRpcScheduler`` and ``WeightedTimeCostProvider``.
 """
 
 import re
@@ -15,7 +17,7 @@ from kafka_quota_proxy.config.units import INT32_MAX, parse_duration_ms, shown
 
 INT32_MIN: Final = -(2**31)
 INT64_MAX: Final = 2**63 - 1
-# Thresholds are whole per cents, so more levels would share a threshold.
+# Thresholds are whole per cents, so with more levels some would have the same threshold.
 MAX_LEVELS: Final = 100
 ADAPTIVE: Final = "adaptive"
 
@@ -25,7 +27,7 @@ CAPACITY_WEIGHTS: Final = "callqueue.capacity.weights"
 MULTIPLEXER_WEIGHTS: Final = "faircallqueue.multiplexer.weights"
 THRESHOLDS: Final = "decay-scheduler.thresholds"
 RESPONSE_TIMES: Final = "decay-scheduler.backoff.responsetime.thresholds"
-# Hadoop's older keys and their new names. An older key wins if it is set.
+# Hadoop's deprecated keys and their new names. If both are set, the deprecated key wins.
 DEPRECATED: Final[Mapping[str, str]] = {
     "faircallqueue.priority-levels": LEVELS,
     "faircallqueue.decay-scheduler.period-ms": "decay-scheduler.period-ms",
@@ -45,7 +47,7 @@ _CLASSES: Final[Mapping[str, Enum]] = {
     f"{_HADOOP}DefaultCostProvider": queue.CostProvider.DEFAULT,
     f"{_HADOOP}WeightedTimeCostProvider": queue.CostProvider.WEIGHTED,
 }
-# Hadoop's but for ``mode``.
+# Hadoop's defaults, except for the options that ``mode: improved`` changes.
 DEFAULTS: Final = queue.FairCallQueue()
 # Hadoop's values of the options that ``mode: improved`` changes.
 _AS_HADOOP: Final[Mapping[str, Any]] = {
@@ -60,7 +62,7 @@ _AS_HADOOP: Final[Mapping[str, Any]] = {
 }
 
 _INT32: Final = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
-# Those that the file's other durations do not have, and a number without a unit.
+# Durations that Hadoop accepts but the rest of the configuration file does not: other units, and no unit.
 _HADOOPS_DURATION: Final = re.compile(r"([0-9]{1,19})(ns|us|d)?", re.ASCII)
 _NS_PER_UNIT: Final = {"ns": 1, "us": 1_000, "ms": 1_000_000, "d": 86_400_000_000_000}
 
@@ -68,7 +70,7 @@ _E = TypeVar("_E", bound=Enum)
 
 
 def parse_implementation(value: object, choices: type[_E]) -> _E:
-    """Return the choice for a short word, or for the name of one of Hadoop's classes."""
+    """Return the member of an Enum that a short word or the name of one of Hadoop's classes stands for."""
     words = {str(choice.value): choice for choice in choices}
     classes = {name: choice for name, choice in _CLASSES.items() if isinstance(choice, choices)}
     found = (words | classes).get(value) if isinstance(value, str) else None
@@ -78,7 +80,7 @@ def parse_implementation(value: object, choices: type[_E]) -> _E:
 
 
 def parse_identity_provider(value: object) -> queue.IdentityProvider | queue.OwnIdentityProvider:
-    """Return a built-in provider, or the operator's own function for ``MODULE:FUNCTION``."""
+    """Return the identity provider, which is a built-in one or, for ``MODULE:FUNCTION``, a function of the operator."""
     own = _OWN_FUNCTION.fullmatch(value) if isinstance(value, str) else None
     if own is not None:
         return queue.OwnIdentityProvider(own["module"], own["function"])
@@ -89,21 +91,28 @@ def parse_identity_provider(value: object) -> queue.IdentityProvider | queue.Own
 
 
 def parse_providers(value: object, choices: type[_E]) -> _E:
-    """Return the first implementation of a list with commas, as Hadoop does; all must be known."""
+    """Return the first implementation in a list with commas, as Hadoop does.
+
+    Raises ValueError if any implementation in the list is not known.
+    """
     names = map(str.strip, value.split(",")) if isinstance(value, str) else (value,)
     first, *_ = (parse_implementation(name, choices) for name in names)
     return first
 
 
 def parse_whole_numbers(value: object, *, minimum: int = 1) -> tuple[int, ...]:
-    """Return the numbers of a list, of text with commas, or a single one, each from ``minimum`` to Java's int."""
+    """Return the whole numbers in a list or in text with commas, or a single number as a tuple.
+
+    Each number is from ``minimum`` to the largest int32, as a Java int.
+    """
     return tuple(_whole(each, minimum) for each in _parts(value, "whole numbers such as 8,4,2,1"))
 
 
 def parse_turns(value: object) -> tuple[int, ...]:
-    """Return the weights of the multiplexer, as ``parse_whole_numbers`` does.
+    """Return the weights of the multiplexer, which say how many turns each level has in a round.
 
-    Hadoop takes weights below 1. It counts down from them to a 0 that never comes, so their level has all turns.
+    Weights below 1 are refused. Hadoop accepts them and counts the turns down to 0. From such a weight it never arrives
+    at 0, so that one level has all turns for ever.
     """
     weights = parse_whole_numbers(value, minimum=INT32_MIN)
     wrong = next((weight for weight in weights if weight < 1), None)
@@ -114,15 +123,15 @@ def parse_turns(value: object) -> tuple[int, ...]:
 
 
 def parse_durations_ms(value: object) -> tuple[int, ...]:
-    """Return the times of a list, of text with commas, or a single one, in milliseconds, each above 0.
+    """Return the durations in a list or in text with commas, or a single one as a tuple, in milliseconds, each above 0.
 
-    A bare number is milliseconds, as in Hadoop and unlike all other durations of the file.
+    A number without a unit is in milliseconds, as in Hadoop. All other durations of the configuration file need a unit.
     """
     return tuple(_duration_ms(each) for each in _parts(value, "durations such as 10s,20s,30s,40s"))
 
 
 def parse_names(value: object) -> frozenset[str]:
-    """Return the names of a list, or of text with commas between them; there may be none."""
+    """Return the names in a list or in text with commas. The result may be empty."""
     parts = value.split(",") if isinstance(value, str) else value
     if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
         raise ValueError('must be names, such as alice,bob or [alice, "007"]')
@@ -130,7 +139,7 @@ def parse_names(value: object) -> frozenset[str]:
 
 
 def parse_max_in_flight(value: object) -> int | None:
-    """Return a fixed number; None for ``adaptive``."""
+    """Return the fixed number of requests that may be at a broker at a time, or None for ``adaptive``."""
     if value == ADAPTIVE:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= INT32_MAX:
@@ -139,12 +148,13 @@ def parse_max_in_flight(value: object) -> int | None:
 
 
 def settings(given: Mapping[str, Any]) -> queue.FairCallQueue:
-    """Return the settings, with defaults for what a section does not set.
+    """Make the settings of a fair call queue from a section, with defaults for keys that the section does not set.
 
-    ``given`` has valid values by the fields of ``fair_call_queue_schema``: those of ``FairCallQueue``,
-    ``deprecated_…`` for the older keys and ``weight_…`` for the phases of the cost.
+    ``given`` has the valid values of the section under the names of ``fair_call_queue_schema``. These are the fields of
+    ``FairCallQueue``, ``deprecated_…`` for Hadoop's deprecated keys, and ``weight_…`` for the weights of
+    ``CostWeights``.
     """
-    # An empty list is the same as none.
+    # An empty list means that the key is not set.
     own = {
         name: value for name, value in given.items() if not name.startswith(("deprecated_", "weight_")) and value != ()
     }
@@ -154,7 +164,7 @@ def settings(given: Mapping[str, Any]) -> queue.FairCallQueue:
     levels = own.get("levels", DEFAULTS.levels)
     if "thresholds" in own:
         own["thresholds"] = tuple(per_cent / 100 for per_cent in own["thresholds"])
-    # Lists of a queue or scheduler that is not in use may have any length.
+    # Lists for a queue or a scheduler that is not in use are dropped, since they may have any length.
     if own.get("callqueue_impl") is queue.CallQueueImpl.FIFO:
         own = {"scheduler_impl": queue.SchedulerImpl.DEFAULT, "within_level": queue.WithinLevel.FIFO, **own}
         own = _without(own, "capacity_weights", "multiplexer_weights")
@@ -162,7 +172,8 @@ def settings(given: Mapping[str, Any]) -> queue.FairCallQueue:
         own = _without(own, "thresholds", "backoff_responsetime_thresholds_ms")
     weights = {name.removeprefix("weight_"): value for name, value in given.items() if name.startswith("weight_")}
     as_hadoop = _AS_HADOOP if own.get("mode") is queue.FairCallQueueMode.HADOOP else {}
-    # Hadoop's defaults. The lowest level begins at half of all cost, each other at half of the next.
+    # Hadoop's defaults. The lowest level begins at half of the total cost. The threshold of each other level is half
+    # the threshold of the level below it.
     by_level = {
         "capacity_weights": (1,) * levels,
         "multiplexer_weights": tuple(min(2 ** (levels - 1 - level), INT32_MAX) for level in range(levels)),
@@ -177,7 +188,7 @@ def _without(values: Mapping[str, Any], *names: str) -> dict[str, Any]:
 
 
 def levels_without_places(capacity: int, weights: Sequence[int], remainder: queue.CapacityRemainder) -> int:
-    """Return how many levels get no room if the capacity is divided by these weights."""
+    """Return how many levels get no place for a request if the capacity is divided by these weights."""
     total = sum(weights)
     if remainder is queue.CapacityRemainder.FIRST:
         return sum(capacity // total == 0 for _ in weights[1:])
@@ -188,7 +199,7 @@ def levels_without_places(capacity: int, weights: Sequence[int], remainder: queu
 
 def _parts(value: object, what: str) -> Sequence[object]:
     if isinstance(value, str):
-        # As org.apache.hadoop.util.StringUtils.getTrimmedStrings: empty elements at the end do not count.
+        # As in org.apache.hadoop.util.StringUtils.getTrimmedStrings, empty elements at the end do not count.
         text = value.strip().rstrip(", \t\r\n")
         return re.split(r"\s*[,\n]\s*", text) if text else ()
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""``listeners``: names, addresses and ports that clash, and TLS settings that do not fit together."""
+"""Checks ``listeners`` for names, addresses and ports that clash, and for TLS settings that do not fit together."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -23,7 +23,7 @@ _ASKING: Final = (ClientAuth.REQUIRED.value, ClientAuth.REQUESTED.value)
 
 
 def check_listeners(file: UncheckedFile) -> None:
-    """Report every fault of listeners that concerns more than one key."""
+    """Report every fault of ``listeners`` that concerns more than one key."""
     _check_names(file)
     _check_binds(file)
     for at, listener in file.elements("listeners"):
@@ -45,10 +45,10 @@ def _check_names(file: UncheckedFile) -> None:
 
 
 def _check_binds(file: UncheckedFile) -> None:
-    """Report addresses that are bound twice, and upstreams that are this proxy itself."""
+    """Report addresses that are bound twice, and upstreams that are addresses of this proxy itself."""
     bound: list[tuple[Address, int]] = []
     for location, bind in _binds(file):
-        # Port 0 is a free port each time.
+        # Port 0 clashes with nothing, because the system chooses a free port.
         clashes = (line for other, line in bound if bind.port == other.port != 0 and share_host(bind.host, other.host))
         line = next(clashes, None)
         if line is not None:
@@ -64,7 +64,7 @@ def _check_binds(file: UncheckedFile) -> None:
 
 
 def _binds(file: UncheckedFile) -> Iterator[tuple[Location, Address]]:
-    """Yield the addresses of listeners, then those of the admin port."""
+    """Yield the locations and bind addresses of all listeners, then those of the admin port."""
     admin = file.mapping_at("admin") or {}
     places: list[tuple[Location, object]] = [
         ((*at, "bind"), listener.get("bind")) for at, listener in file.elements("listeners")
@@ -77,7 +77,7 @@ def _binds(file: UncheckedFile) -> Iterator[tuple[Location, Address]]:
 
 
 def _check_upstream(file: UncheckedFile, at: tuple[str | int, ...], listener: dict[str, object]) -> None:
-    """A listener has one upstream broker or one cluster."""
+    """Report a listener that has both an upstream and bootstrap servers, or neither, or keys of the other kind."""
     if "bootstrap_servers" not in listener:
         if "upstream" not in listener:
             message = "is missing; write the address of the broker, such as 127.0.0.1:19092, or give bootstrap_servers"
@@ -98,7 +98,7 @@ def _check_upstream(file: UncheckedFile, at: tuple[str | int, ...], listener: di
 
 
 def _check_broker_ports(file: UncheckedFile) -> None:
-    """Report ports of brokers that a listener, another range or the admin port also uses."""
+    """Report a listener's ports for brokers that a listener, the admin port or another such range also uses."""
     taken = [(bind.host, bind.port, bind.port, file.line(location)) for location, bind in _binds(file)]
     for at, listener in file.elements("listeners"):
         bind, location = address_of(listener.get("bind")), (*at, "broker_ports")
@@ -117,7 +117,10 @@ def _check_broker_ports(file: UncheckedFile) -> None:
 
 
 def _port_range(listener: dict[str, object], bind: Address | None) -> tuple[int, int] | None:
-    """Return the ports of a listener's brokers, from the file or by default."""
+    """Return the first and the last port that a listener has for brokers, from the file or by default.
+
+    Returns None if the listener has no such ports or they are not valid.
+    """
     given = listener.get("broker_ports")
     if given is None:
         return default_broker_ports(bind) if bind and bind.port and "bootstrap_servers" in listener else None
@@ -125,7 +128,7 @@ def _port_range(listener: dict[str, object], bind: Address | None) -> tuple[int,
 
 
 def _check_tls(file: UncheckedFile) -> None:
-    """Report files and rules of TLS that are missing, or have no effect."""
+    """Report TLS keys of listeners that are missing or have no effect."""
     for at, listener in file.elements("listeners"):
         client, upstream = listener.get("client_tls"), listener.get("upstream_tls")
         if isinstance(client, dict):
@@ -142,7 +145,7 @@ def _check_client_auth(file: UncheckedFile, at: tuple[str | int, ...], client_tl
         message = "is missing; without it no client's certificate can be right: write the path of a PEM file with "
         file.error((*at, "client_ca"), f"{message}the certificates of the authorities that sign them")
     if client_auth == ClientAuth.NONE.value:
-        # These keys suggest that the operator wants client certificates.
+        # These keys suggest that the operator wants clients to present certificates.
         for key in ("client_ca", "principal_mapping_rules"):
             if key in client_tls:
                 message = "has no effect, since clients are not asked for certificates"
@@ -150,7 +153,10 @@ def _check_client_auth(file: UncheckedFile, at: tuple[str | int, ...], client_tl
 
 
 def _check_shared_upstreams(file: UncheckedFile) -> None:
-    """Listeners of one broker share its buckets and its probe, so their shaping and TLS must be equal."""
+    """Report listeners in front of the same broker that have different shaping or ``upstream_tls``.
+
+    These must be equal, because such listeners share the broker's buckets and the probe of the broker.
+    """
     file_wide = file.top.get("shaping", Shaping.SAMPLED.value)
     first: dict[frozenset[Address], tuple[object, object, int]] = {}
     for at, listener in file.elements("listeners"):

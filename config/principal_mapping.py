@@ -1,11 +1,11 @@
-r"""``ssl.principal.mapping.rules``: rules that map a certificate's distinguished name to a user, in Kafka's syntax.
+r"""Reads Kafka's ``ssl.principal.mapping.rules``, which map the distinguished name of a certificate to a user.
 
-A value is a list, separated by commas, of ``DEFAULT`` and ``RULE:pattern/replacement/`` with ``L`` or ``U`` after the
-last slash. A slash within a pattern or a replacement is written ``\/``. A comma needs no escape there, because a rule
-ends at its third slash. Empty rules are ignored.
+The value is a list of rules, separated by commas. A rule is ``DEFAULT`` or ``RULE:pattern/replacement/``, optionally
+with ``L`` (lower case) or ``U`` (upper case) after the last slash. A slash within a pattern or a replacement is written
+``\/``. A comma within them needs no escape, because a rule ends at its last slash. Empty rules are ignored.
 
-This module reads and checks the rules; ``server.tls.principal`` applies them. It also finds faults that Kafka finds
-only when a client connects: a group that does not exist, a stray ``$``.
+This module reads and checks the rules, and ``server.tls.principal`` applies them. It also finds faults that Kafka finds
+only when a client connects, such as a group that does not exist or a stray ``$``.
 
 Source: ``org.apache.kafka.common.security.ssl.SslPrincipalMapper`` and ``java.util.regex.Matcher``.
 """
@@ -23,19 +23,19 @@ from kafka_quota_proxy.config.units import INT32_MAX
 
 _FORM: Final = "write DEFAULT or RULE:pattern/replacement/, with L or U behind the last slash for lower or upper case"
 
-# Between slashes: a backslash escapes the next character.
+# A pattern or a replacement. A backslash escapes the next character.
 _PART: Final = r"(?:\\[^\n\r\x85\u2028\u2029]|[^\\/])*"
 _RULE: Final = rf"RULE:(?P<pattern>{_PART})/(?P<replacement>{_PART})/(?P<case>[LU]?)"
 _ONE: Final = re.compile(rf"(?P<default>DEFAULT)|{_RULE}", re.ASCII)
 _ANY: Final = r"[^\n\r\x85\u2028\u2029]*?"
-# Text after a rule, up to the next comma, is read with it, for the error message.
+# A rule together with any text up to the next comma, so that an error message can show this text.
 _NEXT: Final = re.compile(rf"\s*(?P<rule>DEFAULT|{_RULE}{_ANY}|{_ANY})\s*(?:,\s*|\Z)", re.ASCII)
 _BACK_REFERENCE: Final = re.compile(r"\$([0-9]+)")
 _NAMED_GROUP: Final = re.compile(r"\{([a-zA-Z][a-zA-Z0-9]*)\}")
 
 
 class LetterCase(Enum):
-    """The case of the resulting name."""
+    """Says whether the resulting user name is converted to lower or upper case."""
 
     KEEP = ""
     LOWER = "L"
@@ -44,11 +44,11 @@ class LetterCase(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MappingRule:
-    """One rule. ``pattern`` None is ``DEFAULT``: the distinguished name is the user's name."""
+    """One mapping rule. If ``pattern`` is None, the rule is ``DEFAULT``, which takes the whole distinguished name."""
 
     source: str  # as written
-    pattern: Pattern | None = None  # Kafka's, translated
-    replacement: tuple[str | int, ...] = ()  # texts and numbers of groups
+    pattern: Pattern | None = None  # the Java pattern, translated to RE2
+    replacement: tuple[str | int, ...] = ()  # literal texts, and numbers of groups to insert
     letter_case: LetterCase = LetterCase.KEEP
 
 
@@ -56,11 +56,14 @@ DEFAULT_RULES: Final = (MappingRule(source="DEFAULT"),)
 
 
 class MappingRuleError(ValueError):
-    """Rules that Kafka refuses or fails at, or that cannot be applied as Kafka does."""
+    """Kafka would refuse the mapping rules or fail with them, or this proxy cannot apply them as Kafka does."""
 
 
 def parse_rules(text: str) -> tuple[MappingRule, ...]:
-    """Return the rules of a value of ``ssl.principal.mapping.rules``, without empty ones. Raises MappingRuleError."""
+    """Return the rules in a value of ``ssl.principal.mapping.rules``, without empty rules.
+
+    Raises MappingRuleError if one of them is not valid.
+    """
     return tuple(_rule(source) for source in _split(text) if source)
 
 
@@ -71,7 +74,7 @@ def _split(text: str) -> list[str]:
     while at < len(stripped):
         found = _NEXT.match(stripped, at)
         if found is None:
-            # Kafka would ignore it silently.
+            # Kafka would silently ignore the text after the line break.
             raise MappingRuleError("has a line break between rules where no comma stands; write one rule a line")
         sources.append(found["rule"])
         at = found.end()
@@ -99,7 +102,7 @@ def _rule(source: str) -> MappingRule:
 
 
 def _replacement(text: str, pattern: Pattern) -> tuple[str | int, ...]:
-    """Read a replacement as ``Matcher.appendReplacement`` does."""
+    """Read a replacement as Java's ``Matcher.appendReplacement`` does, and return its texts and numbers of groups."""
     text = _with_literal_back_references(text, pattern.groups)
     parts: list[str | int] = []
     literal = ""
@@ -122,7 +125,7 @@ def _replacement(text: str, pattern: Pattern) -> tuple[str | int, ...]:
 
 
 def _group(text: str, at: int, pattern: Pattern) -> tuple[int, int]:
-    """Return the group of the ``$`` before ``at``, and the position after it."""
+    """Read the group that follows a ``$``. Return the number of the group, and the position after it."""
     named = _NAMED_GROUP.match(text, at)
     if named:
         if named[1] not in pattern.groupindex:
@@ -132,7 +135,7 @@ def _group(text: str, at: int, pattern: Pattern) -> tuple[int, int]:
     if digits not in tuple("0123456789"):
         raise MappingRuleError(r"$ is followed by a group's number or {NAME}; write \$ for the character")
     at += 1
-    # A further digit counts if a group with that number exists.
+    # As in Java, another digit belongs to the number only if a group with the longer number exists.
     while text[at : at + 1] in tuple("0123456789") and int(digits + text[at]) <= pattern.groups:
         digits += text[at]
         at += 1
@@ -142,10 +145,10 @@ def _group(text: str, at: int, pattern: Pattern) -> tuple[int, int]:
 
 
 def _with_literal_back_references(text: str, groups: int) -> str:
-    """Put a backslash in front of each ``$`` whose group does not exist, as Kafka does.
+    """Put a backslash in front of each ``$`` that refers to a group that does not exist, as Kafka does.
 
-    As Kafka does: not where there is no group at all; and the places are those of the text as it was, so that the
-    second backslash lands one too far to the left.
+    Two oddities of Kafka are kept. The text stays as it is if the pattern has no groups at all. And the backslashes are
+    inserted at positions in the original text, so the second backslash lands one character too far to the left.
     """
     if groups == 0:
         return text
@@ -153,7 +156,7 @@ def _with_literal_back_references(text: str, groups: int) -> str:
     for found in _BACK_REFERENCE.finditer(text):
         if found[1].startswith("0"):
             continue
-        # Longer numbers exceed an int32, and are slow to parse.
+        # A longer number exceeds an int32, and would be slow to parse.
         if len(found[1]) > 10 or int(found[1]) > INT32_MAX:
             raise MappingRuleError(f"${found[1][:20]} is no group's number")
         number = int(found[1])

@@ -1,7 +1,9 @@
-"""The kinds of quota: one row each, and all that differs between them but what is charged, and when.
+"""The table of all kinds of quota, which has one row for each kind, such as ``producer_byte_rate``.
 
-The file, the topic and the store of rules, ``/metrics``, ``explain``, the usage log and the table in
-``docs/reference/quotas.md`` read this table. A new kind is a row here, and a module that charges it.
+A row says how limits of its kind are written, named and shown. What is charged to a quota, and when, is not in the
+table. The table is used wherever kinds of quota occur: in the configuration file, the quota topic, the store,
+``/metrics``, the command ``explain``, the usage log and the table in ``docs/reference/quotas.md``. To add a kind, write
+a row and a module that charges clients.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,7 +29,7 @@ _NS_PER_PERCENT: Final = 10_000_000
 
 
 class KafkaType(Enum):
-    """How Kafka declares a key of its own (``QuotaConfig``)."""
+    """The type that Kafka declares for a quota key (``QuotaConfig``)."""
 
     LONG = "a LONG"
     INT = "an INT"
@@ -35,21 +37,21 @@ class KafkaType(Enum):
 
 
 class HasLimits(Protocol):
-    """A rule, whatever its entity."""
+    """Any rule with limits, for a user and client-id (``QuotaRule``) or for an address (``IpRule``)."""
 
     @property
     def limits(self) -> Mapping[str, float]:
-        """The limits by key."""
+        """The limits of the rule by key, such as ``producer_byte_rate``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitUnit:
-    """The unit of a limit: how an operator writes it, and how this program prints it."""
+    """The unit of a limit. It says how an operator writes such a limit, and how this program prints it."""
 
     parse: Callable[[str | float], float]  # raises UnitError
     expected: str  # for error messages, such as "requests per second, such as 100"
-    described: Callable[[float], str]  # in words, for ``explain``
-    written: Callable[[float], str] = written_number  # as the file takes it; never rounded
+    described: Callable[[float], str]  # describes a limit in words, for the command ``explain``
+    written: Callable[[float], str] = written_number  # writes a limit for the configuration file, without rounding
     most: int = INT32_MAX  # the largest limit in a record of the quota topic
     is_whole: bool = False  # whether a limit is a whole number
 
@@ -60,7 +62,10 @@ def _counted(words: str) -> Callable[[float], str]:
 
 @dataclass(frozen=True, slots=True)
 class Counter:
-    """A counter of this program's own family in ``/metrics``: ``kafka_quota_proxy_NAME_total``."""
+    """A counter ``kafka_quota_proxy_NAME_total`` in ``/metrics``, which sums up what was charged to a kind of quota.
+
+    ``recorded_per_unit`` is how much a bucket records for one unit of the counter.
+    """
 
     name: str
     help: str
@@ -69,33 +74,36 @@ class Counter:
 
 @dataclass(frozen=True, slots=True)
 class KafkaMetrics:
-    """The names that exporters give to Kafka's JMX attributes: ``kafka_server_GROUP_RATE``, ``..._VALUE``."""
+    """The names under which ``/metrics`` shows a kind of quota like exporters show Kafka's own JMX attributes.
+
+    The metric of the rate is ``kafka_server_GROUP_RATE``, and the metric of the limit is ``kafka_server_GROUP_VALUE``.
+    """
 
     group: str
     rate: str
     unit: str
-    value: str | None  # None: Kafka has no metric of the limit
+    value: str | None  # None if Kafka has no metric of the limit
     has_tokens: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaKindSpec:
-    """One kind of quota."""
+    """All properties of one kind of quota, which are a row of the table ``QuotaKind``."""
 
-    key: str  # in the operator's file; Kafka's own name where it has one
-    label: str  # in metrics and the usage log
-    charges: str  # for the documentation
+    key: str  # in the configuration file; Kafka's own name if Kafka has the quota
+    label: str  # the name of the kind in metrics and in the usage log
+    charges: str  # what counts towards the limit, for the documentation
     unit: LimitUnit
-    kafka_type: KafkaType | None = None  # None: Kafka does not know the key
-    limits_ips: bool = False  # a limit of addresses, not of users and client-ids
-    has_buckets: bool = True  # requests are charged to a bucket
+    kafka_type: KafkaType | None = None  # None if Kafka has no such key
+    limits_ips: bool = False  # whether it limits addresses instead of users and client-ids
+    has_buckets: bool = True  # whether requests are charged to a bucket
     recorded_per_unit: int = 1  # how much a bucket records for one unit of the limit
-    recorded_per_logged: int = 1  # and for one unit of ``amount`` in the usage log
-    logs_connections: bool = True  # the usage log says how many connections hold a bucket
-    is_always_shown: bool = False  # in /metrics, even if no rule limits it
-    counter: Counter | None = None  # None: only requests are counted
+    recorded_per_logged: int = 1  # how much a bucket records for one unit of ``amount`` in the usage log
+    logs_connections: bool = True  # whether the usage log has the number of connections that use a bucket
+    is_always_shown: bool = False  # whether /metrics has the kind even if no rule limits it
+    counter: Counter | None = None  # None if only the number of requests is counted
     kafka_metrics: KafkaMetrics | None = None
-    static_default: str | None = None  # Kafka's broker setting: the limit if no rule is for the default client-id
+    static_default: str | None = None  # the broker's setting with the limit if the default client-id has no rule
 
 
 def _parse_connections(value: str | float) -> int:
@@ -115,7 +123,7 @@ _BYTE_RATE: Final = LimitUnit(
 
 
 class QuotaKind(Enum):
-    """The table, in the order in which kinds are documented and printed."""
+    """The kinds of quota, in the order in which they are documented and printed."""
 
     PRODUCE = QuotaKindSpec(
         key="producer_byte_rate",
@@ -198,8 +206,8 @@ class QuotaKind(Enum):
         charges="new connections from an address",
         unit=LimitUnit(
             expected="connections per second, such as 5",
-            # 0 admits no connection, which is useful for a single address. Kafka's broker takes it as well, its Admin
-            # API does not.
+            # A limit of 0 admits no connection, which is useful for a single address. Kafka's broker accepts 0 as well,
+            # but its Admin API does not.
             parse=partial(parse_number, kind="a connection rate", example="5", allows_0=True),
             described=_counted("connections per second"),
         ),
@@ -215,26 +223,29 @@ class QuotaKind(Enum):
         self.per_unit = spec.recorded_per_unit
 
     def limit_of(self, rule: HasLimits) -> float | None:
-        """Return the limit that a rule sets, in the unit of the key; None if it sets none."""
+        """Return the limit of this kind that a rule sets, in the unit of the key, or None if it sets none."""
         return rule.limits.get(self.key)
 
 
 KIND_OF_KEY: Final[Mapping[str, QuotaKind]] = {kind.key: kind for kind in QuotaKind}
 # The kinds whose requests are charged to buckets.
 BUCKET_KINDS: Final = tuple(kind for kind in QuotaKind if kind.spec.has_buckets)
-# The limits that a rule of users and client-ids may have, and those of a rule of addresses.
+# The keys of limits that a rule for users and client-ids may have, then the keys that a rule for an address may have.
 CLIENT_LIMIT_KEYS: Final = tuple(kind.key for kind in QuotaKind if not kind.spec.limits_ips)
 IP_LIMIT_KEYS: Final = tuple(kind.key for kind in QuotaKind if kind.spec.limits_ips)
 CONNECTION_CREATION_RATE: Final = QuotaKind.CONNECTION_CREATION_RATE.key
 BYTE_RATES: Final = tuple(kind.key for kind in QuotaKind if kind.spec.unit is _BYTE_RATE)
-# Kafka's settings of static defaults, with the key that each stands for.
+# The broker settings that give a default limit, each with the key of the quota that it is the default of.
 STATIC_DEFAULTS: Final[Mapping[str, str]] = {
     kind.spec.static_default: kind.key for kind in QuotaKind if kind.spec.static_default is not None
 }
 
 
 def parse_limit(key: str, value: object) -> float:
-    """Return a limit from a number or text, in the unit of its key, one of ``KIND_OF_KEY``. Raises UnitError."""
+    """Return a limit that is given as a number or as text, in the unit of its key.
+
+    ``key`` is one of ``KIND_OF_KEY``. Raises UnitError if ``value`` is not a valid limit for the key.
+    """
     unit = KIND_OF_KEY[key].spec.unit
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         suffix = "" if value is None else f", not {shown(value)}"

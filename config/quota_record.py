@@ -1,19 +1,24 @@
-"""Records of the quota topic, as bytes and as values. No I/O, no clock.
+"""Encodes and decodes the records of the quota topic, through which several proxies share their quotas.
 
-The topic is compacted and has one partition. A key is JSON in UTF-8, without spaces, with its fields in this order;
-null is the default entity, as in Kafka's own API, and an absent key is not part of the entity::
+This module does no I/O and reads no clock. The topic is compacted and has one partition. The key of a record is JSON in
+UTF-8, without spaces and with its fields in the order below. A name that is null is the default entity, as in Kafka's
+own API. A field that is absent is not part of the entity::
 
-    {"user":"alice","client-id":"etl"}                              a rule, for every proxy; or {"ip":"192.0.2.7"}
-    {"user":"alice","client-id":"etl","key":"producer_byte_rate"}   a setting: one key of a rule that was set at a proxy
-    {"proxy":"p1","user":"alice","client-id":"etl"}                 the share of one proxy
-    {"news":"balance"}                                              news: shares apply for some time longer
+    {"user":"alice","client-id":"etl"}                              a rule for every proxy; also {"ip":"192.0.2.7"}
+    {"user":"alice","client-id":"etl","key":"producer_byte_rate"}   a setting, one limit that a client changed at a
+    proxy
+    {"proxy":"p1","user":"alice","client-id":"etl"}                 a share, the part of a quota for one proxy
+    {"news":"balance"}                                              news, which extend the time that shares apply
 
-A value is a JSON object. That of a rule or a share has quota keys, ``{"producer_byte_rate":5242880.0}``; that of a
-setting is ``{"value":5242880.0}``; that of news is ``{"published_ms":1767225600000,"lease_ms":10000}``. A null, empty
-or ``{}`` value deletes the key. The value of a setting of the key ``terms`` is an object: the terms of the entity's
-limits, which this module does not read.
+The value of a record is a JSON object:
 
-Each key has one form only; otherwise compaction would keep an old record as well as its replacement.
+* The value of a rule or a share has limits by quota key: ``{"producer_byte_rate":5242880.0}``.
+* The value of a setting has one limit: ``{"value":5242880.0}``. If the setting's key is ``terms``, ``value`` is an
+  object with the terms of the entity's rule (``config.terms``), which this module does not check.
+* The value of news is ``{"published_ms":1767225600000,"lease_ms":10000}``.
+
+A value that is null, empty or ``{}`` deletes the key. Only one way to write each key is valid, because compaction would
+otherwise keep an old record as well as its replacement.
 """
 
 import json
@@ -29,27 +34,27 @@ from kafka_quota_proxy.config.quota_kinds import CLIENT_LIMIT_KEYS, IP_LIMIT_KEY
 from kafka_quota_proxy.config.strict_json import parse_json
 from kafka_quota_proxy.config.units import shown
 
-# Two names of full length, with every byte escaped.
+# Enough for two names of full length in which every byte is escaped.
 MAX_KEY_BYTES: Final = 2 * 6 * MAX_NAME_BYTES + 1_024
 MAX_VALUE_BYTES: Final = 65_536
-# Longer leases are likely mistakes.
+# A longer lease is most likely a mistake.
 MAX_LEASE_MS: Final = 3_600_000
 
 _MAX_UNIX_MS: Final = 2**53
 TERMS: Final = "terms"
 _ENTITY_KEYS: Final = ("user", "client-id", "ip")
 _NEWS: Final = {"news": "balance"}
-# The form of proxy names in the usage log.
+# The name of a proxy has the same form in the usage log.
 _PROXY_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,100}")
 _SHOWN: Final = 100
-# Of nested objects and arrays; terms have four.
+# The deepest valid nesting of objects and arrays. Terms have four levels.
 _MOST_LEVELS: Final = 16
 
 _write: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 
 
 class FaultKind(Enum):
-    """The half of a record that is not valid."""
+    """Says which half of a record is not valid."""
 
     KEY = "key"
     VALUE = "value"
@@ -57,28 +62,31 @@ class FaultKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """The rule of an entity at every proxy. ``user``, ``client_id`` or both are set, or ``ip`` alone."""
+    """The quota rule for an entity at every proxy. Either ``user``, ``client_id`` or both are set, or only ``ip``."""
 
     user: EntityName = None
     client_id: EntityName = None
     ip: EntityName = None
-    limits: Mapping[str, float] = field(default_factory=dict)  # by keys of the file; empty: the rule is deleted
+    limits: Mapping[str, float] = field(default_factory=dict)  # by quota key; empty if the rule is deleted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One key that was set for an entity at one proxy, and applies at all."""
+    """One limit of an entity's rule, or its terms, set by a client through one proxy. It applies at all proxies."""
 
     user: EntityName = None
     client_id: EntityName = None
     ip: EntityName = None
     key: str
-    value: float | Mapping[str, object] | None = None  # a limit, or the terms as JSON; None: the setting is deleted
+    value: float | Mapping[str, object] | None = None  # a limit, or the terms; None if deleted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """The limits of an entity at one proxy, which replace the rule while news arrive. An address has none."""
+    """The limits that an entity has at one proxy.
+
+    They replace those of the rule as long as news extend their time. There are no shares for IP addresses.
+    """
 
     proxy: str
     user: EntityName = None
@@ -88,20 +96,20 @@ class Share:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class News:
-    """Shares apply for ``lease_ms`` from now on. With 0, which is a deletion, they end."""
+    """Says that shares apply for another ``lease_ms`` from now on. If it is 0, the record is deleted and shares end."""
 
-    published_ms: int = 0  # Unix time, of the publisher's clock
+    published_ms: int = 0  # Unix time, by the clock of the publisher
     lease_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordFault:
-    """A record that is not valid."""
+    """Describes a record that is not valid."""
 
     kind: FaultKind
     key: str  # shortened
     message: str
-    about: Rule | Setting | Share | News | None = None  # the record without its value; None if the key is at fault
+    about: Rule | Setting | Share | News | None = None  # the record without its value; None if the key is not valid
 
     def __str__(self) -> str:
         return f"{self.kind.value} of {self.key}: {self.message}"
@@ -111,9 +119,9 @@ QuotaRecord = Rule | Setting | Share | News
 
 
 def encode(record: QuotaRecord) -> tuple[bytes, bytes | None]:
-    """Return key and value; None deletes.
+    """Return the key and the value of a record as bytes. The value is None if the record deletes its key.
 
-    Raises ValueError: ``decode`` would not return the same record, for example because a name is not Unicode text.
+    Raises ValueError if ``decode`` would not return the same record, for example because a name is not Unicode text.
     """
     given = _value_of(record)
     key, value = _key_of(record), _write(given).encode() if given else None
@@ -124,7 +132,7 @@ def encode(record: QuotaRecord) -> tuple[bytes, bytes | None]:
 
 
 def decode(key: bytes | None, value: bytes | None) -> QuotaRecord | RecordFault:
-    """Return the record of any bytes. Nothing is raised."""
+    """Return the record that a key and a value hold, or a ``RecordFault`` if they are not valid. Raises nothing."""
     try:
         record = _decode_key(key)
     except ValueError as error:
@@ -224,7 +232,10 @@ def _with_value(record: QuotaRecord, value: bytes | None) -> QuotaRecord:
 
 
 def _setting(key: str, given: Mapping[str, object]) -> float | Mapping[str, object]:
-    """Return the value of a setting. A limit may be any that Kafka's API takes, which is more than the file does."""
+    """Return the value of a setting, which is a limit or terms.
+
+    Any limit is valid that Kafka's API accepts. The configuration file accepts fewer.
+    """
     value = given.get("value")
     if given.keys() != {"value"}:
         raise ValueError("a setting has the key value only")
@@ -281,7 +292,7 @@ def _object(data: bytes) -> dict[str, object]:
 
 
 def _is_deep(found: object) -> bool:
-    """Whether the nesting is so deep that reading or writing it could overflow the stack."""
+    """Whether JSON is nested more than ``_MOST_LEVELS`` deep, so that code that walks it could overflow the stack."""
     level = [found]
     for _ in range(_MOST_LEVELS):
         inner = (each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list))

@@ -1,8 +1,9 @@
-"""Checks of ``quotas`` and ``principals``: names that no client has, rules that never win, clients without a rule.
+"""Warns of rules in ``quotas`` and ``principals`` that reach no client, and of clients that no rule reaches.
 
-Kafka's eight levels are in ``docs/reference/quotas.md``. Two facts about them matter here. A client-id alone is looked
-up only if no rule for the user exists, so ``user: <default>`` hides such rules from every client. And an empty
-client-id is never looked up.
+A rule reaches no client if it has a name that no client can have, or if another rule always comes first. Kafka looks up
+the rule for a client on eight levels, which ``docs/reference/quotas.md`` lists. Two facts about them matter here.
+First, a rule for a client-id without a user is looked up only if no rule for the user exists, so a rule for ``user:
+<default>`` hides such rules from every client. Second, an empty client-id is never looked up.
 """
 
 import re
@@ -33,20 +34,20 @@ _LISTS: Final = ("exempt", "brokers", "admins")
 _KAFKAS_TYPE: Final = "user:"
 _NO_LOGIN: Final = (ANONYMOUS, UNKNOWN)
 _PERCENT_ENCODED: Final = re.compile(r"%[0-9A-Fa-f]{2}")
-# The parentheses of a regular expression, without those that are escaped or in a set of characters.
+# Finds the parentheses of a regular expression, except those that are escaped or within square brackets.
 _PARENTHESES: Final = re.compile(
     r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?[a-zA-Z-]+\)|(?P<open>\((?:\?P?<\w+>|\?[a-zA-Z-]*:)?)|(?P<close>\))", re.DOTALL
 )
 
 
 class _Rule(NamedTuple):
-    """A rule of clients; a name is None if the rule does not have it."""
+    """A rule for users or client-ids. ``user`` or ``client_id`` is None if the rule does not mention it."""
 
     at: tuple[str | int, ...]
     user: str | None
     client_id: str | None
     limits: Mapping[str, object]  # by key
-    is_temporary: bool  # whether it does not apply at all times
+    is_temporary: bool  # whether there are times at which the rule does not apply
 
 
 def check_rule_reach(file: UncheckedFile) -> None:
@@ -57,7 +58,7 @@ def check_rule_reach(file: UncheckedFile) -> None:
     _warn_of_folded(file, rules)
     _warn_of_hidden(file, rules)
     _warn_of_nested(file, rules)
-    if not {"quotas_from", "store"} & file.top.keys():  # otherwise there are more rules elsewhere
+    if not {"quotas_from", "store"} & file.top.keys():  # otherwise there are rules in other places too
         _warn_of_nameless_clients(file, rules)
 
 
@@ -100,7 +101,7 @@ def _warn_of_names(file: UncheckedFile, rules: Sequence[_Rule]) -> None:
 
 
 def _name_fault(name: str, *, is_user: bool, for_all_others: str) -> str | None:
-    """Return why no client can have this name, and the remedy; None if a client can."""
+    """Return why no client can have this name, and the remedy, or None if a client can have it."""
     if name == _DEFAULT:
         return None
     kind = _USER if is_user else _CLIENT_ID
@@ -151,24 +152,24 @@ class _Fold(NamedTuple):
     to: tuple[str | int, ...]
 
     def folded(self, name: str) -> str | None:
-        """Return the user that is charged; None if the fold does not match."""
+        """Return the name under which the fold charges the user ``name``, or None if the fold does not match."""
         found = match_whole(self.match, name)
         return None if found is None else replaced(found, self.to)
 
     def may_make(self, name: str) -> bool:
-        """Whether this fold may charge a user as ``name``; True also if that cannot be determined."""
+        """Whether the fold may charge some user under ``name``. True also if that cannot be determined."""
         groups = {0: self.source, **dict(_groups(self.source))}
-        # A group that did not match is replaced by nothing.
+        # In the replacement, a group that did not match is empty.
         parts = (re.escape(part) if isinstance(part, str) else f"(?:{groups.get(part, '.*')})?" for part in self.to)
         try:
             return match_whole(compile_linear("".join(parts)), name) is not None
-        except LinearRegexError:  # two groups of one name
+        except LinearRegexError:  # two groups would have the same name
             return True
 
 
 def _groups(pattern: str) -> Iterator[tuple[int, str]]:
     """Yield the number of each capturing group, and the pattern within it."""
-    opened: list[tuple[int, int]] = []  # number (0: not capturing), and the index after its parenthesis
+    opened: list[tuple[int, int]] = []  # the group's number (0 if not capturing), and the index after its parenthesis
     count = 0
     for token in _PARENTHESES.finditer(pattern):
         if token["open"]:
@@ -208,12 +209,17 @@ def _folds(file: UncheckedFile) -> Iterator[_Fold]:
 
 
 def _warn_of_hidden(file: UncheckedFile, rules: Sequence[_Rule]) -> None:
-    """A client-id alone is looked up if no rule for its user exists; a rule for the default user always does."""
+    """Warn of rules for a client-id without a user that a rule for the default user hides.
+
+    Such a rule is looked up only if no rule for the client's user exists, and the rule for the default user always
+    exists.
+    """
     hiding: dict[str, _Rule] = {}
     for rule in rules:
         if rule.user == _DEFAULT and rule.client_id in (None, _DEFAULT) and not rule.is_temporary:
             for key in rule.limits:
-                # A rule for the default user alone comes first: it hides the same rules, and more.
+                # Prefer the rule for the default user without a client-id, because it hides more than one with a
+                # client-id.
                 if key not in hiding or rule.client_id is None:
                     hiding[key] = rule
     for rule in rules:
@@ -240,9 +246,11 @@ def _entity(rule: _Rule) -> str:
 
 
 def _warn_of_nested(file: UncheckedFile, rules: Sequence[_Rule]) -> None:
-    """Limits do not nest: where each client-id of a user has a limit, the user's own covers no client with a client-id.
+    """Warn of a user's limit that looks like a bound for the sum of the user's client-ids.
 
-    One that is not above the client-ids' own is taken for what it is, the limit of clients without a client-id.
+    Limits do not nest. If each client-id of a user has a limit of its own, the user's limit applies only to clients
+    without a client-id. There is no warning if the user's limit is not above that of each client-id, since it is then
+    hardly meant as a bound for the sum.
     """
     of_each = {rule.user: rule for rule in rules if rule.client_id == _DEFAULT and not rule.is_temporary}
     for rule in rules:
@@ -265,7 +273,10 @@ def _is_above(key: str, value: object, other: object) -> bool:
 
 
 def _warn_of_nameless_clients(file: UncheckedFile, rules: Sequence[_Rule]) -> None:
-    """Warn of clients without a client-id: only rules for whole users apply to them."""
+    """Warn of limits for each client-id that leave clients without a client-id unlimited.
+
+    Only rules for a user without a client-id apply to such clients.
+    """
     of_users: dict[str, set[str]] = {}
     for rule in rules:
         if rule.user is not None and rule.client_id is None:

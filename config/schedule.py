@@ -1,14 +1,15 @@
-"""The days and hours at which a rule applies, by the local time of a zone. No clock.
+"""Schedules, which say on which days and at which hours a rule applies, in the local time of a time zone.
 
-A schedule is open at every instant whose local time is on one of its days and within its hours. Nothing else counts,
-also when clocks change. For example, for 02:30:
+This module reads no clock. A schedule is open, which means that its rule applies, whenever the local time is on one of
+its days and within its hours. This also holds when clocks change. For example, assume that a schedule begins or ends at
+02:30:
 
-* If the clock jumps from 02:00 to 03:00, a begin or end at 02:30 is at 03:00, the same instant.
-* If it goes back from 03:00 to 02:00, the hour comes twice and both count. A schedule that begins at 02:30 opens at
-  the first 02:30, is closed from the second 02:00 to the second 02:30, and opens again. A schedule that ends at 02:30
-  closes at the first 02:30, and is open again from the second 02:00 to the second 02:30.
+* If the clock jumps from 02:00 to 03:00, the schedule begins or ends at 03:00, because 02:30 does not exist.
+* If the clock goes back from 03:00 to 02:00, the hour comes twice and both count. A schedule that begins at 02:30 opens
+  at the first 02:30, is closed from the second 02:00 to the second 02:30, and opens again. A schedule that ends at
+  02:30 closes at the first 02:30, and is open again from the second 02:00 to the second 02:30.
 
-Zones are those of the system, or of the package tzdata if it has none.
+Time zones are read from the system's database, or from the package tzdata if the system has no database.
 """
 
 import re
@@ -26,18 +27,19 @@ _MINUTE_MS: Final = 60_000
 _DAY_MS: Final = DAY_MINUTES * _MINUTE_MS
 _EPOCH_WEEKDAY: Final = 3  # 1970-01-01 was a Thursday
 _MS: Final = timedelta(milliseconds=1)
-# Each day of the week comes within a week, or within two if the zone skips a day, as Samoa did in 2011.
+# Each day of the week occurs within one week, or within two if the time zone skips a day, as Samoa did in 2011.
 _SEARCHED_MS: Final = 15 * _DAY_MS
-# Names that are not zones: with leap seconds, and the setting of this machine.
+# Names in the time zone database that are refused: zones with leap seconds, and the setting of this machine.
 _NO_ZONE: Final = re.compile(r"(?:right|posix)/.*|localtime|posixrules|Factory")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """Days and hours.
+    """The days and hours at which the limits of a rule apply.
 
-    Hours that end at or before their begin pass midnight, and belong to the day on which they begin. ``otherwise`` has
-    the limits of all other times, as pairs of key and limit; None: the rule is not there then.
+    If ``end_minute`` is not after ``begin_minute``, the hours pass midnight, and belong to the day on which they begin.
+    ``otherwise`` has the limits for all other times, as pairs of key and limit. If ``otherwise`` is None, the rule does
+    not exist at other times.
     """
 
     time_zone: str
@@ -49,7 +51,7 @@ class Schedule:
 
 @lru_cache(maxsize=1_000)
 def zone(name: str) -> ZoneInfo:
-    """Return a zone; it is read once. Raises ValueError: there is none of this name."""
+    """Return the time zone with this name. It is cached. Raises ValueError if there is no such time zone."""
     if _NO_ZONE.fullmatch(name):
         raise ValueError(name)
     try:
@@ -59,12 +61,12 @@ def zone(name: str) -> ZoneInfo:
 
 
 def is_open(schedule: Schedule, *, now_ms: int) -> bool:
-    """Return whether the schedule is open; ``now_ms`` is Unix time."""
+    """Return whether the schedule is open at ``now_ms``, which is Unix time."""
     return _shows(schedule, now_ms + _offset_ms(zone(schedule.time_zone), now_ms))
 
 
 def next_change_ms(schedule: Schedule, *, now_ms: int) -> int | None:
-    """Return the next time at which the schedule opens or closes; Unix time. None: never."""
+    """Return the Unix time at which the schedule opens or closes next, or None if it never does."""
     where = zone(schedule.time_zone)
     offset_ms = _offset_ms(where, now_ms)
     was_open = _shows(schedule, now_ms + offset_ms)
@@ -81,7 +83,7 @@ def next_change_ms(schedule: Schedule, *, now_ms: int) -> int | None:
 
 
 def _shows(schedule: Schedule, wall_ms: int) -> bool:
-    """Return whether the schedule is open at the local time ``wall_ms``, milliseconds since 1970-01-01 00:00."""
+    """Return whether the schedule is open at a local time, given as milliseconds since 1970-01-01 00:00 local time."""
     day, of_day_ms = divmod(wall_ms, _DAY_MS)
     weekday = (day + _EPOCH_WEEKDAY) % 7
     begin_ms, end_ms = schedule.begin_minute * _MINUTE_MS, schedule.end_minute * _MINUTE_MS
@@ -93,7 +95,7 @@ def _shows(schedule: Schedule, wall_ms: int) -> bool:
 
 
 def _next_edge_ms(schedule: Schedule, wall_ms: int) -> int:
-    """Return the instant of the next begin, end or midnight, if the offset stays the same."""
+    """Return the local time of the next begin, end or midnight after ``wall_ms``, if clocks do not change before."""
     midnight_ms = wall_ms - wall_ms % _DAY_MS
     edges = (schedule.begin_minute * _MINUTE_MS, schedule.end_minute * _MINUTE_MS, _DAY_MS)
     return midnight_ms + min(edge for edge in edges if midnight_ms + edge > wall_ms)
@@ -105,7 +107,10 @@ def _offset_ms(where: ZoneInfo, at_ms: int) -> int:
 
 
 def _jump_ms(where: ZoneInfo, before_ms: int, after_ms: int) -> int:
-    """Return the instant of the change between two instants of different offset; changes are at whole seconds."""
+    """Return the instant at which clocks change between two instants with different UTC offsets.
+
+    Clocks change at whole seconds, so the instant is found by bisection over seconds.
+    """
     before, after = before_ms // 1_000, -(-after_ms // 1_000)
     offset_ms = _offset_ms(where, before_ms)
     while after - before > 1:
@@ -118,7 +123,10 @@ def _jump_ms(where: ZoneInfo, before_ms: int, after_ms: int) -> int:
 
 
 def days_of(text: str) -> frozenset[int]:
-    """Return the days that ``mon``, ``mon-fri`` or ``sat-mon`` names. Raises ValueError: not such a text."""
+    """Return the days that a text such as ``mon``, ``mon-fri`` or ``sat-mon`` names, where 0 is Monday.
+
+    Raises ValueError if the text does not name days.
+    """
     first, dash, last = text.strip().lower().partition("-")
     begin = DAYS.index(first.strip())
     end = DAYS.index(last.strip()) if dash else begin
@@ -126,7 +134,7 @@ def days_of(text: str) -> frozenset[int]:
 
 
 def written_days(days: frozenset[int]) -> list[str]:
-    """Return the days as the file has them, with ranges."""
+    """Return days as the configuration file lists them, with ranges such as ``mon-fri``."""
     runs: list[list[int]] = []
     for day in sorted(days):
         if runs and runs[-1][-1] == day - 1:

@@ -1,6 +1,6 @@
-"""Instants, schedules and ramps as an operator writes them, read and written.
+"""Reads and writes instants, schedules and ramps in the form that operators write.
 
-``at`` is the path to a value; ``TermsError`` has the path to the value that is at fault.
+In all functions, ``at`` is the path from the rule to the value. A ``TermsError`` has the path to the value at fault.
 """
 
 import re
@@ -32,7 +32,8 @@ _INSTANT: Final = re.compile(
 _INSTANT_HELP: Final = "an instant with its zone, such as 2026-12-01T00:00:00Z or 2026-12-01T01:00:00+01:00"
 _EPOCH: Final = datetime.fromtimestamp(0, tz=UTC)
 _MS: Final = timedelta(milliseconds=1)
-# With these, a day earlier or later in any zone is a valid instant, too.
+# The first and the last valid year. A day before or after these years is still an instant that Python can represent in
+# any time zone.
 _FIRST_YEAR: Final = 1971
 _LAST_YEAR: Final = 9998
 _BEGIN_MS: Final = (datetime(_FIRST_YEAR, 1, 1, tzinfo=UTC) - _EPOCH) // _MS
@@ -52,7 +53,7 @@ _E = TypeVar("_E", bound=Enum)
 
 
 def known_mapping(at: _At, value: object, known: Collection[str]) -> Mapping[str, object]:
-    """Return a mapping that has known keys only."""
+    """Return ``value`` if it is a mapping that has known keys only. Otherwise raise TermsError."""
     if not isinstance(value, dict):
         raise TermsError(at, f"must be a mapping of {', '.join(known)}, not {shown(value)}")
     unknown = next((key for key in value if key not in known), None)
@@ -62,7 +63,7 @@ def known_mapping(at: _At, value: object, known: Collection[str]) -> Mapping[str
 
 
 def parse_member(at: _At, value: object, choices: type[_E]) -> _E:
-    """Return the member of an Enum with this value."""
+    """Return the member of an Enum that has this value. Raises TermsError if there is no such member."""
     names = [str(choice.value) for choice in choices]
     if not isinstance(value, str) or value not in names:
         raise TermsError(at, f"must be {', '.join(names[:-1])} or {names[-1]}, not {shown(value)}")
@@ -70,7 +71,10 @@ def parse_member(at: _At, value: object, choices: type[_E]) -> _E:
 
 
 def parse_instant_ms(value: object, at: _At = ()) -> int:
-    """Return an instant; Unix time."""
+    """Return the Unix time in milliseconds of an instant such as ``2026-12-01T00:00:00Z``.
+
+    Raises TermsError if ``value`` is not such an instant.
+    """
     text = _text(at, value, _INSTANT_HELP)
     match = _INSTANT.fullmatch(text)
     try:
@@ -87,7 +91,7 @@ def parse_instant_ms(value: object, at: _At = ()) -> int:
 
 
 def parse_schedule(value: object) -> Schedule:
-    """Return a schedule."""
+    """Return the schedule that a mapping describes. Raises TermsError if the mapping is not valid."""
     at = ("schedule",)
     given = known_mapping(at, value, ("days", "hours", "time_zone", "otherwise"))
     if "time_zone" not in given:
@@ -105,7 +109,7 @@ def parse_schedule(value: object) -> Schedule:
 
 
 def parse_ramp(value: object) -> Ramp:
-    """Return a ramp."""
+    """Return the ramp that a mapping describes. Raises TermsError if the mapping is not valid."""
     at = ("ramp",)
     given = known_mapping(at, value, ("from", "begins", "over", "steps"))
     for key, example in _RAMP_HELP.items():
@@ -126,20 +130,20 @@ def parse_ramp(value: object) -> Ramp:
 
 
 def written_instant(unix_ms: int) -> str:
-    """Return an instant as the file has it, in UTC."""
+    """Return a Unix time in milliseconds as the configuration file has it, in UTC."""
     seconds, ms = divmod(unix_ms, 1_000)
     text = datetime.fromtimestamp(seconds, tz=UTC).strftime("%Y-%m-%dT%H:%M:%S")
     return f"{text}.{ms:03}Z" if ms else f"{text}Z"
 
 
 def written_duration(duration_ms: int) -> str:
-    """Return a duration above 0 as the file has it, in the largest unit that keeps it whole."""
+    """Return a duration above 0 as the configuration file has it, in the largest unit in which it is a whole number."""
     unit, factor = next((unit, factor) for unit, factor in _MS_BY_UNIT.items() if duration_ms % factor == 0)
     return f"{duration_ms // factor}{unit}"
 
 
 def written_schedule(schedule: Schedule) -> dict[str, object]:
-    """Return the mapping for ``parse_schedule``."""
+    """Return a schedule as a mapping that ``parse_schedule`` reads."""
     is_whole_day = (schedule.begin_minute, schedule.end_minute) == (0, DAY_MINUTES)
     written: dict[str, object] = {}
     if schedule.days != EVERY_DAY or is_whole_day:
@@ -153,7 +157,7 @@ def written_schedule(schedule: Schedule) -> dict[str, object]:
 
 
 def written_ramp(ramp: Ramp) -> dict[str, object]:
-    """Return the mapping for ``parse_ramp``."""
+    """Return a ramp as a mapping that ``parse_ramp`` reads."""
     begins, over = written_instant(ramp.begins_ms), written_duration(ramp.over_ms)
     return {"from": dict(ramp.start), "begins": begins, "over": over, "steps": ramp.steps}
 
@@ -174,7 +178,7 @@ def _zone(at: _At, value: object) -> str:
 
 
 def _minutes(at: _At, value: object) -> tuple[int, int]:
-    """Return the first minute of the day within ``hours``, and the first after them."""
+    """Read hours such as ``08:00-18:00``. Return the minute of the day at which they begin, and at which they end."""
     match = _HOURS.fullmatch(_text(at, value, _HOURS_HELP).strip())
     if match is None:
         raise TermsError(at, f"{shown(value)} are no hours; write {_HOURS_HELP}")
@@ -200,7 +204,7 @@ def _days(at: _At, value: object) -> frozenset[int]:
 
 
 def _limits(at: _At, value: object) -> tuple[tuple[str, float], ...]:
-    """Return limits by key, in the order of the table of kinds."""
+    """Return the limits in a mapping as pairs of key and limit, in the order of ``QuotaKind``."""
     given = known_mapping(at, value, KIND_OF_KEY)
     if not given:
         raise TermsError(at, "limits nothing; give a limit such as producer_byte_rate, or leave this out")

@@ -1,18 +1,19 @@
-"""The terms of a rule: everything but its limits. Enforcement, shaping, expiry, schedule and ramp.
+"""The terms of a quota rule, which are everything but its limits: enforcement, shaping, expiry, schedule and ramp.
 
-This module has them as values and as they are in a file, a store or a request, in YAML or JSON::
+This module holds terms as values, and reads and writes them as mappings. The configuration file, the store and requests
+to the admin port have such mappings in YAML or JSON::
 
     enforcement: observe
     shaping: paced
     expires: 2026-12-01T00:00:00Z                     the rule ends at this instant
-    schedule:                                         at other times the rule does not apply, unless
+        schedule:                                         at other times the rule does not apply
       {days: [mon-fri], hours: 08:00-18:00, time_zone: Europe/Berlin,
-       otherwise: {producer_byte_rate: 50MiB}}        it has limits for them
+              otherwise: {producer_byte_rate: 50MiB}}        or, if given, has these limits
     ramp:                                             from old limits to the rule's own, in equal steps
       {from: {producer_byte_rate: 50MiB}, begins: 2026-11-22T20:00:00Z, over: 2h, steps: 8}
 
-Instants have a zone, ``Z`` or ``+01:00``, and are written with ``Z``. Written terms are read as the same terms.
-``proxy.quota.rule_terms`` applies them.
+Instants have a time zone, ``Z`` or an offset such as ``+01:00``, and are always written with ``Z``. Reading what was
+written gives the same terms. ``proxy.quota.rule_terms`` applies terms to rules.
 """
 
 from collections.abc import Callable, Collection
@@ -43,7 +44,7 @@ def _value_of(member: Enum) -> object:
 
 
 class _Term(NamedTuple):
-    field: str  # of ``Terms``
+    field: str  # the name of its field in ``Terms``
     read: Callable[[object], Any]
     write: Callable[[Any], object]
 
@@ -55,13 +56,13 @@ _TERMS: Final = {
     "schedule": _Term("schedule", parse_schedule, written_schedule),
     "ramp": _Term("ramp", parse_ramp, written_ramp),
 }
-# The keys of terms.
+# The keys that a mapping of terms may have.
 TERMS: Final = tuple(_TERMS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """The terms of a rule; None: not set. The names are those of ``QuotaRule``."""
+    """The terms of a rule, with the same names as in ``QuotaRule``. A term that is None is not set."""
 
     enforcement: Enforcement | None = None
     shaping: Shaping | None = None
@@ -75,19 +76,22 @@ NO_TERMS: Final = Terms()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TermsChange:
-    """Terms to set, and keys of ``TERMS`` to remove. All others stay."""
+    """A change of a rule's terms.
+
+    ``given`` has the terms to set, and ``removed`` the keys of ``TERMS`` to remove. All other terms stay as they are.
+    """
 
     given: Terms = NO_TERMS
     removed: frozenset[str] = frozenset()
 
 
 def replacement(terms: Terms) -> TermsChange:
-    """Return the change that leaves a rule with exactly these terms."""
+    """Return a change that sets these terms and removes all others."""
     return TermsChange(given=terms, removed=frozenset(TERMS) - written_terms(terms).keys())
 
 
 def changed_terms(terms: Terms, change: TermsChange) -> Terms:
-    """Return the terms after a change."""
+    """Return the terms that result from applying a change to ``terms``."""
     values = ((key, term.field, getattr(change.given, term.field)) for key, term in _TERMS.items())
     new = {field: value for key, field, value in values if value is not None or key in change.removed}
     return replace(terms, **new) if new else terms
@@ -97,7 +101,7 @@ def terms_of(rule: QuotaRule | IpRule) -> Terms:
     """Return the terms of a rule."""
     enforcement, shaping = (rule.enforcement, rule.shaping) if isinstance(rule, QuotaRule) else (None, None)
     times = (rule.expires_ms, rule.schedule, rule.ramp)
-    # A fast path: of a hundred thousand rules most have none.
+    # This is a fast path, because most of a hundred thousand rules have no terms.
     if enforcement is None and shaping is None and times == (None, None, None):
         return NO_TERMS
     return Terms(
@@ -106,13 +110,20 @@ def terms_of(rule: QuotaRule | IpRule) -> Terms:
 
 
 def read_terms(given: object) -> Terms:
-    """Return the terms of a mapping. ``check_terms`` checks that they fit a rule. Raises TermsError."""
+    """Return the terms that a mapping describes.
+
+    Raises TermsError if the mapping is not valid. ``check_terms`` checks whether the terms also fit a rule.
+    """
     values = known_mapping((), given, TERMS)
     return Terms(**{term.field: term.read(values[key]) for key, term in _TERMS.items() if key in values})
 
 
 def read_terms_change(given: object) -> TermsChange:
-    """Return the change of a mapping, in which None removes a key. None instead of a mapping removes all terms."""
+    """Return the change of terms that a mapping describes.
+
+    A key with the value None removes the term. None instead of a mapping removes all terms. Raises TermsError if the
+    mapping is not valid.
+    """
     if given is None:
         return replacement(NO_TERMS)
     values = known_mapping((), given, TERMS)
@@ -123,7 +134,7 @@ def read_terms_change(given: object) -> TermsChange:
 def check_terms(terms: Terms, *, limits: Collection[str], allowed: Collection[str]) -> None:
     """Raise TermsError if terms do not fit a rule.
 
-    ``limits`` are the rule's keys; ``allowed`` are those that its entity may have.
+    ``limits`` has the keys that the rule limits. ``allowed`` has the keys that a rule for its entity may limit.
     """
     for key, _ in terms.ramp.start if terms.ramp else ():
         if key not in limits:
@@ -140,7 +151,7 @@ def check_terms(terms: Terms, *, limits: Collection[str], allowed: Collection[st
 
 
 def check_kept(terms: Terms) -> None:
-    """Check that terms, once written, are read as the same. Raises TermsError: they are not."""
+    """Raise TermsError if writing these terms and reading them again would not give the same terms."""
     if terms == NO_TERMS:
         return
     written = written_terms(terms)
@@ -153,11 +164,11 @@ def check_kept(terms: Terms) -> None:
 
 
 def written_terms(terms: Terms) -> dict[str, object]:
-    """Return the mapping for ``read_terms``, with text, numbers, lists and mappings only."""
+    """Return terms as a mapping that ``read_terms`` reads. It has only text, numbers, lists and mappings."""
     values = ((key, term, getattr(terms, term.field)) for key, term in _TERMS.items())
     return {key: term.write(value) for key, term, value in values if value is not None}
 
 
 def written_terms_change(change: TermsChange) -> dict[str, object]:
-    """Return the mapping for ``read_terms_change``."""
+    """Return a change as a mapping that ``read_terms_change`` reads."""
     return written_terms(change.given) | {key: None for key in TERMS if key in change.removed}

@@ -1,14 +1,15 @@
-"""The replicas that a throttle applies to: Kafka's ``leader.`` and ``follower.replication.throttled.replicas``.
+"""Reads the lists of replicas to which a replication throttle applies.
 
-::
+Kafka has them in the topic configs ``leader.replication.throttled.replicas`` and
+``follower.replication.throttled.replicas``. Their syntax is::
 
-    value := "*" | item ("," item)*      blanks around the value and each item, and empty items, are ignored
-    item  := partition ":" broker        digits; the "-" of KIP-73's text is read as well
+    value := "*" | item ("," item)*      blanks around the value and around items, and empty items, are ignored
+    item  := partition ":" broker        both in digits; "-" instead of ":", as in the text of KIP-73, is read as well
 
-Kafka validates such a value in one place (``ThrottledReplicaListValidator``) and parses it in another
-(``ConfigHandler``), which fails on some values that the first accepts: an empty item that is not the last, a blank in
-the middle. This module has one parser, which accepts all that the validator does. ``none`` is not a keyword: no
-throttle is an empty value, or none at all.
+In Kafka, ``ThrottledReplicaListValidator`` validates such a value, and ``ConfigHandler`` parses it. ``ConfigHandler``
+fails on some values that the validator accepts, such as values with an empty item before the last or a blank in the
+middle. This module has a single parser, which accepts all that the validator accepts. There is no keyword ``none``. To
+throttle no replica, the value is empty or not set.
 """
 
 from __future__ import annotations
@@ -29,13 +30,16 @@ _HELP: Final = 'write "*" for all, or PARTITION:BROKER,PARTITION:BROKER, such as
 
 @dataclass(frozen=True, slots=True)
 class ThrottledReplicas:
-    """The throttled replicas of one topic: all, or those of some partitions on some brokers."""
+    """The throttled replicas of one topic, which are all its replicas, or those of some partitions on some brokers."""
 
     is_all: bool
-    partitions: Mapping[int, frozenset[int]]  # by broker; empty for all
+    partitions: Mapping[int, frozenset[int]]  # by node id of the broker; empty if ``is_all``
 
     def holds(self, partition: int, broker: int) -> bool:
-        """Return whether the replica of a partition on a broker (in the leaders' list: its leader) is throttled."""
+        """Return whether the replica of a partition on a broker is throttled.
+
+        In the leaders' list, ``broker`` is the leader of the partition. In the followers' list, it is the follower.
+        """
         return self.is_all or partition in self.partitions.get(broker, ())
 
 
@@ -43,7 +47,10 @@ ALL_REPLICAS: Final = ThrottledReplicas(is_all=True, partitions={})
 
 
 def parse(text: str) -> ThrottledReplicas:
-    """Return the replicas of a value. Raises ThrottledReplicasError: Kafka refuses it, or a number is no int32."""
+    """Return the replicas that a value lists.
+
+    Raises ThrottledReplicasError if Kafka would refuse the value, or if a number in it is not an int32.
+    """
     replicas, unread = read(text)
     if unread:
         raise ThrottledReplicasError(f"{shown(unread[0])} names no replica; {_HELP}")
@@ -53,7 +60,7 @@ def parse(text: str) -> ThrottledReplicas:
 
 
 def read(text: str) -> tuple[ThrottledReplicas, tuple[str, ...]]:
-    """Lenient reader for values of a cluster: return the replicas, and the items that cannot be parsed."""
+    """Read a value from a cluster's configs leniently. Return the replicas, and the items that cannot be parsed."""
     partitions: dict[int, set[int]] = {}
     unread: list[str] = []
     items = _items(text)

@@ -1,4 +1,4 @@
-"""A file with a token, which permits changes of quotas at the admin port."""
+"""Reads the file with the token that a client of the admin port must know to change quotas."""
 
 import stat
 from pathlib import Path
@@ -15,7 +15,10 @@ _MAKE_ONE: Final = "make one with: openssl rand -hex 32"
 
 
 def read_token(path: str | Path) -> str:
-    """Return the first line of a file, without spaces around it. Raises TokenFileError: it is no token to rely on."""
+    """Return the token, which is the first line of the file without spaces around it.
+
+    Raises TokenFileError if the file cannot be read or the token is too short, too long or not printable ASCII.
+    """
     try:
         with Path(path).open("rb") as file:
             line = file.readline(_MOST_TOKEN_LENGTH + 2).strip()
@@ -30,7 +33,10 @@ def read_token(path: str | Path) -> str:
 
 
 def check_token_file(file: UncheckedFile, directory: Path) -> None:
-    """Report faults of the file that ``admin`` names; a relative name starts from ``directory``."""
+    """Report faults of the token file that ``admin.quotas_token_file`` names.
+
+    A relative name starts from ``directory``.
+    """
     name = (file.mapping_at(_AT[0]) or {}).get(_AT[1])
     if not isinstance(name, str) or not name:
         return
