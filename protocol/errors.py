@@ -115,7 +115,7 @@ class NoMatchingRule(ProtocolError, reason="no_matching_rule"):
 
 
 class UnknownVersion(ProtocolError, reason="unknown_version"):
-    """A client sent a request whose version the proxy does not advertise and cannot read.
+    """A client sent a request of a version that the proxy does not advertise and cannot read.
 
     Such a request could not be charged, because the charge depends on the fields of the request.
     """

@@ -35,7 +35,7 @@ _FLOAT64: Final = Struct(">d").unpack_from
 
 
 class FieldReader:
-    """Reads one field after another from ``data``; ``at`` is the offset of the next field.
+    """Reads one field after another from ``data``. ``at`` is the offset of the next field.
 
     All methods raise Truncated at the end of the data, and MalformedVarint or MalformedLength for wrong bytes. They
     raise TooManyElements when all arrays and tags that were read so far have more than ``most_elements`` elements

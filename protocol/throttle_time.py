@@ -26,7 +26,7 @@ _FIRST_CLIENT_THROTTLE: Final = {int(key): key.first_client_throttle for key in 
 
 
 def client_throttles_itself(api_key: int, api_version: int) -> bool:
-    """Whether a client that reads this response waits for its ``throttle_time_ms`` before it sends again."""
+    """Whether a client waits for the ``throttle_time_ms`` in such a response before it sends the next request."""
     return api_version >= _FIRST_CLIENT_THROTTLE.get(api_key, NEVER)
 
 

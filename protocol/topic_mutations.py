@@ -67,7 +67,7 @@ _MAX_INT32: Final = 2**31 - 1
 
 
 class TopicMutation(NamedTuple):
-    """One topic of a request, whose entry is the frame's bytes from ``begin`` to ``end``.
+    """One topic of a request. Its entry is the frame's bytes from ``begin`` to ``end``.
 
     What ``partitions`` means depends on the API. For CreateTopics it is the number of new partitions, or
     ``BROKER_DEFAULT``. For CreatePartitions it is the number of partitions that the topic will have. For DeleteTopics
@@ -97,7 +97,7 @@ class MutationRequest(NamedTuple):
 
 
 class TopicResult(NamedTuple):
-    """The result of one topic, whose entry is the frame's bytes from ``begin`` to ``end``.
+    """The result of one topic. Its entry is the frame's bytes from ``begin`` to ``end``.
 
     ``name`` is None if DeleteTopics v6 finds no topic with the given id. ``topic_id`` is None if the response has none
     (before CreateTopics v7 and DeleteTopics v6) or has zeros. ``partitions`` is the number of partitions that

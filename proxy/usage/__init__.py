@@ -1,12 +1,13 @@
-"""The usage log: the use of each quota in each interval, written to files and to a Kafka topic.
+"""Writes the usage log, which says how much of each quota was used in each interval, to files and to a Kafka topic.
 
-* ``record``    one record, and its bytes
-* ``timeline``  the start of each interval, on a clock that may step
-* ``meter``     turns counters into records of the use since the last reading
-* ``segments``  the files: append, complete, and remove the oldest
-* ``topic``     a Kafka topic; imported only if one is configured
-* ``sink``      a bounded queue, and the thread that writes files or the topic
-* ``log``       the event loop's part: reads the meter at each interval and fills the sinks
+* ``record``    defines a record and encodes it
+* ``timeline``  determines the start of each interval, on a clock that may step
+* ``meter``     turns the quotas' counters into records of the use since the last reading
+* ``segments``  appends to files, completes them, and removes the oldest files
+* ``topic``     writes to a Kafka topic (imported only if a topic is configured)
+* ``sink``      has a bounded queue, and the thread that writes the files or the topic
+* ``log``       runs on the event loop, reads the meter at each interval, and fills the sinks
 
-The first three have no I/O and no clock. No record is dropped to make room: while a sink is full, intervals grow.
+The first three modules do no I/O and read no clock. No record is dropped to make room. While a sink is full, the
+current interval goes on and gets longer.
 """

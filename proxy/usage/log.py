@@ -1,4 +1,7 @@
-"""The usage log on the event loop: reads the counters at each interval and fills the sinks, without waiting for I/O."""
+"""Reads the counters at the end of each interval, and puts the records of the usage log into the sinks.
+
+This runs on the event loop and never waits for I/O, because the sinks write in threads.
+"""
 
 import asyncio
 import logging
@@ -17,9 +20,10 @@ from kafka_quota_proxy.proxy.usage.timeline import Timeline
 
 log = logging.getLogger(__name__)
 
-# How long a stop waits for the last records. With ``drain_timeout`` it stays below the usual limit of supervisors.
+# How long a stop waits for the last records to be written. Together with ``drain_timeout`` this stays below the time
+# after which supervisors usually kill a process.
 STOP_TIMEOUT_S: Final = 5.0
-# How long a thread may take to close its file after a second signal, and how often that is checked.
+# After a second signal to stop, a thread has this long to close its file. ``_LOOK_S`` is how often that is checked.
 _HURRIED_S: Final = 0.2
 _LOOK_S: Final = 0.01
 
@@ -27,7 +31,7 @@ _LOOK_S: Final = 0.01
 class UsageLogger:
     """Writes the usage log of a proxy, between ``start`` and ``stop``.
 
-    ``brokers`` and ``replicas`` return the counters to read, at each interval.
+    ``brokers`` and ``replicas`` are called for each interval, and return the objects with the counters to read.
     """
 
     def __init__(
@@ -48,12 +52,15 @@ class UsageLogger:
         self._is_ready = False
 
     def start(self) -> None:
-        """Start the threads of the sinks."""
+        """Start the threads of all sinks."""
         for sink in self.sinks:
             sink.start()
 
     async def run(self) -> None:
-        """End intervals at multiples of their length on the wall clock, until cancelled."""
+        """Log one interval after another, until cancelled.
+
+        Intervals end when the wall clock is at a multiple of their length, such as each full minute.
+        """
         while True:
             await asyncio.sleep(_until_end_ms(_wall_ms(), self._interval_ms) / 1_000)
             if not self._may_read():
@@ -68,7 +75,10 @@ class UsageLogger:
                 report(error, "could not read an interval of the usage log; its use is in a later one")
 
     async def stop(self, hurry: asyncio.Event) -> None:
-        """Log the use until now, and wait for the sinks for at most ``STOP_TIMEOUT_S``, or until ``hurry`` is set."""
+        """Log the use up to now, and wait until the sinks have written it.
+
+        The wait takes at most ``STOP_TIMEOUT_S``, and ends early if ``hurry`` is set.
+        """
         self._may_read()
         for batch in self._read():
             if batch is not None:
@@ -86,7 +96,10 @@ class UsageLogger:
             sink.join(0)
 
     def _may_read(self) -> bool:
-        """Whether every sink has room. The first call sets the start after the records of an earlier process."""
+        """Whether the counters may be read, because every sink is ready and has room.
+
+        Once all sinks know which interval an earlier process logged last, the next interval is set to start after it.
+        """
         if not self._is_ready:
             known = [sink.last_start_ms for sink in self.sinks]
             if None not in known:
@@ -105,7 +118,7 @@ class UsageLogger:
             )
 
     def _read(self) -> Iterable[Batch | None]:
-        # Copied, since a broker may join during a reading.
+        # The lists are copied, because a broker may join while the counters are read.
         return self._meter.read(list(self._brokers()), list(self._replicas()), wall_ms=_wall_ms(), now_ms=_now_ms())
 
     def _put(self, batch: Batch) -> None:
@@ -119,7 +132,7 @@ def usage_log(
     brokers: Callable[[], Iterable[MeteredBroker]],
     replicas: Callable[[], Iterable[MeteredReplicas]],
 ) -> UsageLogger | None:
-    """Return the logger of a configuration; None if it has no usage log."""
+    """Return the logger that a configuration asks for, or None if the configuration has no usage log."""
     settings = config.usage_log
     if settings is None:
         return None
@@ -128,7 +141,7 @@ def usage_log(
     if settings.files is not None:
         sinks.append(Sink(Segments(settings.files, proxy)))
     if settings.topic is not None:
-        # Imported here: it loads aiokafka, which a proxy without a topic does not need.
+        # The import loads aiokafka, which a proxy without a topic does not need.
         from kafka_quota_proxy.proxy.usage.topic import TopicWriter
 
         sinks.append(Sink(TopicWriter(settings.topic, proxy)))
@@ -136,13 +149,20 @@ def usage_log(
 
 
 def proxy_name(config: ProxyConfig) -> str:
-    """Return this proxy's name in the usage log and in shares of limits."""
+    """Return the name of this proxy in the usage log, and among the proxies that share a limit.
+
+    By default the name consists of the host name and the port of the first listener.
+    """
     given = config.usage_log.proxy if config.usage_log is not None else None
     return given or f"{socket.gethostname()}-{config.listeners[0].bind.port}"
 
 
 def _until_end_ms(wall_ms: int, interval_ms: int) -> int:
-    """Return the time to the end of the interval on the wall clock. A short rest is skipped: timers may fire early."""
+    """Return the time until the end of the interval on the wall clock.
+
+    If at most a tenth of the interval is left, the result is the time until the end of the next one. A timer may fire
+    slightly early, and that must not cause a second, very short interval.
+    """
     left_ms = interval_ms - wall_ms % interval_ms
     return left_ms if left_ms > interval_ms // 10 else left_ms + interval_ms
 

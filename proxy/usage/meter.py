@@ -1,7 +1,8 @@
-"""Turns counters that only grow into the use of each bucket in an interval: the difference from the last reading.
+"""Turns the counters of quotas into records of the use of each bucket in an interval.
 
-The last reading is kept at the counters themselves (``logged``). So a bucket that is removed to make room keeps its
-unread use, in ``DepartedBuckets``. Each use is logged exactly once, whatever happens between two readings.
+The use is the difference between a counter and its last reading. The last reading is kept together with the counter, in
+``logged``. So if a bucket is removed to make room for others, it keeps its unread use and waits in ``DepartedBuckets``.
+Each use is logged exactly once, whatever happens between two readings.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,22 +24,23 @@ CONNECTION: Final = QuotaKind.CONNECTION_CREATION_RATE.label
 LEADER_REPLICATION: Final = "leader_replication"
 FOLLOWER_REPLICATION: Final = "follower_replication"
 
-# Buckets that are read in one step: half a millisecond if all of them were used, a twentieth if none was.
+# The number of buckets that are read in one step. A step takes half a millisecond if all of the buckets were used, and
+# a twentieth of a millisecond if none was.
 _SLICE: Final = 150
-# Records in a batch. They are freed in one step of the interpreter: 50,000 would take 15 ms.
+# The number of records in a batch. The interpreter frees all of them at once, which for 50,000 would take 15 ms.
 _BATCH: Final = 1_000
 
 
 class MeteredBroker(NamedTuple):
-    """One broker's client quotas."""
+    """The client quotas of one broker, with their counters."""
 
-    node_id: int | None  # None while it is unknown; a broker may appear more than once
+    node_id: int | None  # None while unknown; several entries may have one id
     quotas: BrokerQuotas
-    enforces: bool  # whether a listener in front of it enforces, unless a rule says otherwise
+    enforces: bool  # whether a listener in front of the broker enforces quotas; a rule may override this
 
 
 class MeteredReplicas(NamedTuple):
-    """One limit of replication traffic."""
+    """One limit on replication traffic, with its counters."""
 
     kind: str
     node_id: int | None
@@ -46,19 +48,20 @@ class MeteredReplicas(NamedTuple):
 
 
 class Meter:
-    """Reads all counters of a proxy, once for each interval. ``timeline`` begins at the first interval."""
+    """Reads all counters of a proxy at the end of each interval. The first interval begins with ``timeline``."""
 
     def __init__(self, proxy: str, timeline: Timeline) -> None:
         self.timeline = timeline
         self._proxy = proxy
-        self._records: dict[UsageKey, UsageCounts] = {}  # of the unfinished interval
+        self._records: dict[UsageKey, UsageCounts] = {}  # the records of the unfinished interval
 
     def read(
         self, brokers: Iterable[MeteredBroker], replicas: Iterable[MeteredReplicas], *, wall_ms: int, now_ms: int
     ) -> Iterator[Batch | None]:
-        """End the interval. Yield None after each step, for the event loop, and finally the records, in batches.
+        """End the interval, and yield its records in batches.
 
-        If the iterator is not run to its end, what it has read is part of the next interval.
+        Before that, yield None after each step of the work, so that the event loop can serve clients in between. If the
+        caller does not run the iterator to its end, the use that was read becomes part of the next interval.
         """
         for one in replicas:
             self._add_replicas(one)
@@ -75,7 +78,7 @@ class Meter:
             yield Batch(self._proxy, start_ms, interval_ms, some)
 
     def _read_manager(self, broker: MeteredBroker, manager: ClientQuotaManager) -> Iterator[None]:
-        # Removed buckets first: a new bucket of the same name has the rule that applies.
+        # Removed buckets come first. If a new bucket has the same name, its rule is the one that applies.
         if manager.departed is not None:
             yield from self._read_departed(broker, manager.kind, manager.departed)
         buckets = list(manager)
@@ -85,14 +88,14 @@ class Meter:
             yield
 
     def _read_departed(self, broker: MeteredBroker, kind: QuotaKind, departed: DepartedBuckets) -> Iterator[None]:
-        # One by one, so that an unfinished reading loses none.
+        # Buckets are taken one by one, so that none is lost if the reading is not finished.
         for count in range(len(departed.buckets)):
             bucket = departed.buckets.popleft()
             self._add_bucket(broker, bucket)
             if bucket.is_in_use:
                 departed.buckets.append(bucket)
             else:
-                departed.other = departed.other.plus(bucket.usage.minus(bucket.logged))  # less than a unit
+                departed.other = departed.other.plus(bucket.usage.minus(bucket.logged))  # less than one logged unit
             if count % _SLICE == _SLICE - 1:
                 yield
         left, per = departed.other, kind.spec.recorded_per_logged
@@ -104,7 +107,7 @@ class Meter:
         yield
 
     def _add_bucket(self, broker: MeteredBroker, bucket: Bucket) -> None:
-        # Without ``UsageTotals`` objects, since this runs for every bucket.
+        # For speed this makes no further ``UsageTotals`` objects, since it runs for every bucket.
         amount_before, requests_before, throttled_before, wait_before, observed_wait_before, observed_before = (
             bucket.logged
         )
@@ -113,13 +116,13 @@ class Meter:
         throttling = bucket.throttling
         throttled = throttling.requests - throttled_before
         observed = throttling.observed_requests - observed_before
-        if not (requests or amount or throttled or observed):  # wait times change only with the last two
+        if not (requests or amount or throttled or observed):  # wait times change only together with the last two
             return
         wait_ms = throttling.time_ms - wait_before + throttling.observed_time_ms - observed_wait_before
         kind, rule, per = bucket.kind, bucket.rule, bucket.kind.spec.recorded_per_logged
         amount //= per
         if not (requests or amount or throttled or observed):
-            return  # less than a unit
+            return  # the use is less than one logged unit
         bucket.logged = UsageTotals(
             amount_before + amount * per,
             bucket.requests,
@@ -163,13 +166,16 @@ class Meter:
             self._add(UsageKey(replicas.node_id, replicas.kind, "", ""), record)
 
     def _add(self, identity: UsageKey, used: UsageCounts) -> None:
-        """Add a record to the interval; two with one key become one, under the rule of the later."""
+        """Add a record to the interval. Two records with the same key are added up, under the rule of the later one."""
         before = self._records.get(identity)
         self._records[identity] = used if before is None else before.plus(used)
 
 
 def _waits(moved: UsageTotals) -> tuple[int, int]:
-    """Return the number of throttled requests and their throttle time, enforced or only observed."""
+    """Return the number of throttled requests and their throttle time.
+
+    Both include requests that were only observed, and not made to wait.
+    """
     return (
         moved.throttled_requests + moved.observed_throttled_requests,
         moved.throttle_time_ms + moved.observed_throttle_time_ms,

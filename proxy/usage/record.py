@@ -1,4 +1,4 @@
-"""One record of the usage log: the use of one bucket in one interval, as JSON.
+"""Defines a record of the usage log, which is the use of one bucket of a quota in one interval, and its JSON.
 
 ``docs/reference/usage-log.md`` documents the format.
 """
@@ -13,20 +13,23 @@ _encode: Final = JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
 class UsageKey(NamedTuple):
-    """The bucket of a record. With the proxy and the start of the interval it identifies the record."""
+    """Names the bucket of a quota to which a record belongs.
 
-    broker: int | None  # node id; None while it is unknown
+    Together with the name of the proxy and the start of the interval, this identifies the record.
+    """
+
+    broker: int | None  # the node id, or None while it is unknown
     kind: str
     user: str
     client_id: str
-    listener: str | None = None  # only for connections
+    listener: str | None = None  # only in records about new connections
 
 
 class UsageCounts(NamedTuple):
-    """The use of a bucket, and its rule.
+    """The use of a bucket in one interval, and the quota rule of the bucket.
 
-    ``amount`` is in bytes (produce, fetch, replication), in per cent of a thread times milliseconds (request), or the
-    number of requests, partitions or connections. It is below 0 if more was refunded than charged.
+    ``amount`` is the amount that was charged. It counts bytes (produce, fetch, replication), per cent of a thread times
+    milliseconds (request), or requests, partitions or connections. It is below 0 if more was refunded than charged.
     """
 
     amount: int
@@ -37,10 +40,10 @@ class UsageCounts(NamedTuple):
     limit: float | None = None  # per second; None without a quota
     rule_user: str | None = None
     rule_client_id: str | None = None
-    connections: int | None = None  # that share the bucket; None if unknown
+    connections: int | None = None  # how many connections share the bucket; None if unknown
 
     def plus(self, later: "UsageCounts") -> "UsageCounts":
-        """Return the sum, under the rule of ``later``."""
+        """Return the sum of the two, with the limit and the rule of ``later``."""
         counts = [one.connections for one in (self, later) if one.connections is not None]
         return later._replace(
             connections=sum(counts) if counts else None,
@@ -53,21 +56,21 @@ class UsageCounts(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """All or some records of one interval."""
+    """Some or all of the records of one interval."""
 
     proxy: str
     start_ms: int  # Unix time
-    interval_ms: int  # as measured
+    interval_ms: int  # the measured length of the interval
     records: tuple[tuple[UsageKey, UsageCounts], ...]
 
     def lines(self) -> Iterator[bytes]:
-        """Yield each record as JSON in ASCII, without a line end."""
+        """Yield each record as a line of JSON in ASCII, without the line end."""
         head = _encode({"start_ms": self.start_ms, "interval_ms": self.interval_ms, "proxy": self.proxy})[:-1] + ","
         for identity, usage in self.records:
             yield (head + _encode(_fields(identity, usage))[1:]).encode("ascii")
 
     def keys(self) -> Iterator[bytes]:
-        """Yield the key of each record in a topic, as JSON."""
+        """Yield for each record, as JSON, the key that the record has in a Kafka topic."""
         for identity, _ in self.records:
             yield _encode({"proxy": self.proxy, **_names(identity)}).encode("ascii")
 

@@ -1,11 +1,14 @@
-"""The files of a usage log in one directory: append, complete, remove the oldest. Blocking; not for the event loop.
+"""Writes the usage log to files in one directory.
+
+The functions block, so they must not run on the event loop. A file has one of these names::
 
     usage-PROXY-START_MS.jsonl.part     being written
     usage-PROXY-START_MS.jsonl          complete, never changed again
 
-``START_MS`` is that of the first record. A file always holds whole lines: if a batch does not fit, the written part is
-cut off before the batch is retried. A second process with the same name waits until the first has ended
-(``usage-PROXY.lock``), so that it does not mistake a file in use for a leftover of a crash.
+``START_MS`` is the ``start_ms`` of the file's first record. A complete file has whole lines only. If a write fails in
+the middle of a line, for example on a full disk, the incomplete line is cut off before the write is retried. A lock on
+``usage-PROXY.lock`` makes a second process with the same name wait until the first has ended. Otherwise the second
+process might mistake a file in use for a leftover of a crash.
 """
 
 import json
@@ -26,14 +29,17 @@ log = logging.getLogger(__name__)
 
 _PART: Final = ".part"
 _CHUNK_BYTES: Final = 256 * 1024
-# While this thread computes, the event loop waits for the interpreter, half a millisecond each time.
+# While this thread computes, the event loop cannot run. So the thread sleeps for ``_REST_S`` after this many lines.
 _LINES_BETWEEN_RESTS: Final = 100
 _REST_S: Final = 0.0005
-_TAIL_BYTES: Final = 64 * 1024  # a line has at most some 3 KB
+_TAIL_BYTES: Final = 64 * 1024  # longer than any line, which has some 3 KB at most
 
 
 class Segments:
-    """The files of one proxy. ``begin`` comes first; each method may be called again after it has failed."""
+    """Writes the files of one proxy.
+
+    ``begin`` must be called first. Each method may be called again after it has failed.
+    """
 
     name = "files"
 
@@ -45,22 +51,24 @@ class Segments:
         self._lock = -1
         self._file = -1  # descriptor of ``_path``
         self._path = Path()
-        self._size_bytes = 0  # of whole lines in it
-        self._is_torn = False  # an incomplete line follows them
+        self._size_bytes = 0  # the size of the whole lines in it
+        self._is_torn = False  # whether an incomplete line follows them
         self._rotate_from_ms = 0
-        self._batch: Batch | None = None  # the batch that did not fit
-        self._left: list[bytes] = []  # the unwritten rest of it
+        self._batch: Batch | None = None  # the batch that is not completely written
+        self._left: list[bytes] = []  # the parts of that batch that are still to be written
 
     @property
     def rotate_from_ms(self) -> int | None:
-        """When the open file is due for rotation; None: no file is open."""
+        """The time (ms, monotonic clock) from which the open file is due for rotation. None if no file is open."""
         return None if self._file < 0 else self._rotate_from_ms
 
     def begin(self) -> int:
-        """Lock the files, and complete leftovers of a crash; return the last ``start_ms``, 0 without files.
+        """Lock the files of this proxy, and complete files that a crash has left behind.
+
+        Returns the ``start_ms`` of the last interval in the files, or 0 if there are no files.
 
         Raises:
-            OSError: The directory cannot be used, or another process uses it.
+            OSError: If the directory cannot be used, or another process uses it.
         """
         if fault := directory_fault(self._directory):
             raise OSError(fault)
@@ -73,10 +81,12 @@ class Segments:
         return max((_last_start_ms(path) for path in list(self._files())[-2:]), default=0)
 
     def write(self, batch: Batch, *, now_ms: int) -> None:
-        """Append all records of a batch. After a failure, a call with the same batch continues where it stopped.
+        """Append all records of a batch.
+
+        After a failure, a call with the same batch continues where the failed call stopped.
 
         Raises:
-            OSError: The disk is full, or the file or the directory is faulty.
+            OSError: If the disk is full, or the file or the directory is faulty.
         """
         if batch is not self._batch:
             self._batch, self._left = batch, [*_chunks(batch.lines())]
@@ -94,17 +104,17 @@ class Segments:
             self._close()
 
     def complete(self) -> None:
-        """Give the open file its final name, and remove the oldest files above the bound.
+        """Give the open file its final name, and remove the oldest files if all files together are too large.
 
         Raises:
-            OSError: It cannot be completed.
+            OSError: If the open file cannot be completed.
         """
         if self._file < 0:
             return
         self._mend()
         try:
             os.fsync(self._file)
-        except OSError as error:  # readers see it in the page cache
+        except OSError as error:  # the data can still be read from the page cache
             log.warning("%s may not be whole after a crash of the system: %s", self._path, error)
         try:
             self._path.rename(self._path.with_suffix(""))
@@ -114,7 +124,7 @@ class Segments:
         self._trim()
 
     def end(self) -> None:
-        """Complete the open file and release the lock."""
+        """Complete the open file, and release the lock."""
         try:
             self.complete()
         finally:
@@ -126,7 +136,7 @@ class Segments:
     def _open(self, start_ms: int, now_ms: int) -> None:
         self._directory.mkdir(parents=True, exist_ok=True)
         name, turn = f"{self._prefix}-{start_ms}", 0
-        while (self._directory / f"{name}.jsonl").exists():  # an interval may be divided among files
+        while (self._directory / f"{name}.jsonl").exists():  # the records of one interval may be divided among files
             turn += 1
             name = f"{self._prefix}-{start_ms}.{turn}"
         self._path = self._directory / f"{name}.jsonl{_PART}"
@@ -136,7 +146,7 @@ class Segments:
         self._rotate_from_ms = now_ms + self._settings.rotate_interval_ms
 
     def _append(self, chunk: bytes) -> None:
-        """Write whole lines, all of them or none."""
+        """Append whole lines to the open file, either all of them or none."""
         view, written = memoryview(chunk), 0
         try:
             while written < len(chunk):
@@ -144,20 +154,20 @@ class Segments:
         except OSError:
             self._is_torn = True
             if self._size_bytes:
-                self.complete()  # the file has whole lines; a new one has room if this one was too large
+                self.complete()  # after this, a retry writes to a new file, in case this one became too large
             else:
                 self._mend()
             raise
         self._size_bytes += len(chunk)
 
     def _mend(self) -> None:
-        """Cut off an incomplete line."""
+        """Cut off an incomplete line at the end of the open file."""
         if self._is_torn:
             os.ftruncate(self._file, self._size_bytes)
             self._is_torn = False
 
     def _files(self, *, is_part: bool = False) -> Iterator[Path]:
-        """Return the complete or the incomplete files of this proxy, the oldest first."""
+        """Return the complete files of this proxy, or with ``is_part`` the incomplete files, the oldest first."""
         found = ((path, self._own.fullmatch(path.name)) for path in self._directory.iterdir())
         named = [
             (int(match[1]), int(match[2] or 0), path) for path, match in found if match and bool(match[3]) == is_part
@@ -165,7 +175,10 @@ class Segments:
         return (path for _, _, path in sorted(named))
 
     def _trim(self) -> None:
-        """Remove the oldest complete files above the bound. A file that cannot be removed is retried later."""
+        """Remove the oldest complete files until the rest has at most ``retention_size_bytes``.
+
+        If a file cannot be removed, that is tried again when the next file is completed.
+        """
         most = self._settings.retention_size_bytes
         if most is None:
             return
@@ -185,7 +198,7 @@ class Segments:
 
 
 def _chunks(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Join lines, so that one system call writes many of them."""
+    """Join lines to chunks, so that one system call writes many lines."""
     some: list[bytes] = []
     size_bytes = 0
     for count, line in enumerate(lines, start=1):
@@ -201,7 +214,7 @@ def _chunks(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _complete_leftover(path: Path) -> None:
-    """Complete a leftover of a crash: whole lines stay, an incomplete one is removed."""
+    """Complete a file that a crash has left behind. Its whole lines stay, and an incomplete last line is removed."""
     size_bytes = path.stat().st_size
     whole_bytes = _end_of_last_line(path, size_bytes)
     if not whole_bytes:
@@ -229,7 +242,7 @@ def _end_of_last_line(path: Path, size_bytes: int) -> int:
 
 
 def _last_start_ms(path: Path) -> int:
-    """Return the ``start_ms`` of the last line; 0 if it cannot be read."""
+    """Return the ``start_ms`` of a file's last line, or 0 if that line cannot be parsed."""
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
         lines = file.read().splitlines()

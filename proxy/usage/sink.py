@@ -1,7 +1,8 @@
-"""A bounded queue of batches, and the thread that writes them to files or to a topic.
+"""Queues batches of the usage log, and writes them to files or to a topic in a thread.
 
-The event loop puts batches and never waits. A failed write is retried until it succeeds. Meanwhile the queue fills, and
-when it is full the event loop reads no counters: no record is lost, intervals grow. Only a stop has a time limit.
+The event loop puts batches into the queue and never waits. A failed write is retried until it succeeds. Meanwhile the
+queue fills. When it is full, the event loop stops reading the counters, so that no record is lost but the current
+interval gets longer. Only when the proxy stops is there a time limit, after which the rest is dropped.
 """
 
 import logging
@@ -16,44 +17,50 @@ from kafka_quota_proxy.proxy.usage.record import Batch
 
 log = logging.getLogger(__name__)
 
-# Of some 300 bytes each: more than an hour of forty busy buckets logged each second.
+# A record has some 300 bytes. The queue has room for more than an hour if forty busy buckets are logged each second.
 MAX_QUEUED_RECORDS: Final = 200_000
 _RETRY_S: Final = 1.0
 
 
 class Writer(Protocol):
-    """Writes batches in the sink's thread. Its methods may block and raise; the sink retries them."""
+    """Writes batches to one destination. The sink calls it in a thread, and retries a method that raises an error."""
 
     name: str
 
     def begin(self) -> int:
-        """Prepare to write; return the last ``start_ms`` of an earlier process, 0 if unknown."""
+        """Prepare to write.
+
+        Returns the ``start_ms`` of the last interval that an earlier process logged, or 0 if that is unknown.
+        """
 
     def write(self, batch: Batch, *, now_ms: int) -> None:
-        """Write a batch. After a failure the sink calls it with the same one again."""
+        """Write a batch. After a failure the sink calls this method again with the same batch."""
 
     @property
     def rotate_from_ms(self) -> int | None:
-        """When ``complete`` is due; None: never."""
+        """The time (ms, monotonic clock) from which ``complete`` is due. None if no file has to be completed."""
 
     def complete(self) -> None:
-        """Complete the current file."""
+        """Complete the current file, so that the next batch goes to a new one."""
 
     def end(self) -> None:
-        """Complete the current file, and release all resources."""
+        """Complete the current file and release all resources."""
 
 
 class Sink:
-    """A destination of the usage log.
+    """A destination of the usage log: a queue of batches, and a thread that passes them to ``writer``.
+
+    The numbers below are also exported as metrics.
 
     Attributes:
-        written: Records written since the start. Metrics read these attributes.
-        dropped: Records that a stop did not wait for.
-        failures: Failed attempts to write.
-        is_failing: Whether the last attempt failed.
-        last_write_s: When the last batch was written, Unix time; 0 before the first.
-        queued: Records that wait to be written.
-        last_start_ms: The start of the last interval of an earlier process; None while it is unknown.
+        written: The number of records that were written since the start.
+        dropped: The number of records that were not written before the time limit of a stop.
+        failures: The number of failed attempts to write.
+        is_failing: Whether the last attempt to write failed.
+        last_write_s: The Unix time at which the last batch was written, or 0 before the first batch.
+        queued: The number of records that wait to be written.
+        last_start_ms: The start of the last interval that an earlier process logged. It is 0 if that is unknown, and
+            None until the writer has begun.
     """
 
     def __init__(self, writer: Writer, *, retry_s: float = _RETRY_S, most: int = MAX_QUEUED_RECORDS) -> None:
@@ -68,38 +75,44 @@ class Sink:
         self.queued = 0
         self._changed = threading.Condition()
         self.last_start_ms: int | None = None
-        self._ends_s: float | None = None  # when a stop gives up; None: no stop
+        self._ends_s: float | None = None  # when the time limit of a stop is over; None before a stop
         self._thread = threading.Thread(target=persisting(self._run), name=f"usage-{writer.name}", daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start the thread that writes."""
         self._thread.start()
 
     @property
     def is_running(self) -> bool:
-        """Whether the thread runs."""
+        """Whether the thread that writes is alive."""
         return self._thread.is_alive()
 
     @property
     def has_room(self) -> bool:
-        """Whether the queue takes another batch, of any size."""
+        """Whether the queue has room for another batch, whatever its size."""
         return self.queued < self._most
 
     def put(self, batch: Batch) -> None:
-        """Queue a batch, without waiting. It is accepted even if the queue is full."""
+        """Add a batch to the queue, without waiting. The batch is accepted even if the queue is full."""
         with self._changed:
             self._batches.append(batch)
             self.queued += len(batch.records)
             self._changed.notify()
 
     def stop(self, timeout_s: float) -> None:
-        """Write the rest within the time limit and end; drop and count the remainder. ``join`` waits for it."""
+        """Ask the thread to write what is queued within the time limit, and then to end.
+
+        This returns at once. ``join`` waits for the thread, and counts the records that were not written as dropped.
+        """
         with self._changed:
             self._ends_s = monotonic() + timeout_s
             self._changed.notify()
 
     def join(self, timeout_s: float) -> None:
-        """Wait for the thread to end. If it hangs on a disk that does not answer, its records are dropped."""
+        """Wait for the thread to end. Records that are still queued afterwards are dropped, counted and reported.
+
+        A thread may still run after the timeout if it hangs on a disk that does not answer.
+        """
         if self._thread.ident is not None:
             self._thread.join(timeout_s)
         if self.queued:
@@ -107,7 +120,7 @@ class Sink:
             log.error("usage log, %s: %d records were not written in time and are lost", self.name, self.queued)
             self.queued = 0
 
-    # -- in the thread --
+    # -- these methods run in the thread --
 
     def _run(self) -> None:
         if self._retried(self._begin, "begin"):
@@ -135,7 +148,7 @@ class Sink:
         self.last_write_s = time()
 
     def _next(self) -> Batch | None:
-        """Return the next batch; None at the end."""
+        """Wait for the next batch and return it, or None after a stop. Meanwhile complete files that are due."""
         while True:
             due_ms = self._writer.rotate_from_ms
             if due_ms is not None and monotonic_ns() // 1_000_000 >= due_ms:
@@ -149,7 +162,10 @@ class Sink:
                 self._changed.wait(None if due_ms is None else max(0.0, due_ms / 1_000 - monotonic()))
 
     def _retried(self, work: Callable[[], None], what: str) -> bool:
-        """Retry ``work`` until it succeeds; return False if a stop's time limit is over before."""
+        """Call ``work`` until it succeeds. Returns False if the time limit of a stop is over before.
+
+        ``what`` is a verb for the log message.
+        """
         while True:
             try:
                 work()
@@ -170,7 +186,7 @@ class Sink:
                 return True
 
     def _wait_to_retry(self) -> bool:
-        """Wait before the next attempt; return whether there is time for one."""
+        """Wait before the next attempt, and return whether the time limit of a stop allows one."""
         until_s = monotonic() + self._retry_s
         with self._changed:
             while (left_s := until_s - monotonic()) > 0:

@@ -1,9 +1,10 @@
-"""Writes the usage log to a Kafka topic: aiokafka's idempotent producer, on an event loop in the sink's thread.
+"""Writes the usage log to a Kafka topic, with aiokafka's idempotent producer.
 
-A record takes some 45 microseconds, which clients would wait for on the proxy's event loop. The thread's loop runs only
-while there are records to send. Imported only if a topic is configured, for it loads aiokafka.
+The producer runs on an event loop of its own in the sink's thread. A record takes some 45 microseconds, for which
+clients would have to wait if the proxy's event loop did this work. The event loop of the thread runs only while there
+are records to send. The module is imported only if a topic is configured, because it loads aiokafka.
 
-A record may be in the topic twice, if a response of the broker was lost: both have the same key and start.
+If a response of the broker was lost, a record may be in the topic twice. Both copies have the same key and start.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ from kafka_quota_proxy.proxy.background.client_security import connection
 from kafka_quota_proxy.proxy.usage.record import Batch
 
 CLIENT_ID: Final = "kafka-quota-proxy"
-# Records in flight.
+# How many records are sent before their acknowledgements are awaited.
 _AT_ONCE: Final = 500
 _REQUEST_TIMEOUT_MS: Final = 10_000
 _TIMEOUT_S: Final = 30.0
@@ -28,7 +29,7 @@ _STOP_TIMEOUT_S: Final = 2.0
 
 
 class TopicWriter:
-    """Writes to one topic."""
+    """Writes the batches of a sink to one topic."""
 
     name = "topic"
     rotate_from_ms = None
@@ -42,19 +43,21 @@ class TopicWriter:
         self._left: list[tuple[bytes, bytes]] = []  # keys and values of its unsent records
 
     def begin(self) -> int:
-        """Connect to the cluster; return 0, since the records of an earlier process are unknown.
+        """Connect to the cluster. Returns 0, because the topic is not read for records of an earlier process.
 
         Raises:
-            Exception: The cluster cannot be reached, or a password or certificate file cannot be used.
+            Exception: If the cluster cannot be reached, or a password or certificate file cannot be used.
         """
         self._run(self._start())
         return 0
 
     def write(self, batch: Batch, *, now_ms: int) -> None:
-        """Send all records of a batch. After a failure, a call with the same batch sends the unacknowledged ones.
+        """Send all records of a batch, and wait until the broker has acknowledged them.
+
+        After a failure, a call with the same batch sends only the records that were not acknowledged.
 
         Raises:
-            Exception: Some records were not acknowledged in time.
+            Exception: If some records were not acknowledged in time.
         """
         if batch is not self._batch:
             self._batch, self._left = batch, list(zip(batch.keys(), batch.lines(), strict=True))
@@ -62,7 +65,7 @@ class TopicWriter:
         self._batch = None
 
     def complete(self) -> None:
-        """Do nothing: a topic has no open file."""
+        """Do nothing, because a topic has no open file."""
 
     def end(self) -> None:
         """Disconnect from the cluster."""
@@ -77,7 +80,7 @@ class TopicWriter:
         try:
             self._runner.run(work)
         except BaseException:
-            # An idempotent producer retries for ever, even while it stops. Closing the loop ends its tasks.
+            # An idempotent producer retries for ever, even while it stops. Closing the event loop ends its tasks.
             self._close_loop()
             raise
 
