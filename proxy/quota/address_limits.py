@@ -1,4 +1,4 @@
-"""How many connections a second each address may create: the rules, without any counts."""
+"""Keeps the rules that say how many connections per second each IP address may create. Counts no connections."""
 
 from collections.abc import Iterable, Iterator
 from ipaddress import IPv6Address, ip_address
@@ -7,14 +7,15 @@ from typing import Final
 from kafka_quota_proxy.config.model import DEFAULT, IpRule
 from kafka_quota_proxy.proxy.quota.rule_changes import IpChanges
 
-# Kafka's "no limit": Integer.MAX_VALUE.
+# Kafka writes "no limit" as Integer.MAX_VALUE.
 UNLIMITED_RATE: Final = 2**31 - 1
 
 
 def canonical(host: str) -> str:
-    """Return the one spelling of an address that rules use; an IPv4 address for one that is mapped to IPv6.
+    """Return an IP address in the spelling that is used to look up rules. Returns a host name unchanged.
 
-    As in Kafka, all of an IPv6 address counts, not a prefix. A host that is no address is returned unchanged.
+    An IPv4 address that is mapped to IPv6 becomes an IPv4 address. Each IPv6 address counts by itself, as in Kafka, and
+    not together with others of its prefix.
     """
     try:
         address = ip_address(host)
@@ -26,7 +27,7 @@ def canonical(host: str) -> str:
 
 
 class AddressLimits:
-    """The limits of addresses in connections per second. Every ``host`` is ``canonical``."""
+    """The limits of IP addresses in connections per second. Callers must pass each ``host`` through ``canonical``."""
 
     def __init__(self, rules: Iterable[IpRule]) -> None:
         self._limits: dict[str, float] = {}
@@ -40,10 +41,10 @@ class AddressLimits:
         self._limits = {canonical(str(host)): limit for host, limit in limits.items()}
 
     def change(self, changes: IpChanges) -> dict[str, bool]:
-        """Change single rules, at a cost that does not depend on the others.
+        """Change single rules. The cost does not depend on the number of other rules.
 
         Returns:
-            The addresses that a rule has come to name (True) or names no more (False).
+            The addresses that a rule names since the change (True) or no longer names (False).
         """
         named: dict[str, bool] = {}
         for ip, rule in changes.items():
@@ -71,10 +72,10 @@ class AddressLimits:
         return host in self._limits
 
     def of(self, host: str) -> float:
-        """Return the limit of an address; ``UNLIMITED_RATE`` without one."""
+        """Return the limit of an address, or ``UNLIMITED_RATE`` if no rule applies."""
         return self._limits.get(host, self._default)
 
     def rules(self) -> list[tuple[str, float]]:
-        """Return each rule's address, or ``<default>``, and its limit."""
+        """Return the address and the limit of each rule. The address of the default rule is ``<default>``."""
         default = [(str(DEFAULT), self._default)] if self._default < UNLIMITED_RATE else []
         return [*self._limits.items(), *default]

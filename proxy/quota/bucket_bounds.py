@@ -1,24 +1,24 @@
-"""The bounds that follow from a bucket's limit: how much one fetch may ask for, and how long one wait may be."""
+"""Computes the bounds that follow from the limit of a bucket, such as the most that one fetch may ask for."""
 
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
 MAX_INT32: Final = 2**31 - 1
-# A fetch may always ask for this many milliseconds of its limit.
+# A fetch may always ask for the bytes that its limit allows in this many milliseconds.
 _LEAST_FETCH_MS: Final = 50
 
 
 @dataclass(slots=True, frozen=True)
 class BucketBounds:
-    """Bounds of a bucket, computed when its limit changes.
+    """The bounds of a bucket, which are computed when its limit changes.
 
     Attributes:
-        max_fetch: The most that a fetch may ever ask for, in bytes.
-        fetch_share: The most that a fetch may ask for at a time, divided among the connections.
-        least_fetch: What a fetch may always ask for.
-        longest_wait_ms: The longest wait that a charge returns, and the most that is ever owed.
-        max_throttle_time_ms: The longest wait that a response says.
+        max_fetch: The most bytes that a fetch may ever ask for.
+        fetch_share: The most bytes that all connections of the bucket together may ask for at a time.
+        least_fetch: The bytes that a fetch may always ask for.
+        longest_wait_ms: The longest wait that a charge returns.
+        max_throttle_time_ms: The longest throttle time that a response tells a client.
     """
 
     max_fetch: int
@@ -32,10 +32,10 @@ class BucketBounds:
 def bucket_bounds(
     limit: float, room: float, *, saved_ms: int | None, longest_wait_ms: int, max_throttle_time_ms: int
 ) -> BucketBounds:
-    """Return the bounds. Buckets with the same limit share them, which saves a tenth of their memory.
+    """Return the bounds of a bucket. Buckets with the same limit share one object, which saves a tenth of their memory.
 
-    ``room`` is what the limit allows in N - 1 windows, or paced in a burst. ``saved_ms`` is how much an idle client
-    saves up, in milliseconds of the limit; None: as much as ``room``.
+    ``room`` is the amount that a paced limit allows in a burst, or another limit in N - 1 windows. ``saved_ms`` is how
+    much an idle client saves up, in milliseconds of the limit. With None, it saves up as much as ``room``.
     """
     return BucketBounds(
         max_fetch=max(1, int(min(room, MAX_INT32))),

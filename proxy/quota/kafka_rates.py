@@ -1,8 +1,8 @@
-"""Rates under the tags that Kafka would use, where a bucket has other tags.
+"""Measures rates under the tags that Kafka would use, for buckets that have other tags.
 
-An unlimited client has a bucket of its own here, which keeps the traffic of clients apart. Kafka names buckets after
-the kinds of rules that exist, whether they limit the client or not, and counts the usage under these tags when a limit
-comes.
+In this proxy, each unlimited client has its own bucket, which keeps the usage of clients apart. In Kafka, the tags of a
+client depend on the kinds of rules that exist, even if no rule limits the client. If the client gets a limit later,
+Kafka counts the usage that was recorded under these tags.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from kafka_quota_proxy.proxy.quota.rate import Rate
 
 
 class KafkaRates:
-    """The rates of one kind of quota by Kafka's tags. Buckets keep them alive."""
+    """The rates of one kind of quota under Kafka's tags. They are weak references: the buckets keep the rates alive."""
 
     def __init__(self, find_bucket: Callable[[Tags], Bucket | None], new_rate: Callable[[], Rate]) -> None:
         self._find_bucket = find_bucket
@@ -25,9 +25,10 @@ class KafkaRates:
         return len(self._rates)
 
     def assign(self, bucket: Bucket, tags: Tags | None) -> None:
-        """Record what is charged to ``bucket`` under the ``tags`` that Kafka gives it; None: Kafka records nothing.
+        """Make all charges of ``bucket`` count under ``tags``, the tags that Kafka gives to its clients.
 
-        Kafka keeps the samples of tags that are charged no more. So does the bucket, while it exists.
+        None means that Kafka would record nothing. Kafka keeps the samples of tags that are no longer charged, and so
+        does the bucket while it exists.
         """
         has_kafka_tags = tags == bucket.tags
         if has_kafka_tags != bucket.has_kafka_tags:
@@ -44,7 +45,7 @@ class KafkaRates:
             bucket.keep_rate(bucket.kafka_rate)
 
     def absorb(self, other: "KafkaRates", *, now_ms: int) -> None:
-        """Add the rates of ``other``, which are of the same broker."""
+        """Add the rates of ``other``, which were measured at the same broker."""
         for tags, rate in other._rates.items():  # noqa: SLF001 - same class
             bucket = self._find_bucket(tags)
             own = bucket.rate if bucket is not None and bucket.has_kafka_tags else self._rates.setdefault(tags, rate)
@@ -52,7 +53,7 @@ class KafkaRates:
                 own.absorb(rate, now_ms=now_ms)
 
     def adopt(self, bucket: Bucket, *, now_ms: int) -> None:
-        """Merge the rate of a bucket that comes from another broker's table with the rate of its tags here."""
+        """Follow a bucket into this table: merge its rate with the rate that was measured here under the same tags."""
         own = self._rates.get(bucket.tags) if bucket.has_kafka_tags else None
         if own is not None:
             own.absorb(bucket.rate, now_ms=now_ms)

@@ -1,7 +1,7 @@
-"""Limits on how many connections a user or client-id has open at once at one broker: ``connections`` of a rule.
+"""Limits how many connections a user or client-id has open at once at one broker, by the key ``connections`` of a rule.
 
-Kafka has no such quota, but this one has the form of Kafka's: the eight levels decide which connections count together
-and which limit applies. It has no rate and no memory of closed connections.
+Kafka has no such quota, but this quota has the form of Kafka's quotas: the eight levels of ``entity`` decide which
+connections count together and which limit applies. Closed connections do not count.
 """
 
 from collections.abc import Callable, Hashable
@@ -10,73 +10,78 @@ from typing import Final, NamedTuple, TypeVar
 from kafka_quota_proxy.proxy.quota.entity import Resolution, RuleTable, Tags, bounded
 
 _K = TypeVar("_K", bound=Hashable)
-# Takes a principal; returns the user that it counts as, and whether it is exempt.
+# A function that takes a principal, and returns the user that it counts as and whether it is exempt.
 ChargedUser = Callable[[str], tuple[str, bool]]
 
 
 class Identity(NamedTuple):
-    """The principal and client-id that a connection counts for."""
+    """The principal and client-id for which a connection counts."""
 
     principal: str
     client_id: str
 
 
 class ConnectionCheck(NamedTuple):
-    """The limit that a new connection is under, and how many are open under it."""
+    """The limit that applies to a new connection, and how many open connections count towards this limit."""
 
-    found: Resolution | None  # None: the principal is exempt
+    found: Resolution | None  # None if the principal is exempt
     open_now: int
 
     @property
     def exceeded(self) -> Resolution | None:
-        """The limit that one more connection would exceed, if there is one."""
+        """The limit that one more connection would exceed, or None."""
         limit = self.found.limit if self.found else None
         return self.found if limit is not None and self.open_now >= limit else None
 
 
 class OpenConnections:
-    """The open connections of one broker, each counted for its first principal and client-id.
+    """The open connections of one broker. Each connection counts for its first principal and client-id.
 
-    Brokers may share ``table``; a change of it needs ``rules_changed`` at each of them.
+    Brokers may share ``table``. After a change of the table, ``rules_changed`` must be called for each broker.
     """
 
     def __init__(self, table: RuleTable, charged_user: ChargedUser) -> None:
         self.table: Final = table
         self.absorbed_by: OpenConnections | None = None
         self._charged_user = charged_user
-        # By identity, to count again under new rules; by bucket, for each new connection.
+        # The connections are counted by identity, so that they can be counted again under new rules, and by bucket,
+        # for the check of each new connection.
         self._by_identity: dict[Identity, int] = {}
         self._by_tags: dict[Tags, int] = {}
-        self._found: dict[Identity, Resolution | None] = {}  # of open connections
+        # The rule that applies to each identity with open connections.
+        self._found: dict[Identity, Resolution | None] = {}
 
     def rules_changed(self, charged_user: ChargedUser) -> None:
-        """Count again: rules or principals have changed. Open connections stay open."""
+        """Count the connections again, because rules or principals have changed. Open connections stay open."""
         self._charged_user = charged_user
         self._recount()
 
     def absorb(self, other: "OpenConnections") -> None:
-        """Take over the connections of ``other``, which is of the same broker. They leave here."""
+        """Take over the connections of ``other``, which counted for the same broker. Its ``leave`` then counts here."""
         for identity, count in other._by_identity.items():  # noqa: SLF001 - same class
             self._by_identity[identity] = self._by_identity.get(identity, 0) + count
         self._recount()
         other.absorbed_by = self
 
     def open_now(self) -> dict[Tags, int]:
-        """Return the number of open connections by bucket, without exempt principals. Safe from another thread."""
+        """Return the number of open connections by the tags of their bucket. Any thread may call this.
+
+        Connections of exempt principals do not count.
+        """
         return self._by_tags.copy()
 
     def check(self, identity: Identity) -> ConnectionCheck:
-        """Return what limits one more connection of ``identity``."""
+        """Return the limit that would apply to one more connection of ``identity``."""
         found = self._found[identity] if identity in self._found else self._find(identity)
         return ConnectionCheck(found, self._by_tags.get(found.tags, 0) if found else 0)
 
     def enter(self, identity: Identity, check: ConnectionCheck) -> None:
-        """Count a connection until ``leave``. ``check`` was just returned for it."""
+        """Count a connection until ``leave``. ``check`` must be the latest result of ``check`` for it."""
         self._found[identity] = check.found
         self._add(identity, 1)
 
     def leave(self, identity: Identity) -> None:
-        """Stop counting a connection: it has ended."""
+        """Stop counting a connection, because it has ended."""
         if self.absorbed_by is not None:
             self.absorbed_by.leave(identity)
             return

@@ -1,4 +1,4 @@
-"""Single rules that change while the proxy runs. None stands for a rule that is removed."""
+"""Has the types for single rules that change while the proxy runs. None stands for a rule that is removed."""
 
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
@@ -7,20 +7,20 @@ from kafka_quota_proxy.config.model import Default, IpRule, QuotaRule
 from kafka_quota_proxy.proxy.quota.entity import Entity
 
 Ip: TypeAlias = str | Default
-# Names are ``bounded``, addresses canonical.
+# Names are ``bounded``, and addresses have the spelling that ``address_limits.canonical`` returns.
 RuleChanges: TypeAlias = Mapping[Entity, QuotaRule | None]
 IpChanges: TypeAlias = Mapping[Ip, IpRule | None]
 
 
 class QuotaChanges(NamedTuple):
-    """Changed rules of users and client-ids, and of addresses."""
+    """The changed rules of users and client-ids, and the changed rules of addresses."""
 
     rules: RuleChanges
     ips: IpChanges
 
 
 def merge_changes(*all_changes: QuotaChanges) -> QuotaChanges:
-    """Return all changes as one. The last change of a rule wins."""
+    """Merge several changes into one. If a rule changes more than once, its last change counts."""
     rules: dict[Entity, QuotaRule | None] = {}
     ips: dict[Ip, IpRule | None] = {}
     for changes in all_changes:

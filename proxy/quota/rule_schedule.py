@@ -1,7 +1,7 @@
-"""Rules that change with time: their current form, and when the next of them changes. No clock.
+"""Keeps the rules that change with time, and knows their current form and the time of the next change.
 
-The cost depends on the number of these rules, not on the number of rules without times. Time is Unix time, so it may
-step back when the clock is set.
+The callers pass the time, which is Unix time. It may go back when the clock of the machine is set. The cost depends on
+the number of rules that change with time, and not on the number of other rules.
 """
 
 from collections.abc import Hashable
@@ -11,7 +11,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from kafka_quota_proxy.config.model import IpRule, QuotaRule
 from kafka_quota_proxy.proxy.quota.rule_terms import in_force, is_timed, next_change_ms
 
-# The heap may have this many entries of rules that were replaced since, before it is rebuilt.
+# The heap is rebuilt only if more than this number of its entries belong to rules that were replaced since.
 _LEAST_STALE: Final = 100
 
 K = TypeVar("K", bound=Hashable)
@@ -19,7 +19,7 @@ Rule = QuotaRule | IpRule
 
 
 class _Timed(NamedTuple):
-    """A rule, and its form until ``next_ms``; None: for ever."""
+    """A rule, and the form that it has until ``next_ms``. Without ``next_ms`` it keeps this form for ever."""
 
     rule: Rule
     current: Rule | None
@@ -28,25 +28,25 @@ class _Timed(NamedTuple):
 
 
 class RuleSchedule(Generic[K]):
-    """Keeps the rules that change with Unix time."""
+    """Keeps the rules that change with time, each under a key."""
 
     def __init__(self, *, now_ms: int) -> None:
         self._as_of_ms = now_ms
         self._timed: dict[K, _Timed] = {}
-        # When to look at which rule. An entry is stale if its number is not the rule's.
+        # The times when to look at each rule again. An entry is stale if the rule has another number now.
         self._heap: list[tuple[int, int, K]] = []
         self._number = 0
-        self._repeated: set[K] = set()  # ``due`` returns these even if they have not changed
+        self._repeated: set[K] = set()  # rules that ``due`` returns even if they have not changed
 
     def __len__(self) -> int:
         return len(self._timed)
 
     def rules(self) -> dict[K, Rule]:
-        """Return the rules as they were put."""
+        """Return all rules as they were passed to ``put``."""
         return {key: timed.rule for key, timed in self._timed.items()}
 
     def put(self, key: K, rule: Rule | None, *, now_ms: int) -> Rule | None:
-        """Add, replace or, with None, remove a rule; return its current form."""
+        """Add or replace a rule, or remove it if ``rule`` is None. Return the form that the rule has now."""
         if rule is None or not is_timed(rule):
             if self._timed.pop(key, None) is not None:
                 self._repeated.discard(key)
@@ -55,17 +55,17 @@ class RuleSchedule(Generic[K]):
 
     @property
     def next_ms(self) -> int | None:
-        """When to call ``due``; None: never."""
+        """The time when ``due`` must be called next, or None if no rule will change."""
         self._drop_stale()
         return self._heap[0][0] if self._heap else None
 
     def due(self, most: int, *, now_ms: int) -> dict[K, Rule | None]:
-        """Return the rules whose form has changed, None for those without one now. Looks at ``most`` rules.
+        """Return the new form of each rule that has changed, or None for a rule that does not exist now.
 
-        There may be more while ``next_ms`` is not in the future.
+        This looks at most at ``most`` rules. The caller must call it again while ``next_ms`` is not in the future.
         """
         if now_ms < self._as_of_ms:
-            # The clock was set back: a change since then may not have happened yet.
+            # The clock was set back, so changes that were already made may lie in the future.
             self._make_all_due(now_ms)
         self._as_of_ms = now_ms
         changed: dict[K, Rule | None] = {}
@@ -82,7 +82,7 @@ class RuleSchedule(Generic[K]):
         return changed
 
     def repeat_all(self) -> None:
-        """Let ``due`` return every rule once more: what it returned before was lost."""
+        """Make ``due`` return every rule once more, because its earlier results were lost."""
         self._repeated.update(self._timed)
         self._make_all_due(self._as_of_ms)
 

@@ -1,7 +1,7 @@
-"""The rules of all kinds, kept once for all brokers of a proxy. A broker that is new costs nothing for each rule.
+"""Keeps the rules of all kinds of quota, once for all brokers of a proxy, so that a new broker needs no copy.
 
-Each broker has buckets of its own (``quota.broker``) and follows the changes of these tables. Between a change and the
-moment when every broker has followed it, nothing may be charged.
+Each broker has its own buckets (``quota.broker``), and follows the changes of these tables. After a change, nothing may
+be charged until every broker has followed it.
 """
 
 from collections.abc import Mapping
@@ -18,12 +18,13 @@ _OF_STATIC_DEFAULTS: Final[Entity] = (None, DEFAULT)
 
 
 class RuleTableChanges(NamedTuple):
-    """What a change of rules means to the brokers.
+    """Says what each broker must follow after a change of rules.
 
     Attributes:
-        tables: For each kind that changed, the buckets that a rule has come to name (True) or names no more (False).
-        has_connections: Whether a rule of open connections changed.
-        addresses: The same as in ``tables``, for addresses.
+        tables: For each kind of quota that has changed, the buckets that a rule names since the change (True) or no
+            longer names (False).
+        has_connections: Whether a limit on open connections has changed.
+        addresses: The addresses that a rule names since the change (True) or no longer names (False).
     """
 
     tables: Mapping[QuotaKind, Mapping[Tags, bool]]
@@ -32,7 +33,7 @@ class RuleTableChanges(NamedTuple):
 
 
 class RuleTables:
-    """The rules of all kinds, for every broker."""
+    """The rules of all kinds of quota, which all brokers share."""
 
     def __init__(self, config: ProxyConfig) -> None:
         self.tables: Final = {kind: RuleTable(kind, rules_of_kind(config, kind)) for kind in BUCKET_KINDS}
@@ -40,18 +41,18 @@ class RuleTables:
         self.addresses: Final = AddressLimits(config.ip_quotas)
 
     def update(self, config: ProxyConfig) -> None:
-        """Replace all rules by those of ``config``."""
+        """Replace all rules by the rules of ``config``."""
         for kind, table in self.tables.items():
             table.update(rules_of_kind(config, kind))
         self.connections.update(config.quotas)
         self.addresses.update(config.ip_quotas)
 
     def change(self, config: ProxyConfig, changes: QuotaChanges) -> RuleTableChanges:
-        """Change single rules, at a cost that does not depend on the others.
+        """Change single rules. The cost does not depend on the number of other rules.
 
         Args:
-            config: The settings; only the static defaults are read.
-            changes: Entities as in ``RuleTable.put``.
+            config: The settings, of which only the static defaults are read.
+            changes: The changes. The names of entities must be ``bounded``.
         """
         tables: dict[QuotaKind, Mapping[Tags, bool]] = {}
         for kind, table in self.tables.items():
@@ -66,7 +67,11 @@ class RuleTables:
 
 
 def rules_of_kind(config: ProxyConfig, kind: QuotaKind) -> tuple[QuotaRule, ...]:
-    """Return the rules of ``kind``. The static default of old brokers is level 8, unless a rule has that level."""
+    """Return the rules that set a limit of this kind.
+
+    A static default, which old brokers have in their settings, becomes a rule for the default client-id (level 8 of
+    ``entity``), unless there is such a rule.
+    """
     rules = tuple(rule for rule in config.quotas if kind.limit_of(rule) is not None)
     static = _static_default(config, kind)
     if static is None or any((rule.user, rule.client_id) == _OF_STATIC_DEFAULTS for rule in rules):
@@ -86,7 +91,10 @@ def _static_default(config: ProxyConfig, kind: QuotaKind) -> QuotaRule | None:
 
 
 def _with_static_default(config: ProxyConfig, table: RuleTable, kind: QuotaKind, rules: RuleChanges) -> RuleChanges:
-    """Return ``rules``, and with them the static default if it must be added at level 8 or removed there."""
+    """Return ``rules`` and, if the static default of ``kind`` must be added or removed, that change as well.
+
+    A static default is a rule for the default client-id, so it gives way to any other rule for this entity.
+    """
     source = kind.spec.static_default
     if source is None:
         return rules

@@ -1,8 +1,8 @@
-"""The form of a rule at one instant: the rule itself, other limits, or no rule. Times are Unix time.
+"""Computes the form of a rule at one instant: the rule as it is written, a rule with other limits, or no rule.
 
-An expired rule does not exist, whatever else it says. Outside its schedule a rule has the limits of ``otherwise``, or
-does not exist without them. A ramp applies within the schedule. If a rule does not exist, the next of the eight levels
-wins.
+An expired rule does not exist, whatever its other terms are. Outside its schedule, a rule has the limits of
+``otherwise``, or does not exist if it has no ``otherwise``. A ramp applies only within the schedule. If a rule does not
+exist, the next of Kafka's eight levels applies (see ``entity``). All times are Unix time.
 """
 
 from collections.abc import Mapping
@@ -24,9 +24,9 @@ def is_timed(rule: QuotaRule | IpRule) -> bool:
 
 
 def in_force(rule: R, *, now_ms: int) -> R | None:
-    """Return the rule's form at ``now_ms``; None if it does not exist then.
+    """Return the form of a rule at ``now_ms``, or None if it does not exist then.
 
-    The returned rule has the limits of this instant and no times.
+    The returned rule has the limits of this instant. Unless it is the rule itself, it has no times.
     """
     if rule.expires_ms is not None and now_ms >= rule.expires_ms:
         return None
@@ -41,16 +41,16 @@ def in_force(rule: R, *, now_ms: int) -> R | None:
         return rule
     limits = limits_of(rule)
     for key, old in ramp.start:
-        # A limit that was removed since is not the end of any ramp.
+        # A limit may have been removed since the ramp began. Then its ramp has no end and does not count.
         if key in limits:
             limit = limit_at(ramp, step, old=old, new=limits[key])
-            # A limit that counts things rounds its steps down.
+            # The steps of a limit that counts things are rounded down.
             limits[key] = max(1, int(limit)) if KIND_OF_KEY[key].spec.unit.is_whole else limit
     return _with_limits(rule, limits)
 
 
 def next_change_ms(rule: QuotaRule | IpRule, *, now_ms: int) -> int | None:
-    """Return the earliest time when the result of ``in_force`` may change; None: never."""
+    """Return the earliest time when the result of ``in_force`` may change, or None if it never changes."""
     if rule.expires_ms is not None and now_ms >= rule.expires_ms:
         return None
     times = (
@@ -67,6 +67,6 @@ def limits_of(rule: QuotaRule | IpRule) -> dict[str, float]:
 
 
 def _with_limits(rule: R, limits: Mapping[str, float]) -> R:
-    """Return a rule of the same entity with only these limits, and no times."""
+    """Return a rule for the same entity with only these limits and without times."""
     fields: dict[str, Any] = dict(limits) if isinstance(rule, IpRule) else {"limits": limits}
     return replace(rule, **fields, expires_ms=None, schedule=None, ramp=None)

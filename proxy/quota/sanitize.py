@@ -1,15 +1,15 @@
-"""User names as Kafka writes them in its metrics."""
+"""Writes user names as Kafka writes them in its metrics."""
 
 from urllib.parse import quote
 
 
 def sanitize(name: str) -> str:
-    """Return ``name`` with all but ``A-Z a-z 0-9 . - _`` escaped as ``%XX`` of its UTF-8 bytes.
+    """Return ``name`` with each UTF-8 byte other than ``A-Z a-z 0-9 . - _`` escaped as ``%XX``.
 
-    Kafka escapes user names only, not client-ids.
+    Kafka escapes only user names, not client-ids.
 
-    Source: ``Sanitizer.sanitize`` in org.apache.kafka.common.utils: Java's form encoding, with ``*`` and ``+``
-    replaced.
+    Source: ``Sanitizer.sanitize`` in org.apache.kafka.common.utils. It uses Java's form encoding, and then replaces
+    ``*`` and ``+``.
     """
-    # Unlike Java, quote does not escape the tilde.
+    # Java escapes the tilde, but quote does not.
     return quote(name, safe="", errors="replace").replace("~", "%7E")

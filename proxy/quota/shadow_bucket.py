@@ -1,8 +1,9 @@
-"""The state of an observed bucket as it would be under enforcement.
+"""Computes the state that a bucket would have under enforcement, for a bucket that is only observed.
 
-Clients of an observed bucket never wait, so they send more than they would under enforcement. The shadow is charged
-with what enforcement would have let through: a request that arrives during a wait is held back, and one held request
-passes when the wait ends. So overlapping waits count once, however many requests arrive in them.
+Clients of an observed bucket never wait, so they send more than they would under enforcement. The shadow bucket is
+charged only for the requests that enforcement would have let pass. A request that arrives during a wait would be held
+back, and one such request would pass when the wait ends. So waits that overlap count once, however many requests arrive
+in the meantime.
 """
 
 from kafka_quota_proxy.config.units import UNLIMITED
@@ -12,16 +13,16 @@ from kafka_quota_proxy.proxy.quota.token_bucket import TokenBucket
 
 
 class ShadowBucket:
-    """A copy of a bucket, made at its first wait and enforced from then on.
+    """A copy of a bucket. It is made when the first request would have to wait, and is enforced from then on.
 
     Args:
-        rate: The bucket's rate, the first throttled request included.
-        tokens: The bucket's tokens, that request included; None for sampled windows.
+        rate: The rate of the bucket, after the first throttled request was charged.
+        tokens: The token bucket of a paced bucket, after the same charge. None if sampled windows decide.
         wait_ms: The wait of that request.
         now_ms: The time.
 
     Attributes:
-        requests: The bucket's count of requests when the shadow was last charged.
+        requests: The number of requests of the bucket when the shadow bucket was last charged.
     """
 
     __slots__ = ("_blocked_until_ms", "_held_amount", "_rate", "_tokens", "requests")
@@ -31,13 +32,14 @@ class ShadowBucket:
         self._rate.restore(rate.slots())
         self._tokens = None if tokens is None else tokens.copy()
         self._blocked_until_ms = now_ms + wait_ms
-        self._held_amount = 0  # of the request that passes when the wait ends
+        self._held_amount = 0  # the amount of the request that passes when the wait ends
         self.requests = 0
 
     def charge(self, amount: int, *, limit: float, took_ms: int, now_ms: int) -> list[int]:
-        """Charge a request and return the waits above 0 that enforcement would have set since the last call.
+        """Charge a request, and return the waits above 0 that enforcement would have caused since the last call.
 
-        The broker had the request for ``took_ms``. A request that is held back is charged that much later.
+        The broker took ``took_ms`` to answer the request. A request that is held back is charged when its wait and this
+        time are over.
         """
         waits_ms = []
         held_charged_ms = self._blocked_until_ms + took_ms

@@ -1,7 +1,8 @@
-"""Buckets for clients that find no place in a full table: one for each rule, and one for all clients without a limit.
+"""Keeps the buckets for clients that find no place in a full table of buckets.
 
-A table without a free place stays closed for a second. Otherwise a name could have its own bucket on one connection and
-the shared one on another. When it opens again, all connections look up their buckets.
+All such clients under one rule share a bucket, and all such clients without a limit share another one. A full table
+stays closed for a second. Otherwise a client could have its own bucket on one connection and the shared bucket on
+another connection. When the table opens again, all connections look up their buckets again.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.entity import Entity, Level, Tags
 
 SHARED: Final = "<shared>"
-# Opening costs a look-up for each connection that shares.
+# How long the table stays closed. When it opens, each connection with a shared bucket must look up its bucket.
 _CLOSED_MS: Final = 1_000
 
 
@@ -20,51 +21,52 @@ class SharedBuckets:
     """The shared buckets of one kind of quota.
 
     Attributes:
-        lookups: How often a client was given a shared bucket.
-        reopened: How often the table has opened again.
+        lookups: How many look-ups returned a shared bucket.
+        reopened: How often the table was opened again.
     """
 
     def __init__(self, new_bucket: Callable[[Tags, int], Bucket]) -> None:
         self.lookups = 0
         self.reopened = 0
         self._new_bucket = new_bucket
-        self._by_rule: dict[Entity | None, Bucket] = {}  # None: without a limit
-        self._closed_until_ms: int | None = None  # None: the table is open
+        self._by_rule: dict[Entity | None, Bucket] = {}  # the key of clients without a limit is None
+        self._closed_until_ms: int | None = None  # None while the table is open
 
     def __len__(self) -> int:
         return len(self._by_rule)
 
     def __iter__(self) -> Iterator[Bucket]:
-        return iter(list(self._by_rule.values()))  # copied in one step: metrics read from another thread
+        return iter(list(self._by_rule.values()))  # copied in one step, because metrics are read in another thread
 
     @property
     def is_closed(self) -> bool:
-        """Whether new clients share."""
+        """Whether new clients share buckets."""
         return self._closed_until_ms is not None
 
     def may_open(self, *, now_ms: int) -> bool:
-        """Whether the table may look for a place for a new client."""
+        """Return whether the table may look for a place for a new client."""
         return self._closed_until_ms is None or now_ms >= self._closed_until_ms
 
     def close(self, *, now_ms: int) -> None:
-        """Let new clients share: the table has no place."""
+        """Close the table for a second, because it has no place: new clients share buckets."""
         self._closed_until_ms = now_ms + _CLOSED_MS
 
     def open(self) -> None:
-        """Let new clients have buckets of their own: the table has a place."""
+        """Open the table, because it has a place: new clients get their own buckets again."""
         if self._closed_until_ms is not None:
             self._closed_until_ms = None
             self.reopened += 1
 
     def bucket(self, tags: Tags, rule: QuotaRule | None, level: Level | None, *, now_ms: int) -> Bucket:
-        """Return the bucket that all clients under this rule share."""
+        """Return the bucket that all clients under this rule share. With None, it is for clients without a limit."""
         self.lookups += 1
         entity = (rule.user, rule.client_id) if rule else None
         bucket = self._by_rule.get(entity)
         if bucket is None:
             shared_tags = Tags(SHARED, SHARED)
             if level is not None:
-                # Names in the rule stay: {user: alice, client-id: <default>} is shared as alice, <shared>.
+                # The tags keep the names of the rule. The bucket of {user: alice, client-id: <default>} has (alice,
+                # <shared>).
                 user = tags.user if level.user else SHARED
                 client_id = tags.client_id if level.client_id else SHARED
                 shared_tags = Tags(*level.tags(user, client_id))
@@ -72,7 +74,7 @@ class SharedBuckets:
         return bucket
 
     def expire(self, silent_ms: int, *, now_ms: int) -> list[Bucket]:
-        """Remove and return the buckets that were silent for longer and have no holders."""
+        """Remove and return the buckets that have no holders and were not charged for longer than ``silent_ms``."""
         expired = [
             (entity, bucket)
             for entity, bucket in self._by_rule.items()
@@ -83,7 +85,7 @@ class SharedBuckets:
         return [bucket for _, bucket in expired]
 
     def absorb(self, other: "SharedBuckets", *, now_ms: int) -> None:
-        """Take over the buckets of ``other``."""
+        """Take over the buckets of ``other``. Two buckets of the same rule are merged."""
         for entity, bucket in other._by_rule.items():  # noqa: SLF001 - same class
             bucket.generation = 0
             own = self._by_rule.setdefault(entity, bucket)

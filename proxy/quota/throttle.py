@@ -1,28 +1,30 @@
-"""The throttle formula: how long a client must wait."""
+"""Computes how long a client must wait, by Kafka's throttle formula."""
 
 from math import floor
 from typing import Final
 
-# throttle_time_ms is an int32 in the protocol. Kafka wraps around and then does not throttle; this code saturates.
+# The field throttle_time_ms is an int32 in the protocol. A longer wait overflows in Kafka, which then does not
+# throttle. This code returns the largest value.
 MAX_THROTTLE_TIME_MS: Final = 2**31 - 1
 
 
 def throttle_time_ms(*, byte_rate: float, byte_rate_limit: float, window_ms: int) -> int:
     """Return how many milliseconds a client must wait for its rate to fall to the limit.
 
-    A pause X after a window W makes the rate O * W / (W + X) = T, so X = (O - T) / T * W. Rounded half up, at most
-    ``MAX_THROTTLE_TIME_MS``; 0 or negative within the quota.
+    O is the rate, T the limit, and W the window. With a pause X after the window, the rate becomes O * W / (W + X).
+    This is T if X = (O - T) / T * W. The result is rounded half up, and at most
+    ``MAX_THROTTLE_TIME_MS``. It is 0 or negative if the rate is within the limit.
 
-    Source: ``QuotaUtils.throttleTime``; its ``Math.round`` is floor(x + 0.5).
+    Source: ``QuotaUtils.throttleTime``. Its ``Math.round(x)`` is floor(x + 0.5).
     """
     wait_ms = (byte_rate - byte_rate_limit) / byte_rate_limit * window_ms
     return MAX_THROTTLE_TIME_MS if wait_ms >= MAX_THROTTLE_TIME_MS else floor(wait_ms + 0.5)
 
 
 def wait_for_tokens_ms(*, tokens: float, byte_rate_limit: float) -> int:
-    """Return how many milliseconds a token bucket needs to come back to 0; negative tokens are bytes owed.
+    """Return how many milliseconds a token bucket with negative tokens needs to come back to 0.
 
-    Rounded half up, at most ``MAX_THROTTLE_TIME_MS``; 0 if nothing is owed.
+    The result is rounded half up, and at most ``MAX_THROTTLE_TIME_MS``. It is 0 if the tokens are not negative.
 
     Source: ``ControllerMutationQuotaManager.throttleTimeMs``.
     """
