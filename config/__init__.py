@@ -1,5 +1,5 @@
-"""The operator's file as typed, validated values.
+"""Reads the operator's configuration file into typed, validated values.
 
-``model`` holds the values and does no I/O; ``load`` turns YAML into them, with every fault at its line;
-``units`` reads sizes and durations; ``errors`` is what may go wrong. ``example.yaml`` shows every key.
+``model`` defines the values and does no I/O. ``load`` reads them from YAML, and reports every fault with its line.
+``units`` reads sizes and durations, and ``errors`` defines the exceptions. ``example.yaml`` shows every key.
 """

@@ -1,4 +1,4 @@
-"""Addresses, IP addresses and ranges of ports as an operator writes them."""
+"""Reads addresses with a port, IP addresses and ranges of ports in the form that operators write."""
 
 import re
 from ipaddress import ip_address
@@ -15,7 +15,10 @@ _ADDRESS_HELP: Final = 'write HOST:PORT, such as 127.0.0.1:9092 or "[::1]:9092"'
 
 
 def parse_address(value: str) -> Address:
-    """Return the address that ``HOST:PORT`` or ``[IPV6]:PORT`` names; port 0 to 65535. Raises UnitError."""
+    """Return the address that ``HOST:PORT`` or ``[IPV6]:PORT`` names, with a port from 0 to 65535.
+
+    Raises UnitError if ``value`` is not such an address.
+    """
     if "://" in value:
         protocol, _, rest = value.partition("://")
         raise UnitError(f"an address here has no protocol; write {rest or 'HOST:PORT'} without {protocol}://")
@@ -25,7 +28,7 @@ def parse_address(value: str) -> Address:
     if match is None:
         raise UnitError(f"{shown(value)} is not an address; {_ADDRESS_HELP}")
     ipv6, host, digits = match.groups()
-    # int() refuses more than 4,300 digits with an error of its own.
+    # Do not pass many digits to int(), which raises another error for more than 4,300 digits.
     port = int(digits) if len(digits) <= 5 else 65_536
     if port > 65_535:
         raise UnitError(f"port {digits} is out of range; a port is at most 65535")
@@ -35,7 +38,10 @@ def parse_address(value: str) -> Address:
 
 
 def parse_ip(value: str) -> str:
-    """Return an IP address in its one usual form; IPv4 within IPv6 is IPv4. Raises UnitError: not an address."""
+    """Return an IP address in its normal form. An IPv4 address mapped into IPv6 is returned as IPv4.
+
+    Raises UnitError if ``value`` is not an IP address.
+    """
     if "/" in value:
         raise UnitError(f"{shown(value)} is a network; write one address, or <default> for each of all others")
     try:
@@ -46,7 +52,10 @@ def parse_ip(value: str) -> str:
 
 
 def parse_addresses(value: str) -> tuple[Address, ...]:
-    """Return the addresses of ``HOST:PORT,HOST:PORT``, at least one, each once, none with port 0. Raises UnitError."""
+    """Return the addresses that ``HOST:PORT,HOST:PORT`` names, without duplicates.
+
+    Raises UnitError if one of them is not an address or has port 0. There is always at least one.
+    """
     addresses = tuple(dict.fromkeys(parse_address(part.strip()) for part in value.split(",")))
     for address in addresses:
         if address.port == 0:
@@ -55,7 +64,10 @@ def parse_addresses(value: str) -> tuple[Address, ...]:
 
 
 def parse_port_range(value: str) -> tuple[int, int]:
-    """Return the first and the last port that ``FIRST-LAST`` names. Raises UnitError: not a range of ports."""
+    """Return the first and the last port that ``FIRST-LAST`` names.
+
+    Raises UnitError if ``value`` is not a range of ports within 1 to 65535.
+    """
     match = _PORT_RANGE.fullmatch(value.strip())
     if match is None:
         raise UnitError(f"{shown(value)} is not a range of ports; {_PORT_RANGE_HELP}")
@@ -66,5 +78,8 @@ def parse_port_range(value: str) -> tuple[int, int]:
 
 
 def default_broker_ports(bind: Address) -> tuple[int, int]:
-    """Return the first and the last port of brokers, behind the bootstrap port, where the file gives none."""
+    """Return the first and the last port for brokers if the configuration file gives none.
+
+    These ports follow the bootstrap port, which is the port of ``bind``.
+    """
     return bind.port + 1, bind.port + BROKER_PORTS

@@ -1,4 +1,7 @@
-"""The sections of features with a Kafka client of their own: replication, usage log, sources of quotas, store."""
+"""The keys of the sections ``replication``, ``usage_log``, ``quotas_from`` and ``store``.
+
+For each of these sections, the proxy runs a Kafka client of its own.
+"""
 
 import re
 from collections.abc import Callable, Mapping
@@ -14,7 +17,7 @@ from kafka_quota_proxy.config.throttled_replicas import ThrottledReplicas
 from kafka_quota_proxy.config.throttled_replicas import parse as parse_replicas
 from kafka_quota_proxy.config.units import parse_duration_ms, parse_number, parse_size, shown
 
-# The name is part of file names and of every record.
+# The name of a proxy is part of file names and of every record of the usage log.
 _PROXY_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,100}")
 _QUOTAS_FROM: Final = "kafka://HOST:PORT,HOST:PORT/TOPIC, such as kafka://broker1:9094/kafka-quota-store, or broker"
 _CHANGE_RATE: Final = read.quantity(
@@ -64,7 +67,10 @@ def _replication(
 
 
 def _around_client(build: Callable[..., Any], own: str) -> Callable[..., Any]:
-    """Return what makes an object with one field of its own and a ``client``, both of one section."""
+    """Return a function that builds an object from a section that also has the settings of a Kafka client.
+
+    The object has one field ``own``, and the field ``client`` with all other settings.
+    """
 
     def make(**given: Any) -> Any:  # noqa: ANN401
         outer = {own: given.pop(own)} if own in given else {}
@@ -85,7 +91,10 @@ def _quotas_from(
 
 
 def quotas_from_mapping(value: object) -> object:
-    """Expand ``broker`` or ``kafka://HOST:PORT,HOST:PORT/TOPIC`` to a section; a mapping stays as it is."""
+    """Expand the short form ``broker`` or ``kafka://HOST:PORT,HOST:PORT/TOPIC`` of ``quotas_from`` to a mapping.
+
+    A value that is already a mapping is returned as it is.
+    """
     if isinstance(value, dict):
         return value
     if not isinstance(value, str):
@@ -99,7 +108,7 @@ def quotas_from_mapping(value: object) -> object:
     return {"kafka": {"bootstrap_servers": servers, "topic": read.topic_name(topic)}}
 
 
-# The keys are those of Kafka's clients, with ``_`` for ``.``.
+# The keys of a Kafka client's settings. They have the names of Kafka's client configs, with ``_`` for ``.``.
 _CLIENT: Final = {
     "bootstrap_servers": Key(read.bootstrap_servers),
     "security_protocol": Key(read.member_of(SecurityProtocol)),

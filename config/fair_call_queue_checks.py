@@ -1,4 +1,4 @@
-"""Checks of ``fair_call_queue``: the lengths of lists, the room of each level, and keys without effect."""
+"""Checks ``fair_call_queue`` for lists of the wrong length, levels without a place, and keys without effect."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -30,14 +30,14 @@ _E = TypeVar("_E", bound=Enum)
 
 
 def check_fair_call_queue(file: UncheckedFile) -> None:
-    """Report faults that concern more than one key, in the section of the file and in those of listeners."""
+    """Report faults that concern more than one key, in the top-level section and in the sections of listeners."""
     for at, section in _sections(file):
         _Section(file, at, section).check()
     _check_shared_upstreams(file)
 
 
 def check_identity_functions(file: UncheckedFile) -> None:
-    """Report each function of the operator that cannot be imported."""
+    """Report each identity provider ``MODULE:FUNCTION`` that cannot be imported."""
     for at, section in _sections(file):
         try:
             provider = options.parse_identity_provider(section.get(_IDENTITY_PROVIDER))
@@ -51,14 +51,17 @@ def check_identity_functions(file: UncheckedFile) -> None:
 
 
 def _sections(file: UncheckedFile) -> Iterator[tuple[Location, Mapping[str, object]]]:
-    """Yield the place and the keys of each section, that of the file first."""
+    """Yield the location and the mapping of each section ``fair_call_queue``, the top-level section first."""
     places: list[tuple[Location, object]] = [((_KEY,), file.top.get(_KEY))]
     places += [((*at, _KEY), listener.get(_KEY)) for at, listener in file.elements("listeners")]
     yield from ((at, section) for at, section in places if isinstance(section, dict))
 
 
 def _check_shared_upstreams(file: UncheckedFile) -> None:
-    """Listeners of one broker share its queue; a listener can also opt out."""
+    """Report listeners in front of the same broker that have different settings of the queue.
+
+    Such listeners share the broker's queue. A listener may also opt out with ``fair_call_queue: false``.
+    """
     first: dict[frozenset[Address], tuple[object, int]] = {}
     for at, listener in file.elements("listeners"):
         upstream, section = upstreams_of(listener), listener.get(_KEY, file.top.get(_KEY))
@@ -70,7 +73,7 @@ def _check_shared_upstreams(file: UncheckedFile) -> None:
 
 
 class _Section:
-    """One section before validation: a value of the wrong type counts as missing."""
+    """Checks one section before validation. A value of the wrong type counts as missing."""
 
     def __init__(self, file: UncheckedFile, at: Location, section: Mapping[str, object]) -> None:
         self._file = file
@@ -98,20 +101,20 @@ class _Section:
         self._warn_of_what_has_no_effect()
 
     def _warn_of_deprecated(self) -> None:
-        """Warn of Hadoop's older keys, which win if they are set."""
+        """Warn of Hadoop's deprecated keys, which win over their new names if both are set."""
         for old, new in options.DEPRECATED.items():
             if self._section.get(old):
                 instead = f", and wins over {new}" if new in self._section else ""
                 self._warn(old, f"is Hadoop's old name{instead}; write {new}")
 
     def _levels(self) -> int | None:
-        """Return the number of levels; None if it is not valid."""
+        """Return the number of levels, or None if it is not valid."""
         (key,) = self._keys_of(options.LEVELS) or (options.LEVELS,)
         levels = self._whole(key, options.DEFAULTS.levels)
         return levels if levels is not None and levels <= options.MAX_LEVELS else None
 
     def _check_lists(self, levels: int) -> None:
-        """Check the lengths of lists. Like Hadoop, ignore lists of a queue or scheduler that is not in use."""
+        """Check the lengths of lists. Like Hadoop, ignore lists for a queue or a scheduler that is not in use."""
         each = f"{levels}, one for each level"
         self._check_length(options.CAPACITY_WEIGHTS, options.parse_whole_numbers, levels, "weight", each)
         if self._is_fair:
@@ -192,12 +195,15 @@ class _Section:
                 self._warn(key, f"has no effect without {needed}")
 
     def _keys_of(self, key: str) -> list[str]:
-        """Return the location of a setting: its own key, or the older key that wins over it."""
+        """Return the key that sets a setting, as a list with one element, which is empty if the setting is not set.
+
+        The key is ``key`` itself, or Hadoop's deprecated key if that is set, because it wins.
+        """
         old = next(old for old, new in options.DEPRECATED.items() if new == key)
         return [old] if self._section.get(old) else [key] if key in self._section else []
 
     def _parsed(self, key: str, parse: Callable[[object], _T]) -> _T | None:
-        """Return a value; None if it is missing or not valid."""
+        """Return the value of a key as ``parse`` reads it, or None if it is missing or not valid."""
         with suppress(KeyError, ValueError):
             return parse(self._section[key])
         return None

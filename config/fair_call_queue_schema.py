@@ -1,4 +1,7 @@
-"""The section ``fair_call_queue`` of the file and of a listener: Hadoop's keys without ``ipc.<port>.``, and ours."""
+"""The keys of the section ``fair_call_queue``, which is at the top of the file or in a listener.
+
+They are Hadoop's keys without the prefix ``ipc.<port>.``, and some keys that only this program has.
+"""
 
 from functools import partial
 from typing import Final
@@ -11,20 +14,20 @@ from kafka_quota_proxy.config.units import INT32_MAX
 
 _PHASES: Final = tuple(queue.CostWeights.__dataclass_fields__)
 _TOO_MANY_LEVELS: Final = ", though Hadoop takes more"
-# fair_call_queue_checks.py reports those that make sense with mode: hadoop only.
+# fair_call_queue_checks.py reports values that are valid only with ``mode: hadoop``.
 _per_cents: Final = partial(options.parse_whole_numbers, minimum=options.INT32_MIN)
 _decay_factor: Final = read.number_between(0, 1, is_open=True)
 _weight: Final = read.whole_number(options.INT32_MIN, INT32_MAX, ", the weight of this phase's time")
 
 
 def none_for_false(value: object) -> object:
-    """Return the mapping of a section, or None for false."""
+    """Return the mapping of a section as it is, or None if the section is ``false``."""
     if value is not False and not isinstance(value, dict):
         raise ValueError("must be a mapping of its settings, {} where all is left to the defaults, or false for none")
     return None if value is False else value
 
 
-# The fields are those of ``fair_call_queue_options.settings``.
+# ``fair_call_queue_options.settings`` takes the values of these keys by their fields.
 FAIR_CALL_QUEUE: Final = Section(
     dict,
     {
@@ -62,7 +65,7 @@ FAIR_CALL_QUEUE: Final = Section(
         "decay-scheduler.average": Key(read.member_of(queue.ResponseTimeAverage), "average"),
         "decay-scheduler.metrics.top.user.count": Key(read.at_least_one, "top_user_count"),
         "decay-scheduler.service-users": Key(options.parse_names, "service_users"),
-        # Of a deprecated key 0 means that it is not set.
+        # In a deprecated key, 0 means that the key is not set.
         "faircallqueue.priority-levels": Key(
             read.whole_number(0, options.MAX_LEVELS, _TOO_MANY_LEVELS), "deprecated_levels"
         ),

@@ -1,7 +1,8 @@
-"""Faults that concern more than one key, and warnings about what is allowed but likely a mistake.
+"""Runs all checks of a configuration file that concern more than one key.
 
-The checks read the values before validation, so all faults of a file are reported at once. They ignore a value of the
-wrong type, which the schema reports.
+Some of them report errors, others warn of what is valid but most likely a mistake. The checks read the file before
+validation, so that all faults of the file are reported at once. They ignore a value of the wrong type, because the
+schema reports it.
 """
 
 from typing import Final
@@ -28,7 +29,10 @@ _NULLABLE: Final = {
 
 
 def check(file: UncheckedFile, *, now_ms: int | None = None) -> None:
-    """Report faults that concern more than one key, and warnings; with a time in Unix ms, also about expired rules."""
+    """Run all checks, which report their faults to ``file``.
+
+    If ``now_ms`` is given, which is Unix time, expired rules are reported as well.
+    """
     check_listeners(file)
     check_one_broker(file)
     check_quotas(file)

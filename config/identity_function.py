@@ -1,16 +1,23 @@
-"""The operator's own function that names the identity to which the fair call queue charges a request."""
+"""Imports the Python function of the operator that names the identity to which a request is charged.
+
+The fair call queue uses it instead of a built-in identity provider.
+"""
 
 from collections.abc import Callable
 from importlib import import_module
 
 from kafka_quota_proxy.config.fair_call_queue import OwnIdentityProvider
 
-# User (``ANONYMOUS`` without a login), client-id and address to a name; None where they have none.
+# Takes the user (``ANONYMOUS`` without a login), the client-id and the address. Returns the name of an identity, or
+# None.
 IdentityFunction = Callable[[str, str, str], str | None]
 
 
 def load_identity_function(provider: OwnIdentityProvider) -> IdentityFunction:
-    """Import the function. Raises ValueError: it cannot be imported, or its module has no such function."""
+    """Import the function.
+
+    Raises ValueError if its module cannot be imported, or if the module has no such function.
+    """
     try:
         module = import_module(provider.module)
     except Exception as error:  # the operator's code may raise anything

@@ -1,7 +1,8 @@
-r"""Regular expressions for clients' names, matched in time linear in the name.
+r"""Matches the names of clients against regular expressions, in time linear in the length of the name.
 
-``re`` backtracks: ``(a+)+`` takes seconds for a name of 27 characters, and the event loop with it. RE2 never does. What
-it cannot do without backtracking (look-around, back-references, possessive and atomic groups) it refuses.
+Python's ``re`` backtracks. With the pattern ``(a+)+`` it takes seconds for a name of 27 characters, and blocks the
+event loop for this time. This module uses RE2, which never backtracks. RE2 refuses patterns that need backtracking,
+which are look-around, back-references, and possessive and atomic groups.
 
 Source: https://github.com/google/re2/wiki/Syntax.
 """
@@ -11,24 +12,26 @@ from typing import Final, cast
 
 import re2
 
-# Above any name in use. Longer names match nothing, because time also grows with the pattern.
+# Names in use are shorter. A longer name matches no pattern, because the time also grows with the length of the
+# pattern.
 MAX_NAME_LENGTH: Final = 4_096
 _PIECE: Final = re.compile(r"\\(?:(?P<number>[1-9][0-9]?)|g<(?P<group>[a-zA-Z_0-9]+)>|(?P<itself>\\))|(?P<text>[^\\]+)")
 
 
 class LinearRegexError(ValueError):
-    """Not a regular expression, or not one that can be matched in linear time. ``str`` gives the reason."""
+    """A pattern is not a valid regular expression, or cannot be matched in linear time. ``str`` gives the reason."""
 
 
-# RE2's objects have these methods of re's: fullmatch, search, groups and groupindex; [], start, end and groups.
+# RE2's objects are typed as those of re, since they share the methods in use: fullmatch, search, groups and groupindex
+# of a pattern, and [], start, end and groups of a match.
 Pattern = re.Pattern[str]
 Match = re.Match[str]
 
 
 def compile_linear(pattern: str) -> Pattern:
-    """Return a compiled pattern in RE2's syntax. Raises LinearRegexError: RE2 refuses it."""
+    """Compile a pattern in RE2's syntax. Raises LinearRegexError if RE2 refuses the pattern."""
     options = re2.Options()
-    options.log_errors = False  # to stderr
+    options.log_errors = False  # do not log errors to stderr
     try:
         return cast("Pattern", re2.compile(pattern, options))
     except re2.error as error:
@@ -37,7 +40,10 @@ def compile_linear(pattern: str) -> Pattern:
 
 
 def match_whole(pattern: Pattern, name: str) -> Match | None:
-    """Match a whole name; None also for a name that is too long or has an unpaired surrogate."""
+    """Match a pattern against a whole name.
+
+    Returns None if the name does not match, is too long, or has an unpaired surrogate.
+    """
     if len(name) > MAX_NAME_LENGTH:
         return None
     try:
@@ -47,9 +53,10 @@ def match_whole(pattern: Pattern, name: str) -> Match | None:
 
 
 def read_replacement(text: str, pattern: Pattern) -> tuple[str | int, ...]:
-    r"""Return a replacement as texts and group numbers: ``\1``, ``\g<1>`` and ``\g<name>`` are groups.
+    r"""Read a replacement, in which ``\1``, ``\g<1>`` and ``\g<name>`` stand for groups of the pattern.
 
-    Raises LinearRegexError: it has another backslash, or names a group that the pattern does not have.
+    Returns the parts of the replacement, which are literal texts and numbers of groups. Raises LinearRegexError if it
+    has another backslash, or names a group that the pattern does not have.
     """
     parts: list[str | int] = []
     at = 0
@@ -64,7 +71,7 @@ def read_replacement(text: str, pattern: Pattern) -> tuple[str | int, ...]:
 
 
 def replaced(found: Match, replacement: tuple[str | int, ...]) -> str:
-    """Return a replacement with the texts of its groups; "" for a group that did not match."""
+    """Return a replacement with the text that each group matched, which is "" for a group that did not match."""
     return "".join(part if isinstance(part, str) else found[part] or "" for part in replacement)
 
 

@@ -1,7 +1,8 @@
-"""Listeners that may lead to one broker under different names: their clients share its quotas.
+"""Warns of listeners that may lead to the same broker under different addresses.
 
-The running proxy learns this from the brokers. This check warns earlier: it compares address texts, and the addresses
-of host names that the caller has looked up.
+The clients of such listeners share the quotas at the broker. The running proxy learns from the brokers which of them it
+has reached, but this check warns before the start. It compares the texts of addresses, and IP addresses of host names
+that the caller has looked up.
 """
 
 from collections.abc import Collection, Mapping
@@ -15,18 +16,18 @@ _OWN: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class _Upstream(NamedTuple):
-    """The upstream of a listener."""
+    """The addresses that a listener has under ``upstream`` or ``bootstrap_servers``."""
 
-    at: tuple[str | int, ...]  # the listener
-    key: str
+    at: tuple[str | int, ...]  # the location of the listener
+    key: str  # upstream or bootstrap_servers
     servers: tuple[Address, ...]
 
 
 def check_one_broker(file: UncheckedFile, *, hosts: Mapping[str, Collection[str]] | None = None) -> None:
-    """Warn of each listener that may lead to a broker of one above it.
+    """Warn of each listener that may lead to the same broker as a listener before it in the file.
 
-    ``hosts`` has the numeric addresses of host names. With it, only what the addresses say is reported; without it,
-    what the texts say.
+    Without ``hosts``, host names are compared as texts. ``hosts`` has the IP addresses of host names. With ``hosts``,
+    only those listeners are reported that share an IP address and whose texts differ.
     """
     before: list[_Upstream] = []
     for upstream in _upstreams(file):
@@ -39,7 +40,7 @@ def check_one_broker(file: UncheckedFile, *, hosts: Mapping[str, Collection[str]
 
 
 def hosts_to_find(file: UncheckedFile) -> frozenset[str]:
-    """Return the host names to look up: different names with the same port."""
+    """Return the host names to look up, which are those that occur with the same port as another host name."""
     by_port: dict[int, set[str]] = {}
     for upstream in _upstreams(file):
         for server in upstream.servers:
@@ -59,7 +60,10 @@ def _upstreams(file: UncheckedFile) -> list[_Upstream]:
 def _shared(
     one: _Upstream, other: _Upstream, hosts: Mapping[str, Collection[str]] | None
 ) -> tuple[Address, Address] | None:
-    """Return a server of each that may be the same broker; None if there is none, or both texts are equal."""
+    """Return a server of each of two upstreams such that both servers may be the same broker.
+
+    Returns None if there are no such servers, or if both upstreams have exactly the same servers.
+    """
     if one.key == other.key and set(one.servers) == set(other.servers):
         return None
     pairs = [(server, same) for server in one.servers for same in other.servers if server.port == same.port]
@@ -81,6 +85,6 @@ def _warn(file: UncheckedFile, one: _Upstream, other: _Upstream, server: Address
 
 
 def _spellings(host: str) -> set[str]:
-    """Return a normal form of a host's name."""
+    """Return the names under which a host is compared. All names of this machine have one of them in common."""
     name = host.lower().rstrip(".")
     return {name, _LOOPBACK} if name in _OWN else {name}

@@ -1,4 +1,4 @@
-"""User names: which share a bucket, which are exempt, and which have rights."""
+"""Settings that say which users share a bucket, which users are exempt from quotas, and which users have rights."""
 
 from __future__ import annotations
 
@@ -7,24 +7,25 @@ from typing import Final
 
 # The principal of a connection that did not authenticate (KafkaPrincipal.ANONYMOUS).
 ANONYMOUS: Final = "ANONYMOUS"
-# The user of a connection that did, by a mechanism whose user this proxy cannot read. Kafka itself always knows it.
+# The user of a connection that authenticated by a mechanism in which this proxy cannot read the user. Only Kafka knows
+# it.
 UNKNOWN: Final = "UNKNOWN"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fold:
-    """Principals whose name matches ``match`` (searched from start to end) share the bucket of ``to``."""
+    """A rule by which all users with a name that matches ``match`` share the bucket of the user ``to``."""
 
-    match: str  # a regular expression
-    to: str  # its replacement, with \1 for groups
+    match: str  # a regular expression, which must match the whole name
+    to: str  # the name to charge, with \1 for what the first group matched
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principals:
-    """Rules about user names. They act on the principal's name without ``User:``."""
+    """Settings about users. They all use the name of a principal without Kafka's prefix ``User:``."""
 
     fold: tuple[Fold, ...] = ()
     exempt: frozenset[str] = frozenset()
     brokers: frozenset[str] = frozenset()
-    admins: frozenset[str] = frozenset()  # may describe and alter client quotas here
-    forward_quota_requests: bool = False  # True: requests of other users go to the broker; False: they are refused
+    admins: frozenset[str] = frozenset()  # may describe and alter client quotas through the proxy
+    forward_quota_requests: bool = False  # whether the broker gets such requests of other users; else they are refused

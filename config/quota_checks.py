@@ -1,4 +1,4 @@
-"""Checks of ``quotas``: rules of addresses are separate from those of clients, and no entity has two rules."""
+"""Checks ``quotas`` for keys of clients in rules for addresses, for entities with two rules, and for expired rules."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -19,7 +19,7 @@ _OF_CLIENTS: Final = frozenset({"user", "client-id", *CLIENT_LIMIT_KEYS, "enforc
 
 
 def check_quotas(file: UncheckedFile) -> None:
-    """Report faults that concern more than one key, and rates that seem to lack a unit."""
+    """Report faults of ``quotas`` that concern more than one key, and byte rates that seem to lack a unit."""
     for at, rule in file.elements("quotas"):
         _check_ip_rule(file, at, rule)
     _check_entities(file)
@@ -27,7 +27,7 @@ def check_quotas(file: UncheckedFile) -> None:
 
 
 def warn_of_expired(file: UncheckedFile, *, now_ms: int) -> None:
-    """Warn of each rule that has expired."""
+    """Warn of each rule that has expired at ``now_ms``, which is Unix time."""
     for at, rule in file.elements("quotas"):
         location = (*at, "expires")
         expires_ms = parsed(parse_instant_ms, file.document.text(location)) if "expires" in rule else None
@@ -60,7 +60,7 @@ def _check_entities(file: UncheckedFile) -> None:
 
 
 def _client(rule: Mapping[str, object]) -> dict[str, object] | None:
-    """Return the user and client-id of a rule; None if one is not a name, or both are missing."""
+    """Return the user and client-id of a rule by key, or None if one of them is not a name or both are missing."""
     names = {key: rule[key] for key in ("user", "client-id") if rule.get(key) is not None}
     return names if names and all(isinstance(name, str) for name in names.values()) else None
 

@@ -1,4 +1,4 @@
-"""The sections ``kafka``, ``quotas`` and ``principals``."""
+"""The keys of the sections ``kafka``, ``quotas`` and ``principals``."""
 
 from collections.abc import Callable
 from functools import partial
@@ -37,7 +37,8 @@ def _ip(value: object) -> str | model.Default:
 
 
 def _static_default(value: object) -> int:
-    # Kafka's key is an int64 and its largest value, which a float rounds up, means "no quota".
+    # The limit is an int64 in Kafka. Its largest value means "no quota", and a float rounds this value up, so cut it
+    # off.
     return max(1, min(int(read.byte_rate(value)), UNLIMITED))
 
 
@@ -60,7 +61,10 @@ def _fold(*, match: str, to: str) -> Fold:
 
 
 def _as_written(parse: Callable[[object], Any]) -> Callable[[object], Any]:
-    """Return a reader of terms, which gets instants and hours as written: YAML reads them as dates and numbers."""
+    """Return a reader that passes instants and hours to ``parse`` as the texts that they are in the file.
+
+    YAML would turn them into dates and numbers.
+    """
 
     def written(value: object) -> object:
         if isinstance(value, dict):
@@ -81,20 +85,20 @@ def _rule(**given: Any) -> model.QuotaRule | model.IpRule:  # noqa: ANN401 - fie
         raise ValueError(f"limits nothing; give {', '.join(CLIENT_LIMIT_KEYS[:-1])} or {CLIENT_LIMIT_KEYS[-1]}")
     terms = Terms(expires_ms=given.get("expires_ms"), schedule=given.get("schedule"), ramp=given.get("ramp"))
     check_terms(terms, limits=given, allowed=IP_LIMIT_KEYS if "ip" in given else CLIENT_LIMIT_KEYS)
-    # quota_checks.py reports keys that the other kind of rule has.
+    # Keys that belong to the other kind of rule are dropped, because quota_checks.py reports them.
     if "ip" in given:
         fields = model.IpRule.__dataclass_fields__
         return model.IpRule(**{name: value for name, value in given.items() if name in fields})
     return model.QuotaRule(**{name: value for name, value in given.items() if name not in IP_LIMIT_KEYS})
 
 
-# In Kafka, Rate.windowSize counts num - 1 whole windows at least: with 1, a window can be 1 ms long.
+# Kafka's Rate.windowSize counts at least num - 1 whole windows. With num = 1, a window could be 1 ms long.
 _WINDOW_NUM: Final = Key(
     read.whole_number(2, INT32_MAX, ": a single window can be 1 ms long, in which any record is over its quota")
 )
 _WINDOW_SECONDS: Final = Key(read.whole_number(1, INT32_MAX // 1_000))
 
-# A broker's own settings, by their own names.
+# The settings of a Kafka broker, under the names that Kafka gives them.
 KAFKA: Final = Section(
     model.KafkaSettings,
     {

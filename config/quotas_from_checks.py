@@ -1,4 +1,4 @@
-"""Checks of ``quotas_from`` and ``store``: keys that need each other, and topics behind this proxy."""
+"""Checks ``quotas_from`` and ``store`` for keys that need each other, and for brokers that are behind this proxy."""
 
 import socket
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ _AT: Final = (_KEY,)
 
 
 def check_quotas_from(file: UncheckedFile) -> None:
-    """Report faults that concern more than one key, and addresses that lead back to this proxy."""
+    """Report faults of ``quotas_from`` that concern more than one key, and addresses that lead back to this proxy."""
     _warn_of_own_address(file)
     _warn_of_plaintext(file)
     section = file.mapping_at(_KEY)
@@ -30,13 +30,16 @@ def check_quotas_from(file: UncheckedFile) -> None:
 
 
 def asks_broker(file: UncheckedFile) -> bool:
-    """Whether the brokers' own quotas are the rules."""
+    """Whether the proxy takes its rules from the quotas that the brokers have, as ``quotas_from: broker`` says."""
     given = file.top.get(_KEY)
     return given == "broker" or (isinstance(given, dict) and "broker" in given)
 
 
 def _warn_of_own_address(file: UncheckedFile) -> None:
-    """Both topics are read before clients are served, so they cannot be read through this proxy."""
+    """Warn of addresses of this proxy itself, under which the proxy would have to read quotas.
+
+    The proxy reads quotas before it serves clients, so it cannot read them through itself.
+    """
     for location, server, what in _servers(file):
         for at, listener in file.elements("listeners"):
             bind = address_of(listener.get("bind"))
@@ -66,7 +69,11 @@ def _leads_here(server: Address, bind: Address, advertised_host: object) -> bool
 
 
 def _warn_of_plaintext(file: UncheckedFile) -> None:
-    """TLS settings of listeners do not apply to this client: each listener may have other files, and a login."""
+    """Warn if brokers are asked for quotas in plaintext although a listener has ``upstream_tls``.
+
+    The TLS settings of listeners do not apply to the client that asks for quotas, because they may differ between
+    listeners.
+    """
     section = file.mapping_at(_KEY, "broker") or {}
     if not asks_broker(file) or {"bootstrap_servers", "security_protocol"} & section.keys():
         return

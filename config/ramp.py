@@ -1,13 +1,18 @@
-"""A change from an old limit to a new one in steps, at fixed times, so a restart changes nothing. No clock."""
+"""Computes ramps, which change the limits of a rule from old to new ones in several steps.
+
+The steps are at fixed times, so that a restart of the proxy does not change them. This module reads no clock.
+"""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ramp:
-    """Step i of n applies from ``begins_ms`` + i * ``over_ms`` / n on. Step 0 is the old limit, as before the ramp.
+    """A gradual change from old limits to the limits of a rule.
 
-    ``start`` has the old limits, as pairs of key and limit. A key of the rule that it does not name is not ramped.
+    Step i of n applies from ``begins_ms`` + i * ``over_ms`` / n on. Step 0 has the old limits, which also apply before
+    the ramp begins. ``start`` has the old limits, as pairs of key and limit. A limit of the rule with a key that
+    ``start`` does not name applies at once.
     """
 
     start: tuple[tuple[str, float], ...]
@@ -17,21 +22,21 @@ class Ramp:
 
 
 def step_of(ramp: Ramp, *, now_ms: int) -> int:
-    """Return the current step; ``ramp.steps`` is the rule's own limit."""
+    """Return the number of the step that applies at ``now_ms``, from 0 (old limits) to ``ramp.steps`` (new limits)."""
     return min(max((now_ms - ramp.begins_ms) * ramp.steps // ramp.over_ms, 0), ramp.steps)
 
 
 def step_ms(ramp: Ramp, step: int) -> int:
-    """Return the begin of a step in whole milliseconds; Unix time."""
+    """Return the Unix time at which a step begins, rounded up to whole milliseconds."""
     return ramp.begins_ms - (-step * ramp.over_ms // ramp.steps)
 
 
 def next_step_ms(ramp: Ramp, *, now_ms: int) -> int | None:
-    """Return the begin of the next step; None if there is none."""
+    """Return the Unix time at which the next step begins, or None if the ramp has ended."""
     step = step_of(ramp, now_ms=now_ms)
     return None if step == ramp.steps else step_ms(ramp, step + 1)
 
 
 def limit_at(ramp: Ramp, step: int, *, old: float, new: float) -> float:
-    """Return the limit of a step, on the straight line from old to new."""
+    """Return the limit at a step, which is on a straight line from ``old`` to ``new``."""
     return new if step >= ramp.steps else old + (new - old) * step / ramp.steps

@@ -1,4 +1,4 @@
-"""Checks of ``replication``: keys that exclude or need each other, and settings without effect."""
+"""Checks ``replication`` for keys that exclude or need each other, and for settings without effect."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -23,7 +23,7 @@ _AT: Final = (_KEY,)
 
 
 def check_replication(file: UncheckedFile) -> None:
-    """Report faults that concern more than one key, ``node_id`` of listeners included."""
+    """Report faults of ``replication`` and of the listeners' ``node_id`` that concern more than one key."""
     _check_node_ids(file)
     replication = file.mapping_at(_KEY)
     if replication is not None:
@@ -40,7 +40,10 @@ def check_replication(file: UncheckedFile) -> None:
 
 
 def _check_node_ids(file: UncheckedFile) -> None:
-    """Report a broker with two node ids. Two addresses may be one broker, or have equal node ids in two clusters."""
+    """Report an upstream with two node ids, and warn of a node id with two upstreams.
+
+    The second case is valid if the addresses belong to the same broker, or to brokers of different clusters.
+    """
     upstream_of: dict[int, tuple[frozenset[Address], int]] = {}
     node_id_of: dict[frozenset[Address], tuple[int, int]] = {}
     for at, listener in file.elements("listeners"):
@@ -63,7 +66,7 @@ def _check_node_ids(file: UncheckedFile) -> None:
 
 
 def _check_sources(file: UncheckedFile, replication: Mapping[str, object]) -> None:
-    """Report rates and lists that come from two places."""
+    """Report rates and lists of replicas that are given in two ways, and a lease that has no effect."""
     is_from_cluster = replication.get("from_cluster") is True
     for key in (*_RATES, _BOTH_SIDES, *_LISTS):
         if key in replication and is_from_cluster:
@@ -97,7 +100,10 @@ def _check_admin_client(file: UncheckedFile, inter_broker: list[dict[str, object
 
 
 def check_client(file: UncheckedFile, *at: str) -> None:
-    """Report keys of an ``admin_client``, or of a section like it, that need or exclude each other."""
+    """Report keys of a Kafka client's settings, such as ``admin_client``, that need or exclude each other.
+
+    ``at`` is the path to the section with these settings.
+    """
     settings = file.mapping_at(*at) or {}
     given = settings.get("security_protocol", SecurityProtocol.PLAINTEXT.value)
     if given not in [known.value for known in SecurityProtocol]:
@@ -116,7 +122,7 @@ def check_client(file: UncheckedFile, *at: str) -> None:
 
 
 def check_topic(file: UncheckedFile, section: str) -> None:
-    """Report faults of the ``kafka:`` of a section: the topic's cluster, and the login there."""
+    """Report faults of the key ``kafka`` of a section, which has a topic and the settings of a client for the topic."""
     topic = file.mapping_at(section, "kafka")
     if topic is not None:
         if "bootstrap_servers" not in topic:
@@ -126,7 +132,7 @@ def check_topic(file: UncheckedFile, section: str) -> None:
 
 
 def _check_brokers_to_ask(file: UncheckedFile, replication: Mapping[str, object], *, has_node_ids: bool) -> None:
-    """Report settings that need a cluster to ask, if no broker is given."""
+    """Report settings that need information from the cluster if the file names no broker to ask for it."""
     if "bootstrap_servers" in (file.mapping_at(_KEY, "admin_client") or {}):
         return
     cure = "give admin_client.bootstrap_servers, or inter_broker: true to the listener in front of a broker"
@@ -164,7 +170,7 @@ def _warn_of_nothing(
 def _warn_of_part_of_a_follower(
     file: UncheckedFile, replication: Mapping[str, object], inter_broker: list[dict[str, object]]
 ) -> None:
-    """Warn that a follower rate covers only the fetches that pass this proxy."""
+    """Warn of a follower rate if only one broker is behind the proxy, since it limits only fetches from that broker."""
     upstreams = {address for listener in inter_broker for address in addresses_of(listener.get("upstream"))}
     if _RATES[1] in replication and len(upstreams) == 1 and all("upstream" in listener for listener in inter_broker):
         message = f"holds for what a follower fetches from {next(iter(upstreams))} alone, the one broker behind this "

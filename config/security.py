@@ -1,4 +1,4 @@
-"""TLS and SASL: of the listeners, and of this program's own Kafka clients."""
+"""Settings of TLS and SASL, for listeners and for the Kafka clients that the proxy itself runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class ClientAuth(Enum):
     """Whether a TLS client must present a certificate (Kafka's ``ssl.client.auth``)."""
 
     REQUIRED = "required"
-    REQUESTED = "requested"  # a certificate must be valid; without one the user is ANONYMOUS
+    REQUESTED = "requested"  # a certificate is optional; without one, the user is ANONYMOUS
     NONE = "none"
 
 
@@ -24,7 +24,7 @@ class TlsVersion(Enum):
 
 
 class SecurityProtocol(Enum):
-    """How this program's own clients connect to brokers (Kafka's ``security.protocol``)."""
+    """How a Kafka client of the proxy itself connects to brokers (Kafka's ``security.protocol``)."""
 
     PLAINTEXT = "PLAINTEXT"
     SSL = "SSL"
@@ -43,7 +43,7 @@ class SecurityProtocol(Enum):
 
 
 class SaslMechanism(Enum):
-    """How this program's own clients log in (Kafka's ``sasl.mechanism``)."""
+    """How a Kafka client of the proxy itself logs in (Kafka's ``sasl.mechanism``)."""
 
     PLAIN = "PLAIN"
     SCRAM_SHA_256 = "SCRAM-SHA-256"
@@ -52,28 +52,35 @@ class SaslMechanism(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sasl:
-    """How the proxy reads logins that pass a listener."""
+    """How the proxy finds the user in the logins that clients send through a listener."""
 
-    oauthbearer_claim: str = "sub"  # the claim with the user; a broker's sasl.oauthbearer.sub.claim.name
+    oauthbearer_claim: str = "sub"  # the claim of a token that has the user; Kafka's sasl.oauthbearer.sub.claim.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientTls:
-    """TLS towards clients. Files are paths of PEM files; a relative path starts from the working directory."""
+    """TLS between clients and a listener.
 
-    certificate: str  # the listener's own, then intermediate ones
-    key: str  # not encrypted
-    client_ca: str | None = None  # signs the clients' certificates; set unless client_auth is NONE
+    Files are given as paths of PEM files. A relative path starts from the working directory.
+    """
+
+    certificate: str  # the listener's own certificate, then intermediate ones
+    key: str  # the private key, not encrypted
+    client_ca: str | None = None  # the authorities that sign client certificates; set unless client_auth is NONE
     client_auth: ClientAuth = ClientAuth.NONE
-    principal_mapping_rules: tuple[MappingRule, ...] = DEFAULT_RULES  # the first that matches counts
+    principal_mapping_rules: tuple[MappingRule, ...] = DEFAULT_RULES  # the first that matches applies
     min_version: TlsVersion = TlsVersion.TLS_1_2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamTls:
-    """TLS towards brokers. Files as in ``ClientTls``; this proxy's own certificate and key are both set, or neither."""
+    """TLS between the proxy and brokers.
 
-    ca: str | None = None  # signs the brokers' certificates; None: the system's trusted authorities
+    Files are given as in ``ClientTls``. ``certificate`` and ``key`` are the proxy's own, and are either both set or
+    both None.
+    """
+
+    ca: str | None = None  # the authorities that sign broker certificates; None: those that the system trusts
     certificate: str | None = None
     key: str | None = None
     check_hostname: bool = True

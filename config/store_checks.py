@@ -1,4 +1,7 @@
-"""Checks of ``store`` and of the right to change it: keys that need or exclude each other, doubtful administrators."""
+"""Checks ``store`` and the keys that permit changes of quotas.
+
+Reports keys that need or exclude each other, and administrators that any client could be.
+"""
 
 from typing import Final
 
@@ -12,7 +15,7 @@ _TOKEN: Final = ("admin", "quotas_token_file")
 
 
 def check_store(file: UncheckedFile) -> None:
-    """Report faults that concern more than one key, and administrators that any client could be."""
+    """Report faults of ``store`` that concern more than one key, and administrators that any client could be."""
     admins = file.list_at(*_ADMINS)
     has_topic = "quotas_from" in file.top
     _check_admins(file, admins)

@@ -1,4 +1,4 @@
-"""JSON, strictly read: without keys that come twice, without NaN and infinities."""
+"""Reads JSON strictly, which means that duplicate keys, NaN and infinities are errors."""
 
 import json
 from typing import NoReturn
@@ -7,11 +7,14 @@ from kafka_quota_proxy.config.units import shown
 
 
 class StrictJsonError(ValueError):
-    """Not such JSON. ``str`` says where and why."""
+    """The bytes are not valid JSON, or have duplicate keys, NaN or infinities. ``str`` says where and why."""
 
 
 def parse_json(data: bytes) -> object:
-    """Return the value of bytes. Raises StrictJsonError: they are not JSON in UTF-8, or are not strict."""
+    """Return the value that JSON in UTF-8 encodes.
+
+    Raises StrictJsonError if ``data`` is not JSON in UTF-8, or has duplicate keys, NaN or infinities.
+    """
     try:
         return json.loads(data.decode(), object_pairs_hook=_unique, parse_constant=_no_constant)
     except StrictJsonError:

@@ -1,6 +1,7 @@
-"""Certificates and keys on disk, loaded into an ``SSLContext``. Each fault names its file.
+"""Loads certificates and private keys from files into an ``SSLContext``, and reports faults of these files.
 
-OpenSSL decides whether a file is valid. For the reason, this module reads the file itself: OpenSSL only says "PEM lib".
+OpenSSL decides whether a file is valid, but its error often only says "PEM lib". Therefore this module also reads the
+file itself, to name the reason and the file in the error.
 """
 
 from __future__ import annotations
@@ -31,7 +32,11 @@ _NO_PEM: Final = "; other forms, such as DER and Java's JKS and PKCS12, have to 
 
 
 def load_certificate(context: ssl.SSLContext, *, certificate: str, key: str) -> None:
-    """Set a context's own certificate, the first of a file, and its key. Raises TlsFileError."""
+    """Load the certificate that a context presents to its peers, and its private key.
+
+    ``certificate`` is the path of a file that begins with that certificate, and ``key`` the path of its key. Raises
+    TlsFileError if one of the files cannot be used.
+    """
     _certificates("certificate", certificate)
     content = _read("key", key)
     if _IS_ENCRYPTED.search(content):
@@ -46,12 +51,16 @@ def load_certificate(context: ssl.SSLContext, *, certificate: str, key: str) -> 
         if error.reason == "KEY_VALUES_MISMATCH":
             message = f"{key} is not the key of the first certificate in {certificate}"
             raise TlsFileError("key", f"{message}; give the two that belong together") from error
-        # Both files have the right form, so the key is most likely too weak, a property of the certificate.
+        # Both files have the right form, so most likely the key is too weak. The fault is reported for the certificate,
+        # which has the public key.
         raise TlsFileError("certificate", f"{certificate} with {key} cannot be used: {_reason(error)}") from error
 
 
 def load_ca(context: ssl.SSLContext, *, key: str, ca: str) -> None:
-    """Let a context trust every certificate of a file; ``key`` is the section's key. Raises TlsFileError."""
+    """Let a context trust all certificates in the file ``ca``.
+
+    Raises TlsFileError if the file cannot be used. ``key`` is the configuration key that names the file, for the error.
+    """
     _certificates(key, ca)
     try:
         context.load_verify_locations(cafile=ca)
@@ -60,7 +69,10 @@ def load_ca(context: ssl.SSLContext, *, key: str, ca: str) -> None:
 
 
 def expiry_of(certificate: str) -> datetime:
-    """Return the end of validity of a file's first certificate, the owner's. Raises TlsFileError: it cannot be read."""
+    """Return the time at which the first certificate in a file expires, which is the one presented to peers.
+
+    Raises TlsFileError if it cannot be read.
+    """
     try:
         return validity_of(_certificates("certificate", certificate)[0])[1]
     except CertificateError as error:
@@ -68,7 +80,7 @@ def expiry_of(certificate: str) -> datetime:
 
 
 def check_expiry(certificate: str, *, now: datetime) -> None:
-    """Raise TlsFileError if a file's first certificate, the owner's, has expired or cannot be read."""
+    """Raise TlsFileError if the first certificate in a file has expired or cannot be read."""
     not_after = expiry_of(certificate)
     if now > not_after:
         message = f"{certificate} has expired on {not_after:%Y-%m-%d %H:%M:%S} UTC, so that peers refuse it; renew it"
@@ -76,7 +88,10 @@ def check_expiry(certificate: str, *, now: datetime) -> None:
 
 
 def check_files(file: UncheckedFile, directory: Path, *, now: datetime) -> None:
-    """Report faults of the files that the configuration names; relative names start from ``directory``."""
+    """Report faults of all TLS and password files that the configuration names.
+
+    Relative names start from ``directory``.
+    """
     for at, listener in file.elements("listeners"):
         for key in _SECTIONS:
             section = listener.get(key)
@@ -97,7 +112,8 @@ def _check_section(file: UncheckedFile, at: tuple[str | int, ...], paths: dict[s
             is_usable = True
             check_expiry(certificate, now=now)
         except TlsFileError as error:
-            # An expired certificate does not stop a running process, so it does not prevent a start.
+            # A running proxy goes on with an expired certificate, so an expired certificate does not prevent a start
+            # either.
             (file.warn if is_usable else file.error)((*at, error.key), str(error))
     for name in ("client_ca", "ca"):
         try:
@@ -108,7 +124,10 @@ def _check_section(file: UncheckedFile, at: tuple[str | int, ...], paths: dict[s
 
 
 def _check_admin_client_files(file: UncheckedFile, directory: Path) -> None:
-    """Report unreadable files of this program's own clients. Their content is checked when they connect."""
+    """Report files that cannot be read among those of the Kafka clients that the proxy itself runs.
+
+    The content of these files is checked when the clients connect.
+    """
     for section in _ADMIN_CLIENTS:
         settings = file.mapping_at(*section) or {}
         for key in _ADMIN_CLIENT_FILE_KEYS:
@@ -122,7 +141,7 @@ def _check_admin_client_files(file: UncheckedFile, directory: Path) -> None:
 
 
 def _certificates(key: str, path: str) -> list[bytes]:
-    """Return the certificates of a file in DER; at least one."""
+    """Return the certificates in a PEM file, each as DER. Raises TlsFileError if there is none."""
     try:
         certificates = certificates_of(_read(key, path))
     except CertificateError as error:

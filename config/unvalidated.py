@@ -1,4 +1,7 @@
-"""A file before validation, for checks of more than one key: a value of the wrong type counts as missing."""
+"""Gives access to a configuration file before validation, for checks that concern more than one key.
+
+A value of the wrong type counts as missing, because the schema reports it.
+"""
 
 from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
@@ -17,7 +20,7 @@ _T = TypeVar("_T")
 
 
 class UncheckedFile:
-    """A file that is being checked, and the ``faults`` found so far."""
+    """A configuration file before validation, and the ``faults`` that the checks have found so far."""
 
     def __init__(self, document: Document) -> None:
         self.document = document
@@ -25,35 +28,38 @@ class UncheckedFile:
         self.faults: list[Fault] = []
 
     def error(self, location: Location, message: str) -> None:
-        """Report what is wrong at a key."""
+        """Report an error at a key, with which the configuration cannot be used."""
         self.faults.append(fault_at(self.document, location, message))
 
     def warn(self, location: Location, message: str) -> None:
-        """Report what is likely wrong at a key."""
+        """Report a warning at a key, with which the configuration can still be used."""
         self.faults.append(fault_at(self.document, location, message, Severity.WARNING))
 
     def line(self, location: Location) -> int:
-        """Return the line of a key."""
+        """Return the line on which a key stands in the file."""
         return self.document.line(location)
 
     def elements(self, *path: str) -> Iterator[tuple[tuple[str | int, ...], dict[str, object]]]:
-        """Yield place and value of each mapping in the list under ``path``."""
+        """Yield the location and the value of each mapping in the list at ``path``."""
         for index, element in enumerate(self.list_at(*path)):
             if isinstance(element, dict):
                 yield (*path, index), element
 
     def list_at(self, *path: str) -> list[object]:
-        """Return the list under ``path``; an empty one if there is none."""
+        """Return the list at ``path``, or an empty list if there is none."""
         value = self._at(path)
         return value if isinstance(value, list) else []
 
     def mapping_at(self, *path: str) -> dict[str, object] | None:
-        """Return the mapping under ``path``; None if there is none."""
+        """Return the mapping at ``path``, or None if there is none."""
         value = self._at(path)
         return value if isinstance(value, dict) else None
 
     def check_null(self, location: Location, example: str) -> None:
-        """Report a key without a value. In YAML that is null, which has a meaning here and must be written."""
+        """Report a key that has no value in the file.
+
+        YAML reads a missing value as null. Null has a meaning for such a key, so the operator must write it explicitly.
+        """
         *path, key = location
         section = self._at(path)
         if isinstance(section, dict) and section.get(key, key) is None and not self.document.text(location):
@@ -70,7 +76,7 @@ class UncheckedFile:
 
 
 def parsed(parse: Callable[[str], _T], value: object) -> _T | None:
-    """Return what a text says; None if the value is not such a text."""
+    """Return what ``parse`` makes of a text, or None if the value is not a text or ``parse`` raises ValueError."""
     try:
         return parse(value) if isinstance(value, str) else None
     except ValueError:
@@ -78,37 +84,40 @@ def parsed(parse: Callable[[str], _T], value: object) -> _T | None:
 
 
 def addresses_of(value: object) -> tuple[Address, ...]:
-    """Return the addresses of a text or a list of texts; none if one of them is not an address."""
+    """Return the addresses in a text or in a list of texts, or an empty tuple if one of them is not an address."""
     if isinstance(value, list) and all(isinstance(each, str) for each in value):
         value = ",".join(value)
     return parsed(parse_addresses, value) or ()
 
 
 def address_of(value: object) -> Address | None:
-    """Return the address of a text; None if it is not an address."""
+    """Return the address that a value gives, or None if the value is not an address."""
     return parsed(parse_address, value)
 
 
 def upstreams_of(listener: dict[str, object]) -> frozenset[Address]:
-    """Return the brokers that a listener names."""
+    """Return the addresses of brokers that a listener names under ``upstream`` and ``bootstrap_servers``."""
     return frozenset(addresses_of(listener.get("upstream")) + addresses_of(listener.get("bootstrap_servers")))
 
 
 def leads_to(address: Address, bind: Address) -> bool:
-    """Whether a connection to ``address`` reaches ``bind``, judged by both texts."""
+    """Whether a connection to ``address`` reaches a listener that binds to ``bind``, as far as both texts show."""
     own = address.host == bind.host or (address.host in _OWN_HOST and bind.host in _OWN_HOST)
     return own and address.port == bind.port
 
 
 def share_host(one: str, other: str) -> bool:
-    """Whether two hosts to bind to are the same, or one is any."""
+    """Whether two hosts to bind to overlap, because they are equal or one of them means all addresses."""
     return one == other or not ANY_HOST.isdisjoint((one, other))
 
 
 def small_rate(value: object) -> str | None:
-    """Return the warning about a bare number so low that a unit may be missing; None for another rate."""
+    """Return a warning if a byte rate is a number without a unit and so low that the unit may be forgotten.
+
+    Returns None for any other value.
+    """
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    # Only a bare number: 500B is not a mistake.
+    # A rate with a unit, such as 500B, is not a mistake.
     if not is_number and not (isinstance(value, str) and value.isdigit()):
         return None
     rate = parsed(parse_rate, str(value))

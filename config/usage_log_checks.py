@@ -1,4 +1,4 @@
-"""Checks of ``usage_log``: keys that need each other, and settings that leave fields of the records empty."""
+"""Checks ``usage_log`` for keys that need other keys, and warns of fields that would be null in its records."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ _OF_FILES: Final = ("rotate_size", "rotate_interval", "retention_size")
 
 
 def check_usage_log(file: UncheckedFile) -> None:
-    """Report faults that concern more than one key."""
+    """Report faults of ``usage_log`` that concern more than one key."""
     section = file.mapping_at("usage_log")
     if section is None:
         return

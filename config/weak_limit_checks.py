@@ -1,4 +1,7 @@
-"""Warnings about keys that weaken limits: listeners that trust every client, extreme times, limits only observed."""
+"""Warns of keys that make limits ineffective.
+
+Examples are listeners that trust what any client says, extreme times, and limits that are only observed.
+"""
 
 from collections.abc import Mapping
 from ipaddress import ip_address
@@ -12,9 +15,9 @@ from kafka_quota_proxy.config.security import ClientAuth
 from kafka_quota_proxy.config.units import parse_duration_ms
 from kafka_quota_proxy.config.unvalidated import UncheckedFile, address_of, parsed
 
-# One of Kafka's windows, which is also Kafka's own shortest bound of a throttle time.
+# The size of one of Kafka's windows, which is also the shortest maximum of the throttle time in Kafka.
 _LEAST_THROTTLE_MS: Final = 1_000
-# With a larger burst, a client may use twice its quota over a minute.
+# With a larger burst, a client could use more than twice its quota within a minute.
 _MOST_BURST_MS: Final = 60_000
 _DEFAULTS: Final = KafkaSettings()
 _WINDOW_NUM: Final = "quota.window.num"
@@ -31,7 +34,7 @@ _MAY: Final = {
 
 
 def check_weak_limits(file: UncheckedFile) -> None:
-    """Warn of each key that takes away the effect of limits."""
+    """Warn of each key that makes limits ineffective."""
     _warn_of_trust(file)
     for key, may in _MAY.items():
         for index, name in enumerate(file.list_at("principals", key)):
@@ -44,7 +47,7 @@ def check_weak_limits(file: UncheckedFile) -> None:
 
 
 def _warn_of_trust(file: UncheckedFile) -> None:
-    """Warn of listeners that trust what clients say, and that any client can reach."""
+    """Warn of listeners that trust what clients say of themselves, and that clients on other machines can reach."""
     for at, listener in file.elements("listeners"):
         bind = address_of(listener.get("bind"))
         if bind is None or _is_loopback(bind.host):
@@ -93,14 +96,17 @@ def _warn_of_windows(file: UncheckedFile) -> None:
 
 
 def _warn_of_observing(file: UncheckedFile) -> None:
-    """Warn if no limit is enforced. The rule's own enforcement comes first, then the listener's, then the file's."""
+    """Warn if all limits are only observed and none is enforced.
+
+    The enforcement of a rule overrides that of the listener, which overrides the top-level key.
+    """
     of_file = file.top.get("enforcement", Enforcement.RESPOND.value)
     of_listeners = [listener.get("enforcement", of_file) for _, listener in file.elements("listeners")]
     of_rules = [
         rule.get("enforcement") for _, rule in file.elements("quotas") if not rule.keys().isdisjoint(CLIENT_LIMIT_KEYS)
     ]
     if {"quotas_from", "store"} & file.top.keys():
-        of_rules.append(None)  # there are rules elsewhere, which may not set it
+        of_rules.append(None)  # rules in other places may not set their enforcement
     in_force = [listener if rule is None else rule for rule in of_rules for listener in of_listeners]
     if in_force and all(enforcement == _OBSERVE for enforcement in in_force):
         message = "every limit is observed and none is enforced, so that no client is slowed; write respond to enforce"
@@ -108,7 +114,7 @@ def _warn_of_observing(file: UncheckedFile) -> None:
 
 
 def _first_observed(file: UncheckedFile, of_file: object) -> Location:
-    """Return the location of the first key that sets it."""
+    """Return the location of the first key ``enforcement`` with the value ``observe``."""
     places = (at for section in ("listeners", "quotas") for at, one in file.elements(section) if _observes(one))
     return ("enforcement",) if of_file == _OBSERVE else (*next(places, ()), "enforcement")
 
