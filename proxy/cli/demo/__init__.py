@@ -1,17 +1,18 @@
-"""``kafka-quota-proxy demo``: a producer and a consumer held at their quotas, live, without Java or Docker.
+"""``kafka-quota-proxy demo`` shows a producer and a consumer that are held at their quotas, without Java or Docker.
 
-The processes, each of which ends with the demo::
+The demo runs these processes, and all of them end with it::
 
     demo: an aiokafka producer and consumer  →  the real proxy  →  relay  →  librdkafka's mock cluster
                                                                    └────── embedded_broker ────┘
 
-* ``workload``         the options, and the sizes of requests and of preloaded data
-* ``mock_cluster``     librdkafka's mock cluster in confluent-kafka's wheel, through ctypes
-* ``mock_relay``       a relay that repairs the mock's faults on the wire
-* ``embedded_broker``  the broker's process: mock, preload, relay
-* ``processes``        child processes that end with the demo
-* ``clients``          the producer and the consumer
-* ``measure``          computes rates and compares them with the quotas
-* ``display``          the live table, the plain lines
-* ``runner``           runs all of it
+* ``command``          parses the options and prints the result
+* ``workload``         defines the options, and the sizes of requests and of preloaded data
+* ``mock_cluster``     runs librdkafka's mock cluster in confluent-kafka's wheel, through ctypes
+* ``mock_relay``       relays connections to the mock cluster and repairs the mock's faults
+* ``embedded_broker``  is the broker's process: it runs the mock cluster and the relay, and preloads a topic
+* ``processes``        runs child processes that end with the demo
+* ``clients``          runs the producer and the consumer
+* ``measure``          computes the rates that are compared with the quotas
+* ``display``          shows the live table or the plain lines
+* ``runner``           starts, measures and stops all of it
 """

@@ -1,4 +1,4 @@
-"""The demo's two applications: a producer and a consumer, each as fast as its quota allows."""
+"""Runs the two clients of the demo: a producer and a consumer, each as fast as its quota allows."""
 
 from __future__ import annotations
 
@@ -17,24 +17,27 @@ from kafka_quota_proxy.proxy.cli.demo.workload import (
     PRODUCER_TOPIC,
 )
 
-# The bytes that Kafka charges in addition to a record's value: a Produce request v8 and a Fetch response v11 with one
-# batch of one record, as aiokafka 0.14 writes and gets them, without their int32 length; give or take 1 for a varint.
+# The bytes that Kafka charges in addition to a record's value, for a Produce request v8 and for a Fetch response v11.
+# Both have one batch of one record, as aiokafka 0.14 writes and gets them. Their int32 length is not included. A varint
+# may make a difference of 1.
 PRODUCE_OVERHEAD_BYTES: Final = 132
 FETCH_OVERHEAD_BYTES: Final = 147
 
-# Longer than any throttle time (max_throttle_time is 25 s): a muted connection is not lost.
+# Longer than any throttle time (max_throttle_time is 25 s), so that a client does not give up a muted connection.
 _REQUEST_TIMEOUT_MS: Final = 60_000
-# The mock always waits this long at the end of its log.
+# The mock cluster always waits this long before it answers a fetch at the end of its log.
 _FETCH_MAX_WAIT_MS: Final = 50
-# On a muted connection a client's orderly end would take seconds.
+# An orderly end takes seconds on a muted connection. After this time the client is stopped without one.
 _STOP_TIMEOUT_S: Final = 0.2
 
 
 async def produce(bootstrap: str, *, value_bytes: int, flow: Flow, clock: Callable[[], float]) -> None:
-    """Send records of ``value_bytes`` one after the other, each when the one before was acknowledged, until cancelled.
+    """Send records of ``value_bytes`` until cancelled, and count them in ``flow``.
+
+    Each record is sent after the record before it has been acknowledged.
 
     Raises:
-        aiokafka.errors.KafkaError: The broker or the proxy refused or vanished.
+        aiokafka.errors.KafkaError: The broker or the proxy refused a request, or cannot be reached any more.
     """
     producer = aiokafka.AIOKafkaProducer(
         bootstrap_servers=bootstrap,
@@ -53,13 +56,14 @@ async def produce(bootstrap: str, *, value_bytes: int, flow: Flow, clock: Callab
 
 
 async def consume(bootstrap: str, *, flow: Flow, clock: Callable[[], float]) -> None:
-    """Read the preloaded topic over and over until cancelled.
+    """Read the preloaded topic over and over until cancelled, and count its records in ``flow``.
 
     Raises:
-        aiokafka.errors.KafkaError: The broker or the proxy refused or vanished.
+        aiokafka.errors.KafkaError: The broker or the proxy refused a request, or cannot be reached any more.
     """
     partition = aiokafka.TopicPartition(CONSUMER_TOPIC, 0)
-    # No group: the mock holds each join for three seconds, and nothing here is shared.
+    # The consumer joins no group, because the mock holds each join for three seconds and no other consumer shares the
+    # topic.
     consumer = aiokafka.AIOKafkaConsumer(
         bootstrap_servers=bootstrap,
         client_id=CONSUMER_CLIENT_ID,

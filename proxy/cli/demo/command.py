@@ -1,4 +1,4 @@
-"""``kafka-quota-proxy demo``: shows a producer and a consumer throttled to their quotas."""
+"""``kafka-quota-proxy demo`` shows a producer and a consumer that are throttled to their quotas."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _TERMINATED: Final = 143
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Define the command's options."""
+    """Declare the arguments of ``demo``."""
     parser.description = DESCRIPTION
     parser.epilog = EXAMPLE
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -66,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Run the demo; return the exit status."""
+    """Run the demo, print its result, and return the exit status: 0 if both clients were held at their quotas."""
     options = workload.Options(
         produce_rate=args.produce_rate,
         fetch_rate=args.fetch_rate,
@@ -91,7 +91,7 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _run(options: workload.Options, *, as_json: bool) -> tuple[Outcome, Outcome]:
-    # Here and not above, so that a missing extra is a sentence and not a traceback.
+    # Imported here and not above, so that a missing package leads to a sentence and not to a traceback.
     import uvloop
 
     from kafka_quota_proxy.proxy.cli.demo import runner
@@ -109,7 +109,7 @@ def _display(*, as_json: bool) -> Display:
 
     if as_json:
         return SilentDisplay()
-    # The bars of the table are no ASCII, and a dumb terminal cannot draw in place.
+    # The bars of the table are not ASCII characters, and a dumb terminal cannot draw in place.
     can_draw = sys.stdout.isatty() and os.environ.get("TERM") != "dumb" and "utf" in sys.stdout.encoding.lower()
     return LiveDisplay() if can_draw else PlainDisplay()
 

@@ -1,4 +1,4 @@
-"""The output of the demo: a table on a terminal, a line a second elsewhere, nothing with --json."""
+"""Shows the progress of the demo: as a table on a terminal, as one line per second elsewhere, not at all for --json."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rich.text import Text
 
 from kafka_quota_proxy.proxy.cli.demo.workload import TOLERANCE
 
-# Fits into 80 columns with the numbers.
+# As many bars as fit into 80 columns together with the numbers.
 HISTORY_S: Final = 14
 _BARS: Final = " ▁▂▃▄▅▆▇█"
 _UNITS: Final = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
@@ -23,18 +23,18 @@ _UNITS: Final = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientView:
-    """One client at one moment. Rates in bytes per second."""
+    """The state of one client at one moment. Rates are in bytes per second."""
 
     name: str
     quota: float
     rate_now: float
-    rate: float | None  # since the first second, or over whole cycles; None: not known yet
-    throttle_time_ms: float  # in all
-    history: tuple[float, ...]  # the rate in each second so far, the last HISTORY_S of them
+    rate: float | None  # measured since the first second, or over whole cycles; None if not known yet
+    throttle_time_ms: float  # the sum over all requests
+    history: tuple[float, ...]  # the rate in each of the last HISTORY_S seconds
 
 
 class Display(ABC):
-    """The output of progress. At the end of the block the terminal is as before."""
+    """Shows the progress of the demo. It is a context manager that leaves the terminal as it was before."""
 
     def __enter__(self) -> Self:
         return self
@@ -48,11 +48,11 @@ class Display(ABC):
 
     @abstractmethod
     def show(self, views: Sequence[ClientView], *, elapsed_s: float, planned_s: float) -> None:
-        """Show the current state of the clients; called several times a second."""
+        """Show the current state of the clients. The demo calls this several times a second."""
 
 
 class LiveDisplay(Display):
-    """A table that is redrawn in place, and notes above it."""
+    """Draws a table in place, again and again, with notes above the table."""
 
     def __init__(self) -> None:
         self._console = Console()
@@ -75,7 +75,7 @@ class LiveDisplay(Display):
 
 
 class PlainDisplay(Display):
-    """One line a second."""
+    """Prints one line per second."""
 
     def __init__(self) -> None:
         self._last_s = 0
@@ -86,14 +86,14 @@ class PlainDisplay(Display):
         sys.stdout.flush()
 
     def show(self, views: Sequence[ClientView], *, elapsed_s: float, planned_s: float) -> None:
-        """Print a line if a second has passed since the last one."""
+        """Print a line with the state of all clients if a second has passed since the last such line."""
         if int(elapsed_s) > self._last_s:
             self._last_s = int(elapsed_s)
             self.note(f"{self._last_s:3d}/{planned_s:.0f} s  " + "  |  ".join(plain_line(view) for view in views))
 
 
 class SilentDisplay(Display):
-    """For ``--json``: notes go to standard error."""
+    """Shows no progress, for ``--json``. Notes go to standard error."""
 
     def note(self, text: str) -> None:
         """Print a line on standard error."""
@@ -104,7 +104,7 @@ class SilentDisplay(Display):
 
 
 def table(views: Sequence[ClientView], *, elapsed_s: float, planned_s: float) -> Table:
-    """Return the live table."""
+    """Return the table that ``LiveDisplay`` draws."""
     title = f"kafka-quota-proxy demo, {min(elapsed_s, planned_s):.0f} of {planned_s:.0f} s"
     out = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
     out.add_column("client", no_wrap=True)
@@ -132,7 +132,7 @@ def _average(view: ClientView) -> Text:
 
 
 def plain_line(view: ClientView) -> str:
-    """Return one client in a few words."""
+    """Describe the state of one client in a few words."""
     average = "" if view.rate is None else f", average {format_rate(view.rate)} ({view.rate / view.quota:.1%})"
     return (
         f"{view.name} {format_rate(view.rate_now)} of {format_rate(view.quota)}{average}, "
@@ -141,13 +141,13 @@ def plain_line(view: ClientView) -> str:
 
 
 def sparkline(rates: Sequence[float]) -> str:
-    """Return one bar a second, the highest one full."""
+    """Draw the values as bars, one for each second, scaled so that the highest value fills its bar."""
     highest = max(rates, default=0) or 1
     return "".join(_BARS[round(rate / highest * (len(_BARS) - 1))] for rate in rates)
 
 
 def format_rate(bytes_per_second: float) -> str:
-    """Return a rate in the largest binary unit of which it is at least 1."""
+    """Return a rate as text, in the largest binary unit in which the number is at least 1."""
     for unit, size in _UNITS:
         if bytes_per_second >= size:
             return f"{bytes_per_second / size:.1f} {unit}/s"
@@ -155,5 +155,5 @@ def format_rate(bytes_per_second: float) -> str:
 
 
 def format_seconds(milliseconds: float) -> str:
-    """Return a time in seconds."""
+    """Return a time as text, in seconds."""
     return f"{milliseconds / 1000:.1f} s"

@@ -1,7 +1,8 @@
-"""The broker's process: ``python -m … --advertise HOST:PORT --preload BYTES:COUNT``.
+"""Runs the demo's broker as a process: ``python -m … --advertise HOST:PORT --preload BYTES:COUNT``.
 
-Prints ``ready on HOST:PORT`` once the consumer's topic is full and Metadata names the advertised address; ends on
-SIGTERM or SIGINT. Clients that bootstrap at the proxy then come back to the proxy, as with a broker behind a sidecar.
+The process prints ``ready on HOST:PORT`` once the consumer's topic is full and Metadata responses name the advertised
+address. It ends on SIGTERM or SIGINT. The advertised address is the proxy's, so clients that bootstrap at the proxy
+come back to the proxy, as with a broker behind a sidecar.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ async def _run(*, advertised: str, value_bytes: int, records: int) -> None:
     with MockCluster((PRODUCER_TOPIC, CONSUMER_TOPIC)) as mock:
         server = await mock_relay.serve(mock_port=mock.port)
         host, port = server.sockets[0].getsockname()
-        # Filled before the proxy's address is advertised: these bytes must not go through it, or they would be charged.
+        # The topic is filled before the proxy's address is advertised. The proxy would charge these bytes.
         mock.advertise(host, port)
         await preload(f"{host}:{port}", value_bytes=value_bytes, records=records)
         advertised_host, _, advertised_port = advertised.rpartition(":")
@@ -38,7 +39,7 @@ async def _run(*, advertised: str, value_bytes: int, records: int) -> None:
 
 
 async def preload(bootstrap: str, *, value_bytes: int, records: int) -> None:
-    """Fill the consumer's topic with batches of one record each: the mock answers a fetch with one batch."""
+    """Fill the consumer's topic with batches of one record each, because the mock answers a fetch with one batch."""
     async with aiokafka.AIOKafkaProducer(
         bootstrap_servers=bootstrap, max_request_size=2 * value_bytes + 1024
     ) as producer:
@@ -48,7 +49,7 @@ async def preload(bootstrap: str, *, value_bytes: int, records: int) -> None:
 
 
 def main() -> int:
-    """Parse the command line and serve; return the exit status."""
+    """Parse the command line, serve until a signal comes, and return the exit status."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--advertise", required=True, metavar="HOST:PORT")
     parser.add_argument("--preload", required=True, metavar="BYTES:COUNT")

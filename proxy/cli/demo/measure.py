@@ -1,4 +1,7 @@
-"""Computes a client's rate and compares it with its quota. No I/O, no clock: times are seconds of one clock."""
+"""Computes the rate of a client, for a comparison with the client's quota.
+
+This module does no I/O and reads no clock. All times that it gets are seconds of the same clock.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,17 @@ from typing import Final
 
 from kafka_quota_proxy.proxy.cli.demo.workload import DemoError
 
-# ``shaping: paced`` lets an idle client send a second's worth at once (``burst: 1s``), on top of that second's own.
+# ``shaping: paced`` lets an idle client send a second's worth at once (``burst: 1s``), in addition to what the quota
+# allows in that second.
 _PACED_BURST_S: Final = 1.0
-# Shorter than this a rate says more about the size of a request than about the flow.
+# A rate over a shorter time says more about the size of a request than about the flow.
 _SHORTEST_S: Final = 1.0
-# A burst begins where a quarter of a second carries more than 0.6 of the quota. Between bursts Kafka's throttle lets
-# through a request a second, a fortieth of the quota; in the second before a burst the flow is at the quota itself,
-# so there the exact place of the border does not change the average.
+# A burst begins where a quarter of a second carries at least 0.6 of what the quota allows in that time. Between bursts
+# Kafka's throttle lets one request per second through, which is a fortieth of the quota. In the second before a burst
+# the flow is at the quota itself, so the average does not depend on where in that second the burst is said to begin.
 _BURST_SPAN_S: Final = 0.25
 _BURST_SHARE: Final = 0.6
-# Kafka's default windows make a cycle of 11 to 12.5 s, of which at least four are silent.
+# Kafka's default windows make cycles of 11 to 12.5 s. In each cycle at least four seconds are silent.
 _SILENCE_S: Final = 3.0
 _SILENCE_SHARE: Final = 0.3
 
@@ -26,22 +30,22 @@ class MeasurementError(DemoError):
 
 
 class Flow:
-    """The bytes of one client over time."""
+    """Records how many bytes one client moved, and when."""
 
     __slots__ = ("_sums", "_times")
 
     def __init__(self) -> None:
         self._times: list[float] = []
-        self._sums: list[int] = [0]  # _sums[i]: bytes of the first i events
+        self._sums: list[int] = [0]  # _sums[i] is the sum of the bytes of the first i records
 
     def record(self, size_bytes: int, *, now_s: float) -> None:
-        """Note that ``size_bytes`` have been acknowledged or delivered at ``now_s``; times never go back."""
+        """Add ``size_bytes`` that were acknowledged or delivered at ``now_s``. Times must never go back."""
         self._times.append(now_s)
         self._sums.append(self._sums[-1] + size_bytes)
 
     @property
     def times(self) -> list[float]:
-        """The times of all records."""
+        """The time of each call of ``record``."""
         return self._times
 
     def bytes_between(self, start_s: float, end_s: float) -> int:
@@ -49,15 +53,15 @@ class Flow:
         return self._sums[bisect_left(self._times, end_s)] - self._sums[bisect_left(self._times, start_s)]
 
     def rate(self, *, now_s: float) -> float:
-        """Return bytes per second over the last second."""
+        """Return the rate over the last second, in bytes per second."""
         return self.bytes_between(now_s - 1, now_s)
 
 
 def burst_end(flow: Flow, *, quota_bytes_per_second: float) -> float | None:
-    """Return when a paced client had used up its burst: at least a second after its first byte.
+    """Return the time when a paced client had used up its burst, at least a second after its first byte.
 
-    A client that has used more than the burst and what the quota has added since is throttled: from then on the proxy
-    sets the pace. ``None`` if the client never got there, for instance on a slow machine.
+    A client is throttled as soon as it has used the burst and all that the quota has added since the first byte. From
+    then on the proxy sets the pace. Returns None if the client was never throttled, for instance on a slow machine.
     """
     if not flow.times:
         return None
@@ -71,13 +75,14 @@ def burst_end(flow: Flow, *, quota_bytes_per_second: float) -> float | None:
 
 
 def paced_rate(flow: Flow, *, quota_bytes_per_second: float, now_s: float) -> float:
-    """Return bytes per second from the end of the burst, or from the second second on, until now.
+    """Return the rate from the end of the burst until now, in bytes per second.
 
-    An idle client has saved up the burst, so it is not part of the rate. The end is now and not the last byte, so that
-    a stopped flow lowers the rate.
+    If the client has not used up its burst, the rate is measured from a second after the first byte. The burst is not
+    part of the rate, because an idle client has saved it up. The rate is measured until now and not until the last
+    byte, so that it falls if the flow stops.
 
     Raises:
-        MeasurementError: Less than a second has passed since then.
+        MeasurementError: There was no traffic, or the rate would be measured over less than a second.
     """
     start_s = burst_end(flow, quota_bytes_per_second=quota_bytes_per_second)
     if start_s is None and flow.times:
@@ -88,11 +93,12 @@ def paced_rate(flow: Flow, *, quota_bytes_per_second: float, now_s: float) -> fl
 
 
 def burst_starts(flow: Flow, *, quota_bytes_per_second: float) -> list[float]:
-    """Return when each burst of Kafka's sampled windows began, the first byte included.
+    """Return the time when each burst that Kafka's sampled windows let through began. The first byte begins a burst.
 
     Args:
-        flow: a client that moves all it may, in requests of at most a fortieth of a second's quota.
-        quota_bytes_per_second: its quota.
+        flow: The bytes of a client that moves as many as it may, in requests of at most a fortieth of what the quota
+            allows in a second.
+        quota_bytes_per_second: The quota of this client.
     """
     enough = _BURST_SHARE * _BURST_SPAN_S * quota_bytes_per_second
     little = _SILENCE_SHARE * _SILENCE_S * quota_bytes_per_second
@@ -101,7 +107,8 @@ def burst_starts(flow: Flow, *, quota_bytes_per_second: float) -> list[float]:
     while index < len(flow.times):
         time_s = flow.times[index]
         if time_s - starts[-1] <= _SILENCE_S:
-            # Skip the burst in one step: nearly all events are in bursts, and this runs several times a second.
+            # Skip the burst in one step, because nearly all records are in bursts, and the demo calls this function
+            # several times a second.
             index = bisect_right(flow.times, starts[-1] + _SILENCE_S)
             continue
         if (
@@ -114,9 +121,10 @@ def burst_starts(flow: Flow, *, quota_bytes_per_second: float) -> list[float]:
 
 
 def sampled_rate(flow: Flow, *, quota_bytes_per_second: float) -> float:
-    """Return bytes per second over all whole cycles seen: from the first burst's start to the last one's.
+    """Return the rate over all whole cycles of burst and silence, in bytes per second.
 
-    Any other stretch says as much about its own ends as about the rate: a burst holds eleven seconds' worth.
+    The rate is measured from the start of the first burst to the start of the last burst. Over any other time it would
+    depend on how much of a burst that time includes, because a burst carries eleven seconds' worth of bytes.
 
     Raises:
         MeasurementError: No cycle is complete yet.

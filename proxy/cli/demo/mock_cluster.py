@@ -1,8 +1,9 @@
-"""librdkafka's mock cluster: a Kafka-protocol broker inside confluent-kafka's wheel, reached through ctypes.
+"""Runs librdkafka's mock cluster, a Kafka-protocol broker inside confluent-kafka's wheel, through ctypes.
 
-Its interface (``rdkafka_mock.h``) is outside librdkafka's ABI promise; confluent-kafka is pinned to a minor version for
-that, and a test runs a client against it. It keeps 5 MiB or 100,000 batches per partition, listens on loopback ports of
-its own choice, and always waits a fetch's full ``max_wait_ms`` at the end of the log.
+librdkafka's ABI promise does not include the interface of the mock cluster (``rdkafka_mock.h``). Therefore
+confluent-kafka is pinned to a minor version, and a test runs a client against the mock. The mock keeps 5 MiB or 100,000
+batches per partition, listens on loopback ports of its own choice, and at the end of the log always waits the full
+``max_wait_ms`` of a fetch.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from kafka_quota_proxy.proxy.cli.demo.workload import DemoError
 _PRODUCER: Final = 0  # rd_kafka_type_t RD_KAFKA_PRODUCER
 _NODE_ID: Final = 1  # the first broker of a mock cluster
 _ERROR_BYTES: Final = 512
-# Newest versions that the mock encodes as Kafka does, by API key; the ones it announces beyond them are malformed.
+# The newest version of each API that the mock encodes as Kafka does, by API key. The mock announces newer versions,
+# too, but its responses of these versions are malformed.
 _VERSION_CAPS: Final[Mapping[int, int]] = {
     3: 12,  # Metadata
     11: 5,  # JoinGroup
@@ -38,7 +40,7 @@ _BUNDLED: Final = (
 
 
 class MockCluster:
-    """One broker with topics of one partition. Use it as a context manager.
+    """A mock cluster of one broker, with topics of one partition each. Use it as a context manager.
 
     Raises:
         DemoError: confluent-kafka is not installed, its librdkafka is not found, or it has no mock cluster.
@@ -60,12 +62,12 @@ class MockCluster:
 
     @property
     def port(self) -> int:
-        """The port of 127.0.0.1 that the mock itself listens on."""
+        """The port on 127.0.0.1 where the mock itself listens."""
         bootstraps = self._function("mock_cluster_bootstraps", c_char_p, c_void_p)
         return int(bootstraps(self._cluster).decode().rpartition(":")[2])
 
     def advertise(self, host: str, port: int) -> None:
-        """Advertise this address, from the next Metadata response on."""
+        """Give clients this address as the broker's, in all Metadata responses from now on."""
         set_address = self._function("mock_broker_set_host_port", None, c_void_p, c_int32, c_char_p, c_int)
         set_address(self._cluster, _NODE_ID, host.encode(), port)
 
@@ -77,11 +79,14 @@ class MockCluster:
         self._function("destroy", None, c_void_p)(self._client)
 
     def _new_client(self) -> int:
-        """Return the handle of a client without a broker, which contains the mock cluster."""
+        """Create the librdkafka client in which the mock cluster runs, and return its handle.
+
+        The client itself connects to no broker.
+        """
         configuration = self._function("conf_new", c_void_p)()
         message = ctypes.create_string_buffer(_ERROR_BYTES)
         set_key = self._function("conf_set", c_int, c_void_p, c_char_p, c_char_p, c_char_p, c_size_t)
-        # Without bootstrap.servers it would warn; log_level 0 leaves emergencies only.
+        # Without bootstrap.servers librdkafka would warn. With log_level 0 it logs emergencies only.
         for key, value in ((b"bootstrap.servers", b"127.0.0.1:1"), (b"log_level", b"0")):
             if set_key(configuration, key, value, message, _ERROR_BYTES):
                 raise DemoError(f"librdkafka refuses {key.decode()}: {message.value.decode()}")
@@ -100,7 +105,7 @@ class MockCluster:
 
 
 def load_librdkafka() -> ctypes.CDLL:
-    """Open the librdkafka that confluent-kafka itself uses.
+    """Open the same librdkafka library that confluent-kafka itself uses.
 
     Raises:
         DemoError: confluent-kafka is not installed, or its librdkafka was not found.
@@ -110,7 +115,8 @@ def load_librdkafka() -> ctypes.CDLL:
     except ImportError as error:
         raise DemoError(missing_extra_message(error.name or str(error), soabi=_soabi())) from error
     package = Path(str(module.__file__)).parent
-    # The loaded file first: confluent-kafka built from source uses a system library that no glob would find.
+    # The loaded library is tried first, because a confluent-kafka built from source uses a library of the system, which
+    # no glob would find.
     maps = _MAPS.read_text() if _MAPS.exists() else ""
     path = library_in_maps(maps) or bundled_library(package)
     if path is None:
@@ -119,7 +125,7 @@ def load_librdkafka() -> ctypes.CDLL:
 
 
 def library_in_maps(maps: str) -> str | None:
-    """Return the path of librdkafka in the text of Linux' ``/proc/self/maps``, or ``None``."""
+    """Return the path of librdkafka that Linux' ``/proc/self/maps`` names in its text ``maps``, or None."""
     for line in maps.splitlines():
         # address perms offset dev inode path; the path may hold spaces
         fields = line.split(maxsplit=5)
@@ -129,7 +135,10 @@ def library_in_maps(maps: str) -> str | None:
 
 
 def bundled_library(package: Path) -> str | None:
-    """Return the path of the librdkafka that came in the wheel whose package directory is given, or ``None``."""
+    """Return the path of the librdkafka that the wheel of a package contains. Returns None if there is none.
+
+    ``package`` is the directory of the installed package.
+    """
     for directory, pattern in _BUNDLED:
         for path in sorted((package / directory).glob(pattern)):
             return str(path.resolve())
@@ -137,7 +146,7 @@ def bundled_library(package: Path) -> str | None:
 
 
 def missing_extra_message(package: str, *, soabi: str) -> str:
-    """Return why a package is missing, and how to install it; ``soabi`` is Python's ABI tag."""
+    """Return a message that a package is missing and how to install it. ``soabi`` is Python's ABI tag."""
     if "musl" in soabi and package.startswith("confluent_kafka"):
         return "the demo's broker (confluent-kafka) has no wheel for musl (Alpine): use a glibc system, such as Debian"
     return f"the demo needs {package}, which is not installed: pip install 'kafka-quota-proxy[demo]'"

@@ -1,9 +1,11 @@
-"""A relay in front of the mock cluster that repairs its faults on the wire.
+"""Relays connections to the mock cluster and repairs the faults in the mock's responses.
 
-* ApiVersions v3 and later: no client can read the mock's response. The relay asks for v0 and rewrites the response.
-* Produce with acks=0: the mock sends a response, which Apache Kafka does not. The relay drops it.
+* No client can read the mock's response to ApiVersions v3 and later. The relay asks the mock for v0 and rewrites the
+  response.
+* The mock responds to Produce with acks=0, but Apache Kafka does not. The relay drops the response.
 
-``Repairs`` decides, without I/O; ``serve`` moves frames. Frames here are without their int32 length.
+``Repairs`` decides what to change, without I/O. ``serve`` moves the frames. In this module a frame does not include its
+int32 length.
 """
 
 from __future__ import annotations
@@ -30,16 +32,20 @@ _MAX_FRAME_BYTES: Final = 104_857_600  # Kafka's socket.request.max.bytes
 
 
 class Repairs:
-    """The repairs of one connection: the change of each response that needs one, by correlation id.
+    """Repairs the requests and responses of one connection.
 
-    A frame that ends too early raises struct.error or ValueError.
+    It keeps the function that repairs a response under the correlation id of the request. Its methods raise
+    struct.error or ValueError if a frame ends too early.
     """
 
     def __init__(self) -> None:
         self._repairs: dict[int, Callable[[bytes], bytes | None]] = {}
 
     def request(self, frame: bytes) -> bytes:
-        """Return the request for the mock, from int16 api_key, int16 api_version, int32 correlation_id and the rest."""
+        """Return the request that the mock gets instead of ``frame``.
+
+        A frame consists of int16 api_key, int16 api_version, int32 correlation_id and the rest.
+        """
         api_key, api_version, correlation_id = struct.unpack_from(">hhi", frame)
         if api_key == _API_VERSIONS and api_version >= _FLEXIBLE_API_VERSIONS:
             is_known = api_version <= _NEWEST_API_VERSIONS
@@ -50,22 +56,24 @@ class Repairs:
         return frame
 
     def response(self, frame: bytes) -> bytes | None:
-        """Return the response for the client, or ``None`` to drop it."""
+        """Return the response that the client gets instead of ``frame``, or None if it gets no response."""
         (correlation_id,) = struct.unpack_from(">i", frame)
         repair = self._repairs.pop(correlation_id, None)
         return frame if repair is None else repair(frame)
 
 
 def api_versions_request_v0(correlation_id: int) -> bytes:
-    """Return a request header v1 with a null client_id; ApiVersions v0 has no body."""
+    """Return an ApiVersions request v0, which is a request header v1 with a null client_id and has no body."""
     return struct.pack(">hhih", _API_VERSIONS, 0, correlation_id, -1)
 
 
 def flexible_api_versions_response(frame: bytes) -> bytes:
-    """Return an ApiVersions response v0 as v3 or v4, with a response header v0 as in each version.
+    """Convert an ApiVersions response v0 to v3, which has the same layout as v4.
 
-    v0: int32 correlation_id, int16 error_code, int32 count, then int16 api_key, min, max each. v3: the count is a
-    uvarint one too large, each entry and the whole end in tagged fields (none: a 0), int32 throttle_time_ms comes last.
+    v0 consists of int32 correlation_id, int16 error_code, int32 count and, for each API, int16 api_key, int16
+    min_version and int16 max_version. In v3 the count is a uvarint and one too large, and int32 throttle_time_ms
+    follows the last API. Each API, and the whole response, ends with tagged fields, which are a 0 if there are none.
+    Every version has a response header v0.
     """
     (count,) = struct.unpack_from(">i", frame, 6)
     out = bytearray(frame[:6]) + UnsignedVarInt32.encode(count + 1)
@@ -86,10 +94,10 @@ def _drop(_: bytes) -> None:
 
 
 def produce_acks(frame: bytes) -> int:
-    """Return the acks of a Produce request of any version.
+    """Return the field acks of a Produce request of any version.
 
-    int16 api_key, int16 api_version, int32 correlation_id, nullable string client_id, (v9+: tagged fields),
-    (v3+: nullable string transactional_id, compact from v9 on), int16 acks.
+    The request begins with int16 api_key, int16 api_version, int32 correlation_id, nullable string client_id, (v9+:
+    tagged fields), (v3+: nullable string transactional_id, compact from v9 on), int16 acks.
     """
     (api_version,) = struct.unpack_from(">h", frame, 2)
     fields = BytesIO(frame)
@@ -105,14 +113,14 @@ def produce_acks(frame: bytes) -> int:
 
 
 async def serve(*, mock_port: int) -> asyncio.Server:
-    """Listen on a free port of loopback and relay each connection to the mock."""
-    # asyncio keeps only weak references to tasks: without this set, those of a closed client would be collected.
+    """Listen on a free loopback port and relay each connection to the mock."""
+    # asyncio keeps only weak references to tasks. Without this set the task of a closed client could be collected.
     relays: set[asyncio.Task[None] | None] = set()
 
     async def on_client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         relays.add(relay := asyncio.current_task())
         try:
-            # Closed here too: a client that is cancelled early has no pumps yet.
+            # The writer is closed here, too, because a task that is cancelled early has not started its pumps yet.
             with contextlib.suppress(asyncio.CancelledError, OSError), contextlib.closing(writer):
                 await _relay(reader, writer, mock_port)
         finally:
@@ -124,11 +132,12 @@ async def serve(*, mock_port: int) -> asyncio.Server:
 async def _relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, mock_port: int) -> None:
     repairs = Repairs()
     mock_reader, mock_writer = await asyncio.open_connection("127.0.0.1", mock_port, limit=_STREAM_LIMIT_BYTES)
-    # When one side ends, its pump ends the stream to the other side, and with it the other pump's reads.
+    # When one side ends, its pump ends the stream to the other side. The other side then ends, too, and so does the
+    # other pump.
     with contextlib.closing(mock_writer):
         await asyncio.gather(
-            # Only the sending half: the mock is reset if it answers into a closed connection, and drops what it has
-            # not read yet, such as Produce requests with acks=0 of a client that has left.
+            # This ends only the sending half. A mock that answers into a closed connection is reset, and drops what it
+            # has not read yet, such as Produce requests with acks=0 from a client that has left.
             _pump(reader, mock_writer, repairs.request, end=lambda: _end_of_requests(mock_writer)),
             _pump(mock_reader, writer, repairs.response, end=writer.close),
         )

@@ -1,8 +1,8 @@
-"""The demo's other processes. Each runs under a guard, so that it ends with the demo, even after SIGKILL.
+"""Runs the other processes of the demo. Each runs under a guard, so that it ends with the demo, even after SIGKILL.
 
-A guard is this module as a program: ``python -m … PROGRAM ARGUMENT…`` runs a program until it ends or standard input
-does. The demo holds the other end of that pipe, and the kernel closes it however the demo ends. A parent-death signal
-would do on Linux only.
+A guard is a process of this module: ``python -m … PROGRAM ARGUMENT…`` runs a program until it ends, or until the
+guard's standard input ends. That is a pipe from the demo, and the kernel closes it in whatever way the demo ends. A
+parent-death signal would work on Linux only.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CODE: Final = Path(__file__).resolve().parents[2]
 
 
 class Child:
-    """A running program and the file that its standard error goes to."""
+    """A program that runs under a guard, with the file that its standard error goes to."""
 
     def __init__(self, name: str, process: asyncio.subprocess.Process, *, log: Path) -> None:
         self._name = name
@@ -39,7 +39,7 @@ class Child:
         self._log = log
 
     async def wait_for_line(self, ready: re.Pattern[str]) -> re.Match[str]:
-        """Return the match of the first line of standard output that matches.
+        """Wait for the first line of the program's standard output that matches ``ready``, and return the match.
 
         Raises:
             DemoError: The program ended, or did not print such a line in time.
@@ -57,19 +57,19 @@ class Child:
         raise AssertionError("fail_when_ended returns only by raising")
 
     async def fail_when_ended(self) -> None:
-        """Wait for the program's end, which is an error while the demo runs.
+        """Wait until the program ends, and then raise an error, because it should not end while the demo runs.
 
         Raises:
-            DemoError: It has ended.
+            DemoError: The program has ended.
         """
         if self._process.stdout is not None:
-            while await self._process.stdout.read(4_096):  # else a full pipe would stop the program
+            while await self._process.stdout.read(4_096):  # a full pipe would block the program
                 pass
         status = await self._process.wait()
         raise DemoError(f"{self._name} ended with exit status {status}{self._tail()}")
 
     async def stop(self) -> None:
-        """Have the guard stop the program; kill it if that takes too long."""
+        """Let the guard stop the program. Kill the guard if that takes too long."""
         if self._process.stdin is not None:
             self._process.stdin.close()
         try:
@@ -87,7 +87,7 @@ class Child:
 
 @contextlib.asynccontextmanager
 async def running(name: str, arguments: Sequence[str], *, log: Path) -> AsyncIterator[Child]:
-    """Run ``python ARGUMENTS…`` for the length of the block."""
+    """Run ``python ARGUMENTS…`` under a guard, and stop it at the end of the ``async with`` block."""
     python = (sys.executable, "-P")
     path = os.pathsep.join(filter(None, (str(_CODE), os.environ.get("PYTHONPATH"))))
     with log.open("wb") as stderr:
@@ -97,7 +97,8 @@ async def running(name: str, arguments: Sequence[str], *, log: Path) -> AsyncIte
             stdout=subprocess.PIPE,
             stderr=stderr,
             env={**os.environ, "PYTHONPATH": path},
-            # Ctrl-C at a terminal goes to the whole foreground group; the demo alone decides the order of the ends.
+            # Ctrl-C at a terminal signals all processes of the foreground group. The children are not part of it, so
+            # that the demo decides in which order they end.
             start_new_session=True,
         )
     child = Child(name, process, log=log)
@@ -108,7 +109,7 @@ async def running(name: str, arguments: Sequence[str], *, log: Path) -> AsyncIte
 
 
 def free_ports(count: int) -> list[int]:
-    """Return free ports of loopback."""
+    """Return as many free ports on 127.0.0.1 as ``count`` says."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:
@@ -117,8 +118,12 @@ def free_ports(count: int) -> list[int]:
 
 
 def guard(command: list[str]) -> int:
-    """Run ``command`` until it ends or standard input does; return its exit status, 128 + n for signal n."""
-    # Its own process group, so that its children end too; no standard input, which the guard watches.
+    """Run ``command`` until it ends or standard input ends, and return its exit status.
+
+    The exit status is 128 + n if signal n has ended the command.
+    """
+    # The program has a process group of its own, so that its children end, too. It has no standard input, because the
+    # guard watches that.
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, process_group=0) as program:
 
         def stop_with_the_demo() -> None:
@@ -131,7 +136,7 @@ def guard(command: list[str]) -> int:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(program.pid, signal.SIGKILL)
 
-        # A daemon: os.read may block for ever after the program has ended by itself.
+        # The thread is a daemon, because os.read may block for ever after the program has ended by itself.
         threading.Thread(target=stop_with_the_demo, daemon=True).start()
         status = program.wait()
         return status if status >= 0 else 128 - status

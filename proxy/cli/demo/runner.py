@@ -1,4 +1,4 @@
-"""Runs the demo: starts the broker and the proxy, runs the clients, measures, stops everything."""
+"""Runs the demo: starts the broker and the proxy, runs the clients, measures their rates, and stops everything."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class _MeasuredClient:
     throttle_time_ms: float = 0.0
 
     def rate(self, *, now_s: float) -> float:
-        """Return the rate that is compared with the quota.
+        """Return the measured rate to compare with the quota, in bytes per second.
 
         Raises:
             MeasurementError: There was too little traffic.
@@ -56,7 +56,7 @@ class _MeasuredClient:
         return measure.paced_rate(self.flow, quota_bytes_per_second=self.quota, now_s=now_s)
 
     def view(self, *, now_s: float) -> ClientView:
-        """Return the state to display."""
+        """Return the current state of this client, for the display."""
         start_s = self.flow.times[0] if self.flow.times else now_s
         seconds = int(now_s - start_s)
         try:
@@ -76,7 +76,7 @@ class _MeasuredClient:
         )
 
     def outcome(self, *, now_s: float) -> Outcome:
-        """Return the result.
+        """Return the final result of this client.
 
         Raises:
             MeasurementError: There was too little traffic.
@@ -90,7 +90,7 @@ class _MeasuredClient:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """One client's result, as ``--json`` prints it. The throttle time is the sum over all its requests."""
+    """The result of one client, as ``--json`` prints it. The throttle time is the sum over all of its requests."""
 
     quota_bytes_per_second: int
     measured_bytes_per_second: float
@@ -98,21 +98,22 @@ class Outcome:
 
     @property
     def is_within_tolerance(self) -> bool:
-        """Whether the client was held at its quota."""
+        """Whether the measured rate is close enough to the quota."""
         difference = abs(self.measured_bytes_per_second - self.quota_bytes_per_second)
         return difference <= workload.TOLERANCE * self.quota_bytes_per_second
 
 
 async def run(options: Options, display: Display) -> tuple[Outcome, Outcome]:
-    """Run the demo; return the results of the producer and of the consumer.
+    """Run the demo, and return the results of the producer and of the consumer.
 
     Raises:
-        DemoError: It could not be run to its end.
+        DemoError: The demo could not run to its end.
     """
     task = asyncio.current_task()
     if task is not None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    # A client raises what it cannot retry; its log is about retries, also those of a connection that the demo closes.
+    # A client raises the errors that it cannot retry. Its log would only have the errors that it retries, including
+    # those of connections that the demo closes.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     producer = _MeasuredClient("producer", workload.PRODUCER_CLIENT_ID, options.produce_rate, options.shaping)
     consumer = _MeasuredClient("consumer", workload.CONSUMER_CLIENT_ID, options.fetch_rate, options.shaping)
@@ -143,7 +144,7 @@ async def run(options: Options, display: Display) -> tuple[Outcome, Outcome]:
 
 
 def proxy_config(options: Options, *, proxy_port: int, admin_port: int, upstream: str) -> str:
-    """Return the proxy's configuration file: a sidecar of the embedded broker. JSON is YAML."""
+    """Return the proxy's configuration file, as a sidecar of the embedded broker. It is JSON, which is valid YAML."""
     return json.dumps(
         {
             "listeners": [{"name": "demo", "bind": f"127.0.0.1:{proxy_port}", "upstream": upstream}],
@@ -153,7 +154,7 @@ def proxy_config(options: Options, *, proxy_port: int, admin_port: int, upstream
                 {"client-id": workload.CONSUMER_CLIENT_ID, "consumer_byte_rate": options.fetch_rate},
             ],
             "admin": {"bind": f"127.0.0.1:{admin_port}"},
-            # Its warnings would say that two clients are throttled, which is the purpose here.
+            # Warnings of the proxy would say that two clients are throttled, which is the purpose of the demo.
             "log": {"level": "error"},
         },
         indent=2,
@@ -161,10 +162,12 @@ def proxy_config(options: Options, *, proxy_port: int, admin_port: int, upstream
 
 
 async def until_first_end(show: Coroutine[None, None, float], others: Sequence[Coroutine[None, None, None]]) -> float:
-    """Run ``show`` together with the others and return its result; the first failure ends all.
+    """Run ``show`` to its end, together with the coroutines ``others``, and return the result of ``show``.
+
+    The end of ``show`` cancels the others. The first failure of any coroutine ends them all.
 
     Raises:
-        DemoError: That failure.
+        DemoError: One of the coroutines failed.
     """
     try:
         async with asyncio.TaskGroup() as group:
@@ -175,14 +178,14 @@ async def until_first_end(show: Coroutine[None, None, float], others: Sequence[C
         expected, unexpected = failures.split((DemoError, KafkaError))
         if expected is None or unexpected is not None:
             raise
-        # The first is the cause: a vanished proxy fails the clients too.
+        # The first failure is the cause. When the proxy ends, for example, the clients fail, too.
         first = expected.exceptions[0]
         raise (first if isinstance(first, DemoError) else DemoError(f"a client failed: {first!r}")) from None
     return main.result()
 
 
 async def _show(options: Options, measured: Sequence[_MeasuredClient], display: Display, *, metrics: str) -> float:
-    """Draw until the end; return the time up to which rates count."""
+    """Show the state of the clients until the demo is over. Return the time until which rates are measured."""
     started_s = await _first_bytes(measured)
     planned_s = options.planned_seconds
     scraped_s = 0.0
@@ -211,7 +214,11 @@ async def _first_bytes(measured: Sequence[_MeasuredClient]) -> float:
 
 
 def _is_measured(options: Options, measured: Sequence[_MeasuredClient], *, elapsed_s: float) -> bool:
-    """Whether the demo may end: with sampled windows each client needs a whole cycle, within a time limit."""
+    """Return whether there has been enough traffic for the rates, so that the demo may end.
+
+    With sampled windows each client needs a whole cycle of burst and silence. Past a time limit the demo may end
+    without one.
+    """
     limit_s = options.planned_seconds + workload.SAMPLED_PATIENCE_SECONDS
     if options.shaping is Shaping.PACED or elapsed_s >= limit_s:
         return True
@@ -219,7 +226,7 @@ def _is_measured(options: Options, measured: Sequence[_MeasuredClient], *, elaps
 
 
 def fetch_metrics(url: str) -> str:
-    """Return the text of /metrics. Blocks: call it in a thread.
+    """Return the text of the proxy's ``/metrics``. The call blocks, so make it in a thread.
 
     Raises:
         DemoError: The proxy does not answer.
@@ -233,7 +240,7 @@ def fetch_metrics(url: str) -> str:
 
 
 def throttle_time_ms(metrics: str, *, client_id: str) -> float:
-    """Return a client's throttle time from the Prometheus text format; 0 if the client has no series yet."""
+    """Return a client's throttle time from metrics in Prometheus' text format, or 0 if the client has no series yet."""
     return sum(
         sample.value * 1_000
         for family in text_string_to_metric_families(metrics)

@@ -1,4 +1,4 @@
-"""The options of the demo, and what follows from them: sizes of requests, duration. No I/O."""
+"""Defines the options of the demo, and computes the sizes of requests and the duration from them. It does no I/O."""
 
 from __future__ import annotations
 
@@ -12,34 +12,36 @@ CONSUMER_CLIENT_ID: Final = "demo-consumer"
 PRODUCER_TOPIC: Final = "demo-produce"
 CONSUMER_TOPIC: Final = "demo-fetch"
 
-# Below, the few bytes around a record weigh as much as the record; above, a burst of eleven seconds' worth takes two
-# busy cores so long that no silence follows it.
+# Below the minimum, the few bytes around a record weigh as much as the record. Above the maximum, two busy cores need
+# so long for a burst of eleven seconds' worth that no silence follows the burst.
 MIN_RATE: Final = 16 * 1024
 MAX_RATE: Final = 32 * 1024 * 1024
-# Paced, the first second carries a burst and says nothing about the rate.
+# With paced shaping, the first second carries a burst and says nothing about the rate.
 MIN_SECONDS: Final = 3
 MAX_SECONDS: Final = 3_600
-# Kafka's own windows: a burst, then silence until it has left the window, 11 to 12.5 s by Kafka's default settings.
+# With sampled shaping, which uses Kafka's own windows, a burst is followed by silence until it has left the window. By
+# Kafka's default settings such a cycle takes 11 to 12.5 s.
 SAMPLED_SECONDS: Final = 15
-# On a slow machine the burst takes longer; after this many seconds more no cycle is expected.
+# On a slow machine the burst takes longer. The demo waits at most this many seconds more for a whole cycle.
 SAMPLED_PATIENCE_SECONDS: Final = 15
 
-# The promise of the demo: a measured rate further off its quota than this is a failure.
+# The demo fails if a measured rate differs from its quota by more than this share of the quota.
 TOLERANCE: Final = 0.05
-# At the quota. Fine enough for an even picture, coarse enough to send a burst of eleven seconds' worth in one.
+# The number of requests per second when a client is at its quota. There are enough for an even picture, and few enough
+# that a client can send a burst of eleven seconds' worth in one second.
 _REQUESTS_PER_SECOND: Final = 40
-# The mock keeps 5 MiB per partition.
+# Less than the 5 MiB that the mock cluster keeps per partition.
 _PRELOAD_BYTES: Final = 4 * 1024 * 1024
 _PRELOAD_RECORDS: Final = 400
 
 
 class DemoError(Exception):
-    """The demo cannot continue; the text says what to do."""
+    """The demo cannot continue. The text of the error says what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The user's options. Rates in bytes per second."""
+    """The options that the user gave. Rates are in bytes per second."""
 
     produce_rate: int
     fetch_rate: int
@@ -48,15 +50,21 @@ class Options:
 
     @property
     def planned_seconds(self) -> int:
-        """The duration of the demo, which is long enough for a whole cycle of Kafka's windows."""
+        """The duration of the demo. With sampled shaping it is long enough for a whole cycle of Kafka's windows."""
         return max(self.seconds, SAMPLED_SECONDS) if self.shaping is Shaping.SAMPLED else self.seconds
 
 
 def record_bytes(rate: int, *, overhead_bytes: int) -> int:
-    """Return the size of a record's value so that one request or response of one record has the right size."""
+    """Return the size of a record's value with which 40 requests of one record each make a second's worth of ``rate``.
+
+    ``overhead_bytes`` is what Kafka charges for such a request or response in addition to the value.
+    """
     return max(rate // _REQUESTS_PER_SECOND - overhead_bytes, 1)
 
 
 def preload_records(value_bytes: int) -> int:
-    """Return how many records of this size fit into a partition of the mock; the consumer reads them over and over."""
+    """Return how many records of this size to preload, so that they fit into a partition of the mock cluster.
+
+    The consumer reads these records over and over.
+    """
     return max(1, min(_PRELOAD_RECORDS, _PRELOAD_BYTES // (value_bytes + 100)))
