@@ -1,8 +1,10 @@
-"""The command line: ``kafka-quota-proxy COMMAND …``.
+"""Runs the command line ``kafka-quota-proxy COMMAND …``.
 
-Results go to stdout, errors to stderr. Exit status: 0 done, 1 failed, 2 wrong usage or invalid configuration, 141 a
-broken pipe.
-A command's module is imported only when that command runs, so that ``check`` starts fast and needs no extra.
+Results go to stdout, errors to stderr. The exit status is 0 if the command succeeded, 1 if it failed, 2 after wrong
+usage or for an invalid configuration file, and 141 after a broken pipe.
+
+The module of a command is imported only when that command runs, so that ``check`` starts fast and needs no optional
+packages.
 """
 
 import argparse
@@ -14,9 +16,9 @@ from types import ModuleType
 from typing import Final, NamedTuple
 
 _PROGRAM: Final = "kafka-quota-proxy"
-# The exit status of a program that SIGPIPE ended, in a shell: 128 + 13. No command returns it.
+# A shell gives this exit status, 128 + 13, to a program that SIGPIPE has ended. No command returns it itself.
 _BROKEN_PIPE: Final = 141
-# Commands of more than one module.
+# The commands that are folders of several modules.
 _IN_FOLDERS: Final = ("demo", "quotas")
 
 
@@ -75,16 +77,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status.
 
     Args:
-        arguments: without the program's name; those of the process if None.
+        arguments: The command line without the program's name. If None, the command line of this process is used.
     """
     try:
         try:
             return _run(list(sys.argv[1:] if arguments is None else arguments))
         finally:
-            # Here and not at exit, where a broken pipe could not be caught.
+            # Flushed here and not at exit, where a broken pipe could not be caught.
             sys.stdout.flush()
     except BrokenPipeError:  # "kafka-quota-proxy explain … | head"
-        # Otherwise the interpreter would flush again, and report it. With "2>&1 | head" both are broken.
+        # The interpreter flushes both streams again at its end, and would report the broken pipe. A stream that is None
+        # is not flushed. With "2>&1 | head" both streams are broken.
         for name in ("stdout", "stderr"):
             try:
                 getattr(sys, name).flush()
@@ -107,7 +110,10 @@ def _run(given: Sequence[str]) -> int:
 
 
 def _parser(chosen: str | None) -> argparse.ArgumentParser:
-    """Return the parser of the whole command line. Only the chosen command is imported and filled in."""
+    """Return the parser of the whole command line.
+
+    Only the module of the command ``chosen`` is imported, so only this command gets its arguments.
+    """
     parser = argparse.ArgumentParser(
         prog=_PROGRAM,
         description="Kafka quotas, enforced in front of any broker.",
@@ -130,7 +136,7 @@ def _parser(chosen: str | None) -> argparse.ArgumentParser:
 
 
 def _module(command: str) -> ModuleType:
-    """Import the module of a command: ``cli/NAME.py``, or ``cli/NAME/command.py`` where it has a folder."""
+    """Import the module of a command: ``cli/NAME.py``, or ``cli/NAME/command.py`` if the command has a folder."""
     module = f"kafka_quota_proxy.proxy.cli.{command}"
     return importlib.import_module(f"{module}.command" if command in _IN_FOLDERS else module)
 

@@ -1,1 +1,1 @@
-"""The command line: one module a command."""
+"""The commands of the command line. Each command has a module or a package of its own."""

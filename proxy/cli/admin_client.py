@@ -1,4 +1,4 @@
-"""The client of ``quotas`` and ``explain`` for the admin port of a running proxy."""
+"""The client with which the commands ``quotas`` and ``explain`` use the admin port of a running proxy."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +20,7 @@ from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import (
 from kafka_quota_proxy.proxy.client_quotas.formats.rule_status import RuleStatus, read_status
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 
-# Longer than the proxy's own limit for a change.
+# Longer than the time within which the proxy itself answers a change.
 _TIMEOUT_S: Final = 35.0
 _QUOTAS: Final = "/quotas"
 _MAX_MESSAGE_BYTES: Final = 500
@@ -28,16 +28,17 @@ _WRONG_PORT: Final = "is it the admin port of a kafka-quota-proxy?"
 _T = TypeVar("_T")
 
 
-# An object for each listener that has a fair call queue, as ``proxy.admin.priority_api.report`` makes them.
+# The priority of a client in each fair call queue. There is one object for each listener that has such a queue, as
+# ``proxy.admin.priority_api.report`` makes it.
 Queues: TypeAlias = Sequence[Mapping[str, Any]]
 
 
 class AdminPortError(Exception):
-    """The request failed; the text says why."""
+    """A request to the admin port failed. The text of the error says why."""
 
 
 class ListedRule(NamedTuple):
-    """A rule as it was set."""
+    """A rule as it was set, as the admin port lists it."""
 
     entity: Entity
     rule: StoredRule
@@ -48,17 +49,18 @@ class ListedRule(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The results of changes."""
+    """The proxy's answer to a request for changes."""
 
     results: list[Result]
-    retry_after_s: int  # above 0: the proxy limits changes, try again then
+    retry_after_s: int  # above 0 if the proxy limits changes; the time after which to try again
     text: str  # the whole response, as JSON
 
 
 class AdminClient:
-    """A client of the admin port at ``url``, ``http://HOST:PORT``. Changes need the token.
+    """Sends requests to the admin port at ``url``, which has the form ``http://HOST:PORT``.
 
-    Every call raises AdminPortError if no change was made, or the outcome is unknown, as the text says.
+    Only changes need the ``token``. Every call raises AdminPortError if the request fails. If this was a request for
+    changes, either none was made or their outcome is unknown.
 
     Raises:
         AdminPortError: The URL has another form.
@@ -75,7 +77,7 @@ class AdminClient:
         self._url, self._host, self._token = url, address.hostname, token
 
     def rules(self, names: Mapping[str, EntityName]) -> list[ListedRule]:
-        """Return the rules whose entity includes these names."""
+        """Return the rules for entities that include all of these names."""
         query = [("default", kind) if name is DEFAULT else (kind, str(name)) for kind, name in names.items()]
         _, body = self._request("GET", f"{_QUOTAS}?{urlencode(query)}" if query else _QUOTAS)
         return [
@@ -91,7 +93,7 @@ class AdminClient:
         ]
 
     def change(self, changes: RequestedChanges) -> Answer:
-        """Send changes. The proxy makes none of them if there were too many recently."""
+        """Send changes to the proxy. It makes none of them if there have been too many changes recently."""
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self._token}"}
         response, body = self._request("POST", _QUOTAS, written_changes(changes), headers)
         results = self._parse(lambda: read_results(body))
@@ -100,7 +102,7 @@ class AdminClient:
         return Answer(results, int(after[:6]) if is_limited else 0, body.decode())
 
     def priority(self, *, user: str, client_id: str, ip: str) -> Queues:
-        """Return a client's priority in each queue; ``ip`` identifies a client that does not log in."""
+        """Return a client's priority in each fair call queue. ``ip`` identifies a client that does not log in."""
         _, body = self._request("GET", f"/callqueue?{urlencode({'user': user, 'client-id': client_id, 'ip': ip})}")
         queues: Queues = self._parse(lambda: json.loads(body))
         return queues

@@ -1,6 +1,6 @@
-"""``kafka-quota-proxy check``: all faults of a configuration file, with their lines.
+"""``kafka-quota-proxy check`` shows all faults of a configuration file, with their lines.
 
-It reads the directory of a store too, without changing it; a proxy may be using it.
+The command also reads the directory of a store. It changes nothing there, because a proxy may be using the store.
 """
 
 import argparse
@@ -30,7 +30,7 @@ _INPUT_NAME: Final = "<stdin>"
 
 
 class _CheckResult(NamedTuple):
-    """The faults of a file, in the order of lines; ``summary`` is None if the file cannot be used."""
+    """The faults of a configuration file, in the order of its lines. ``summary`` is None if the file is invalid."""
 
     file: str
     findings: tuple[Fault, ...]
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Print the findings; return 0 if the file can be used and 2 if not."""
+    """Print the faults that were found. Return 0 if the configuration file can be used and 2 if not."""
     checked = _check(args.config)
     if args.strict:
         errors = (replace(finding, severity=Severity.ERROR) for finding in checked.findings)
@@ -95,15 +95,15 @@ def _as_json(checked: _CheckResult) -> dict[str, object]:
 class StoreReport(NamedTuple):
     """The state of a store's directory."""
 
-    quotas: int | None  # the number of entities with quotas; None: unknown
-    shadowed: tuple[str, ...] = ()  # the quotas that the file overrides, with FILE:LINE
+    quotas: int | None  # the number of entities with quotas, or None if unknown
+    shadowed: tuple[str, ...] = ()  # the quotas that the configuration file overrides, with FILE:LINE
     warnings: tuple[str, ...] = ()  # faults that a proxy repairs or ignores, with the remedy
     errors: tuple[str, ...] = ()  # faults that keep a proxy from starting, with the remedy
     is_there: bool = True
 
 
 def report_on(store: Store, path: Path, config: ProxyConfig) -> StoreReport:
-    """Return the state of a store whose files are in ``path``."""
+    """Return the state of a store with its files in the directory ``path``."""
     fault = directory_fault(path)
     errors = () if fault is None else (fault,)
     try:
@@ -125,7 +125,10 @@ def report_on(store: Store, path: Path, config: ProxyConfig) -> StoreReport:
 
 
 def _disk_faults(report: StoreReport | None, config: ProxyConfig, document: Document) -> Iterator[Fault]:
-    """Yield the faults of paths, at the lines that name them, and the rules of a store that the file overrides."""
+    """Yield the faults that are found on disk, at the lines of the configuration file to which they belong.
+
+    These are the paths that a proxy could not use, and the rules of a store that the configuration file overrides.
+    """
     if fault := audit_log_fault(config):
         yield fault_at(document, AUDIT_LOG, fault)
     if fault := usage_log_fault(config):
@@ -147,7 +150,10 @@ def _disk_faults(report: StoreReport | None, config: ProxyConfig, document: Docu
 
 
 def _name_faults(document: Document) -> list[Fault]:
-    """Return the warnings about two names of one broker; DNS is asked for their addresses."""
+    """Return a warning for each listener that leads to the broker of another listener under another name.
+
+    DNS is asked for the addresses of the names.
+    """
     file = UncheckedFile(document)
     hosts = {name: found for name in hosts_to_find(file) if (found := _addresses_of(name))}
     check_one_broker(file, hosts=hosts)
@@ -162,15 +168,15 @@ def _addresses_of(host: str) -> frozenset[str]:
 
 
 def _other_sources(config: ProxyConfig) -> str:
-    """Name the other sources of quotas, which are not checked."""
+    """Name the other sources of quotas, which ``check`` does not read, as a part of the summary."""
     source = "the brokers" if isinstance(config.quotas_from, QuotasFromBroker) else config.quotas_from
-    if config.store is not None:  # and so no quotas_from
+    if config.store is not None:  # a configuration with a store has no quotas_from
         source = config.store.topic
     return f", and those of {source}" if source else ""
 
 
 def _store_summary(config: ProxyConfig, report: StoreReport | None) -> str:
-    """Summarise the directory of the store."""
+    """Describe the directory of the store, as a part of the summary. Returns "" if there is no such directory."""
     if config.store is None or report is None:
         return ""
     if not report.is_there:
@@ -181,7 +187,7 @@ def _store_summary(config: ProxyConfig, report: StoreReport | None) -> str:
         summary = f"{report.quotas} of {config.store.path}"
     if report.shadowed:
         summary += f" ({len(report.shadowed)} of them set in this file, too)"
-    # The directory of a topic may be incomplete.
+    # If the store is a topic, its directory is a copy that may be incomplete.
     return f"; known last: {summary}" if config.store.topic else f", and {summary}"
 
 

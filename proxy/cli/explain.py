@@ -1,7 +1,7 @@
-"""``kafka-quota-proxy explain``: the quotas that apply to a client, the level of each, and why other rules do not.
+"""``kafka-quota-proxy explain`` shows which quotas apply to a client, at which level, and why other rules do not apply.
 
-The rules are those of the file and its store, now or at another instant. ``--url`` asks a running proxy for the
-client's priority in its fair call queues.
+The rules are those of the configuration file and its store, now or at another instant. With ``--url`` the command asks
+a running proxy for the client's priority in its fair call queues.
 """
 
 import argparse
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Print the explanation; return the exit status."""
+    """Print the explanation, and return the exit status."""
     if not args.user:
         return _fail(f"a user has a name; one that did not authenticate is {ANONYMOUS}", 2)
     if args.url is not None and args.user == ANONYMOUS and args.ip is None:
@@ -100,11 +100,11 @@ def _fail(message: str, status: int) -> int:
 
 
 def rules_at(loaded: Loaded, *, now_ms: int) -> Rules:
-    """Return the rules that apply at an instant, from the file and its store.
+    """Return the rules that apply at the instant ``now_ms``, from the configuration file and its store.
 
     Raises:
         OSError: The store cannot be read.
-        UnusableStoreError: This version cannot read it, or it is damaged.
+        UnusableStoreError: The store is damaged, or this version cannot read it.
     """
     store = loaded.config.store
     effective = EffectiveRules(loaded.config, name=str(store or ""), now_ms=now_ms)
@@ -122,7 +122,7 @@ def rules_at(loaded: Loaded, *, now_ms: int) -> Rules:
 
 
 def _look_up_hosts(effective: EffectiveRules) -> None:
-    # Imported here: it loads asyncio, which the command needs for nothing else.
+    # Imported here, because these modules load asyncio, which the command needs for nothing else.
     import asyncio
 
     from kafka_quota_proxy.proxy.client_quotas.host_resolver import Lookups
@@ -138,7 +138,10 @@ def _has_store_files(store: Store) -> bool:
 
 
 def _priority_lines(queues: Queues, listeners: Iterable[str]) -> Iterator[str]:
-    """Yield the lines about a client's priority. ``listeners`` are those of the file; some may have no queue."""
+    """Yield the lines about a client's priority in each fair call queue.
+
+    ``listeners`` are the names of all listeners in the configuration file, including those without a queue.
+    """
     for queue in queues:
         for user in queue["users"]:
             level = f"priority level {user['level']}, of 0 (served first) to {queue['levels'] - 1}"

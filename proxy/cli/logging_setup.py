@@ -1,9 +1,10 @@
-"""The log: standard library logging to stderr, as text for people or as JSON lines for machines.
+"""Sets up the log, which goes to stderr as text for people or as JSON lines for machines.
 
     2026-01-01T12:00:00.000Z WARNING server.server cannot reach upstream ...
     {"time": "2026-01-01T12:00:00.000Z", "level": "warning", "logger": "server.server", "message": "..."}
 
-Times are UTC. Each record is one line, so that text from clients (a client-id with a line feed) cannot forge another.
+Times are UTC. The message of a record stays on one line, so that text from clients (such as a client-id with a line
+feed) cannot forge a record.
 """
 
 import json
@@ -14,13 +15,13 @@ from typing import Final, TextIO
 
 from kafka_quota_proxy.config.model import Log, LogFormat
 
-# Attributes of every record; others come from ``extra``.
+# The attributes that every record has. A record has its other attributes from ``extra``.
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _FIELDS: Final = frozenset({"time", "level", "logger", "message", "exception"})
 
 
 def configure_logging(log: Log) -> None:
-    """Configure the root logger to write to stderr with the format and level of ``log``. May be repeated."""
+    """Make the root logger write to stderr in the format and with the level of ``log``. May be called again."""
     handler = _StderrHandler()
     handler.setFormatter(JsonFormatter() if log.format is LogFormat.JSON else TextFormatter())
     root = logging.getLogger()
@@ -33,7 +34,7 @@ def configure_logging(log: Log) -> None:
 
 
 class TextFormatter(logging.Formatter):
-    """Time, level, logger and message; an exception follows on indented lines."""
+    """Formats a record as time, level, logger and message on one line. An exception follows on indented lines."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as text."""
@@ -43,7 +44,10 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One object per line: time, level, logger, message, exception (if any), and the fields of ``extra``."""
+    """Formats a record as a JSON object on one line.
+
+    The object has the time, level, logger and message, the exception (if any), and the fields of ``extra``.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one line of JSON."""
@@ -65,7 +69,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class _StderrHandler(logging.StreamHandler[TextIO]):
-    """Writes to the ``sys.stderr`` of its creation."""
+    """Writes to the file that ``sys.stderr`` was when the handler was created."""
 
     def __init__(self) -> None:
         super().__init__(sys.stderr)

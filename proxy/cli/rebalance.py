@@ -1,6 +1,6 @@
-"""``kafka-quota-proxy rebalance``: the progress of a reassignment, when it ends, and whether its throttle lets it end.
+"""``kafka-quota-proxy rebalance`` shows how far a reassignment is, when it ends, and whether its throttle lets it end.
 
-It reads the cluster through an admin client and writes nothing to it.
+The command reads the cluster through an admin client and never writes to the cluster.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from kafka_quota_proxy.proxy.cli.reassignment.watch import Clock, Plan, Watcher
 from kafka_quota_proxy.proxy.replication.cluster_view import servers_of
 
 _REFRESH_MS: Final = 1_000
-# A little more than the window of Kafka's replication quotas, over which a follower's rate evens out.
+# A little longer than the window of Kafka's replication quotas, over which the rate of a follower evens out.
 _EVERY: Final = "12s"
 _TIME_OF_DAY: Final = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])", re.ASCII)
 
@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Print reports; return the exit status."""
+    """Print reports on the reassignment, and return the exit status."""
     try:
         config = load(args.config).config
     except ConfigError as error:
@@ -98,10 +98,13 @@ def _watch(config: ProxyConfig, *, clock: Clock, display: Display, plan: Plan) -
 
 
 def deadline(by: time_of_day | timedelta, now: datetime) -> datetime:
-    """Return the deadline: a duration from now, or the next occurrence of a time of day."""
+    """Return the deadline that ``--by`` sets.
+
+    ``by`` is a duration from ``now``, or a time of day, which means the next time that it is this time.
+    """
     if isinstance(by, timedelta):
         return now + by
-    # Without a zone first, so that the offset is that day's, which may be summer time.
+    # The zone is added last, so that it has the offset of that day, which may be in summer time.
     today = datetime.combine(now.date(), by).astimezone()
     return today if today > now else datetime.combine(now.date() + timedelta(days=1), by).astimezone()
 

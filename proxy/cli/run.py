@@ -1,4 +1,4 @@
-"""``kafka-quota-proxy run``: the proxy itself."""
+"""``kafka-quota-proxy run`` runs the proxy itself."""
 
 import argparse
 import asyncio
@@ -26,7 +26,8 @@ log = logging.getLogger(__name__)
 
 # malloc.h: M_TRIM_THRESHOLD, M_MMAP_THRESHOLD and M_TOP_PAD.
 _MALLOC_PARAMETERS = ((-1, 64 * 1024 * 1024), (-3, 32 * 1024 * 1024), (-2, 4 * 1024 * 1024))
-# The interpreter's default is 5 ms: a scrape in its thread could block the event loop for that long, again and again.
+# The interpreter's default is 5 ms. A scrape of the metrics runs in its own thread, and could block the event loop for
+# that long, again and again.
 _SWITCH_INTERVAL_S = 0.0005
 
 
@@ -36,7 +37,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Serve until SIGTERM or SIGINT, drain, and return the exit status; a second signal ends the drain."""
+    """Serve until SIGTERM or SIGINT, drain the connections, and return the exit status.
+
+    A second signal ends the drain.
+    """
     try:
         loaded = load(args.config)
     except ConfigError as error:
@@ -50,7 +54,8 @@ def execute(args: argparse.Namespace) -> int:
     _raise_file_limit()
     _keep_freed_memory()
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
-    # Requests create many small objects and no cycles; with the defaults the collector would run 50 times a second.
+    # Requests create many small objects and no reference cycles. With the defaults the garbage collector would run 50
+    # times a second.
     gc.set_threshold(50_000, 50, 50)
     status = 0
     try:
@@ -66,7 +71,7 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _print_errors(errors: BaseExceptionGroup[StartError], file: Path) -> None:
-    """Print errors with the lines of their keys, as ``check`` does."""
+    """Print each error with the line of its key in the configuration file, as ``check`` does."""
     for error in errors.exceptions:
         if isinstance(error, StartError):
             sys.stderr.write(f"{located(file, error.location, str(error))}\n")
@@ -89,17 +94,17 @@ async def _serve(path: Path, loaded: Loaded) -> None:
 
 
 def _raise_file_limit() -> None:
-    """Raise the limit on open files to the hard limit."""
+    """Raise the process's soft limit on open files to its hard limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _keep_freed_memory() -> None:
-    """Let glibc keep the memory of large reads instead of returning it to the system after each.
+    """Let glibc keep the memory of large reads instead of returning it to the system after each read.
 
-    With frames of 1 MiB this saves 80 page faults per MB and a quarter of the CPU time. It has no effect with other C
-    libraries.
+    With frames of 1 MiB this saves 80 page faults per MB and a quarter of the CPU time. With other C libraries this
+    function has no effect.
     """
     with contextlib.suppress(AttributeError, OSError):
         mallopt = ctypes.CDLL(None).mallopt

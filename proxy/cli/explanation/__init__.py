@@ -1,7 +1,9 @@
-"""Explanation of a client's quotas: the rule that applies, its level, and why others do not. No I/O, no clock.
+"""Explains the quotas of a client: which rule applies, at which level, and why other rules do not.
 
-* ``model``    the explanation as values
-* ``resolve``  computes it with the code that runs in the proxy
-* ``as_json``  for scripts
-* ``as_text``  for people
+* ``model``    defines the values of an explanation
+* ``resolve``  computes an explanation with the code that runs in the proxy
+* ``as_json``  formats an explanation for scripts
+* ``as_text``  formats an explanation for people
+
+These modules do no I/O and read no clock.
 """

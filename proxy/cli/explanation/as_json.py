@@ -1,4 +1,4 @@
-"""The explanation as JSON: an object for each kind of quota, null for a kind without a limit."""
+"""Formats an explanation as JSON, with an object for each kind of quota, or null for a kind without a limit."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,13 +17,13 @@ def as_json(
     known_last: str | None = None,
     queues: Sequence[Mapping[str, Any]] | None = None,
 ) -> str:
-    """Return an explanation as one object.
+    """Return an explanation as the text of one JSON object.
 
     Args:
         found: The explanation.
-        config: The file, which may name other sources of rules.
-        known_last: The directory with the last known rules of a store's topic, if any.
-        queues: A running proxy's report on the client's priority, if any.
+        config: The configuration, which may name other sources of rules.
+        known_last: The directory that has the last known rules of the store's topic, if there is one.
+        queues: The client's priority in each fair call queue of a running proxy, if a proxy was asked.
     """
     fields: dict[str, object] = {verdict.key: _fields(found, verdict) for verdict in found.verdicts}
     fields[CONNECTION_CREATION_RATE] = _ip_fields(found.of_ip)
@@ -97,6 +97,9 @@ def _other_rules(key: str, others: Iterable[OtherRule]) -> list[dict[str, object
 
 
 def _number(limit: float | None) -> float:
-    """Return a limit as an integer if it is whole; Kafka's number for "unlimited" if there is none."""
+    """Return a limit as a number for JSON, which is an integer if the limit is whole.
+
+    If there is no limit, returns the number that means "unlimited" in Kafka.
+    """
     limit = UNLIMITED if limit is None else min(limit, UNLIMITED)
     return int(limit) if limit == int(limit) else limit

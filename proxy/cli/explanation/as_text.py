@@ -1,4 +1,4 @@
-"""The explanation as text, and hints about rules and priorities that this command does not read."""
+"""Formats an explanation as text, with hints about rules and priorities that ``explain`` does not read."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -17,7 +17,7 @@ from kafka_quota_proxy.proxy.quota.entity import Tags
 
 
 def lines(found: Explanation, *, max_throttle_time_ms: int | None) -> Iterator[str]:
-    """Yield the lines of an explanation."""
+    """Yield the lines of an explanation. ``max_throttle_time_ms`` is None if pauses have no bound."""
     client = f"client-id {found.client_id}" if found.client_id else "no client-id"
     yield f"user {found.user}, {client}"
     if found.charged_user != found.user:
@@ -110,9 +110,9 @@ def _amount(key: str, limit: float | None) -> str:
 
 
 def rule_hints(config: ProxyConfig, *, known_last: str | None) -> Iterator[str]:
-    """Yield hints about rules that this command does not read: those of topics and brokers.
+    """Yield hints about rules that ``explain`` does not read because a topic or the brokers have them.
 
-    ``known_last`` is the directory with the last known rules of a store's topic, if any.
+    ``known_last`` is the directory that has the last known rules of the store's topic, if there is one.
     """
     if config.store is not None and config.store.topic is not None:
         known = (
@@ -134,7 +134,7 @@ def rule_hints(config: ProxyConfig, *, known_last: str | None) -> Iterator[str]:
 
 
 def queue_hints(config: ProxyConfig) -> Iterator[str]:
-    """Yield a hint how to ask for the client's priority, if a listener has a queue."""
+    """Yield a hint on how to ask for the client's priority, if any listener has a fair call queue."""
     how = f"--url http://{config.admin.bind}" if config.admin else "--url (and admin.bind in the file)"
     names = [listener.name for listener in config.listeners if listener.fair_call_queue is not None]
     if names:

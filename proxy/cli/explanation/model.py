@@ -1,4 +1,4 @@
-"""The explanation of one client's quotas, and the rules that it is computed from."""
+"""Defines the explanation of one client's quotas, and the rules from which it is computed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,17 +10,17 @@ from kafka_quota_proxy.proxy.quota.entity import Level, Tags
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtListener:
-    """The enforcement of a quota at one listener."""
+    """How one listener enforces a quota."""
 
     listener: str
-    enforcement: Enforcement | None  # None: an inter-broker listener, without limits
+    enforcement: Enforcement | None  # None for an inter-broker listener, which has no limits
     shaping: Shaping | None  # None for a quota that is not a rate
-    max_fetch_bytes: int | None  # the bound on a fetch's max_bytes; None: no bound
+    max_fetch_bytes: int | None  # the bound on a fetch's max_bytes, or None if there is none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherRule:
-    """A rule for the client that does not apply, and why."""
+    """A rule that matches the client but does not apply, with the reason."""
 
     rule: QuotaRule | IpRule
     level: Level | None  # None for a rule of an address
@@ -29,23 +29,26 @@ class OtherRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The client's limit in one kind of quota. ``rule`` is None if nothing limits it; ``why`` may give the reason."""
+    """The client's limit in one kind of quota.
 
-    key: str  # Kafka's key, or the proxy's own
+    ``rule`` is None if nothing limits the client. In this case ``why`` may give the reason.
+    """
+
+    key: str  # the key of the quota, which is Kafka's or the proxy's own
     rule: QuotaRule | None
     level: Level | None
     limit: float | None  # in the unit of the key
     bucket: Tags
     at_listeners: tuple[AtListener, ...]
-    lost: tuple[OtherRule, ...]  # to a rule of a more specific level
+    lost: tuple[OtherRule, ...]  # rules that lost to a rule of a more specific level
     times: tuple[str, ...] = ()  # future changes of the rule, in words
-    not_now: tuple[OtherRule, ...] = ()  # outside their schedules
+    not_now: tuple[OtherRule, ...] = ()  # rules that have expired or are outside their schedules
     why: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IpVerdict:
-    """The limit of an address. ``rule`` is None if nothing limits it."""
+    """The limit on new connections from an IP address. ``rule`` is None if nothing limits the address."""
 
     ip: str
     rule: IpRule | None
@@ -56,9 +59,9 @@ class IpVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """The rules that apply at an instant, from the file and its store."""
+    """The rules that apply at one instant, from the configuration file and its store."""
 
-    config: ProxyConfig  # the file, with the quotas replaced by these rules
+    config: ProxyConfig  # the configuration, with its quotas replaced by the rules that apply
     kafka_sources: Mapping[str, str]  # FILE:LINE of each key under ``kafka``
     timed: Mapping[StoreEntity, QuotaRule | IpRule]  # the rules that change with time, as they were set
     now_ms: int  # Unix time
@@ -70,13 +73,13 @@ class Explanation:
 
     user: str
     client_id: str
-    charged_user: str  # after folding
+    charged_user: str  # the user after folding (principals.fold), to which requests are charged
     is_exempt: bool
     verdicts: tuple[Verdict, ...]
-    of_ip: IpVerdict | None  # None: no address was given
+    of_ip: IpVerdict | None  # None if no address was given
 
 
 def entity(rule: QuotaRule | IpRule) -> Mapping[str, str]:
-    """Return the entity of a rule, by Kafka's names of entity types."""
+    """Return the entity of a rule: a name for each entity type, by Kafka's name of that type."""
     names = {"ip": rule.ip} if isinstance(rule, IpRule) else {"user": rule.user, "client-id": rule.client_id}
     return {key: str(name) for key, name in names.items() if name is not None}

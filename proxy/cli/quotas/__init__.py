@@ -1,1 +1,1 @@
-"""``kafka-quota-proxy quotas``: shows and changes the quotas of a running proxy."""
+"""``kafka-quota-proxy quotas`` shows and changes the quotas of a running proxy."""

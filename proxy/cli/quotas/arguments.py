@@ -1,4 +1,4 @@
-"""The command line of ``kafka-quota-proxy quotas``: its declaration, and what a user typed as values."""
+"""Declares the command line of ``kafka-quota-proxy quotas``, and turns what the user typed into values."""
 
 import argparse
 import os
@@ -40,11 +40,11 @@ _EXAMPLES: Final = {
 
 
 class UsageError(Exception):
-    """Wrong usage; the text says what would be right."""
+    """The user typed something wrong. The text of the error says what would be right."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of ``quotas``; the chosen action is in ``action``."""
+    """Declare the arguments of ``quotas``. The parsed argument ``action`` is the name of the chosen action."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
 
     def action(name: str, summary: str) -> argparse.ArgumentParser:
@@ -112,7 +112,7 @@ def _add_change(parser: argparse.ArgumentParser) -> None:
 
 
 def client_of(args: argparse.Namespace) -> AdminClient:
-    """Return a client that sends the token of ``--token-file``."""
+    """Return a client of the admin port that sends the token of ``--token-file``."""
     path = args.token_file or os.environ.get(_TOKEN_FILE)
     if not path:
         raise UsageError(f"give --token-file FILE (or ${_TOKEN_FILE}): a change needs the proxy's token")
@@ -123,7 +123,7 @@ def client_of(args: argparse.Namespace) -> AdminClient:
 
 
 def names_in(args: argparse.Namespace) -> Mapping[str, EntityName]:
-    """Return the names given for each type of entity."""
+    """Return the entity names that the user gave, by type of entity (user, client-id, ip)."""
     given = ((kind, getattr(args, kind.replace("-", "_"))) for kind in ENTITY_TYPES)
     names = {kind: name for kind, name in given if name is not None}
     for kind, name in names.items():
@@ -135,7 +135,7 @@ def names_in(args: argparse.Namespace) -> Mapping[str, EntityName]:
 
 
 def entity_in(args: argparse.Namespace) -> Entity:
-    """Return the entity given, of which there has to be one."""
+    """Return the entity that the user gave. Raises UsageError if there is none."""
     names = names_in(args)
     if not names:
         raise UsageError("no entity: give --user, --client-id or both, --ip, or a --default-... option")
@@ -143,7 +143,10 @@ def entity_in(args: argparse.Namespace) -> Entity:
 
 
 def settings_in(args: argparse.Namespace, entity: Entity) -> tuple[dict[str, float | None], dict[str, object]]:
-    """Return the limits and the terms to set; None removes one."""
+    """Return the limits and the terms (expiry, schedule and so on) that ``--set`` and ``--unset`` change.
+
+    A value of None removes the limit or term.
+    """
     limits: dict[str, float | None] = {}
     terms: dict[str, object] = {}
     known = keys_of(entity)
@@ -190,7 +193,7 @@ def _term(key: str, text: str) -> object:
 
 
 def _plain(value: object) -> object:
-    """Return a YAML value with instants as they were written."""
+    """Return a YAML value in which each instant is the text that the user typed."""
     if isinstance(value, dict):
         return {key: _plain(each) for key, each in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""``kafka-quota-proxy quotas``: shows and changes the quotas of a running proxy, through its admin port."""
+"""``kafka-quota-proxy quotas`` shows and changes the quotas of a running proxy, through its admin port."""
 
 import argparse
 import json
@@ -38,9 +38,10 @@ from kafka_quota_proxy.proxy.client_quotas.rules.entity import (
 )
 
 _PROGRAM: Final = "kafka-quota-proxy quotas"
-# The changes of an import in one request: a usual file passes without meeting the limit on changes.
+# The most changes that an import sends in one request. A usual file fits into one request, and the limit on changes
+# delays only the requests after the first.
 _BATCH: Final = 1_000
-# The bytes of such a request, since names may be long. A single change is smaller than this.
+# The most bytes that such a request has, because names may be long. A single change is smaller than this.
 _BATCH_BYTES: Final = MAX_BODY_BYTES // 2
 
 
@@ -48,7 +49,7 @@ __all__ = ["add_arguments", "execute"]
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Run the action; return the exit status."""
+    """Run the action that the user chose, and return the exit status."""
     try:
         return _ACTIONS[args.action](args)
     except UsageError as error:
@@ -72,7 +73,7 @@ def _describe(args: argparse.Namespace) -> int:
     if args.json:
         _print(json.dumps({"rules": [json.loads(_written(one)) for one in rules]}, indent=2))
     elif args.yaml:
-        # A file has only one rule for an entity.
+        # A configuration file can have only one rule for an entity, so the rules that others override are left out.
         held = [one for one in rules if one.shadowed_by is None]
         _print(*as_yaml((one.entity, one.rule, one.source) for one in held))
         return _report_left_out(held)
@@ -103,7 +104,7 @@ def _export(args: argparse.Namespace) -> int:
 
 
 def _report_left_out(rules: Iterable[ListedRule]) -> int:
-    """Report the rules that YAML cannot express; return the exit status."""
+    """Write the rules that YAML cannot express to standard error. Return the exit status: 1 if there are any."""
     reasons = [(one.entity, not_in_yaml(one.entity, one.rule)) for one in rules]
     for entity, reason in reasons:
         if reason is not None:
@@ -117,7 +118,7 @@ def _report_left_out(rules: Iterable[ListedRule]) -> int:
 def _alter(args: argparse.Namespace) -> int:
     entity = entity_in(args)
     limits, terms = settings_in(args, entity)
-    # The proxy keeps the keys that are not named, even if others change them meanwhile.
+    # The proxy keeps the keys that this request does not name, even if other clients change them meanwhile.
     changed_terms = {entity: read_terms_change(terms)} if terms else {}
     ops = tuple(Op(*limit) for limit in limits.items())
     return _change(client_of(args), RequestedChanges((_alteration(entity, ops),), changed_terms, args.dry_run), args)
@@ -152,7 +153,8 @@ def _import(args: argparse.Namespace) -> int:
     rules = client.rules({})
     gone: dict[Entity, StoredRule] = {}
     if args.replace:
-        # Rules that the proxy's file overrides are not exported, and may apply at other proxies of the cluster.
+        # The rules that the proxy's configuration file overrides stay, because ``export`` does not print them, and
+        # because they may apply at other proxies of the cluster.
         gone = {one.entity: one.rule for one in rules if one.can_change and one.entity not in new}
     old = {one.entity: one.rule for one in rules if one.shadowed_by is None}
     all_differences = (*differences(gone, dict.fromkeys(gone)), *differences(old, new))
@@ -170,7 +172,7 @@ def _import(args: argparse.Namespace) -> int:
 
 
 def _batches(all_differences: Iterable[Difference]) -> Iterator[list[Difference]]:
-    """Yield the differences in batches of one request each."""
+    """Split the differences into batches that fit into one request each."""
     batch: list[Difference] = []
     size_bytes = 0
     for one in all_differences:
@@ -185,7 +187,7 @@ def _batches(all_differences: Iterable[Difference]) -> Iterator[list[Difference]
 
 
 def _change_when_allowed(client: AdminClient, changes: RequestedChanges) -> Answer:
-    """Send changes, again after each wait that the proxy asks for."""
+    """Send changes to the proxy. If the proxy asks for a wait, wait and send them again until it accepts them."""
     while True:
         answer = client.change(changes)
         if not answer.retry_after_s:
@@ -196,7 +198,7 @@ def _change_when_allowed(client: AdminClient, changes: RequestedChanges) -> Answ
 
 
 class _NotDone(NamedTuple):
-    """The number of entities whose changes were refused, and of those whose outcome is unknown."""
+    """The number of entities with refused changes, and the number of entities with changes of unknown outcome."""
 
     refused: int = 0
     may_hold: int = 0
@@ -206,7 +208,7 @@ class _NotDone(NamedTuple):
 
 
 def _not_done(results: Iterable[Result]) -> _NotDone:
-    """Report the changes that were refused or may apply; return their numbers."""
+    """Write the changes that were refused, or have an unknown outcome, to standard error. Return their numbers."""
     errors = [one for one in results if one.error is not None]
     for one in errors:
         sys.stderr.write(f"{shown_entity(one.entity)}: {'may hold: ' if one.may_hold else ''}{one.error}\n")
@@ -215,7 +217,7 @@ def _not_done(results: Iterable[Result]) -> _NotDone:
 
 
 def _conclude(changed: int, not_done: _NotDone, args: argparse.Namespace) -> int:
-    """Print a summary; return the exit status."""
+    """Print a summary of the changes, and return the exit status."""
     entities = f"{changed} {'entity' if changed == 1 else 'entities'}"
     if not changed and not any(not_done):
         summary = "nothing to change"

@@ -1,10 +1,10 @@
-"""The difference between two rule sets: as lines for people, and as changes to send.
+"""Computes the difference between two sets of rules, as lines for people and as changes to send to a proxy.
 
     + user alice, client-id <default>: producer_byte_rate 10MiB
     ~ user bob: consumer_byte_rate 1MiB -> 2MiB
     - client-id reports: request_percentage 50
 
-A line is about one key of one entity. ``+``: added, ``~``: changed, ``-``: removed.
+Each line is about one key of one entity. ``+`` means that the key is added, ``~`` changed and ``-`` removed.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,7 +18,7 @@ from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRul
 
 
 class Difference(NamedTuple):
-    """An entity's old and new rule, which differ; None: no rule."""
+    """The old and the new rule of an entity, which differ. A rule is None if the entity has none."""
 
     entity: Entity
     old: StoredRule | None
@@ -26,7 +26,10 @@ class Difference(NamedTuple):
 
 
 def differences(old: Mapping[Entity, StoredRule], new: Mapping[Entity, StoredRule | None]) -> tuple[Difference, ...]:
-    """Return the differences, in the order of ``new``. Entities not in ``new`` stay; None in it removes one."""
+    """Return the entities with different rules in ``old`` and ``new``, in the order of ``new``.
+
+    Entities that are not in ``new`` keep their rules. If ``new`` has None for an entity, its rule is removed.
+    """
     return tuple(
         Difference(entity, old.get(entity), rule) for entity, rule in new.items() if not _is_same(old.get(entity), rule)
     )
@@ -46,7 +49,7 @@ def lines(difference: Difference) -> Iterator[str]:
 
 
 def changes_of(some: Iterable[Difference], *, is_dry_run: bool) -> RequestedChanges:
-    """Return the changes that produce the new rules, whatever the rules are by then."""
+    """Return changes that lead to exactly the new rules, even if the old rules have changed since they were read."""
     alterations: list[Alteration] = []
     terms: dict[Entity, TermsChange] = {}
     for entity, _, new in some:

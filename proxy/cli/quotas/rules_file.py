@@ -1,8 +1,9 @@
-"""Rules as a file: YAML with a list ``quotas:``, as in a configuration, or JSON, as from the admin port.
+"""Reads and writes files of rules.
 
-YAML is for people and for configuration files. It cannot express every rule of a store: in YAML, ``<default>`` is the
-default entity and never a name, an address is an IP address in its usual form, and a limit that is no byte rate is at
-most 2147483647. JSON can express all rules.
+A file is YAML with a list ``quotas:``, as in a configuration file, or JSON, as the admin port returns it. YAML is for
+people and for configuration files. It cannot express every rule of a store. In YAML, ``<default>`` is the default
+entity and never a name, an address is an IP address in its usual form, and a limit that is not a byte rate is at most
+2147483647. JSON can express all rules.
 """
 
 import json
@@ -22,7 +23,7 @@ from kafka_quota_proxy.proxy.client_quotas.rules.entity import ENTITY_TYPES, IP,
 
 Rules = Mapping[Entity, StoredRule]
 
-# Added to a file that has only quotas: a configuration needs a listener.
+# This line is added to a file that has only quotas, because a configuration needs a listener.
 _LISTENER: Final = 'listeners: [{name: clients, bind: "0.0.0.0:9092", upstream: "127.0.0.1:19092"}]'
 _EXAMPLE: Final = "quotas: [{user: alice, producer_byte_rate: 10MiB}]"
 
@@ -31,9 +32,9 @@ _EXAMPLE: Final = "quotas: [{user: alice, producer_byte_rate: 10MiB}]"
 
 
 def as_yaml(rules: Iterable[tuple[Entity, StoredRule, str]]) -> Iterator[str]:
-    """Yield the lines of a YAML file of these rules, each with its comment, if any.
+    """Yield the lines of a YAML file with these rules. The text of each rule becomes a comment, unless it is empty.
 
-    A rule that YAML cannot express (``not_in_yaml``) becomes a comment.
+    A rule that YAML cannot express (see ``not_in_yaml``) becomes a comment as a whole.
     """
     yield "quotas:"
     count = 0
@@ -49,7 +50,7 @@ def as_yaml(rules: Iterable[tuple[Entity, StoredRule, str]]) -> Iterator[str]:
 
 
 def not_in_yaml(entity: Entity, rule: StoredRule) -> str | None:
-    """Return why YAML cannot express a rule; None if it can."""
+    """Return why YAML cannot express a rule. Returns None if YAML can express it."""
     return _not_a_name(entity) or _not_a_limit(rule)
 
 
@@ -67,7 +68,8 @@ def _not_a_name(entity: Entity) -> str | None:
 
 
 def _not_a_limit(rule: StoredRule) -> str | None:
-    # A file accepts limits up to Kafka's "no limit"; the Admin API accepts higher ones.
+    # A configuration file accepts limits up to the number that means "no limit" in Kafka. Kafka's Admin API accepts
+    # higher limits.
     for key, value in in_order(rule.limits):
         if key not in KIND_OF_KEY:
             return f"{key} is not known here"
@@ -80,7 +82,7 @@ def _not_a_limit(rule: StoredRule) -> str | None:
 
 
 def as_json(rules: Iterable[tuple[Entity, StoredRule]]) -> Iterator[str]:
-    """Yield the lines of a JSON file of these rules."""
+    """Yield the lines of a JSON file with these rules."""
     yield '{"rules":['
     lines = [written_rule(entity, rule) for entity, rule in rules]
     yield from (f"{line}," for line in lines[:-1])
@@ -108,7 +110,7 @@ def _name(name: str | Default) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return a text as a quoted YAML string, with escapes."""
+    """Return a text as a quoted YAML string, with special characters escaped."""
     escaped = "".join(
         f"\\{one}" if one in '"\\' else one if one.isprintable() and ord(one) < 0x10000 else f"\\U{ord(one):08x}"
         for one in text
@@ -117,7 +119,7 @@ def _quoted(text: str) -> str:
 
 
 def _flow(value: object) -> str:
-    """Return a term as one line of YAML."""
+    """Return the value of a term, such as a schedule, as one line of YAML."""
     if isinstance(value, Mapping):
         parts = (f"{key}: {_limit(key, each) if _is_number(each) else _flow(each)}" for key, each in value.items())
         return "{" + ", ".join(parts) + "}"
@@ -138,10 +140,10 @@ def _limit(key: str, value: object) -> str:
 
 
 def read(data: bytes, *, file: str) -> Rules:
-    """Return the rules of a file of either form.
+    """Return the rules of a file, which may be YAML or JSON.
 
     Raises:
-        ConfigError: The file has faults; the text has each, as FILE:LINE: KEY: fault.
+        ConfigError: The file has faults. The text of the error has one line for each, as FILE:LINE: KEY: fault.
     """
     if _is_json(data):
         return _read_json(data, file)
@@ -152,7 +154,7 @@ def read(data: bytes, *, file: str) -> Rules:
         line = document.line((others[0],)) if others else 1
         message = f"is not imported; the file may have only quotas, such as {_EXAMPLE}"
         raise InvalidConfigError([Fault(file=file, line=line, key=others[0] if others else "(file)", message=message)])
-    # Appended, so that the line numbers of faults stay the same.
+    # The listener comes last, so that the line numbers of faults stay the same.
     return _of(load_bytes(data + f"\n{_LISTENER}\n".encode(), file=file).config)
 
 
