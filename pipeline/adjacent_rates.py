@@ -1,7 +1,9 @@
-"""Adds to each record the rates of the same client's records right before and after it. No Spark.
+"""Adds to each record the rates of the same client's records right before and after it.
 
 The records of all clients of a bucket arrive together, in the order of their starts. The rate after a record is known
 when the next record of the client has arrived, or when the next record can no longer adjoin it.
+
+This module needs no Spark.
 """
 
 from typing import Final
@@ -27,16 +29,17 @@ class AdjacentRates:
         self._returned = 0  # the number of kept records that were returned already
 
     def take(self, start_ms: Whole, client: Whole, interval_ms: Whole, amount: Whole, requests: Whole) -> Rows:
-        """Add records that begin no earlier than the records added before; return the records with known rates.
+        """Add records, and return the records for which both adjacent rates are known by now.
 
-        ``client`` is a number that distinguishes the clients that share the bucket.
+        A record must not begin before the records that were added earlier. ``client`` is a number that distinguishes
+        the clients that share the bucket.
         """
         new = np.stack((start_ms, client, interval_ms, amount, requests))
         self._kept = np.concatenate((self._kept, new), axis=1)
         return self._known(is_end=False)
 
     def rest(self) -> Rows:
-        """Return the records that are left after the last one was added."""
+        """Return the remaining records, after the last record was added."""
         return self._known(is_end=True)
 
     def _known(self, *, is_end: bool) -> Rows:

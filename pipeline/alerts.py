@@ -42,7 +42,7 @@ def marked_ahead(rows: DataFrame, now: Column, *, late_ms: int) -> DataFrame:
 
 
 def once(records: DataFrame, *, late_ms: int) -> DataFrame:
-    """Drop copies of records and records that come too late, and add the event ``time`` of each record.
+    """Drop duplicate records and records that come too late, and add the event ``time`` of each record.
 
     The identity of a record contains the time. So Spark forgets a record when the watermark has passed it, after which
     a copy is too late anyway. ``dropDuplicatesWithinWatermark`` would remember the record twice as long for no benefit.

@@ -1,4 +1,6 @@
-"""Cuts the records of a bucket into parts, and gives each part an arrival time. No Spark, no I/O, no clock.
+"""Cuts the records of a bucket into parts, and gives each part an arrival time.
+
+This module needs no Spark, does no I/O and reads no clock.
 
 A record has the amount of an interval, but not how the amount was spread over the interval. So the amount is cut into
 as many parts as the record has requests. The number of parts is at most one for each second of the interval, or twenty
@@ -6,8 +8,9 @@ if that is more. If the interval is at most two seconds long, the arrival times 
 the same client:
 
 * If a record has a higher rate than both neighbours, the client sent at the higher one of their rates, and the rest
-arrived at once in the middle. A longer burst would show in two records. * If the rate of a record is between those of
-its neighbours, the client changed once from one rate to the other. * In all other records the parts are spread evenly.
+  arrived at once in the middle. A longer burst would show in two records.
+* If the rate of a record is between those of its neighbours, the client changed once from one rate to the other.
+* In all other records the parts are spread evenly.
 
 A part arrives at the time at which its middle arrives.
 
@@ -145,9 +148,10 @@ class ArrivalQueue:
         self._waiting = NO_PARTS
 
     def take(self, rows: Rows) -> list[Parts]:
-        """Add records that begin no earlier than the records added before, and return the parts that are due.
+        """Add records, and return the parts that are due, in several pieces.
 
-        A part is due if no later record can have an earlier part. The parts come in several pieces.
+        A record must not begin before the records that were added earlier. A part is due if no later record can have an
+        earlier part.
         """
         if not len(rows.start_ms):
             return []
@@ -157,7 +161,7 @@ class ArrivalQueue:
         return [self._due(Rows._make(column[first:last] for column in rows)) for first, last in pairwise(cuts)]
 
     def rest(self) -> Parts:
-        """Return the parts that are left after the last record."""
+        """Return the parts that are still in the queue after the last record was added."""
         due, self._waiting = self._waiting, NO_PARTS
         return due
 

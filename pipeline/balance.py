@@ -1,6 +1,6 @@
 """Divides the limits of a whole cluster over its proxies by demand, with a guaranteed minimum.
 
-The functions on tables take and return DataFrames and do no I/O.
+This module does no I/O. ``demand`` and ``recent_use`` take and return DataFrames.
 
 Each of n proxies gets ``floor`` * L / n of a limit L, and a part of the rest in proportion to its demand. Shares are
 whole bytes, rounded down, so their sum never exceeds L. An entity that is not in the log gets an even share of its
@@ -37,8 +37,8 @@ class Share(NamedTuple):
 def demand(records: DataFrame, entities: DataFrame, *, last_ms: int | None) -> DataFrame:
     """Return the ``amount`` that each bucket with a limit used at each proxy, and the ``limit``.
 
-    If ``last_ms`` is given, only that last part of the log counts. Buckets that no rule can name are left out, and so
-    have even shares. ``entities`` is the result of ``whatif.resolved``.
+    If ``last_ms`` is given, only the last ``last_ms`` milliseconds of the log count. Buckets that no rule can name are
+    left out, so they keep even shares. ``entities`` is the result of ``whatif.resolved``.
     """
     used = records.where(F.col("kind").isin(*BYTE_KINDS))
     if last_ms is not None:
@@ -72,7 +72,7 @@ def recent_use(rows: DataFrame, proxies: Sequence[str]) -> DataFrame:
 
 
 def divided(limit: float, demands: Mapping[str, int], proxies: Sequence[str], *, floor: float) -> dict[str, int]:
-    """Return the share of each proxy in a limit, in bytes per second and at least 1.
+    """Divide a limit by demand, and return the share of each proxy in bytes per second, at least 1.
 
     The sum of the shares is at most the limit, unless the limit is below the number of proxies. ``floor`` is the
     guaranteed fraction of an even share, from 0 to 1. A proxy that is missing in ``demands`` used nothing.

@@ -1,4 +1,4 @@
-"""Divides the limits of a cluster over its proxies: takes their use, and returns the shares to publish.
+"""Divides the limits of a cluster over its proxies: takes the use at each proxy, and returns shares to publish.
 
 This module does no I/O and reads no clock. ``Balancer`` keeps the state of the buckets, ``limit_division`` computes
 their shares, and ``leases`` changes shares without exceeding a limit.
@@ -49,7 +49,7 @@ class Use(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """The settings that determine how shares are given and how long they last."""
+    """The settings that determine how large shares are and how long they last."""
 
     lease_ms: int  # how long a share applies after a proxy has received a publication
     delay_ms: int  # the longest time until a publication reaches a proxy; see ``leases``
@@ -112,7 +112,10 @@ class Balancer:
         ]
 
     def take(self, uses: Iterable[Use], *, now_ms: int) -> None:
-        """Add all recent use from the log. A bucket that is missing in ``uses`` was not used."""
+        """Add the use that the log shows since the last call.
+
+        A bucket that is missing in ``uses`` was not used.
+        """
         self._last_use_ms = now_ms
         for proxy, bucket, used in uses:
             known = self._known.get(bucket)
@@ -126,7 +129,10 @@ class Balancer:
             known.demands.setdefault(proxy, DemandTracker()).take(used, share=share, now_ms=now_ms)
 
     def publish(self, *, now_ms: int) -> Publication:
-        """Return the next publication. The topic must have acknowledged the previous one."""
+        """Return the next publication, with the shares as they are from ``now_ms`` on.
+
+        The topic must have acknowledged the previous publication before this call.
+        """
         self.turned_away = 0
         # While the log is late, its earlier records do not expire.
         known_until_ms = self._last_use_ms if now_ms - self._last_use_ms < _SILENCE_MS else now_ms

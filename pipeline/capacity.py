@@ -82,7 +82,7 @@ def percentiles(usage: DataFrame, percentile: float) -> DataFrame:
 
 
 def _at(percentile: float) -> Column:
-    """Return the lowest rate that at least ``percentile`` per cent of the intervals do not exceed."""
+    """Return the aggregation for the lowest rate that ``percentile`` per cent of the intervals do not exceed."""
     wanted = F.ceil(F.col("of") * (percentile / 100) - 1e-9)
     return F.min(F.when(F.col("rank") >= wanted, F.col("peak")))
 

@@ -55,8 +55,8 @@ class Handover(NamedTuple):
 def handovers(owners: Sequence[Owner]) -> list[Handover]:
     """Return the changes of owner for the names of each line, in the order of time.
 
-    An owner may change where a line begins or ends. While no line for the names themselves applies, the most specific
-    of the other lines counts.
+    The owner may change when a line begins or ends. While no line for exactly these names applies, the most specific of
+    the other lines counts.
     """
     by_names: dict[tuple[str | None, str | None], list[Owner]] = {}
     for one in owners:
@@ -177,7 +177,7 @@ def gaps(records: DataFrame, month: tuple[int, int] | None) -> DataFrame:
 
 
 def steps_back(records: DataFrame) -> DataFrame:
-    """Return the time that a proxy logged twice, for each proxy and day. Its clock stepped back then.
+    """Return, for each proxy and day, the period that was logged twice, because the clock stepped back.
 
     ``intervals`` is the number of intervals that overlap earlier ones.
     """

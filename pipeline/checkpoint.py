@@ -2,9 +2,9 @@
 
 ::
 
-CHECKPOINT/job.json                            the id of the job, and the settings that have to stay the same
-CHECKPOINT/spark/                              Spark's read position, watermark and open windows
-CHECKPOINT/quarantine/batch-0000000017.jsonl   source, line (for a topic the offset, for a file null), fault, text
+    CHECKPOINT/job.json                            the id of the job, and the settings that have to stay the same
+    CHECKPOINT/spark/                              Spark's read position, watermark and open windows
+    CHECKPOINT/quarantine/batch-0000000017.jsonl   source, line (for a topic the offset, for a file null), fault, text
 
 A stream may run for years on a log with bad lines. So only some bad lines of each batch are kept, and only those of the
 last batches. They arrive with the progress report of their batch, so that the log is not read again for them. For a log

@@ -58,7 +58,7 @@ def faults_of_blank(files: Files, paths: Sequence[str]) -> list[tuple[str, None,
 
 
 def faults_elsewhere(files: Files, paths: Sequence[str]) -> list[tuple[str, None, str, None]]:
-    """Return a row of ``FAULT`` for each broken .gz file among these files, which are not on a local disk."""
+    """Return a row of ``FAULT`` for each broken .gz file in ``paths``, which has no local files."""
     gz = [path for path in paths if path.endswith(".gz")]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         faults = pool.map(lambda path: fault_of_gz(files.chunks(path, _PIECE_BYTES)), gz)

@@ -4,8 +4,8 @@ A stream numbers its batches. After a crash it repeats the last batch with the s
 its number atomically, and skips a batch with a number that is written already. So a process may be killed at any time
 (decision 0018).
 
-* ``FileDelivery``   writes a file for each batch, which appears by a rename under the name of the batch *
-``PrintDelivery``  prints alerts for people to read, but not exactly once
+* ``FileDelivery``   writes a file for each batch, which appears by a rename under the name of the batch
+* ``PrintDelivery``  prints alerts for people to read, but not exactly once
 """
 
 import sys

@@ -2,8 +2,9 @@
 
 ::
 
-PipelineError     the base class, for exit status 1 ├── UsageError    a wrong argument, for exit status 2 └── InputError
-a faulty input file (capacities, owners, sizes …), reported as FILE:LINE: fault; exit status 2
+    PipelineError     the base class, for exit status 1
+    ├── UsageError    a wrong argument, for exit status 2
+    └── InputError    a faulty input file (capacities, owners, sizes …), reported as FILE:LINE: fault; exit status 2
 """
 
 from collections.abc import Iterable

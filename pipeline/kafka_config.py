@@ -37,7 +37,7 @@ _SASL_UNDERSTOOD: Final = frozenset({"sasl.mechanism", "sasl.jaas.config"})
 
 
 class Setting(NamedTuple):
-    """A value of the file, with its line number."""
+    """A value of the configuration file, with its line number."""
 
     value: str
     line: int
@@ -130,7 +130,7 @@ def read_kafka_config(path: str) -> KafkaConfig:
     """Read a file of Kafka client properties.
 
     Raises:
-        InputError: if the file cannot be read, has a faulty line, or has a setting that only the program sets.
+        InputError: if the file cannot be read, has a faulty line, or has a setting that the program sets itself.
     """
     try:
         text = Path(path).read_text(encoding="utf-8-sig")

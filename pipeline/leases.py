@@ -1,4 +1,6 @@
-"""Moves shares of one limit between proxies so that their sum never exceeds the limit. No I/O, no clock.
+"""Moves shares of one limit between proxies so that their sum never exceeds the limit.
+
+This module does no I/O and reads no clock.
 
 The publisher of shares gets no acknowledgements from the proxies. It relies on two facts. A proxy receives a
 publication within ``delay_ms`` or not at all. The share of a proxy expires ``lease_ms`` after the last publication that
@@ -6,13 +8,14 @@ the proxy received. After that, the proxy uses the ``even`` share of the common 
 number of proxies. So
 
 * a share that was lowered may still apply until ``hold_ms`` = ``lease_ms`` + ``delay_ms`` after the publication that
-lowered it. By then, the proxy has received the publication, or its lease has expired. Until then, the old share counts
-in full. * a share is raised only by an amount that no proxy can still use.
+  lowered it. By then, the proxy has received the publication, or its lease has expired. Until then, the old share
+  counts in full.
+* a share is raised only by an amount that no proxy can still use.
 
 While all proxies are connected, the sum of the applied shares is at most the limit at every instant. A proxy that loses
 its connection returns to ``even``, which may be more than the share that counts for it. So each disconnected proxy can
-add at most ``even`` to the sum. It does no harm if a proxy receives only some of the records of a publication, since a
-publication gives out only amounts that are free already.
+add at most ``even`` to the sum. It does no harm if a proxy receives only some of the records of a publication,
+since a publication gives out only amounts that are free already.
 
 Shares are whole bytes per second. They are at least 1, since 0 would mean no limit. So a limit below the number of
 proxies is exceeded.

@@ -90,7 +90,7 @@ class DemandTracker:
 
 
 def divide_limit(limit: int, demands: Mapping[str, ProxyDemand], *, floor: float) -> dict[str, int]:
-    """Return the share of each proxy in ``limit``, in bytes per second and at least 1.
+    """Divide ``limit`` by demand, and return the share of each proxy in bytes per second, at least 1.
 
     The sum of the shares is at most the limit, unless the limit is below the number of proxies. ``floor`` is the
     guaranteed fraction of an even share, from 0 to 1.
@@ -106,9 +106,9 @@ def divide_limit(limit: int, demands: Mapping[str, ProxyDemand], *, floor: float
 
 
 def _leveled(lacking: Mapping[str, float], left: int) -> dict[str, int]:
-    """Give each proxy the rate that it lacks.
+    """Return how much of ``left`` each proxy gets, in bytes per second. This is the rate that it lacks, if possible.
 
-    If ``left`` is not enough for that, the proxies that lack most get equal amounts.
+    If ``left`` is not enough for all, the proxies that lack most get equal amounts.
     """
     given = {}
     waiting = len(lacking)

@@ -52,7 +52,10 @@ class LogFiles:
         self.passed_over = tuple(sorted(at for at in directories if is_results(files, at)))
 
     def lines(self) -> DataFrame | None:
-        """Return the lines of the text files with their places, or None if there are no text files."""
+        """Return the lines of the text files, or None if there are no text files.
+
+        Each line comes with its file, the block in which Spark reads it, and its position.
+        """
         # A file may be removed by retention while it is read, or may end too early. The rest of such a file is skipped.
         options = {"ignoreMissingFiles": "true", "ignoreCorruptFiles": "true"}
         rows = self._loaded("text", TEXT, **options)
@@ -61,7 +64,10 @@ class LogFiles:
         return rows.select("value", *line_place(), F.monotonically_increasing_id().alias("position"))
 
     def stored(self, *, without: Container[str] = (), **options: str) -> DataFrame | None:
-        """Return the records of the Parquet files with their places, or None if there are no such files."""
+        """Return the records of the Parquet files, or None if there are no Parquet files.
+
+        Each record comes with its file and block. Its position is 0.
+        """
         rows = self._loaded("parquet", _PARQUET, without, **_SUMS, **options)
         return None if rows is None else rows.select(*COLUMNS, *line_place(), F.lit(0).cast("long").alias("position"))
 
@@ -120,7 +126,10 @@ class LogFiles:
 
 
 def decoded(path: str) -> str:
-    """Return a path as Spark lists it in the form that the column ``source`` has."""
+    """Return a path that Spark lists, without ``file:`` at the start and without URL escapes.
+
+    The column ``source`` has paths in this form.
+    """
     return re.sub(_LOCAL, "", unquote(path))
 
 
@@ -132,7 +141,7 @@ def _as_pattern(path: str) -> str:
 def log_root(files: Files, usage: str) -> str:
     """Return the directory that contains all files of a log.
 
-    If ``usage`` is a pattern, this is the part before the first wildcard.
+    If ``usage`` is a pattern, the directory is the part before the first wildcard.
     """
     parts = usage.rstrip("/").split("/")
     plain = list(takewhile(lambda part: not _IS_PATTERN.search(part), parts))

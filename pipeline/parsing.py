@@ -1,4 +1,4 @@
-"""Parses lines of text into records. A bad line gets its fault and its place.
+"""Parses lines of text into records. A bad line gets its fault and its place (file, block and position).
 
 This module does no I/O. The caller passes the lines together with their places.
 """
@@ -61,7 +61,7 @@ def parsed(lines: DataFrame) -> DataFrame:
 
 
 def checked(records: DataFrame) -> DataFrame:
-    """Check records that have types already (from Parquet), and return them in the form of ``parsed``."""
+    """Check records that have types already, as Parquet has, and return them in the form of ``parsed``."""
     as_struct = records.select(F.struct(*COLUMNS, F.lit(None).cast("string").alias(_CORRUPT)).alias("record"), *PLACE)
     return _with_fault(as_struct, _missing(), F.to_json("record"))
 

@@ -1,4 +1,7 @@
-"""The quotas under which a log is replayed, and the buckets that they create. No Spark."""
+"""The quotas under which a log is replayed, and the buckets that they create.
+
+This module needs no Spark.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace

@@ -65,7 +65,7 @@ class QuotaTopic:
         self._consumer: Any = None
 
     def begin(self) -> Found:
-        """Create the topic if it does not exist, and read it to its end.
+        """Create the topic if it does not exist, and return the records of an earlier process.
 
         Raises:
             PipelineError: if the topic cannot be reached, or has a wrong configuration.
@@ -73,11 +73,11 @@ class QuotaTopic:
         return self._topic.run(self._begin(), timeout_s=_TIMEOUT_S)
 
     def publish(self, records: Iterable[QuotaRecord]) -> None:
-        """Write records in this order, and wait for their acknowledgement.
+        """Write records in this order, and wait until the broker has acknowledged them.
 
         Raises:
-            PipelineError: if some of the records could not be written. It is unknown which ones. The connections are
-                closed then.
+            PipelineError: if some of the records could not be written. It is unknown which records were written. The
+                connections are closed in this case.
         """
         try:
             self._topic.run(self._publish([encode(one) for one in records]), timeout_s=self._delivery_ms / 1_000)

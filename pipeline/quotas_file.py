@@ -20,7 +20,9 @@ _DEFAULTS: Final = ProxyConfig(listeners=())
 
 
 def read_quotas(path: str) -> ProxyConfig:
-    """Read a configuration file, or a file with quotas only, which gets a listener.
+    """Read a configuration file of the proxy, or a file that has only quotas.
+
+    A file without listeners gets one, since a configuration needs a listener.
 
     Raises:
         InputError: if the file is faulty. The error has every fault as FILE:LINE: KEY: fault. A rule that changes with

@@ -2,10 +2,10 @@
 
 This module needs no Spark, does no I/O and reads no clock.
 
-The parts of records (see ``arrivals``) are sent one after the other, over whatever connections they came. Each part is
-sent when it has arrived and the bucket is not in debt. A fetch gets as many bytes as there is room for, then the next
-piece. So a throttled client sends later and is charged later, as under real limits. The replay cannot know which
-requests the client would have given up or put into one batch.
+``arrivals`` cuts the records of the log into parts with arrival times. The parts are sent one after the other, as if
+they came over one connection. Each part is sent when it has arrived and the bucket is not in debt. A fetch gets as many
+bytes as there is room for, then the next piece. So a throttled client sends later and is charged later, as under real
+limits. The replay cannot know which requests the client would have given up or put into one batch.
 
 While no part has to wait, many parts are charged at once (see ``unthrottled``). The others are charged one by one.
 """
@@ -34,7 +34,7 @@ _MOST_PIECES: Final = 4
 
 @dataclass(slots=True)
 class Hour:
-    """The outcome of one hour. A part counts in the hour in which it is sent."""
+    """The outcome of a replay in one hour. A part counts in the hour in which it is sent."""
 
     amount: int = 0
     delayed_amount: int = 0  # the part that was sent later than it arrived
@@ -45,7 +45,7 @@ class Hour:
 
 @dataclass(slots=True)
 class Outcome:
-    """The outcome of the demand for a bucket. ``hours`` has the start of each hour in ms as its key."""
+    """The outcome of a replay. ``hours`` maps the start of each hour (ms since the epoch) to its outcome."""
 
     sent_ms: int = 0  # when the last part was sent
     active_ms: int = 0  # the time that records cover
@@ -60,12 +60,12 @@ class Replay:
         self._senders = [_Sender(*both) for both in zip(buckets, unthrottled_chargers(*buckets), strict=True)]
 
     def take(self, rows: Rows) -> None:
-        """Add records that begin no earlier than the records added before."""
+        """Add records to the replay. They must not begin before the records that were added earlier."""
         for parts in self._arrivals.take(rows):
             self._send(parts)
 
     def end(self) -> list[Outcome]:
-        """Send the remaining parts, and return the outcome under each limit."""
+        """Send the parts that are still waiting, and return the outcome under each limit."""
         self._send(self._arrivals.rest())
         return [Outcome(sender.sent_ms, self._arrivals.active_ms, sender.hours) for sender in self._senders]
 
@@ -90,7 +90,7 @@ class _Sender:
         self._left = 0
 
     def send(self, parts: Parts) -> None:
-        """Send parts that arrive no earlier than the parts sent before."""
+        """Send parts through the bucket. They must not arrive before the parts that were sent earlier."""
         at, end = 0, len(parts.at_ms)
         while at < end:
             if self._is_unthrottled:
@@ -111,7 +111,7 @@ class _Sender:
         return taken
 
     def _count_sent(self, parts: Parts) -> None:
-        """Count parts that were sent at the moment of their arrival."""
+        """Count parts that were sent on arrival, without any wait."""
         first_ms, last_ms = int(parts.at_ms[0]), int(parts.at_ms[-1])
         self.sent_ms = max(self.sent_ms, last_ms)
         hours = range(first_ms - first_ms % _HOUR_MS, last_ms + 1, _HOUR_MS)
@@ -121,7 +121,10 @@ class _Sender:
                 self._hour(hour_ms).amount += int(parts.amount[begin:end].sum())
 
     def _send_alone(self, parts: Parts, at: int) -> int:
-        """Send parts one by one until none of the recent parts had to wait. Return the number of sent parts."""
+        """Send parts one by one until no part has had to wait for some time.
+
+        Returns the number of parts that were sent.
+        """
         sent = 0
         for came_ms, amount in zip(*(column[at : at + _MOST_ALONE].tolist() for column in parts), strict=True):
             if self._left <= 0 and self._free_ms <= came_ms:

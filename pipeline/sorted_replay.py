@@ -1,8 +1,10 @@
-"""Replays buckets one after the other, from rows that are sorted by key. No Spark.
+"""Replays buckets one after the other, from rows that are sorted by key.
 
 The key of a row consists of the number of its bucket and, in the lower 42 bits, the start of the record plus one, which
 is enough until the year 2100. The first row of a bucket has 0 in these bits, and holds only the names and the limits of
 the bucket. So names are sent once for each bucket, and a bucket may begin in one batch and end in another.
+
+This module needs no Spark.
 """
 
 import json
@@ -92,7 +94,10 @@ class _BucketReplay:
 
 
 def _in_order(batches: Iterator[pa.RecordBatch], heads: dict[int, str]) -> Iterator[NDArray[np.int64]]:
-    """Yield the columns of rows, in pieces. Rows with the same key are in one piece, ordered by their numbers."""
+    """Yield the keys and numbers of rows, in pieces.
+
+    The rows with the same key are in one piece, and are sorted by the columns of ``ROW``.
+    """
     left = np.empty((1 + len(ROW), 0), np.int64)
     for batch in batches:
         if not batch.num_rows:

@@ -190,7 +190,7 @@ class _StableOffset(RequestStruct):  # type: ignore[misc]
 
 
 class _StableOffsetRequest(Request[OffsetFetchRequest_v1 | OffsetFetchRequest_v3 | _StableOffset]):  # type: ignore[misc]
-    """Asks for the committed offset of partition 0.
+    """Asks for the committed offset of partition 0, which a broker refuses while a transaction may change it.
 
     The request of aiokafka only has versions up to 3. From version 7 (Kafka 2.5, KIP-447), a broker answers
     UNSTABLE_OFFSET_COMMIT while a transaction is being completed. Source: OffsetFetchRequest.json in Apache Kafka.

@@ -29,7 +29,7 @@ class UnthrottledCharger(Protocol):
     """Charges the parts of one bucket that cause no throttling."""
 
     def leave(self) -> None:
-        """Copy the state of the bucket, which was charged directly until now."""
+        """Copy the state of the bucket, which was charged directly until now, and continue from this state."""
 
     def charged(self, parts: Parts, begin: int, end: int) -> int:
         """Charge parts from the start of ``parts[begin:end]`` while they cause no throttling; return their number.
@@ -40,7 +40,7 @@ class UnthrottledCharger(Protocol):
 
 
 def unthrottled_chargers(*buckets: Bucket) -> list[UnthrottledCharger]:
-    """Return a charger for each bucket, which suits the arithmetic of the bucket.
+    """Create a charger for each bucket, of the class that matches the arithmetic of the bucket.
 
     All chargers have to be called with the same parts.
     """
@@ -54,7 +54,7 @@ def unthrottled_chargers(*buckets: Bucket) -> list[UnthrottledCharger]:
 
 
 class _Events(NamedTuple):
-    """The charges of a rate: first those of the recorded slots, then the new parts."""
+    """The charges that determine a rate, as arrays: first those of the recorded slots, then the new parts."""
 
     at_ms: Whole
     until: Amounts  # the sum of the amounts before each event, and the total at the end
@@ -64,9 +64,9 @@ class _Events(NamedTuple):
 
 
 class _Chains:
-    """Caches the starts of slots.
+    """Caches the starts of the slots (sampled windows) of a rate.
 
-    The starts depend on the parts only, so the buckets with different limits share them.
+    The starts depend on the parts only, so buckets with different limits share them.
     """
 
     def __init__(self) -> None:
@@ -165,7 +165,7 @@ class _Windows:
 
 
 def _recorded(slots: Sequence[Slot]) -> list[Slot]:
-    """Return the slots that hold events, without those that were reset after their events."""
+    """Return the slots that hold recorded charges, without the slots that were reset later."""
     found = list[Slot]()
     for slot in reversed(slots):
         # A reset slot does not start before the slot that follows it in the ring.

@@ -117,7 +117,10 @@ def _named(demands: DataFrame, entities: DataFrame) -> DataFrame:
 
 
 def _keyed(records: DataFrame, named: DataFrame, quotas: ProposedQuotas, partitions: int) -> DataFrame:
-    """Return the rows to replay, each with its ``partition`` and ``key``. The first row of a bucket has a HEAD."""
+    """Return the rows to replay, with their ``partition`` and ``key``.
+
+    The first row of each bucket holds the names and the limits of the bucket, in the column ``HEAD``.
+    """
     sums = named.groupBy(*PROPOSED_BUCKET, "limit").agg(F.sum("densest").alias("densest"), F.sum("part").alias("part"))
     buckets = (
         sums.where(_may_wait(quotas))

@@ -131,7 +131,7 @@ def _now_ms() -> int:
 
 
 class _Stream:
-    """Takes the use of the proxies from a Spark stream, in a thread of Spark.
+    """Receives the use of the proxies from a Spark stream, in a thread of Spark, and passes it to the balancer.
 
     Each batch is collected as one row for each proxy and each bucket that has a limit and was used.
     """
@@ -296,7 +296,7 @@ def _wait_for_leases(
 def _publish(
     quotas: QuotaTopic, balancer: Balancer, found: Found, args: argparse.Namespace, *, end: Event, stream: _Stream
 ) -> None:
-    """Publish the changed shares and a record of news at each interval.
+    """Publish the changed shares at each interval, with a record of news that renews the leases of all shares.
 
     The process may have been suspended, and another one may have started meanwhile. So it looks for another publisher
     before each write. After a pause that is long enough for another process to start, it ends without writing.
@@ -337,7 +337,10 @@ def _check_in_time(since_ms: int, args: argparse.Namespace) -> None:
 
 
 def _first(balancer: Balancer, found: Found) -> Iterator[QuotaRecord]:
-    """Yield the records to write before the first news: the removal of old shares, and the common rules."""
+    """Yield the records to write in the first publication.
+
+    They remove the shares and rules that an earlier process left behind, and set the common rules.
+    """
     for share in found.shares:
         yield replace(share, limits={})
     wanted = {(rule.user, rule.client_id): rule for rule in balancer.rules()}

@@ -69,10 +69,11 @@ def execute(args: argparse.Namespace) -> int:
 def _replayed(
     records: DataFrame, buckets: DataFrame, suggested: list[Suggestion], args: argparse.Namespace, output: Output
 ) -> tuple[list[Suggestion], dict[tuple[str, str, str], dict[str, Any]]]:
-    """Replay the log under all limits to try, and choose for each entity the lowest that throttles little enough.
+    """Replay the log under all limits to try, and choose the lowest acceptable limit of each entity.
 
-    Returns the chosen suggestions, and their outcomes by entity. All limits are replayed at once, since they share most
-    of the work. Each bucket has a rule of its own, so the limits of other entities do not matter.
+    A limit is acceptable if it throttles the entity for at most the part of its time that ``--percentile`` leaves, such
+    as 1 % with 99. Returns the chosen suggestions, and their outcomes by entity. All limits are replayed at once, since
+    they share most of the work. Each bucket has a rule of its own, so the limits of other entities do not matter.
     """
     quotas = ProposedQuotas(config=config_of(suggested), shaping=Shaping(args.shaping) if args.shaping else None)
     ladders = {one[:3]: one.ladder() for one in suggested if one.limit is not None}

@@ -1,4 +1,4 @@
-"""What all commands share: the Spark session, the output, reading the log, and progress on stderr."""
+"""Provides what all commands share: the Spark session, the output, reading the log, and progress on stderr."""
 
 import argparse
 import contextlib
@@ -105,7 +105,7 @@ def cause_of(error: StreamingQueryException) -> str:
 
 
 def line_counts() -> list[Column]:
-    """Return the aggregations of rows of ``parsed`` that a stream observes.
+    """Return aggregations over rows of ``parsed``, which Spark computes for each batch of a stream.
 
     They are the number of lines, the number of bad lines, and one bad line as an example.
     """
