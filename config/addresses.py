@@ -54,7 +54,7 @@ def parse_ip(value: str) -> str:
 def parse_addresses(value: str) -> tuple[Address, ...]:
     """Return the addresses that ``HOST:PORT,HOST:PORT`` names, without duplicates.
 
-    Raises UnitError if one of them is not an address or has port 0. There is always at least one.
+    The result is never empty. Raises UnitError if a part of the text is not an address or has port 0.
     """
     addresses = tuple(dict.fromkeys(parse_address(part.strip()) for part in value.split(",")))
     for address in addresses:

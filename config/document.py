@@ -114,7 +114,10 @@ def parse(text: str, *, file: str) -> Document:
 
 
 def located(file: Path, location: Location, message: str, severity: Severity = Severity.ERROR) -> Fault:
-    """Read a file again to make a fault with the line of its key. If the file cannot be read, the line is 1."""
+    """Make a fault at a key of a file, which is read again to find the line of the key.
+
+    If the file cannot be read, the line is 1.
+    """
     try:
         document = parse(file.read_text(encoding="utf-8"), file=str(file))
     except (ConfigError, OSError, UnicodeDecodeError):
@@ -123,7 +126,7 @@ def located(file: Path, location: Location, message: str, severity: Severity = S
 
 
 def fault_at(document: Document, location: Location, message: str, severity: Severity = Severity.ERROR) -> Fault:
-    """Make a fault with the line that its key has in the document."""
+    """Make a fault at a key of a document, with the line of the key."""
     line = document.line(location)
     return Fault(file=document.file, line=line, key=key_path(location), message=message, severity=severity)
 

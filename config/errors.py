@@ -54,9 +54,9 @@ class InvalidConfigError(ConfigError):
 
 
 class StartError(OSError):
-    """The proxy cannot start with the value of a key, for example because an address is in use or a disk is read-only.
+    """The proxy cannot start as configured, for example because an address is in use or a disk is read-only.
 
-    ``location`` is the path to the key in the configuration file.
+    ``location`` is the path to the key of the configuration file that must be changed.
     """
 
     def __init__(self, location: Sequence[str | int], message: str) -> None:

@@ -66,7 +66,7 @@ class ResponseTimeAverage(Enum):
 
 
 class DecayPause(Enum):
-    """How many decay periods are made up for after the process was stopped for a while."""
+    """How many decay periods are applied at once if the process was stopped for several periods."""
 
     EVERY_PERIOD = "every-period"  # all of them, as in Hadoop
     ONCE = "once"  # at most three
@@ -117,7 +117,7 @@ class FairCallQueue:
     callqueue_impl: CallQueueImpl = CallQueueImpl.FAIR
     scheduler_impl: SchedulerImpl = SchedulerImpl.DECAY
     levels: int = 4
-    capacity: int = 1_024  # of waiting requests, over all levels
+    capacity: int = 1_024  # how many requests may wait, over all levels
     capacity_weights: tuple[int, ...] = (1, 1, 1, 1)
     capacity_remainder: CapacityRemainder = CapacityRemainder.LARGEST_FRACTION
     overflow_trigger_failover: bool = False

@@ -108,7 +108,7 @@ class _Section:
                 self._warn(old, f"is Hadoop's old name{instead}; write {new}")
 
     def _levels(self) -> int | None:
-        """Return the number of levels, or None if it is not valid."""
+        """Return the number of levels, or None if the section gives no valid number."""
         (key,) = self._keys_of(options.LEVELS) or (options.LEVELS,)
         levels = self._whole(key, options.DEFAULTS.levels)
         return levels if levels is not None and levels <= options.MAX_LEVELS else None
@@ -195,9 +195,9 @@ class _Section:
                 self._warn(key, f"has no effect without {needed}")
 
     def _keys_of(self, key: str) -> list[str]:
-        """Return the key that sets a setting, as a list with one element, which is empty if the setting is not set.
+        """Return a list with the key by which the section sets a setting, or an empty list if no key sets it.
 
-        The key is ``key`` itself, or Hadoop's deprecated key if that is set, because it wins.
+        The key is ``key`` itself, or Hadoop's deprecated key for the same setting if that is set, because it wins.
         """
         old = next(old for old, new in options.DEPRECATED.items() if new == key)
         return [old] if self._section.get(old) else [key] if key in self._section else []

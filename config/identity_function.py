@@ -9,7 +9,7 @@ from importlib import import_module
 from kafka_quota_proxy.config.fair_call_queue import OwnIdentityProvider
 
 # Takes the user (``ANONYMOUS`` without a login), the client-id and the address. Returns the name of an identity, or
-# None.
+# None for the identity ``UNKNOWN``.
 IdentityFunction = Callable[[str, str, str], str | None]
 
 

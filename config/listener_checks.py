@@ -77,7 +77,7 @@ def _binds(file: UncheckedFile) -> Iterator[tuple[Location, Address]]:
 
 
 def _check_upstream(file: UncheckedFile, at: tuple[str | int, ...], listener: dict[str, object]) -> None:
-    """Report a listener that has both an upstream and bootstrap servers, or neither, or keys of the other kind."""
+    """Report a listener without exactly one of ``upstream`` and ``bootstrap_servers``, and keys that do not fit it."""
     if "bootstrap_servers" not in listener:
         if "upstream" not in listener:
             message = "is missing; write the address of the broker, such as 127.0.0.1:19092, or give bootstrap_servers"
@@ -98,7 +98,7 @@ def _check_upstream(file: UncheckedFile, at: tuple[str | int, ...], listener: di
 
 
 def _check_broker_ports(file: UncheckedFile) -> None:
-    """Report a listener's ports for brokers that a listener, the admin port or another such range also uses."""
+    """Report ports that a listener reserves for brokers and that another listener or the admin port uses as well."""
     taken = [(bind.host, bind.port, bind.port, file.line(location)) for location, bind in _binds(file)]
     for at, listener in file.elements("listeners"):
         bind, location = address_of(listener.get("bind")), (*at, "broker_ports")
@@ -155,7 +155,8 @@ def _check_client_auth(file: UncheckedFile, at: tuple[str | int, ...], client_tl
 def _check_shared_upstreams(file: UncheckedFile) -> None:
     """Report listeners in front of the same broker that have different shaping or ``upstream_tls``.
 
-    These must be equal, because such listeners share the broker's buckets and the probe of the broker.
+    These must be equal, because such listeners share the buckets of the broker, and the regular test whether the broker
+    can be reached.
     """
     file_wide = file.top.get("shaping", Shaping.SAMPLED.value)
     first: dict[frozenset[Address], tuple[object, object, int]] = {}

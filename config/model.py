@@ -97,7 +97,7 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProxyProtocol:
-    """Says that each connection to a listener begins with a PROXY protocol header, which has the client's address."""
+    """Settings of a listener on which each connection begins with a PROXY protocol header with the client's address."""
 
     sources: tuple[IPv4Network | IPv6Network, ...] = ()  # networks that may connect; if empty, any may
 
@@ -145,7 +145,7 @@ class KafkaSettings:
     replication_quota_window_size_seconds: int = 1
     controller_quota_window_num: int = 11
     controller_quota_window_size_seconds: int = 1
-    num_partitions: int = 1  # of a new topic, if the request to create the topic gives no number
+    num_partitions: int = 1  # for a new topic, if the request to create the topic gives no number
     # New connections per second at each broker. Connections to inter_broker listeners do not count.
     max_connection_creation_rate: int = 2**31 - 1
 
@@ -155,7 +155,7 @@ class QuotaRule:
     """One rule under ``quotas:`` in the configuration file, which gives limits to a user, a client-id or both.
 
     At least one of ``user`` and ``client_id`` is set. The rule does not apply from ``expires_ms`` on, nor at times
-    outside its schedule; ``proxy.quota.rule_terms`` decides that.
+    outside its schedule. ``proxy.quota.rule_terms`` decides whether it applies.
     """
 
     user: EntityName
@@ -227,7 +227,7 @@ class IpRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminClient:
-    """The connection of a Kafka client that the proxy itself runs, to read the cluster's state or to use a topic.
+    """Settings of a Kafka client that the proxy itself runs, to read the cluster's state or to use a topic.
 
     Files are paths of PEM files. A relative path starts from the working directory.
     """
@@ -245,9 +245,10 @@ class AdminClient:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicationPath:
-    """A replication rate that all pairs of leader and follower share if they match the four fields.
+    """A limit on the replication traffic between brokers, which all matching pairs of leader and follower share.
 
-    At least one of the four fields is set. A field that is None matches any broker.
+    A pair matches by the node ids and by the racks of both brokers. At least one of these four fields is set. A field
+    that is None matches any broker.
     """
 
     leader: int | None = None  # node ids
@@ -326,7 +327,7 @@ class QuotasFromBroker:
     """The quotas that the Kafka cluster itself stores. The proxy asks the brokers for them by DescribeClientQuotas."""
 
     every_ms: int = 2_000
-    client: AdminClient = field(default_factory=AdminClient)  # without bootstrap_servers, each listener's brokers
+    client: AdminClient = field(default_factory=AdminClient)  # by default, the brokers of all listeners
 
     def __str__(self) -> str:
         return "broker"

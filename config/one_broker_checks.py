@@ -26,8 +26,8 @@ class _Upstream(NamedTuple):
 def check_one_broker(file: UncheckedFile, *, hosts: Mapping[str, Collection[str]] | None = None) -> None:
     """Warn of each listener that may lead to the same broker as a listener before it in the file.
 
-    Without ``hosts``, host names are compared as texts. ``hosts`` has the IP addresses of host names. With ``hosts``,
-    only those listeners are reported that share an IP address and whose texts differ.
+    ``hosts`` has the IP addresses of host names. Without ``hosts``, host names are compared as texts. With ``hosts``,
+    only listeners are reported that have different host names and a common IP address.
     """
     before: list[_Upstream] = []
     for upstream in _upstreams(file):

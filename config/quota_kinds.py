@@ -74,7 +74,7 @@ class Counter:
 
 @dataclass(frozen=True, slots=True)
 class KafkaMetrics:
-    """The names under which ``/metrics`` shows a kind of quota like exporters show Kafka's own JMX attributes.
+    """The names of a quota's metrics in ``/metrics``, which equal those that exporters give to Kafka's JMX attributes.
 
     The metric of the rate is ``kafka_server_GROUP_RATE``, and the metric of the limit is ``kafka_server_GROUP_VALUE``.
     """
@@ -228,7 +228,7 @@ class QuotaKind(Enum):
 
 
 KIND_OF_KEY: Final[Mapping[str, QuotaKind]] = {kind.key: kind for kind in QuotaKind}
-# The kinds whose requests are charged to buckets.
+# The kinds of quota for which requests are charged to buckets.
 BUCKET_KINDS: Final = tuple(kind for kind in QuotaKind if kind.spec.has_buckets)
 # The keys of limits that a rule for users and client-ids may have, then the keys that a rule for an address may have.
 CLIENT_LIMIT_KEYS: Final = tuple(kind.key for kind in QuotaKind if not kind.spec.limits_ips)

@@ -72,7 +72,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One limit of an entity's rule, or its terms, set by a client through one proxy. It applies at all proxies."""
+    """One limit or the terms of an entity's rule, set by a client through one proxy. It applies at all proxies."""
 
     user: EntityName = None
     client_id: EntityName = None
@@ -85,7 +85,7 @@ class Setting:
 class Share:
     """The limits that an entity has at one proxy.
 
-    They replace those of the rule as long as news extend their time. There are no shares for IP addresses.
+    They replace the limits of the rule for as long as ``News`` keep them valid. There are no shares for IP addresses.
     """
 
     proxy: str
@@ -96,7 +96,10 @@ class Share:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class News:
-    """Says that shares apply for another ``lease_ms`` from now on. If it is 0, the record is deleted and shares end."""
+    """Says that shares apply for another ``lease_ms`` from now on.
+
+    If ``lease_ms`` is 0, the record is a deletion, and shares do not apply any more.
+    """
 
     published_ms: int = 0  # Unix time, by the clock of the publisher
     lease_ms: int = 0
@@ -107,7 +110,7 @@ class RecordFault:
     """Describes a record that is not valid."""
 
     kind: FaultKind
-    key: str  # shortened
+    key: str  # the key of the record as text, shortened
     message: str
     about: Rule | Setting | Share | News | None = None  # the record without its value; None if the key is not valid
 
@@ -234,7 +237,7 @@ def _with_value(record: QuotaRecord, value: bytes | None) -> QuotaRecord:
 def _setting(key: str, given: Mapping[str, object]) -> float | Mapping[str, object]:
     """Return the value of a setting, which is a limit or terms.
 
-    Any limit is valid that Kafka's API accepts. The configuration file accepts fewer.
+    A limit may be any that Kafka's API accepts, even if the configuration file does not accept it.
     """
     value = given.get("value")
     if given.keys() != {"value"}:

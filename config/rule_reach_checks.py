@@ -168,7 +168,7 @@ class _Fold(NamedTuple):
 
 
 def _groups(pattern: str) -> Iterator[tuple[int, str]]:
-    """Yield the number of each capturing group, and the pattern within it."""
+    """Yield the number of each capturing group of a regular expression, and the pattern within the group."""
     opened: list[tuple[int, int]] = []  # the group's number (0 if not capturing), and the index after its parenthesis
     count = 0
     for token in _PARENTHESES.finditer(pattern):

@@ -51,7 +51,7 @@ class Schedule:
 
 @lru_cache(maxsize=1_000)
 def zone(name: str) -> ZoneInfo:
-    """Return the time zone with this name. It is cached. Raises ValueError if there is no such time zone."""
+    """Return the time zone with this name, which is read only once. Raises ValueError if there is no such time zone."""
     if _NO_ZONE.fullmatch(name):
         raise ValueError(name)
     try:

@@ -44,7 +44,7 @@ class ListOf:
 
 @dataclass(frozen=True, slots=True)
 class MappingOf:
-    """Describes a mapping whose keys the operator chooses, such as names of topics.
+    """Describes a mapping in which the operator chooses the keys, such as names of topics.
 
     ``noun`` says what the keys are, in the plural, for error messages.
     """

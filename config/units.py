@@ -122,7 +122,7 @@ def _whole(amount: Decimal, value: object, *, unit: str) -> int:
 
 
 def shown(value: object) -> str:
-    """Return the ``repr`` of a value for an error message, shortened to 58 characters if it is longer than 60."""
+    """Return the ``repr`` of a value for an error message, shortened if it is long."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}…"
 

@@ -42,7 +42,11 @@ def text(expected: str) -> Callable[[object], str]:
 
 
 def parsed(parse: Callable[[str], _T], expected: str) -> Callable[[object], _T]:
-    """Return a reader of text that ``parse`` accepts. The error for another type than text does not advise quotes."""
+    """Return a reader of text that ``parse`` converts.
+
+    For a value of another type, the error does not advise quotes, because the value in quotes would not be valid
+    either.
+    """
 
     def read(value: object) -> _T:
         if not isinstance(value, str):
