@@ -148,7 +148,10 @@ FIRST_FLEXIBLE_VERSION: Final = {int(key): key.first_flexible for key in ApiKey}
 
 
 def is_flexible(api_key: int, api_version: int) -> bool:
-    """Whether the message has compact types and tags. This is False for a key that is not in ``ApiKey``."""
+    """Whether requests and responses of an API version have compact types and tags.
+
+    This is False for a key that is not in ``ApiKey``.
+    """
     return api_version >= FIRST_FLEXIBLE_VERSION.get(api_key, NEVER)
 
 

@@ -52,7 +52,7 @@ _ENTRY: Final = Struct(">hhh")
 
 
 class VersionRange(NamedTuple):
-    """The lowest and the highest version of an API that is advertised."""
+    """The lowest and the highest version in which an API is advertised."""
 
     lowest: int
     highest: int
@@ -68,10 +68,10 @@ class _Layout(NamedTuple):
 
 
 def limit_versions(frame: bytes, api_version: int, ceilings: Mapping[int, int] = CEILINGS) -> bytes:
-    """Lower the highest version that a broker advertises for an API to the one that ``ceilings`` has for its key.
+    """Return an ApiVersions response in which the highest versions are lowered to ``ceilings``.
 
-    If the *lowest* version that the broker advertises is above the ceiling, the entry stays as it is, because no
-    version would be left.
+    ``ceilings`` has the highest version to advertise, by api key. If the *lowest* version that the broker advertises is
+    above the ceiling, the entry of the API stays as it is, because no version would be left.
     """
     out: bytearray | None = None
     for entry in _layout(frame, api_version).entries:
@@ -98,8 +98,9 @@ def throttle_time_offset(frame: Buffer, api_version: int) -> int | None:
 
 
 def advertise_versions(frame: bytes, api_version: int, own: Mapping[int, VersionRange]) -> bytes:
-    """Advertise the proxy's own versions of some APIs, whether or not the broker has the API.
+    """Return an ApiVersions response with the versions of the APIs that the proxy answers itself.
 
+    ``own`` has these versions by api key. They are advertised whether or not the broker has the API.
     A response with an error stays as it is, because it lists no API other than ApiVersions.
     """
     if read_int16(frame, _ERROR_CODE)[0] != 0:

@@ -109,7 +109,7 @@ def read_cluster_id(data: Buffer, offset: int, *, is_compact: bool) -> str | Non
 
 
 def advertised(data: Buffer, brokers: BrokerList, addresses: AdvertisedAddresses) -> bytes:
-    """Return the array with the advertised hosts and ports. Brokers without an advertised address are removed."""
+    """Return an array of brokers with the advertised hosts and ports, and without brokers that have none."""
     known = [broker for broker in brokers.brokers if broker.node_id in addresses]
     parts = [written_count(len(known), is_flexible=brokers.is_compact)]
     for broker in known:

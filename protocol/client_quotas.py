@@ -84,7 +84,7 @@ class DescribeResponse(NamedTuple):
 
 
 class Op(NamedTuple):
-    """The new value of one limit of an entity. None removes the limit."""
+    """A change of one limit of an entity. A ``value`` of None removes the limit."""
 
     key: str
     value: float | None
@@ -122,7 +122,7 @@ class AlterResponse(NamedTuple):
 
 
 def is_client_quotas(api_key: int, api_version: int) -> bool:
-    """Whether a request is of one of the two APIs, in a version that this module can read."""
+    """Whether a request is DescribeClientQuotas or AlterClientQuotas, in a version that this module can read."""
     return api_key in (DESCRIBE, ALTER) and api_version <= HIGHEST_VERSION[api_key]
 
 

@@ -84,11 +84,11 @@ class TooManyElements(ProtocolError, reason="too_many_elements"):
 
 
 class TrailingBytes(ProtocolError, reason="trailing_bytes"):
-    """Bytes follow the last field of a frame, so it is not the message that it was read as."""
+    """Bytes follow the last field of a frame, so the frame is not a message of the expected kind."""
 
 
 class UnexpectedResponse(ProtocolError, reason="unexpected_response"):
-    """A broker's response belongs to no request, or not to the oldest one."""
+    """A broker's response does not belong to the oldest request without a response, or there is no such request."""
 
 
 class TokenAfterRefusal(ProtocolError, reason="token_after_refusal"):
@@ -99,7 +99,7 @@ class TokenAfterRefusal(ProtocolError, reason="token_after_refusal"):
 
 
 class PrincipalChanged(ProtocolError, reason="principal_changed"):
-    """A client logged in again under another name (KIP-368 forbids it)."""
+    """A client logged in again under another name, which KIP-368 forbids."""
 
 
 class LoginExpired(ProtocolError, reason="login_expired"):

@@ -127,7 +127,7 @@ class FieldReader:
         return read_null(self.data, self.at)[0] == (0 if self.is_flexible else -1)
 
     def skip_fixed_elements(self, element_bytes: int) -> None:
-        """Step over an array of elements of fixed size, which do not count towards ``most_elements``."""
+        """Step over an array of elements of fixed size. They do not count towards ``most_elements``."""
         read_count = read_compact_array_count if self.is_flexible else read_array_count
         count, self.at = read_count(self.data, self.at)
         self.skip(count * element_bytes)

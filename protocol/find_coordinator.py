@@ -71,7 +71,7 @@ def find_coordinators(data: bytes, start: int, api_version: int) -> tuple[Broker
 def replace_coordinators(
     data: bytes, start: int, api_version: int, coordinators: tuple[Broker, ...], addresses: AdvertisedAddresses
 ) -> bytes:
-    """Return the whole frame with the advertised addresses.
+    """Return the whole frame with the advertised addresses of its coordinators.
 
     The entry of a coordinator without an advertised address gets the error COORDINATOR_NOT_AVAILABLE, after which
     clients ask again.

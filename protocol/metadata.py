@@ -76,7 +76,7 @@ class Endpoints(NamedTuple):
 
 
 def find_endpoints(data: bytes, start: int, api_version: int) -> Endpoints | None:
-    """Return the endpoints of a DescribeCluster response, or None if more bytes are needed."""
+    """Return the nodes that a DescribeCluster response lists, or None if more bytes are needed."""
 
     def read(frame: memoryview, offset: int) -> Endpoints:
         offset = skip_compact_string(frame, skip(frame, skip_tags(frame, offset), 4 + 2))  # error_message
@@ -94,7 +94,7 @@ def find_endpoints(data: bytes, start: int, api_version: int) -> Endpoints | Non
 
 
 def replace_endpoints(data: bytes, start: int, endpoints: Endpoints, addresses: AdvertisedAddresses) -> bytes:
-    """Return the DescribeCluster frame at ``start`` up to the end of its endpoints, with replaced addresses.
+    """Return the DescribeCluster frame at ``start`` up to the end of its list of nodes, with replaced addresses.
 
     The rest of the frame can follow unchanged. Brokers get their advertised addresses. Controllers are removed, because
     the proxy has no ports for them.

@@ -114,7 +114,7 @@ def _leaves_no_room(data: bytes, position: int, end: int) -> bool:
 
 
 class Endpoints(NamedTuple):
-    """The endpoints of a frame, as an array of brokers.
+    """The addresses of new leaders in a frame, as an array of brokers.
 
     ``size_at`` is the offset of the size of their tag. It is -1 if the endpoints are not in a tag.
     """
@@ -145,7 +145,7 @@ def find_endpoints(frame: bytes, api_key: int, api_version: int) -> Endpoints | 
 
 
 class EndpointHider:
-    """Hides the endpoints of a response that streams through, without a change to the number of its bytes."""
+    """Hides the endpoints of a response that is passed on in pieces. The number of its bytes stays the same."""
 
     __slots__ = ("_held", "_parser", "_partial", "_skip_bytes")
 
@@ -156,7 +156,10 @@ class EndpointHider:
         self._skip_bytes = 0  # how many bytes of records may still pass unread
 
     def feed(self, chunk: bytes) -> bytes:
-        """Take the next bytes of the frame, from its size field on, and return the bytes that may pass now."""
+        """Take the next bytes of the frame, and return the bytes that may pass on now.
+
+        The first bytes of the frame are its size field.
+        """
         if self._skip_bytes >= len(chunk):
             self._skip_bytes -= len(chunk)
             return chunk

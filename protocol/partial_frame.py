@@ -41,7 +41,7 @@ class PartialFrame:
         return sum(map(len, self._pieces))
 
     def add(self, data: bytes) -> bytes:
-        """Keep a piece. Returns all pieces as one if no bytes are missing any more, otherwise ``b""``."""
+        """Keep another piece. Returns all pieces as one if no bytes are missing any more, otherwise ``b""``."""
         last = self._pieces[-1]
         if len(data) >= _TINY_BYTES:
             self._pieces.append(data)

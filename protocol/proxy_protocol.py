@@ -47,7 +47,7 @@ _ADDRESS_BYTES: Final = {1: 4, 2: 16}
 
 
 class ProxyHeader(NamedTuple):
-    """A parsed header.
+    """A parsed header of the PROXY protocol.
 
     ``source`` is the client's address and port. It is None if the header has no internet address, as with LOCAL and
     UNKNOWN. An IPv4-mapped IPv6 address becomes an IPv4 address. ``size_bytes`` is the length of the header, after

@@ -124,7 +124,7 @@ def has_error_code(data: Buffer, position: int) -> bool:
 
 
 def is_illegal_sasl_state(data: Buffer, position: int, api_key: int, api_version: int) -> bool:
-    """Whether a SASL response has the error ``ILLEGAL_SASL_STATE``: the broker does not expect a login now.
+    """Whether a SASL response has the error ``ILLEGAL_SASL_STATE``, so that the broker expects no login now.
 
     ``has_error_code`` must be true for the response.
 
@@ -214,7 +214,10 @@ def oauthbearer_user(token: bytes, *, claim: str) -> str | None:
 
 
 def _claim(payload: str, claim: str) -> str | None:
-    """Return a claim from the payload of a web token (base64url without padding), or None if it is no string."""
+    """Return a claim from the payload of a web token, or None if the claim is missing or not a string.
+
+    The payload is base64url without padding.
+    """
     try:
         found = json.loads(b64decode(payload + "=" * (-len(payload) % 4), altchars=b"-_", validate=True).decode())
     except (ValueError, RecursionError):

@@ -26,7 +26,7 @@ _FIRST_CLIENT_THROTTLE: Final = {int(key): key.first_client_throttle for key in 
 
 
 def client_throttles_itself(api_key: int, api_version: int) -> bool:
-    """Whether a client waits for the ``throttle_time_ms`` in such a response before it sends the next request."""
+    """Whether a client itself waits for the ``throttle_time_ms`` in a response before it sends the next request."""
     return api_version >= _FIRST_CLIENT_THROTTLE.get(api_key, NEVER)
 
 
@@ -83,8 +83,9 @@ def front_throttle_time_offset(data: Buffer, offset: int, api_key: int, api_vers
 
 
 def write_throttle_time(frame: bytes, api_key: int, api_version: int, throttle_time_ms: int) -> bytes:
-    """Return a whole response with its ``throttle_time_ms`` raised to the given one, or to the highest int32.
+    """Return a whole response in which ``throttle_time_ms`` is at least the given one.
 
+    A value beyond the range of int32 becomes the highest int32.
     Returns the same object if the response has no such field, or if the broker's own throttle time is at least as long.
     """
     offset = throttle_time_offset(frame, api_key, api_version)
@@ -122,7 +123,7 @@ def _describe_delegation_token(reader: FieldReader, api_version: int) -> None:
 
 
 def _skip_token(reader: FieldReader, api_version: int) -> None:
-    """Step over owner, [v3+ requester], three int64 timestamps, string token_id, bytes hmac."""
+    """Step over the fields of a token: owner, [v3+ requester], three int64 timestamps, string token_id, bytes hmac."""
     _skip_principal(reader)
     if api_version >= 3:
         _skip_principal(reader)  # the requester

@@ -81,7 +81,7 @@ class TopicMutation(NamedTuple):
 
 
 class MutationRequest(NamedTuple):
-    """A request of one of the three APIs.
+    """A CreateTopics, CreatePartitions or DeleteTopics request.
 
     The array of topics is the frame's bytes from ``topics_at`` to ``topics_end``. A topic may be listed twice, although
     Kafka refuses that.
@@ -113,8 +113,9 @@ class TopicResult(NamedTuple):
 
 
 class MutationResponse(NamedTuple):
-    """A response, in which the array of results ends at ``results_end``.
+    """A CreateTopics, CreatePartitions or DeleteTopics response.
 
+    The array of results ends at ``results_end``.
     ``throttle_at`` is the offset of throttle_time_ms, or of the next field if the version has no throttle_time_ms.
     """
 
@@ -125,7 +126,7 @@ class MutationResponse(NamedTuple):
 
 
 def is_mutation(api_key: int, api_version: int) -> bool:
-    """Whether a request is of one of the three APIs, in a version that this module can read."""
+    """Whether this is CreateTopics, CreatePartitions or DeleteTopics, in a version that this module can read."""
     return api_key in FIRST_REFUSABLE_VERSION and api_version <= HIGHEST_VERSION[api_key]
 
 
@@ -154,7 +155,7 @@ def read_request(frame: bytes) -> MutationRequest:
 
 
 def without_topics(frame: bytes, request: MutationRequest, left_out: Set[Topic]) -> bytes:
-    """Return a request without the entries of the topics in ``left_out``. All other bytes stay as they are."""
+    """Return the frame of a request without the topics in ``left_out``. All other bytes stay as they are."""
     kept = [mutation for mutation in request.topics if mutation.topic not in left_out]
     if len(kept) == len(request.topics):
         return frame

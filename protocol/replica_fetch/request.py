@@ -90,7 +90,7 @@ class ReplicaFetch(NamedTuple):
 
 
 def read_request(data: bytes, position: int, body: int, api_version: int) -> ReplicaFetch:
-    """Read a whole request."""
+    """Read the whole Fetch request at ``position``. Its body begins at ``body``."""
     size_bytes, _ = read_int32(data, position)
     end = position + 4 + size_bytes
     frame = bounded(data, body, end)

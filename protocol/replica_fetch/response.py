@@ -53,8 +53,8 @@ _EMPTY_PARTITION: Final = Struct(">ihqqqBiBB")
 class ResponsePartition(NamedTuple):
     """A partition in a leader's response. Its entry is the data from ``begin`` to ``end``.
 
-    ``topic`` is a name or an id, as in ``RequestPartition``. Each of the three Kafka offsets is -1 if the leader does
-    not know it or the version lacks the field. The records are the data from ``records`` to ``records_end``, and their
+    ``topic`` is a name or an id, as in ``RequestPartition``. A Kafka offset is -1 if the leader does not know it or
+    the version lacks the field. The records are the data from ``records`` to ``records_end``, and their
     length is at ``records_at``.
     """
 
@@ -160,7 +160,7 @@ def write_response(
 
 
 def make_response(correlation_id: int, entries: Sequence[Entry], api_version: int, *, error_code: int = 0) -> bytes:
-    """Return a response that the proxy itself gives, without throttle time and session.
+    """Return a response that the proxy itself sends, without throttle time and session.
 
     Before v7 a response has no field for ``error_code``.
     """
@@ -236,7 +236,7 @@ def _read_old_partitions(
 
 
 def _written_body(entries: Sequence[Entry], api_version: int, error_code: int) -> list[Buffer]:
-    """Return the parts of the body of a response that the proxy itself gives."""
+    """Return the parts of the body of a response that the proxy itself sends."""
     written: list[Buffer] = []
     if api_version >= FIRST_THROTTLE:
         written.append(bytes(4))

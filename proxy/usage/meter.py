@@ -48,7 +48,7 @@ class MeteredReplicas(NamedTuple):
 
 
 class Meter:
-    """Reads all counters of a proxy at the end of each interval. The first interval begins with ``timeline``."""
+    """Reads all counters of a proxy at the end of each interval. ``timeline`` says when an interval began."""
 
     def __init__(self, proxy: str, timeline: Timeline) -> None:
         self.timeline = timeline

@@ -43,7 +43,7 @@ class UsageCounts(NamedTuple):
     connections: int | None = None  # how many connections share the bucket; None if unknown
 
     def plus(self, later: "UsageCounts") -> "UsageCounts":
-        """Return the sum of the two, with the limit and the rule of ``later``."""
+        """Return the sum of this use and a later use, with the limit and the rule of ``later``."""
         counts = [one.connections for one in (self, later) if one.connections is not None]
         return later._replace(
             connections=sum(counts) if counts else None,

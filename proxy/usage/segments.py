@@ -36,7 +36,7 @@ _TAIL_BYTES: Final = 64 * 1024  # longer than any line, which has some 3 KB at m
 
 
 class Segments:
-    """Writes the files of one proxy.
+    """Writes the usage log of one proxy to files.
 
     ``begin`` must be called first. Each method may be called again after it has failed.
     """
@@ -59,7 +59,7 @@ class Segments:
 
     @property
     def rotate_from_ms(self) -> int | None:
-        """The time (ms, monotonic clock) from which the open file is due for rotation. None if no file is open."""
+        """Return the time (ms, monotonic clock) at which the open file is due for rotation, or None without one."""
         return None if self._file < 0 else self._rotate_from_ms
 
     def begin(self) -> int:

@@ -23,7 +23,7 @@ _RETRY_S: Final = 1.0
 
 
 class Writer(Protocol):
-    """Writes batches to one destination. The sink calls it in a thread, and retries a method that raises an error."""
+    """Writes batches to one destination. A sink calls it in a thread, and retries a method that raises an error."""
 
     name: str
 
@@ -38,7 +38,7 @@ class Writer(Protocol):
 
     @property
     def rotate_from_ms(self) -> int | None:
-        """The time (ms, monotonic clock) from which ``complete`` is due. None if no file has to be completed."""
+        """Return the time (ms, monotonic clock) at which ``complete`` is due, or None if it is not due at any time."""
 
     def complete(self) -> None:
         """Complete the current file, so that the next batch goes to a new one."""
@@ -162,7 +162,7 @@ class Sink:
                 self._changed.wait(None if due_ms is None else max(0.0, due_ms / 1_000 - monotonic()))
 
     def _retried(self, work: Callable[[], None], what: str) -> bool:
-        """Call ``work`` until it succeeds. Returns False if the time limit of a stop is over before.
+        """Call ``work`` until it succeeds. Returns False if the time limit of a stop ends before that.
 
         ``what`` is a verb for the log message.
         """

@@ -21,7 +21,7 @@ class Span(NamedTuple):
 
 
 class Timeline:
-    """Divides time into intervals, of which each begins where the last one ended.
+    """Divides time into the intervals of the usage log.
 
     ``wall_ms`` is Unix time, and ``now_ms`` is the time on a monotonic clock.
     """
