@@ -112,7 +112,7 @@ def _run(given: Sequence[str]) -> int:
 def _parser(chosen: str | None) -> argparse.ArgumentParser:
     """Return the parser of the whole command line.
 
-    Only the module of the command ``chosen`` is imported, so only this command gets its arguments.
+    Only the module of the command ``chosen`` is imported and declares its arguments.
     """
     parser = argparse.ArgumentParser(
         prog=_PROGRAM,

@@ -38,7 +38,7 @@ class AdminPortError(Exception):
 
 
 class ListedRule(NamedTuple):
-    """A rule as it was set, as the admin port lists it."""
+    """A rule in the list that the admin port returns, as the rule was set."""
 
     entity: Entity
     rule: StoredRule
@@ -52,7 +52,7 @@ class Answer(NamedTuple):
     """The proxy's answer to a request for changes."""
 
     results: list[Result]
-    retry_after_s: int  # above 0 if the proxy limits changes; the time after which to try again
+    retry_after_s: int  # above 0 if there were too many changes; the time to wait before trying again
     text: str  # the whole response, as JSON
 
 
@@ -77,7 +77,7 @@ class AdminClient:
         self._url, self._host, self._token = url, address.hostname, token
 
     def rules(self, names: Mapping[str, EntityName]) -> list[ListedRule]:
-        """Return the rules for entities that include all of these names."""
+        """Return the rules that are set for entities with all of these names, or all rules if there are no names."""
         query = [("default", kind) if name is DEFAULT else (kind, str(name)) for kind, name in names.items()]
         _, body = self._request("GET", f"{_QUOTAS}?{urlencode(query)}" if query else _QUOTAS)
         return [

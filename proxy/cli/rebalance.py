@@ -100,7 +100,7 @@ def _watch(config: ProxyConfig, *, clock: Clock, display: Display, plan: Plan) -
 def deadline(by: time_of_day | timedelta, now: datetime) -> datetime:
     """Return the deadline that ``--by`` sets.
 
-    ``by`` is a duration from ``now``, or a time of day, which means the next time that it is this time.
+    ``by`` is a duration from ``now``, or a time of day. In that case the deadline is its next occurrence.
     """
     if isinstance(by, timedelta):
         return now + by

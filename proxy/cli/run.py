@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Serve until SIGTERM or SIGINT, drain the connections, and return the exit status.
+    """Serve until SIGTERM or SIGINT, let pending requests finish (drain), and return the exit status.
 
     A second signal ends the drain.
     """

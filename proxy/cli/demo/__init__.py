@@ -1,4 +1,6 @@
-"""``kafka-quota-proxy demo`` shows a producer and a consumer that are held at their quotas, without Java or Docker.
+"""``kafka-quota-proxy demo`` shows how the proxy holds a producer and a consumer at their quotas.
+
+The demo needs neither Java nor Docker.
 
 The demo runs these processes, and all of them end with it::
 

@@ -1,4 +1,4 @@
-"""``kafka-quota-proxy demo`` shows a producer and a consumer that are throttled to their quotas."""
+"""``kafka-quota-proxy demo`` shows how the proxy throttles a producer and a consumer to their quotas."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class Flow:
 
 
 def burst_end(flow: Flow, *, quota_bytes_per_second: float) -> float | None:
-    """Return the time when a paced client had used up its burst, at least a second after its first byte.
+    """Return the time when a client with paced shaping had used up its burst, at least a second after its first byte.
 
     A client is throttled as soon as it has used the burst and all that the quota has added since the first byte. From
     then on the proxy sets the pace. Returns None if the client was never throttled, for instance on a slow machine.
@@ -75,11 +75,11 @@ def burst_end(flow: Flow, *, quota_bytes_per_second: float) -> float | None:
 
 
 def paced_rate(flow: Flow, *, quota_bytes_per_second: float, now_s: float) -> float:
-    """Return the rate from the end of the burst until now, in bytes per second.
+    """Return the rate of a client with paced shaping, in bytes per second.
 
-    If the client has not used up its burst, the rate is measured from a second after the first byte. The burst is not
-    part of the rate, because an idle client has saved it up. The rate is measured until now and not until the last
-    byte, so that it falls if the flow stops.
+    The rate is measured from the end of the burst until now. If the client has not used up its burst, it is measured
+    from a second after the first byte. The burst is not part of the rate, because an idle client has saved it up. The
+    rate is measured until now and not until the last byte, so that it falls if the flow stops.
 
     Raises:
         MeasurementError: There was no traffic, or the rate would be measured over less than a second.
@@ -93,7 +93,7 @@ def paced_rate(flow: Flow, *, quota_bytes_per_second: float, now_s: float) -> fl
 
 
 def burst_starts(flow: Flow, *, quota_bytes_per_second: float) -> list[float]:
-    """Return the time when each burst that Kafka's sampled windows let through began. The first byte begins a burst.
+    """Return the times at which the bursts of a client with sampled shaping began. The first byte begins a burst.
 
     Args:
         flow: The bytes of a client that moves as many as it may, in requests of at most a fortieth of what the quota
@@ -121,7 +121,7 @@ def burst_starts(flow: Flow, *, quota_bytes_per_second: float) -> list[float]:
 
 
 def sampled_rate(flow: Flow, *, quota_bytes_per_second: float) -> float:
-    """Return the rate over all whole cycles of burst and silence, in bytes per second.
+    """Return the rate of a client with sampled shaping, over whole cycles of burst and silence, in bytes per second.
 
     The rate is measured from the start of the first burst to the start of the last burst. Over any other time it would
     depend on how much of a burst that time includes, because a burst carries eleven seconds' worth of bytes.

@@ -125,7 +125,10 @@ def load_librdkafka() -> ctypes.CDLL:
 
 
 def library_in_maps(maps: str) -> str | None:
-    """Return the path of librdkafka that Linux' ``/proc/self/maps`` names in its text ``maps``, or None."""
+    """Return the path of librdkafka from ``maps``, the text of Linux' ``/proc/self/maps``.
+
+    Returns None if this process has not loaded librdkafka.
+    """
     for line in maps.splitlines():
         # address perms offset dev inode path; the path may hold spaces
         fields = line.split(maxsplit=5)
@@ -156,7 +159,7 @@ def require_extra(*packages: str) -> None:
     """Check that the packages of the extra ``demo`` are installed, without importing them.
 
     Raises:
-        DemoError: One of them is not installed.
+        DemoError: A package is not installed.
     """
     for package in packages:
         if importlib.util.find_spec(package) is None:

@@ -34,8 +34,8 @@ _MAX_FRAME_BYTES: Final = 104_857_600  # Kafka's socket.request.max.bytes
 class Repairs:
     """Repairs the requests and responses of one connection.
 
-    It keeps the function that repairs a response under the correlation id of the request. Its methods raise
-    struct.error or ValueError if a frame ends too early.
+    For each request with a response to repair, it keeps the repairing function by the correlation id. The methods
+    raise struct.error or ValueError if a frame ends too early.
     """
 
     def __init__(self) -> None:
@@ -71,9 +71,9 @@ def flexible_api_versions_response(frame: bytes) -> bytes:
     """Convert an ApiVersions response v0 to v3, which has the same layout as v4.
 
     v0 consists of int32 correlation_id, int16 error_code, int32 count and, for each API, int16 api_key, int16
-    min_version and int16 max_version. In v3 the count is a uvarint and one too large, and int32 throttle_time_ms
-    follows the last API. Each API, and the whole response, ends with tagged fields, which are a 0 if there are none.
-    Every version has a response header v0.
+    min_version and int16 max_version. In v3 the count is a uvarint that is 1 more than the number of APIs,
+    and int32 throttle_time_ms follows the last API. Each API, and the whole response, ends with tagged fields, which
+    are a 0 if there are none. Every version has a response header v0.
     """
     (count,) = struct.unpack_from(">i", frame, 6)
     out = bytearray(frame[:6]) + UnsignedVarInt32.encode(count + 1)
@@ -94,7 +94,7 @@ def _drop(_: bytes) -> None:
 
 
 def produce_acks(frame: bytes) -> int:
-    """Return the field acks of a Produce request of any version.
+    """Return the field ``acks`` of a Produce request of any version.
 
     The request begins with int16 api_key, int16 api_version, int32 correlation_id, nullable string client_id, (v9+:
     tagged fields), (v3+: nullable string transactional_id, compact from v9 on), int16 acks.

@@ -26,7 +26,8 @@ _START_TIMEOUT_S: Final = 20
 _GRACE_S: Final = 3
 _STOP_TIMEOUT_S: Final = _GRACE_S + 2
 _TAIL_LINES: Final = 5
-# Where this very code was imported from: the children must not pick up another ``proxy`` from the working directory.
+# The directory of this code. It is first on the children's path, so that they do not import other code that happens to
+# be in the working directory.
 _CODE: Final = Path(__file__).resolve().parents[2]
 
 

@@ -55,7 +55,7 @@ class Options:
 
 
 def record_bytes(rate: int, *, overhead_bytes: int) -> int:
-    """Return the size of a record's value with which 40 requests of one record each make a second's worth of ``rate``.
+    """Return the size of a record's value, such that 40 requests of one record each are a second's worth of ``rate``.
 
     ``overhead_bytes`` is what Kafka charges for such a request or response in addition to the value.
     """

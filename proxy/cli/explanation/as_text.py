@@ -17,7 +17,11 @@ from kafka_quota_proxy.proxy.quota.entity import Tags
 
 
 def lines(found: Explanation, *, max_throttle_time_ms: int | None) -> Iterator[str]:
-    """Yield the lines of an explanation. ``max_throttle_time_ms`` is None if pauses have no bound."""
+    """Yield the lines of an explanation.
+
+    ``max_throttle_time_ms`` is the longest time for which the proxy throttles a client at once, or None if it has no
+    bound.
+    """
     client = f"client-id {found.client_id}" if found.client_id else "no client-id"
     yield f"user {found.user}, {client}"
     if found.charged_user != found.user:

@@ -69,7 +69,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """The quotas of one client."""
+    """The quotas of one client, with the rules that they come from."""
 
     user: str
     client_id: str
@@ -80,6 +80,6 @@ class Explanation:
 
 
 def entity(rule: QuotaRule | IpRule) -> Mapping[str, str]:
-    """Return the entity of a rule: a name for each entity type, by Kafka's name of that type."""
+    """Return the entity of a rule, as a mapping from Kafka's entity types (such as ``client-id``) to names."""
     names = {"ip": rule.ip} if isinstance(rule, IpRule) else {"user": rule.user, "client-id": rule.client_id}
     return {key: str(name) for key, name in names.items() if name is not None}

@@ -43,7 +43,7 @@ def explain(rules: Rules, *, user: str, client_id: str, ip: str | None = None) -
 
 
 def _of_buckets(rules: Rules, user: str, charged_user: str, client_id: str) -> Iterator[tuple[QuotaKind, Verdict]]:
-    """Yield the client's verdict for each kind of quota that has buckets."""
+    """Yield the client's verdict for each kind of quota that charges requests to buckets."""
     config = rules.config
     # Listeners in front of one broker share its buckets; only their enforcement and shaping differ.
     quotas_at = [(listener, BrokerQuotas(config, shaping=listener.shaping)) for listener in config.listeners]

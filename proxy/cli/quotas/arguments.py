@@ -193,7 +193,7 @@ def _term(key: str, text: str) -> object:
 
 
 def _plain(value: object) -> object:
-    """Return a YAML value in which each instant is the text that the user typed."""
+    """Return a YAML value in which each date or time is the text that the user typed."""
     if isinstance(value, dict):
         return {key: _plain(each) for key, each in value.items()}
     if isinstance(value, list):

@@ -32,9 +32,10 @@ _EXAMPLE: Final = "quotas: [{user: alice, producer_byte_rate: 10MiB}]"
 
 
 def as_yaml(rules: Iterable[tuple[Entity, StoredRule, str]]) -> Iterator[str]:
-    """Yield the lines of a YAML file with these rules. The text of each rule becomes a comment, unless it is empty.
+    """Yield the lines of a YAML file with these rules.
 
-    A rule that YAML cannot express (see ``not_in_yaml``) becomes a comment as a whole.
+    Each rule comes with a text that becomes its comment, unless the text is empty. A rule that YAML cannot express (see
+    ``not_in_yaml``) becomes a comment as a whole.
     """
     yield "quotas:"
     count = 0

@@ -20,7 +20,7 @@ _HEADINGS: Final = ("topic", "to", "left", "done", "rate", "limit", "incoming", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What the operator asked with ``--throttle`` and ``--by``. A number is None if there is no such question."""
+    """What the operator asked with ``--throttle`` and ``--by``. A number is None if that was not asked."""
 
     throttle: float | None = None  # "when would it end with this throttle?", in bytes per second
     by_ms: float | None = None  # "which throttle ends it within this time from now?"

@@ -25,7 +25,7 @@ class Display(ABC):
 
     @abstractmethod
     def show(self, report: Report, *, now: datetime, question: Question, notes: Sequence[str]) -> None:
-        """Show a report."""
+        """Show a report, with the answers to ``question`` and with the sentences in ``notes``."""
 
     def end(self, state: str, text: str, *, now: datetime) -> None:
         """Show the outcome: ``state`` is ``none``, ``done`` or ``given up``, and ``text`` says the same in words."""

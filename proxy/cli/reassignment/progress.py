@@ -104,7 +104,7 @@ class _ThrottledSample(NamedTuple):
 def _is_changed(before: _Limits, now: _Limits) -> bool:
     """Return whether the rate of a throttle has changed.
 
-    A throttle that is in only one of the two does not count, because usually its last move has ended.
+    A throttle that is only in ``before`` or only in ``now`` does not count. It usually disappeared with its last move.
     """
     return any(key in before and before[key].rate != limit.rate for key, limit in now.items())
 
@@ -167,7 +167,7 @@ class _Window:
         )
 
     def _moves_by_limit(self) -> list[tuple[Holder, Limit | None, frozenset[Move]]]:
-        """Return the moves grouped by the throttle that they share, with its holder.
+        """Return the groups of moves that share a throttle, each with the throttle and its holder.
 
         The moves to one follower that have no throttle form a group, too.
         """
@@ -313,9 +313,9 @@ class _Window:
 def _outlook(
     load: Load, limit: float | None, copied: float | None, *, is_settled: bool
 ) -> tuple[Verdict, float | None]:
-    """Return the outlook for a load, and the time left.
+    """Return whether the copying that is left in ``load`` will end, and the time left.
 
-    They follow from the measured rate ``copied`` if that is known, otherwise from the throttle ``limit``.
+    Both follow from the measured rate ``copied`` if that is known, otherwise from the throttle ``limit``.
     ``is_settled`` says whether the samples span a whole window of Kafka's quotas.
     """
     if load.left_bytes == 0:

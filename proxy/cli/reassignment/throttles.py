@@ -40,7 +40,7 @@ class ClusterThrottles:
     brokers: Mapping[int, BrokerConfigs] = field(default_factory=dict)
     leader_replicas: _Lists = field(default_factory=dict)
     follower_replicas: _Lists = field(default_factory=dict)
-    unknown: tuple[int, ...] = ()  # brokers whose configs cannot be read
+    unknown: tuple[int, ...] = ()  # brokers with configs that this client cannot read
 
     def configs(self, node_id: int) -> BrokerConfigs:
         """Return the configs of a broker, or Kafka's defaults if its configs are unknown."""
@@ -52,7 +52,7 @@ class ClusterThrottles:
         return configs.leader_rate if side is Side.LEADER else configs.follower_rate
 
     def listed(self, side: Side, moves: Mapping[Move, Sizes]) -> dict[Move, Sizes]:
-        """Return those of ``moves`` that the topics' lists of throttled replicas contain for this side."""
+        """Return those of ``moves`` that the topics' lists of throttled leaders or followers (``side``) contain."""
         return _listed(side, moves, self.leader_replicas if side is Side.LEADER else self.follower_replicas)
 
 

@@ -81,7 +81,7 @@ class Watcher:
         return 1 if self._verdict is Verdict.TOO_LOW else 0
 
     def run(self) -> int:
-        """Watch until the reassignment ends, or until the first report if the plan says so; return the exit status.
+        """Watch until the reassignment ends, or until the first report if the plan says so. Return the exit status.
 
         Raises:
             Exception: The cluster cannot be read. The exception is one of ``failures``, or ReadingError.
