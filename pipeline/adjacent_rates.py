@@ -22,7 +22,7 @@ _NEAR_MS: Final = LONGEST_SHAPED_MS // 2
 
 
 class AdjacentRates:
-    """Takes the records of a bucket in the order of ``start_ms``, and returns them with the adjacent rates."""
+    """Takes the records of a bucket in the order of ``start_ms``, and adds the rates of adjacent records."""
 
     def __init__(self) -> None:
         self._kept = np.empty((_NUMBERS, 0), np.int64)

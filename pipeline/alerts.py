@@ -32,9 +32,9 @@ _IN_MILLISECONDS: Final = ("request",)
 def marked_ahead(rows: DataFrame, now: Column, *, late_ms: int) -> DataFrame:
     """Add the column ``is_ahead``, which is true for records too far in the future.
 
-    A record is too far in the future if it starts later than ``now`` by more than ``late_ms``, which is more than
-    clocks may differ. The newest record moves the watermark for all proxies. So a proxy with a clock that is a day
-    ahead would make the records of all other proxies too late for a day.
+    A record is too far in the future if it starts more than ``late_ms`` after ``now``. Correct clocks differ by less.
+    The newest record moves the watermark for all proxies. So a proxy with a clock that is a day ahead would make the
+    records of all other proxies too late for a day.
 
     ``now`` is a timestamp. A stream should pass ``current_timestamp()``, which stays the same if a batch is repeated.
     """

@@ -99,7 +99,7 @@ def shares(rows: Iterable[Mapping[str, Any]], proxies: Sequence[str], *, floor: 
 
 
 def rules_of(proxy: str, given: Sequence[Share], rules: Iterable[QuotaRule], proxies: int) -> list[QuotaRule]:
-    """Return the rules of one proxy: an even share of each rule, or the computed share where there is one.
+    """Return the rules of one proxy: the computed share where there is one, and otherwise an even share.
 
     A computed share takes the enforcement and shaping of its rule. A file has only one rule for the same names. If
     another rule for these names has a different enforcement or shaping, for example the one for fetch, the even share
@@ -132,10 +132,10 @@ def _even_rules(rules: Iterable[QuotaRule], proxies: int) -> dict[tuple[EntityNa
 
 
 def _named(share: Share, table: RuleTable, proxies: int) -> list[QuotaRule]:
-    """Return the rule that grants a share to a user or client-id by name, and the rules that it makes necessary.
+    """Return a rule that grants a share, and the rules that keep the other limits of the user as they are.
 
-    A rule for a user takes precedence over the rules for default users with a client-id, which applied to this user
-    before. So these rules are repeated for the user by name, with even shares.
+    A rule for a user takes precedence over the rules for default users with a client-id, which have applied to this
+    user so far. So these rules are repeated for the user by name, with even shares.
     """
     found = table.resolve(user=share.user, client_id=share.client_id)
     key = _RATE_KEYS[share.kind]

@@ -235,7 +235,7 @@ class Balancer:
 
 
 def _divides_users(limits: ProxyConfig, kind: QuotaKind) -> bool:
-    """Return whether a rule for default users also names a client-id or default client-ids."""
+    """Return whether a rule with a limit of this kind is for default users and names client-ids."""
     return any(
         rule.user is DEFAULT and rule.client_id is not None and kind.limit_of(rule) is not None
         for rule in limits.quotas

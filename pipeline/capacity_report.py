@@ -1,4 +1,7 @@
-"""Builds the report of ``capacity``: the limits and their throttling, the load of brokers, and the busy hours."""
+"""Builds the report of the command ``capacity``.
+
+The report shows the limits and their throttling, the load of brokers, and the busy hours.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final

@@ -57,7 +57,8 @@ class _Sample(NamedTuple):
 class DemandTracker:
     """Tracks the recent use of one bucket at one proxy.
 
-    The sample with the highest rate among those that are not yet too old determines the demand.
+    Each call of ``take`` adds a sample, which counts for some time. The highest rate of the samples that still count
+    determines the demand.
     """
 
     __slots__ = ("_samples",)

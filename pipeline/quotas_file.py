@@ -1,6 +1,6 @@
 """Reads and writes files with quotas.
 
-Such a file is a configuration file of the proxy, or has only the quotas of one.
+A file is either a configuration file of the proxy, or contains nothing but quotas.
 """
 
 from collections.abc import Iterable, Iterator
@@ -71,7 +71,10 @@ def as_file(rules: Iterable[tuple[QuotaRule, str]], *, head: Iterable[str], held
 
 
 def _settings(held: ProxyConfig) -> list[str]:
-    """Return a line for each of the four written settings that differs from its default."""
+    """Return a configuration line for each of four settings, unless it has its default.
+
+    The settings are enforcement, max_throttle_time, shaping and burst.
+    """
     longest_ms = held.max_throttle_time_ms
     written = {
         "enforcement": held.enforcement.value,

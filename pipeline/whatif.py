@@ -35,8 +35,8 @@ _COUNTED: Final = ("delayed_amount", "throttled_requests", "throttle_time_ms", "
 def resolved(records: DataFrame, quotas: ProposedQuotas) -> DataFrame:
     """Return the bucket of each (kind, user, client_id) under these quotas, with its limit and its rule in words.
 
-    ``limit`` is null without a rule. A record with the user "" belongs to a bucket of all users, so rules for users
-    cannot be forecast for it. ``records`` may also be the result of ``total_demand``.
+    ``limit`` is null without a rule. A record with the user "" belongs to a bucket of all users, so the effect of rules
+    for users on it cannot be forecast. ``records`` may also be the result of ``total_demand``.
     """
     config = quotas.config
     exempt = config.principals.exempt
@@ -111,7 +111,7 @@ def _broker() -> Column:
 
 
 def _named(demands: DataFrame, entities: DataFrame) -> DataFrame:
-    """Return the demand of the entities that have a limit, with the bucket that each is charged to."""
+    """Return the demand of the entities that have a limit, with the bucket to which each entity is charged."""
     limited = entities.where("limit IS NOT NULL").drop("rule")
     return demands.join(F.broadcast(limited), on=[*_ENTITY], how="inner")
 

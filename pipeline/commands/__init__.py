@@ -1,1 +1,1 @@
-"""The commands of the command line, with a module for each. The modules hold little logic of their own."""
+"""The commands of the command line, each in a module of its own. These modules hold little logic."""

@@ -134,10 +134,10 @@ class _Forecast(NamedTuple):
         return "\n".join(lines) + "\n"
 
     def _left_for_clients(self, load: Load) -> float | None:
-        """Return the capacity that throttle and clients leave over in bytes per second, or None if it is unknown.
+        """Return how much capacity is left after the throttle and the use of clients, in bytes per second.
 
-        The result is negative if the capacity is not enough. A leader sends, which competes with fetches. A follower
-        receives, which competes with produce requests.
+        Returns None if the capacity is unknown. The result is negative if the capacity is not enough. A leader sends,
+        like the broker does for fetches. A follower receives, like the broker does for produce requests.
         """
         place = (load.broker, "fetch" if load.side is Side.LEADER else "produce")
         capacity = self.capacities.get(place)
