@@ -154,8 +154,9 @@ class KafkaSettings:
 class QuotaRule:
     """One rule under ``quotas:`` in the configuration file, which gives limits to a user, a client-id or both.
 
-    At least one of ``user`` and ``client_id`` is set. The rule does not apply from ``expires_ms`` on, nor at times
-    outside its schedule. ``proxy.quota.rule_terms`` decides whether it applies.
+    At least one of ``user`` and ``client_id`` is set. From ``expires_ms`` on, the rule does not apply. At times outside
+    its schedule, it has the limits of ``Schedule.otherwise``, or does not apply either. ``proxy.quota.rule_terms``
+    decides this.
     """
 
     user: EntityName
