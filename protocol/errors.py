@@ -1,4 +1,4 @@
-"""The errors that a client's or a broker's bytes can cause.
+"""Defines the errors that the bytes of a client or a broker can cause.
 
 A function that reads a peer's bytes returns values, says that more bytes are needed, or raises one of these errors. No
 bytes of a peer cause any other exception.

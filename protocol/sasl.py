@@ -1,4 +1,4 @@
-"""Reads SASL logins: Kafka's two requests, and the user name in the tokens of each mechanism.
+"""Reads Kafka's two requests for SASL logins, and the user name in the tokens of each mechanism.
 
     SaslHandshake (key 17)      request   string mechanism
                                 response  int16 error_code, array of strings
