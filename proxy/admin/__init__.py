@@ -1,1 +1,1 @@
-"""The admin port over HTTP: health, ``/metrics``, ``/quotas`` and ``/callqueue``."""
+"""Serves the admin port over HTTP: health checks, ``/metrics``, ``/quotas`` and ``/callqueue``."""

@@ -1,11 +1,12 @@
-"""The sockets of the admin port: the event loop reads requests and answers probes, threads answer the rest.
+"""Serves the sockets of the admin port. The event loop reads requests and answers probes. Threads answer the others.
 
-A connection waits on the event loop until the head of its request has arrived. The loop itself then answers a probe at
-once. Any other request gets a thread, at most ``MAX_REQUESTS`` at a time, and ``_DEADLINE_S`` in all. So neither idle
-connections nor slow readers delay a probe.
+A connection waits on the event loop until the head of its request has arrived. If the request is a probe (a health
+check), the event loop answers it at once. Any other request gets a thread. There are at most ``MAX_REQUESTS`` such
+threads at a time, and each request is cut off after ``_DEADLINE_S``. So neither idle connections nor slow readers delay
+a probe.
 
-At most ``MAX_WAITING`` connections wait; the oldest makes room for the next, and each is closed after
-``_WAIT_TIMEOUT_S``. A waiting connection holds at most ``_MAX_HEAD_BYTES`` and one read.
+At most ``MAX_WAITING`` connections wait. If one more comes, the oldest is closed, and each is closed after
+``_WAIT_TIMEOUT_S``. A waiting connection takes at most ``_MAX_HEAD_BYTES`` and the bytes of one read in memory.
 """
 
 import asyncio
@@ -32,19 +33,19 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Prometheus keeps one connection open at most, a probe none.
+# Prometheus keeps at most one connection open, and a probe keeps none open.
 MAX_WAITING: Final = 256
 # Enough for two Prometheus servers and some operators.
 MAX_REQUESTS: Final = 8
 _WAIT_TIMEOUT_S: Final = 5.0
-_SOCKET_TIMEOUT_S: Final = 5.0  # for each read and write of a thread; the deadline is for all of them
+_SOCKET_TIMEOUT_S: Final = 5.0  # for each single read or write of a thread
 _DEADLINE_S: Final = 30.0
 _MAX_HEAD_BYTES: Final = 16_384
 _READ_BYTES: Final = 16_384
 _BACKLOG: Final = 1_024
-# How many are accepted before other callbacks get their turn.
+# How many connections are accepted before other callbacks get their turn.
 _BATCH: Final = 64
-# Without a free file descriptor the socket stays readable.
+# How long accepting pauses after an error. Without a free file descriptor the socket would stay readable all the time.
 _REST_S: Final = 0.1
 _END: Final = (b"\n\r\n", b"\n\n")
 _TOO_LARGE: Final = ("431 Request Header Fields Too Large", f"a request's head has at most {_MAX_HEAD_BYTES} bytes\n")
@@ -52,13 +53,16 @@ _TOO_MANY: Final = ("503 Service Unavailable", f"{MAX_REQUESTS} requests are bei
 
 
 class AdminPort:
-    """One bound address, served from ``open`` to ``close``. Create and use it on the event loop's thread.
+    """Listens on one address. It is served from ``open`` to ``close``. Create and use it on the event loop's thread.
 
     Args:
-        bind: The address.
-        location: The key of the address in the file.
-        application: Answers requests in threads, and probes on the event loop.
-        probes: Paths whose GET needs no I/O.
+        bind: The address to listen on.
+        location: The keys under which the configuration file has the address, for errors.
+        application: The WSGI application. It is called in threads, and for probes on the event loop.
+        probes: The paths of probes, which a GET answers without I/O.
+
+    Attributes:
+        address: The address that is listened on, with the real port if ``bind`` has port 0.
 
     Raises:
         StartError: The address cannot be bound.
@@ -71,7 +75,7 @@ class AdminPort:
         self._probes = probes
         self._listener = _listener(bind, location)
         self.address = Address(host=bind.host, port=self._listener.getsockname()[1])
-        # What WSGIRequestHandler reads from its server.
+        # The variables that WSGIRequestHandler reads from its server object.
         environ = {
             "SERVER_NAME": bind.host,
             "SERVER_PORT": str(self.address.port),
@@ -81,17 +85,17 @@ class AdminPort:
             "SCRIPT_NAME": "",
         }
         self._site = SimpleNamespace(base_environ=environ, get_app=lambda: application)
-        self._waiting: dict[socket.socket, _Waiting] = {}  # the oldest first
-        self._answered: dict[socket.socket, asyncio.TimerHandle] = {}  # in threads
+        self._waiting: dict[socket.socket, _Waiting] = {}  # in the order of their arrival
+        self._answered: dict[socket.socket, asyncio.TimerHandle] = {}  # connections that threads answer now
         self._rest: asyncio.TimerHandle | None = None
 
     @repeated
     def open(self) -> None:
-        """Start accepting connections."""
+        """Start to accept connections, also after a pause."""
         self._loop.add_reader(self._listener, self._accept)
 
     def close(self) -> None:
-        """Stop accepting, and close all connections."""
+        """Stop accepting connections, and close all that are open."""
         if self._rest is not None:
             self._rest.cancel()
         self._loop.remove_reader(self._listener)
@@ -123,10 +127,10 @@ class AdminPort:
             one = self._waiting[connection] = _Waiting(connection, str(peer[0]))
             one.timer = self._loop.call_later(_WAIT_TIMEOUT_S, self._drop, one)
             self._loop.add_reader(connection, self._continue, one)
-            self._continue(one)  # most requests have arrived with their connections
+            self._continue(one)  # most requests have arrived by the time their connections are accepted
 
     def _continue(self, one: "_Waiting") -> None:
-        """Read what has arrived, or write the rest of a response."""
+        """Read the bytes of a request that have arrived, or write the rest of a response."""
         try:
             if one.answer:
                 self._write(one)
@@ -179,7 +183,7 @@ class AdminPort:
             self._drop(one)
 
     def _forget(self, one: "_Waiting") -> None:
-        """Stop waiting for the connection."""
+        """Stop waiting for a connection, without closing it."""
         if self._waiting.pop(one.connection, None) is None:
             return
         if one.timer is not None:
@@ -217,7 +221,7 @@ class AdminPort:
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """A connection whose request has not fully arrived, or whose response is not fully sent."""
+    """A connection on the event loop. Its request has not fully arrived, or its response is not fully sent."""
 
     connection: socket.socket
     peer: str
@@ -227,7 +231,7 @@ class _Waiting:
 
 
 class _RestOfRequest(io.RawIOBase):
-    """The bytes that were read already, then the rest of the connection."""
+    """A stream of the bytes of a request: first those that were read already, then the rest from the connection."""
 
     def __init__(self, head: bytes, connection: socket.socket) -> None:
         self._head = io.BytesIO(head)
@@ -241,7 +245,7 @@ class _RestOfRequest(io.RawIOBase):
 
 
 class _Request(WSGIRequestHandler):
-    """Runs the application for one request, on files instead of a socket."""
+    """Runs the application for one request, which is read from and answered to files instead of a socket."""
 
     def __init__(
         self, site: SimpleNamespace, incoming: BinaryIO | io.BufferedReader, outgoing: BinaryIO, peer: str
@@ -252,10 +256,10 @@ class _Request(WSGIRequestHandler):
         self.wfile = outgoing  # type: ignore[assignment]
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-        """Log nothing: a line per scrape would flood the log."""
+        """Do nothing. A line in the log for each scrape of the metrics would flood the log."""
 
     def get_stderr(self) -> io.StringIO:
-        """Discard wsgiref's tracebacks, such as those of clients that leave early."""
+        """Return a stream that discards the tracebacks of wsgiref, such as those after clients that leave early."""
         return io.StringIO()
 
 

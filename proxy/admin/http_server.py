@@ -1,7 +1,7 @@
-"""The admin port: ``/metrics``, ``/livez``, ``/readyz``, ``/callqueue`` and ``/quotas``.
+"""Answers the requests to the admin port: ``/metrics``, ``/livez``, ``/readyz``, ``/callqueue`` and ``/quotas``.
 
-``admin_port`` has the sockets and the threads; this module has the responses. Only ``/quotas`` changes the proxy's
-state, see ``quotas_api``. ``admin.metrics_bind`` is a second address that serves metrics and probes only.
+``admin_port`` has the sockets and the threads, and this module makes the responses. Only ``/quotas`` can change the
+state of the proxy (see ``quotas_api``). ``admin.metrics_bind`` is a second address that serves metrics and probes only.
 """
 
 import asyncio
@@ -41,11 +41,11 @@ _HOST: Final = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([^\[\]:@/]*))(?::[0-9]*)?")
 
 
 class AdminServer:
-    """The admin port, open within ``with``. Create it on the event loop's thread.
+    """Serves the admin port within a ``with`` statement. Create it on the event loop's thread.
 
     Attributes:
-        port: The port of ``admin.bind``.
-        metrics_port: The port of ``admin.metrics_bind``; None without it.
+        port: The port that ``admin.bind`` listens on.
+        metrics_port: The port that ``admin.metrics_bind`` listens on, or None if that is not configured.
 
     Raises:
         StartError: An address cannot be bound.
@@ -82,17 +82,21 @@ class AdminServer:
 
 
 class Health:
-    """Whether the proxy is ready. That it is alive is shown by the event loop, which answers the probe."""
+    """Finds out whether the proxy is ready for clients.
+
+    The other probe, ``/livez``, needs no such class. The event loop answers it, which shows that the proxy is alive.
+    """
 
     def __init__(self, server: Server, reloads: Reloads) -> None:
         self._server = server
         self._reloads = reloads
 
     def readiness(self) -> dict[str, object]:
-        """Return the body of ``/readyz``. Ready: clients can connect, and the brokers can be reached.
+        """Return the body of the response to ``/readyz``.
 
-        The proxy stays ready with an invalid file, because the last one is still in force, with an unavailable topic of
-        quotas, with a broker that does not show its own, and with a store that cannot be written.
+        The proxy is ready if clients can connect and the brokers can be reached. It stays ready if the changed
+        configuration file is not valid, because the previous one is still in force. It also stays ready if the topic of
+        quotas cannot be read, if a broker does not return its quotas, and if the store cannot be written.
         """
         rules, manager = self._server.rules.source, self._server.quota_manager
         is_listening = self._server.is_listening
@@ -114,11 +118,12 @@ class Health:
 
 
 class _Application:
-    """The WSGI application: answers requests in any thread, and probes on the event loop.
+    """The WSGI application. It answers requests in any thread, and probes on the event loop.
 
-    Without a ``quotas_api`` it serves metrics and probes only. ``hosts`` are the names that are allowed in the Host
-    header, in lower case; None: any. A page of another site that points its own name here sends that name (DNS
-    rebinding). Probes show nothing worth protecting.
+    If ``quotas_api`` is None, it serves metrics and probes only. ``hosts`` holds the names that are allowed in the Host
+    header, in lower case, or is None if any is allowed. The check stops DNS rebinding: a page of another web site may
+    point its own host name to this address, but the browser then sends that name. Probes are not checked, because they
+    show nothing that needs protection.
     """
 
     def __init__(
@@ -141,7 +146,7 @@ class _Application:
             reply = self._reply(environ)
         except Exception as error:
             report_error(error)
-            raise  # for the answer 500
+            raise  # wsgiref then answers with status 500
         start_response(reply.status, [("Content-Type", reply.kind), ("Cache-Control", "no-store"), *reply.headers])
         return reply.body
 
@@ -171,7 +176,10 @@ class _Application:
                 return _json("200 OK" if readiness["state"] == "ready" else "503 Service Unavailable", readiness)
 
     def _is_allowed_host(self, host: str) -> bool:
-        """Whether no page of another site can send this Host header, or none."""
+        """Return whether a Host header is safe, because a page of another web site could not make a browser send it.
+
+        An IP address, localhost, a configured name and a missing header are safe.
+        """
         if self._hosts is None or not host:
             return True
         found = _HOST.fullmatch(host)
@@ -192,7 +200,7 @@ class _Application:
             pieces = write(self._registry.collect(monotonic_ns() // 1_000_000))
             yield from _zipped(pieces) if is_zipped else pieces
         except Exception as error:
-            # The status is sent already; the scrape fails because it breaks off.
+            # The status 200 has been sent already. The scrape fails because the response breaks off.
             report_error(error, "a scrape of /metrics failed")
             raise
 

@@ -1,4 +1,4 @@
-"""``/callqueue``: which users have which priority level, and why. Runs in a thread of the admin port."""
+"""Answers ``/callqueue``, which shows the priority levels of users and why. Runs in a thread of the admin port."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,16 +14,17 @@ _TOP: Final = 10
 
 
 def report(server: Server, *, principal: str | None, client_id: str, host: str) -> list[dict[str, Any]]:
-    """Return an object for each listener with a fair call queue.
+    """Return a JSON object for each listener that has a fair call queue.
 
-    It has one user, or the costliest users if ``principal`` is None. ``host`` is the client's address, which
-    identifies a client that has not logged in.
+    The object shows the user ``principal``, or the users with the highest cost if that is None. ``host`` is the address
+    of the client, which identifies a client that has not logged in.
     """
     return [
         {
             "listener": listener.name,
             "levels": priorities.settings.levels,
-            # The share of a broker's slots in use above which levels count; null: never, every user is level 0.
+            # Levels count only if a larger part than this of a broker's slots is in use. With null they never count,
+            # and every user has level 0.
             "utilisation_floor": _finite(priorities.scheduler.options.utilisation_floor),
             "users": [_user(priorities.scheduler, one) for one in _standings(priorities, principal, client_id, host)],
             "average_response_ms": [round(time_ms, 3) for time_ms in priorities.scheduler.average_response_ms],

@@ -1,8 +1,8 @@
-"""``/quotas`` of the admin port: lists the rules and changes them. Runs in a thread of the admin port.
+"""Answers requests to ``/quotas`` of the admin port, which list rules or change them. Runs in threads of that port.
 
-Reading needs no authorization. Changes need ``Authorization: Bearer TOKEN``, where TOKEN is the first line of
-``admin.quotas_token_file`` as it is then. They are decided by the manager that decides on Kafka's own requests, in turn
-with these.
+A list needs no authorization. Changes need ``Authorization: Bearer TOKEN``, where TOKEN is the first line of
+``admin.quotas_token_file`` at the time of the request. The quota manager decides on these changes as on those that come
+in Kafka's own requests, in the order of their arrival.
 """
 
 import asyncio
@@ -45,11 +45,13 @@ log = logging.getLogger(__name__)
 
 JSON: Final = "application/json"
 TEXT: Final = "text/plain; charset=utf-8"
-# How long a change may take: less than the deadline of a request. The brokers of a topic may be slow or away.
+# How long a change may take, if the brokers of a topic are slow or cannot be reached. The deadline that the admin port
+# has for a request is longer.
 _DEADLINE_S: Final = 25.0
-# A change may wait for a disk or for brokers; the port's other threads stay free for scrapes.
+# How many changes are made at a time. A change may wait for a disk or for brokers, and the other threads of the admin
+# port must stay free for scrapes of the metrics.
 _MAX_AT_ONCE: Final = 4
-# The body of a refused request is read up to this size: else its sender would see a reset, and not the reason.
+# The body of a refused request is read up to this size. Otherwise the client would see a reset and not the reason.
 _MAX_SKIPPED_BYTES: Final = 8 * MAX_BODY_BYTES
 _CHUNK_BYTES: Final = 65_536
 _WARN_EVERY_S: Final = 60.0
@@ -61,7 +63,7 @@ _WRONG: Final = "quotas are changed with the token of admin.quotas_token_file; s
 
 
 class Reply(NamedTuple):
-    """A response."""
+    """An HTTP response. ``kind`` is its content type."""
 
     status: str
     body: Iterable[bytes]
@@ -70,7 +72,7 @@ class Reply(NamedTuple):
 
 
 class _RefusedError(Exception):
-    """The request is refused with this status and message."""
+    """Raised to refuse a request with this status, message and headers."""
 
     def __init__(self, status: str, message: str, *headers: tuple[str, str]) -> None:
         super().__init__(message)
@@ -85,7 +87,10 @@ class _BusyError(_RefusedError):
 
 
 class QuotasApi:
-    """``/quotas`` of one proxy, whose event loop is ``loop``. Without a ``token_file`` nothing can be changed here."""
+    """Answers requests to ``/quotas``. ``loop`` is the event loop of the proxy.
+
+    If ``token_file`` is None, all changes are refused.
+    """
 
     def __init__(
         self,
@@ -105,7 +110,7 @@ class QuotasApi:
         self._free = BoundedSemaphore(_MAX_AT_ONCE)
 
     def get(self, environ: WSGIEnvironment) -> Reply:
-        """Return the rules, or those of the query's entities."""
+        """Answer a GET request with all rules, or with those of the entities that the query names."""
         try:
             query = _entity_query(environ.get("QUERY_STRING", ""))
         except _RefusedError as refused:
@@ -113,7 +118,7 @@ class QuotasApi:
         return Reply("200 OK", self._rules(query), JSON)
 
     def post(self, environ: WSGIEnvironment) -> Reply:
-        """Change quotas."""
+        """Answer a POST request, which changes quotas."""
         try:
             self._check_token(environ)
             if not self._free.acquire(blocking=False):
@@ -143,7 +148,7 @@ class QuotasApi:
         yield ("".join(piece) + "\n]}\n").encode()
 
     def _listed(self) -> Iterable[ListedRule]:
-        # Rules that are followed are unknown to the manager.
+        # The manager does not know the rules that are followed from a topic or from the brokers.
         of_brokers, of_topic = self._server.broker_quotas, self._server.quota_topic
         if of_brokers is not None:
             return (ListedRule(*rule, can_change=False) for rule in of_brokers.listed())
@@ -152,7 +157,7 @@ class QuotasApi:
     # -- changes --
 
     def _check_token(self, environ: WSGIEnvironment) -> None:
-        """Raise _RefusedError unless the request has the token."""
+        """Raise ``_RefusedError`` unless the request has the right token."""
         if self._token_file is None:
             raise _RefusedError("403 Forbidden", _NO_FILE)
         scheme, _, given = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
@@ -161,7 +166,7 @@ class QuotasApi:
         except TokenFileError as error:
             self._warn("admin.quotas_token_file: quotas cannot be changed here: %s", str(error))
             raise _RefusedError("403 Forbidden", "the proxy cannot read its token; its log says why") from None
-        # Headers are read as Latin-1.
+        # wsgiref decodes headers as Latin-1.
         is_right = hmac.compare_digest(given.strip().encode("latin-1", "replace"), token.encode())
         if scheme.lower() != "bearer" or not is_right:
             what = "a wrong token" if given else "no token"
@@ -169,13 +174,14 @@ class QuotasApi:
             raise _RefusedError("401 Unauthorized", _WRONG, ("WWW-Authenticate", "Bearer"))
 
     def _warn(self, message: str, *arguments: str) -> None:
-        """Log at most once a minute: a stranger must not fill the log."""
+        """Log a warning, but at most one a minute, so that a stranger cannot fill the log."""
         if monotonic() - self._warned_s >= _WARN_EVERY_S:
             self._warned_s = monotonic()
             log.warning(message, *arguments)
 
     def _read(self, environ: WSGIEnvironment) -> RequestedChanges:
-        # A page of another site can send forms and text, but not this type without a CORS preflight, which is refused.
+        # A page of another web site can make a browser send forms and text, but not JSON. That needs a CORS preflight
+        # request first, which is refused.
         if environ.get("CONTENT_TYPE", "").partition(";")[0].strip().lower() != JSON:
             raise _RefusedError("415 Unsupported Media Type", f"send it with Content-Type: {JSON}")
         size = environ.get("CONTENT_LENGTH", "")
@@ -231,7 +237,7 @@ class QuotasApi:
 
 
 class _Owner:
-    """Waits for the results of changes."""
+    """Owns the ticket of a request, and waits until the ticket has the results."""
 
     def __init__(self) -> None:
         self.has_turn = asyncio.Event()
@@ -239,7 +245,7 @@ class _Owner:
 
 
 def _results(altered: QuotasAltered, changes: RequestedChanges) -> Reply:
-    # Piece by piece, so that other threads get the interpreter in between.
+    # Written in pieces, so that other threads can run in between.
     pieces = paced(written_results(altered.outcomes, is_dry_run=changes.is_dry_run), rest, every=100)
     body = ("".join(pieces).encode(),)
     if altered.throttle_time_ms:
@@ -253,7 +259,7 @@ def _refusal(refused: _RefusedError) -> Reply:
 
 
 def _skip(environ: WSGIEnvironment) -> None:
-    """Read and discard the body, up to a size."""
+    """Read and discard the body of a refused request, up to ``_MAX_SKIPPED_BYTES``."""
     size = environ.get("CONTENT_LENGTH", "")
     if environ.get("proxy.is_read") or not (size.isascii() and size.isdigit() and len(size) <= 10):
         return
@@ -264,7 +270,7 @@ def _skip(environ: WSGIEnvironment) -> None:
 
 
 def _entity_query(query: str) -> Mapping[str, EntityName]:
-    """Return the entities of a query such as ``user=alice&default=client-id``, by type."""
+    """Return the entity names in a query such as ``user=alice&default=client-id``, by entity type."""
     found: dict[str, EntityName] = {}
     try:
         given = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query), max_num_fields=len(ENTITY_TYPES))

@@ -1,10 +1,11 @@
-"""A client that asks a cluster about itself, over aiokafka's connections. It reads and never writes.
+"""Asks a cluster about its brokers, topics, configs and reassignments. It changes nothing in the cluster.
 
-aiokafka's own admin client has no topic ids, no sizes of logs, no configs of several brokers at once, and reads all
-topics again after each failure. So the requests of ``admin_requests`` are sent here, over its connections.
+aiokafka's own admin client returns no topic ids and no sizes of logs, cannot ask several brokers for configs at once,
+and reads all topics again after each failure. So this module sends the requests of ``admin_requests`` itself, over
+aiokafka's connections.
 
-Blocks; not for the loop. Imported only if the file has ``replication`` or ``quotas_from: broker``, because importing
-aiokafka takes time.
+All calls block, so they must not be made on the event loop. The module is imported only if the configuration file has
+``replication`` or ``quotas_from: broker``, because the import of aiokafka takes time.
 
 Every call may raise one of ``ADMIN_ERRORS``, most often because a broker does not answer in time.
 """
@@ -38,26 +39,26 @@ CLIENT_ID: Final = "kafka-quota-proxy"
 _REQUEST_TIMEOUT_MS: Final = 10_000
 _CLOSE_S: Final = 1.0
 
-# Reasons to try again later: errors of brokers, of sockets and TLS, and of the files of passwords and certificates.
-# aiokafka raises AssertionError and ValueError if it does not understand an answer.
+# Errors after which the caller may try again later. They come from brokers, from sockets and TLS, and from the files
+# of passwords and certificates. aiokafka raises AssertionError and ValueError if it does not understand an answer.
 ADMIN_ERRORS: Final = (KafkaError, OSError, ValueError, AssertionError, RuntimeError)
 
 T = TypeVar("T")
 
 
 class BrokerClient:
-    """A connection to the first of some brokers that answers. It never uses the addresses of Metadata.
+    """A connection to the first of several brokers that answers.
 
-    Those addresses may be a proxy's. A connection that the broker has closed is opened again. ``close`` ends a thread
-    and closes the sockets.
+    It never uses the addresses in a Metadata response, because these may be addresses of a proxy. A connection that the
+    broker has closed is opened again. The client has a thread, which ``close`` ends.
 
     Args:
-        settings: The login and TLS; its ``bootstrap_servers`` are not used.
-        servers: The brokers.
-        timeout_ms: The limit for each connection, login included, and for each answer.
+        settings: The login and TLS settings. Their ``bootstrap_servers`` are not used.
+        servers: The addresses of the brokers, in the order in which they are tried.
+        timeout_ms: The time limit for each connection with its login, and for each answer.
 
     Attributes:
-        server: The broker that answered.
+        server: The address of the broker that answered.
 
     Raises:
         OSError: A file that the settings name cannot be read or used.
@@ -67,7 +68,7 @@ class BrokerClient:
     def __init__(
         self, settings: AdminClient, servers: Sequence[Address], *, timeout_ms: int = _REQUEST_TIMEOUT_MS
     ) -> None:
-        # aiokafka logs each attempt to connect as an error, and passwords on level debug. Failures are exceptions here.
+        # aiokafka logs each attempt to connect as an error, and passwords at level debug. This class raises exceptions.
         logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
         self.server = servers[0]
         self._settings = settings
@@ -89,23 +90,26 @@ class BrokerClient:
         self.close()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return the result of a coroutine that uses the connections."""
+        """Run a coroutine that uses the connections in the thread of this client, and return its result."""
         return self._thread.run(work)
 
     def ask(self, request: Request) -> Any:  # noqa: ANN401 - aiokafka has no types
-        """Send a request and return the answer."""
+        """Send a request to ``server``, and return the answer."""
         return self.run(self.send(request, self.server))
 
     def describe_configs(self, query: ConfigQuery) -> list[Configs]:
-        """Return configs as this one broker has them."""
+        """Return configs as the broker ``server`` has them."""
         return read_configs(self.ask(_describe(query)))
 
     def close(self) -> None:
-        """End the connections and the thread. Calls in other threads fail."""
+        """Close the connections and end the thread. Calls that are waiting in other threads fail."""
         self._thread.close()
 
     async def send(self, request: Request, server: Address) -> Any:  # noqa: ANN401
-        """Send a request and return the answer. If the connection turns out to be closed, the request is sent again."""
+        """Send a request to a broker and return the answer. Runs on the event loop of this client's thread.
+
+        If a connection that was kept open turns out to be closed, the request is sent again over a new one.
+        """
         is_kept = server in self._connections
         connection = await self._connection(server)
         try:
@@ -119,7 +123,7 @@ class BrokerClient:
         try:
             return await connection.send(request)
         except TimeoutError:
-            connection.close()  # its answers no longer match its requests
+            connection.close()  # a late answer would be taken for the answer to the next request
             raise TimeoutError(f"no answer within {self._timeout_ms} ms") from None
 
     async def _connection(self, server: Address) -> AIOKafkaConnection:
@@ -158,9 +162,9 @@ class BrokerClient:
 
 
 class ClusterClient(BrokerClient):
-    """Asks the brokers of a cluster, each at the address that the cluster advertises.
+    """Sends requests to all brokers of a cluster, each at the address that the cluster advertises.
 
-    It begins with ``bootstrap_servers`` of the settings, ``fallback`` if they have none.
+    The first connection goes to the ``bootstrap_servers`` of ``settings``, or to ``fallback`` if there are none.
     """
 
     def __init__(
@@ -171,24 +175,27 @@ class ClusterClient(BrokerClient):
         super().__init__(settings, settings.bootstrap_servers or fallback, timeout_ms=timeout_ms)
 
     def metadata(self, topics: Sequence[str] | None = ()) -> Metadata:
-        """Return the brokers, and some topics; None: all topics."""
+        """Return the brokers of the cluster and the named topics, or all topics if ``topics`` is None."""
         return self.run(self._metadata(topics))
 
     def configs(self, queries: Sequence[ConfigQuery]) -> list[list[Configs] | Exception]:
-        """Send all queries at once, and return the answer to each, or its failure."""
+        """Send all queries at once, and return for each either the configs or the exception that it failed with."""
         return self.run(self._configs(queries))
 
     def reassignments(self) -> dict[tuple[str, int], tuple[int, ...]]:
-        """Return the replicas that are being added, by topic and partition, of all partitions that are reassigned."""
+        """Return the replicas that are being added to each partition that is being reassigned.
+
+        The keys are topics and partition numbers. The values are node ids of brokers.
+        """
         return self.run(self._reassignments())
 
     def log_sizes(
         self, partitions: Mapping[str, Sequence[int]], node_ids: Iterable[int]
     ) -> dict[tuple[int, str, int], int]:
-        """Return the sizes of logs in bytes, by broker, topic and partition.
+        """Ask some brokers for the sizes of their logs, in bytes, by node id, topic and partition.
 
-        A replica that moves between directories of a broker counts once. Brokers leave out topics that this client
-        may not describe.
+        If a replica is being moved to another directory of its broker, only its current log counts. Brokers leave out
+        topics that this client is not allowed to describe.
         """
         return self.run(self._log_sizes(partitions, tuple(node_ids)))
 
@@ -235,7 +242,7 @@ class ClusterClient(BrokerClient):
         }
 
     async def _from_any(self, request: Request) -> Any:  # noqa: ANN401
-        """Ask the broker that answered last; if it does not answer, another known one."""
+        """Send a request to the broker that answered last, or to another known broker if that one fails."""
         try:
             return await self.send(request, self.server)
         except ADMIN_ERRORS:

@@ -1,10 +1,11 @@
-"""Requests about a cluster, and their answers, that aiokafka lacks, as its protocol types.
+"""Defines requests about a cluster that aiokafka lacks, and their answers, as subclasses of aiokafka's protocol types.
 
-aiokafka's Metadata has no topic ids, and it has no DescribeLogDirs. The answer of DescribeClientQuotas stays bytes:
-``protocol`` reads it, and only if it differs from the last one.
+aiokafka's Metadata request has no topic ids, and aiokafka has no DescribeLogDirs request. The answer to
+DescribeClientQuotas is not decoded here. ``protocol.client_quotas`` decodes it, and only if it differs from the last
+answer.
 
 Source: MetadataRequest.json, DescribeLogDirsRequest.json, DescribeClientQuotasRequest.json and their responses in
-Apache Kafka. Kafka 4 still knows one of these versions of each.
+Apache Kafka. For each request, Kafka 4 still knows at least one of the versions that are defined here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,7 +39,7 @@ _NO_ID: Final = bytes(_ID_BYTES)
 
 
 class Partition(NamedTuple):
-    """A partition of a Metadata response; ``leader`` -1: it has none."""
+    """A partition in a Metadata response. ``leader`` is -1 if the partition has no leader."""
 
     number: int
     leader: int
@@ -46,7 +47,7 @@ class Partition(NamedTuple):
 
 
 class Topic(NamedTuple):
-    """A topic of a Metadata response; ``topic_id`` None: brokers below Kafka 2.8 have none."""
+    """A topic in a Metadata response. ``topic_id`` is None if the broker is older than Kafka 2.8."""
 
     error_code: int
     name: str
@@ -55,7 +56,7 @@ class Topic(NamedTuple):
 
 
 class Broker(NamedTuple):
-    """A broker of a Metadata response."""
+    """A broker in a Metadata response."""
 
     node_id: int
     host: str
@@ -64,7 +65,7 @@ class Broker(NamedTuple):
 
 
 class Metadata(NamedTuple):
-    """A Metadata response."""
+    """The content of a Metadata response."""
 
     brokers: tuple[Broker, ...]
     controller_id: int
@@ -77,14 +78,17 @@ class Metadata(NamedTuple):
 
 
 class ConfigKind(IntEnum):
-    """The type of a config's resource, by Kafka's number."""
+    """What a config belongs to, a topic or a broker. The numbers are Kafka's types of config resources."""
 
     TOPIC = 2
     BROKER = 4
 
 
 class ConfigQuery(NamedTuple):
-    """The configs to ask for, and the broker to ask; ``node_id`` None: any broker."""
+    """A query for the configs ``keys`` of the topics or brokers ``names``.
+
+    ``node_id`` is the broker to ask. If it is None, any broker is asked.
+    """
 
     kind: ConfigKind
     names: tuple[str, ...]
@@ -93,7 +97,7 @@ class ConfigQuery(NamedTuple):
 
 
 class Configs(NamedTuple):
-    """The configs of one topic or broker."""
+    """The configs of one topic or broker, or the error that the cluster returned for it."""
 
     name: str
     error_code: int
@@ -101,7 +105,7 @@ class Configs(NamedTuple):
     values: Mapping[str, str | None]
 
     def checked(self) -> Mapping[str, str | None]:
-        """Return the values, or raise the error as ``KafkaError``."""
+        """Return the values. Raises a ``KafkaError`` if the cluster returned an error."""
         error = for_code(self.error_code)
         if error is not NoError:
             raise error(f"DescribeConfigs of {self.name}: {self.error_message or error.__name__}")
@@ -109,7 +113,7 @@ class Configs(NamedTuple):
 
 
 class _Uuid:
-    """A topic id: 16 bytes."""
+    """The protocol type of a topic id, which has 16 bytes."""
 
     @classmethod
     def decode(cls, data: BytesIO) -> bytes:
@@ -184,7 +188,10 @@ _Metadata = (
 
 
 class MetadataRequest(Request[_Metadata]):  # type: ignore[misc]
-    """Asks for the brokers and some topics; None: all. From Kafka 0.11 on it never creates a topic."""
+    """A request for the brokers and some topics, or all topics if ``topics`` is None.
+
+    Brokers from Kafka 0.11 on do not create a topic because of this request.
+    """
 
     API_KEY = int(ApiKey.METADATA)
 
@@ -192,7 +199,7 @@ class MetadataRequest(Request[_Metadata]):  # type: ignore[misc]
         self._topics = topics
 
     def build(self, request_struct_class: type[RequestStruct]) -> RequestStruct:
-        """Return the request of a version."""
+        """Return the request in the version of ``request_struct_class``."""
         if request_struct_class is _MetadataWithIds:
             no_tags: dict[int, bytes] = {}
             with_ids = None if self._topics is None else [(_NO_ID, name, no_tags) for name in self._topics]
@@ -238,7 +245,7 @@ class _DescribeLogDirsV1(_DescribeLogDirsV0):
 
 
 class DescribeLogDirsRequest(Request[_DescribeLogDirsV0 | _DescribeLogDirsV1]):  # type: ignore[misc]
-    """Asks a broker for the sizes of its logs of some partitions."""
+    """A request to a broker for the sizes of its logs of some partitions."""
 
     API_KEY = int(ApiKey.DESCRIBE_LOG_DIRS)
 
@@ -246,12 +253,12 @@ class DescribeLogDirsRequest(Request[_DescribeLogDirsV0 | _DescribeLogDirsV1]): 
         self._partitions = partitions
 
     def build(self, request_struct_class: type[RequestStruct]) -> RequestStruct:
-        """Return the request of a version."""
+        """Return the request in the version of ``request_struct_class``."""
         return request_struct_class([(topic, list(indexes)) for topic, indexes in self._partitions.items()])
 
 
 class _Frame(Response):  # type: ignore[misc]
-    """A response as it came."""
+    """A response that is not decoded. Its value is the whole frame, with its size."""
 
     API_KEY = int(ApiKey.DESCRIBE_CLIENT_QUOTAS)
     API_VERSION = 0
@@ -268,13 +275,13 @@ class _DescribeClientQuotas(DescribeClientQuotasRequest_v0):  # type: ignore[mis
 
 
 class AllClientQuotasRequest(Request[_DescribeClientQuotas]):  # type: ignore[misc]
-    """Asks for the quotas of all entities, in version 0. The answer is the whole frame, with its size."""
+    """A request for the quotas of all entities, in version 0. The answer is the whole frame, with its size."""
 
     API_KEY = int(ApiKey.DESCRIBE_CLIENT_QUOTAS)
     API_VERSION = _DescribeClientQuotas.API_VERSION
 
     def build(self, request_struct_class: type[RequestStruct]) -> RequestStruct:
-        """Return the request: without components and not strict, so that all entities match."""
+        """Return a request without components and with strict=False, which all entities match."""
         return request_struct_class([], False)
 
 
@@ -298,7 +305,7 @@ def read_configs(response: Any) -> list[Configs]:  # noqa: ANN401
 
 def _topic(topic: Any, *, has_ids: bool) -> Topic:  # noqa: ANN401
     error_code, name, topic_id, _, partitions = topic[:5] if has_ids else (*topic[:2], _NO_ID, *topic[2:])
-    in_sync_at = 5 if has_ids else 4  # behind the leader epoch
+    in_sync_at = 5 if has_ids else 4  # versions with topic ids also have a leader epoch before this field
     return Topic(
         error_code,
         name,

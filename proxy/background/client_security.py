@@ -1,7 +1,8 @@
-"""aiokafka's keyword arguments: where a cluster is, how this program's clients log in, and by which TLS.
+"""Builds the keyword arguments of aiokafka's clients: the addresses of a cluster, the login and the TLS settings.
 
-Files are read at each call, so that a new password holds from the next connection. One of a password or certificates
-that cannot be read raises ``OSError``; one that cannot be used, ``ssl.SSLError``, which is one, too.
+The files of the password and the certificates are read at each call, so that a new password is used from the next
+connection on. If such a file cannot be read, the call raises ``OSError``. If certificates cannot be used, it raises
+``ssl.SSLError``, which is a subclass of ``OSError``.
 """
 
 import logging
@@ -13,8 +14,8 @@ from kafka_quota_proxy.config.model import AdminClient
 
 
 def connection(settings: AdminClient, client_id: str) -> dict[str, object]:
-    """Return the arguments of a client of topics."""
-    # aiokafka logs each attempt to connect as an error; failures that matter arrive as exceptions.
+    """Return the arguments for a client that reads or writes topics: addresses, client id, login and TLS."""
+    # aiokafka logs each attempt to connect as an error. Failures that matter arrive as exceptions.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     return {
         "bootstrap_servers": [str(address) for address in settings.bootstrap_servers],
@@ -24,7 +25,7 @@ def connection(settings: AdminClient, client_id: str) -> dict[str, object]:
 
 
 def security(settings: AdminClient) -> dict[str, object]:
-    """Return the arguments for the login and TLS."""
+    """Return the arguments for the login and TLS of any client."""
     keywords: dict[str, object] = {"security_protocol": settings.security_protocol.value}
     if settings.security_protocol.has_tls:
         context = ssl.create_default_context(cafile=settings.ssl_cafile)

@@ -1,6 +1,6 @@
-"""Why the process cannot write to a path that the operator names, and a lock for a directory.
+"""Finds out why the process cannot write to a path that the operator names, and locks a directory.
 
-``check`` and ``run`` print the same texts. Permissions are those of the user that this process runs as.
+The commands ``check`` and ``run`` print the same texts. The permissions of the user that runs this process count.
 """
 
 import errno
@@ -14,7 +14,10 @@ _MOUNT: Final = "a file system that is mounted read-only; mount it writable, or 
 
 
 def directory_fault(path: Path) -> str | None:
-    """Return why files cannot be kept in a directory, existing or not, and the remedy; None: they can."""
+    """Return why files cannot be kept in a directory, and the remedy, or None if they can.
+
+    The directory may not exist yet. Then the question is whether it can be created.
+    """
     try:
         if path.is_dir():
             return None if _may_write(path) else f"{path} cannot be written: {_why(path)}"
@@ -29,7 +32,7 @@ def directory_fault(path: Path) -> str | None:
 
 
 def file_fault(path: Path) -> str | None:
-    """Return why a file cannot be written or created, and the remedy; None: it can."""
+    """Return why a file cannot be written or created, and the remedy, or None if it can."""
     if path.is_dir():
         return f"{path} is a directory; name a file in it"
     if path.exists():
@@ -50,10 +53,11 @@ def _why(path: Path) -> str:
 
 
 def lock_file(path: Path, *, taken: str) -> int:
-    """Lock a file, creating it if needed; return its descriptor. Closing that releases the lock.
+    """Lock a file, create it if needed, and return its descriptor. The lock is released when the descriptor is closed.
 
     Raises:
-        OSError: The file cannot be opened, or another process holds the lock; then ``taken`` is its text.
+        OSError: The file cannot be opened, or another process holds the lock. In the second case ``taken`` is the text
+            of the error.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
     try:

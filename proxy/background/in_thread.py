@@ -12,9 +12,9 @@ T = TypeVar("T")
 
 
 async def in_thread(work: Callable[[], T], *, name: str = "cluster") -> T:
-    """Run ``work`` in a thread of its own. It does not keep the process from ending, unlike ``to_thread``."""
+    """Run ``work`` in a new thread, and return its result. Unlike ``asyncio.to_thread`` it lets the process end."""
     future: Future[T] = Future()
-    future.set_running_or_notify_cancel()  # so that a cancelled waiter does not cancel it
+    future.set_running_or_notify_cancel()  # so that this future is not cancelled if the task that awaits it is
     threading.Thread(target=_run, args=(work, future), name=name, daemon=True).start()
     return await asyncio.wrap_future(future)
 
@@ -29,20 +29,20 @@ def _run(work: Callable[[], T], future: "Future[T]") -> None:
 
 
 class WorkerThread:
-    """One thread that runs functions in their order. A call that is cancelled still runs to its end."""
+    """One thread that runs functions one after the other. A call still runs to its end if the caller is cancelled."""
 
     def __init__(self, name: str) -> None:
         self._executor = ThreadPoolExecutor(1, thread_name_prefix=name)
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a function in the thread."""
+        """Call a function in the thread, and return its result."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._executor, partial(function, *args, **kwargs))
 
     async def run_large(self, is_small: bool, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a function in the thread, or at once if its work is small."""
+        """Call a function in the thread, or on the event loop if ``is_small`` says that it takes little time."""
         return function(*args, **kwargs) if is_small else await self.run(function, *args, **kwargs)
 
     def shutdown(self) -> None:
-        """End the thread."""
+        """Wait until all calls have run, and end the thread."""
         self._executor.shutdown()

@@ -1,13 +1,14 @@
-"""An unexpected exception is logged and counted, and ends only the work that raised it.
+"""Logs and counts unexpected exceptions, and ends only the work that raised them.
 
-``isolated``    a method of a connection: the connection's ``fail`` is called
-``alone``       a coroutine of one dial, one accepted connection, one request: it ends
-``kept_up``     a coroutine that must go on: it is started again
-``persisting``  a thread that must go on: it is started again
-``repeated``    a timer or deferred work: it is called again later
-``attempt``     one step among others: the others follow
-``watch``       every other callback of the loop, above all those that receive data. A guard of their own would cost a
-                call for each request; uvloop closes the transport.
+``isolated``    is for a method of a connection. It calls the ``fail`` method of the connection.
+``alone``       is for a coroutine of one dial, one accepted connection or one request. It ends the coroutine.
+``kept_up``     is for a coroutine that must go on. It starts the coroutine again.
+``persisting``  is for a thread that must go on. It starts the work of the thread again.
+``repeated``    is for a timer or deferred work. It calls the function again later.
+``attempt``     is for one step among others. It lets the other steps follow.
+``watch``       is for every other callback of the event loop, above all those that receive data. They have no guard of
+                their own, because that would cost a call for each request. After an exception uvloop closes their
+                transport.
 """
 
 import asyncio
@@ -21,43 +22,44 @@ from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 
 log = logging.getLogger(__name__)
 
-# Why a client's connection was closed, as it is counted.
+# The cause under which a client's connection is counted that an unexpected exception ended.
 INTERNAL_ERROR: Final = "internal_error"
-# Counts by the room and module of ``proxy`` that the loop or the thread called.
+# The number of unexpected exceptions, by the subpackage and module of ``proxy`` that the event loop or thread called.
 internal_errors: Final[dict[str, int]] = {}
 
 _AGAIN_S: Final = 1.0
-# A line of the program that fails for each request has at most so many tracebacks in the log in this time.
+# A line of the program may fail for each request. The log gets at most ``_MOST_LOGGED`` tracebacks of it in this time.
 _LOGGED_WITHIN_S: Final = 10.0
 _MOST_LOGGED: Final = 10
 _PACKAGE: Final = f"{__name__.partition('.')[0]}."
 
 _counting: Final = Lock()
-_logged: Final[dict[tuple[str, int], tuple[float, int]]] = {}  # by line: its first traceback, and how many since
+# For each line (module and number): the time of its first traceback, and the number of exceptions since then.
+_logged: Final[dict[tuple[str, int], tuple[float, int]]] = {}
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class Fallible(Protocol):
-    """An object that can end alone."""
+    """An object that can be ended without ending others, such as a connection."""
 
     def fail(self) -> None:
-        """End at once, in any state. Harmless when repeated."""
+        """End at once, whatever the state is. May be called again."""
 
 
 F = TypeVar("F", bound=Fallible)
 
 
 def _place(module: str) -> str:
-    """Return a module's room and its last name, such as ``server.connection``."""
+    """Return the subpackage of ``proxy`` that a module is in, and its last name, such as ``server.connection``."""
     return f"{module.split('.')[2]}.{module.rpartition('.')[2]}"
 
 
 def report(error: BaseException, what: str = "this program has a fault", *arguments: object) -> None:
-    """Log and count an unexpected exception. For any thread.
+    """Log and count an unexpected exception. May be called from any thread.
 
-    ``what`` says the consequence, and may have placeholders of ``logging`` for ``arguments``.
+    ``what`` is a text about the consequence. It may have ``logging`` placeholders such as %s for ``arguments``.
     """
     frames = [(frame.f_globals.get("__name__", ""), line) for frame, line in walk_tb(error.__traceback__)]
     own = [one for one in frames if one[0].startswith(_PACKAGE) and one[0] != __name__]
@@ -74,7 +76,7 @@ def report(error: BaseException, what: str = "this program has a fault", *argume
 
 
 def watch(loop: asyncio.AbstractEventLoop) -> None:
-    """Report all exceptions of the loop's callbacks."""
+    """Report the exceptions of all callbacks of an event loop that nothing else handles."""
     loop.set_exception_handler(_handle)
 
 
@@ -87,7 +89,7 @@ def _handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
 
 
 def isolated(method: Callable[Concatenate[F, P], T]) -> Callable[Concatenate[F, P], T | None]:
-    """Make a method call ``fail`` of its object, and return None, if it raises."""
+    """Decorate a method. If it raises an exception, report this, call ``fail`` of its object, and return None."""
     is_beginning = method.__name__ == "connection_made"
 
     @wraps(method)
@@ -96,7 +98,7 @@ def isolated(method: Callable[Concatenate[F, P], T]) -> Callable[Concatenate[F, 
             return method(self, *args, **kwargs)
         except Exception as error:  # noqa: BLE001 - the other connections go on
             report(error)
-            if is_beginning:  # ``fail`` may not know it yet
+            if is_beginning:  # ``fail`` may not know the transport yet
                 attempt(args[0].abort)  # type: ignore[attr-defined] # a transport
             attempt(self.fail)
             return None
@@ -105,7 +107,7 @@ def isolated(method: Callable[Concatenate[F, P], T]) -> Callable[Concatenate[F, 
 
 
 def repeated(method: Callable[P, None]) -> Callable[P, None]:
-    """Make a method that raises be called again a little later, until it succeeds."""
+    """Decorate a function. If it raises an exception, it is called again every second until it succeeds."""
 
     @wraps(method)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -119,7 +121,7 @@ def repeated(method: Callable[P, None]) -> Callable[P, None]:
 
 
 def attempt(step: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
-    """Call ``step``, and report what it raises."""
+    """Call ``step``. If it raises an exception, report the exception and go on."""
     try:
         step(*args, **kwargs)
     except Exception as error:  # noqa: BLE001 - as above
@@ -127,10 +129,10 @@ def attempt(step: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> Non
 
 
 async def alone(work: Callable[[], Coroutine[Any, Any, T]], *, fail: Callable[[], object] | None = None) -> T | None:
-    """Await ``work()``; if it raises, call ``fail`` and return None.
+    """Await ``work()`` and return its result. If it raises an exception, report this, call ``fail`` and return None.
 
-    ``work`` is called here, so that a task that is cancelled before it begins leaves no coroutine that was never
-    awaited.
+    The parameter is a function and not a coroutine. A task that is cancelled before it begins would leave a coroutine
+    that was never awaited, and Python would warn of that.
     """
     try:
         return await work()
@@ -142,7 +144,7 @@ async def alone(work: Callable[[], Coroutine[Any, Any, T]], *, fail: Callable[[]
 
 
 async def kept_up(work: Callable[[], Coroutine[Any, Any, object]]) -> None:
-    """Await ``work()``, again a little after each time that it raises."""
+    """Await ``work()``. If it raises an exception, report this, and await ``work()`` again after a second."""
     while True:
         try:
             await work()
@@ -154,7 +156,7 @@ async def kept_up(work: Callable[[], Coroutine[Any, Any, object]]) -> None:
 
 
 def persisting(work: Callable[[], object]) -> Callable[[], None]:
-    """Return a function for a thread that calls ``work``, again a little after each time that it raises."""
+    """Return a function for a thread. It calls ``work``, and again a second after each exception, until it returns."""
 
     def run() -> None:
         while True:

@@ -1,6 +1,6 @@
-"""An event loop in a thread of its own, for asyncio clients that decode large answers in Python.
+"""Runs an event loop in a thread of its own, for asyncio clients that decode large answers in Python.
 
-On the loop that serves clients such an answer would hold up every connection for as long as its decoding takes.
+On the event loop that serves clients, such an answer would hold up every connection for as long as its decoding takes.
 """
 
 import asyncio
@@ -15,11 +15,14 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """Runs coroutines for other threads, which wait for the result. ``on_close`` runs last, on the loop."""
+    """Runs coroutines for other threads, which wait for the result.
+
+    When the thread is closed, ``on_close`` runs on its event loop as the last coroutine.
+    """
 
     def __init__(self, name: str, *, on_close: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._on_close = on_close
-        # With a factory the Runner does not set the event loop of the calling thread.
+        # With a loop_factory, the Runner does not change the event loop of the calling thread.
         self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
         self._loop = self._runner.get_loop()
         self._closing = asyncio.Event()
@@ -30,10 +33,10 @@ class LoopThread:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return the result of ``work``, or raise its error.
+        """Run ``work`` on the event loop of the thread, wait for it, and return its result or raise its error.
 
         Raises:
-            ConnectionAbortedError: ``close`` was called, before or meanwhile.
+            ConnectionAbortedError: ``close`` was called before this call, or during it.
         """
         with self._lock:
             if self._is_closed:
@@ -50,7 +53,7 @@ class LoopThread:
             self._calls.discard(future)
 
     def close(self) -> None:
-        """End the thread, and wait for its end. Calls of ``run`` in other threads fail."""
+        """End the thread, and wait for its end. Calls of ``run`` that are waiting in other threads fail."""
         with self._lock:
             if not self._is_closed:
                 self._is_closed = True
@@ -64,7 +67,7 @@ class LoopThread:
             with self._lock:
                 self._is_closed = True
             self._runner.close()
-            for call in tuple(self._calls):  # that the loop has not begun
+            for call in tuple(self._calls):  # only calls that the event loop has not begun are left
                 call.cancel()
 
     async def _until_closed(self) -> None:

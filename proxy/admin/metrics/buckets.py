@@ -1,9 +1,10 @@
-"""What each bucket has used, and which buckets have series of their own.
+"""Reads what each bucket has used, and decides which buckets have series of their own.
 
-Clients choose the names of buckets, so there may be any number. Up to ``MAX_BUCKETS`` have series of their own, and
-keep them while they are active; the others are added up as ``other``. Every counter only grows, also when a bucket
-moves out of ``other`` or expires there, because Prometheus takes a falling counter for a restart. The sum over all
-series is what was counted.
+A bucket has the usage of one entity (a user, a client-id, or both). Clients choose these names, so there may be any
+number of buckets. Up to ``MAX_BUCKETS`` have series of their own, and keep these while they are active. The usage of
+all other buckets is added up in one series named ``other``. No counter ever falls, not even when a bucket gets its own
+series or is removed, because Prometheus takes a falling counter for a restart. The sum of all series is the total
+usage.
 """
 
 from collections.abc import Iterable
@@ -19,32 +20,35 @@ from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManage
 from kafka_quota_proxy.proxy.quota.entity import Tags
 from kafka_quota_proxy.proxy.quota.entity_usage import NO_USAGE, UsageTotals
 
-# For each kind. With ten series each, a scrape has 100,000 lines and 10 MB (0.3 MB with gzip), and takes about two
-# seconds, nine tenths of them at rest.
+# The highest number of buckets with their own series, for each kind of quota. If each bucket has ten series, a scrape
+# has 100,000 lines and 10 MB (0.3 MB with gzip). It takes about two seconds, and sleeps for nine tenths of them.
 MAX_BUCKETS: Final = 10_000
 OTHER: Final = Tags("other", "other")
 
 
 class Row(NamedTuple):
-    """One bucket, read at one moment. Buckets with the same name at several brokers are one row.
+    """The state of one bucket at one moment. Buckets of the same entity at several brokers share a row.
 
-    Rates and usage add up. The limit holds at each broker separately, so utilisation, throttle time and tokens are
-    those of the worst broker.
+    Their rates and usage are added up. The limit applies at each broker separately, so utilisation, throttle time and
+    tokens are those of the broker where they are worst.
     """
 
     kind: QuotaKind
     tags: Tags
     usage: UsageTotals
     rate: float  # in the unit of the limit
-    utilisation: float | None  # None without a limit
-    throttle_time_ms: float  # mean of the last minute; NaN: not throttled
+    utilisation: float | None  # rate / limit, or None without a limit
+    throttle_time_ms: float  # the mean of the last minute, or NaN if nothing was throttled
     limit: float | None
-    tokens: float | None  # what may pass now; None where no token bucket limits
-    used_s: float = 0.0  # what was charged, in seconds of the limit
+    tokens: float | None  # the tokens that are left now, or None if the quota has no token bucket
+    used_s: float = 0.0  # the charged amount, as the time in seconds that the limit allows it in
 
 
 def read(managers: Iterable[ClientQuotaManager], *, now_ms: int, rest: Rest) -> list[Row]:
-    """Return a row for each name that was charged; ``managers`` are of one kind, one per broker."""
+    """Return a row for each entity that was charged.
+
+    ``managers`` holds the bucket manager of each broker, all for the same kind of quota.
+    """
     rows: dict[Tags, Row] = {}
     for manager in managers:
         for bucket in paced(manager, rest):
@@ -86,29 +90,34 @@ def _together(one: Row, other: Row) -> Row:
 
 
 class Names:
-    """Which buckets of a kind have series of their own. All scrapes share it."""
+    """Remembers which buckets of one kind of quota have series of their own. All scrapes use the same object."""
 
     def __init__(self, most: int = MAX_BUCKETS) -> None:
         self._most = most
         self._lock = Lock()
-        # What each had counted as "other" before it got its own series, which leave that out.
+        # For each bucket with its own series: the usage that was counted as "other" before. Its series leave this out.
         self._named: dict[Tags, UsageTotals] = {}
-        self._shown: dict[Tags, UsageTotals] = {}  # what the series of each show
-        self._used_s: dict[Tags, tuple[float, float]] = {}  # what each had used, and how much more its series shows
-        self._unnamed: dict[Tags, UsageTotals] = {}  # what each had counted at the last scrape
-        self._ended = NO_USAGE  # what ended series showed
-        self._other = NO_USAGE
+        # For each bucket with its own series: the usage that these show.
+        self._shown: dict[Tags, UsageTotals] = {}
+        # For each bucket with its own series: the seconds it had used at the last scrape, and how much more is shown.
+        self._used_s: dict[Tags, tuple[float, float]] = {}
+        # For each bucket without its own series: the usage at the last scrape.
+        self._unnamed: dict[Tags, UsageTotals] = {}
+        self._ended = NO_USAGE  # the usage that series of removed buckets showed
+        self._other = NO_USAGE  # the usage that the series "other" shows
 
     def divide(
         self, rows: Iterable[Row], rest: Rest, *, gone: UsageTotals = NO_USAGE
     ) -> tuple[list[Row], UsageTotals | None]:
-        """Return the rows with series of their own, and the sum of all others; None if there never were others.
+        """Return the rows of the buckets with their own series, and the usage of all others together.
+
+        The second value is None if there has never been another bucket.
 
         Args:
-            rows: All buckets.
-            rest: Called now and then.
-            gone: What evicted buckets had counted, read before ``rows``. Some may have been created and evicted since
-                the last scrape, and never been in any rows.
+            rows: The rows of all buckets.
+            rest: A function that is called after every few rows, so that the event loop can run.
+            gone: The total usage of evicted buckets, which must be read before ``rows``. It includes buckets that were
+                created and evicted between two scrapes, which no rows ever had.
         """
         by_tags = {row.tags: row for row in rows}
         with self._lock:
@@ -127,7 +136,8 @@ class Names:
                     before = self._unnamed[tags] = row.usage
                 if before is not NO_USAGE:
                     other = other.plus(before)
-            # A bucket that was evicted between the two readings is missing from both until the next scrape.
+            # A bucket that was evicted after ``gone`` was read and before ``rows`` were read is in neither. So the
+            # sum may fall, and the last value is kept until the next scrape.
             self._other = UsageTotals(*map(max, other, self._other))
             return own, None if self._other == NO_USAGE else self._other
 
@@ -138,7 +148,7 @@ class Names:
             new = nlargest(free, new, key=lambda row: row.usage.amount)
         for row in new:
             before = self._unnamed.pop(row.tags, NO_USAGE)
-            # A bucket with fewer requests than before is a new one of the same name.
+            # A bucket with fewer requests than before is a new bucket of the same entity.
             self._named[row.tags] = before if before.requests <= row.usage.requests else NO_USAGE
             self._shown[row.tags] = NO_USAGE
             self._used_s[row.tags] = (0.0, 0.0)
@@ -148,7 +158,7 @@ class Names:
         before, shown = self._named[tags], self._shown[tags]
         usage = row.usage if before is NO_USAGE else row.usage.minus(before)
         if any(now < then for now, then in zip(usage, shown, strict=True)):
-            # The bucket was evicted and created again since the last scrape. Its series go on from their last values.
+            # The bucket was evicted and created again since the last scrape. Its series continue from the last values.
             self._named[tags] = row.usage.minus(shown)
             usage = shown
         self._shown[tags] = usage

@@ -1,4 +1,7 @@
-"""Metrics of client quotas: limits, buckets, and what each bucket has used, in our names and in Kafka's."""
+"""Reads the metrics of client quotas: the limits, and the usage of each entity (bucket).
+
+The usage is shown under names of the proxy, and under the names that exporters give to Kafka's JMX metrics.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
@@ -13,7 +16,7 @@ from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManage
 from kafka_quota_proxy.proxy.quota.entity_usage import NO_USAGE, UsageTotals
 from kafka_quota_proxy.proxy.quota.sanitize import sanitize
 
-# name, help, how it is read
+# For each counter: its name, its help text, and a function that reads the value.
 _COUNTERS: Final[tuple[tuple[str, str, Callable[[UsageTotals], float]], ...]] = (
     ("requests", "Requests that were charged.", attrgetter("requests")),
     ("throttled_requests", "Requests that were throttled.", attrgetter("throttled_requests")),
@@ -35,28 +38,31 @@ _OF_TABLES: Final[tuple[Metric[Sequence[ClientQuotaManager]], ...]] = (
 
 
 class ClientQuotaMetrics:
-    """The metrics of client quotas. Keep it between scrapes: it remembers which buckets have their own series."""
+    """Collects the metrics of client quotas.
+
+    Use the same object for all scrapes, because it remembers which buckets have series of their own.
+    """
 
     def __init__(self, *, most_buckets: int | None = None) -> None:
         self._names = {kind: Names() if most_buckets is None else Names(most_buckets) for kind in BUCKET_KINDS}
 
     def collect(self, quotas: Sequence[BrokerQuotas], rest: Rest, *, now_ms: int, has_values: bool) -> Iterator[Family]:
-        """Yield the metrics.
+        """Yield the metrics of client quotas.
 
         Args:
-            quotas: Of all brokers.
-            rest: Called now and then.
-            now_ms: On the clock of the connections.
+            quotas: The quotas of each broker.
+            rest: A function that is called after every few rows, so that the event loop can run.
+            now_ms: The time of the monotonic clock that connections use, in milliseconds.
             has_values: Whether to include Kafka's series of limits (``client.quota.metric.value.enable``).
         """
-        # All brokers have the same rules.
+        # The first broker is enough, because all brokers have the same rules.
         yield _limits(manager for one in quotas[:1] for manager in one.managers)
         own: dict[QuotaKind, list[Row]] = {}
         other: dict[QuotaKind, UsageTotals | None] = {}
         managers_of = {kind: [one.manager(kind) for one in quotas] for kind in BUCKET_KINDS}
         managers_of = {kind: managers for kind, managers in managers_of.items() if _is_in_use(kind, managers)}
         for kind, managers in managers_of.items():
-            departed = _departed_usage(managers)  # before the rows: see ``Names.divide``
+            departed = _departed_usage(managers)  # must be read before the rows (see ``Names.divide``)
             rows = read(managers, now_ms=now_ms, rest=rest)
             own[kind], other[kind] = self._names[kind].divide(rows, rest, gone=departed)
         yield from PROXY.table(
@@ -66,7 +72,7 @@ class ClientQuotaMetrics:
         for kind, rows in own.items():
             yield from _of_kafka(kind, rows, rest, has_values=has_values)
         for rows in own.values():
-            # Freed in one step, 10,000 rows would hold the interpreter for 5 ms.
+            # Rows are freed one by one, because 10,000 at once would hold the interpreter for 5 ms.
             for _ in paced(range(len(rows)), rest):
                 rows.pop()
 
@@ -83,7 +89,10 @@ def _limits(managers: Iterable[ClientQuotaManager]) -> Family:
 
 
 def _is_in_use(kind: QuotaKind, managers: Sequence[ClientQuotaManager]) -> bool:
-    """Whether a kind has metrics: bytes always have, other kinds if they limit a client or have limited one."""
+    """Return whether a kind of quota has metrics.
+
+    Byte rates always have metrics. Other kinds have metrics if they limit a client now or have limited one before.
+    """
     if kind.spec.is_always_shown:
         return True
     return any(len(manager.table) or len(manager) or manager.departed_usage.requests for manager in managers)

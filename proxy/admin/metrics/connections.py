@@ -1,4 +1,4 @@
-"""Metrics of quotas on connections: their rate, the refused ones, and how many are open."""
+"""Reads the metrics of connection quotas: the rate of new connections, refused connections, and open connections."""
 
 from collections.abc import Iterator, Sequence
 from heapq import nlargest
@@ -15,10 +15,10 @@ from kafka_quota_proxy.proxy.server.listener_state import ListenerState
 _PROXY: Final = Namespace("kafka_quota_proxy", sums_duplicates=True)
 _KAFKA: Final = Namespace("kafka_server_socket_server_metrics", sums_duplicates=True)
 
-# Clients choose their names. If there are more, those with the most connections have series.
+# Clients choose their names. If there are more names than this, those with the most connections have series.
 _MOST_NAMES: Final = 1_000
 
-# A broker's name, and its quotas.
+# The address of a broker as text, and its quotas.
 Named = tuple[str, BrokerQuotas]
 
 _OF_LISTENERS: Final[tuple[Metric[ListenerQuota], ...]] = (
@@ -51,12 +51,12 @@ _OF_REFUSED: Final[tuple[Metric[ListenerState], ...]] = (
 
 
 def connection_metrics(brokers: Sequence[Named], listeners: Sequence[ListenerState], now_ms: int) -> Iterator[Family]:
-    """Yield the metrics.
+    """Yield the metrics of connection quotas.
 
     Args:
-        brokers: The quotas of each broker, by its address; the bootstrap ports of clusters count as one more.
-        listeners: All listeners.
-        now_ms: On the clock of the connections.
+        brokers: The quotas of each broker, by its address. The bootstrap ports of clusters count as one more broker.
+        listeners: All listeners of the proxy.
+        now_ms: The time of the monotonic clock that connections use, in milliseconds.
     """
     yield from _of_listeners(
         [

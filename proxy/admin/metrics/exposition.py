@@ -1,12 +1,14 @@
-"""Prometheus' text format 0.0.4, written line by line.
+"""Writes Prometheus' text format 0.0.4, line by line.
+
+A metric is written like this::
 
     # HELP kafka_quota_proxy_connections Open client connections.
     # TYPE kafka_quota_proxy_connections gauge
     kafka_quota_proxy_connections{listener="clients"} 3
 
-Written here because prometheus_client builds a whole scrape in one go: 90,000 lines took 1.8 s of the interpreter, in
-steps of 50 ms during which the event loop stood still. Here a line takes a tenth of that, and the thread rests after
-every few lines.
+This module does not use prometheus_client, because that builds a whole scrape at once. 90,000 lines took 1.8 s of the
+interpreter, in steps of 50 ms during which the event loop stood still. Here a line takes a tenth of that time, and the
+thread rests after every few lines.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,8 +17,8 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
-# While this thread computes, every callback of the event loop waits for the interpreter, up to sys.getswitchinterval().
-# So it computes for about 0.1 ms and sleeps for longer.
+# While this thread computes, every callback of the event loop waits for the interpreter, for up to
+# sys.getswitchinterval(). So this thread computes for about 0.1 ms, and then sleeps for longer.
 LINES_BETWEEN_RESTS: Final = 100
 _REST_S: Final = 0.0005
 
@@ -25,18 +27,19 @@ Rest = Callable[[], None]
 
 
 class Family(NamedTuple):
-    """A metric and its samples. A sample is what follows the name on its line, and the value."""
+    """A metric and its samples. A sample is the text that follows the name on its line, and the value after that."""
 
-    name: str  # with _total where it has one
+    name: str  # the name of a counter ends in _total
     type: str  # counter, gauge or histogram
     help: str
     samples: Iterable[tuple[str, float]]
 
 
 class Namespace:
-    """Creates families whose names begin with ``prefix``.
+    """Creates metrics with names that begin with ``prefix``.
 
-    ``sums_duplicates`` adds up samples with the same labels: two brokers may have one name for a while.
+    If ``sums_duplicates`` is true, samples with the same labels are added up. Two brokers may have the same name for a
+    while.
     """
 
     def __init__(self, prefix: str, *, sums_duplicates: bool = False) -> None:
@@ -44,21 +47,24 @@ class Namespace:
         self._sums_duplicates = sums_duplicates
 
     def gauge(self, name: str, help_: str, samples: Iterable[tuple[str, float]]) -> Family:
-        """Return a gauge."""
+        """Return a gauge with these samples."""
         return self._family(name, help_, samples)
 
     def counter(self, name: str, help_: str, samples: Iterable[tuple[str, float]]) -> Family:
-        """Return a counter; ``_total`` is appended to its name."""
+        """Return a counter with these samples. ``_total`` is appended to its name."""
         return self._family(f"{name}_total", help_, samples)
 
     def table(self, metrics: "Iterable[Metric[_T]]", rows: Sequence[tuple[str, _T]]) -> Iterator[Family]:
-        """Yield a family for each metric. Each row is the labels of a sample, and the object that its value is of."""
+        """Yield a family for each of ``metrics``, with a sample for each row.
+
+        A row has the labels of the sample, and the object from which each metric reads the value.
+        """
         for name, help_, read in metrics:
             values = ((text, read(one)) for text, one in rows)
             yield self._family(name, help_, [(text, float(value)) for text, value in values if value is not None])
 
     def single_values(self, metrics: "Iterable[Metric[_T]]", source: _T | None) -> Iterator[Family]:
-        """Yield a family of one value for each metric; nothing if ``source`` is None."""
+        """Yield a family with one value for each of ``metrics``, read from ``source``, or nothing if that is None."""
         return self.table(metrics, [("", source)]) if source is not None else iter(())
 
     def _family(self, name: str, help_: str, samples: Iterable[tuple[str, float]]) -> Family:
@@ -66,18 +72,19 @@ class Namespace:
         return Family(f"{self.prefix}_{name}", kind, help_, summed(samples) if self._sums_duplicates else samples)
 
 
-# The name (a counter's ends in _total), the help, and how the value is read; None: no sample.
+# The name (of a counter with _total), the help text, and a function that reads the value. If the function returns None,
+# there is no sample.
 Metric: TypeAlias = tuple[str, str, Callable[[_T], float | None]]
 PROXY: Final = Namespace("kafka_quota_proxy")
 
 
 def rest() -> None:
-    """Leave the interpreter to the event loop for a moment."""
+    """Sleep for a moment, so that the event loop can run."""
     sleep(_REST_S)
 
 
 def paced(items: Iterable[_T], rest: Rest, *, every: int = 20) -> Iterator[_T]:
-    """Yield ``items``, with a rest after every few."""
+    """Yield ``items``, and call ``rest`` after each ``every`` of them."""
     for count, item in enumerate(items, start=1):
         yield item
         if count % every == 0:
@@ -85,12 +92,12 @@ def paced(items: Iterable[_T], rest: Rest, *, every: int = 20) -> Iterator[_T]:
 
 
 def labels(**values: str) -> str:
-    """Return ``{name="value",...}``."""
+    """Return the labels of a sample as Prometheus writes them, such as ``{name="value",...}``."""
     return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in values.items()) + "}"
 
 
 def summed(samples: Iterable[tuple[str, float]]) -> Iterable[tuple[str, float]]:
-    """Add up samples with the same labels, of which Prometheus would drop all but one."""
+    """Add up samples with the same labels, because Prometheus would drop all but one of them."""
     sums: dict[str, float] = {}
     for text, value in samples:
         sums[text] = sums.get(text, 0) + value
@@ -98,7 +105,7 @@ def summed(samples: Iterable[tuple[str, float]]) -> Iterable[tuple[str, float]]:
 
 
 def write(families: Iterable[Family], rest: Rest = rest) -> Iterator[bytes]:
-    """Yield the families as text, in pieces, with a rest after each."""
+    """Yield the metrics as text, in pieces, and call ``rest`` after each piece."""
     for family in families:
         name = family.name
         lines = [f"# HELP {name} {family.help}\n# TYPE {name} {family.type}\n"]
@@ -112,7 +119,7 @@ def write(families: Iterable[Family], rest: Rest = rest) -> Iterator[bytes]:
 
 
 def number(value: float) -> str:
-    """Return ``value`` as Prometheus parses it."""
+    """Return a number in a form that Prometheus can parse."""
     return "NaN" if value != value else str(value)
 
 

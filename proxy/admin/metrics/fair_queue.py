@@ -1,4 +1,4 @@
-"""Metrics of fair call queues: the queue and slots of each broker, the levels and users of each listener."""
+"""Reads the metrics of fair call queues: the queue and slots of each broker, the levels and users of each listener."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -14,7 +14,7 @@ from kafka_quota_proxy.proxy.server.listener_state import ListenerState
 _QUEUE: Final = Namespace("kafka_quota_proxy_call_queue", sums_duplicates=True)
 _REQUESTS: Final = "requests"
 _CONTROL: Final = "control"
-# The counts of each level in ``QueueStats.served``.
+# For each count that ``QueueStats.served`` keeps by level: the name, the help text, and the divisor of the count.
 _SERVED: Final = (
     ("requests", "Requests that were answered.", 1),
     ("wait_seconds", "Time that answered requests spent in the queue.", 1e6),
@@ -35,12 +35,12 @@ _OF_TOP_USERS: Final[tuple[Metric[Standing], ...]] = (
     ("top_user_level", "Their levels.", lambda user: user.level),
 )
 
-# A broker's address, and the queue in front of it.
+# The address of a broker, and the queue in front of this broker.
 Named = tuple[str, BrokerQueue]
 
 
 def fair_queue_metrics(queues: Sequence[Named], listeners: Sequence[ListenerState]) -> Iterator[Family]:
-    """Yield the metrics; nothing if no listener has or had a queue."""
+    """Yield the metrics of fair call queues, or nothing if no listener has or had such a queue."""
     priorities = [(one.name, one.priorities) for one in listeners if one.priorities is not None]
     if queues:
         yield from _of_brokers([(name, queue.dispatcher) for name, queue in queues])

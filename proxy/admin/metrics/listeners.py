@@ -1,4 +1,4 @@
-"""Metrics of listeners and of the process: connections, requests by API, logins, added latency, TLS certificates."""
+"""Reads the metrics of listeners and of the process, such as connections, requests, logins and TLS certificates."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,14 +18,14 @@ _BOUNDS: Final = (*(repr(bound / 1e9) for bound in BOUNDS_NS), "+Inf")
 
 
 class Reloads(Protocol):
-    """The interface of ``proxy.server.config_reloader.Reloader`` that metrics use."""
+    """The part of ``proxy.server.config_reloader.Reloader`` that the metrics use."""
 
     last_reload_successful: bool
     last_reload_timestamp_seconds: float
 
     @property
     def hash(self) -> str:
-        """The hash of the content in force."""
+        """The hash of the configuration file whose content is in force."""
 
 
 _OF_RELOADS: Final[tuple[Metric[Reloads], ...]] = (
@@ -45,7 +45,7 @@ _OF_TLS: Final[tuple[Metric[TlsContext], ...]] = (
 
 
 def process_metrics(reloads: Reloads) -> Iterator[Family]:
-    """Yield the metrics of the configuration, the program and its internal errors."""
+    """Yield the metrics of the configuration file, the program version and the internal errors."""
     yield from PROXY.single_values(_OF_RELOADS, reloads)
     yield PROXY.gauge("config_info", "Which configuration is in force.", [(labels(hash=reloads.hash), 1)])
     yield PROXY.gauge("build_info", "Which program this is.", [(labels(version=VERSION), 1)])
@@ -54,7 +54,10 @@ def process_metrics(reloads: Reloads) -> Iterator[Family]:
 
 
 def listener_metrics(listeners: Sequence[ListenerState], now_ms: int) -> Iterator[Family]:
-    """Yield the metrics of connections, requests and logins; ``now_ms`` is on the clock of the connections."""
+    """Yield the metrics of connections, requests and logins.
+
+    ``now_ms`` is the time of the monotonic clock that connections use, in milliseconds.
+    """
     open_connections: list[tuple[str, float]] = []
     muted: list[tuple[str, float]] = []
     disconnects: list[tuple[str, float]] = []
@@ -104,7 +107,7 @@ def listener_metrics(listeners: Sequence[ListenerState], now_ms: int) -> Iterato
 
 
 def certificate_metrics(server: Server) -> Iterator[Family]:
-    """Yield the metrics of TLS files."""
+    """Yield the metrics of the certificate files that each listener uses towards clients and towards brokers."""
     contexts = [
         (labels(listener=listener.name, side=side), server.tls[settings])
         for listener in server.started_with.listeners
@@ -115,7 +118,7 @@ def certificate_metrics(server: Server) -> Iterator[Family]:
 
 
 def latency_metric(listeners: Iterable[ListenerState]) -> Family:
-    """Return the histogram of the time that the proxy adds to a request and its response."""
+    """Return a histogram of the time that the proxy adds to a request and its response, for each API."""
     counts: dict[int, list[int]] = {}
     sums_ns: dict[int, int] = {}
     for listener in listeners:

@@ -1,4 +1,7 @@
-"""Every metric of the proxy: its own, in base units, and Kafka's, by the names that Kafka's exporters use."""
+"""Collects every metric of the proxy: its own, in base units, and those that Kafka has, under their usual names.
+
+The usual names are those that exporters give to Kafka's JMX metrics.
+"""
 
 from collections.abc import Iterator
 
@@ -25,7 +28,10 @@ from kafka_quota_proxy.proxy.server.server import Server
 
 
 class MetricRegistry:
-    """The metrics of one proxy. Keep it between scrapes: it remembers which buckets have their own series."""
+    """Collects the metrics of one proxy.
+
+    Use the same object for all scrapes, because it remembers which users and client-ids have series of their own.
+    """
 
     def __init__(self, server: Server, reloads: Reloads, *, most_buckets: int | None = None) -> None:
         self._server = server
@@ -33,7 +39,10 @@ class MetricRegistry:
         self._client_quotas = ClientQuotaMetrics(most_buckets=most_buckets)
 
     def collect(self, now_ms: int, rest: Rest = rest) -> Iterator[Family]:
-        """Yield every family, read when it is asked for; ``now_ms`` is on the clock of the connections."""
+        """Yield all metrics. Each is read when the caller asks for it.
+
+        ``now_ms`` is the time of the monotonic clock that connections use, in milliseconds.
+        """
         server, brokers = self._server, self._server.brokers
         listeners, replication = list(server.listeners), server.replication
         yield from process_metrics(self._reloads)

@@ -1,4 +1,7 @@
-"""Metrics of throttled replication: those of KIP-73, Kafka's own two, and their limits and paths."""
+"""Reads the metrics of throttled replication: those of KIP-73, Kafka's own two, and the limits and rates of paths.
+
+A path leads from a leader or its rack to a follower or its rack.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
@@ -21,14 +24,14 @@ _OF_WATCHER: Final[tuple[Metric[ReplicationWatcher], ...]] = (
 )  # fmt: skip
 
 
-# The labels of a broker or a path, and its quota.
+# For each broker or path, its labels and its quota.
 _Rows: TypeAlias = Sequence[tuple[str, ReplicationQuota]]
 
 
 def replication_metrics(
     throttle: Throttle, watcher: ReplicationWatcher | None, listeners: Iterable[ListenerState], now_ms: int
 ) -> Iterator[Family]:
-    """Yield the metrics; nothing if no limit has ever been set."""
+    """Yield the metrics of throttled replication, or nothing if no limit has ever been set."""
     leaders = [
         (labels(broker=one.name), one.known_quota) for one in tuple(throttle.leaders) if one.known_quota is not None
     ]
@@ -66,7 +69,10 @@ def _of_quotas(name: str, kafka_name: str, which: str, rows: _Rows, now_ms: int)
 
 
 def _of_partitions(listeners: Iterable[ListenerState]) -> Iterator[Family]:
-    """Add up lags by broker; several connections may report the rate of one partition, and all report the same."""
+    """Yield the lag of each follower, summed over its partitions, and the rate of each throttled partition.
+
+    Several connections may report the rate of one partition. The highest value counts.
+    """
     lags: dict[str, int] = {}
     rates: dict[tuple[str, str], float] = {}
     for listener in listeners:

@@ -1,4 +1,7 @@
-"""Reads all quotas of a cluster from one of its brokers: each knows them all. Blocks, for one thread at a time."""
+"""Reads all quotas of a cluster from one of its brokers, as each broker knows them all.
+
+The calls block, so they run in a thread, one at a time.
+"""
 
 from collections.abc import Sequence
 from typing import Final
@@ -12,15 +15,16 @@ from kafka_quota_proxy.proxy.background.admin_client import BrokerClient
 from kafka_quota_proxy.proxy.background.admin_requests import AllClientQuotasRequest
 from kafka_quota_proxy.proxy.client_quotas.sources.broker_rules import ParsedQuotas, RefusedError, rules_of
 
-# All servers are tried before the first client is served.
+# The time limit for each server. It is short because all servers are tried before the first client is served.
 _TIMEOUT_MS: Final = 4_000
 _SIZE_AND_ID_BYTES: Final = 8
 
 
 class BrokerReader:
-    """A connection to the first of some brokers that answers, for many readings. After an error, ``close`` it.
+    """A connection to the first of several brokers that answers, for many readings. Call ``close`` after any error.
 
-    Most errors are ``proxy.background.admin_client.ADMIN_ERRORS``. ``settings``: the file's ``quotas_from.broker``.
+    Most errors are one of ``proxy.background.admin_client.ADMIN_ERRORS``. ``settings`` holds the ``quotas_from.broker``
+    section of the configuration file.
     """
 
     def __init__(self, settings: AdminClient, servers: Sequence[Address]) -> None:
@@ -29,15 +33,15 @@ class BrokerReader:
 
     @property
     def server(self) -> Address:
-        """The broker."""
+        """The address of the broker."""
         return self._client.server
 
     def close(self) -> None:
-        """Close the connection. A call in another thread fails."""
+        """Close the connection. A call of ``read`` that is running in another thread fails then."""
         self._client.close()
 
     def read(self) -> ParsedQuotas | None:
-        """Return the quotas; None if the answer is the last one, byte by byte.
+        """Ask for the quotas and return them, or None if the answer is the same as the last one, byte for byte.
 
         Raises:
             RefusedError: The broker does not return its quotas.

@@ -1,4 +1,4 @@
-"""A broker's quotas as rules, and how they differ from the rules before."""
+"""Converts the quotas of a broker to rules, and finds out how these differ from the previous rules."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,14 +11,17 @@ from kafka_quota_proxy.proxy.client_quotas.rules.entity import ENTITY_TYPES, IP,
 from kafka_quota_proxy.proxy.client_quotas.rules.errors import CLUSTER_AUTHORIZATION_FAILED, NONE
 from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import literal
 
-# The bound on entities. Each takes about 1 kB at most.
+# The highest number of entities. Each takes about 1 kB at most.
 MOST_ENTITIES: Final = 200_000
-# An infinite limit, or NaN, limits nothing, but it overrides those of lower levels.
+# An infinite limit, or NaN, limits nothing, but it overrides limits of less specific entities.
 _NO_LIMIT: Final = float(UNLIMITED)
 
 
 class RefusedError(Exception):
-    """A broker refused. ``is_lasting``: it refuses until its configuration or this one is changed."""
+    """Raised if a broker does not return its quotas.
+
+    ``is_lasting`` says that it will refuse until the configuration of the broker or of this proxy is changed.
+    """
 
     def __init__(self, message: str, *, is_lasting: bool = False) -> None:
         super().__init__(message)
@@ -26,17 +29,17 @@ class RefusedError(Exception):
 
 
 class ParsedQuotas(NamedTuple):
-    """A broker's quotas: a rule for each entity, and messages about what was skipped."""
+    """The quotas of a broker: a rule for each entity, and a text for each kind of quota that was skipped."""
 
     rules: Mapping[Entity, StoredRule]
     passed_over: tuple[str, ...]
 
 
 def rules_of(response: DescribeResponse, *, most: int = MOST_ENTITIES) -> ParsedQuotas:
-    """Return the rules of an answer to a request for all entities; those above ``most`` are skipped.
+    """Return the rules that a broker returned for all entities. Entities above the number ``most`` are skipped.
 
     Raises:
-        RefusedError: The answer is an error.
+        RefusedError: The broker returned an error.
     """
     if response.error_code != NONE:
         raise _refusal(response)
@@ -57,14 +60,14 @@ def rules_of(response: DescribeResponse, *, most: int = MOST_ENTITIES) -> Parsed
 
 
 def differences(before: Mapping[Entity, StoredRule], after: Mapping[Entity, StoredRule]) -> tuple[Change, ...]:
-    """Return the changes from one set of rules to another, one for each entity."""
+    """Return the changes that turn one set of rules into another, one for each entity."""
     gone = (Change(entity, None) for entity in before.keys() - after.keys())
     come = (Change(entity, rule) for entity, rule in after.items() if before.get(entity) != rule)
     return (*gone, *come)
 
 
 def hosts_in(changes: Iterable[Change]) -> frozenset[str]:
-    """Return the host names among the addresses that now have a rule."""
+    """Return the host names for which ``changes`` set a rule. IP addresses, which need no lookup, are left out."""
     return frozenset(
         change.entity.ip
         for change in changes
@@ -73,7 +76,7 @@ def hosts_in(changes: Iterable[Change]) -> frozenset[str]:
 
 
 def in_force(value: float) -> float:
-    """Return the limit here for a broker's value."""
+    """Return the limit that this proxy applies for a broker's value. Infinity and NaN become the highest limit."""
     return value if math.isfinite(value) else _NO_LIMIT
 
 
@@ -103,7 +106,10 @@ def _types(described: Described) -> str:
 def _limits(
     entity: Entity, values: Iterable[tuple[str, float]], passed_over: dict[str, None]
 ) -> Iterator[tuple[str, float]]:
-    """Yield the limits of an entity. Brokers with ZooKeeper may have values that Kafka refuses today: 0 and less."""
+    """Yield the valid limits of an entity, and add a text to ``passed_over`` for each other value.
+
+    Brokers with ZooKeeper may have values of 0 and less, which Kafka refuses today.
+    """
     known = keys_of(entity)
     for key, value in values:
         if key not in known:
@@ -111,6 +117,6 @@ def _limits(
         elif value > 0 or math.isnan(value):
             yield key, in_force(value)
         elif value == 0 and entity.ip is not None:
-            yield key, value  # no connection is admitted
+            yield key, value  # 0 connections per second: no connection is admitted
         else:
             passed_over[f"{key}={value:g} of {entity}: no rate above 0"] = None

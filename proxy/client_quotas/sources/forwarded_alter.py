@@ -1,6 +1,6 @@
-"""A request to change quotas that goes to the broker. Its answer waits until the change is in force here.
+"""Holds the broker's answer to a request that changes quotas until this proxy applies the change.
 
-Otherwise the next request of a client that has the acknowledgement could be charged to the old limit.
+If the client got the answer earlier, the next request could still be charged to the old limit.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,27 +22,30 @@ from kafka_quota_proxy.proxy.client_quotas.rules.entity import ENTITY_TYPES, Ent
 from kafka_quota_proxy.proxy.client_quotas.rules.errors import NONE
 from kafka_quota_proxy.proxy.client_quotas.sources.broker_rules import in_force
 
-# The answer to a larger request does not wait: requests are parsed on the loop.
+# The answer to a larger request is not held, because requests are parsed on the event loop.
 MAX_BYTES: Final = MAX_REFUSED_BYTES
 
 
 class AlterConfirmer(Protocol):
-    """Confirms that a change which a broker acknowledged is in force here."""
+    """Finds out when this proxy applies a change that a broker has acknowledged."""
 
     def await_change(self, changed: tuple[Alteration, ...], answer: bytes, owner: object) -> Ticket:
-        """Read the broker's quotas until they show the change, or for some seconds.
+        """Read the broker's quotas until they show the change, but for no longer than some seconds.
 
-        Then the ticket has ``answer``, and its ``owner`` is woken.
+        After that, the returned ticket has ``answer``, and its ``owner`` is woken. ``changed`` is the change.
         """
 
 
 def can_wait(head: RequestHead) -> bool:
-    """Return whether a request is collected whole, so that its answer can wait; others are forwarded as they arrive."""
+    """Return whether a request has to be collected before it is forwarded, so that its answer can be held.
+
+    Other requests are forwarded as they arrive.
+    """
     return is_client_quotas(head.api_key, head.api_version) and head.size_bytes <= MAX_BYTES
 
 
 class ForwardedAlter:
-    """See ``proxy.session.handlers.whole_request``."""
+    """One request to change quotas that is forwarded to the broker (see ``proxy.session.handlers.whole_request``)."""
 
     api_key = ALTER
 
@@ -51,11 +54,11 @@ class ForwardedAlter:
         self._request = _read(frame)
 
     def answer(self, data: bytes, position: int, frame_bytes: int, *, now_ms: int) -> bytes:
-        """Return the broker's answer as it came."""
+        """Return the answer of the broker without changes."""
         return data[position : position + frame_bytes]
 
     def await_change(self, answer: bytes, owner: object) -> Ticket | None:
-        """Return a ticket that has the answer once the change is in force here; None: nothing to wait for."""
+        """Return a ticket that has the answer once this proxy applies the change, or None if nothing was changed."""
         changed = self._changed(answer)
         return self._authority.await_change(changed, answer, owner) if changed else None
 
@@ -66,13 +69,13 @@ class ForwardedAlter:
         try:
             results = read_alter_response(answer, request.api_version).results
         except ProtocolError:
-            return ()  # the client reports it
+            return ()  # the client reports an answer that cannot be parsed
         done = {_names(result.entity) for result in results if result.error_code == NONE}
         return tuple(one for one in request.alterations if one.ops and _names(one.entity) in done)
 
 
 def has_changes(rules: Mapping[Entity, StoredRule], changed: Iterable[Alteration]) -> bool:
-    """Return whether rules show all changes: each value is as it was set, or absent if it was removed."""
+    """Return whether ``rules`` show all changes: each key that was set has its value, and a removed key has none."""
     expected: dict[Entity, dict[str, float | None]] = {}
     for entity, ops in changed:
         names = dict(entity)
@@ -89,7 +92,7 @@ def _read(frame: bytes) -> AlterRequest | None:
     try:
         return read_alter_request(frame, most_elements=MAX_REFUSED_ELEMENTS)
     except ProtocolError:
-        return None  # the broker answers it
+        return None  # the broker answers a request that cannot be parsed
 
 
 def _names(entity: EntityParts) -> frozenset[tuple[str, str | None]]:

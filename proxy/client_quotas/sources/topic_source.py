@@ -1,4 +1,7 @@
-"""A quota topic on the loop: events of the reader change the rules, and the server applies them."""
+"""Applies the rules of a quota topic on the event loop.
+
+The events of the topic reader change the rules, and the server gets each rule that has changed.
+"""
 
 import asyncio
 import logging
@@ -29,7 +32,7 @@ from kafka_quota_proxy.proxy.usage.log import proxy_name
 
 log = logging.getLogger(__name__)
 
-# Rules applied before other tasks have a turn: some milliseconds.
+# How many rules are applied before other tasks have a turn. They take some milliseconds.
 _AT_ONCE: Final = 250
 # The wait before rules that could not be applied are tried again.
 _AGAIN_S: Final = 5.0
@@ -38,9 +41,10 @@ OnChanges: TypeAlias = Callable[[Mapping[Entity, QuotaRule | None]], None]
 
 
 class TopicSource:
-    """Follows one topic; see ``QuotaSource``. For the loop.
+    """Follows one topic, and implements ``QuotaSource``. Use it on the event loop.
 
-    ``proxy`` is the name of this proxy, as in shares; ``on_changes`` gets changed rules, None for removed ones.
+    ``proxy`` is the name of this proxy, by which records of shares refer to it. ``on_changes`` is called with the rules
+    that have changed, by entity, with None for a removed rule.
     """
 
     def __init__(
@@ -66,16 +70,16 @@ class TopicSource:
 
     @property
     def rules(self) -> tuple[QuotaRule, ...]:
-        """The rules of the topic that hold."""
+        """The rules of the topic that are in force."""
         return tuple(self.state.in_force.values())
 
     def news_age_s(self) -> float:
-        """Return the age of the last news; NaN before the first."""
+        """Return the time since the last news record, in seconds, or NaN before the first."""
         heard_ms = self.state.news_heard_ms
         return nan if heard_ms is None else (_now_ms() - heard_ms) / 1_000
 
     def detail(self) -> dict[str, object]:
-        """See ``QuotaSource``."""
+        """Return the state of this source, for the response to ``/readyz``."""
         return {
             "topic": self.name,
             "connected": self.is_connected,
@@ -86,13 +90,16 @@ class TopicSource:
         }
 
     def follow_file(self, config: ProxyConfig) -> None:
-        """See ``QuotaSource``. Rules of the file hide the topic's even while they do not hold."""
+        """Use the rules of a changed configuration file, which hide the rules of the topic for the same entities.
+
+        A rule of the file hides the topic's rule even at times when the rule of the file is not in force.
+        """
         self.state.follow_file(config.quotas)
         self.state.changes()
         self._log_notices()
 
     def start(self) -> None:
-        """See ``QuotaSource``."""
+        """Begin to read the topic."""
         self._bridge.start()
 
     async def run(self) -> None:
@@ -112,7 +119,7 @@ class TopicSource:
                 self._has_changed.set()
 
     async def stop(self) -> None:
-        """See ``QuotaSource``."""
+        """Stop the reader, and wait for up to a second until it has closed its connections."""
         await self._bridge.stop()
 
     async def _on_event(self, event: ReaderEvent) -> None:
@@ -124,7 +131,7 @@ class TopicSource:
             self.state.take(event.records, since_ms=event.since_ms, now_ms=now_ms, wall_ms=wall_ms)
         elif isinstance(event, EndReached):
             self.state.end_reached(now_ms=now_ms)
-            # All rules hold before the first client is served.
+            # The rules are applied first, so that all are in force before the first client is served.
             await self._apply_changes()
             self._succeed()
         else:
@@ -133,7 +140,7 @@ class TopicSource:
         await self._apply_changes()
 
     async def _apply_changes(self) -> None:
-        """Apply changes, but none of a half-read batch: it may have limits whose terms follow."""
+        """Apply changes, but nothing while a batch is half read, because the terms of its limits may still follow."""
         self._log_notices()
         while self.state.is_unsettled and not self._is_within_batch:
             changes = self.state.changes(_AT_ONCE)
@@ -172,7 +179,7 @@ class TopicSource:
 
 
 def topic_source(config: ProxyConfig, *, on_changes: OnChanges) -> TopicSource | None:
-    """Return the source for the topic of a configuration; None if it names no topic."""
+    """Return the source for the topic that a configuration names, or None if it names no topic."""
     settings = config.quotas_from
     if not isinstance(settings, QuotasFrom):
         return None
