@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT, let pending requests finish (drain), and return the exit status.
 
-    A second signal ends the drain.
+    A second signal closes the remaining connections at once.
     """
     try:
         loaded = load(args.config)

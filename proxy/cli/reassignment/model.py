@@ -1,7 +1,7 @@
 """Defines the values that describe a reassignment: samples, throttles, estimates and reports.
 
-A *move* is a replica that is being copied to a broker. Sizes are those of log directories, in bytes;
-rates are bytes per second.
+A *move* is a replica that is being copied to a broker. Sizes are those of log directories, in bytes.
+Rates are in bytes per second.
 """
 
 from __future__ import annotations
