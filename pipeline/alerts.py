@@ -25,7 +25,7 @@ ALERT: Final = (
 )  # fmt: skip
 # The column with the event time of a stream of records, a timestamp in UTC.
 TIME: Final = "time"
-# Of a limit of 100 per cent of a thread, a second uses 100 x 1,000 percent-milliseconds.
+# A limit of 100 per cent of a thread allows 100 x 1,000 percent-milliseconds in a second.
 _IN_MILLISECONDS: Final = ("request",)
 
 

@@ -75,7 +75,7 @@ class DemandTracker:
         counts_ms = _RECENT_MS + 2 * min(used.longest_interval_ms, _LONGEST_INTERVAL_MS)
         is_throttled = used.throttled_requests > 0 and rate >= _USED_UP * share
         if is_throttled:
-            # The throttle time beyond the records lies after them.
+            # A throttle time that exceeds the intervals of the records continues after the records.
             counts_ms += min(max(0, used.throttle_time_ms - used.interval_ms), _LONGEST_WAIT_MS)
         self._samples.append(_Sample(now_ms + counts_ms, rate, is_throttled))
 

@@ -22,7 +22,7 @@ PLACE: Final = ("source", "block", "position")
 QUARANTINE: Final = ("source", "line", "fault", "text")
 
 _CORRUPT: Final = "_corrupt"
-# Amounts of the kind request are times and may have a fraction.
+# The amounts of the kind ``request`` are times, so they may have a fraction.
 _AS_WRITTEN: Final = StructType(
     [
         *(

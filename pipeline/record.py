@@ -57,7 +57,7 @@ PROPOSED_BUCKET: Final = (*PLACE, "kind", "bucket_user", "bucket_client_id")
 
 BYTE_KINDS: Final = ("produce", "fetch")
 REPLICATION_KINDS: Final = ("leader_replication", "follower_replication")
-# Kinds whose amount is a whole number of bytes.
+# The kinds with an amount in whole bytes.
 COUNTED_IN_BYTES: Final = (*BYTE_KINDS, *REPLICATION_KINDS)
 # The names of buckets that several entities share, and of those that sum up removed buckets.
 COLLECTIVE_NAMES: Final = ("<shared>", "<other>")

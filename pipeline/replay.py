@@ -85,7 +85,8 @@ class _Sender:
         self._is_unthrottled = True  # no part waits, and the bucket itself is not up to date
         self._at_once = _LEAST_AT_ONCE
         self._alone = _LEAST_ALONE
-        # For parts that are sent one by one: when the next may be sent, and how many are left before the next attempt.
+        # While parts are sent alone, these are the time at which the next part may be sent, and the number of parts
+        # before the next attempt to charge many at once.
         self._free_ms = 0
         self._left = 0
 

@@ -30,7 +30,8 @@ ROW: Final = ("client", "interval_ms", "amount", "requests")
 HEAD: Final = "head"
 
 _HOUR: Final = ("amount", "delayed_amount", "throttled_requests", "throttle_time_ms", "longest_delay_ms")
-# A row for each bucket, limit and hour with data; the last two columns are for all hours together.
+# The columns of the outcome, which has a row for each bucket, limit and hour with data. The last two columns are for
+# all hours together.
 HOURS: Final = pa.schema(
     [
         *((name, pa.int32() if name == "broker" else pa.string()) for name in PROPOSED_BUCKET),

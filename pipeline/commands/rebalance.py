@@ -137,7 +137,8 @@ class _Forecast(NamedTuple):
         """Return how much capacity is left after the throttle and the use of clients, in bytes per second.
 
         Returns None if the capacity is unknown. The result is negative if the capacity is not enough. A leader sends,
-        like the broker does for fetches. A follower receives, like the broker does for produce requests.
+        which takes from the capacity for fetches. A follower receives, which takes from the capacity for produce
+        requests.
         """
         place = (load.broker, "fetch" if load.side is Side.LEADER else "produce")
         capacity = self.capacities.get(place)
