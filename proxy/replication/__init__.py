@@ -1,1 +1,1 @@
-"""Limits on replication, from the file and from the cluster's own configs."""
+"""Keeps limits on replication, which come from the configuration file or from the cluster's own configs."""

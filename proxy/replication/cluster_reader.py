@@ -1,4 +1,4 @@
-"""Reads throttles, topic ids and reassignments from the cluster. Blocks, for one thread at a time; never writes."""
+"""Reads throttles, topic ids and reassignments from the cluster, and never writes to the cluster."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ from kafka_quota_proxy.proxy.replication.cluster_view import (
 
 _RATES: Final = (LEADER_RATE, FOLLOWER_RATE)
 _REPLICAS: Final = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
-# aiokafka decodes in Python and holds the interpreter's lock: 500 topics take about 10 ms.
+# aiokafka decodes in Python and holds the interpreter's lock meanwhile. 500 topics take about 10 ms.
 _TOPICS_AT_ONCE: Final = 500
 _IDENTIFY_TIMEOUT_MS: Final = 3_000
 
 
 class ClusterReader:
-    """A connection to one cluster, kept from one reading to the next. After an error, ``close`` it and open another.
+    """A connection to one cluster, which stays open from one reading to the next.
 
-    Raises, as does each of its methods:
-        Exception: Most often one of ``proxy.background.admin_client.ADMIN_ERRORS``.
+    Every method blocks, and only one thread at a time may use the reader. The constructor and every method may raise an
+    exception, most often one of ``proxy.background.admin_client.ADMIN_ERRORS``. After an exception, close this reader
+    and create another.
     """
 
     def __init__(self, settings: AdminClient, fallback: tuple[Address, ...]) -> None:
@@ -37,14 +38,16 @@ class ClusterReader:
         self._client = ClusterClient(settings, fallback)
 
     def close(self) -> None:
-        """Close its connections and end its thread. A call that another thread waits for fails."""
+        """Close the reader's connections and end its thread. If another thread waits for a call, that call fails."""
         self._client.close()
 
     def read(self, *, has_topics: bool, has_configs: bool, has_topic_configs: bool) -> Readings:
-        """Return the cluster's brokers, and what else is requested.
+        """Return the cluster's brokers, and the other data that the arguments request.
 
-        ``has_topics``: topic ids. ``has_configs``: the brokers' throttles, and partitions that are being reassigned.
-        ``has_topic_configs``: the topics' lists of throttled replicas.
+        Args:
+            has_topics: Whether to read topic ids.
+            has_configs: Whether to read the brokers' throttles, and the partitions that are being reassigned.
+            has_topic_configs: Whether to read the topics' lists of throttled replicas.
         """
         metadata = self._client.metadata(None if has_topics or has_topic_configs else ())
         topics = [topic for topic in metadata.topics if topic.error_code == 0]
@@ -57,11 +60,11 @@ class ClusterReader:
         )
 
     def identify(self, upstream: Address, node_ids: Iterable[int]) -> int | None:
-        """Return the node id of the broker at an address; None if no broker there has one of these ids.
+        """Return the node id of the broker at an address; None if that broker has none of these node ids.
 
-        Metadata cannot tell: the addresses there are those that brokers advertise, which may be a proxy's. But
-        DescribeConfigs of a broker is answered by that broker alone, and refused by others (INVALID_REQUEST). So the
-        address is asked for the configs of all brokers at once.
+        Metadata does not show this, because it lists the addresses that brokers advertise, which may be a proxy's. But
+        a broker answers DescribeConfigs only for its own node id, and refuses other node ids (INVALID_REQUEST). So the
+        broker at the address is asked for the configs of all these node ids.
         """
         query = ConfigQuery(ConfigKind.BROKER, tuple(map(str, node_ids)), _RATES)
         with BrokerClient(self._settings, (upstream,), timeout_ms=_IDENTIFY_TIMEOUT_MS) as client:
@@ -69,7 +72,7 @@ class ClusterReader:
         return found[0] if len(found) == 1 else None
 
     def _broker_configs(self, node_ids: Iterable[int]) -> Mapping[int, Mapping[str, str | None] | None]:
-        """Ask each broker for its own configs, all at once; None for a broker that is away."""
+        """Ask all brokers at the same time for their own configs. A broker that does not answer gets None."""
         queries = [ConfigQuery(ConfigKind.BROKER, (str(node_id),), _RATES, node_id) for node_id in node_ids]
         answers = self._client.configs(queries)
         failures = [answer for answer in answers if isinstance(answer, Exception)]
@@ -94,5 +97,5 @@ class ClusterReader:
 
 
 def _topic_names(topics: Iterable[Topic]) -> Mapping[bytes, str]:
-    """Return names by id. Brokers below 2.8, or with an older inter.broker.protocol.version, have no ids."""
+    """Return topic names by id. Topics have no id if brokers, or inter.broker.protocol.version, are older than 2.8."""
     return {topic.topic_id: topic.name for topic in topics if topic.topic_id is not None}

@@ -1,6 +1,7 @@
-"""The cluster's own replication throttles, as a value. No I/O, no clock.
+"""Describes the cluster's own replication throttles as a value, without I/O and without a clock.
 
-``view_of`` computes it from the cluster's answers, and ``Lease`` drops throttles that outlive their reassignment.
+``view_of`` computes this ``ClusterView`` from the cluster's answers. ``Lease`` drops a throttle that is still set long
+after the reassignment has ended.
 """
 
 from __future__ import annotations
@@ -18,14 +19,17 @@ FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
 LEADER_REPLICAS: Final = "leader.replication.throttled.replicas"
 FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
 
-# kafka-reassign-partitions.sh sets a throttle before it begins to reassign.
+# When to warn of a throttle without a reassignment. kafka-reassign-partitions.sh sets a throttle before it begins to
+# reassign.
 _WARN_AFTER_MS: Final = 10_000
 _MOST_NAMED: Final = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterView:
-    """The state of the cluster: empty until an answer. Without ``from_cluster``, rates and lists stay empty.
+    """The part of the cluster's state that limits on replication need. It is empty until the cluster answers.
+
+    Without ``replication.from_cluster``, rates and lists stay empty.
 
     Rates are in bytes per second, from the broker's own config or the cluster-wide default. A broker without a rate is
     unlimited. Kafka accepts a rate of 0, which lets nothing pass. A topic without a list has no throttled replicas.
@@ -38,7 +42,7 @@ class ClusterView:
     leader_replicas: Mapping[str, ThrottledReplicas] = field(default_factory=dict)  # by topic
     follower_replicas: Mapping[str, ThrottledReplicas] = field(default_factory=dict)
     moving: frozenset[tuple[str, int]] = frozenset()  # partitions that are being reassigned
-    node_ids: Mapping[Address, int] = field(default_factory=dict)  # of upstreams
+    node_ids: Mapping[Address, int] = field(default_factory=dict)  # by the address of an upstream
 
     @property
     def has_throttle(self) -> bool:
@@ -48,17 +52,20 @@ class ClusterView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readings:
-    """The cluster's answers of one poll. None: not requested or not available; the last known value stays."""
+    """The cluster's answers to one poll.
 
-    racks: Mapping[int, str | None]  # of all brokers
+    A field is None if it was not requested or is not available. Its last known value then stays in force.
+    """
+
+    racks: Mapping[int, str | None]  # by node id, of all brokers
     topic_names: Mapping[bytes, str] | None = None
-    broker_configs: Mapping[int, Mapping[str, str | None] | None] | None = None  # set values, by key
+    broker_configs: Mapping[int, Mapping[str, str | None] | None] | None = None  # by node id, then by key
     topic_configs: Mapping[str, Mapping[str, str | None]] | None = None
     moving: frozenset[tuple[str, int]] = frozenset()
 
 
 def servers_of(listeners: Iterable[Listener]) -> tuple[Address, ...]:
-    """Return the brokers behind these listeners, each once."""
+    """Return the addresses of the brokers behind these listeners, each address once."""
     servers: dict[Address, None] = {}
     for listener in listeners:
         if listener.upstream is not None:
@@ -69,12 +76,12 @@ def servers_of(listeners: Iterable[Listener]) -> tuple[Address, ...]:
 
 
 def servers_behind(config: ProxyConfig) -> tuple[Address, ...]:
-    """Return the brokers behind ``inter_broker`` listeners, which answer if the file names no others."""
+    """Return the brokers behind ``inter_broker`` listeners, to ask if the configuration file names no others."""
     return servers_of(listener for listener in config.listeners if listener.inter_broker)
 
 
 def view_of(readings: Readings, before: ClusterView) -> tuple[ClusterView, tuple[str, ...]]:
-    """Return the new view, and a text for each config value that cannot be read."""
+    """Update the view ``before``. Return the new view, and a text for each config value that cannot be read."""
     unread: list[str] = []
     view = replace(
         before,
@@ -91,18 +98,18 @@ def view_of(readings: Readings, before: ClusterView) -> tuple[ClusterView, tuple
 
 
 def without_throttle(view: ClusterView) -> ClusterView:
-    """Return the view without any throttle."""
+    """Return a copy of the view without any throttle."""
     return replace(view, leader_rates={}, follower_rates={}, leader_replicas={}, follower_replicas={})
 
 
 class Lease:
-    """Limits how long a throttle holds without a reassignment, because a forgotten throttle does harm unnoticed.
+    """Limits how long a throttle holds without a reassignment, because a forgotten throttle slows replicas unnoticed.
 
-    The time begins when the last reassignment ends, and again when the throttle changes.
+    The time begins when the last reassignment ends, and begins again whenever the throttle changes.
     """
 
     def __init__(self, lease_ms: int | None) -> None:
-        self.lease_ms = lease_ms  # None: unlimited
+        self.lease_ms = lease_ms  # None if unlimited
         self._throttle: ClusterView | None = None  # the throttle that the lease runs for
         self._since_ms = 0
         self._is_reported = False
@@ -110,11 +117,11 @@ class Lease:
 
     @property
     def is_orphaned(self) -> bool:
-        """Whether a throttle without a reassignment was reported and is still there."""
+        """Whether the operator was warned of a throttle without a reassignment, and the throttle is still set."""
         return self._throttle is not None and self._is_reported
 
     def apply(self, view: ClusterView, *, now_ms: int) -> tuple[ClusterView, tuple[str, ...]]:
-        """Return the view to enforce, and messages for the operator, each once."""
+        """Return the view to enforce, and messages for the operator. Each message is returned only once."""
         throttle = replace(view, topic_names={}, racks={}, node_ids={})
         if view.moving or not view.has_throttle:
             revived = self._is_dropped and view.has_throttle
@@ -143,7 +150,7 @@ def _rates(readings: Readings, key: str, before: Mapping[int, float], unread: li
         return before
     rates: dict[int, float] = {}
     for broker, configs in readings.broker_configs.items():
-        # A broker that did not answer keeps its rate, since the cluster stores it.
+        # If a broker does not answer, its rate is kept, because the cluster stores the rate.
         known = before.get(broker)
         rate = known if configs is None else _rate(configs.get(key), f"broker {broker}: {key}", unread)
         if rate is not None:

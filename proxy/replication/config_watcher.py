@@ -1,6 +1,6 @@
-"""Follows the cluster: reads it every few seconds in a thread, and reports it on the loop as one ``ClusterView``.
+"""Reads the cluster's state every few seconds in a thread, and reports it on the event loop as a ``ClusterView``.
 
-An unreachable cluster changes nothing: its last view stays in force. Nothing here writes to the cluster.
+If the cluster cannot be reached, its last view stays in force. This module never writes to the cluster.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ from kafka_quota_proxy.proxy.replication.cluster_view import ClusterView, Lease,
 
 log = logging.getLogger(__name__)
 
-# Each fetch with an unknown topic id requests a poll.
+# The shortest time between two polls, because each fetch with an unknown topic id requests one.
 _LEAST_BETWEEN_S: Final = 0.5
 _WARN_EVERY_MS: Final = 60_000
-# Reading all topics of a large cluster takes a while. It finds deleted topics, and lists of throttled replicas that are
-# left although no broker has a rate.
+# Reading all topics of a large cluster takes a while, so it is not done at each poll. It finds deleted topics, and
+# lists of throttled replicas that are left although no broker has a rate.
 _ALL_TOPICS_EVERY_MS: Final = 30_000
 _IDENTIFY_AGAIN_MS: Final = 30_000
 
 
 class ConfigReader(Protocol):
-    """Reads a cluster, from one thread at a time. Any exception of a method makes a failed poll."""
+    """Reads data from a cluster, in one thread at a time. If a method raises any exception, the poll has failed."""
 
     def read(self, *, has_topics: bool, has_configs: bool, has_topic_configs: bool) -> Readings:
-        """Return the cluster's answers."""
+        """Return the data that the arguments request. See ``ClusterReader.read``."""
 
     def identify(self, upstream: Address, node_ids: Iterable[int]) -> int | None:
-        """Return the node id of the broker at an address."""
+        """Return the node id of the broker at an address; None if that broker has none of these node ids."""
 
     def close(self) -> None:
-        """Close its connections. For any thread."""
+        """Close the reader's connections. Any thread may call this."""
 
 
 class ReplicationWatcher:
-    """Follows one cluster. All methods run on the loop, except ``_ask``, which runs in a thread.
+    """Follows the state of one cluster. All methods run on the event loop, except ``_ask``, which runs in a thread.
 
     Attributes:
-        view: The last argument of ``on_view``.
+        view: The view that was last passed to ``on_view``.
         is_successful: Whether the last poll succeeded; false before the first.
         last_success_s: When the last successful poll ended, in Unix time; 0 before the first.
     """
@@ -66,11 +66,11 @@ class ReplicationWatcher:
         """Prepare to follow a cluster.
 
         Args:
-            replication: The file's section.
-            upstreams: The upstreams of the listeners, with the node ids that the file gives.
-            fallback: The brokers to ask if the section names none: ``proxy.replication.cluster_view.servers_behind``.
-            on_view: Is called on the loop with each view that differs from the one before.
-            connect: Returns the reader, in a thread; left out: a ``cluster_reader.ClusterReader``.
+            replication: The section ``replication`` of the configuration file.
+            upstreams: The addresses of the listeners' upstreams, each with the node id that the file gives, or None.
+            fallback: The brokers to ask if the section names none, as ``cluster_view.servers_behind`` returns them.
+            on_view: Called on the event loop with each view that differs from the view before.
+            connect: Returns a reader, and is called in a thread. By default it returns a ``ClusterReader``.
         """
         self.is_successful = False
         self.last_success_s = 0.0
@@ -80,7 +80,7 @@ class ReplicationWatcher:
         self._connect = connect or _connect
         self._unidentified = [address for address, node_id in upstreams.items() if node_id is None]
         given = {address: node_id for address, node_id in upstreams.items() if node_id is not None}
-        self.view = self._read = ClusterView(node_ids=given)  # the view in force; the cluster's own
+        self.view = self._read = ClusterView(node_ids=given)  # the view in force, and the view as it was read
         self._lease = Lease(replication.lease_ms)
         self._reader: ConfigReader | None = None
         self._requested = asyncio.Event()
@@ -93,19 +93,20 @@ class ReplicationWatcher:
 
     @property
     def is_orphaned(self) -> bool:
-        """Whether the cluster has a throttle while nothing has been reassigned for a while."""
+        """Whether the cluster still has a throttle although nothing has been reassigned for a while."""
         return self._lease.is_orphaned
 
     def request(self) -> None:
-        """Read everything again soon, topic ids in particular: at most twice a second, however often this is called.
+        """Request a poll that reads everything again soon, in particular topic ids.
 
-        If ``poll_interval`` is shorter, as often as that.
+        However often this is called, a poll begins at most twice a second. If ``poll_interval`` is shorter than half a
+        second, polls begin at that interval.
         """
         self._all_topics_from_ms = 0
         self._requested.set()
 
     def update(self, replication: Replication) -> None:
-        """Apply a changed section of the file."""
+        """Apply the section ``replication`` of a reloaded configuration file."""
         if replication.admin_client != self._replication.admin_client:
             self._close()
         if replication.from_cluster != self._replication.from_cluster:
@@ -118,7 +119,7 @@ class ReplicationWatcher:
         self._report()
 
     async def run(self) -> None:
-        """Poll until cancelled; the first time at once."""
+        """Poll the cluster regularly until cancelled. The first poll begins at once."""
         if self.view.node_ids:
             self._on_view(self.view)
         try:
@@ -151,7 +152,7 @@ class ReplicationWatcher:
             if replication is self._replication:
                 self._fail(error)
             return
-        if replication is not self._replication:  # the configuration has changed meanwhile
+        if replication is not self._replication:  # a reload has changed the section meanwhile
             return
         if not self.is_successful:
             log.info("the cluster answers: %d brokers", len(readings.racks))
@@ -160,7 +161,7 @@ class ReplicationWatcher:
             self._all_topics_from_ms = now_ms + _ALL_TOPICS_EVERY_MS
         self._read, unread = view_of(readings, self._read)
         if self._read.has_throttle and replication.from_cluster and not has_topic_configs:
-            self.request()  # a new rate takes effect with its lists only
+            self.request()  # a new rate takes effect only together with its lists
         for what in sorted(frozenset(unread) - self._unread):
             log.warning("the cluster has a throttle that cannot be read, and that is passed over: %s", what)
         self._unread = frozenset(unread)
@@ -187,7 +188,7 @@ class ReplicationWatcher:
             )  # fmt: skip
 
     async def _identify(self, node_ids: tuple[int, ...]) -> None:
-        """Find the node id of each upstream that has none in the file."""
+        """Find the node id of each upstream for which the configuration file gives none."""
         reader, now_ms = self._reader, monotonic_ns() // 1_000_000
         is_early = now_ms < self._identify_from_ms and frozenset(node_ids) == self._identified_among
         if reader is None or not self._unidentified or is_early:
@@ -208,7 +209,7 @@ class ReplicationWatcher:
             self._report()
 
     def _close(self) -> None:
-        """Close the connection. A reading in progress fails; a hanging thread is not waited for."""
+        """Close the connection to the cluster. A reading in progress fails. Do not wait for a thread that hangs."""
         self._epoch += 1
         reader, self._reader = self._reader, None
         if reader is not None:
@@ -217,7 +218,7 @@ class ReplicationWatcher:
     def _ask(
         self, settings: AdminClient, epoch: int, *, has_topics: bool, has_configs: bool, has_topic_configs: bool
     ) -> Readings:
-        """Read. Runs in a thread, one at a time."""
+        """Read from the cluster; connect first if needed. This runs in a thread, one call at a time."""
         reader = self._reader
         if reader is None:
             reader = self._reader = self._connect(settings, self._fallback)
@@ -228,7 +229,7 @@ class ReplicationWatcher:
 
 
 def _connect(settings: AdminClient, fallback: tuple[Address, ...]) -> ConfigReader:
-    # Imported here: it loads aiokafka, which costs time and memory where no cluster is asked.
+    # This is imported here because it loads aiokafka, which costs time and memory that most configurations can save.
     from kafka_quota_proxy.proxy.replication.cluster_reader import ClusterReader
 
     return ClusterReader(settings, fallback)

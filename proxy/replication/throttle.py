@@ -1,7 +1,8 @@
-"""The quotas that a partition is charged to when a follower fetches it from a leader.
+"""Finds the quotas to which a partition is charged when a follower fetches it from a leader.
 
-A process has one ``Throttle``, with the rules of the file and of the cluster (``ClusterView``). Each broker behind the
-proxy has a ``Leader``, which returns ``Limits`` for each follower. These hold until ``Throttle.generation`` changes.
+A process has one ``Throttle``, with the limits of the configuration file and of the cluster (``ClusterView``). Each
+broker behind the proxy has a ``Leader``, which returns ``Limits`` for each follower. A ``Limits`` object is valid until
+``Throttle.generation`` changes.
 
 Source: ``ReplicationQuotaManager.isThrottled`` in Apache Kafka, KIP-73.
 """
@@ -17,18 +18,18 @@ from kafka_quota_proxy.proxy.replication.cluster_view import ClusterView
 
 _NOTHING: Final = ClusterView()
 
-# A client that is believed to be a follower may claim any node id, and name any partitions.
+# These bounds are needed because a client that poses as a follower may claim any node id, and name any partitions.
 _MAX_FOLLOWERS: Final = 1_000
 _MAX_KNOWN_PARTITIONS: Final = 200_000
 
-# The throttled replicas of one side, by topic; None: every replica that lags.
+# The throttled replicas of one side (the leaders or the followers), by topic. None stands for every replica that lags.
 Lists = Mapping[str, ThrottledReplicas] | None
-# The same, with the node id of that side's broker; None while it is unknown.
+# The throttled replicas of one side, with the node id of the broker on that side, or None while it is unknown.
 Listing = tuple[Lists, int | None]
 
 
 class Path(NamedTuple):
-    """A path with a rate of its own. None fits any broker or rack."""
+    """A path from leaders to followers that has a rate of its own. None stands for any broker or rack."""
 
     leader: int | None
     follower: int | None
@@ -37,15 +38,15 @@ class Path(NamedTuple):
 
 
 class Charge(NamedTuple):
-    """A quota that a partition is charged to."""
+    """A quota to which a fetched partition is charged, and the part of the fetch that counts."""
 
     quota: ReplicationQuota
-    counts_all: bool  # replicas in sync are charged, too, as in Kafka if replicas are listed
-    is_leaders: bool  # the whole response is charged, as a Kafka leader does; else only records, as a follower does
+    counts_all: bool  # whether in-sync replicas are charged too, as Kafka does if replicas are listed
+    is_leaders: bool  # whether the whole response is charged, as Kafka's leader does, or only its records
 
 
 class Throttle:
-    """All replication limits of this process."""
+    """Holds all limits on replication of this process."""
 
     def __init__(self, replication: Replication | None, kafka: KafkaSettings) -> None:
         self.replication = replication
@@ -57,33 +58,33 @@ class Throttle:
         self.leaders: list[Leader] = []
         self._last_ticket = 0
         self.followers: dict[int, ReplicationQuota] = {}
-        # The quotas of followers that made room for others, for the usage log.
+        # The quotas of followers that were removed to make room for others. The usage log still reads them.
         self.departed: deque[tuple[int, ReplicationQuota]] = deque(maxlen=_MAX_FOLLOWERS)
         self.paths: dict[Path, ReplicationQuota] = {}
 
     def update(self, replication: Replication | None, *, now_ms: int) -> None:
-        """Put the file's rules in force from the next fetch on. Usage is kept."""
+        """Put the limits of a reloaded configuration file in force, from the next fetch on. Usage is kept."""
         self.replication = replication
         self._refresh(now_ms)
 
     def see(self, view: ClusterView, *, now_ms: int) -> None:
-        """Put the cluster's rules in force."""
+        """Put the limits of the cluster in force, from the next fetch on. Usage is kept."""
         self.view = view
         self._refresh(now_ms)
 
     def leader(self, address: Address, node_id: int | None = None) -> "Leader":
-        """Add a broker behind the proxy. Without a ``node_id``, the cluster's view supplies it."""
+        """Add a broker behind the proxy, and return its ``Leader``. If ``node_id`` is None, the view supplies it."""
         leader = Leader(self, address, node_id)
         self.leaders.append(leader)
         return leader
 
     def next_ticket(self) -> int:
-        """Return the next number for the waiting line of a quota."""
+        """Return the next number of a place in the waiting line of a quota."""
         self._last_ticket += 1
         return self._last_ticket
 
     def leader_rate(self, node_id: int | None) -> float | None:
-        """Return the limit of a broker as a leader; None: no limit."""
+        """Return the limit on what a broker sends as a leader, in bytes per second; None if there is no limit."""
         rules = self.replication
         if rules is None:
             return None
@@ -92,14 +93,14 @@ class Throttle:
         return None if node_id is None else self.view.leader_rates.get(node_id)
 
     def follower_rate(self, follower: int) -> float | None:
-        """Return the limit of a broker as a follower; None: no limit."""
+        """Return the limit on what a broker fetches as a follower, in bytes per second; None if there is no limit."""
         rules = self.replication
         if rules is None:
             return None
         return self.view.follower_rates.get(follower) if rules.from_cluster else rules.follower_rate
 
     def follower_quota(self, follower: int, *, now_ms: int) -> ReplicationQuota:
-        """Return the quota of a follower for its fetches through this process."""
+        """Return the quota for all fetches of a follower through this process."""
         quota = self.followers.get(follower)
         if quota is None:
             if len(self.followers) >= _MAX_FOLLOWERS:
@@ -109,7 +110,7 @@ class Throttle:
         return quota
 
     def path_quotas(self, leader: int | None, follower: int, *, now_ms: int) -> Iterator[ReplicationQuota]:
-        """Yield the quota of each path of the file that leads from ``leader`` to ``follower``."""
+        """Yield the quota of each path in the configuration file that leads from ``leader`` to ``follower``."""
         for path in self.replication.paths if self.replication else ():
             if self._leads(path, leader, follower):
                 key = _key_of(path)
@@ -119,7 +120,7 @@ class Throttle:
                 yield quota
 
     def lists(self) -> tuple[Lists, Lists]:
-        """Return the throttled replicas of leaders, and those of followers."""
+        """Return the lists of throttled replicas on the side of leaders, and on the side of followers."""
         rules = self.replication
         if rules is None:
             return {}, {}
@@ -137,7 +138,7 @@ class Throttle:
         )
 
     def quota(self, limit: float | None, now_ms: int) -> ReplicationQuota:
-        """Return a new quota with Kafka's windows."""
+        """Return a new quota, which measures in the windows of the ``replication.quota.window.*`` settings."""
         return ReplicationQuota(limit, samples=self._samples, window_ms=self._window_ms, now_ms=now_ms)
 
     def _refresh(self, now_ms: int) -> None:
@@ -156,10 +157,10 @@ class Leader:
 
     def __init__(self, throttle: Throttle, address: Address, node_id: int | None) -> None:
         self.throttle = throttle
-        self.known_quota: ReplicationQuota | None = None  # None: no follower has fetched under a limit
+        self.known_quota: ReplicationQuota | None = None  # None until a follower fetches under a limit
         self._address = address
         self._node_id = node_id
-        self.absorbed_by: Leader | None = None  # the same broker, found out later
+        self.absorbed_by: Leader | None = None  # another ``Leader`` of the same broker
 
     @property
     def node_id(self) -> int | None:
@@ -170,12 +171,12 @@ class Leader:
 
     @property
     def name(self) -> str:
-        """The node id, or the address while the node id is unknown. For metrics."""
+        """The broker's name in metrics: its node id, or its address while the node id is unknown."""
         node_id = self.node_id
         return str(self._address) if node_id is None else str(node_id)
 
     def quota(self, *, now_ms: int) -> ReplicationQuota:
-        """Return the quota for everything that it sends to throttled replicas."""
+        """Return the quota for everything that this broker sends to throttled replicas."""
         if self.absorbed_by is not None:
             return self.absorbed_by.quota(now_ms=now_ms)
         if self.known_quota is None:
@@ -183,7 +184,7 @@ class Leader:
         return self.known_quota
 
     def absorb(self, other: "Leader", *, now_ms: int) -> None:
-        """Take over ``other``, which has turned out to be the same broker."""
+        """Take over the usage of ``other``, which has turned out to be the same broker."""
         if self._node_id is None:
             self._node_id = other._node_id  # noqa: SLF001 - another one of the same class
         if self.known_quota is None:
@@ -195,12 +196,12 @@ class Leader:
         self.throttle.generation += 1
 
     def limits(self, follower: int, *, now_ms: int) -> "Limits":
-        """Return the limits of one follower."""
+        """Return the limits on what one follower fetches from this leader."""
         return Limits(self, follower, now_ms=now_ms)
 
 
 class Limits:
-    """The quotas that one follower's partitions of one leader are charged to."""
+    """The quotas to which partitions are charged that one follower fetches from one leader."""
 
     __slots__ = ("_sides", "_throttle", "follower", "generation", "is_active", "known", "leader_id")
 
@@ -218,11 +219,11 @@ class Limits:
         )
 
     def charges(self, topic: bytes, partition: int, *, is_id: bool) -> tuple[Charge, ...]:
-        """Return the quotas of a partition; none if it is not throttled.
+        """Return the quotas to which a partition is charged. The tuple is empty if the partition is not throttled.
 
         Args:
-            topic: Its name in UTF-8, or its id.
-            partition: Its number.
+            topic: The topic's name in UTF-8, or the topic's id.
+            partition: The number of the partition.
             is_id: Whether ``topic`` is an id. A follower uses ids, or names, in all its fetches.
         """
         charges = self.known.get((topic, partition))
@@ -249,7 +250,7 @@ class Limits:
         *,
         is_id: bool,
     ) -> None:
-        """Add the quotas of each throttled partition to ``found``."""
+        """Add each throttled partition to ``found``, with the quotas to which it is charged."""
         known = self.known
         for key in partitions:
             charges = known.get(key)
@@ -260,11 +261,11 @@ class Limits:
 
     @property
     def quotas(self) -> Iterator[ReplicationQuota]:
-        """All quotas that a partition may be charged to."""
+        """All quotas to which a partition may be charged."""
         return (charge.quota for charge, _ in self._sides)
 
     def name_of(self, topic: bytes, *, is_id: bool) -> str | None:
-        """Return a topic's name; None for an unknown id."""
+        """Return a topic's name; None if ``topic`` is an unknown id."""
         return self._throttle.view.topic_names.get(topic) if is_id else topic.decode("utf-8", "replace")
 
     def _find(self, leader: Leader, now_ms: int) -> Iterator[tuple[Charge, tuple[Listing, ...]]]:
@@ -274,7 +275,7 @@ class Limits:
         yield Charge(quota, leaders is not None, is_leaders=True), ((leaders, self.leader_id),)
         quota = throttle.follower_quota(follower, now_ms=now_ms)
         yield Charge(quota, followers is not None, is_leaders=False), ((followers, follower),)
-        # The cluster's lists go with the cluster's rates. A path of the file goes with the file's lists.
+        # The cluster's lists belong to the cluster's rates. A path of the configuration file uses its lists.
         listings: tuple[Listing, ...] = ((leaders, self.leader_id), (followers, follower))
         if throttle.replication is not None and throttle.replication.from_cluster:
             listings = ((None, None),)
@@ -288,7 +289,7 @@ def _is_listed(lists: Lists, name: str | None, partition: int, broker: int | Non
     replicas = lists.get(name) if name is not None else None
     if replicas is None:
         return False
-    if broker is None:  # unknown: any listed replica counts
+    if broker is None:  # the node id is unknown, so any listed replica counts
         return replicas.is_all or any(partition in listed for listed in replicas.partitions.values())
     return replicas.holds(partition, broker)
 

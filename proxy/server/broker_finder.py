@@ -1,12 +1,15 @@
-"""Finds out which broker of which cluster an ``upstream`` is, from the broker's Metadata responses.
+"""Finds out to which broker of which cluster an ``upstream`` leads, from the broker's Metadata responses.
 
 The proxy asks a broker once whenever the broker becomes reachable, and reads every response to a client's Metadata
-request. The latter is the only source if the broker requires a login, because the proxy has none. Only bytes that come
-from the broker count, so a client cannot forge them.
+request. If the broker requires a login, the responses to clients are the only source, because the proxy has no login of
+its own. Only bytes that come from the broker count, so a client cannot forge them.
 
-A response lists all brokers and does not say which of them sends it. The sender is the broker whose ``node_id`` the
-file gives; else the one whose address the connection leads to; else the one whose address the clients connect to,
-because a broker behind a sidecar advertises the sidecar.
+A response lists all brokers and does not say which of them has sent it. The sender is found in one of these ways, the
+first of them that works:
+
+* The configuration file gives the ``node_id`` of the broker.
+* One broker advertises the address to which the proxy's connection leads.
+* One broker advertises the address to which the clients connect, as a broker behind a sidecar does.
 """
 
 import asyncio
@@ -38,12 +41,12 @@ _Response = tuple[str | None, Mapping[int, Address], frozenset[Address]]
 
 
 class BrokerFinder:
-    """Identifies upstreams, and passes their identities to the registry.
+    """Identifies the brokers of upstreams, and passes these identities to the registry.
 
     Args:
-        brokers: The registry.
-        node_ids: The node ids of upstreams in the file; None: the file gives none.
-        source: The address of this machine to dial from; None: the system's choice.
+        brokers: The registry, which keeps the upstreams and their brokers.
+        node_ids: The node ids that the configuration file gives for upstreams; None for an upstream without one.
+        source: The address of this machine to dial from. If it is None, the system chooses the address.
     """
 
     def __init__(self, brokers: BrokerRegistry, node_ids: Mapping[Address, int | None], source: str | None) -> None:
@@ -51,21 +54,21 @@ class BrokerFinder:
         self._node_ids = node_ids
         self._source = source
         self._lookups = Lookups()
-        self._binds: dict[Upstream, set[Address]] = {}  # where clients connect to reach it
+        self._binds: dict[Upstream, set[Address]] = {}  # the addresses by which clients reach it
         self._last: dict[Upstream, _Response] = {}
         self._unknown: set[Upstream] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def listen(self, route: Route) -> None:
-        """Read the broker's Metadata responses to the clients of a route."""
+        """Read the Metadata responses that the broker of a route sends to its clients."""
         upstream = route.upstream
         self._binds.setdefault(upstream, set()).add(route.listener.settings.bind)
         route.context.on_metadata = partial(self._read_response, upstream)
 
     def reached(self, upstream: Upstream, peer: Address | None, *, is_back: bool) -> None:
-        """Note that a connection has reached ``peer``; query the broker if it was unreachable, or never queried."""
+        """Note that a connection has reached the address ``peer``. Query the broker if it was unreachable before."""
         self._brokers.reached(upstream, peer, is_back=is_back)
-        # With one upstream in all, no other can lead to the same broker.
+        # If there is only one upstream, no other one can lead to the same broker.
         if is_back and len(self._brokers.upstreams) > 1:
             self._start(partial(self._ask, upstream))
 
@@ -77,19 +80,19 @@ class BrokerFinder:
     def _read_response(self, upstream: Upstream, data: bytes, position: int, api_version: int) -> None:
         if api_version > _LATEST:
             return
-        with suppress(ProtocolError):  # the response goes on to the client in any case
+        with suppress(ProtocolError):  # a malformed response still goes on to the client
             found = metadata.find_brokers(data, position, api_version)
             if found is not None:
                 brokers = {one.node_id: Address(host=one.host, port=one.port) for one in found.brokers}
                 self._apply(upstream, metadata.find_cluster_id(data, position, found, api_version), brokers)
 
     async def _ask(self, upstream: Upstream) -> None:
-        with suppress(OSError, ProtocolError):  # it requires a login: wait for a response to a client
+        with suppress(OSError, ProtocolError):  # perhaps it requires a login; wait for a response to a client
             answer = await describe_cluster(upstream.address, self._source, upstream.tls)
             self._apply(upstream, answer.cluster_id, answer.brokers)
 
     def _apply(self, upstream: Upstream, cluster_id: str | None, brokers: Mapping[int, Address]) -> None:
-        """Apply a broker's response; without a cluster id it proves nothing."""
+        """Identify the broker that has sent a response. A response without a cluster id proves nothing."""
         response = cluster_id, brokers, upstream.location.places
         if cluster_id is None or self._last.get(upstream) == response:
             return
@@ -126,7 +129,7 @@ class BrokerFinder:
             )  # fmt: skip
 
     def _has_another(self, upstream: Upstream, cluster_id: str) -> bool:
-        """Whether another upstream leads to that cluster, and not to the same broker as far as is known."""
+        """Whether another upstream leads to that cluster but, as far as is known, not to the same broker."""
         return any(
             one.broker is not upstream.broker and one.identity is not None and one.identity.cluster_id == cluster_id
             for one in self._brokers.upstreams

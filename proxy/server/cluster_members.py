@@ -1,7 +1,7 @@
-"""The brokers of one cluster, as its own responses list them.
+"""Follows which brokers a cluster has, from the cluster's own responses.
 
-Every response that lists brokers is passed to ``see``, which returns what has changed. Ports are opened and closed
-accordingly before the response goes on to a client. No I/O, no clock.
+Every response that lists brokers is passed to ``ClusterMembers.see``, which returns what has changed. The caller opens
+and closes ports accordingly, before the response goes on to a client. This module does no I/O and reads no clock.
 
 Source: MetadataResponse.json and DescribeClusterResponse.json of Apache Kafka, which list the brokers that are alive.
 """
@@ -16,18 +16,18 @@ LEAVES_AFTER_MS: Final = 30_000
 
 
 class MemberChanges(NamedTuple):
-    """What has changed since the last response, by node id."""
+    """The changes of a cluster's brokers since the last response, by node id."""
 
     joined: Mapping[int, Address] = {}
     left: tuple[int, ...] = ()
-    without_port: tuple[int, ...] = ()  # outside broker_ports; reported once each
+    without_port: tuple[int, ...] = ()  # brokers outside ``broker_ports``; each is reported once
 
 
 NO_CHANGES: Final = MemberChanges()
 
 
 class ClusterMembers:
-    """The members of a cluster. ``brokers`` has those with a port of the listener, by node id."""
+    """The members of a cluster. ``brokers`` has the addresses of those with a port of the listener, by node id."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -36,9 +36,12 @@ class ClusterMembers:
         self._without_port: set[int] = set()
 
     def see(self, brokers: Mapping[int, Address], *, is_all: bool, now_ms: int) -> MemberChanges:
-        """Apply a response: addresses by node id. Return what has changed.
+        """Apply a response that lists brokers, and return what has changed.
 
-        ``is_all``: these are all brokers that are alive, as in Metadata.
+        Args:
+            brokers: The addresses in the response, by node id.
+            is_all: Whether the response lists all brokers that are alive, as Metadata does.
+            now_ms: The current time.
         """
         if brokers == self.brokers and not self._absent_since_ms:
             return NO_CHANGES
@@ -56,7 +59,7 @@ class ClusterMembers:
         return MemberChanges(joined, left, tuple(without_port))
 
     def _leave(self, alive: Mapping[int, Address], now_ms: int) -> tuple[int, ...]:
-        """Remove brokers that have been missing for long."""
+        """Remove brokers that have been missing for ``LEAVES_AFTER_MS``, and return their node ids."""
         left = sorted(
             node_id
             for node_id in self.brokers.keys() - alive.keys()

@@ -1,7 +1,7 @@
-"""How many connections a listener accepts, how long each may stay, and how much memory all may hold. No clock.
+"""Limits how many connections a listener accepts, how long each may stay, and how much memory all may hold.
 
-Requests touch nothing here. A connection is checked when one of its time limits may have passed, and else once a
-minute, because a reload may have changed the limits.
+This module reads no clock, and requests do not call it. A connection is checked when one of its time limits may have
+passed, and at least once a minute, because a reload may have changed the limits.
 """
 
 from collections.abc import Iterator
@@ -21,11 +21,12 @@ MAX_BUFFERED: Final = "max_buffered"
 
 _CHECK_EVERY_MS: Final = 60_000
 _CHECK_AGAIN_MS: Final = 1_000
-# Checks within one idle timeout: an idle connection is closed late by up to one of them.
+# How many checks there are within one idle timeout. An idle connection is closed up to one check too late.
 _CHECKS_PER_IDLE_TIMEOUT: Final = 4
-# Connections that began together, as after a restart, do not end together: the last tenth of their age is spread.
+# Connections that began together, as after a restart, must not end together. So each connection ends at a different
+# time within the last tenth of the maximum age.
 _SPREAD: Final = 10
-# The slots of a timer wheel.
+# The length of one slot of a timer wheel.
 _SLOT_MS: Final = 1_000
 _GOLDEN_RATIO: Final = 0.6180339887498949
 
@@ -33,7 +34,7 @@ _T = TypeVar("_T")
 
 
 class ConnectionCount:
-    """Counts open connections, in all and by address."""
+    """Counts open connections, in total and by client address."""
 
     __slots__ = ("_by_host", "total")
 
@@ -42,7 +43,7 @@ class ConnectionCount:
         self._by_host: dict[str, int] = {}
 
     def enter(self, maximum: int | None) -> "CountedConnection | None":
-        """Count a connection; return None if there are ``maximum`` already."""
+        """Count a new connection; return None if ``maximum`` connections are open already."""
         if maximum is not None and self.total >= maximum:
             return None
         self.total += 1
@@ -66,7 +67,7 @@ class ConnectionCount:
 
 
 class CountedConnection:
-    """One connection in the count. ``source`` is the client's address and port; None until it is known."""
+    """A connection that is counted as open. ``source`` is the client's address and port; None until it is known."""
 
     __slots__ = ("_count", "source")
 
@@ -75,21 +76,21 @@ class CountedConnection:
         self.source: tuple[str, int] | None = None
 
     def come_from(self, source: tuple[str, int], maximum: int | None) -> bool:
-        """Count the connection for its address; return False if the address has ``maximum`` already."""
+        """Count the connection for its client's address; return False if that address has ``maximum`` connections."""
         if self._count is None or not self._count._enter_from(source[0], maximum):  # noqa: SLF001 - its own
             return False
         self.source = source
         return True
 
     def leave(self) -> None:
-        """Count the connection no more. Harmless when repeated."""
+        """Stop counting the connection. May be called again."""
         if self._count is not None:
             self._count._leave(self.source[0] if self.source else None)  # noqa: SLF001 - its own
             self._count = None
 
 
 def spread() -> Iterator[float]:
-    """Yield numbers from 0 to 1, evenly distributed after any count (golden ratio)."""
+    """Yield numbers from 0 to 1 that are evenly distributed, however many of them are used (golden ratio)."""
     number = 0.0
     while True:
         number = (number + _GOLDEN_RATIO) % 1.0
@@ -97,19 +98,19 @@ def spread() -> Iterator[float]:
 
 
 class TimeLimits:
-    """The times of one connection, measured against the limits of its listener.
+    """The times of one connection, which are compared with the time limits of its listener.
 
-    A check last found it in use at ``active_ms``.
+    ``active_ms`` is the time of the last check that found the connection in use.
     """
 
     __slots__ = ("_spread", "active_ms", "started_ms")
 
     def __init__(self, spread: float, *, started_ms: int = 0) -> None:
-        self._spread = spread  # how much of the last tenth of its age it does without, from 0 to 1
+        self._spread = spread  # how much of the last tenth of the maximum age is cut off, from 0 to 1
         self.started_ms = self.active_ms = started_ms
 
     def passed(self, listener: Listener, *, now_ms: int, is_past_login: bool) -> str | None:
-        """Return the limit that has passed; None if none has."""
+        """Return the name of the time limit that has passed; None if no limit has passed."""
         age_ms = now_ms - self.started_ms
         if not is_past_login and _is_over(age_ms, listener.login_timeout_ms):
             return LOGIN_TIMEOUT
@@ -118,7 +119,7 @@ class TimeLimits:
         return MAX_CONNECTION_AGE if _is_over(age_ms, self._max_age_ms(listener)) else None
 
     def next_check_ms(self, listener: Listener, *, now_ms: int, is_past_login: bool) -> int:
-        """Return when to check again."""
+        """Return when to check the connection again."""
         at_ms = now_ms + _CHECK_EVERY_MS
         if not is_past_login and listener.login_timeout_ms is not None:
             at_ms = min(at_ms, self.started_ms + listener.login_timeout_ms)
@@ -140,7 +141,7 @@ def _is_over(time_ms: int, limit_ms: int | None) -> bool:
 
 
 class TimerWheel(Generic[_T]):
-    """Items, each due at a time, with one slot per second: a second in which nothing is due costs nothing."""
+    """Holds items that are due later, with one slot for each second. A second without due items costs nothing."""
 
     __slots__ = ("_due", "_next")
 
@@ -149,19 +150,19 @@ class TimerWheel(Generic[_T]):
         self._next = now_ms // _SLOT_MS
 
     def add(self, item: _T, at_ms: int) -> int:
-        """Make ``item`` due at ``at_ms`` or up to a second later; return its slot, for ``discard``."""
+        """Make ``item`` due at ``at_ms`` or up to a second later. Return its slot, which ``discard`` needs."""
         slot = max(-(-at_ms // _SLOT_MS), self._next)
         self._due.setdefault(slot, set()).add(item)
         return slot
 
     def discard(self, item: _T, slot: int) -> None:
-        """Remove ``item`` from a slot. Harmless if it is not there."""
+        """Remove ``item`` from a slot, if it is in that slot."""
         due = self._due.get(slot)
         if due is not None:
             due.discard(item)
 
     def take(self, *, now_ms: int) -> list[_T]:
-        """Remove and return what is due."""
+        """Remove and return all items that are due."""
         taken: list[_T] = []
         now = now_ms // _SLOT_MS
         for slot in range(self._next, now + 1):
@@ -171,7 +172,10 @@ class TimerWheel(Generic[_T]):
 
 
 def largest_holders(held: list[tuple[int, _T]], max_buffered_bytes: int) -> list[_T]:
-    """Return the holders to close, largest first, so that the others together hold at most ``max_buffered_bytes``."""
+    """Return the holders to close, largest first, so that all others together hold at most ``max_buffered_bytes``.
+
+    ``held`` has a size in bytes for each holder.
+    """
     excess_bytes = sum(size_bytes for size_bytes, _ in held) - max_buffered_bytes
     found: list[_T] = []
     for size_bytes, holder in sorted(held, key=itemgetter(0), reverse=True):

@@ -1,1 +1,1 @@
-"""TLS on both sides of the proxy: contexts, the transport, and the principal of a client certificate."""
+"""Provides TLS to clients and to brokers: contexts, the transport, and the principal of a client's certificate."""

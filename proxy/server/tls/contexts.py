@@ -1,7 +1,7 @@
-"""TLS contexts for clients and brokers, built from the files in the configuration and rebuilt when these change.
+"""Builds TLS contexts for clients and brokers from the files of certificates and keys, and follows file changes.
 
-A handshake keeps the context that is in force when it begins; a new context holds for later handshakes. Session
-tickets, ciphers and groups are OpenSSL's defaults, and no ALPN is offered, as in Kafka.
+A handshake keeps the context that is in force when it begins. A new context is used for later handshakes. OpenSSL's
+defaults apply to session tickets, ciphers and groups, and no ALPN is offered, as in Kafka.
 
 Files are polled with ``os.stat``, for the reasons that ``config_reloader`` gives.
 """
@@ -48,10 +48,10 @@ _CLIENT_FAULTS: Final = {
 
 
 def client_side_context(tls: ClientTls) -> ssl.SSLContext:
-    """Return the context for clients.
+    """Return a TLS context for connections from clients.
 
     Raises:
-        TlsFileError: One of its files cannot be used.
+        TlsFileError: If one of the files in ``tls`` cannot be used.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _VERSIONS[tls.min_version]
@@ -65,10 +65,10 @@ def client_side_context(tls: ClientTls) -> ssl.SSLContext:
 
 
 def upstream_side_context(tls: UpstreamTls) -> ssl.SSLContext:
-    """Return the context for dials to brokers; the dial passes the host as ``server_hostname``.
+    """Return a TLS context for dials to brokers. Each dial must pass the broker's host as ``server_hostname``.
 
     Raises:
-        TlsFileError: One of its files cannot be used.
+        TlsFileError: If one of the files in ``tls`` cannot be used.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = _VERSIONS[tls.min_version]
@@ -84,39 +84,39 @@ def upstream_side_context(tls: UpstreamTls) -> ssl.SSLContext:
 
 
 def _trust(context: ssl.SSLContext, *, key: str, ca: str) -> None:
-    # Every certificate in the file is trusted, also an intermediate or a broker's own, as in a Java truststore.
+    # Every certificate in the file is trusted, even an intermediate or a broker's own, as in a Java truststore.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     load_ca(context, key=key, ca=ca)
 
 
 class TlsContext:
-    """One side's context, and the files that it was built from."""
+    """The TLS context for clients or for brokers, and the files from which it was built."""
 
     def __init__(self, tls: ClientTls | UpstreamTls) -> None:
         """Build the first context.
 
         Raises:
-            TlsFileError: One of its files cannot be used.
+            TlsFileError: If one of the files in ``tls`` cannot be used.
         """
         self.settings = tls
         self.last_reload_successful = True
-        self.expires_at: datetime | None = None  # of the certificate that is presented; None: there is none
+        self.expires_at: datetime | None = None  # of the proxy's certificate; None without one
         self._paths = _paths(tls)
-        # Before the files are read, so that a write in between counts as a change.
+        # Do this before the files are read, so that a write in between counts as a change.
         self._used_stat = self._last_stat = self._stat_all()
         self._hash = self._content_hash()
         self._build()
 
     @property
     def context(self) -> ssl.SSLContext:
-        """The context in force, for the next handshake."""
+        """The context in force, which the next handshake uses."""
         return self._context
 
     def have_files_changed(self) -> bool:
-        """Return whether the files differ from those that were last used. Call it again and again.
+        """Return whether the files differ from those that were last used. Call this regularly.
 
-        A change is reported when it is unchanged from one call to the next, because a certificate and its key are
-        replaced one after the other, and half a file of CAs is valid too. Takes about 2 us per file.
+        A change is reported only if the files have stayed the same since the call before, because a certificate and its
+        key are replaced one after the other, and half a file of CAs is valid too. Takes about 2 us per file.
         """
         stat = self._stat_all()
         has_settled = stat == self._last_stat
@@ -124,11 +124,11 @@ class TlsContext:
         return has_settled and stat != self._used_stat
 
     def rebuild(self, *, now: datetime) -> bool:
-        """Build a context from the files; return whether it differs from the one before.
+        """Build a new context if the contents of the files have changed, and return whether they have.
 
         Raises:
-            TlsFileError: A file cannot be used, or the certificate has expired. The old context stays in force, and
-                the files count as unchanged until they change again.
+            TlsFileError: If a file cannot be used, or if the certificate has expired. The old context then stays in
+                force, and the files count as unchanged until they change again.
         """
         self._used_stat = self._last_stat = self._stat_all()
         content_hash = self._content_hash()
@@ -141,7 +141,7 @@ class TlsContext:
         return True
 
     def reload(self, *, now: datetime) -> None:
-        """Rebuild, and log the outcome. Reads files: call it outside the event loop's thread."""
+        """Rebuild the context, and log the outcome. This reads files, so do not call it in the event loop's thread."""
         try:
             is_new = self.rebuild(now=now)
         except TlsFileError as error:
@@ -163,7 +163,7 @@ class TlsContext:
         return tuple(file_state(path) for path in self._paths)
 
     def _content_hash(self) -> bytes:
-        """Return a hash of all files; ``_build`` reports a file that cannot be read."""
+        """Return a hash of the contents of all files. If a file cannot be read, ``_build`` reports the error."""
         digest = hashlib.sha256()
         for path in self._paths:
             try:
@@ -180,7 +180,7 @@ def _paths(tls: ClientTls | UpstreamTls) -> tuple[str, ...]:
 
 
 async def watch(contexts: Collection[TlsContext]) -> None:
-    """Reload each context whose files change, until cancelled."""
+    """Reload each context when its files have changed, until cancelled."""
     while True:
         await asyncio.sleep(_POLL_S)
         for context in contexts:
@@ -193,7 +193,7 @@ async def _reload_if_changed(context: TlsContext) -> None:
 
 
 def client_fault(error: Exception) -> str:
-    """Return the disconnect cause of a client's failed handshake, one of about ten."""
+    """Return the cause by which a client's failed TLS handshake is counted. There are about ten causes."""
     match error:
         case ProtocolError():
             return f"tls_{error.reason}"
@@ -209,9 +209,10 @@ def client_fault(error: Exception) -> str:
 
 
 def broker_fault(error: ssl.SSLError, context: TlsContext | None, host: str) -> str:
-    """Return why a handshake with a broker failed, and what would help.
+    """Return a text on why the TLS handshake with a broker failed, and what would help.
 
-    In TLS 1.3 a broker refuses our certificate after our handshake is done, with the first bytes that are read.
+    In TLS 1.3 a broker refuses the proxy's certificate only after the proxy's side of the handshake is done. The error
+    then comes with the first bytes that are read.
     """
     tls = context.settings if context else None
     if not isinstance(tls, UpstreamTls):

@@ -1,8 +1,7 @@
-"""A certificate's subject as Java formats it, by RFC 2253.
+"""Formats the subject of a certificate as Java does, by RFC 2253.
 
-Kafka's rules and quotas use this text, so it equals Java's to the character, also where Java departs from the RFC:
-every value is read as UTF-8, whatever its string type, and leading and trailing carriage returns are escaped like
-spaces.
+Kafka's rules and quotas use this text, so every character must be as in Java, even where Java departs from the RFC.
+Java reads every value as UTF-8, whatever its string type, and escapes carriage returns at either end like spaces.
 
 Source: ``X500Principal.getName()``, which is ``sun.security.x509.AVA.toRFC2253String``, in Java 17.
 """
@@ -18,7 +17,7 @@ _SEQUENCE: Final = 0x30
 _SET: Final = 0x31
 _OBJECT_IDENTIFIER: Final = 0x06
 
-# All other types are written as numbers, and their values as bytes.
+# All other attribute types are written as numbers, and their values as bytes.
 _KEYWORDS: Final = {
     "2.5.4.3": "CN",
     "2.5.4.6": "C",
@@ -37,18 +36,19 @@ _ESCAPED: Final = str.maketrans({character: f"\\{character}" for character in ',
 # in Java, and one per byte in Python.
 _SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 _OUTER_SPACE: Final = " \r"
-# Longer than any in use. Java accepts 4,096 bytes, but converting a number to decimal takes the square of its length.
+# No identifier in use is longer than this. Java accepts 4,096 bytes, but the time to convert a number to decimal grows
+# with the square of its length.
 _MAX_OID_BYTES: Final = 128
 
 
 def rfc2253_name(subject: Element) -> str:
-    r"""Return the name, last part first: ``CN=Duke,OU=Java\, Software,C=US``; "" for an empty one.
+    r"""Return a subject as text, last part first, such as ``CN=Duke,OU=Java\, Software,C=US``. An empty one is "".
 
     Args:
         subject: An X.501 ``Name``: a SEQUENCE of SETs of SEQUENCEs of an OID and any value.
 
     Raises:
-        CertificateError: The subject has another structure.
+        CertificateError: If the subject has another structure.
     """
     _expect(subject, _SEQUENCE)
     return ",".join(_relative_name(part) for part in reversed(children(subject)))
@@ -86,7 +86,10 @@ def _escaped(text: str) -> str:
 
 
 def _dotted(content: bytes) -> str:
-    """Return an OBJECT IDENTIFIER in decimal; in base 128, the high bit set on all bytes but the last."""
+    """Return an OBJECT IDENTIFIER as decimal numbers with dots.
+
+    ``content`` has each number in base 128, with the high bit set on all bytes of a number but its last.
+    """
     if not content or content[-1] & 0x80 or len(content) > _MAX_OID_BYTES:
         raise CertificateError("an attribute of the subject has a type that is no OBJECT IDENTIFIER")
     numbers: list[int] = []

@@ -1,4 +1,4 @@
-"""The user of a TLS client: the name that Kafka derives from the subject of the client's certificate.
+"""Finds the user of a TLS client, which is the name that Kafka derives from the subject of its certificate.
 
 Source: ``DefaultKafkaPrincipalBuilder`` and ``SslPrincipalMapper`` in Apache Kafka.
 """
@@ -18,16 +18,16 @@ from kafka_quota_proxy.proxy.server.tls.distinguished_name import rfc2253_name
 
 
 def user_of_certificate(der: bytes | None, rules: Iterable[MappingRule]) -> str:
-    """Return the user's name, without ``User:``, for a client's certificate.
+    """Return the name of a client's user, without ``User:``, from the client's certificate.
 
     Args:
-        der: The certificate, X.509 in DER, as ``ssl.SSLSocket.getpeercert(True)`` returns it. None: the client has
-            presented none, and is ``ANONYMOUS`` whatever the rules are.
-        rules: The listener's mapping rules; the first that matches the whole name counts.
+        der: The certificate, X.509 in DER, as ``ssl.SSLSocket.getpeercert(True)`` returns it. If it is None, the client
+            has presented no certificate, and the user is ``ANONYMOUS`` whatever the rules are.
+        rules: The listener's mapping rules. The first rule that matches the whole name counts.
 
     Raises:
-        MalformedCertificate: The certificate is not X.509, or Java could not read its subject.
-        NoMatchingRule: Kafka refuses the connection, and so should the caller.
+        MalformedCertificate: If the certificate is not X.509, or if Java could not read its subject.
+        NoMatchingRule: If no rule matches. Kafka refuses such a connection, and so should the caller.
     """
     if der is None:
         return ANONYMOUS
@@ -39,10 +39,10 @@ def user_of_certificate(der: bytes | None, rules: Iterable[MappingRule]) -> str:
 
 
 def map_name(distinguished_name: str, rules: Iterable[MappingRule]) -> str:
-    """Map a name by the first matching rule.
+    """Return the user's name for a distinguished name, by the first rule that matches.
 
     Raises:
-        NoMatchingRule: No rule matches.
+        NoMatchingRule: If no rule matches.
     """
     for rule in rules:
         if rule.pattern is None:
@@ -55,15 +55,15 @@ def map_name(distinguished_name: str, rules: Iterable[MappingRule]) -> str:
 
 
 def _can_be_matched(name: str) -> bool:
-    """Whether a pattern matches the name here as in Java, where ``$`` also matches before a final line end."""
+    """Whether a pattern treats the name as in Java, where ``$`` also matches before a final line end."""
     return len(name) <= MAX_NAME_LENGTH and not name.endswith(LINE_TERMINATORS)
 
 
 def _replaced(text: str, pattern: Pattern, replacement: tuple[str | int, ...]) -> str:
-    """Replace every match, as Java's ``String.replaceAll`` does.
+    """Replace every match of ``pattern``, as Java's ``String.replaceAll`` does.
 
-    Although the whole text matches, the first match may be shorter, and ``.*`` matches twice: the second match is
-    empty, at the end. An anchored pattern matches once.
+    Although the pattern matches the whole text, its first match may be shorter. The pattern ``.*`` matches twice, the
+    second time with an empty match at the end. An anchored pattern matches once.
     """
     parts: list[str] = []
     at = 0
@@ -75,7 +75,7 @@ def _replaced(text: str, pattern: Pattern, replacement: tuple[str | int, ...]) -
 
 
 def _finds(text: str, pattern: Pattern) -> Iterator[Match]:
-    """Yield the matches that Java's ``Matcher.find`` returns."""
+    """Yield the matches that Java's ``Matcher.find`` returns, one after the other."""
     at = 0
     while at <= len(text):
         found = pattern.search(text, at)

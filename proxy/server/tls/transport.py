@@ -1,11 +1,12 @@
-"""TLS between a plain transport (below) and a protocol (above), which uses it like any other transport.
+"""Implements a TLS transport, which lies between a plain transport (below) and a protocol (above).
 
-It differs from the event loop's own TLS in three ways. It sends the alert that tells a client why the handshake failed;
-without the alert, clients take a refusal for a broken network and retry for ever. It needs less than 256 KiB per
-connection. It decrypts at twice the speed, because records are read into one buffer that all connections share.
+The protocol above uses the TLS transport like any other transport. It differs from the event loop's own TLS in three
+ways. It sends the alert that tells a client why the handshake failed. Without the alert, clients take a refusal for a
+broken network and retry for ever. It needs less than 256 KiB for each connection. It decrypts at twice the speed,
+because records are read into one buffer that all connections share.
 
-``close`` sends ``close_notify`` and does not wait for the peer's (RFC 8446, 6.1). A peer that has sent its own still
-gets its responses, as after closing its side of a plain connection.
+``close`` sends ``close_notify``, and does not wait until the peer sends one too (RFC 8446, 6.1). A peer that has sent
+``close_notify`` first still gets its responses, like a peer that has closed its side of a plain connection.
 """
 
 import asyncio
@@ -19,27 +20,29 @@ from kafka_quota_proxy.proxy.background.isolation import INTERNAL_ERROR, isolate
 
 HANDSHAKE_TIMEOUT_S: Final = 10.0
 
-# A memory BIO never shrinks, so it is fed in slices.
+# An OpenSSL memory BIO never shrinks, so data is written to it in slices.
 _SLICE_BYTES: Final = 64 * 1024
 _RECORD_BYTES: Final = 16 * 1024
-# Encrypted and decrypted bytes of one read: used within one callback only, so all connections share the buffers.
+# The buffers for the encrypted and the decrypted bytes of one read. They are used within one callback only, so all
+# connections share them.
 _WIRE: Final = memoryview(bytearray(256 * 1024))
 _PLAIN: Final = memoryview(bytearray(512 * 1024))
 
 
 class SaidNothingError(ConnectionResetError):
-    """The peer has disconnected without sending a byte; most likely a health check."""
+    """The peer has disconnected without sending a byte. Most likely it was a health check."""
 
 
 class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
-    """One connection: the protocol of the transport below, and the transport of the protocol above.
+    """One TLS connection. It is the protocol of the transport below, and the transport of the protocol above.
 
     Args:
-        context: The certificate to present, and those to trust.
-        server_hostname: The name or address that the peer's certificate must be for; None: we are the server.
-        welcome: Returns the protocol above after the handshake; an error that it raises fails the handshake.
-        fail: Called once with the error that ended the handshake, or later the connection (``is_up``). In the latter
-            case the protocol above gets ``connection_lost`` as well.
+        context: Holds the certificate to present, and the certificates to trust.
+        server_hostname: The name or address that the peer's certificate must be for. If it is None, the proxy is the
+            server.
+        welcome: Returns the protocol above after the handshake. If it raises a ``ProtocolError``, the handshake fails.
+        fail: Called once with the error that ended the handshake or, if ``is_up`` is True, the connection after it. The
+            protocol above gets ``connection_lost`` only if the handshake had succeeded.
     """
 
     __slots__ = (
@@ -93,7 +96,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
 
     @isolated
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Start the handshake."""
+        """Start the handshake, and limit its time."""
         self._below = cast(asyncio.Transport, transport)
         timeout = TimeoutError(f"no TLS handshake in {HANDSHAKE_TIMEOUT_S:g} s")
         self._timer = asyncio.get_running_loop().call_later(HANDSHAKE_TIMEOUT_S, self._end_with, timeout)
@@ -104,11 +107,11 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         return _WIRE
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Process what was read."""
+        """Process the first ``nbytes`` bytes of the shared buffer, which were read just now."""
         self.data_received(_WIRE[:nbytes])
 
     def data_received(self, data: bytes | memoryview) -> None:
-        """Decrypt."""
+        """Go on with the handshake or, after it, decrypt the bytes and pass them to the protocol above."""
         if self._is_closing or self._has_peer_ended:
             return
         if self.is_up and self._reads:
@@ -121,37 +124,37 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
 
     @isolated
     def eof_received(self) -> bool:
-        """Stay open only after the peer's ``close_notify``: else the stream may have been truncated by an attacker."""
+        """Stay open only if the peer has sent ``close_notify``. Otherwise an attacker may have cut the stream."""
         if not self.is_up:
             self._end_with(self._hung_up())
         return self._has_peer_ended and not self._is_closing
 
     @isolated
     def pause_writing(self) -> None:
-        """Pass it to the protocol above."""
+        """Pass the event to the protocol above."""
         if self.is_up:
             self._above.pause_writing()
 
     @isolated
     def resume_writing(self) -> None:
-        """Pass it to the protocol above."""
+        """Pass the event to the protocol above."""
         if self.is_up:
             self._above.resume_writing()
 
     @isolated
     def connection_lost(self, exc: Exception | None) -> None:
-        """Pass it to the protocol above."""
+        """Pass the event to the protocol above."""
         self._end_above(exc)
 
     def fail(self) -> None:
-        """Close at once after an internal error. Harmless when repeated."""
+        """Abort the connection after an internal error. May be called again."""
         self.abort()
         self._end_above(RuntimeError(INTERNAL_ERROR))
 
     # -- methods for the protocol above --
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - as the base class has it
-        """Return information on the connection; ``ssl_object`` is the ``ssl.SSLObject``."""
+        """Return information about the connection. The name ``ssl_object`` returns the ``ssl.SSLObject``."""
         if name == "ssl_object":
             return self._tls
         return self._below.get_extra_info(name, default) if hasattr(self, "_below") else default
@@ -161,11 +164,11 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         return self._is_closing
 
     def get_write_buffer_size(self) -> int:
-        """Return how many encrypted bytes wait in the transport below; none wait here."""
+        """Return how many encrypted bytes wait in the transport below. This transport has no buffer of its own."""
         return self._below.get_write_buffer_size()
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Encrypt and send."""
+        """Encrypt the data and send it."""
         if self._is_closing or not data:
             return
         try:
@@ -179,14 +182,14 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             self._below.write(self._outgoing.read())
 
     def can_write_eof(self) -> bool:
-        """Return True: one side can be closed alone."""
+        """Return True, because each side of the connection can be closed alone."""
         return True
 
     def write_eof(self) -> None:
-        """Close our side after what was written, and go on reading."""
+        """Flush what was written, close the proxy's side, and go on reading."""
         if self._is_closing or self._has_ended:
             return
-        with suppress(ssl.SSLError):  # that the peer's close_notify has not come
+        with suppress(ssl.SSLError):  # raised if the peer's close_notify has not come
             self._tls.unwrap()
         self._flush()
         self._has_ended = True
@@ -197,7 +200,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self._above = cast(asyncio.Protocol, protocol)
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
-        """Encrypt all pieces as one; separate pieces would become separate records."""
+        """Encrypt all pieces as one, because separate pieces would become separate TLS records."""
         self.write(b"".join(list_of_data))
 
     def pause_reading(self) -> None:
@@ -210,29 +213,29 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self._reads = True
         self._below.resume_reading()
         if self._incoming.pending or self._has_peer_ended:
-            # Not within this call: the caller is not prepared to receive data now.
+            # Do this after this call, because the caller is not prepared to receive data now.
             asyncio.get_running_loop().call_soon(self._catch_up)
 
     def close(self) -> None:
-        """Close after what was written."""
+        """Flush what was written, then close the connection. May be called again."""
         if self._is_closing:
             return
         self._is_closing = True
         self._cancel_timer()
         if self.is_up and not self._has_ended:
-            with suppress(ssl.SSLError):  # that the peer's close_notify has not come
+            with suppress(ssl.SSLError):  # raised if the peer's close_notify has not come
                 self._tls.unwrap()
         self._flush()
         self._below.close()
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close the connection at once, and drop the bytes that are not sent yet."""
         self._is_closing = True
         self._cancel_timer()
         if hasattr(self, "_below"):
             self._below.abort()
 
-    # -- within --
+    # -- internal methods --
 
     def _handshake(self) -> None:
         try:
@@ -282,7 +285,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
                 self.close()
 
     def _read_records(self, size: int) -> tuple[int, ssl.SSLError | None]:
-        """Decrypt into the shared buffer after its first ``size`` bytes; return the new size, and an error if any."""
+        """Decrypt into the shared buffer after its first ``size`` bytes. Return the new size, and an error or None."""
         incoming = self._incoming
         read: Callable[[int, memoryview], int] = self._tls.read  # type: ignore[assignment] # typeshed: bytes
         try:
@@ -311,12 +314,12 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
     def _flush(self) -> None:
         if self._outgoing.pending:
             data = self._outgoing.read()
-            if not self._has_ended:  # else it answers a key update, and the peer does not need it
+            if not self._has_ended:  # otherwise it answers a key update, which the peer no longer needs
                 self._below.write(data)
 
     @isolated
     def _end_with(self, error: Exception) -> None:
-        """Close; during the handshake, send the alert that tells the peer why."""
+        """Close the connection after an error. During the handshake, send the alert that tells the peer the cause."""
         if self._is_closing:
             return
         self._is_closing = True
@@ -338,7 +341,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
     def _note(self, error: Exception) -> None:
         self._cancel_timer()
         self._fail(self, error)
-        self.error = error  # not before ``_fail``: if that raises, the loss of the transport reports the error again
+        self.error = error  # after ``_fail``; if that raises, the loss of the transport reports the error again
 
     def _hung_up(self) -> ConnectionResetError:
         error = ConnectionResetError if self._has_received else SaidNothingError
