@@ -13,7 +13,7 @@ _DECISIONS = [row for row in ROWS if row.section is Section.SCHEDULING and row.t
     ("bound_us", "tries"),
     [
         # Ten times the time on a quiet machine; a scan of all users for each request would take longer.
-        (20, 1),
+        pytest.param(20, 1, marks=pytest.mark.kafka),
         pytest.param(3, 5, marks=pytest.mark.long),
     ],
 )

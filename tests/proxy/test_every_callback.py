@@ -885,7 +885,13 @@ def test_every_callback_task_and_thread_in_the_source_is_seen(tmp_path: Path, mo
 
 @pytest.mark.parametrize(
     ("kind", "turn", "turns"),
-    [("whole", 0, 2), ("whole", 1, 2), ("broker", 0, 1), ("topic", 0, 1), ("store", 0, 1)],
+    [
+        pytest.param("whole", 0, 2, marks=pytest.mark.kafka),
+        pytest.param("whole", 1, 2, marks=pytest.mark.kafka),
+        ("broker", 0, 1),
+        ("topic", 0, 1),
+        ("store", 0, 1),
+    ],
 )
 def test_fault_in_a_callback_ends_only_its_own_work(
     kind: str, turn: int, turns: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

@@ -154,7 +154,7 @@ def test_closed_connections_leave_the_line() -> None:
 
 
 @pytest.mark.parametrize(("role", "shaping"), CASES)
-@pytest.mark.parametrize("number", [1, 30])
+@pytest.mark.parametrize("number", [1, pytest.param(30, marks=pytest.mark.kafka)])
 def test_observed_throttle_time_matches_enforcement(role: str, shaping: Shaping, number: int) -> None:
     """Overlapping waits of one bucket count once."""
     times_ms = []

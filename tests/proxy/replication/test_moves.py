@@ -222,7 +222,7 @@ PLANS = st.builds(
 
 
 @given(PLANS)
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_fetches_at_any_rate_keep_order_and_limit(plan: Plan) -> None:
     """Order, completeness and high watermarks are what the model of a follower insists on with each answer."""
     logs = {(f"topic{number % 2}", number): size for number, size in enumerate(plan.partitions)}
@@ -285,7 +285,7 @@ def upheaved(leader: int, follower: int, path: int | None) -> Replication:
 
 
 @given(UPHEAVALS)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_followers_and_changes_keep_every_limit(plan: Upheaval) -> None:
     """No quota is exceeded, by any span of time; what is in sync does not wait; whatever lags goes on."""
     places: list[Place] = [("moving", number) for number in range(len(plan.partitions))]

@@ -332,6 +332,7 @@ def lines(upstream: Upstream) -> list[int]:
     return [len(bucket.line) for bucket in upstream.quotas.produce if bucket.line]
 
 
+@pytest.mark.kafka
 @on_uvloop
 async def test_a_waiting_request_waits_for_the_debt_of_the_merged_bucket() -> None:
     rule = replace(ETL, limits={**ETL.limits, "producer_byte_rate": 10_000.0})

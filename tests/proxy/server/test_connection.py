@@ -317,6 +317,7 @@ async def test_a_client_that_waits_for_a_response_needs_no_timer() -> None:
         await eventually(lambda: len(polls) == 2)
 
 
+@pytest.mark.kafka
 @on_uvloop
 async def test_a_delayed_answer_does_not_wait_for_a_mute_that_ends_later() -> None:
     asked: list[bytes] = []

@@ -15,6 +15,7 @@ DEMO = (sys.executable, "-m", "kafka_quota_proxy.proxy", "demo")
 RATES = ("--produce-rate", "2MiB", "--fetch-rate", "1MiB")
 
 
+@pytest.mark.kafka
 def test_the_demo_throttles_both_clients_to_their_quotas() -> None:
     # Two demos at once, the second with small rates.
     small_rates = ("--produce-rate", "100KiB", "--fetch-rate", "16KiB")
