@@ -26,9 +26,6 @@ _START_TIMEOUT_S: Final = 20
 _GRACE_S: Final = 3
 _STOP_TIMEOUT_S: Final = _GRACE_S + 2
 _TAIL_LINES: Final = 5
-# The directory of this code. It is first on the children's path, so that they do not import other code that happens to
-# be in the working directory.
-_CODE: Final = Path(__file__).resolve().parents[2]
 
 
 class Child:
@@ -89,15 +86,13 @@ class Child:
 @contextlib.asynccontextmanager
 async def running(name: str, arguments: Sequence[str], *, log: Path) -> AsyncIterator[Child]:
     """Run ``python ARGUMENTS…`` under a guard, and stop it at the end of the ``async with`` block."""
-    python = (sys.executable, "-P")
-    path = os.pathsep.join(filter(None, (str(_CODE), os.environ.get("PYTHONPATH"))))
+    python = (sys.executable, "-P")  # imports nothing from the working directory
     with log.open("wb") as stderr:
         process = await asyncio.create_subprocess_exec(
             *(*python, "-m", "kafka_quota_proxy.proxy.cli.demo.processes", *python, *arguments),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=stderr,
-            env={**os.environ, "PYTHONPATH": path},
             # Ctrl-C at a terminal signals all processes of the foreground group. The children are not part of it, so
             # that the demo decides in which order they end.
             start_new_session=True,
