@@ -53,7 +53,9 @@ _TOO_MANY: Final = ("503 Service Unavailable", f"{MAX_REQUESTS} requests are bei
 
 
 class AdminPort:
-    """Listens on one address. It is served from ``open`` to ``close``. Create and use it on the event loop's thread.
+    """Listens on one address, and serves its connections between the calls of ``open`` and ``close``.
+
+    Create and use it on the event loop's thread.
 
     Args:
         bind: The address to listen on.
@@ -231,7 +233,7 @@ class _Waiting:
 
 
 class _RestOfRequest(io.RawIOBase):
-    """A stream of the bytes of a request: first those that were read already, then the rest from the connection."""
+    """A stream of the bytes of a request that were read already, followed by the bytes that the connection brings."""
 
     def __init__(self, head: bytes, connection: socket.socket) -> None:
         self._head = io.BytesIO(head)
@@ -245,7 +247,7 @@ class _RestOfRequest(io.RawIOBase):
 
 
 class _Request(WSGIRequestHandler):
-    """Runs the application for one request, which is read from and answered to files instead of a socket."""
+    """Runs the application for one request. Reads from one file and writes to another, in place of a socket."""
 
     def __init__(
         self, site: SimpleNamespace, incoming: BinaryIO | io.BufferedReader, outgoing: BinaryIO, peer: str

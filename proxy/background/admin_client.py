@@ -90,7 +90,7 @@ class BrokerClient:
         self.close()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine that uses the connections in the thread of this client, and return its result."""
+        """Run a coroutine in the thread of this client, where it may use the connections, and return its result."""
         return self._thread.run(work)
 
     def ask(self, request: Request) -> Any:  # noqa: ANN401 - aiokafka has no types
@@ -98,7 +98,7 @@ class BrokerClient:
         return self.run(self.send(request, self.server))
 
     def describe_configs(self, query: ConfigQuery) -> list[Configs]:
-        """Return configs as the broker ``server`` has them."""
+        """Return the configs that ``query`` asks for, as the broker ``server`` has them."""
         return read_configs(self.ask(_describe(query)))
 
     def close(self) -> None:
@@ -192,10 +192,10 @@ class ClusterClient(BrokerClient):
     def log_sizes(
         self, partitions: Mapping[str, Sequence[int]], node_ids: Iterable[int]
     ) -> dict[tuple[int, str, int], int]:
-        """Ask some brokers for the sizes of their logs, in bytes, by node id, topic and partition.
+        """Return the sizes in bytes of the logs that some brokers have of some partitions.
 
-        If a replica is being moved to another directory of its broker, only its current log counts. Brokers leave out
-        topics that this client is not allowed to describe.
+        The keys are node ids, topics and partition numbers. If a replica is being moved to another directory of its
+        broker, only its current log counts. Brokers leave out topics that this client is not allowed to describe.
         """
         return self.run(self._log_sizes(partitions, tuple(node_ids)))
 

@@ -12,7 +12,10 @@ T = TypeVar("T")
 
 
 async def in_thread(work: Callable[[], T], *, name: str = "cluster") -> T:
-    """Run ``work`` in a new thread, and return its result. Unlike ``asyncio.to_thread`` it lets the process end."""
+    """Run ``work`` in a new thread, and return its result.
+
+    Unlike a thread of ``asyncio.to_thread``, the new thread does not keep the process from ending.
+    """
     future: Future[T] = Future()
     future.set_running_or_notify_cancel()  # so that this future is not cancelled if the task that awaits it is
     threading.Thread(target=_run, args=(work, future), name=name, daemon=True).start()
@@ -40,7 +43,7 @@ class WorkerThread:
         return await loop.run_in_executor(self._executor, partial(function, *args, **kwargs))
 
     async def run_large(self, is_small: bool, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a function in the thread, or on the event loop if ``is_small`` says that it takes little time."""
+        """Call a function in the thread, or directly if ``is_small`` says that the call takes little time."""
         return function(*args, **kwargs) if is_small else await self.run(function, *args, **kwargs)
 
     def shutdown(self) -> None:

@@ -76,7 +76,7 @@ def report(error: BaseException, what: str = "this program has a fault", *argume
 
 
 def watch(loop: asyncio.AbstractEventLoop) -> None:
-    """Report the exceptions of all callbacks of an event loop that nothing else handles."""
+    """Report every exception that a callback of this event loop raises and that nothing else handles."""
     loop.set_exception_handler(_handle)
 
 
@@ -156,7 +156,7 @@ async def kept_up(work: Callable[[], Coroutine[Any, Any, object]]) -> None:
 
 
 def persisting(work: Callable[[], object]) -> Callable[[], None]:
-    """Return a function for a thread. It calls ``work``, and again a second after each exception, until it returns."""
+    """Return a function for a thread, which calls ``work`` until it succeeds, a second after each exception."""
 
     def run() -> None:
         while True:

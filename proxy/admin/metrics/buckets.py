@@ -117,7 +117,7 @@ class Names:
             rows: The rows of all buckets.
             rest: A function that is called after every few rows, so that the event loop can run.
             gone: The total usage of evicted buckets, which must be read before ``rows``. It includes buckets that were
-                created and evicted between two scrapes, which no rows ever had.
+                created and evicted between two scrapes, and so never had a row.
         """
         by_tags = {row.tags: row for row in rows}
         with self._lock:

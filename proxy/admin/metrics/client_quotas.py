@@ -40,7 +40,7 @@ _OF_TABLES: Final[tuple[Metric[Sequence[ClientQuotaManager]], ...]] = (
 class ClientQuotaMetrics:
     """Collects the metrics of client quotas.
 
-    Use the same object for all scrapes, because it remembers which buckets have series of their own.
+    Use the same object for all scrapes, because it remembers which users and client-ids have series of their own.
     """
 
     def __init__(self, *, most_buckets: int | None = None) -> None:

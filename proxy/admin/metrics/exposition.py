@@ -38,8 +38,8 @@ class Family(NamedTuple):
 class Namespace:
     """Creates metrics with names that begin with ``prefix``.
 
-    If ``sums_duplicates`` is true, samples with the same labels are added up. Two brokers may have the same name for a
-    while.
+    If ``sums_duplicates`` is true, samples with the same labels are added up, because two brokers may have the same
+    name for a while.
     """
 
     def __init__(self, prefix: str, *, sums_duplicates: bool = False) -> None:

@@ -25,7 +25,7 @@ class Reloads(Protocol):
 
     @property
     def hash(self) -> str:
-        """The hash of the configuration file whose content is in force."""
+        """The hash of the configuration that is in force."""
 
 
 _OF_RELOADS: Final[tuple[Metric[Reloads], ...]] = (

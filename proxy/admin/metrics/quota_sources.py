@@ -100,7 +100,10 @@ _OF_DIRECTORIES: Final[tuple[Metric[DirectoryStore], ...]] = (
 
 
 def quota_topic_metrics(rules: TopicSource | None, store: TopicStore | None) -> Iterator[Family]:
-    """Yield the metrics of the topic that rules come from, and of the topic that is the store. Each may be None."""
+    """Yield the metrics of the topic that rules come from, and of the topic that is the store.
+
+    Each argument is None if there is no such topic. Then its metrics are left out.
+    """
     yield from Namespace("kafka_quota_proxy_quotas_topic").single_values(_OF_RULES, rules)
     yield from Namespace("kafka_quota_proxy_store_topic").single_values(_OF_STORE, store)
 
@@ -120,7 +123,7 @@ def quota_store_metrics(manager: QuotaManager) -> Iterator[Family]:
 
 
 def quota_change_metrics(change_log: ChangeLog | None) -> Iterator[Family]:
-    """Yield the metrics of requested changes of quotas, or nothing if ``change_log`` is None for want of a store."""
+    """Yield the metrics of requested changes of quotas, or nothing if there is no store and ``change_log`` is None."""
     if change_log is None:
         return
     samples = [(labels(result=result), float(change_log.counts[result])) for result in COUNTED]

@@ -20,7 +20,7 @@ _NO_LIMIT: Final = float(UNLIMITED)
 class RefusedError(Exception):
     """Raised if a broker does not return its quotas.
 
-    ``is_lasting`` says that it will refuse until the configuration of the broker or of this proxy is changed.
+    ``is_lasting`` is true if the broker will refuse until its configuration or that of this proxy is changed.
     """
 
     def __init__(self, message: str, *, is_lasting: bool = False) -> None:

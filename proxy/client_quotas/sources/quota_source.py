@@ -25,7 +25,10 @@ class QuotaSource(Protocol):
     failures: int
 
     def follow_file(self, config: ProxyConfig) -> QuotaChanges | None:
-        """Use the rules of a changed configuration file, and return which rules changed. None means any may have."""
+        """Use the rules of a changed configuration file.
+
+        Returns the rules that changed because of it, or None if any rule may have changed.
+        """
 
     def detail(self) -> dict[str, object]:
         """Return the state of this source, for the response to ``/readyz``."""

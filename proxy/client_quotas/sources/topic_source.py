@@ -74,7 +74,7 @@ class TopicSource:
         return tuple(self.state.in_force.values())
 
     def news_age_s(self) -> float:
-        """Return the time since the last news record, in seconds, or NaN before the first."""
+        """Return the seconds since a news record last renewed the shares of this proxy, or NaN before the first."""
         heard_ms = self.state.news_heard_ms
         return nan if heard_ms is None else (_now_ms() - heard_ms) / 1_000
 
@@ -103,7 +103,7 @@ class TopicSource:
         self._bridge.start()
 
     async def run(self) -> None:
-        """Expire the lease if there is no news, until cancelled."""
+        """Put the shares of this proxy out of force when no news record renews them in time. Runs until cancelled."""
         while True:
             next_ms = self.state.next_ms
             with suppress(TimeoutError):

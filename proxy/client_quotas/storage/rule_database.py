@@ -199,7 +199,7 @@ class RuleDatabase:
             os.close(lock)
 
     def _create(self, rules: Mapping[Entity, StoredRule]) -> None:
-        """Create a database with these rules. Only the complete database gets the name under which it is looked for."""
+        """Create a database with these rules. It gets a name that ``read_store`` knows only when it is complete."""
         part = self._directory / _PART
         for left_by_a_crash in _files_of(part):
             left_by_a_crash.unlink()
@@ -340,7 +340,7 @@ def _read_old(directory: Path, *, is_copy: bool) -> StoredRules:
 
 
 def _make(directory: Path) -> None:
-    """Create a directory and its parents if they are missing, and sync each parent of a new directory."""
+    """Create a directory and its parents if they are missing, and sync the entries of new directories to the disk."""
     missing = [path for path in (directory, *directory.parents) if not path.exists()]
     directory.mkdir(parents=True, exist_ok=True)
     for path in missing:

@@ -38,9 +38,9 @@ class QuotaStore(Protocol):
 
     @property
     def sources(self) -> Mapping[Entity, str]:
-        """The sources of the rules that cannot be changed through the proxy, by entity.
+        """The entities with rules that cannot be changed through the proxy, each with the place of its rule.
 
-        Such rules were written to the store by another program.
+        Most of these rules were written to the store by another program.
         """
 
     async def open(self) -> None:

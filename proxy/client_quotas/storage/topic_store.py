@@ -92,7 +92,7 @@ class TopicStore:
 
     @property
     def sources(self) -> Mapping[Entity, str]:
-        """The sources of the rules that cannot be changed through the proxy, by entity."""
+        """The entities with rules that cannot be changed through the proxy, each with the place of its rule."""
         return self.state.sources
 
     def detail(self) -> dict[str, object]:

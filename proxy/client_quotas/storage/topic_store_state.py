@@ -6,8 +6,9 @@ at every proxy. Another program may publish a whole rule for an entity. That rul
 these settings cannot be changed while the rule is in the topic.
 
 When the topic is read again from its start, the new rules replace the known ones once the end is reached. If the newer
-value of a key is not understood, the key keeps its old value. If the terms of an entity (such as "expires" or "observe
-only") were never understood, its settings are not in force and cannot be changed.
+value of a key is not understood, the key keeps its old value. The terms of an entity (``config.terms``) say for example
+that its limits expire, or are only observed. If the terms were never understood, the settings of the entity are not in
+force and cannot be changed.
 """
 
 from collections import deque
@@ -65,8 +66,8 @@ class StoreTopicState:
         next_offset: All records before this offset were taken. While the topic is read again from its start, this
             stays at the offset that was reached before.
         in_force: The rules of the topic, as ``changes`` has returned them so far.
-        sources: Where the rules are that cannot be changed through the proxy, by entity. These are rules that another
-            program published, and rules with terms that are not understood.
+        sources: The entities with rules that cannot be changed through the proxy, each with the place of its rule in
+            the topic. These are rules that another program published, and rules with terms that are not understood.
         notices: Messages for the log.
     """
 
@@ -189,7 +190,7 @@ class StoreTopicState:
         return not any(offset <= fault < offset + count for fault in self._faults)
 
     def left_terms(self, entities: Iterable[Entity]) -> Set[Entity]:
-        """Return those of ``entities`` that have terms in the topic but no limits.
+        """Return those of ``entities`` that have terms in the topic (such as an expiry) but no limits.
 
         This happens if one proxy changes the terms while another removes the limits. The terms must be removed then,
         because they would apply to a limit that is set later.
@@ -262,14 +263,17 @@ def _entity(record: Rule | Setting) -> Entity:
 
 
 def _key_and_value(record: Rule | Setting, terms: object) -> tuple[str, object]:
-    """Return the key that a record sets, and the value of that key."""
+    """Return the key under which the table keeps a record, and the value: ``terms`` if given, or that of the record."""
     if isinstance(record, Rule):
         return RULE, record.limits
     return record.key, record.value if terms is None else terms
 
 
 def _terms(record: QuotaRecord | RecordFault) -> Terms | RecordFault | None:
-    """Return the terms of a record, or a fault if these are not valid, or None if the record has no terms."""
+    """Return the terms that a record sets (such as an expiry).
+
+    Returns None if the record sets no terms, or a fault if the terms are not valid.
+    """
     if not isinstance(record, Setting) or record.key != TERMS or record.value is None:
         return None
     keys = keys_of(_entity(record))
@@ -287,7 +291,10 @@ def _terms(record: QuotaRecord | RecordFault) -> Terms | RecordFault | None:
 def _settings(
     entity: Entity, before: StoredRule | None, after: StoredRule | None, *, has_left_terms: bool = False
 ) -> Iterator[Setting]:
-    """Yield a setting for each key in which two rules of an entity differ. ``has_left_terms`` removes its old terms."""
+    """Yield the records that change the rule of an entity from ``before`` to ``after``, one for each key that differs.
+
+    If ``has_left_terms`` is true, the terms are written even if they are equal in both rules.
+    """
     old, new = ({} if rule is None else rule.limits for rule in (before, after))
     keys = sorted(old.keys() | new.keys())
     values: dict[str, object] = {key: new.get(key) for key in keys if old.get(key) != new.get(key)}

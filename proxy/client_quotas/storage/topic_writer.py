@@ -100,9 +100,10 @@ class Writer:
     # -- attempts
 
     async def _retry(self, work: Callable[[], Awaitable[T]], attempt: "_Attempt") -> T:
-        """Await ``work()`` again and again until it succeeds, and return its result. Raises ``NotWrittenError``.
+        """Await ``work()`` again and again until it succeeds, and return its result.
 
-        It is given up after ``_ATTEMPTS_MS``, or after an error that another attempt cannot mend.
+        Raises:
+            NotWrittenError: All attempts have failed for ``_ATTEMPTS_MS``, or another attempt would be useless.
         """
         reason = words_of(TimeoutError())
         with suppress(TimeoutError):

@@ -27,9 +27,9 @@ async def own_bind(address: Address, binds: Collection[Address]) -> Address | No
 
 
 def bind_of(address: Address, here: Collection[str], binds: Iterable[Address]) -> Address | None:
-    """Return the bind address of the listener that ``address`` reaches, or None if it reaches no listener of ``binds``.
+    """Return the bind address of the listener that ``address`` reaches, or None if it reaches none of ``binds``.
 
-    ``here`` holds the IP addresses of its host that belong to this machine.
+    ``here`` holds those IP addresses of the host in ``address`` that belong to this machine.
     """
     return next(
         (

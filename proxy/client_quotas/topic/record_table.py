@@ -67,7 +67,8 @@ class EntityLimits(NamedTuple):
     Attributes:
         limits: The limits by quota key.
         offset: The offset of the last record of the entity.
-        terms: The value of the terms, or ``UNKNOWN_TERMS``, or None if the entity has no terms.
+        terms: The conditions of the limits, such as an expiry. ``UNKNOWN_TERMS`` if they were not understood, or None
+            if the entity has no terms.
         is_published: Whether the limits are a rule that a publisher wrote. If not, proxies have set them.
     """
 
@@ -85,7 +86,7 @@ class TableValue(NamedTuple):
 
 
 class RecordTable(Generic[E]):
-    """Holds the rules and settings of at most ``most`` entities."""
+    """Holds the last value of each key of each entity, for at most ``most`` entities."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -116,7 +117,7 @@ class RecordTable(Generic[E]):
         return True
 
     def mark_unknown_terms(self, entity: E, offset: int) -> bool:
-        """Note that an entity has terms that were not understood.
+        """Note that an entity has terms (conditions of its limits) that were not understood.
 
         Returns False if the entity keeps earlier terms that were understood. If it returns True, the limits of the
         entity must not be used: a limit that is only to be observed would be enforced.
@@ -151,12 +152,17 @@ class RecordTable(Generic[E]):
     # -- for the new table while the topic is read again; ``before`` is the table of the previous reading
 
     def remember_deletion(self, before: "RecordTable[E]", entity: E, key: str) -> None:
-        """Note that the topic has deleted a key, so that ``carry_over`` does not restore it."""
+        """Note that the topic has deleted a key that ``before`` has, so that ``carry_over`` does not restore the key.
+
+        ``before`` is the table of the previous reading.
+        """
         if before.value(entity, key) is not None:
             self._deleted.add((entity, key))
 
     def carry_over(self, before: "RecordTable[E]", entity: E, key: str) -> None:
-        """Copy the value of a key from the previous table, because its newer record was not understood.
+        """Copy the value of a key from ``before``, the table of the previous reading.
+
+        This is called if the newer record of the key was not understood.
 
         Nothing is copied if the topic has deleted the key, or if this table has a value for it.
         """

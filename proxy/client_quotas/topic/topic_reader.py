@@ -162,7 +162,7 @@ class TopicReader:
         raise ended
 
     async def _fetch(self, client: AIOKafkaClient, leader: int, offset: int) -> int:
-        """Fetch from ``offset``, report the records, and return the next offset."""
+        """Fetch records from ``offset`` on, report them, and return the offset for the next fetch."""
         sent_ms = monotonic_ns() // 1_000_000
         request = FetchRequest(
             _WAIT_MS, 1, _MAX_BYTES, ANY_ISOLATION, [(self._settings.topic, [(0, offset, _MAX_BYTES)])]

@@ -77,8 +77,8 @@ class TopicRules:
     Attributes:
         records: The number of records that were read, for metrics. A record that is read again counts again.
         not_understood: The number of records that were not understood, for metrics.
-        has_lease: Whether shares are in force.
-        lease_ends: How often the shares expired because no news came.
+        has_lease: Whether the shares of this proxy are in force.
+        lease_ends: How often the shares expired because the publisher did not renew them with a news record.
         in_force: The rules of the topic that are in force, by entity.
         notices: Messages for the log.
     """
@@ -158,7 +158,7 @@ class TopicRules:
         self._named_overruled &= self._file.keys()
 
     def advance(self, *, now_ms: int) -> None:
-        """Begin or end the lease of the shares, if it is time for that at ``now_ms``."""
+        """Put the shares of this proxy in force or out of force, if their lease begins or has ended at ``now_ms``."""
         until_ms = self._now.lease_until_ms
         has_lease = until_ms is not None and now_ms < until_ms
         if has_lease == self.has_lease:
@@ -177,7 +177,10 @@ class TopicRules:
 
     @property
     def next_ms(self) -> int | None:
-        """The time at which ``advance`` must be called even if no records come, or None if there is no lease to end."""
+        """The time at which the lease of the shares ends, or None if no shares are in force.
+
+        At this time ``advance`` must be called even if no records come.
+        """
         return self._now.lease_until_ms if self.has_lease else None
 
     @property
@@ -192,12 +195,15 @@ class TopicRules:
 
     @property
     def shares(self) -> int:
-        """The number of entities that this proxy has a share of, whether or not a lease puts the shares in force."""
+        """The number of entities for which the topic gives this proxy a share of the quota, in force or not."""
         return len(self._now.shares)
 
     @property
     def news_heard_ms(self) -> int | None:
-        """The time of the last news record, on the monotonic clock of ``now_ms``, or None before the first."""
+        """The time at which a news record last renewed the shares, or None before the first.
+
+        The time is on the monotonic clock of ``now_ms``.
+        """
         return self._now.news_heard_ms
 
     def changes(self, most: int | None = None) -> dict[Entity, QuotaRule | None]:
