@@ -1,6 +1,7 @@
 """Replaces the addresses of brokers in responses by addresses of this proxy.
 
-A client must never get a broker's own address: a response that cannot be read raises, and closes the connection.
+A client must never get a broker's own address. So a response that cannot be read raises ``ProtocolError``, which closes
+the connection.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,20 +14,23 @@ from kafka_quota_proxy.protocol.api_versions import CEILINGS
 from kafka_quota_proxy.protocol.broker_list import Broker, replace_front
 from kafka_quota_proxy.proxy.session.frame_edits import MAX_HELD_RESPONSE_BYTES, Edit
 
-# Called before a response passes: with the brokers that it names, whether these are all live ones, and the id of their
-# cluster, if it has one.
+# Is called before a response passes, with the brokers that the response names, whether these are all live brokers of
+# the cluster, and the id of the cluster if the response has it.
 See = Callable[[Mapping[int, Address], bool, str | None], None]
 
 _FRONTS: Final = (ApiKey.METADATA, ApiKey.DESCRIBE_CLUSTER, ApiKey.FIND_COORDINATOR)
 MOVED: Final = frozenset(map(int, node_endpoints.FIRST_VERSION))
 ADDRESSED: Final = MOVED | frozenset(map(int, _FRONTS))
 
-# Clients are offered no version of these that cannot be read here.
+# The highest version to offer of each API: a response with addresses must be one that the proxy can read.
 READABLE: Final[Mapping[int, int]] = {**CEILINGS, **{key: HIGHEST_VERSION[key] for key in ADDRESSED}}
 
 
 class Addresses:
-    """The addresses that the clients of one listener get. The shell keeps ``advertised``: host and port by node id."""
+    """Replaces brokers' addresses in the responses to the clients of one listener.
+
+    ``advertised`` has the host and port that clients get for each broker, by node id. The server keeps it up to date.
+    """
 
     __slots__ = ("_see", "advertised")
 
@@ -35,10 +39,10 @@ class Addresses:
         self.advertised: dict[int, tuple[bytes, int]] = {}
 
     def change(self, data: bytes, position: int, api_key: int, api_version: int) -> Edit | None:
-        """Return the edit of a response that lists brokers; None: more bytes are needed.
+        """Return the edit of a response that lists brokers, or None if more bytes are needed.
 
         Raises:
-            ProtocolError: It is no such response.
+            ProtocolError: If the response cannot be read.
         """
         if api_key == ApiKey.METADATA:
             brokers = metadata.find_brokers(data, position, api_version)
@@ -52,7 +56,7 @@ class Addresses:
             if endpoints is None:
                 return None
             if endpoints.endpoint_type == metadata.BROKERS:
-                # Not only live ones: from v2 on fenced brokers are listed, and may be dead.
+                # These are not only live brokers: from v2 on, fenced brokers are listed, too, and may be dead.
                 self._meet(endpoints.brokers.brokers, is_all=False, cluster_id=endpoints.cluster_id)
             replacement = metadata.replace_endpoints(data, position, endpoints, self.advertised)
             return position, endpoints.brokers.end, replacement
@@ -64,12 +68,13 @@ class Addresses:
         return position, position + 4 + int.from_bytes(data[position : position + 4]), replacement
 
     def moved(self, data: bytes, position: int, frame_bytes: int, api_key: int, api_version: int, change: Edit) -> Edit:
-        """Return the edit of a whole response to Produce, Fetch or a share group, with the leaders that have moved.
+        """Return the edit of a whole Produce, Fetch, ShareFetch or ShareAcknowledge response.
 
-        ``change`` is the edit of its throttle time.
+        Such a response may name the new leaders of partitions that have moved. The edit replaces the addresses of these
+        leaders, and includes ``change``, which is the edit of the response's throttle time.
 
         Raises:
-            ProtocolError: It is no such response.
+            ProtocolError: If the response cannot be read.
         """
         end = position + frame_bytes
         if node_endpoints.has_no_endpoints(data, position, frame_bytes, api_key, api_version):
@@ -93,13 +98,13 @@ class Addresses:
 
 
 def may_name_leaders(api_key: int, api_version: int) -> bool:
-    """Return whether a response may name, at its end, leaders that have moved."""
+    """Return whether a response of this API and version may name, at its end, the new leaders of partitions."""
     return api_version >= node_endpoints.FIRST_VERSION.get(api_key, NEVER)
 
 
 def streams(api_key: int, frame_bytes: int, come_bytes: int) -> bool:
-    """Return whether a response passes piece by piece, so that the leaders that it may name must be hidden.
+    """Return whether a response passes piece by piece, so that leaders' addresses must be edited as they pass.
 
-    A Produce response is collected if it is not too long.
+    Otherwise the whole response is there, or is a short Produce response, which is collected until it is whole.
     """
     return come_bytes < frame_bytes and (api_key != ApiKey.PRODUCE or frame_bytes > MAX_HELD_RESPONSE_BYTES)

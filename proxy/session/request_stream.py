@@ -1,4 +1,4 @@
-"""From the client to the broker: frames in; which of them pass now, and with which edit."""
+"""Decides which of a client's requests pass to the broker now, and how a request is edited when it passes."""
 
 from __future__ import annotations
 
@@ -25,11 +25,13 @@ from kafka_quota_proxy.proxy.session.request_charge import RequestCharge, longes
 from kafka_quota_proxy.proxy.session.sasl_login import LOGIN_APIS
 from kafka_quota_proxy.proxy.session.state import SessionState
 
-# Requests that a client sends before its connection counts as its principal's.
+# Requests that a client may send before its principal is known. Only a later request counts the connection for the
+# principal.
 _BEFORE_LOGIN: Final = LOGIN_APIS | {int(ApiKey.API_VERSIONS)}
-# A client-id and a transactional id have up to 32 KB each: too much to keep for each connection.
+# The longest front of a profile that is kept. A client-id and a transactional id may have 32 KB each, which is too much
+# to keep for each connection.
 _MAX_PROFILE_BYTES: Final = 1024
-# size_bytes and correlation_id of a request; api_key and api_version lie between them.
+# Reads size_bytes and correlation_id of a request, and skips api_key and api_version between them.
 _SIZE_AND_ID: Final = Struct(">i4xi").unpack_from
 
 H = TypeVar("H", bound=Handler)
@@ -39,18 +41,19 @@ class RequestStream:
     """The requests of one client.
 
     Attributes:
-        profile: Of the last Produce or fetch: the next one most likely has it, too.
-        question: A request of this proxy's own, to be sent instead of the client's, which waits for what it brings.
-        waiting: The handler that has the request at the front, or a response, until a decision is made elsewhere.
-        login: The handler of logins, once the client has begun one.
+        profile: The profile of the last Produce or fetch, since the next one most likely has the same profile.
+        question: A request of the proxy's own that is sent to the broker next. The client's request waits for its
+            response.
+        waiting: A handler that keeps the oldest request, or a response, until a decision is made outside the session.
+        login: The handler of logins, or None until the client begins a login.
     """
 
     __slots__ = ("_at", "_data", "_handlers", "_other", "_pieces", "_state", "login", "profile", "question", "waiting")
 
     def __init__(self, state: SessionState) -> None:
         self._state = state
-        # What could not pass yet begins at _at in _data. If only the rest of a frame is missing, _pieces has _data and
-        # what came after it, until there is enough to look at it again.
+        # The bytes that could not pass yet begin at _at in _data. If only the rest of a frame is missing, _pieces has
+        # _data and the bytes that followed, until there are enough to parse the frame again.
         self._data = b""
         self._at = 0
         self._pieces: PartialFrame | None = None
@@ -61,10 +64,10 @@ class RequestStream:
         self.waiting: QuotaRequestHandler | None = None
         self.login: LoginHandler | None = None
 
-    # -- what the session asks --
+    # -- calls of the session --
 
     def receive(self, data: bytes, *, now_ms: int) -> None:
-        """Take bytes from the client. Raises ``ProtocolError``."""
+        """Take bytes from the client. Raises ``ProtocolError`` if they are not Kafka's protocol."""
         state = self._state
         left = state.request_left
         if left:
@@ -88,27 +91,27 @@ class RequestStream:
             self._pass_on(data, 0, now_ms)
 
     def resume(self, now_ms: int) -> None:
-        """Look again at what waits here. Raises ``ProtocolError``."""
+        """Pass on the requests that wait, as far as they may pass now. Raises ``ProtocolError`` as ``receive`` does."""
         self._pass_on(self._data, self._at, now_ms)
 
     @property
     def kept_bytes(self) -> int:
-        """How much waits here."""
+        """How many bytes of requests were read and are kept until they may pass."""
         return len(self._pieces or self._data)
 
     def handler(self, kind: type[H]) -> H:
-        """Return this connection's handler of one kind."""
+        """Return this connection's handler of class ``kind``, which is created at the first call."""
         found = self._handlers.get(kind)
         if found is None:
             found = self._handlers[kind] = kind(self._state)
         return found  # type: ignore[return-value] # the key is its type
 
     def made(self, kind: type[H]) -> H | None:
-        """Return that handler if some request has needed it."""
+        """Return this connection's handler of class ``kind``, or None if no request has needed it yet."""
         return self._handlers.get(kind)  # type: ignore[return-value]
 
     def close(self) -> None:
-        """Let all handlers give back what they have."""
+        """Close all handlers, since the connection has ended."""
         for handler in self._handlers.values():
             handler.close()
 
@@ -117,10 +120,10 @@ class RequestStream:
         for handler in self._handlers.values():
             handler.release()
 
-    # -- the loop --
+    # -- the loop over requests --
 
     def _pass_on(self, data: bytes, start: int, now_ms: int) -> None:  # noqa: C901 - a loop that each request pays
-        """Pass on the requests from ``start`` on that may pass, and keep the rest."""
+        """Pass on the requests from offset ``start`` on, as far as they may pass, and keep the rest of ``data``."""
         state = self._state
         if self.waiting is not None:
             start += self.waiting.take_decision(now_ms)
@@ -162,7 +165,7 @@ class RequestStream:
                     if edit is None and broker_turn.is_refused:
                         edit = broker_turn.refuse(data, position, size_bytes, now_ms)
                         if edit is None:
-                            continue  # it has no refusal: it is held
+                            continue  # no response can refuse this request, so it has to wait
                     if edit is None:
                         break
                     context.counters.frames[profile.api_key] += 1
@@ -185,19 +188,19 @@ class RequestStream:
             self._collect(end - position)
 
     def _apply(self, edit: tuple[int, int, bytes], data: bytes, start: int) -> int:
-        """Send the bytes from ``start`` to the edit, and its replacement; return the offset behind the edit."""
+        """Send the bytes from ``start`` up to the edit, then the edit's replacement, and return the end of the edit."""
         begin, until, replacement = edit
         if replacement:
             self._state.to_broker += (data[start:begin], replacement)
-        elif begin > start:  # of a request that is answered here nothing passes
+        elif begin > start:  # an edit without a replacement takes out a request that the proxy answers
             self._state.to_broker.append(data[start:begin])
         return until
 
     def _end_turn(self, data: bytes, start: int, position: int, now_ms: int) -> None:
-        """Send the bytes from ``start`` to ``position``, and keep all bytes behind them."""
+        """Send the bytes of ``data`` from ``start`` to ``position``, and keep the bytes that follow."""
         state = self._state
         if position > start:
-            state.to_broker.append(data[start:position])  # all of it: no copy is made
+            state.to_broker.append(data[start:position])  # no copy is made if this is all of data
         if self.question:
             state.to_broker.append(self.question)
             self.question = b""
@@ -207,20 +210,21 @@ class RequestStream:
             self._data = b""
         bucket_turn = state.bucket_turn
         if bucket_turn.place is not None and not bucket_turn.is_waiting:
-            # The request waits for something else, or its client is muted first: others pass.
+            # The request waits for something else, or the client is muted, so requests of others may pass.
             bucket_turn.step_aside(back_ms=state.account.muted_until_ms or now_ms)
 
     def _keep(self, data: bytes, position: int, end: int) -> None:
-        """Keep what has not passed.
+        """Keep the bytes of ``data`` that have not passed.
 
-        A tail of a few bytes must not keep a read of 256 KiB alive, nor may each request that passes copy the tail.
+        A short rest is copied, so that a few bytes do not keep a read of 256 KiB alive. A long rest is not, so that it
+        is not copied again for each request that passes.
         """
         is_short = position > end - position
         self._data = data[position:] if is_short else data
         self._at = 0 if is_short else position
 
     def _collect(self, kept_bytes: int) -> None:
-        """Collect the rest of a request before looking at it again."""
+        """Collect the rest of a request before it is parsed again."""
         most_bytes = self._max_kept_bytes()
         if kept_bytes > most_bytes:
             raise HeadTooLong(f"the head of a request has not ended after {kept_bytes} bytes")
@@ -229,7 +233,7 @@ class RequestStream:
         self._pieces = PartialFrame(self._data, bytes_to_wait_for(self._data, most_bytes=most_bytes))
 
     def _max_kept_bytes(self) -> int:
-        """Return how much of a request may be kept whose rest is to come."""
+        """Return how many bytes of an incomplete request may be kept."""
         state = self._state
         kept_bytes = [handler.max_kept_bytes for handler in self._handlers.values()]
         if state.account.believes_replicas():
@@ -238,10 +242,14 @@ class RequestStream:
             kept_bytes.append(4 + MAX_REFUSED_BYTES)
         return max(kept_bytes, default=2 * MAX_HEAD_BYTES)
 
-    # -- one request whose head has to be read --
+    # -- a request with a head that differs from the last --
 
     def _admit(self, data: bytes, position: int, now_ms: int) -> tuple[int, Edit] | None:
-        """Return how long the next request is and its edit; None: it cannot pass now."""
+        """Read the head of the next request and decide on it.
+
+        Returns:
+            The size of the request in bytes and its edit, or None if the request cannot pass now.
+        """
         state = self._state
         context, broker_turn = state.context, state.broker_turn
         if context.queue is not None or broker_turn.queued is not None:
@@ -275,20 +283,20 @@ class RequestStream:
             handler = self.handler(kind)
         return handler.take(data, position, head, now_ms)
 
-    # -- what handlers ask --
+    # -- calls of the handlers --
 
     def pass_other(self, head: RequestHead, now_ms: int) -> Edit | None:
-        """Pass a request as any other that is charged for nothing but its number and its time."""
+        """Pass on a request that is charged to the request rate and the request time only."""
         return self._other.take(b"", 0, head, now_ms)
 
     def expect_as_is(self, head: RequestHead, charge: RequestCharge | None) -> None:
-        """Expect a response that passes as it comes, to a request that passes now."""
+        """Expect the response to a request that passes now. The response then passes without a handler's edit."""
         self._other.pass_on(head, charge)
 
     def is_muted(self, now_ms: int) -> bool:
-        """Return whether the buckets that were just looked up mute the client; then block.
+        """Return whether the client is muted, and block its next request if so.
 
-        A bucket that another connection has put into debt does.
+        Call this after looking up buckets: a bucket that another connection has put over its limit mutes this client.
         """
         if now_ms >= self._state.account.muted_until_ms:
             return False
@@ -297,7 +305,7 @@ class RequestStream:
         return True
 
     def charge_of(self, head: RequestHead, now_ms: int, *, acks: int = 1) -> RequestCharge:
-        """Return what a request is charged besides its bytes."""
+        """Return what a request is charged in addition to its bytes."""
         state = self._state
         buckets = state.account.request_buckets(head.client_id, now_ms)
         kind = request_kind(head.api_key, head.api_version, acks)
@@ -315,9 +323,10 @@ class RequestStream:
         acks: int,
         now_ms: int,
     ) -> RequestProfile:
-        """Return the profile of a request, and keep it for the next one if that can be compared.
+        """Return the profile of a request, and keep the profile for the next request if the two can be compared.
 
-        The part that the next request is to share ends at ``front_end`` in ``data``; None: it shares nothing.
+        ``front_end`` is the offset in ``data`` up to which the next request has to equal this one. With None the
+        profile is not kept.
         """
         state = self._state
         charge: RequestCharge | None = self.charge_of(head, now_ms, acks=acks)
@@ -335,23 +344,23 @@ class RequestStream:
         return profile
 
     def release_stale_buckets(self, now_ms: int) -> None:
-        """Hold no bucket of another client-id longer than it is to be charged.
+        """Release the buckets of earlier client-ids and rules that no request in flight charges.
 
-        A client that changes its client-id would take more and more places otherwise.
+        Otherwise a client that changes its client-id again and again would hold more and more buckets.
         """
         account = self._state.account
         if account.stale_buckets:
             if self.profile is not None and self.profile.bucket is not None and not account.holds(self.profile.bucket):
-                self.profile = None  # its bucket may make room for another, and must not be charged then
+                self.profile = None  # a bucket that is released may be removed, and must not be charged then
             charged = set(self._state.in_flight.buckets())
             for handler in self._handlers.values():
                 charged.add(handler.charged_bucket)
             account.release_stale(charged, now_ms=now_ms)
 
-    # -- behind a request --
+    # -- the end of a request --
 
     def _end_request(self, now_ms: int) -> None:
-        """Go on behind a request that has now passed; charge it if it has no response."""
+        """Finish a request that has now passed as a whole, and charge it if it will have no response."""
         state = self._state
         pending = state.unanswered
         if pending is None:
@@ -374,11 +383,11 @@ class RequestStream:
             state.account.throttle(*found, now_ms=now_ms, has_answer=False)
 
     def cut_off(self) -> None:
-        """Give up a request whose rest the client will not send: it has no response."""
+        """Give up a request that the client has sent in part and will not complete. It has no response."""
         state = self._state
         if state.request_left:
             state.request_left = 0
-            # No request was taken up behind it, and those in front of it are answered first.
+            # The incomplete request is the last in flight. Earlier requests are still answered.
             if state.unanswered is None and state.in_flight:
                 pending = state.in_flight.pop()
                 pending.settle_bytes()
@@ -390,7 +399,10 @@ class RequestStream:
                 state.broker_turn.leave()
 
     def drop_unanswered(self, *, had_turn: bool) -> None:
-        """Charge no bytes for a Produce without response that has not wholly passed; charge its turn if it had one."""
+        """Drop a Produce with acks=0 that has passed only in part. It is not charged for its bytes.
+
+        With ``had_turn``, the identity that has queued for the request pays for its turn.
+        """
         state = self._state
         pending, state.unanswered = state.unanswered, None
         if pending is not None:

@@ -1,4 +1,4 @@
-"""From the broker to the client: frames in; what each response answers, is charged, and which edit it gets."""
+"""Passes a broker's responses to the client. Finds the request of each response, charges it, and edits the response."""
 
 from __future__ import annotations
 
@@ -23,18 +23,19 @@ class ResponseStream:
     """The responses of the broker to one client.
 
     Attributes:
-        begun: A response that has begun and was charged, and of which more is needed before it can pass.
-        left: How many bytes of a response's body are still to pass.
-        least_wait_ms: The least throttle time of the response that begins now.
-        reads_all: Every response is read: a login goes on, or clients come to this proxy only.
-        hidden: Edits the addresses in a response that passes piece by piece.
+        begun: A response that was charged when it began, but needs more bytes, or a delay, before it can pass.
+        left: How many bytes of a response's body have not passed yet.
+        least_wait_ms: The shortest throttle time that the response which begins now may carry.
+        reads_all: Whether every response is read, because a login is under way or because brokers' addresses are
+            replaced.
+        hidden: Edits the addresses in a response that passes piece by piece, or None if no such response is passing.
     """
 
     __slots__ = ("_at", "_data", "_pieces", "_state", "begun", "hidden", "least_wait_ms", "left", "reads_all")
 
     def __init__(self, state: SessionState) -> None:
         self._state = state
-        self._data = b""  # what could not pass yet begins at _at in it
+        self._data = b""  # the bytes that could not pass yet begin at _at in _data
         self._at = 0
         self._pieces: PartialFrame | None = None
         self.begun: BegunResponse | None = None
@@ -43,10 +44,10 @@ class ResponseStream:
         self.reads_all = state.context.addresses is not None
         self.hidden: EndpointHider | None = None
 
-    # -- what the session asks --
+    # -- calls of the session --
 
     def receive(self, data: bytes, *, now_ms: int) -> None:
-        """Take bytes from the broker. Raises ``ProtocolError``."""
+        """Take bytes from the broker. Raises ``ProtocolError`` if they do not answer the client's requests."""
         if self._data:
             if self._pieces is None:
                 data = self._data[self._at :] + data
@@ -67,33 +68,33 @@ class ResponseStream:
         self._pass_on(data, 0, now_ms)
 
     def resume(self, now_ms: int) -> None:
-        """Pass on what waits here. Raises ``ProtocolError``."""
+        """Pass on the responses that wait. Raises ``ProtocolError`` as ``receive`` does."""
         self._pass_on(self._data, self._at, now_ms)
 
     @property
     def is_open(self) -> bool:
-        """Whether a response has begun of which the client has not had all; its request is in flight no more."""
+        """Whether a response has arrived only in part, or waits. Its request may no longer count as in flight."""
         return bool(self.left or self._data)
 
     def stop_delaying(self) -> None:
-        """Let the response pass at once that would be delayed: it has been charged, and its client is told."""
+        """Let a response that would be delayed pass at once. It was charged already, and carries its throttle time."""
         if self.begun is not None:
             self.begun = self.begun._replace(is_delayed=False)
 
     @property
     def kept_bytes(self) -> int:
-        """How much waits here."""
+        """How many bytes of responses were read and are kept until they may pass."""
         return len(self._pieces or self._data)
 
     def unread(self) -> tuple[bytes, int]:
-        """Return the bytes that wait here, and how many bytes are missing of a response that has been charged."""
+        """Return the bytes that were kept, and how many bytes from the first kept one belong to a charged response."""
         kept = self._data[self._at :] if self._pieces is None else self._pieces.join()
         return kept, self.left if self.begun is None else self.begun.frame_bytes
 
-    # -- the loop --
+    # -- the loop over responses --
 
     def _pass_on(self, data: bytes, start: int, now_ms: int) -> None:  # noqa: C901 - a loop that each response pays
-        """Pass on the responses from ``start`` on that may pass, and keep the rest."""
+        """Pass on the responses from offset ``start`` on, as far as they may pass, and keep the rest of ``data``."""
         state = self._state
         in_flight = state.in_flight
         end = len(data)
@@ -147,14 +148,14 @@ class ResponseStream:
                 if replacement:
                     state.to_client += (data[start:begin], replacement)
                     start = until
-                elif until > begin:  # it answers a question of this proxy's own
+                elif until > begin:  # an edit without a replacement keeps the response from the client
                     state.to_client.append(data[start:begin])
                     start = until
             position += frame_bytes
         self._end_turn(data, start, position, now_ms)
 
     def _end_turn(self, data: bytes, start: int, position: int, now_ms: int) -> None:
-        """Send the bytes from ``start`` to ``position``, keep all bytes behind them, and resume blocked requests."""
+        """Send the bytes of ``data`` from ``start`` to ``position``, keep the rest, and resume a blocked request."""
         state = self._state
         end = len(data)
         if position > end:
@@ -170,18 +171,26 @@ class ResponseStream:
             state.requests.resume(now_ms)
 
     def _keep(self, data: bytes, position: int) -> None:
-        """Keep what has not passed; collect the rest of it if nothing else is missing."""
+        """Keep the bytes of ``data`` from ``position`` on.
+
+        If a response waits only for more bytes, and not for its delay, these bytes are collected before it is parsed
+        again.
+        """
         self._data = data
         self._at = position
         if not self._state.delayed_until_ms:
-            is_held_whole = self.begun is not None and self.begun.profile.handler.is_held_whole  # may be many MB
+            # A response that is held whole may have many MB.
+            is_held_whole = self.begun is not None and self.begun.profile.handler.is_held_whole
             most_bytes = None if is_held_whole else MAX_HELD_RESPONSE_BYTES
             front = self._data = data[position:]
             self._at = 0
             self._pieces = PartialFrame(front, bytes_to_wait_for(front, most_bytes=most_bytes))
 
     def _pass_hidden(self, data: bytes, start: int, position: int) -> int:
-        """Pass on what has come of a response that ends at ``position``, edited; return where that ends."""
+        """Pass on the part of a response with hidden addresses that has arrived.
+
+        The part begins at ``start``, and the response ends at ``position``. Returns the end of the part.
+        """
         until = min(position, len(data))
         if self.hidden is not None:
             self._state.to_client.append(self.hidden.feed(data[start:until]))
@@ -195,9 +204,12 @@ class ResponseStream:
     def _charge(
         self, pending: PendingRequest, response_bytes: int, data: bytes, position: int, now_ms: int
     ) -> BegunResponse | None:
-        """Charge a request whose response begins at ``position``; None: no throttle time has to be written.
+        """Charge a request that is answered by the response at ``position``.
 
-        A Produce is charged for its request, a fetch for its response.
+        A Produce is charged for the size of its request, and a fetch for the size of its response.
+
+        Returns:
+            The response with its throttle time, or None if no throttle time has to be written.
         """
         state, profile, charge = self._state, pending.profile, pending.charge
         state.answered = profile.api_key
@@ -215,12 +227,12 @@ class ResponseStream:
                 if bucket.line is not None:
                     bucket.line.end_request(pending.size_bytes)
         elif charge is None:
-            state.broker_turn.move_up()  # a question of this proxy's own: the request that it is for waits again
+            state.broker_turn.move_up()  # this answers a question of the proxy's own: the client's request still waits
         if charge is not None:
             if profile.handler.is_login and not sasl.is_illegal_sasl_state(
                 data, position, profile.api_key, profile.api_version
             ):
-                charge.forget()  # Kafka handles a login below the layer that charges
+                charge.forget()  # Kafka does not charge a login either, as it handles logins before it charges
                 state.broker_turn.end_service()
                 state.broker_turn.move_up()
             else:
@@ -238,10 +250,10 @@ class ResponseStream:
         return BegunResponse(profile, 4 + response_bytes, wait_ms, is_delayed) if wait_ms else None
 
     def _begin_token(self, data: bytes, position: int) -> BegunResponse | None:
-        """Return the bare token of a login that comes next; None: more bytes are needed.
+        """Return the bare token of a login that comes next, or None if more bytes are needed.
 
         Raises:
-            UnexpectedResponse: It answers no request.
+            UnexpectedResponse: If no bare token is expected, so that the bytes answer no request.
         """
         login = self._state.requests.login
         if login is not None and login.login.is_raw:
@@ -257,7 +269,7 @@ def _has_endpoints(profile: RequestProfile, data: bytes, position: int, frame_by
 
 
 def _unexpected(pending: PendingRequest, response_bytes: int, correlation_id: int) -> ProtocolError:
-    """Return the error of a response that is not to the oldest request: a broker answers requests in their order."""
+    """Return the error for a response that does not answer the oldest request, as a broker's next response must."""
     if response_bytes < 4:
         return FrameTooSmall(f"a response of {response_bytes} bytes cannot hold a correlation_id")
     profile = pending.profile

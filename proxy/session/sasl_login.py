@@ -1,17 +1,18 @@
-"""The principal of a client, read from its login as that passes. Requests and responses in, verdicts out.
+"""Reads the principal of a client from the requests and responses of its login, as these pass through the proxy.
 
-A client asks for a mechanism (SaslHandshake) and then sends its tokens, in SaslAuthenticate requests or, behind a
-handshake v0, bare. All of them go to the broker, which answers. Nothing is answered or changed here, and nothing of a
-token is kept but the name in it.
+A client asks for a mechanism (SaslHandshake) and then sends its tokens. It sends them in SaslAuthenticate requests or,
+after a SaslHandshake v0, bare: as a size and bytes, without a Kafka header. All tokens go to the broker, which answers
+them. This module answers and changes nothing, and keeps nothing of a token except the user's name.
 
-A name counts only when the broker has accepted it:
+A name counts only when the broker's response accepts it:
 
-    PLAIN            no error (bare: an empty token)
-    SCRAM            no error, and a token that begins with v=: the verifier
-    OAUTHBEARER      no error, and an empty token: another says why not, and is answered once more (RFC 7628)
-    any other        no error; the name is UNKNOWN
+    PLAIN            a response without an error; as a bare token, an empty one
+    SCRAM            a response without an error, and with a token that begins with v= (the verifier)
+    OAUTHBEARER      a response without an error and with an empty token. Any other token gives the reason of a failure,
+                     and the client answers it once more (RFC 7628)
+    any other        a response without an error; the name is then UNKNOWN
 
-The owner of a delegation token and of an opaque web token is UNKNOWN, too. A failed login changes nothing.
+The name is also UNKNOWN for a delegation token and for an opaque web token. A failed login changes nothing.
 
 Source: ``SaslServerAuthenticator`` in Apache Kafka; KIP-43, KIP-152, KIP-368 (logging in again).
 """
@@ -29,7 +30,7 @@ from kafka_quota_proxy.proxy.session.counters import ACCEPTED, FAILED, UNKNOWN_U
 # The APIs of a login.
 LOGIN_APIS: Final = frozenset({int(ApiKey.SASL_HANDSHAKE), int(ApiKey.SASL_AUTHENTICATE)})
 
-# Clients choose the name of a mechanism. As a label it is one of these, or OTHER.
+# A client may name any mechanism, so the label of a metric is one of these names, or OTHER.
 _SCRAM: Final = frozenset({sasl.SCRAM_SHA_256, sasl.SCRAM_SHA_512})
 _READABLE: Final = _SCRAM | {sasl.PLAIN, sasl.OAUTHBEARER}
 _KNOWN: Final = _READABLE | {sasl.GSSAPI}
@@ -37,7 +38,7 @@ OTHER: Final = "other"
 
 
 class Verdict(Enum):
-    """The meaning of a broker's response for a login; all values but the first are results in ``Counters.logins``."""
+    """What a broker's response means for a login. All values except the first are results in ``Counters.logins``."""
 
     GOING_ON = "going_on"
     ACCEPTED = ACCEPTED
@@ -47,16 +48,16 @@ class Verdict(Enum):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Login:
-    """The logins of one connection, one after another.
+    """Follows the logins of one connection, one after another.
 
     Attributes:
-        principal: The user that the broker has accepted; None before that.
-        mechanism: Of the current or last login, as a metric's label.
-        is_raw: Whether both sides send bare tokens now.
-        expires_ms: When the broker's session ends (KIP-368); it closes a connection that sends a request later. None:
-            the broker has not said.
-        is_refused: Whether the broker has refused bare tokens; some clients send theirs all the same.
-        is_out_of_place: Whether the broker's last response was that it expects no login now.
+        principal: The user that the broker has accepted, or None before the first login is accepted.
+        mechanism: The mechanism of the current or last login, as the label of a metric.
+        is_raw: Whether client and broker send bare tokens now.
+        expires_ms: The time at which the client's login expires (KIP-368). The broker closes a connection that sends a
+            request later. None if the broker has set no time.
+        is_refused: Whether the broker has refused bare tokens. Some clients send a token all the same.
+        is_out_of_place: Whether the broker's last response said that it expects no login now.
     """
 
     principal: str | None = None
@@ -65,7 +66,7 @@ class Login:
     is_raw: bool = False
     is_refused: bool = False
     is_out_of_place: bool = False
-    _lifetime_ms: int = 0  # of the last response
+    _lifetime_ms: int = 0  # the lifetime of the login that the last response has set
     _is_raw_wanted: bool = False
     _has_begun: bool = False  # a token was sent
     _is_awaited: bool = False
@@ -74,7 +75,7 @@ class Login:
 
     @property
     def is_readable(self) -> bool:
-        """Whether the mechanism's tokens can be read. Otherwise it is unknown which of them is the last."""
+        """Whether the mechanism's tokens can be read. Otherwise the proxy does not know which token is the last."""
         return self.mechanism in _READABLE
 
     @property
@@ -85,10 +86,12 @@ class Login:
     # -- the client's side --
 
     def ask(self, api_key: int, api_version: int, body: memoryview, *, claim: str) -> None:
-        """Take the body of a SaslHandshake or a SaslAuthenticate request; ``claim`` of a web token holds the name.
+        """Read the body of a SaslHandshake or SaslAuthenticate request.
+
+        ``claim`` is the claim of an OAUTHBEARER token that holds the user's name.
 
         Raises:
-            ProtocolError: It is no such request.
+            ProtocolError: If the body cannot be read.
         """
         if api_key == ApiKey.SASL_HANDSHAKE:
             mechanism = sasl.read_handshake(body)
@@ -98,26 +101,29 @@ class Login:
             self.ask_raw(sasl.read_authenticate(body, api_version), claim=claim)
 
     def ask_raw(self, token: bytes, *, claim: str) -> None:
-        """Take a bare token."""
+        """Read a bare token of the client. ``claim`` has the same meaning as for ``ask``."""
         self._is_awaited = True
         if not self._has_begun:
-            # Only a mechanism's first message names its user.
+            # In every mechanism only the first token names the user.
             self._has_begun = True
             self._user = self._user_of(token, claim)
 
     def leave_raw(self) -> Verdict:
-        """Note that the client sends requests: its bare tokens, which cannot be read, were accepted."""
+        """Note that the client sends requests again, so that the broker must have accepted its bare tokens.
+
+        This is the only sign of success if the proxy cannot read the tokens.
+        """
         self.is_raw = False
         return self._accept()
 
     # -- the broker's side --
 
     def answer(self, api_key: int, api_version: int, body: memoryview) -> Verdict:
-        """Take the response to ``ask``; ``body`` lies behind its correlation_id.
+        """Read the broker's response to a request of ``ask``. ``body`` begins after the correlation id.
 
         Raises:
-            PrincipalChanged: The client is another user now; this response must not reach it.
-            ProtocolError: It is no such response.
+            PrincipalChanged: If the client is another user now. The client must not get this response.
+            ProtocolError: If the response cannot be read.
         """
         if api_key == ApiKey.SASL_AUTHENTICATE:
             response = sasl.read_authenticate_response(body, api_version)
@@ -135,7 +141,7 @@ class Login:
         return Verdict.GOING_ON
 
     def renew(self, verdict: Verdict, *, now_ms: int) -> None:
-        """Note when the session of a verdict ends, which ``answer`` gave just now."""
+        """Note when the login expires. ``verdict`` is the result of the last call of ``answer``."""
         lifetime_ms, self._lifetime_ms = self._lifetime_ms, 0
         if lifetime_ms > 0 and verdict is not Verdict.FAILED:
             self.expires_ms = now_ms + lifetime_ms
@@ -143,15 +149,15 @@ class Login:
             self.expires_ms = None
 
     def has_expired(self, *, now_ms: int) -> bool:
-        """Return whether the broker's session has ended."""
+        """Return whether the client's login has expired."""
         return self.expires_ms is not None and now_ms >= self.expires_ms
 
     def answer_raw(self, token: bytes) -> Verdict:
-        """Take the broker's bare token.
+        """Read a bare token of the broker.
 
         Raises:
-            UnexpectedResponse: It answers no token of the client.
-            PrincipalChanged: As for ``answer``.
+            UnexpectedResponse: If the token answers no token of the client.
+            PrincipalChanged: If the client is another user now. The client must not get this token.
         """
         if not self.is_readable:
             return Verdict.GOING_ON
@@ -179,7 +185,7 @@ class Login:
         self._restart(self.mechanism)
         self._is_done = self._has_begun = True
         if user is None:
-            # A second login is the same user: the broker sees to that even if the name cannot be read.
+            # A second login is one of the same user, even if the name cannot be read: the broker checks that.
             self.principal = before or UNKNOWN
             return Verdict.UNKNOWN
         if before not in (None, UNKNOWN, user):

@@ -1,12 +1,14 @@
-"""One handler for each family of APIs: it decides on a request and on its response. No I/O, no clock.
+"""Has one handler for each family of APIs, which decides how its requests and responses pass. No I/O, no clock.
 
-table            which API has which handler
-produce          Produce
-fetch            Fetch and ShareFetch of consumers
-follower_fetch   Fetch of followers
-login            SaslHandshake, SaslAuthenticate and bare tokens
-topic_mutations  CreateTopics, CreatePartitions, DeleteTopics
-quota_requests   DescribeClientQuotas, AlterClientQuotas
-api_versions     ApiVersions
-other            all others
+handler          the base class of all handlers
+table            the handler of each API
+produce          handles Produce
+fetch            handles Fetch and ShareFetch of consumers
+follower_fetch   handles Fetch of followers
+login            handles SaslHandshake, SaslAuthenticate and bare tokens
+topic_mutations  handles CreateTopics, CreatePartitions and DeleteTopics
+quota_requests   handles DescribeClientQuotas and AlterClientQuotas
+api_versions     handles ApiVersions
+other            handles all other APIs
+whole_request    the base class of handlers that read a request as a whole before they decide
 """

@@ -1,4 +1,4 @@
-"""ApiVersions: clients are offered no version that cannot be read here, and the APIs that are answered here."""
+"""Handles ApiVersions: limits the offered versions to those that the proxy can read, and adds the proxy's own APIs."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from kafka_quota_proxy.proxy.session.request_charge import RequestCharge
 
 
 class ApiVersionsHandler(OtherHandler):
-    """Handles ApiVersions."""
+    """Handles ApiVersions, and edits the versions that each response offers."""
 
     __slots__ = ()
 
     edits_every_response = True
 
     def pass_on(self, head: RequestHead, charge: RequestCharge | None) -> None:
-        """See ``OtherHandler``."""
+        """Expect the response to an ApiVersions request that passes now."""
         profile = RequestProfile(self, head.api_key, head.api_version, charge=charge)
         self._state.in_flight.append(PendingRequest(profile, head.correlation_id, head.size_bytes, 0, charge))
 
     def edit_response(self, response: BegunResponse, data: bytes, position: int, now_ms: int) -> Edit | None:
-        """See ``Handler``."""
+        """Return the edit of the offered versions and of the throttle time, or None if more bytes are needed."""
         context = self._state.context
         api_version = response.profile.api_version
         if context.quotas.limits(QuotaKind.MUTATION):
@@ -54,15 +54,15 @@ class ApiVersionsHandler(OtherHandler):
         )
 
     def _own_versions(self) -> Mapping[int, VersionRange] | None:
-        """Return the versions of the APIs that this client, which may have logged in since, is answered here."""
+        """Return the versions of the APIs that the proxy answers itself for the client's current principal."""
         administration = self._state.context.policy.administration
         is_answered = administration is not None and administration.is_answered_here(self._state.account.principal)
         return VERSIONS if is_answered else None
 
     def _learn_versions(self, response: BegunResponse, data: bytes, position: int) -> None:
-        """Learn whether the broker knows topics by id in Metadata.
+        """Learn whether the broker's Metadata API finds topics by id.
 
-        A response in a version that the broker does not know lists nothing to learn from.
+        If the broker does not know the version of the ApiVersions request, its response lists no APIs to learn from.
         """
         end = position + response.frame_bytes
         if end <= len(data):

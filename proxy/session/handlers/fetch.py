@@ -1,6 +1,7 @@
-"""Fetch and ShareFetch of consumers: capped to what their bucket has room for, charged for the response.
+"""Handles Fetch and ShareFetch of consumers.
 
-A new API of this kind is a row in ``FETCH_APIS`` and one in ``table``.
+A fetch may ask for no more bytes than its bucket has room for, and is charged for the size of its response. A new API
+of this kind needs a row in ``FETCH_APIS`` and a row in ``table``.
 """
 
 from __future__ import annotations
@@ -24,21 +25,22 @@ from kafka_quota_proxy.proxy.session.in_flight import PendingRequest, RequestPro
 from kafka_quota_proxy.proxy.session.request_charge import RequestCharge
 from kafka_quota_proxy.proxy.session.state import SessionState
 
-# The shortest mute of a client that is answered without records. One that does not wait would spin.
+# The shortest mute of a client that is answered without records. Without a mute the client would fetch again at once.
 LEAST_EMPTY_MS: Final = 20
 
 _FETCH: Final = int(ApiKey.FETCH)
 
 
 class FetchApi(NamedTuple):
-    """What the fetch APIs differ in.
+    """The points in which the fetch APIs differ.
 
     Attributes:
         read_limits: Reads max_bytes, min_bytes and max_wait_ms of a request.
-        charged_bytes: Returns what a response of so many bytes is charged, for its version.
-        is_answered_here: Whether a request is answered here that waits for too long. Otherwise it is passed on so that
-            it brings no records: it may acknowledge some, and the broker's session counts it.
-        has_followers: Whether a follower may send it.
+        charged_bytes: Returns the bytes to charge for a response, from its size in bytes and its API version.
+        is_answered_here: Whether the proxy itself answers a request that has waited for too long. Otherwise the request
+            is passed on, edited so that it brings no records. A ShareFetch is passed on because it may acknowledge
+            records, and because the broker counts the requests of its session.
+        has_followers: Whether followers use this API, too.
     """
 
     read_limits: Callable[..., FetchLimits | None]
@@ -68,14 +70,14 @@ class FetchHandler(Handler):
     def __init__(self, state: SessionState) -> None:
         super().__init__(state)
         self._brought_bytes = -1  # the charge of the last fetch; -1: there was none
-        self._is_emptied = False  # the fetch in flight asks for no records
-        self._is_sessionless = False  # fetches are kept out of the broker's sessions
-        self._waits_since_ms = 0  # the fetch that waits in the bucket's line
+        self._is_emptied = False  # whether the fetch in flight was edited so that it brings no records
+        self._is_sessionless = False  # whether full fetches are edited so that they open no session at the broker
+        self._waits_since_ms = 0  # since when the next fetch has waited in the bucket's line
 
     # -- requests --
 
     def take(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Edit | None:
-        """See ``Handler``."""
+        """Hand a follower's fetch to ``FollowerFetchHandler``, and decide on a consumer's fetch as ``repeat`` does."""
         state = self._state
         believes = FETCH_APIS[head.api_key].has_followers and state.account.believes_replicas()
         if believes:
@@ -90,7 +92,7 @@ class FetchHandler(Handler):
         state.account.request_buckets(head.client_id, now_ms)
         if state.requests.is_muted(now_ms):
             return None
-        # Where replicas are believed, each fetch has to be read for its replica_id.
+        # If the client may be a follower, the replica_id of each of its fetches has to be read.
         front_end = None if believes else head.body
         profile = state.requests.profile_of(
             self, data, position, head, bucket=bucket, front_end=front_end, acks=1, now_ms=now_ms
@@ -100,7 +102,7 @@ class FetchHandler(Handler):
     def repeat(
         self, profile: RequestProfile, data: bytes, position: int, size_bytes: int, correlation_id: int, now_ms: int
     ) -> Edit | None:
-        """See ``Handler``."""
+        """Pass a fetch on when its buckets and the fair call queue let it pass. A limit caps the bytes it asks for."""
         state, bucket, charge = self._state, profile.bucket, profile.charge
         if bucket is None:
             return None
@@ -129,7 +131,10 @@ class FetchHandler(Handler):
         correlation_id: int,
         now_ms: int,
     ) -> Edit | None:
-        """Decide on a fetch under a limit. One is in flight at a time: only its response tells what it brings."""
+        """Decide on a fetch that charges a bucket with a limit, and cap the bytes that the fetch asks for.
+
+        Only one such fetch of a connection is in flight at a time, because only its response shows how much it brings.
+        """
         state, turn, charge = self._state, self._state.bucket_turn, profile.charge
         if state.in_flight and any(pending.profile.handler is self for pending in state.in_flight):
             state.is_blocked = True
@@ -139,7 +144,8 @@ class FetchHandler(Handler):
             return None
         room = bucket.fetch_room(now_ms=now_ms)
         room_bytes = bucket.fetch_cap(room)
-        # The next fetch is expected to bring what the last one brought: hardly anything if it polls for news.
+        # The fetch is expected to bring as much as the last one, which is hardly anything for a client that is up to
+        # date.
         reserved_bytes = self._brought_bytes
         if reserved_bytes < 0:
             reserved_bytes = bucket.fetch_bytes(min(limits.max_bytes, room_bytes))
@@ -166,7 +172,7 @@ class FetchHandler(Handler):
         return self._edit_session(profile, data, limits, edit) if self._is_sessionless else edit
 
     def _edit_session(self, profile: RequestProfile, data: bytes, limits: FetchLimits, edit: Edit) -> Edit:
-        """Add to ``edit`` that a full Fetch opens no session at the broker."""
+        """Extend ``edit`` so that a full Fetch opens no session at the broker."""
         session = fetch.read_session(data, limits, profile.api_version) if profile.api_key == _FETCH else None
         if session is None or session.epoch != fetch.OPENS_SESSION:
             return edit
@@ -175,7 +181,7 @@ class FetchHandler(Handler):
     def _pass_empty(
         self, profile: RequestProfile, limits: FetchLimits, size_bytes: int, correlation_id: int, now_ms: int
     ) -> Edit | None:
-        """Pass a fetch so that it brings no records; its place in the line is kept."""
+        """Pass a fetch on, edited so that it brings no records. The connection keeps its place in the bucket's line."""
         state, charge = self._state, profile.charge
         if charge is not None:
             charge = self._begin_charge(profile, charge, limits, size_bytes, now_ms)
@@ -189,7 +195,7 @@ class FetchHandler(Handler):
     def _begin_charge(
         self, profile: RequestProfile, charge: RequestCharge, limits: FetchLimits, size_bytes: int, now_ms: int
     ) -> RequestCharge | None:
-        """Return the charge of a fetch that passes now; None: it may not pass yet."""
+        """Return what a fetch is charged in addition to bytes, or None if the fetch may not pass yet."""
         is_patient, wants_data = limits.max_wait_ms > 0, limits.min_bytes > 0
         if not (is_patient and wants_data):
             kind = request_kind(profile.api_key, profile.api_version, 1, is_patient, wants_data)
@@ -201,7 +207,11 @@ class FetchHandler(Handler):
         return charge
 
     def _is_overdue(self, bucket: Bucket, limits: FetchLimits, now_ms: int) -> bool:
-        """Return whether the turn of a fetch will not come within the time that its client waits."""
+        """Return whether a fetch has to be answered without records, because its turn in the line would come too late.
+
+        Too late means after ``max_wait_ms`` of the request, or with the enforcement ``delay``, after the longest
+        throttle time.
+        """
         state = self._state
         turn = state.bucket_turn
         if not turn.is_waiting:
@@ -228,10 +238,13 @@ class FetchHandler(Handler):
         limits: FetchLimits,
         now_ms: int,
     ) -> Edit | None:
-        """Answer a Fetch without records, as Kafka answers one over its quota; its place in the line is kept.
+        """Answer a Fetch without records, as Kafka does if the client is over its quota.
+
+        The connection keeps its place in the bucket's line.
 
         Returns:
-            The edit that takes the request out; None: its rest has not come, or other responses come first.
+            The edit that takes the request out. None if the request has not arrived whole, cannot be answered by the
+            proxy, or has to wait until other responses have passed.
         """
         state, api_version = self._state, profile.api_version
         frame_end = position + 4 + size_bytes
@@ -240,10 +253,10 @@ class FetchHandler(Handler):
             return None
         turn = state.bucket_turn
         if frame_end > len(data):
-            state.is_blocked = turn.is_waiting = False  # the rest is to come, and others pass meanwhile
+            state.is_blocked = turn.is_waiting = False  # the rest has to arrive, and other connections pass meanwhile
             return None
         session = fetch.read_session(data, limits, api_version)
-        # The broker's session does not know of this fetch, and what it says of its partitions would be lost.
+        # The broker's session does not see this fetch, and would miss the changes of partitions that the fetch names.
         is_in_session = session is not None and session.session_id != 0
         error_code = fetch.FETCH_SESSION_ID_NOT_FOUND if is_in_session else 0
         self._is_sessionless = True
@@ -258,7 +271,7 @@ class FetchHandler(Handler):
     # -- responses --
 
     def charge_response(self, profile: RequestProfile, bucket: Bucket, response_bytes: int, now_ms: int) -> int:
-        """See ``Handler``."""
+        """Charge ``bucket`` for the response to a fetch, and return the wait that this causes, in milliseconds."""
         fetched_bytes = FETCH_APIS[profile.api_key].charged_bytes(response_bytes, profile.api_version)
         if not self._is_emptied:
             self._brought_bytes = fetched_bytes
@@ -268,7 +281,8 @@ class FetchHandler(Handler):
             if bucket.line is not None:
                 bucket.line.end_request(fetched_bytes)
             return wait_ms
-        # The bucket's line was too long: the client is muted for as long as its response says.
+        # This fetch brought no records because the bucket's line was too long. The response carries the throttle time
+        # until its next turn, and the client is muted for as long.
         self._is_emptied = False
         state = self._state
         bucket.silence(bucket.charge(fetched_bytes, now_ms=now_ms), now_ms=now_ms)
@@ -281,11 +295,11 @@ class FetchHandler(Handler):
 
 
 def charged_bytes(profile: RequestProfile, response_bytes: int) -> int:
-    """Return what the response to a fetch is charged, by its size without prefix."""
+    """Return the bytes to charge for the response to a fetch. ``response_bytes`` does not count the size prefix."""
     return FETCH_APIS[profile.api_key].charged_bytes(response_bytes, profile.api_version)
 
 
 def _read_limits(profile: RequestProfile, data: bytes, position: int, size_bytes: int) -> FetchLimits | None:
-    """Return the limits of a fetch; None: more bytes are needed."""
+    """Return max_bytes, min_bytes and max_wait_ms of a fetch, or None if more bytes are needed."""
     read = FETCH_APIS[profile.api_key].read_limits
     return read(data, position + profile.front_end, profile.api_version, end=position + 4 + size_bytes)

@@ -1,4 +1,4 @@
-"""Fetch of followers, on connections whose replica_id is believed (KIP-73)."""
+"""Handles Fetch requests of followers, on connections that may send a ``replica_id`` (KIP-73)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafka_quota_proxy.proxy.session.handlers.whole_request import Exchange, Who
 from kafka_quota_proxy.proxy.session.replica.follower_fetch import Follower
 from kafka_quota_proxy.proxy.session.state import SessionState
 
-# A follower's fetch is read to its end: 100,000 partitions take 5 MB.
+# The longest Fetch request of a follower, which is read whole. 100,000 partitions take 5 MB.
 MAX_REPLICA_FETCH_BYTES: Final = 8 * 1024 * 1024
 
 _FETCH: Final = int(ApiKey.FETCH)
@@ -23,7 +23,7 @@ class FollowerFetchHandler(WholeRequestHandler):
     """Handles the fetches of one follower.
 
     Attributes:
-        follower: What its fetches have seen, once limits on replication held for it.
+        follower: The state of the follower's fetches, or None while no limit on replication has held for it.
     """
 
     __slots__ = ("follower",)
@@ -33,7 +33,10 @@ class FollowerFetchHandler(WholeRequestHandler):
         self.follower: Follower | None = None
 
     def take_fetch(self, data: bytes, position: int, head: RequestHead, replica_id: int, now_ms: int) -> Edit | None:
-        """Decide on a fetch, which is whole: it passes as it is, in part, or is answered here; as ``Handler.take``."""
+        """Decide whether a whole fetch passes as it is, passes in part, or is answered by the proxy.
+
+        Returns as ``Handler.take`` does.
+        """
         state = self._state
         _, _, api_version, correlation_id, _, body = head
         state.held_until_ms = 0
@@ -52,7 +55,7 @@ class FollowerFetchHandler(WholeRequestHandler):
         return self.execute(decision, follower, position, head, None)
 
     def finish(self, exchange: Exchange, frame: bytes, response: BegunResponse) -> bytes:
-        """See ``WholeRequestHandler``: leaders that have moved get their addresses here."""
+        """Return ``frame``, with the addresses of new leaders replaced if the follower must not see those."""
         addresses, api_version = self._state.context.addresses, response.profile.api_version
         if addresses is not None and may_name_leaders(_FETCH, api_version):
             edit = addresses.moved(frame, 0, len(frame), _FETCH, api_version, NO_EDIT)
@@ -61,11 +64,11 @@ class FollowerFetchHandler(WholeRequestHandler):
         return frame
 
     def release(self) -> None:
-        """See ``Handler``."""
+        """Throttle no fetch of the follower from now on."""
         if self.follower is not None:
             self.follower.release()
 
     def close(self) -> None:
-        """See ``Handler``."""
+        """Give back what the follower's fetches have reserved in quotas."""
         if self.follower is not None:
             self.follower.close()

@@ -1,4 +1,4 @@
-"""The interface of a handler, and the edits that any response may need."""
+"""The base class of all handlers, with the edits that a response of any API may need."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from kafka_quota_proxy.proxy.session.state import SessionState
 
 
 class BegunResponse(NamedTuple):
-    """A response that has begun and was charged, and of which more is needed before it can pass.
+    """A response that was charged when it began, and has to be edited or delayed before it passes.
 
     Attributes:
-        profile: Of its request.
-        frame_bytes: Its length, with the size prefix.
-        wait_ms: The throttle time that it tells.
-        is_delayed: Whether it is held for that long.
+        profile: The profile of the request that is answered.
+        frame_bytes: The length of the response, including the size prefix.
+        wait_ms: The throttle time in milliseconds.
+        is_delayed: Whether the response is held for the throttle time.
     """
 
     profile: RequestProfile
@@ -34,10 +34,10 @@ class Handler:
     """Handles the requests of one family of APIs on one connection.
 
     Attributes:
-        charges_responses: The size of a response is charged to the profile's bucket.
-        edits_every_response: ``edit_response`` sees every response, and not only those that carry a throttle time.
-        is_held_whole: A response is collected whole before it is edited, however long it is.
-        is_login: Its requests are part of a login.
+        charges_responses: Whether the size of a response is charged to the profile's bucket.
+        edits_every_response: Whether ``edit_response`` gets every response, not only those that carry a throttle time.
+        is_held_whole: Whether a response is collected whole before it is edited, however long it is.
+        is_login: Whether the requests are part of a login.
     """
 
     __slots__ = ("_state",)
@@ -52,45 +52,48 @@ class Handler:
 
     @classmethod
     def is_needed(cls, state: SessionState, head: RequestHead) -> bool:
-        """Return whether a request needs this handler on this listener; else it passes as any other."""
+        """Return whether a request needs this handler on this listener. Otherwise ``OtherHandler`` handles it."""
         return True
 
     # -- requests --
 
     def take(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Edit | None:
-        """Decide on a request whose head has been read, and whose size is at ``position`` in the client's ``data``.
+        """Decide on a request after its head has been read. It begins, with its size, at ``position`` in ``data``.
 
         Returns:
-            The edit with which it passes; None: it does not pass now. Either the state is blocked then, or more bytes
-            are needed.
+            The edit with which the request passes, or None if it does not pass now. With None, the state is blocked if
+            the request has to wait. Otherwise more bytes are needed.
 
         Raises:
-            ProtocolError: It is no such request.
+            ProtocolError: If the request cannot be read, or is not allowed.
         """
         raise NotImplementedError
 
     def repeat(
         self, profile: RequestProfile, data: bytes, position: int, size_bytes: int, correlation_id: int, now_ms: int
     ) -> Edit | None:
-        """Decide on a request whose head is that of ``profile``; as ``take``."""
+        """Decide on a request with the same head as an earlier request, which had ``profile``. Returns as ``take``."""
         raise NotImplementedError
 
     @property
     def max_kept_bytes(self) -> int:
-        """How much of a request may be kept before its rest has come."""
+        """How many bytes of an incomplete request may be kept."""
         return 2 * MAX_HEAD_BYTES
 
     # -- responses --
 
     def charge_response(self, profile: RequestProfile, bucket: Bucket, response_bytes: int, now_ms: int) -> int:
-        """Charge ``bucket`` for a response, if ``charges_responses``; return its wait in milliseconds."""
+        """Charge ``bucket`` for a response, and return the wait that this causes, in milliseconds.
+
+        This is called only if ``charges_responses`` is set.
+        """
         raise NotImplementedError
 
     def edit_response(self, response: BegunResponse, data: bytes, position: int, now_ms: int) -> Edit | None:
-        """Return the edit of a response: its throttle time, and the addresses that it names; None: more is needed.
+        """Return the edit of a response's throttle time and of the addresses in it, or None if more bytes are needed.
 
         Raises:
-            ProtocolError: It is no response to its request.
+            ProtocolError: If the response cannot be read.
         """
         profile, frame_bytes, wait_ms, is_delayed = response
         edit: Edit = NO_EDIT
@@ -102,12 +105,15 @@ class Handler:
             edit = throttle
         addressed = self._edit_addresses(response, data, position, edit)
         if addressed is not None and edit and wait_ms and not is_delayed:
-            # If the broker's own throttle time is larger, the client was told that one.
+            # The response carries the broker's own throttle time if that is larger, so the client is muted as long.
             self._state.account.mute(int.from_bytes(edit[2]), now_ms=now_ms)
         return addressed
 
     def _edit_addresses(self, response: BegunResponse, data: bytes, position: int, edit: Edit) -> Edit | None:
-        """Return ``edit`` with the brokers' addresses replaced, on a listener whose clients come to this proxy only."""
+        """Return ``edit``, extended so that it replaces brokers' addresses if clients must not see them.
+
+        Returns None if more bytes are needed.
+        """
         profile, frame_bytes, _, _ = response
         api_key, api_version = profile.api_key, profile.api_version
         context = self._state.context
@@ -131,18 +137,21 @@ class Handler:
 
     @property
     def charged_bucket(self) -> Bucket | None:
-        """A bucket whose charge is still to be settled, besides those of pending requests."""
+        """A bucket that the handler has yet to charge, if pending requests do not name it already."""
         return None
 
     def release(self) -> None:
-        """Hold nothing back from now on."""
+        """Hold no request or response back from now on."""
 
     def close(self) -> None:
-        """Give back what is held: the connection has ended."""
+        """Give back reservations and the like, since the connection has ended."""
 
 
 def _with_throttle_time(front: Edit, position: int, throttle: Edit) -> Edit:
-    """Return the edit of a response's front, with the throttle time, which lies in it, edited as well."""
+    """Return ``front``, an edit of the front of a response, with the edit ``throttle`` of its throttle time included.
+
+    The throttle time lies within the bytes that ``front`` replaces.
+    """
     if not front or not throttle:
         return front
     begin, until, replacement = front

@@ -1,4 +1,4 @@
-"""SaslHandshake, SaslAuthenticate and bare tokens: no request passes behind them until they are answered."""
+"""Handles logins (SaslHandshake, SaslAuthenticate and bare tokens). No later request passes until they are answered."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from kafka_quota_proxy.proxy.session.in_flight import PendingRequest, RequestPro
 from kafka_quota_proxy.proxy.session.sasl_login import Login, Verdict
 from kafka_quota_proxy.proxy.session.state import SessionState
 
-# In the place of an api_key: a bare token of the broker, behind a SaslHandshake v0.
+# The api_key in the profile of a bare token, which has no api_key. Bare tokens follow a SaslHandshake v0.
 _TOKEN: Final = -1
-# In the place of a token's size.
+# Is returned in the place of a token's size if more bytes are needed.
 NEEDS_MORE: Final = -1
 _RESPONSE_HEAD_BYTES: Final = 8
 
@@ -25,7 +25,7 @@ class LoginHandler(Handler):
     """Handles the logins of one connection.
 
     Attributes:
-        login: What has been read of them.
+        login: What was read from the logins, such as the client's principal.
     """
 
     __slots__ = ("_token_profile", "login")
@@ -42,13 +42,13 @@ class LoginHandler(Handler):
     # -- requests --
 
     def take_token(self, data: bytes, position: int) -> int | None:
-        """Read a bare token if the client is to send one; it passes as it is.
+        """Read a bare token of the client if one is expected. The token passes as it is.
 
         Returns:
-            The token's size in bytes; ``NEEDS_MORE``: its rest has not come; None: a request comes instead.
+            The size of the token in bytes, or ``NEEDS_MORE`` if more bytes are needed, or None if a request comes next.
 
         Raises:
-            ProtocolError: It may be neither.
+            ProtocolError: If neither a token nor a request may come next, or the token cannot be read.
         """
         login = self.login
         if login.is_raw:
@@ -65,7 +65,11 @@ class LoginHandler(Handler):
         return None
 
     def _pass_token(self, data: bytes, position: int) -> int:
-        """Pass a bare token. Whether a token that cannot be read will be answered is unknown."""
+        """Read a bare token, and return its size in bytes or ``NEEDS_MORE``.
+
+        The broker's answer is awaited only if the proxy can read the mechanism's tokens. Otherwise the proxy does not
+        know whether there will be an answer.
+        """
         login = self.login
         size_bytes = sasl.read_token_size(data, position)
         if size_bytes is None or position + 4 + size_bytes > len(data):
@@ -77,10 +81,11 @@ class LoginHandler(Handler):
         return size_bytes
 
     def take(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Edit | None:
-        """See ``Handler``.
+        """Read a SaslHandshake or SaslAuthenticate request, which passes as it is.
 
-        A broker that wants no login charges it as any other request; its response tells. A connection that may still be
-        at its first login has no bucket: its principal is unknown, and ANONYMOUS would take one.
+        A broker that expects no login charges the request as any other, and says so in its response. A connection that
+        may still be at its first login is not charged: its principal is unknown, and looking up a bucket would create
+        one for ANONYMOUS.
         """
         state, login = self._state, self.login
         size_bytes, api_key, api_version, correlation_id, _, body = head
@@ -108,22 +113,25 @@ class LoginHandler(Handler):
         state = self._state
         state.in_flight.hold()
         state.responses.reads_all = True
-        state.requests.profile = None  # the next request is a token, or another principal's
+        state.requests.profile = None  # the next bytes may be a token, or a request of another principal
 
     @property
     def max_kept_bytes(self) -> int:
-        """See ``Handler``."""
+        """How many bytes of an incomplete login request or token may be kept."""
         return 4 + sasl.MAX_LOGIN_BYTES
 
     # -- responses --
 
     def begin_token(self, data: bytes, position: int) -> BegunResponse | None:
-        """Return the broker's bare token as a response; None: its size has not come."""
+        """Return the broker's bare token as a response, or None if its size has not arrived."""
         token_bytes = sasl.read_token_size(data, position)
         return None if token_bytes is None else BegunResponse(self._token_profile, 4 + token_bytes, 0, is_delayed=False)
 
     def edit_response(self, response: BegunResponse, data: bytes, position: int, now_ms: int) -> Edit | None:
-        """Read the response, which passes as it is; as ``Handler``."""
+        """Read the broker's whole response or bare token, which passes as it is.
+
+        Returns an empty edit, or None if more bytes are needed.
+        """
         profile, frame_bytes, _, _ = response
         login = self.login
         sasl.check_login_size(frame_bytes - 4)
@@ -139,7 +147,7 @@ class LoginHandler(Handler):
         return NO_EDIT
 
     def _conclude(self, verdict: Verdict) -> None:
-        """Go on after the broker's response, as the principal that it has accepted."""
+        """Let requests pass again after the broker's response, and use the principal that the broker has accepted."""
         state, login = self._state, self.login
         state.in_flight.open()
         state.responses.reads_all = login.is_raw or state.context.addresses is not None
@@ -149,6 +157,6 @@ class LoginHandler(Handler):
             state.account.log_in(login.principal)
 
     def close(self) -> None:
-        """See ``Handler``."""
+        """Count a login as failed if the broker has not answered its last token."""
         if self.login.is_awaited:
             self._state.context.counters.login(self.login.mechanism, FAILED)

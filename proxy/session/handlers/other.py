@@ -1,4 +1,4 @@
-"""All APIs that are charged for nothing but the number of requests and the broker's time."""
+"""Handles the APIs that are charged to the request rate and the request time only."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class OtherHandler(Handler):
     __slots__ = ()
 
     def take(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Edit | None:
-        """See ``Handler``."""
+        """Pass a request on when the request quotas and the fair call queue let it, without an edit."""
         state = self._state
         charge = None
         if state.context.quotas.limits_requests or state.broker_turn.queued is not None:
@@ -37,13 +37,13 @@ class OtherHandler(Handler):
         return NO_EDIT
 
     def pass_on(self, head: RequestHead, charge: RequestCharge | None) -> None:
-        """Expect a response that passes as it comes."""
+        """Expect the response to a request that passes now. Only its throttle time and addresses are edited."""
         profile = RequestProfile(self, head.api_key, head.api_version, charge=charge)
         profile.is_edited = head.api_key == _METADATA
         self._state.in_flight.append(PendingRequest(profile, head.correlation_id, head.size_bytes, 0, charge))
 
     def edit_response(self, response: BegunResponse, data: bytes, position: int, now_ms: int) -> Edit | None:
-        """See ``Handler``. A Metadata response is also read for the broker that it comes from."""
+        """Edit a response as ``Handler`` does. A Metadata response may also show which broker it comes from."""
         context = self._state.context
         edit = super().edit_response(response, data, position, now_ms)
         is_read_here = context.addresses is None and context.on_metadata is not None

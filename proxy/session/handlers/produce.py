@@ -1,4 +1,4 @@
-"""Produce: charged for the request when its response begins; with acks=0 when it has passed."""
+"""Handles Produce requests. They are charged when their responses begin, or with acks=0 when they have passed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ProduceHandler(Handler):
     __slots__ = ()
 
     def take(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Edit | None:
-        """See ``Handler``."""
+        """Read ``acks`` and look up the buckets, then decide as ``repeat`` does."""
         state = self._state
         size_bytes, _, api_version, correlation_id, client_id, body = head
         acks = produce.read_acks(data, body, api_version, end=position + 4 + size_bytes)
@@ -35,7 +35,7 @@ class ProduceHandler(Handler):
     def repeat(
         self, profile: RequestProfile, data: bytes, position: int, size_bytes: int, correlation_id: int, now_ms: int
     ) -> Edit | None:
-        """See ``Handler``."""
+        """Pass a Produce on, without an edit, when its buckets and the fair call queue let it pass."""
         state, bucket, charge = self._state, profile.bucket, profile.charge
         if bucket is None:
             return None

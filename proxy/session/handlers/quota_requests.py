@@ -1,4 +1,8 @@
-"""DescribeClientQuotas and AlterClientQuotas: answered here, or passed and held until the change is in force."""
+"""Handles DescribeClientQuotas and AlterClientQuotas.
+
+Either the proxy answers the requests itself, or it passes a change on to the broker and holds the response until the
+change is in force in the proxy.
+"""
 
 from __future__ import annotations
 
@@ -25,19 +29,22 @@ from kafka_quota_proxy.proxy.session.handlers.whole_request import Exchange, For
 from kafka_quota_proxy.proxy.session.request_charge import RequestCharge, longest_wait
 from kafka_quota_proxy.proxy.session.state import SessionState
 
-# A connection is woken when its decision is there. This is for one without an owner to wake.
+# How soon to look again for a decision. Most connections are woken earlier, when their decision is made.
 LOOKS_AGAIN_MS: Final = 1_000
 
 
 class _Request(NamedTuple):
-    """A request that waits for its answer from here."""
+    """A request that waits for the proxy's answer."""
 
     head: RequestHead
     charge: RequestCharge
 
 
 class _Pending(NamedTuple):
-    """A decision that is made elsewhere; ``request`` is None for a response of the broker that is held."""
+    """A decision that is made outside the session.
+
+    ``request`` is the request that the proxy will answer, or None if a response of the broker is held.
+    """
 
     ticket: Ticket
     request: _Request | None
@@ -51,22 +58,22 @@ class QuotaRequestHandler(WholeRequestHandler):
     def __init__(self, state: SessionState) -> None:
         super().__init__(state)
         self._pending: _Pending | None = None
-        self._is_coming = False  # a request has begun, and its rest has not come
+        self._is_coming = False  # whether a request has arrived only in part
 
     @classmethod
     def is_needed(cls, state: SessionState, head: RequestHead) -> bool:
-        """See ``Handler``."""
+        """Return whether the proxy answers the request, or may have to hold the broker's response to it."""
         policy = state.context.policy
         waits = head.api_key == ALTER and policy.authority is not None and can_wait(head)
         return policy.administration is not None or waits
 
     @property
     def is_pending(self) -> bool:
-        """Whether a request waits for its answer from here; the change may be in force by now."""
+        """Whether a decision about a request or a response is awaited. A change may be in force already."""
         return self._pending is not None
 
     def take(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Edit | None:
-        """See ``Handler``."""
+        """Answer a request, or pass a change on and follow it, as the listener's settings say."""
         policy = self._state.context.policy
         if policy.administration is not None:
             return self._answer_or_pass(data, position, head, policy.administration, now_ms)
@@ -74,12 +81,12 @@ class QuotaRequestHandler(WholeRequestHandler):
             return self._pass_and_follow(data, position, head, policy.authority, now_ms)
         return None
 
-    # -- requests that are answered here --
+    # -- requests that the proxy answers --
 
     def _answer_or_pass(
         self, data: bytes, position: int, head: RequestHead, administration: Administration, now_ms: int
     ) -> Edit | None:
-        """Answer a request about client quotas, or pass it on, as the listener says."""
+        """Answer a request about client quotas, or pass it on, as ``administration`` says for this principal."""
         state = self._state
         principal, frame_end = state.account.principal, position + 4 + head.size_bytes
         if not administration.is_answered_here(principal):
@@ -91,7 +98,7 @@ class QuotaRequestHandler(WholeRequestHandler):
         is_admin = principal in administration.admins
         charge = state.requests.charge_of(head, now_ms)
         if is_admin:
-            # An administrator does not queue for a broker that is too busy: a change of quotas may be what helps it.
+            # An administrator does not queue for a busy broker, since a change of quotas may be what helps the broker.
             charge = charge._replace(identity=None)
         state.requests.release_stale_buckets(now_ms)
         if state.requests.is_muted(now_ms) or not state.broker_turn.has_come(charge, head.size_bytes, now_ms):
@@ -112,7 +119,7 @@ class QuotaRequestHandler(WholeRequestHandler):
         return position, frame_end, b""
 
     def _check(self, head: RequestHead, administration: Administration, now_ms: int) -> None:
-        """Raise ``ProtocolError`` if a request cannot be answered here."""
+        """Raise ``ProtocolError`` if the proxy cannot answer a request."""
         size_bytes, api_key, api_version, _, _, _ = head
         login = self._state.requests.login
         if not is_client_quotas(api_key, api_version):
@@ -127,13 +134,14 @@ class QuotaRequestHandler(WholeRequestHandler):
         self._state.requests.waiting = self
 
     def take_decision(self, now_ms: int) -> int:
-        """Answer the request that waits for a decision, or send the response that was held, if the decision is there.
+        """If the decision was made, answer the request that waits for it, or send the response that was held.
 
         Returns:
-            How long the request at the front was, in bytes; 0 if it waits on, or had passed.
+            The size of the answered request in bytes. 0 if the decision is still awaited, or if a response was held,
+            because its request has passed before.
 
         Raises:
-            ProtocolError: It was no such request.
+            ProtocolError: If the request could not be read.
         """
         state = self._state
         pending = self._pending
@@ -157,7 +165,7 @@ class QuotaRequestHandler(WholeRequestHandler):
         return 4 + head.size_bytes
 
     def _charge(self, charge: RequestCharge, head: RequestHead, answer: bytes, now_ms: int) -> bytes:
-        """Charge a request that is answered here; return its answer with the throttle time."""
+        """Charge a request that the proxy answers, and return ``answer`` with the throttle time in it."""
         state = self._state
         account = state.account
         charge.begin()
@@ -167,7 +175,7 @@ class QuotaRequestHandler(WholeRequestHandler):
         state.broker_turn.charge_turn(charge)
         if found is None:
             return answer
-        # An answer from here is not held back: where responses are delayed, the client is muted instead.
+        # The proxy's own answer is not held back. With the enforcement `delay` the client is muted instead.
         wait_ms = account.throttle(*found, now_ms=now_ms, has_answer=False)
         if wait_ms and account.enforcement(found[0]) is Enforcement.RESPOND:
             edit = response_edit(answer, 0, len(answer), head.api_key, head.api_version, wait_ms)
@@ -175,12 +183,15 @@ class QuotaRequestHandler(WholeRequestHandler):
                 return answer[: edit[0]] + edit[2] + answer[edit[1] :]
         return answer
 
-    # -- requests that pass, and whose responses wait until the change is in force here --
+    # -- changes that pass to the broker, with responses that wait until the change is in force in the proxy --
 
     def _pass_and_follow(
         self, data: bytes, position: int, head: RequestHead, authority: AlterConfirmer, now_ms: int
     ) -> Edit | None:
-        """Pass a request to change the broker's quotas, alone and whole: its response may have to wait."""
+        """Pass on a request that changes the broker's quotas, if it is whole and no other request is in flight.
+
+        Its response may be held until the change is in force in the proxy.
+        """
         state = self._state
         frame_end = position + 4 + head.size_bytes
         self._is_coming = frame_end > len(data)
@@ -195,9 +206,10 @@ class QuotaRequestHandler(WholeRequestHandler):
         return edit
 
     def hold_back(self, exchange: Exchange, frame: bytes, *, is_delayed: bool) -> bytes:
-        """See ``WholeRequestHandler``: a response waits until the change is in force here.
+        """Return the response, or hold it and return an empty one until the change is in force in the proxy.
 
-        One that is delayed for a quota does not: the change is in force when its time is over, or soon after.
+        A response that is delayed because of a quota is not held, too, because the change is in force when the delay is
+        over, or soon after.
         """
         state = self._state
         state.in_flight.open()
@@ -214,10 +226,10 @@ class QuotaRequestHandler(WholeRequestHandler):
 
     @property
     def max_kept_bytes(self) -> int:
-        """See ``Handler``."""
+        """How many bytes of an incomplete request may be kept."""
         return 4 + MAX_REQUEST_BYTES if self._is_coming else super().max_kept_bytes
 
     def close(self) -> None:
-        """See ``Handler``."""
+        """Stop waiting for a decision, since the connection has ended."""
         if self._pending is not None:
             self._pending.ticket.drop()

@@ -1,4 +1,4 @@
-"""Which API has which handler."""
+"""Lists the handler of each API."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kafka_quota_proxy.proxy.session.handlers.produce import ProduceHandler
 from kafka_quota_proxy.proxy.session.handlers.quota_requests import QuotaRequestHandler
 from kafka_quota_proxy.proxy.session.handlers.topic_mutations import TopicMutationHandler
 
-# An API that is not here passes as it comes.
+# `OtherHandler` handles the APIs that are not listed.
 HANDLERS: Final[Mapping[int, type[Handler]]] = {
     int(ApiKey.PRODUCE): ProduceHandler,
     int(ApiKey.FETCH): FetchHandler,

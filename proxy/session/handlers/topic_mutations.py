@@ -1,10 +1,12 @@
-"""One connection's requests that create, grow and delete topics, under ``controller_mutation_rate`` (KIP-599).
+"""Handles requests that create, grow and delete topics, under ``controller_mutation_rate`` (KIP-599).
 
-A request is read whole. Only the cluster knows how many partitions a topic has that is to grow or to be deleted: a
-Metadata request asks it first, on the client's own connection and in its name. Before 3.1 Metadata does not know topics
-by id; each such topic counts as one partition. Topics that the quota has no room for are left out of the request, and
-put into the response with THROTTLING_QUOTA_EXCEEDED. In versions whose clients do not know that error they pass, and
-the client is throttled afterwards (``quota.mutation``).
+A request is read whole. If a topic grows or is deleted, only the cluster knows how many partitions the topic has. So
+the proxy first sends a Metadata request of its own, on the client's connection to the broker and in the client's name.
+Before Kafka 3.1 Metadata does not find topics by id, and a topic that is named by its id counts as one partition.
+
+Topics that the quota has no room for are removed from the request, and added to the response with the error
+THROTTLING_QUOTA_EXCEEDED. Older versions of the APIs do not have this error. In these versions all topics pass, and the
+client is throttled afterwards (``quota.mutation``).
 """
 
 from __future__ import annotations
@@ -31,9 +33,10 @@ from kafka_quota_proxy.proxy.session.handlers.whole_request import (
 )
 from kafka_quota_proxy.proxy.session.state import SessionState
 
-# Of a request: some 50,000 topics. Kafka itself takes up to socket.request.max.bytes.
+# The longest request that is accepted, which has some 50,000 topics. Kafka accepts up to socket.request.max.bytes.
 MAX_REQUEST_BYTES: Final = 4 * 1024 * 1024
-# DeleteTopics v0 is older than the first Metadata request that can forbid to create topics.
+# Kafka versions that know only DeleteTopics v0 do not know the first Metadata version in which a request can forbid the
+# broker to create the topics that it names.
 _OLDEST_DELETE: Final = 0
 _FIRST_NAMED: Final = 4
 
@@ -44,7 +47,7 @@ class _Query(NamedTuple):
 
 
 class _Learned(NamedTuple):
-    """What the cluster was asked, and has answered, for the request that waits."""
+    """What the cluster was asked about the topics of the client's waiting request, and what it has answered."""
 
     correlation_id: int
     asked: frozenset[Topic]
@@ -52,7 +55,7 @@ class _Learned(NamedTuple):
 
 
 class _Passed(NamedTuple):
-    """A request that was passed on, in full or in part."""
+    """A request that was passed on, with all of its topics or with some of them."""
 
     request: MutationRequest
     bucket: Bucket
@@ -61,24 +64,24 @@ class _Passed(NamedTuple):
 
 
 class TopicMutationHandler(WholeRequestHandler):
-    """Handles requests that create, grow or delete topics: one of a connection at a time."""
+    """Handles one connection's requests that create, grow or delete topics, one at a time."""
 
     __slots__ = ("_learned", "_passed", "_query", "api_key")
 
     def __init__(self, state: SessionState) -> None:
         super().__init__(state)
-        self._query: _Query | None = None  # unanswered
+        self._query: _Query | None = None  # the Metadata request that has no response yet
         self._learned: _Learned | None = None
         self._passed: _Passed | None = None
         self.api_key = int(ApiKey.METADATA)
 
     @classmethod
     def is_needed(cls, state: SessionState, head: RequestHead) -> bool:
-        """See ``Handler``."""
+        """Return whether any rule limits changes of topics."""
         return state.context.quotas.limits(QuotaKind.MUTATION)
 
     def take(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Edit | None:
-        """See ``Handler``."""
+        """Decide on a whole request by the quota, after asking the cluster about its topics if necessary."""
         state = self._state
         size_bytes, api_key, api_version, _, client_id, _ = head
         frame_end = position + 4 + size_bytes
@@ -105,11 +108,14 @@ class TopicMutationHandler(WholeRequestHandler):
 
     @property
     def max_kept_bytes(self) -> int:
-        """See ``Handler``."""
+        """How many bytes of an incomplete request may be kept."""
         return MAX_REPLICA_FETCH_BYTES
 
     def _decide(self, frame: bytes, head: RequestHead, bucket: Bucket, now_ms: int) -> Decision:
-        """Decide on a whole request; no other request of the connection is in flight, and ``bucket`` has a limit."""
+        """Decide on a whole request that charges ``bucket``, which has a limit.
+
+        No other request of the connection may be in flight.
+        """
         request = topic_mutations.read_request(frame)
         learned = self._learned
         if learned is None or learned.correlation_id != head.correlation_id:
@@ -138,7 +144,10 @@ class TopicMutationHandler(WholeRequestHandler):
         )
 
     def answer(self, data: bytes, position: int, frame_bytes: int, *, now_ms: int) -> bytes:
-        """See ``Exchange``. The response to this proxy's own question does not go to the client."""
+        """Return the response for the client, with the refused topics added and the throttle time set.
+
+        It is empty if the broker has answered the proxy's own Metadata request, which only tells partition counts.
+        """
         frame = data[position : position + frame_bytes]
         if self._query is not None and self._learned is not None:
             topics, api_version = self._query
@@ -157,11 +166,15 @@ class TopicMutationHandler(WholeRequestHandler):
 
     @property
     def charged_bucket(self) -> Bucket | None:
-        """See ``Handler``."""
+        """The bucket of the request that was passed on, until its response is charged."""
         return None if self._passed is None else self._passed.bucket
 
     def _askable(self, topics: tuple[Topic, ...]) -> tuple[Topic, ...]:
-        """Return the topics to ask about next: if a question has an id, a broker answers no names."""
+        """Return the topics to ask the broker about next.
+
+        Topics by name and topics by id need separate Metadata requests: in a request with an id, a broker does not look
+        up names.
+        """
         names = tuple(topic for topic in topics if isinstance(topic, bytes))
         return names or (topics if self._state.context.finds_ids else ())
 
@@ -180,5 +193,8 @@ class TopicMutationHandler(WholeRequestHandler):
         return Ask(frame)
 
     def _throttle(self, bucket: Bucket, wait_ms: int, now_ms: int) -> int:
-        """Return the throttle time that the client is told. The response is never delayed: the client is muted."""
+        """Throttle the client, and return the throttle time for its response in milliseconds.
+
+        The response is never delayed. The client is muted instead.
+        """
         return self._state.account.throttle(bucket, wait_ms, now_ms=now_ms, has_answer=False) if wait_ms > 0 else 0

@@ -1,4 +1,4 @@
-"""Requests that are read whole before they are decided on, and whose responses are read whole too."""
+"""Handles requests that have to be read whole before they are decided on, and reads their whole responses, too."""
 
 from __future__ import annotations
 
@@ -13,59 +13,64 @@ from kafka_quota_proxy.proxy.session.in_flight import PendingRequest, RequestPro
 from kafka_quota_proxy.proxy.session.request_charge import RequestCharge
 from kafka_quota_proxy.proxy.session.state import SessionState
 
-# Of a response that is read whole. A follower's fetch asks for at most 64 MiB, and in a session in which nothing lags
-# for what it wants. A longer response is one enormous batch. Up to v2 there is no limit, and each partition may bring
-# its own.
+# The longest response that is read whole. The proxy lets a follower's fetch ask for at most 64 MiB, or for any size in
+# a session in which no partition lags. A longer response is one enormous batch. Up to v2 a Fetch has no limit for all
+# partitions together, so that each partition may bring as much as its own limit allows.
 MAX_HELD_BYTES: Final = 512 * 1024 * 1024
 
 
 class Hold(NamedTuple):
-    """The request waits until then."""
+    """Decides that the request waits until ``until_ms``."""
 
     until_ms: int
 
 
 class Answered(NamedTuple):
-    """The request does not pass; this whole frame is its response."""
+    """Decides that the request does not pass. ``frame`` is its whole response."""
 
     frame: bytes
 
 
 class Ask(NamedTuple):
-    """This whole frame goes to the broker first. The request is decided on again after its response."""
+    """Decides that the proxy first sends ``frame``, a whole request of its own, to the broker.
+
+    The client's request is decided on again after the response to ``frame``.
+    """
 
     frame: bytes
 
 
 class Forward(NamedTuple):
-    """This passes in place of the request; empty: the request itself does."""
+    """Decides that ``frame`` passes in place of the request. If ``frame`` is empty, the request passes as it is."""
 
     frame: bytes
-    is_answer_read: bool  # ``Exchange.answer`` gets the whole response; otherwise it passes as it comes
+    is_answer_read: bool  # whether `Exchange.answer` gets the whole response; otherwise the response passes as it comes
 
 
 Decision = Hold | Answered | Ask | Forward
 
 
 class Exchange(Protocol):
-    """Decides on whole requests, one at a time.
+    """The part of a handler that turns the broker's response into the client's, for one request at a time.
 
     Attributes:
-        api_key: Of the request that was passed on last.
+        api_key: The API key of the request that was passed on last.
     """
 
     api_key: int
 
     def answer(self, data: bytes, position: int, frame_bytes: int, *, now_ms: int) -> bytes:
-        """Return the response that the client gets for a whole response of the broker; empty: none.
+        """Return the response for the client, made from a whole response of the broker.
+
+        It is empty if the client gets no response yet.
 
         Raises:
-            ProtocolError: It is no response to the request.
+            ProtocolError: If the broker's response cannot be read, or does not answer the request.
         """
 
 
 class WholeRequestHandler(Handler):
-    """Does what an ``Exchange`` has decided, and hands it the broker's response."""
+    """Carries out the decision about a whole request, and hands the broker's whole response to an ``Exchange``."""
 
     __slots__ = ("_exchange",)
 
@@ -74,12 +79,16 @@ class WholeRequestHandler(Handler):
 
     def __init__(self, state: SessionState) -> None:
         super().__init__(state)
-        self._exchange: Exchange | None = None  # that has a request in flight
+        self._exchange: Exchange | None = None  # the exchange that has a request in flight, or had the last one
 
     def execute(
         self, decision: Decision, exchange: Exchange, position: int, head: RequestHead, charge: RequestCharge | None
     ) -> Edit | None:
-        """Do with a request what was decided, and return as ``Handler.take``. ``exchange`` gets the response."""
+        """Carry out ``decision`` for a request, and return as ``Handler.take`` does.
+
+        ``exchange`` gets the broker's response. ``charge`` is what the request is charged in addition to bytes, if
+        anything.
+        """
         state = self._state
         frame_end = position + 4 + head.size_bytes
         if isinstance(decision, Hold):
@@ -107,7 +116,10 @@ class WholeRequestHandler(Handler):
         self._state.in_flight.append(PendingRequest(profile, head.correlation_id, size_bytes, 0, charge))
 
     def edit_response(self, response: BegunResponse, data: bytes, position: int, now_ms: int) -> Edit | None:
-        """See ``Handler``."""
+        """Return the edit that replaces a whole response by the one that ``answer`` of the exchange returns.
+
+        Returns None if more bytes are needed.
+        """
         profile, frame_bytes, wait_ms, is_delayed = response
         if frame_bytes > MAX_HELD_BYTES:
             raise FrameTooLarge(f"a response of {frame_bytes} bytes, which is to be read whole, is not held")
@@ -117,16 +129,16 @@ class WholeRequestHandler(Handler):
         frame = exchange.answer(data, position, frame_bytes, now_ms=now_ms)
         frame = self.finish(exchange, frame, response)
         has_waited = is_delayed and client_throttles_itself(profile.api_key, profile.api_version)
-        if wait_ms and frame and not has_waited:  # for other quotas; the longest wait is told
+        if wait_ms and frame and not has_waited:  # the response carries the longest wait, here that of other quotas
             throttle = response_edit(frame, 0, len(frame), profile.api_key, profile.api_version, wait_ms)
             if throttle:
                 frame = frame[: throttle[0]] + throttle[2] + frame[throttle[1] :]
         return position, position + frame_bytes, self.hold_back(exchange, frame, is_delayed=is_delayed)
 
     def finish(self, exchange: Exchange, frame: bytes, response: BegunResponse) -> bytes:
-        """Return the response as the client gets it, but for its throttle time."""
+        """Return ``frame``, the response that the exchange has made, as the client gets it except for throttle time."""
         return frame
 
     def hold_back(self, exchange: Exchange, frame: bytes, *, is_delayed: bool) -> bytes:
-        """Return the response; nothing if the client has to wait for it."""
+        """Return the response in ``frame``, or an empty one if the client has to wait for its response."""
         return frame
