@@ -1,13 +1,14 @@
-"""Quotas that change while the proxy runs: set by administrators, or followed from a topic or the brokers.
+"""Changes quotas while the proxy runs. Administrators set them, or the proxy reads them from a topic or the brokers.
 
-manager         answers administrators' requests; ``api`` is its interface for a session
-alter_handler   makes a request's changes: decided, stored, applied, audited
-rule_applier    applies rules: the store's, the file's, as time goes on, as hosts are found
-rule_timer      waits for rules that begin or end
+manager         answers administrators' requests
+api             has the interface of ``manager`` for a client's session
+alter_handler   makes the changes of a request: decides on them, stores them, applies them, and audits them
+rule_applier    applies rules when the store, the configuration file, the time or the address of a host changes
+rule_timer      waits for the times at which rules begin or end
 host_resolver   finds the addresses of hosts that have limits
-rules           which rules hold, and what a request changes; no I/O
-formats         rules as JSON and as text; no I/O
-storage         where rules are kept
-audit           the log of changes, and their limit
-topic, sources  rules that are followed
+rules           determines which rules are in force, and what a request changes, without I/O
+formats         reads and writes rules as JSON and as text, without I/O
+storage         stores the rules that administrators set
+audit           counts changes, limits their rate, and writes the audit log
+topic, sources  read rules from a topic or from the brokers, and follow their changes
 """

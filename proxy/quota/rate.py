@@ -291,9 +291,8 @@ class Average:
     _WINDOW_MS = 30_000
 
     def __init__(self) -> None:
-        self._slots: tuple[
-            tuple[int, int, int, int], ...
-        ] = ()  # (start_ms, last_event_ms, sum, count), the newest last
+        # Each slot is (start_ms, last_event_ms, sum, count). The newest slot is the last.
+        self._slots: tuple[tuple[int, int, int, int], ...] = ()
 
     def record(self, value: int, *, now_ms: int) -> None:
         """Add one value."""

@@ -87,9 +87,8 @@ class ServiceClock:
         self._at_ns = 0
         self._clock_ns = 0
         self._served = 0
-        self._may_wait: dict[
-            int, int
-        ] = {}  # ticket -> the time when its request begins to count as waiting, the soonest first
+        # Ticket -> the time when its request begins to count as waiting, the soonest first.
+        self._may_wait: dict[int, int] = {}
         self._last_ticket = 0
         self._waits_from_ns = _NEVER_NS  # the first of the times in _may_wait
 

@@ -1,7 +1,8 @@
-"""Changes of quotas are counted, limited in rate, and written to the audit log.
+"""Counts the changes of quotas, limits their rate, and writes them to the audit log.
 
-log         the counts, the limit and the audit log of one proxy
-record      a line of the audit log; ``summary``: one line a second for attempts that changed nothing
-file        the file of the audit log
-rate_limit  how many entities may be changed in a second
+log         counts, limits and logs the changes at one proxy
+record      formats a line of the audit log
+summary     sums up attempts that changed nothing, so that they take one line a second
+file        writes the file of the audit log
+rate_limit  limits how many entities may be changed in a second
 """

@@ -1,7 +1,7 @@
-"""The file of the audit log. Blocks; not for the loop.
+"""Writes the file of the audit log. Its functions block, so they must not be called on the event loop.
 
-Lines are only appended. Each write looks the file up by its name, so that after a rename (logrotate) the next line goes
-to a new file. Lines are not synced to the disk: the store has the quotas.
+Lines are only appended. Each write looks the file up by its name. So after a rename (by logrotate) the next line goes
+to a new file. Lines are not synced to the disk, because the store has the quotas.
 """
 
 import logging
@@ -22,7 +22,7 @@ _FLAGS: Final = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
 
 
 class AuditFile:
-    """The open file, for one thread. ``lost`` is the number of lines that could not be written."""
+    """The file of the audit log. One thread may use it. ``lost`` is the number of lines that could not be written."""
 
     def __init__(self, path: Path) -> None:
         self.lost = 0
@@ -32,10 +32,10 @@ class AuditFile:
         self._logged_ms = -_AGAIN_AFTER_MS
 
     def open(self) -> None:
-        """Open the file, or create it.
+        """Open the file. Create it if it does not exist.
 
         Raises:
-            StartError: It cannot be opened.
+            StartError: The file cannot be opened.
         """
         try:
             self._open()
@@ -44,9 +44,10 @@ class AuditFile:
             raise StartError(("store", "audit_log"), fault) from error
 
     def append(self, lines: Sequence[bytes], *, now_ms: int) -> None:
-        """Write lines, each with its newline. Lines that cannot be written are logged, counted and dropped.
+        """Append ``lines``, each of which ends with a newline.
 
-        ``now_ms`` is of a monotonic clock.
+        If they cannot be written, they are dropped and counted, and an error is logged. ``now_ms`` is the time of a
+        monotonic clock.
         """
         try:
             self._follow_name()
@@ -62,10 +63,10 @@ class AuditFile:
                 )  # fmt: skip
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file. May be called again."""
         file, self._file = self._file, -1
         if file >= 0:
-            # The file is closed even if close fails (see close(2)).
+            # Even if close fails, the file is closed (see close(2)).
             with suppress(OSError):
                 os.close(file)
 
@@ -75,7 +76,7 @@ class AuditFile:
         self._is_torn = size_bytes > 0 and os.pread(self._file, 1, size_bytes - 1) != b"\n"
 
     def _follow_name(self) -> None:
-        """Open the file again if another one has its name."""
+        """Open the file again if its name belongs to another file now, or to none."""
         if self._file >= 0:
             ours = os.fstat(self._file)
             with suppress(FileNotFoundError):
@@ -86,7 +87,7 @@ class AuditFile:
         self._open()
 
     def _write(self, data: bytes) -> None:
-        # A full disk may have left a part of a line; a newline ends it.
+        # A full disk may have left a part of a line, which a newline ends.
         view = memoryview(b"\n" + data if self._is_torn else data)
         written = 0
         while written < len(view):

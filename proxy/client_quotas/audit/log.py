@@ -1,6 +1,7 @@
 """Counts changes of quotas, limits their rate, and writes them to the audit log.
 
-``open``, ``write``, ``write_summaries`` and ``close`` block and are for a thread; the rest is for the loop.
+``open``, ``write``, ``write_summaries`` and ``close`` block, and must be called in a thread. The other methods are for
+the event loop.
 """
 
 import logging
@@ -20,19 +21,22 @@ from kafka_quota_proxy.proxy.client_quotas.rules.outcome import RESULTS, Origin,
 
 log = logging.getLogger(__name__)
 
-# The outcome of changes above the rate limit.
+# The outcome of a change that is refused because of the rate limit.
 THROTTLED: Final = "throttled"
 COUNTED: Final = (*RESULTS, THROTTLED)
 _AGAIN_AFTER_MS: Final = 60_000
 
 
 def now_ms() -> int:
-    """Return the time of a monotonic clock."""
+    """Return the time of a monotonic clock in milliseconds."""
     return time.monotonic_ns() // 1_000_000
 
 
 class ChangeLog:
-    """The changes at one proxy; ``counts`` has the number of entities by outcome, one of ``COUNTED``."""
+    """Counts, limits and logs the changes at one proxy.
+
+    ``counts`` has the number of entities by outcome. The outcomes are ``COUNTED``.
+    """
 
     def __init__(self, store: Store) -> None:
         self.counts: Counter[str] = Counter()
@@ -49,7 +53,7 @@ class ChangeLog:
 
     @property
     def has_summaries(self) -> bool:
-        """Whether ``write_summaries`` has something to write. For any thread."""
+        """Whether ``write_summaries`` has something to write. Any thread may read this."""
         return self._summaries.has_any
 
     @property
@@ -58,12 +62,19 @@ class ChangeLog:
         return 0 if self._audit is None else self._audit.lost
 
     def open(self) -> None:
-        """Open the audit log, before any client is served. ``StartError``: it cannot be written."""
+        """Open the audit log, if there is one. Must be called before any client is served.
+
+        Raises:
+            StartError: The file cannot be opened.
+        """
         if self._audit is not None:
             self._audit.open()
 
     def wait_ms(self, origin: Origin) -> int:
-        """Return how long a client must wait before its next change; 0: it need not."""
+        """Return how many milliseconds a client must wait before its next change, or 0.
+
+        Logs the first of many refusals.
+        """
         wait_ms = self._limit.wait_ms(now_ms=now_ms())
         if wait_ms and now_ms() - self._logged_ms >= _AGAIN_AFTER_MS:
             self._logged_ms = now_ms()
@@ -75,11 +86,11 @@ class ChangeLog:
         return wait_ms
 
     def charge(self, changes: int) -> None:
-        """Count changed entities against the limit; a request that changes nothing counts as one."""
+        """Charge a number of changed entities against the limit. A request that changes nothing counts as one."""
         self._limit.record(changes, now_ms=now_ms())
 
     def count(self, outcomes: Sequence[Outcome], *, is_dry_run: bool) -> None:
-        """Count the outcomes of a request."""
+        """Add the outcomes of a request to ``counts``."""
         for outcome in outcomes:
             is_throttled = outcome.error_code == THROTTLING_QUOTA_EXCEEDED
             self.counts[THROTTLED if is_throttled else outcome.result(is_dry_run=is_dry_run)] += 1
@@ -87,7 +98,7 @@ class ChangeLog:
     def write(
         self, outcomes: Sequence[Outcome], origin: Origin, *, is_dry_run: bool, is_refused_whole: bool, unix_ms: int
     ) -> None:
-        """Write the outcomes of a request to the audit log, if there is one. See ``AuditFile.append``."""
+        """Write the outcomes of a request to the audit log, if there is one. Lines may be lost."""
         now = now_ms()
         lines = audit_lines(
             outcomes, origin, self._summaries,
@@ -96,17 +107,17 @@ class ChangeLog:
         self._append(lines, now)
 
     def write_summaries(self, *, is_end: bool = False) -> None:
-        """Write the summaries whose second is over, or all at the end. For the thread of ``write``."""
+        """Write all summaries if their second is over or if ``is_end``. Must be called in the thread of ``write``."""
         now = now_ms()
         self._append(summary_lines(self._summaries.take(now_ms=now, is_end=is_end)), now)
 
     def close(self) -> None:
-        """Write what is left, and close the audit log."""
+        """Write the summaries that are left, and close the audit log."""
         if self._audit is not None:
             self.write_summaries(is_end=True)
             self._audit.close()
 
     def _append(self, lines: Iterable[bytes], now: int) -> None:
-        # Most requests of a flood have no lines; the file is not looked up then.
+        # In a flood of requests, most have no lines. Then the file is not looked up.
         if self._audit is not None and (written := list(lines)):
             self._audit.append(written, now_ms=now)

@@ -1,21 +1,30 @@
-"""A line of the audit log: the client, its change, and the outcome. JSON in ASCII.
+"""Formats the lines of the audit log, which have the client, its change and the outcome as JSON in ASCII.
+
+This is a line:
 
     {"time":"2026-01-01T12:00:00.000Z","principal":"admin","client_id":"adminclient-1","address":"10.0.0.5",
      "listener":"clients","entity":{"user":"alice","client-id":null},"asked":{"producer_byte_rate":5242880.0},
      "old":null,"new":{"producer_byte_rate":5242880.0},"result":"applied"}
 
-A null name is the default entity. A null limit or term in ``asked`` is removed. A null ``old`` or ``new`` is no rule.
+If a name is null, the entity is the default. If a limit or term in ``asked`` is null, the client asks to remove it. If
+``old`` or ``new`` is null, the entity had or has no rule.
 
-``result`` is ``applied``, ``validated`` (a dry run), ``unchanged`` (the rule was so before), ``refused`` or ``unknown``
-(``new`` may hold, or may hold later). The last two have an error:
-``"error":{"code":44,"name":"POLICY_VIOLATION","message":"…"}``.
+``result`` is one of these:
 
-A request that was refused as a whole has one line, with ``"entities":5000`` in place of ``entity``, ``asked``, ``old``
-and ``new``. So have the unchanged entities of a request.
+* ``applied``: the rule was changed.
+* ``validated``: the rule would have been changed, but the request was a dry run.
+* ``unchanged``: the change leaves the rule as it was.
+* ``refused``: the change was refused.
+* ``unknown``: it is unknown whether the rule was or will be changed.
 
-Each change that is made, or may be, has its line. For the other results there is one line a second for each principal,
-result and code: the first attempt, and then the number of ``entities`` from ``since`` to ``time``, with the fields of
-the last one (``proxy.client_quotas.audit.summary``).
+The last two have an error: ``"error":{"code":44,"name":"POLICY_VIOLATION","message":"…"}``.
+
+If a request was refused as a whole, it has one line with ``"entities":5000`` in place of ``entity``, ``asked``, ``old``
+and ``new``. All entities that a request left unchanged have one such line, too.
+
+Each change that is made or may have been made has a line. For the other results, there is one line a second for each
+principal, result and error code. The first line is for the first attempt. Each further line has the number of
+``entities`` from ``since`` to ``time``, and the fields of the last attempt (``proxy.client_quotas.audit.summary``).
 """
 
 import json
@@ -30,9 +39,9 @@ from kafka_quota_proxy.proxy.client_quotas.rules.entity import StoredRule
 from kafka_quota_proxy.proxy.client_quotas.rules.errors import NONE, name_of
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import APPLIED, UNCHANGED, UNKNOWN, Origin, Outcome
 
-# Characters of a name, a key or a message.
+# The most characters of a name, a key or a message.
 MAX_TEXT: Final = 256
-# Keys of one entity. There are fewer, but a client may send any.
+# The most keys of one entity. There are fewer, but a client may send any number.
 MAX_ASKED: Final = 16
 
 _write: Final = json.JSONEncoder(separators=(",", ":")).encode
@@ -48,14 +57,14 @@ def audit_lines(
     now_ms: int,
     unix_ms: int,
 ) -> Iterator[bytes]:
-    """Yield the lines of one request, each with its newline, behind the summaries that are due.
+    """Yield the lines of the summaries that are due, and then the lines of one request. Each ends with a newline.
 
     Args:
-        outcomes: The outcomes of its entities.
+        outcomes: The outcomes for the entities of the request.
         origin: The client.
-        sums: The summaries of this log.
-        is_dry_run: Whether it is a dry run.
-        is_refused_whole: Whether all entities have the same error.
+        sums: The summaries of this audit log.
+        is_dry_run: Whether the request is a dry run.
+        is_refused_whole: Whether the request is refused as a whole, so that all entities have the same error.
         now_ms: The time of a monotonic clock.
         unix_ms: Unix time.
     """
@@ -81,7 +90,7 @@ def audit_lines(
 
 
 def summary_lines(sums: Iterable[AttemptSummary]) -> Iterator[bytes]:
-    """Yield the lines of summaries, each with its newline."""
+    """Yield the lines of summaries. Each ends with a newline."""
     for one in sums:
         times = {"time": _time(one.until_ms), "since": _time(one.since_ms)}
         yield _line({**times, **_about(one.origin), "entities": one.entities, **_result(one.last, one.result)})

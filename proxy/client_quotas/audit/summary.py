@@ -1,7 +1,8 @@
 """Sums up attempts that changed nothing, so that they do not flood the audit log.
 
-A refused client may ask again without end, with ten thousand entities at a time. So each principal and reason has one
-line a second: the first attempt, and then the sum of the others. Changes are never summed up.
+A client that is refused may repeat its request without end, with ten thousand entities in each request. So there is one
+line a second for each principal and reason: first a line for the first attempt, and then a summary of the later ones.
+Attempts that changed something are never summed up.
 """
 
 from typing import Final, NamedTuple
@@ -9,24 +10,25 @@ from typing import Final, NamedTuple
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin, Outcome
 
 _WINDOW_MS: Final = 1_000
-# Some principals have an address (token@ADDRESS), so there may be any number of them.
+# The most keys that are summed up separately. Some principals have an address (token@ADDRESS), so there may be any
+# number of principals.
 MOST_KEYS: Final = 100
 
 
 class _Key(NamedTuple):
-    principal: str | None  # None: all those above MOST_KEYS
+    principal: str | None  # None sums up all keys above MOST_KEYS
     result: str
     error_code: int
 
 
 class AttemptSummary(NamedTuple):
-    """Attempts of one principal with the same result and error.
+    """A summary of attempts of one principal that had the same result and error.
 
     Attributes:
-        origin: The last attempt's; None: of several principals.
-        last: The last outcome.
-        result: One of ``RESULTS``.
-        entities: The number of entities.
+        origin: The client of the last attempt. None means that the attempts are from several principals.
+        last: The outcome of the last attempt.
+        result: The result of the attempts, one of ``RESULTS``.
+        entities: The number of entities in all attempts.
         since_ms: The Unix time of the first attempt.
         until_ms: The Unix time of the last attempt.
     """
@@ -40,20 +42,25 @@ class AttemptSummary(NamedTuple):
 
 
 class AttemptSummaries:
-    """The summaries of one audit log. ``now_ms`` is of a monotonic clock, ``unix_ms`` is Unix time.
+    """The summaries of one audit log.
+
+    ``now_ms`` is the time of a monotonic clock, and ``unix_ms`` is Unix time.
 
     Attributes:
-        has_any: Whether there are summaries to be written.
+        has_any: Whether there are summaries to be written. Any thread may read it.
     """
 
     def __init__(self) -> None:
-        self._until_ms: int | None = None  # the end of the second; None: it had no attempt
-        # The keys that had a line in this second, and their attempts since.
+        self._until_ms: int | None = None  # the end of the current second, None if it had no attempt
+        # The keys that had a line in this second, and a summary of the attempts since that line.
         self._summaries: dict[_Key, AttemptSummary | None] = {}
         self.has_any = False
 
     def add(self, outcome: Outcome, origin: Origin, *, result: str, entities: int, now_ms: int, unix_ms: int) -> bool:
-        """Add an attempt that changed nothing; return whether it has a line of its own. Call ``take`` first."""
+        """Add an attempt that changed nothing. Return whether it needs its own line because it is the first of its key.
+
+        The caller must call ``take`` before, because a second may be over.
+        """
         if self._until_ms is None:
             self._until_ms = now_ms + _WINDOW_MS
         key = _Key(origin.principal, result, outcome.error_code)
@@ -75,11 +82,11 @@ class AttemptSummaries:
         return False
 
     def take(self, *, now_ms: int, is_end: bool = False) -> list[AttemptSummary]:
-        """Return the summaries, if the second is over or this is the end."""
+        """Return and remove the summaries if their second is over or if ``is_end``. Otherwise return none."""
         if self._until_ms is None or (now_ms < self._until_ms and not is_end):
             return []
         due = {key: one for key, one in self._summaries.items() if one is not None}
-        # They have their line of this second.
+        # Their summaries are their lines of the new second.
         self._summaries = dict.fromkeys(due)
         self._until_ms = now_ms + _WINDOW_MS if due else None
         self.has_any = False

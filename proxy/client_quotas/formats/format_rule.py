@@ -1,6 +1,7 @@
-"""Entities, limits and terms as a line of text for people.
+"""Writes entities, limits and terms as a line of text for people.
 
-Clients choose names, and the text goes to a terminal: other than plain names are quoted, control characters escaped.
+The text goes to a terminal, and clients choose the names in it. So a name with special characters is quoted, and its
+control characters are escaped.
 """
 
 import json
@@ -18,42 +19,42 @@ _PLAIN: Final = re.compile(r"[^\s\"',:<>{}\[\]\\\x00-\x1f\x7f-\x9f]+")
 
 
 def shown_entity(entity: Entity) -> str:
-    """Return ``user alice, client-id <default>``; names that are not plain are in quotes."""
+    """Return an entity as text such as ``user alice, client-id <default>``. Names are written as by ``shown_name``."""
     parts = zip(ENTITY_TYPES, entity, strict=True)
     return ", ".join(f"{kind} {shown_name(name)}" for kind, name in parts if name is not None)
 
 
 def shown_name(name: str | Default) -> str:
-    """Return a name, or ``<default>``."""
+    """Return a name as text, in quotes if it has special characters. The default name is ``<default>``."""
     if isinstance(name, Default):
         return str(DEFAULT)
     return name if _PLAIN.fullmatch(name) and name.isprintable() else json.dumps(name)
 
 
 def shown_limit(key: str, value: float) -> str:
-    """Return a limit as a file has it, with a unit if it is exact; never rounded."""
+    """Return a limit as a configuration file has it. It has a unit such as MB only if that needs no rounding."""
     kind = KIND_OF_KEY.get(key)
     return written_number(value) if kind is None else kind.spec.unit.written(value)
 
 
 def shown_limits(rule: StoredRule) -> str:
-    """Return limits and terms as ``KEY=VALUE``, separated by spaces."""
+    """Return the limits and terms of a rule as text, each as ``KEY=VALUE``, separated by spaces."""
     limits = [f"{key}={shown_limit(key, value)}" for key, value in in_order(rule.limits)]
     return " ".join((*limits, *(f"{key}={shown_term(value)}" for key, value in written_terms(rule.terms).items())))
 
 
 def log_words(rule: StoredRule | None) -> str:
-    """Return limits and terms as a line of the log has them, as plain numbers."""
+    """Return the limits and terms of a rule as text for a log message, with plain numbers."""
     fields: dict[str, object] = {**rule.limits, **written_terms(rule.terms)} if rule else {}
     return ", ".join(f"{key}={value}" for key, value in fields.items()) or "none"
 
 
 def in_order(limits: Mapping[str, float]) -> list[tuple[str, float]]:
-    """Return limits in the order of the documentation."""
+    """Return the limits in the order in which the documentation lists their keys."""
     known = list(KIND_OF_KEY)
     return sorted(limits.items(), key=lambda limit: known.index(limit[0]) if limit[0] in known else len(known))
 
 
 def shown_term(value: object) -> str:
-    """Return the value of a term."""
+    """Return the value of a term as text. A value that is not text is written as JSON."""
     return value if isinstance(value, str) else json.dumps(value)

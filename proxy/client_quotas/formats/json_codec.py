@@ -1,4 +1,4 @@
-"""Rules, changes and their results as JSON, for the admin port and the command line.
+"""Reads and writes rules, changes and the results of changes as JSON, for the admin port and the command line.
 
     rule        {"entity":{"user":"alice","client-id":null},"limits":{"producer_byte_rate":5242880.0},
                  "terms":{"expires":"2026-12-01T00:00:00Z"},"source":"proxy.yaml:7","can_change":false}
@@ -6,13 +6,16 @@
                  "dry_run":false}
     results     {"dry_run":false,"results":[{"entity":{…},"old":null,"new":{"limits":{…}},"error":null}]}
 
-A null name is the default entity. In a change, a null limit is removed, and null in place of limits removes all of
-them. The same holds for ``terms`` (``config.terms``). Limits and terms that a change does not name stay as they are.
+If a name is null, the entity is the default. In a change, a limit that is null is removed, and null in place of
+``limits`` removes all limits. The same is true of ``terms`` (``config.terms``). Limits and terms that a change does not
+name stay as they are.
 
-A rule has its source, and ``"shadowed_by":"proxy.yaml:7"`` if that rule hides it. ``old`` and ``new`` are rules, null
-for none. ``error`` has Kafka's code, its name and a message, and ``"may_hold":true`` if it is unknown whether ``new``
-holds. Only the form is checked here, and raises ``JsonFormError``; ``proxy.client_quotas.rules.alter`` checks keys and
-limits.
+``source`` says where a rule comes from. If another rule hides it, ``"shadowed_by":"proxy.yaml:7"`` says where that rule
+is. ``old`` and ``new`` are rules, or null if there is no rule. ``error`` has Kafka's code, its name and a message. It
+has ``"may_hold":true`` if it is unknown whether the rule is ``new`` now or later.
+
+This module checks only the form of the JSON, and raises ``JsonFormError``. ``proxy.client_quotas.rules.alter`` checks
+keys and limits.
 """
 
 import json
@@ -45,13 +48,13 @@ from kafka_quota_proxy.proxy.client_quotas.rules.entity import (
 from kafka_quota_proxy.proxy.client_quotas.rules.errors import NONE, name_of
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Outcome
 
-# A request cannot change more entities than keys.
+# Each entity has at least one key, so a request cannot change more entities than keys.
 MAX_CHANGES: Final = MAX_CHANGED_KEYS
 # Parsing so much JSON holds up the process for some tens of milliseconds.
 MAX_BODY_BYTES: Final = 1024 * 1024
-# There are four keys; the first unknown one is an error.
+# There are four keys, so a change with more keys than this has unknown keys.
 _MAX_LIMITS: Final = 16
-# The fields of a rule as a proxy shows it. A file of rules may have all of them.
+# The fields of a rule in the answer of a proxy. A file of rules may have any of them.
 _OF_RULE: Final = ("entity", "limits", "terms", "source", "can_change", "now", "shadowed_by")
 T = TypeVar("T")
 
@@ -59,11 +62,14 @@ encode: Final = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class JsonFormError(ValueError):
-    """JSON of another form. The text says where, what is wrong, and what is right."""
+    """The JSON has the wrong form. The message says where, what is wrong, and what would be right."""
 
 
 class RequestedChanges(NamedTuple):
-    """Changes of limits and terms, each entity once; ``is_dry_run``: they are only checked."""
+    """A request for changes of limits and terms. It has each entity once.
+
+    With ``is_dry_run`` the changes are only checked.
+    """
 
     alterations: tuple[Alteration, ...]
     terms: Mapping[Entity, TermsChange]
@@ -71,7 +77,7 @@ class RequestedChanges(NamedTuple):
 
 
 class Result(NamedTuple):
-    """The result of a change. ``may_hold``: despite the error ``new`` may hold, now or later."""
+    """The result of a change. ``may_hold`` means that the rule may be ``new`` now or later, despite the error."""
 
     entity: Entity
     old: StoredRule | None
@@ -80,11 +86,11 @@ class Result(NamedTuple):
     may_hold: bool = False
 
 
-# -- written
+# -- writing JSON
 
 
 def written_rule(entity: Entity, rule: StoredRule, **more: object) -> str:
-    """Return a rule as JSON, with more fields."""
+    """Return a rule and its entity as JSON, with the additional fields ``more``."""
     return encode({"entity": names_of(entity), **rule_as_json(rule), **more})
 
 
@@ -126,16 +132,16 @@ def _result(outcome: Outcome) -> object:
 
 
 def rule_as_json(rule: StoredRule) -> dict[str, object]:
-    """Return a rule's limits and terms, to be encoded."""
+    """Return the limits and terms of a rule as a dict that can be encoded as JSON."""
     terms = {} if rule.terms == NO_TERMS else {"terms": written_terms(rule.terms)}
     return {"limits": dict(rule.limits), **terms}
 
 
-# -- read
+# -- reading JSON
 
 
 def read_changes(data: bytes) -> RequestedChanges:
-    """Read a request for changes, with each entity once."""
+    """Read a request for changes. Raises JsonFormError if an entity comes twice."""
     body = _object(_json(data), "(body)")
     _known(body, ("changes", "dry_run"), "(body)")
     is_dry_run = body.get("dry_run", False)
@@ -159,10 +165,11 @@ def read_changes(data: bytes) -> RequestedChanges:
 
 
 def read_rules(data: bytes, *, is_file: bool) -> list[tuple[Entity, StoredRule, Mapping[str, Any]]]:
-    """Read ``{"rules":[…]}``; return each rule with all its fields.
+    """Read ``{"rules":[…]}``, and return for each rule its entity, the rule, and all its fields.
 
-    An entity has one rule that holds, and may have others that are hidden. A file, unlike the answer of a proxy of a
-    later version, must not have unknown fields; its hidden rules are skipped.
+    An entity has at most one rule that is not hidden, and may have rules that are hidden. In a file (``is_file``),
+    hidden rules are skipped and unknown fields are an error. The answer of a proxy may have unknown fields, because the
+    proxy may be of a later version.
     """
     body = _object(_json(data), "(body)")
     if is_file:
@@ -188,7 +195,7 @@ def read_rules(data: bytes, *, is_file: bool) -> list[tuple[Entity, StoredRule, 
 
 
 def read_results(data: bytes) -> list[Result]:
-    """Read the results of changes."""
+    """Read the results of changes in the answer of a proxy."""
     given = _list(_object(_json(data), "(body)").get("results"), "results")
     return [_read_result(one, f"results[{index}]") for index, one in enumerate(given)]
 
@@ -219,7 +226,7 @@ def _entity(given: object, at: str) -> EntityParts:
             raise JsonFormError(f"{at}: {shown(kind)} is no type of an entity; there are {', '.join(ENTITY_TYPES)}")
         if name is not None and not isinstance(name, str):
             raise JsonFormError(f"{at}.{kind}: must be text, or null for the default")
-        # Longer names do not fit into Kafka's responses.
+        # A longer name does not fit into Kafka's responses.
         if name is not None and len(name.encode("utf-8", "surrogatepass")) > MAX_NAME_BYTES:
             raise JsonFormError(f"{at}.{kind}: names have {MAX_NAME_BYTES} bytes at the most in Kafka's protocol")
     return tuple(names.items())
@@ -231,7 +238,7 @@ def _limit(given: object, at: str, key: str) -> float | None:
     if isinstance(given, int | float) and not isinstance(given, bool):
         try:
             return float(given)
-        except OverflowError:  # an integer beyond all floats
+        except OverflowError:  # the integer is larger than all floats
             return math.inf
     raise JsonFormError(f"{at}: {shown(key)} must be a number, or null to remove it")
 
@@ -264,7 +271,7 @@ def _read_result(given: object, at: str) -> Result:
     return Result(entity, old, new, str(error.get("message")), may_hold=error.get("may_hold") is True)
 
 
-# -- JSON
+# -- parts of JSON
 
 
 def _json(data: bytes) -> object:

@@ -1,8 +1,11 @@
-"""The status of a rule with terms at an instant, as JSON and as text.
+"""Computes the status of a rule at an instant, and reads and writes it as JSON and as text.
+
+The status is the field ``now`` of a rule that has terms or is hidden:
 
     now         {"limits":{"producer_byte_rate":5242880.0},"why":"expires at 2026-12-01T00:00:00Z"}
 
-``limits`` is null while the rule does not hold. ``why`` says from when or until when it holds, or which rule hides it.
+``limits`` is null if the rule is not in force. ``why`` says from when or until when the rule is in force, or which rule
+hides it.
 """
 
 from collections.abc import Mapping
@@ -18,14 +21,17 @@ from kafka_quota_proxy.proxy.quota.rule_terms import in_force, limits_of
 
 
 class RuleStatus(NamedTuple):
-    """The limits that hold, None for none, and why; "": they always hold."""
+    """The limits that a rule has at an instant, and why.
+
+    ``limits`` is None if the rule is not in force. ``why`` is empty if the rule is always in force.
+    """
 
     limits: Mapping[str, float] | None
     why: str
 
 
 def status_of(entity: Entity, stored: StoredRule, *, now_ms: int) -> RuleStatus | None:
-    """Return the status of a rule at a Unix time; None: it has no terms, and always holds."""
+    """Return the status of a rule at a Unix time, or None if it has no terms and is always in force."""
     if stored.terms == NO_TERMS:
         return None
     rule = as_rule(entity, stored, source="")
@@ -37,23 +43,23 @@ def status_of(entity: Entity, stored: StoredRule, *, now_ms: int) -> RuleStatus 
 
 
 def shadowed(by: str) -> RuleStatus:
-    """Return the status of a rule that another one hides; ``by``: its source."""
+    """Return the status of a rule that is hidden by another rule. ``by`` is the source of that rule."""
     return RuleStatus(None, f"for {by} sets quotas of the same")
 
 
 def status_as_json(status: RuleStatus) -> Mapping[str, object]:
-    """Return a status as JSON."""
+    """Return a status as a mapping that can be encoded as JSON."""
     return {"limits": None if status.limits is None else dict(status.limits), "why": status.why}
 
 
 def written_as_of(entity: Entity, stored: StoredRule, *, now_ms: int) -> Mapping[str, object]:
-    """Return the field ``now`` of a rule with terms; nothing for a rule without."""
+    """Return the field ``now`` for the JSON of a rule, or no field if the rule has no terms."""
     status = status_of(entity, stored, now_ms=now_ms)
     return {} if status is None else {"now": status_as_json(status)}
 
 
 def read_status(given: object) -> RuleStatus | None:
-    """Read a status as JSON; None for null. Other JSON raises ``JsonFormError``."""
+    """Read a status from parsed JSON. Returns None for null, and raises JsonFormError if the JSON has another form."""
     if given is None:
         return None
     if not isinstance(given, dict) or given.keys() != {"limits", "why"}:
@@ -69,7 +75,7 @@ def _is_number(value: object) -> bool:
 
 
 def format_status(status: RuleStatus | None) -> str:
-    """Return a status as text behind its rule; "": the rule always holds."""
+    """Return a status as text to append to the text of its rule. Returns "" if the rule is always in force."""
     if status is None or not status.why:
         return ""
     why = status.why if status.why.isprintable() else repr(status.why)

@@ -1,10 +1,10 @@
-"""A rule and its entity as a store writes them: the JSON of the API, strictly read.
+"""Reads and writes a rule and its entity as a store has them, in the JSON of the admin port.
 
     entity      {"user":"alice","client-id":null}
     rule        {"limits":{"producer_byte_rate":5242880.0},"terms":{"expires":"2026-12-01T00:00:00Z"}}
 
-A null name is the default entity. ``terms`` is absent from a rule that always holds. JSON that this version does not
-understand raises ``JsonFormError``.
+If a name is null, the entity is the default. A rule that is always in force has no ``terms``. The functions that read
+raise ``JsonFormError`` if they find anything that this version does not know.
 """
 
 import json
@@ -28,7 +28,7 @@ _decode: Final = json.JSONDecoder().decode
 
 
 def encode_entity(entity: Entity) -> str:
-    """Return an entity as JSON; equal entities have equal JSON."""
+    """Return an entity as JSON. Equal entities always give the same text."""
     return encode(names_of(entity))
 
 
@@ -38,12 +38,12 @@ def encode_rule(rule: StoredRule) -> str:
 
 
 def decode_entity(data: bytes) -> Entity:
-    """Read an entity."""
+    """Read an entity from JSON."""
     return read_entity(_json(data))
 
 
 def decode_rule(entity: Entity, data: bytes) -> StoredRule:
-    """Read the rule of an entity."""
+    """Read the rule of an entity from JSON."""
     given = _json(data)
     if not isinstance(given, dict) or not {"limits"} <= given.keys() <= {"limits", "terms"}:
         raise JsonFormError("a rule has limits, and may have terms")
@@ -51,7 +51,7 @@ def decode_rule(entity: Entity, data: bytes) -> StoredRule:
 
 
 def read_entity(names: object) -> Entity:
-    """Read an entity from parsed JSON."""
+    """Read an entity from parsed JSON, which must be an object with the names of the entity."""
     if not isinstance(names, dict) or not names or not names.keys() <= set(ENTITY_TYPES):
         raise JsonFormError("not an entity")
     if not all(name is None or (isinstance(name, str) and name) for name in names.values()):
@@ -62,7 +62,7 @@ def read_entity(names: object) -> Entity:
 
 
 def read_rule(entity: Entity, limits: object, terms: object) -> StoredRule:
-    """Read a rule from parsed JSON."""
+    """Read the rule of an entity from the parsed JSON of its limits and terms."""
     if not isinstance(limits, dict) or not limits:
         raise JsonFormError("a rule has no limits")
     # A rule that was published to a topic may have more keys than Kafka's API.

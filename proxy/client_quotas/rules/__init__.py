@@ -1,12 +1,12 @@
-"""The answers of Kafka's two APIs of client quotas, and which rules hold. No I/O, no clock.
+"""Determines which rules are in force, and answers Kafka's two APIs of client quotas. Does no I/O and reads no clock.
 
-entity           entities and stored rules
-alter            the changes and the answer of a request to change rules
-describe         the rules that a filter matches
-errors           Kafka's error codes and messages
-hash_order       the order in which Kafka checks the parts of an entity, and so which of two faults it names
-outcome          the outcome of a change, for the audit log and the admin port
-effective_rules  which rules hold: the file's, and the store's for other entities
-ip_rules         which rules of addresses hold
-host_retry       when to look up hosts without an address again
+entity           has the types for entities and stored rules
+alter            decides which changes a request makes, and what is answered
+describe         finds the rules that a filter matches
+errors           has Kafka's error codes and messages
+hash_order       computes the order in which Kafka checks the parts of an entity
+outcome          has the outcome of a change, for the audit log and the admin port
+effective_rules  determines which rules are in force, from the configuration file and the store
+ip_rules         determines which rules of IP addresses are in force
+host_retry       decides when to look up a host without an address again
 """

@@ -1,4 +1,4 @@
-"""Decides on a request to change quotas: what Kafka answers, and which rules change.
+"""Decides on a request to change quotas: determines what Kafka would answer, and which rules change.
 
 Source: ``ClientQuotaControlManager``, ``AlterClientQuotasRequest`` and ``QuorumController`` in Apache Kafka 4.3.
 """
@@ -30,9 +30,9 @@ from kafka_quota_proxy.proxy.client_quotas.rules.errors import (
 from kafka_quota_proxy.proxy.client_quotas.rules.hash_order import hash_order
 from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import literal
 
-# QuorumController.MAX_RECORDS_PER_USER_OP; a record of Kafka's is one key of one entity.
+# QuorumController.MAX_RECORDS_PER_USER_OP. Kafka writes one record for each key of an entity.
 MAX_CHANGED_KEYS: Final = 10_000
-# Unlike Kafka, which has no bound but its memory.
+# The most rules that a store may have. Kafka has no such bound.
 MAX_RULES: Final = 200_000
 
 _MOST: Final = {KafkaType.LONG: float(2**63 - 1), KafkaType.INT: float(2**31 - 1)}
@@ -41,14 +41,14 @@ _NO_CHANGE: Final = TermsChange()
 
 
 class Change(NamedTuple):
-    """The new rule of an entity; None: it has none."""
+    """The new rule of an entity, or None if the entity has no rule any more."""
 
     entity: Entity
     rule: StoredRule | None
 
 
 def apply(rules: dict[Entity, StoredRule], changes: Iterable[Change]) -> None:
-    """Change the rules in place."""
+    """Make ``changes`` to ``rules``, in place."""
     for entity, rule in changes:
         if rule is None:
             rules.pop(entity, None)
@@ -57,18 +57,19 @@ def apply(rules: dict[Entity, StoredRule], changes: Iterable[Change]) -> None:
 
 
 class Decision(NamedTuple):
-    """The result for each entity, and the changes, which are made all or none."""
+    """The result for each entity of a request, and the changes to make. Either all changes are made or none."""
 
     results: tuple[Altered, ...]
     changes: tuple[Change, ...]
 
 
 class HiddenRule(NamedTuple):
-    """A stored rule that another source's rule hides: it does not hold, and can be removed.
+    """A stored rule that is not in force, because a rule from another source hides it. It can be removed.
 
     Attributes:
         keys: The keys of its limits.
-        shown: The keys for which the client sees the other source's limit, and so no effect of their removal.
+        shown: The keys for which the client sees the limit of the other source. If they were removed here, the client
+            would see no effect.
     """
 
     keys: Collection[str]
@@ -82,7 +83,7 @@ class _RefusalError(Exception):
 
 
 def hosts_of(request: AlterRequest) -> frozenset[str]:
-    """Return the host names in a request, to be looked up before ``decide``."""
+    """Return the host names in a request. The caller must look them up before it calls ``decide``."""
     return frozenset(
         name
         for alteration in request.alterations
@@ -101,20 +102,21 @@ def decide(
     terms: Mapping[Entity, TermsChange] | None = None,
     hidden: Callable[[Entity], HiddenRule | None] = lambda _: None,
 ) -> Decision:
-    """Decide on a request as Kafka's controller does. An entity is changed as a whole or not at all.
+    """Decide on a request as Kafka's controller does. Each entity is changed as a whole or not at all.
 
     Args:
         rules: The stored rules.
-        request: The request; with ``validate_only`` nothing changes.
-        is_host: Returns whether a name of ``hosts_of`` has an address.
-        sources: Entities whose rules come from elsewhere, with FILE:LINE. Only ``hidden`` rules of them can be changed.
-        now_ms: Unix time; see ``_resets_terms``.
-        terms: Changes of terms, which Kafka's request cannot have, by entity of the request.
-        hidden: Returns the stored rule of an entity of ``sources``; None: nothing can be removed.
+        request: The request. With ``validate_only``, the decision has no changes.
+        is_host: Returns whether a host name of ``hosts_of`` has an address.
+        sources: The entities with rules from another source, such as the configuration file, and where each rule is
+            (FILE:LINE). Such an entity can only be changed if it has a ``hidden`` rule.
+        now_ms: The Unix time (see ``_resets_terms``).
+        terms: Changes of terms by entity, which Kafka's request cannot have.
+        hidden: Returns the stored rule of an entity of ``sources``, or None if it has no rule that can be removed.
 
     Returns:
-        One result for each entity, in the order of the request. An entity that comes twice has an error, although its
-        first change is made, as in Kafka.
+        One result for each entity, in the order of the request, and the changes to make. If an entity comes twice, its
+        result is an error, although its first change is made, as in Kafka.
     """
     entities = _Entities(rules, is_host, sources, now_ms, terms or {}, hidden)
     results: dict[frozenset[tuple[str, str | None]], Altered] = {}
@@ -137,15 +139,15 @@ def decide(
 
 
 def refuse_alter(request: AlterRequest, error_code: int, message: str) -> tuple[Altered, ...]:
-    """Return the results of a request that is refused as a whole, one for each entity."""
+    """Return the results of a request that is refused as a whole. There is one result for each entity."""
     return tuple(Altered(error_code, message, alteration.entity) for alteration in request.alterations)
 
 
-# -- an entity. These raise ``_RefusalError``, which refuses it as a whole.
+# -- changes of one entity. These functions raise ``_RefusalError`` to refuse all changes of the entity.
 
 
 class _Entities(NamedTuple):
-    """The arguments of ``decide``, for each entity."""
+    """Decides on the change of each entity, with the arguments of ``decide``."""
 
     rules: Mapping[Entity, StoredRule]
     is_host: Callable[[str], bool]
@@ -155,7 +157,7 @@ class _Entities(NamedTuple):
     hidden: Callable[[Entity], HiddenRule | None]
 
     def change(self, names: Mapping[str, str | None], ops: Sequence[Op]) -> Iterable[Change]:
-        """Return the change of one entity; nothing if its rule stays the same."""
+        """Return the change of one entity, or no change if its rule stays the same."""
         values = dict(ops)
         if len(values) < len(ops):
             raise _RefusalError(_duplicate(names))
@@ -177,13 +179,13 @@ class _Entities(NamedTuple):
 
 
 def _duplicate(names: Mapping[str, str | None]) -> str:
-    """Return Kafka's message for an entity, or a key of one, that comes twice."""
+    """Return Kafka's message for an entity that comes twice, or that has a key twice."""
     entries = ", ".join(f"{kind}={'null' if name is None else name}" for kind, name in names.items())
     return f"Ignoring duplicate entity ClientQuotaEntity(entries={{{entries}}})"
 
 
 def _checked(names: Mapping[str, str | None], is_host: Callable[[str], bool]) -> Entity:
-    """Return the entity with these names, checked in Kafka's order."""
+    """Check the names of an entity in Kafka's order, and return the entity."""
     if not names:
         raise _RefusalError("Invalid empty client quota entity")
     for entity_type, name in names.items():
@@ -192,13 +194,13 @@ def _checked(names: Mapping[str, str | None], is_host: Callable[[str], bool]) ->
         if name == "":
             raise _RefusalError(f"Empty {entity_type} not supported")
     if IP in names and len(names) > 1:
-        # Kafka's message lacks this space, too.
+        # The missing space in "shouldnot" is from Kafka's message.
         raise _RefusalError("Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId")
     ip = names.get(IP)
     if ip is not None and literal(ip) is None and not is_host(ip):
         raise _RefusalError(f"{ip} is not a valid IP or resolvable host.")
     for entity_type, name in names.items():
-        # Unlike Kafka, which stores a different name.
+        # Kafka accepts such a name, but stores a different one.
         try:
             (name or "").encode()
         except UnicodeEncodeError:
@@ -207,14 +209,14 @@ def _checked(names: Mapping[str, str | None], is_host: Callable[[str], bool]) ->
 
 
 def in_usual_form(entity: Entity) -> Entity:
-    """Return the entity with its address in canonical form."""
+    """Return the entity with its IP address in canonical form. Host names and other entities stay the same."""
     return Entity(ip=literal(entity.ip) or entity.ip) if isinstance(entity.ip, str) else entity
 
 
 def _check_removal(
     entity: Entity, source: str, ops: Mapping[str, float | None], hidden: HiddenRule | None, has_terms: bool
 ) -> None:
-    """Check that a change of an entity whose rule comes from elsewhere only removes its hidden rule."""
+    """Check that a change only removes a hidden rule, for an entity that has a rule from another source."""
     text = f"The quotas of {entity} are set in {source}; change them there"
     if hidden is None:
         raise _RefusalError(text, POLICY_VIOLATION)
@@ -224,11 +226,11 @@ def _check_removal(
         raise _RefusalError(f"{text}. {more}", POLICY_VIOLATION)
 
 
-# -- its limits
+# -- the limits and terms of an entity
 
 
 def _altered(entity: Entity, limits: Mapping[str, float], ops: Mapping[str, float | None]) -> dict[str, float]:
-    """Return the limits after ``ops``. Removing a limit that is not there is valid, whatever its key."""
+    """Return the limits after the changes ``ops``. A limit that does not exist may be removed, whatever its key is."""
     keys = keys_of(entity)
     after = dict(limits)
     for key in hash_order(ops, len(ops)):
@@ -252,7 +254,7 @@ def _check_value(keys: Mapping[str, KafkaType], key: str, value: float) -> None:
             raise _RefusalError(f"Proposed value for {key} is too large for {value_type.value}.")
         if math.isfinite(value) and value % 1.0 > _FRACTION:
             raise _RefusalError(f"{key} cannot be a fractional value.")
-    # Unlike Kafka, which stores NaN: no rate is above or below it.
+    # Kafka stores NaN, but no rate is above or below it.
     if not math.isfinite(value):
         raise _RefusalError(f"Quota {key} must be a finite number")
 
@@ -266,7 +268,7 @@ def _with_limits(rule: StoredRule | None, limits: Mapping[str, float]) -> Stored
 
 
 def _fitting(terms: Terms, limits: Mapping[str, float]) -> Terms:
-    """Return the terms with a ramp of the limited keys only."""
+    """Return the terms. Keys without a limit are removed from the ramp."""
     if terms.ramp is None:
         return terms
     start = tuple(old for old in terms.ramp.start if old[0] in limits)
@@ -274,9 +276,10 @@ def _fitting(terms: Terms, limits: Mapping[str, float]) -> Terms:
 
 
 def _resets_terms(rule: StoredRule, ops: Mapping[str, float | None], change: TermsChange, now_ms: int) -> bool:
-    """Return whether a request sets a limit of an expired rule without a new ``expires``.
+    """Return whether a request sets a limit of an expired rule, but does not change when the rule expires.
 
-    Such a limit would be stored and shown but never hold, and Kafka's tools can neither show why nor change that.
+    The terms of the rule are then removed. Otherwise the limit would be stored and shown but never be in force, and
+    Kafka's tools could neither show the reason nor change it.
     """
     expires_ms = rule.terms.expires_ms
     has_expired = expires_ms is not None and now_ms >= expires_ms
@@ -285,7 +288,7 @@ def _resets_terms(rule: StoredRule, ops: Mapping[str, float | None], change: Ter
 
 
 def _with_terms(entity: Entity, rule: StoredRule | None, change: TermsChange) -> StoredRule | None:
-    """Return the rule with its terms changed."""
+    """Return the rule with changed terms. Refuse terms that do not fit the rule."""
     if rule is None:
         if change.given == NO_TERMS:
             return None
@@ -293,18 +296,18 @@ def _with_terms(entity: Entity, rule: StoredRule | None, change: TermsChange) ->
     terms = changed_terms(rule.terms, change)
     try:
         check_terms(terms, limits=rule.limits, allowed=keys_of(entity))
-        # A stored rule that cannot be read would keep the proxy from starting.
+        # The proxy would not start with a stored rule that it cannot read.
         check_kept(terms)
     except TermsError as error:
         raise _RefusalError(f"Invalid terms: {error}") from None
     return replace(rule, terms=terms)
 
 
-# -- all of them
+# -- all entities of a request
 
 
 def _refusal_of_all(rules: Mapping[Entity, StoredRule], changes: Sequence[Change]) -> str | None:
-    """Return why a request of valid changes is refused as a whole; None: it is not."""
+    """Return why a request of valid changes is refused as a whole, or None if it is not refused."""
     if sum(_changed_keys(rules.get(entity), rule) for entity, rule in changes) > MAX_CHANGED_KEYS:
         return POLICY_VIOLATION_MESSAGE
     more = sum((rule is not None) - (entity in rules) for entity, rule in changes)

@@ -1,4 +1,4 @@
-"""Finds the rules that a filter matches, and the faults of a filter, as Kafka does.
+"""Finds the rules that the filter of a DescribeClientQuotas request matches, and the faults of a filter, as Kafka does.
 
 Source: ``ClientQuotasImage.describe`` and ``KafkaApis.handleDescribeClientQuotasRequest`` in Apache Kafka.
 """
@@ -40,28 +40,32 @@ class _FilterError(Exception):
 
 
 def describe(rules: Mapping[Entity, StoredRule], request: DescribeRequest) -> DescribeResponse:
-    """Return Kafka's answer.
+    """Return the response that Kafka would send.
 
-    Unless the filter is strict, an entity may have types that no component names. So a filter without components
-    matches all entities, and a strict one none. Entries are in the order of ``rules``; Kafka's order is undefined.
-    Within an entry, parts and limits have the order of a broker that read them at its start.
+    Each component of the filter names a type, such as user. Unless the filter is strict, an entity may also have types
+    that no component names. So a filter without components matches all entities, but a strict filter without components
+    matches none. Entities come in the order of ``rules``, while Kafka's order is undefined. The parts and limits of an
+    entity come in the order that a broker has after its start.
     """
     try:
         wanted = _wanted(request.components)
     except _FilterError as error:
         return DescribeResponse(0, error.error_code, str(error), None)
     found = _found(rules, wanted, request.is_strict)
-    # Kafka's message is "" if there is no error.
+    # Kafka's error message is "" if there is no error.
     return DescribeResponse(0, NONE, "", tuple(_described(entity, rules[entity]) for entity in found))
 
 
 def refuse_describe(error_code: int, message: str) -> DescribeResponse:
-    """Return the answer to a client that is not authorized."""
+    """Return the response that refuses a request with this error."""
     return DescribeResponse(0, error_code, message, None)
 
 
 def _wanted(components: Sequence[Component]) -> dict[str, object]:
-    """Return the wanted name of each type, DEFAULT or ``_ANY``; raise the first fault in Kafka's order of checking."""
+    """Return for each type of the filter the name that it must have. This may also be DEFAULT or ``_ANY``.
+
+    Raises the first fault of the filter, in the order in which Kafka checks it.
+    """
     wanted: dict[str, object] = {}
     for entity_type, match_type, match in components:
         if not entity_type:
@@ -98,13 +102,13 @@ def _match(match_type: int, match: str | None) -> object:
 
 
 def _found(rules: Mapping[Entity, StoredRule], wanted: Mapping[str, object], is_strict: bool) -> Iterable[Entity]:
-    """Return the entities that match. A filter that names one entity in full costs a single lookup."""
+    """Return the entities that match the filter. If the filter names a single entity in full, this is one lookup."""
     parts = tuple(wanted.get(entity_type, None if is_strict else _NOT_NAMED) for entity_type in ENTITY_TYPES)
     if _ANY not in parts and _NOT_NAMED not in parts:
         entity = Entity(*(part if isinstance(part, str) or part is DEFAULT else None for part in parts))
         return (entity,) if entity in rules else ()
     (has_user, user), (has_client_id, client_id), (has_ip, ip) = ((part is not _NOT_NAMED, part) for part in parts)
-    # One expression: with a hundred thousand entities each call costs.
+    # This is one expression without calls, because there may be a hundred thousand entities.
     return [
         entity
         for entity in rules
@@ -116,17 +120,17 @@ def _found(rules: Mapping[Entity, StoredRule], wanted: Mapping[str, object], is_
 
 def _described(entity: Entity, rule: StoredRule) -> Described:
     limits = rule.limits
-    # The client-id precedes the user, as in a HashMap of the two.
+    # The client-id comes before the user, as in a Java HashMap of these two keys.
     parts = tuple(reversed(names_of(entity).items()))
     return Described(parts, tuple([(key, limits[key]) for key in _in_order(tuple(limits))]))
 
 
 @lru_cache(maxsize=256)
 def _in_order(keys: tuple[str, ...]) -> tuple[str, ...]:
-    """Return keys in the order of ``ClientQuotaDelta.apply`` for an entity that had none.
+    """Return the keys of limits in the order that they have in a broker after its start.
 
-    It moves them from a HashMap of 16 buckets into one that grows from the smallest. There, two or three keys may
-    collide (producer_byte_rate and request_percentage), and a broker that received them one by one keeps that order
-    until its next start.
+    ``ClientQuotaDelta.apply`` moves the keys from a Java HashMap of 16 buckets into a HashMap that grows from the
+    smallest size. In that map, keys may collide (such as producer_byte_rate and request_percentage). A broker that
+    received colliding keys one by one has them in that order until its next start.
     """
     return tuple(hash_order(hash_order(keys, 16), 1))

@@ -1,4 +1,4 @@
-"""Entities and stored rules, and the names that Kafka's APIs give them."""
+"""Has the types for entities and stored rules, and the names that Kafka's APIs use for them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +17,10 @@ ENTITY_TYPES: Final = (USER, CLIENT_ID, IP)
 
 
 class Entity(NamedTuple):
-    """A user, a client-id, both, or an address, in the order of ``ENTITY_TYPES``; None: not part of the entity."""
+    """A user, a client-id, both of them, or an IP address.
+
+    A field is None if it is not part of the entity. The order of the fields is that of ``ENTITY_TYPES``.
+    """
 
     user: EntityName = None
     client_id: EntityName = None
@@ -29,31 +32,37 @@ class Entity(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRule:
-    """The limits of an entity by Kafka's keys, at least one, each above 0, and their terms, which Kafka lacks."""
+    """The limits of an entity, and their terms, which Kafka does not have.
+
+    The limits are by Kafka's keys. There is at least one, and each is above 0.
+    """
 
     limits: Mapping[str, float]
     terms: Terms = NO_TERMS
 
 
 _KAFKA_TYPES: Final = {kind: kind.spec.kafka_type for kind in QuotaKind}
-# Kafka's own keys: QuotaConfig.userAndClientQuotaConfigs and ipConfigs.
+# The keys that Kafka has (QuotaConfig.userAndClientQuotaConfigs and ipConfigs).
 CLIENT_KEYS: Final = {kind.key: of for kind, of in _KAFKA_TYPES.items() if of and not kind.spec.limits_ips}
 IP_KEYS: Final = {kind.key: of for kind, of in _KAFKA_TYPES.items() if of and kind.spec.limits_ips}
 
 
 def keys_of(entity: Entity) -> Mapping[str, KafkaType]:
-    """Return the keys that the API may set for this entity."""
+    """Return the keys that Kafka's API may set for this entity, and the type of each key."""
     return CLIENT_KEYS if entity.ip is None else IP_KEYS
 
 
 def names_in_order(parts: EntityParts) -> dict[str, str | None]:
-    """Return the name of each type in Kafka's order of checking; the last one, if a type comes twice."""
+    """Return the names of an entity by type, in the order in which Kafka checks them.
+
+    If a type comes twice, its last name counts.
+    """
     names = dict(parts)
     return {entity_type: names[entity_type] for entity_type in hash_order(names, len(parts))}
 
 
 def entity_of(names: Mapping[str, str | None]) -> Entity:
-    """Return the entity with these names by type; null is the default."""
+    """Return the entity that has these names by type. A name of None means the default entity."""
     user, client_id, ip = (
         (DEFAULT if names[entity_type] is None else names[entity_type]) if entity_type in names else None
         for entity_type in ENTITY_TYPES
@@ -62,7 +71,7 @@ def entity_of(names: Mapping[str, str | None]) -> Entity:
 
 
 def names_of(entity: Entity) -> dict[str, str | None]:
-    """Return the entity's names by type; null is the default."""
+    """Return the names of an entity by type. The name of a default entity is None."""
     return {
         entity_type: name if isinstance(name, str) else None
         for entity_type, name in zip(ENTITY_TYPES, entity, strict=True)

@@ -1,4 +1,4 @@
-"""Kafka's error codes and messages in answers about client quotas.
+"""Has Kafka's error codes and messages for answers about client quotas.
 
 Source: ``Errors`` in Apache Kafka.
 """
@@ -24,5 +24,5 @@ POLICY_VIOLATION_MESSAGE: Final = "Request parameters do not satisfy the configu
 
 
 def name_of(error_code: int) -> str:
-    """Return Kafka's name of one of these errors; of others, the code."""
+    """Return the name that Kafka gives to an error of this module, or the number of any other error."""
     return _NAMES.get(error_code, str(error_code))

@@ -1,24 +1,26 @@
-"""The order of a Java ``HashMap``, in which Kafka goes through the types of an entity and the keys of a change.
+"""Computes the order in which a Java ``HashMap`` has its keys.
 
-Clients see it: Kafka's message names the first fault in this order, and ``kafka-configs --describe`` prints limits so.
+Kafka goes through the types of an entity and the keys of a change in this order. Clients see it, because Kafka's error
+message names the first fault in this order, and ``kafka-configs --describe`` prints limits in this order.
 """
 
 from collections.abc import Iterable
 from typing import Final
 
-# The order of longer strings does not matter, and each of their characters would cost time.
+# Longer strings are not hashed, because each character costs time, and their order does not matter.
 _MAX_HASHED: Final = 256
 
 
 def hash_order(keys: Iterable[str], capacity: int) -> list[str]:
-    """Return the distinct keys in the order of a ``new HashMap(capacity)`` into which they were put in this order.
+    """Return the distinct ``keys`` in the order of a ``new HashMap(capacity)``, if they are put into it one by one.
 
-    Exact while no more than eight keys share a bucket, and for keys of up to 256 characters.
+    The order is the same as in Java if at most eight keys share a bucket of the map, and for keys of up to 256
+    characters.
     """
     distinct = list(dict.fromkeys(keys))
     if len(distinct) < 2:
         return distinct
-    # The table doubles when more than three quarters of it are full.
+    # The map doubles its size when more than three quarters of it are full.
     size = 1
     while size < capacity or len(distinct) > size * 3 // 4:
         size *= 2

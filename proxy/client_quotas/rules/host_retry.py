@@ -1,28 +1,29 @@
-"""When to look up a host without an address: at once, and then less and less often."""
+"""Decides when to look up a host that has no known address: at once, and then less and less often."""
 
 from collections.abc import Set
 from heapq import heappop, heappush
 from typing import Final
 
 FIRST_DELAY_MS: Final = 1_000
-# A name that is never entered into the DNS costs one query in five minutes.
+# A name that never gets an address costs one DNS query in five minutes.
 LONGEST_DELAY_MS: Final = 300_000
 
 
 class MissingHosts:
-    """Hosts without a known address. Only ``follow`` looks at all of them."""
+    """The hosts without a known address. The cost of a call does not depend on their number, except for ``follow``."""
 
     def __init__(self) -> None:
-        # The time of each one's next lookup, and the delay after that; ms.
+        # Host -> (the time of its next lookup, the delay after that lookup), in ms.
         self._waits: dict[str, tuple[int, int]] = {}
-        # Entries of earlier times stay in the heap until they come to its top.
+        # A heap of lookups. An entry with another time than in ``_waits`` is stale, and is dropped when it is the
+        # first.
         self._due: list[tuple[int, str]] = []
 
     def __len__(self) -> int:
         return len(self._waits)
 
     def follow(self, missing: Set[str], *, now_ms: int) -> None:
-        """Set which hosts are missing."""
+        """Replace the hosts without a known address by ``missing``. A new host is looked up at once."""
         for host in self._waits.keys() - missing:
             del self._waits[host]
         for host in missing - self._waits.keys():
@@ -30,7 +31,7 @@ class MissingHosts:
 
     @property
     def next_ms(self) -> int | None:
-        """The time of the next lookup; None: no host is missing."""
+        """The time of the next lookup, or None if no host is missing."""
         while self._due:
             due_ms, host = self._due[0]
             if host in self._waits and self._waits[host][0] == due_ms:
@@ -39,7 +40,7 @@ class MissingHosts:
         return None
 
     def take(self, most: int, *, now_ms: int) -> tuple[str, ...]:
-        """Return hosts to look up now, and double their delays."""
+        """Return at most ``most`` hosts that are due for a lookup, and double the delay before their next lookup."""
         taken: list[str] = []
         while len(taken) < most and (next_ms := self.next_ms) is not None and next_ms <= now_ms:
             _, host = heappop(self._due)

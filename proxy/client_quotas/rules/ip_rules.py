@@ -1,6 +1,7 @@
-"""Which limits of addresses hold. A store may have limits for hosts, too.
+"""Determines which limits of IP addresses are in force. A store may also have limits for host names.
 
-A host may have many addresses, and an address many names. The cost of a change does not depend on the number of rules.
+A host may have several addresses, and an address several names. The cost of a change does not depend on the number of
+rules.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -12,14 +13,14 @@ from kafka_quota_proxy.config.errors import UnitError
 from kafka_quota_proxy.config.model import IpRule
 from kafka_quota_proxy.proxy.quota.rule_changes import Ip, IpChanges
 
-# The addresses of hosts, by name.
+# The addresses of hosts, by host name.
 Addresses: TypeAlias = Mapping[str, tuple[str, ...]]
 
 
-# One change looks the same address up several times, and IPv6 is slow to parse.
+# The cache helps because one change parses the same address several times, and IPv6 is slow to parse.
 @lru_cache(maxsize=16)
 def literal(name: str) -> str | None:
-    """Return an address in its canonical form; None: it is the name of a host."""
+    """Return an IP address in canonical form, or None if ``name`` is a host name."""
     try:
         return parse_ip(name)
     except UnitError:
@@ -27,14 +28,14 @@ def literal(name: str) -> str | None:
 
 
 class EffectiveIpRules:
-    """The limits of a store's addresses.
+    """The limits that a store has for addresses and hosts.
 
     Args:
-        name: The store's name, the source of its rules.
+        name: The name of the store, which is the source of its rules.
 
     Attributes:
-        rules: The rules that hold, by address.
-        unknown_hosts: The hosts whose limits do not hold because no address of theirs is known.
+        rules: The rules that are in force, by address.
+        unknown_hosts: The hosts with a limit that is not in force, because no address of the host is known.
     """
 
     def __init__(self, *, name: str) -> None:
@@ -42,23 +43,23 @@ class EffectiveIpRules:
         self.unknown_hosts: set[str] = set()
         self._name = name
         self._of_file: Collection[Ip] = frozenset()
-        self._rates: dict[Ip, float] = {}  # by name
-        self._hosts: dict[str, tuple[str, ...]] = {}  # the addresses of those with a limit
-        self._names: dict[Ip, set[Ip]] = {}  # of an address, with a limit
+        self._rates: dict[Ip, float] = {}  # the limits by name: an address, a host name or the default
+        self._hosts: dict[str, tuple[str, ...]] = {}  # the addresses of each host that has a limit
+        self._names: dict[Ip, set[Ip]] = {}  # address -> the names of it that have a limit
 
     def follow_file(self, addresses: Collection[Ip]) -> None:
-        """Set which addresses have rules in the operator's file; those take precedence."""
+        """Set which addresses have rules in the configuration file. The rules of the file hide those of the store."""
         touched = {*self._of_file} ^ {*addresses}
         self._of_file = addresses
         self._settle(touched)
 
     def change(self, name: Ip, rate: float | None, known: Addresses) -> IpChanges:
-        """Set the limit of an address or host; return the rules of all its addresses, changed or not.
+        """Set the limit of an address or host. Return the rules of all its addresses, whether they change or not.
 
         Args:
-            name: An address in any spelling, a host, or the default.
-            rate: Connections per second; None: the limit is removed.
-            known: The addresses of hosts. Others keep their last addresses.
+            name: An address in any spelling, a host name, or the default.
+            rate: The limit in connections per second. With None, the limit is removed.
+            known: The addresses of hosts. A host that is not in it keeps its last known addresses.
         """
         before = self._addresses_of(name)
         if rate is None:
@@ -69,14 +70,14 @@ class EffectiveIpRules:
         return self._move(name, before, _spelled(name) or found or before)
 
     def update_addresses(self, known: Addresses) -> IpChanges:
-        """Set the addresses of hosts; return the changed rules. Hosts without a limit are ignored."""
+        """Set the addresses of hosts, and return the rules that change. Hosts without a limit are ignored."""
         changes: dict[Ip, IpRule | None] = {}
         for host in self._hosts.keys() & known.keys():
             changes |= self._move(host, self._hosts[host], known[host])
         return changes
 
     def _addresses_of(self, name: Ip) -> tuple[Ip, ...]:
-        """Return the addresses that the limit of ``name`` is for."""
+        """Return the addresses to which the limit of ``name`` applies."""
         if name not in self._rates:
             return ()
         return self._hosts[name] if isinstance(name, str) and name in self._hosts else _spelled(name)
@@ -97,7 +98,7 @@ class EffectiveIpRules:
         return self._settle({*before, *addresses})
 
     def _settle(self, touched: Iterable[Ip]) -> IpChanges:
-        """Update the rules of these addresses; return them, changed or not, without those of the file."""
+        """Update the rules of these addresses, and return them. Addresses with a rule in the file are not returned."""
         changes: dict[Ip, IpRule | None] = {}
         for address in touched:
             rule = self._rule(address)
@@ -116,12 +117,12 @@ class EffectiveIpRules:
             return None
         if address in self._of_file:
             return None
-        # Unlike Kafka: there the name that was set last counts, until the next start.
+        # In Kafka, the limit of the name that was set last counts, until the broker is started again.
         rate = min(self._rates[name] for name in names)
         return IpRule(ip=address, connection_creation_rate=rate, source=self._name)
 
 
 def _spelled(name: Ip) -> tuple[Ip, ...]:
-    """Return the address that the name is, or the default; nothing for a host."""
+    """Return the address that ``name`` is, or the default. Returns no address for a host name."""
     address = literal(name) if isinstance(name, str) else name
     return () if address is None else (address,)

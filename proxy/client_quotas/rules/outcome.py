@@ -1,4 +1,4 @@
-"""The outcome of a change, and the client that asked for it."""
+"""Has the outcome of a change of quotas, and the client that asked for it."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
@@ -9,7 +9,7 @@ from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import ENTITY_TYPES, Entity, StoredRule, entity_of
 from kafka_quota_proxy.proxy.client_quotas.rules.errors import NONE
 
-# The listener of a change that came through the admin port.
+# ``Origin.listener`` of a change that came through the admin port.
 ADMIN: Final = "admin"
 
 APPLIED: Final = "applied"
@@ -24,9 +24,10 @@ class Origin(NamedTuple):
     """The client that asks for a change.
 
     Attributes:
-        principal: A user, or ``token@ADDRESS``.
-        listener: ``ADMIN`` for the admin port; a listener may have that name, too.
-        sees_hidden: Whether the client sees rules that the file's hide, as on the admin port but not in Kafka's API.
+        principal: The user, or ``token@ADDRESS`` for a client of the admin port that has a token.
+        listener: The name of the listener, or ``ADMIN`` for the admin port. A listener may also have this name.
+        sees_hidden: Whether the client sees rules that are hidden by rules of the configuration file. Clients of the
+            admin port do, clients of Kafka's API do not.
     """
 
     principal: str
@@ -36,22 +37,23 @@ class Origin(NamedTuple):
     sees_hidden: bool = False
 
 
-# The origin of a request that is not answered here.
+# The origin of a request that the proxy does not answer itself.
 NOBODY: Final = Origin("")
 
 
 class Outcome(NamedTuple):
-    """The outcome for one entity.
+    """The outcome of a change for one entity.
 
     Attributes:
-        entity: Its names, as the request has them.
-        asked: The limits to set, or with None to remove.
-        asked_terms: The terms to set or remove; None: the request has none.
-        old: Its rule before.
-        new: Its rule afterwards; of a dry run, the rule it would have; of a refused change, ``old``.
-        error_code: Kafka's code; 0: no error.
-        error_message: Kafka's message, or the proxy's.
-        is_unknown: Whether the outcome is unknown: the rule is ``old`` or ``new``, or becomes ``new`` later.
+        entity: The names of the entity, as the request has them.
+        asked: The limits that the request sets. The value None removes a limit.
+        asked_terms: The terms that the request sets or removes, or None if the request has no terms.
+        old: The rule of the entity before the change.
+        new: The rule of the entity after the change, or the rule that it would have after a dry run. If the change is
+            refused, this is ``old``.
+        error_code: Kafka's error code, or 0 without an error.
+        error_message: The error message of Kafka or of this proxy.
+        is_unknown: Whether the outcome is unknown. Then the rule is ``old`` or ``new``, or becomes ``new`` later.
     """
 
     entity: EntityParts
@@ -80,14 +82,14 @@ def outcomes(
     rules: Mapping[Entity, StoredRule],
     terms: Mapping[Entity, TermsChange],
 ) -> tuple[Outcome, ...]:
-    """Return the outcome for each entity, in the order of the request; one for an entity that comes twice.
+    """Return the outcome for each entity, in the order of the request. An entity that comes twice has one outcome.
 
     Args:
         alterations: The alterations of the request.
-        results: The results of ``decide`` or ``refuse_alter``.
-        changes: The changes that are made, or would be.
-        rules: The rules before.
-        terms: The request's changes of terms.
+        results: The results that ``decide`` or ``refuse_alter`` returned.
+        changes: The changes that are made, or that would be made if this were not a dry run.
+        rules: The rules before the changes.
+        terms: The changes of terms that the request has.
     """
     results_by_entity = {_same(result.entity): result for result in results}
     changed = dict(changes)
