@@ -81,7 +81,7 @@ def servers_behind(config: ProxyConfig) -> tuple[Address, ...]:
 
 
 def view_of(readings: Readings, before: ClusterView) -> tuple[ClusterView, tuple[str, ...]]:
-    """Update the view ``before``. Return the new view, and a text for each config value that cannot be read."""
+    """Return the view ``before`` updated with the answers, and a text for each config value that cannot be read."""
     unread: list[str] = []
     view = replace(
         before,

@@ -201,7 +201,7 @@ class Leader:
 
 
 class Limits:
-    """The quotas to which partitions are charged that one follower fetches from one leader."""
+    """The quotas for what one follower fetches from one leader, and which partitions are charged to each of them."""
 
     __slots__ = ("_sides", "_throttle", "follower", "generation", "is_active", "known", "leader_id")
 

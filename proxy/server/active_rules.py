@@ -88,7 +88,7 @@ class ActiveRules:
         return replace(self.config, quotas=(*rules.quotas, *of_topic), ip_quotas=rules.ip_quotas)
 
     def _change_topic_rules(self, changes: Mapping[Entity, QuotaRule | None]) -> None:
-        """Put changed rules of the quota topic in force. None in place of a rule removes it."""
+        """Put changed rules of the quota topic in force. A rule that is None now is removed."""
         if self.quota_topic is not None:
             self.config = self._merged()
             self._change(changes, {})

@@ -44,7 +44,8 @@ class Upstream:
 
     Args:
         address: The address as the configuration file, or the cluster, writes it.
-        make: Creates the broker. It is called as long as no other upstream is known to lead to the same broker.
+        make: Creates the ``Broker`` of the upstream. If another upstream turns out to lead to the same broker, the two
+            share one ``Broker``.
         tls: The TLS context to dial with; None for plaintext.
         shaping: How the listener measures rates; None for the setting of the whole configuration file.
         is_bootstrap: Whether this is a bootstrap server, which stands in for brokers that are not known yet.
@@ -87,7 +88,7 @@ class Upstream:
 
     @property
     def quotas(self) -> BrokerQuotas:
-        """The quotas of the broker's clients."""
+        """The quotas of the broker's clients, which ``broker`` holds."""
         return self.broker.quotas
 
     @property

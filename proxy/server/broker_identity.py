@@ -45,7 +45,10 @@ class UpstreamLocation(NamedTuple):
 
 
 def group_by_broker(upstreams: Sequence[UpstreamLocation]) -> list[list[int]]:
-    """Group upstreams that lead to the same broker. Return the indexes of each group, groups by their first index."""
+    """Group the upstreams that lead to the same broker, and return the indexes of each group in order.
+
+    The groups are ordered by their first index.
+    """
     of_place: dict[Address, set[BrokerIdentity]] = {}
     for upstream in upstreams:
         if upstream.identity is not None:

@@ -110,8 +110,8 @@ class BrokerRegistry:
 
 
 def _assignment_order(members: list[Upstream]) -> tuple[bool, bool]:
-    """Return a sort key for groups of upstreams: a group that sorts first may keep its broker if two groups share it.
+    """Return a sort key for groups of upstreams. In this order the groups may keep a ``Broker`` that they have.
 
-    Groups with an identified upstream come first, and groups of bootstrap servers only come last.
+    Groups with an identified upstream come first, and groups of nothing but bootstrap servers come last.
     """
     return all(one.is_bootstrap for one in members), all(one.identity is None for one in members)

@@ -1,4 +1,4 @@
-"""The brokers of a cluster, and the ports of each listener in front of it.
+"""Keeps the brokers of a cluster, and opens the ports of each listener in front of the cluster.
 
 ``BrokerCluster.see`` gets the brokers of every response that lists some, before the response goes on to its client. It
 also gets the answers to a query that the proxy sends to the cluster every few seconds. When a broker joins the cluster,
@@ -67,7 +67,7 @@ class ClusterListener:
         return [*self.routes.values(), *self._stand_ins.values()]
 
     def accept(self) -> ClientConnection:
-        """Return the protocol of a new client at the bootstrap port. The reachable brokers take turns as its broker."""
+        """Return the protocol of a new client at the bootstrap port. It leads to the next reachable broker in turn."""
         routes = [route for route in self.routes.values() if route.upstream.is_reachable] or list(self.routes.values())
         self._turn += 1
         if routes:
@@ -75,7 +75,7 @@ class ClusterListener:
         return self._route(self._cluster.bootstrap(self._turn)).accept()
 
     def arrivals(self) -> ListenerQuota:
-        """Return the quota on new connections at the bootstrap port, which is limited like one more broker."""
+        """Return the quota on new connections at the bootstrap port, which has quotas of its own."""
         return self._cluster.bootstrap_quotas.arrivals.listener(self.listener.name)
 
     def follow(self, brokers: Mapping[int, Address], *, is_all: bool, now_ms: int) -> None:
@@ -238,7 +238,7 @@ class BrokerCluster:
             listener.close()
 
     def bootstrap(self, turn: int) -> Upstream:
-        """Return a bootstrap server for a client that connects before a broker is known; each ``turn`` the next one."""
+        """Return a bootstrap server for a client that connects before any broker is known. ``turn`` selects it."""
         return self._servers[turn % len(self._servers)]
 
     def upstream(self, node_id: int, address: Address) -> Upstream:
@@ -256,7 +256,7 @@ class BrokerCluster:
         return upstream
 
     def see(self, brokers: Mapping[int, Address], is_all: bool, cluster_id: str | None = None) -> None:
-        """Follow an answer of the cluster: open and close ports, and note brokers that have moved.
+        """Apply an answer of the cluster: open and close ports, and note brokers that have moved.
 
         Args:
             brokers: The addresses of brokers, by node id.

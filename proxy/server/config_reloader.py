@@ -138,7 +138,7 @@ def needs_restart(running: ProxyConfig, new: ProxyConfig) -> tuple[str, ...]:
 
 
 def summary(old: ProxyConfig, new: ProxyConfig) -> str:
-    """Return one line on how two configurations differ: the number of quotas, and the other keys that changed."""
+    """Return one line on how two configurations differ. It has the number of quotas, and other keys that changed."""
     before, after = _by_entity(old), _by_entity(new)
     added, removed = len(after.keys() - before.keys()), len(before.keys() - after.keys())
     changed = sum(1 for entity, rule in after.items() if entity in before and before[entity] != rule)

@@ -1,4 +1,4 @@
-"""One client's connection: two transports and one timer around a session.
+"""Runs one client's connection, which is two transports and one timer around a session.
 
 The session makes the decisions, and this module does the I/O. Each callback reads the clock once, passes the bytes to
 the session, and then writes, pauses reading and sets the timer as the session says. This module adds back-pressure:
@@ -201,7 +201,7 @@ class ClientConnection(asyncio.Protocol):
             self.listener.latency.observe(api_key, monotonic_ns() - started_ns + self.request_ns)
 
     def broker_full(self, is_full: bool) -> None:
-        """Stop reading the client while the write buffer to the broker is full, as ``is_full`` says."""
+        """Stop reading the client if the write buffer to the broker ``is_full``, and read it again if not."""
         self.transports.is_broker_full = is_full
         self.update_reading()
 
@@ -319,7 +319,7 @@ class ClientConnection(asyncio.Protocol):
             self.transports.update_reading(reads_client=True, reads_broker=self.transports.reads_broker)
 
     def close(self, cause: str) -> None:
-        """Flush what was written, then close both sides. ``cause`` is counted. May be called again."""
+        """Flush what was written, then close both sides. Count ``cause``. May be called again."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -343,7 +343,7 @@ class ClientConnection(asyncio.Protocol):
             self._forget_broker()
 
     def abort(self, cause: str) -> None:
-        """Close both sides now, and drop the bytes that are not written yet. ``cause`` is counted."""
+        """Close both sides now, and drop the bytes that are not written yet. Count ``cause``."""
         transports = (self.transports.client, self.transports.broker)
         self.close(cause)
         for transport in transports:
@@ -393,7 +393,7 @@ class ClientConnection(asyncio.Protocol):
 
 
 def _cause(side: str, error: Exception | None) -> str:
-    """Return the cause of a disconnect by which the loss of the transport to ``side`` is counted."""
+    """Return the cause under which to count a disconnect, after the transport to ``side`` is lost."""
     if error is None:
         return f"{side}_closed"
     # uvloop closes the transport of a callback that raises.

@@ -135,7 +135,10 @@ class KnownBrokers:
 
     @property
     def quotas_by_name(self) -> list[tuple[str, BrokerQuotas]]:
-        """All quotas with names: the address of a broker's first upstream, or ``bootstrap`` for bootstrap ports."""
+        """All quotas with a name each.
+
+        The quotas of a broker are named by the address of its first upstream, those of bootstrap ports ``bootstrap``.
+        """
         clusters = tuple(self.clusters.values())
         upstreams = [*self.single.values(), *(one for cluster in clusters for one in tuple(cluster.brokers.values()))]
         names = _first_names(upstreams)
@@ -180,7 +183,7 @@ class KnownBrokers:
         return found.values()
 
     def is_reachable(self) -> bool:
-        """Whether every broker in ``single`` answers, and at least one broker of each cluster."""
+        """Whether every broker in ``single`` can be reached, and at least one broker of each cluster."""
         clusters = self.clusters.values()
         return all(one.is_reachable for one in self.single.values()) and all(one.is_reachable for one in clusters)
 

@@ -25,7 +25,7 @@ class RefusedSockets:
         return len(self._kept)
 
     def keep(self, client: socket.socket, time_ms: int) -> None:
-        """Close the socket ``client`` after ``time_ms``; at once if that is 0, and earlier if too many are kept."""
+        """Close the socket ``client`` after ``time_ms``, or at once if that is 0. Too many sockets close earlier."""
         if self._is_closed or not time_ms:
             client.close()
             return

@@ -30,7 +30,7 @@ class ReplicationLimits:
         self._watching: asyncio.Task[None] | None = None
 
     def update(self, replication: Replication | None) -> None:
-        """Apply the limits of a reloaded configuration file; None if the file has no limits."""
+        """Apply the limits of a reloaded configuration file. ``replication`` is None if the file sets no limits."""
         self.throttle.update(replication, now_ms=monotonic_ns() // 1_000_000)
         self.watch(replication)
 

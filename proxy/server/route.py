@@ -1,4 +1,4 @@
-"""A route from a listener to one broker."""
+"""Defines a route, which connects a listener to one broker."""
 
 import asyncio
 
@@ -44,7 +44,7 @@ class Route:
         self._attach_queue()
 
     def _attach_queue(self) -> None:
-        """Use the broker's fair call queue if the listener has one configured, else none.
+        """Use the broker's fair call queue if the listener is configured to use it.
 
         Connections that wait in the previous queue still get their turn in that queue.
         """

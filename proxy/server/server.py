@@ -1,4 +1,4 @@
-"""The running proxy: one process, one event loop.
+"""Runs the proxy in one process with one event loop.
 
 ``Server.run`` opens the listeners and serves clients until ``stop`` is called. ``Server.apply`` puts a new
 configuration in force without closing a connection.

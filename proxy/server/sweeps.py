@@ -45,7 +45,7 @@ class Sweeps:
         self._throttle_log = ThrottleLog()
 
     async def sweep(self) -> None:
-        """Check the time limits, memory and paused clients of every listener once a second, and write the log."""
+        """Check each listener's time limits, memory and paused clients once a second, and log throttled clients."""
         while True:
             await asyncio.sleep(_SWEEP_EVERY_S)
             now_ms = monotonic_ns() // 1_000_000

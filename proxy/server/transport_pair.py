@@ -1,4 +1,4 @@
-"""The two transports of one client's connection: to the client, and to the broker once the broker is dialled."""
+"""Manages the two transports of one client's connection: to the client and, once it is dialled, to the broker."""
 
 import asyncio
 import socket
@@ -38,7 +38,7 @@ class TransportPair:
         return sum(one.get_write_buffer_size() for one in (self.client, self.broker) if one is not None)
 
     def update_reading(self, *, reads_client: bool, reads_broker: bool) -> None:
-        """Read the client and the broker, or pause reading, as the arguments say."""
+        """Read from each side if its argument is True, and pause reading from that side otherwise."""
         if reads_client is not self.reads_client and self.client is not None:
             self.reads_client = reads_client
             _set_reading(self.client, reads_client)

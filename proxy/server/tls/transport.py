@@ -1,9 +1,9 @@
 """Implements a TLS transport, which lies between a plain transport (below) and a protocol (above).
 
-The protocol above uses the TLS transport like any other transport. It differs from the event loop's own TLS in three
-ways. It sends the alert that tells a client why the handshake failed. Without the alert, clients take a refusal for a
-broken network and retry for ever. It needs less than 256 KiB for each connection. It decrypts at twice the speed,
-because records are read into one buffer that all connections share.
+The protocol above uses the TLS transport like any other transport. This module replaces the event loop's own TLS for
+three reasons. The TLS transport sends the alert that says why a handshake failed. Without the alert, clients take a
+refusal for a broken network and retry for ever. The TLS transport needs less than 256 KiB for each connection. And it
+decrypts at twice the speed, because records are read into one buffer that all connections share.
 
 ``close`` sends ``close_notify``, and does not wait until the peer sends one too (RFC 8446, 6.1). A peer that has sent
 ``close_notify`` first still gets its responses, like a peer that has closed its side of a plain connection.
@@ -41,8 +41,8 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         server_hostname: The name or address that the peer's certificate must be for. If it is None, the proxy is the
             server.
         welcome: Returns the protocol above after the handshake. If it raises a ``ProtocolError``, the handshake fails.
-        fail: Called once with the error that ended the handshake or, if ``is_up`` is True, the connection after it. The
-            protocol above gets ``connection_lost`` only if the handshake had succeeded.
+        fail: Called once with this transport and an error. If ``is_up`` is False, the error has ended the handshake.
+            Otherwise it has ended the connection later, and the protocol above gets ``connection_lost`` as well.
     """
 
     __slots__ = (
@@ -87,7 +87,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self._is_closing = False
         self.is_up = False
         self._has_received = False
-        self._has_ended = False  # our side, of both TLS and the transport below
+        self._has_ended = False  # the proxy's side, of both TLS and the transport below
         self._has_peer_ended = False
         self._has_reported_end = False
         self.error: Exception | None = None
@@ -260,12 +260,12 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
 
     @isolated
     def _catch_up(self) -> None:
-        """Decrypt what arrived while reading was paused."""
+        """Decrypt the bytes that arrived while reading was paused, and pass them to the protocol above."""
         if self._reads and not self._is_closing:
             self._decrypt(b"")
 
     def _decrypt(self, data: bytes | memoryview) -> None:
-        """Decrypt the records that ``data`` completes, and pass them on as one piece."""
+        """Decrypt the records that ``data`` completes, and pass them to the protocol above as one piece."""
         size = 0
         error: ssl.SSLError | None = None
         for at in range(0, len(data) or 1, _SLICE_BYTES):
