@@ -22,7 +22,7 @@ from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 
 log = logging.getLogger(__name__)
 
-# The cause under which a client's connection is counted that an unexpected exception ended.
+# The cause that is counted if an unexpected exception ended a client's connection.
 INTERNAL_ERROR: Final = "internal_error"
 # The number of unexpected exceptions, by the subpackage and module of ``proxy`` that the event loop or thread called.
 internal_errors: Final[dict[str, int]] = {}

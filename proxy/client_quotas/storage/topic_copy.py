@@ -49,7 +49,7 @@ class TopicCopy:
                 stored.damage, len(stored.rules),
             )  # fmt: skip
         if stored.not_understood:
-            # Most likely because of a time zone that this machine no longer has.
+            # The most likely reason is a time zone that this machine no longer has.
             log.warning(
                 "%s: %d of %d quotas that were known last can be read; while the topic cannot be read, the others do "
                 "not hold. First: %s",

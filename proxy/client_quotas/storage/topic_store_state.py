@@ -84,7 +84,7 @@ class StoreTopicState:
         self._unapplied: set[Entity] = set()  # their changes were returned, and could not be applied
         self.notices = Notices()
         self._named_faults: set[object] = set()
-        self._faults: deque[int] = deque(maxlen=_MOST_FAULTS)  # offsets
+        self._faults: deque[int] = deque(maxlen=_MOST_FAULTS)  # the offsets of records that were not understood
         self._is_full = False
 
     # -- input --
@@ -159,7 +159,8 @@ class StoreTopicState:
         If ``most`` is given, one call looks at no more than that many entities, and the next call at the others.
         """
         found = []
-        # All at once: finding the first key of a dict takes longer the more keys were deleted before it.
+        # The entities are listed before any is removed, because finding the first key of a dict takes longer the more
+        # keys were removed before it.
         for entity in list(islice(self._touched, most)):
             offset = self._touched.pop(entity)
             limits = self._now.limits(entity)
@@ -263,7 +264,10 @@ def _entity(record: Rule | Setting) -> Entity:
 
 
 def _key_and_value(record: Rule | Setting, terms: object) -> tuple[str, object]:
-    """Return the key under which the table keeps a record, and the value: ``terms`` if given, or that of the record."""
+    """Return the key under which the table keeps a record, and its value.
+
+    If ``terms`` is not None, ``terms`` is the value of a setting.
+    """
     if isinstance(record, Rule):
         return RULE, record.limits
     return record.key, record.value if terms is None else terms

@@ -168,7 +168,7 @@ class TopicReader:
             _WAIT_MS, 1, _MAX_BYTES, ANY_ISOLATION, [(self._settings.topic, [(0, offset, _MAX_BYTES)])]
         )
         answer = await client.send(leader, request)
-        raise_for(getattr(answer, "error_code", 0))  # from version 7 on
+        raise_for(getattr(answer, "error_code", 0))  # responses have this field from version 7 on
         throttle_time_ms = getattr(answer, "throttle_time_ms", 0)
         if not answer.topics:
             # A broker answers a throttled client at once, with an answer that has no topics.

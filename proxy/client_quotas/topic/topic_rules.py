@@ -213,7 +213,8 @@ class TopicRules:
         Entities that have a rule in the configuration file are left out.
         """
         found: dict[Entity, QuotaRule | None] = {}
-        # All at once: finding the first key of a dict takes longer the more keys were deleted before it.
+        # The entities are listed before any is removed, because finding the first key of a dict takes longer the more
+        # keys were removed before it.
         for entity in list(islice(self._touched, most)):
             del self._touched[entity]
             is_unapplied = entity in self._unapplied
@@ -296,7 +297,7 @@ class TopicRules:
         if since_ms is None:
             since_ms = now_ms - max(0, wall_ms - one.timestamp_ms)
         elif one.offset <= self._now.news_offset:
-            # This record was taken before and is now read again, so the time at which it was heard stays the same.
+            # This record was taken before and is now read again, so its lease is not extended.
             contents.news_offset, contents.news_heard_ms = self._now.news_offset, self._now.news_heard_ms
             contents.lease_until_ms = self._now.lease_until_ms
             return
