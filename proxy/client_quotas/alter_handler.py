@@ -1,4 +1,4 @@
-"""Makes the changes that administrators ask for: decides, stores, applies, and audits them."""
+"""Makes the changes that administrators ask for: decides on them, stores them, applies them, and audits them."""
 
 import asyncio
 import logging
@@ -34,9 +34,9 @@ from kafka_quota_proxy.proxy.client_quotas.storage.store import NotKeptError, Qu
 
 log = logging.getLogger(__name__)
 
-# The entities of a request that the log names: ten thousand lines would hold up the loop for a tenth of a second.
+# How many entities of a request the log names. Ten thousand lines would hold up the event loop for a tenth of a second.
 _MOST_LOGGED: Final = 10
-# The second over which ``audit.summary`` sums up.
+# The time over which ``audit.summary`` sums up attempts.
 _SUMMED_UP_AFTER_S: Final = 1.0
 
 
@@ -44,10 +44,10 @@ class AlterTask(NamedTuple):
     """A request to change quotas.
 
     Attributes:
-        request: Kafka's request.
+        request: The request in the form of Kafka's API.
         origin: The client.
-        terms: Changes of terms, which Kafka's request cannot have.
-        is_small: Whether the loop may do its work.
+        terms: Changes of terms by entity, which Kafka's request cannot have.
+        is_small: Whether the work for the request is done on the event loop instead of in a thread.
     """
 
     request: AlterRequest
@@ -57,7 +57,10 @@ class AlterTask(NamedTuple):
 
 
 class AlterHandler:
-    """Makes changes, one request at a time. The store calls ``applier``; ``thread`` does the work of large requests."""
+    """Makes the changes of requests, one request at a time.
+
+    The store applies changes through ``applier``. The work for large requests is done in ``thread``.
+    """
 
     def __init__(
         self,
@@ -76,7 +79,7 @@ class AlterHandler:
         self._has_summaries = asyncio.Event()
 
     async def run(self) -> None:
-        """Write the summaries of the audit log, also when no more requests come."""
+        """Write the summaries of the audit log when their second is over, until cancelled."""
         while True:
             await self._has_summaries.wait()
             self._has_summaries.clear()
@@ -86,7 +89,7 @@ class AlterHandler:
                 self._has_summaries.set()
 
     async def alter(self, task: AlterTask) -> QuotasAltered:
-        """Decide on a request, make its changes, and audit it."""
+        """Decide on a request, make its changes, and audit them."""
         altered, is_refused_whole = await self._try(task)
         try:
             await self._audit(altered, task, is_refused_whole=is_refused_whole)
@@ -96,7 +99,7 @@ class AlterHandler:
 
     async def _try(self, task: AlterTask) -> tuple[QuotasAltered, bool]:
         """Return the results of a request, and whether it was refused as a whole."""
-        # Rate-limit before any I/O: a client may loop.
+        # The rate is limited before any I/O, because a client may repeat its request without end.
         wait_ms = self._change_log.wait_ms(task.origin)
         if wait_ms:
             message = f"Too many quotas are changed (store.changes_per_second); come again in {wait_ms} ms"
@@ -129,7 +132,7 @@ class AlterHandler:
     def _decide(
         self, task: AlterTask, addresses: Addresses, sources: Mapping[Entity, str]
     ) -> tuple[Decision, QuotasAltered]:
-        """Return the changes to make, and the results if that succeeds."""
+        """Return the changes to make, and the results of the request if these changes succeed."""
         rules = self._applier.rules
 
         def hidden(entity: Entity) -> HiddenRule | None:
@@ -144,14 +147,20 @@ class AlterHandler:
             terms=task.terms,
             hidden=hidden,
         )
-        # If the file's rule hides a stored one, the stored one is changed.
+        # If a rule of the configuration file hides a stored rule, the request changes the stored rule.
         stored = {entity: rules.stored[entity] for entity, _ in decision.changes if entity in rules.stored}
         before = ChainMap(stored, cast("dict[Entity, StoredRule]", rules.rules))
         found = outcomes(task.request.alterations, decision.results, decision.changes, before, task.terms)
         return decision, QuotasAltered(decision.results, found)
 
     async def _keep(self, changes: Sequence[Change], before: Mapping[Entity, StoredRule]) -> NotKeptError | None:
-        """Store and apply changes; return an error if it is unknown whether they are, and raise it if they are not."""
+        """Store and apply changes.
+
+        Returns an error if it is unknown whether the changes are stored.
+
+        Raises:
+            NotKeptError: The changes are not stored.
+        """
         try:
             await self._store.keep(changes, before)
         except NotKeptError as error:
@@ -168,7 +177,7 @@ class AlterHandler:
         return await self._thread.run_large(task.is_small, refuse, task, rules, error_code, message)
 
     async def _audit(self, altered: QuotasAltered, task: AlterTask, *, is_refused_whole: bool) -> None:
-        """Count the results of a request, and write them to the audit log."""
+        """Count the outcomes of a request, and write them to the audit log."""
         is_dry_run = task.request.validate_only
         self._change_log.count(altered.outcomes, is_dry_run=is_dry_run)
         if not self._change_log.is_audited:
@@ -192,7 +201,7 @@ def refuse(task: AlterTask, rules: Mapping[Entity, StoredRule], error_code: int,
 
 
 def _with_unknown_outcome(altered: QuotasAltered, error: NotKeptError) -> QuotasAltered:
-    """Return the results of a request if it is unknown whether its changes are stored."""
+    """Return the results for the case that it is unknown whether the changes of the request are stored."""
     results, found = list(altered.results), list(altered.outcomes)
     for index, outcome in enumerate(found):
         if outcome.new != outcome.old:

@@ -1,7 +1,7 @@
-"""The interface through which a session has administrators' requests about client quotas answered.
+"""Has the interface through which a client's session submits administrators' requests about client quotas.
 
-They do not reach the broker. They may take as long as a disk takes; the connection's later requests wait meanwhile
-(``proxy.session.handlers.quota_requests``).
+The proxy answers these requests itself, so they do not reach the broker. An answer may take as long as a write to a
+disk. Later requests of the same connection wait for it (``proxy.session.handlers.quota_requests``).
 """
 
 from collections.abc import Mapping
@@ -33,12 +33,13 @@ from kafka_quota_proxy.proxy.client_quotas.rules.errors import (
 )
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin, Outcome
 
-# Some 50,000 entities and limits. Kafka takes up to socket.request.max.bytes.
+# The longest request of an administrator. It has room for some 50,000 entities and limits. Kafka accepts requests of up
+# to socket.request.max.bytes.
 MAX_REQUEST_BYTES: Final = 4 * 1024 * 1024
-# The loop reads and refuses such a request in some milliseconds.
+# The largest request that is refused. The event loop reads and refuses such a request in some milliseconds.
 MAX_REFUSED_BYTES: Final = 64 * 1024
 MAX_REFUSED_ELEMENTS: Final = 1_000
-# The versions that are answered here, even if the broker lacks them.
+# The versions that the proxy answers, even if the broker does not support them.
 VERSIONS: Final[Mapping[int, VersionRange]] = MappingProxyType(
     {api_key: VersionRange(0, HIGHEST_VERSION[api_key]) for api_key in (DESCRIBE, ALTER)}
 )
@@ -49,9 +50,9 @@ class QuotasAltered(NamedTuple):
     """The results of a request to change quotas.
 
     Attributes:
-        results: Kafka's results.
+        results: The results for the response of Kafka's API.
         outcomes: The outcome for each entity.
-        throttle_time_ms: When to try again after too many changes; else 0.
+        throttle_time_ms: How long the client must wait after too many changes, or 0.
     """
 
     results: tuple[Altered, ...]
@@ -60,26 +61,26 @@ class QuotasAltered(NamedTuple):
 
 
 class TicketOwner(Protocol):
-    """The connection that waits for a ticket."""
+    """The connection that waits for the answer to a ticket."""
 
     def take_turn(self) -> None:
-        """Continue: the answer is ready."""
+        """Go on with the connection, now that the answer is ready."""
 
     def fail(self) -> None:
-        """End the connection: after an internal error there is no answer."""
+        """End the connection, because an internal error has left the request without an answer."""
 
 
 class Ticket:
     """A request that is being answered.
 
     Attributes:
-        frame: The whole request; empty once the ticket is dropped.
+        frame: The bytes of the whole request. It is empty after the ticket was dropped.
         origin: The client.
-        owner: The ``TicketOwner`` to wake.
-        changes: The changes of a request that is no frame; None once the ticket is dropped.
-        answer: The whole response, once it is ready.
-        altered: The results of ``changes``, once they are made.
-        error: Why the frame cannot be read; there is no answer then.
+        owner: The ``TicketOwner`` that is woken when the answer is ready.
+        changes: The requested changes, if the request did not come as a frame. It is None after the ticket was dropped.
+        answer: The bytes of the whole response to ``frame``. It is None until the response is ready.
+        altered: The results of ``changes``. It is None until the changes are made.
+        error: The reason why the frame cannot be read. Such a request gets no answer.
         is_dropped: Whether the owner no longer waits.
     """
 
@@ -96,25 +97,29 @@ class Ticket:
         self.is_dropped = False
 
     def drop(self) -> None:
-        """Drop the request. Work that has begun goes on."""
+        """Stop waiting for the answer. If the work on the request has begun, it goes on."""
         self.frame, self.changes, self.owner = b"", None, None
         self.is_dropped = True
 
 
 class QuotaRequestHandler(Protocol):
-    """Answers administrators' requests."""
+    """Answers the requests of administrators."""
 
     def submit(self, frame: bytes, origin: Origin, owner: object) -> Ticket | None:
-        """Begin to answer a request; ``owner`` is woken when the answer is ready. None: too many requests wait."""
+        """Begin to answer a request. ``owner`` is woken when the answer is ready.
+
+        Returns None if too many requests are waiting.
+        """
 
 
 class Administration(NamedTuple):
-    """How a listener treats requests about quotas.
+    """Says how a listener treats requests about quotas.
 
     Attributes:
         admins: The principals that may administer quotas.
-        forwards: Whether requests of other principals go to the broker; otherwise they are refused.
-        handler: Answers the requests of ``admins``.
+        forwards: Whether requests of other principals go to the broker. Otherwise they are refused.
+        handler: The object that answers the requests of ``admins``.
+        listener: The name of the listener.
     """
 
     admins: frozenset[str]
@@ -123,19 +128,19 @@ class Administration(NamedTuple):
     listener: str = ""
 
     def is_answered_here(self, principal: str) -> bool:
-        """Return whether requests of ``principal`` do not go to the broker."""
+        """Return whether the proxy answers requests of ``principal`` itself, so that they do not go to the broker."""
         return principal in self.admins or not self.forwards
 
     def max_request_bytes(self, principal: str) -> int:
-        """Return the longest request of ``principal`` that is answered here."""
+        """Return the size of the longest request from ``principal`` that the proxy answers itself, in bytes."""
         return MAX_REQUEST_BYTES if principal in self.admins else MAX_REFUSED_BYTES
 
 
 def read_request(frame: bytes, *, most_elements: int = MAX_ELEMENTS) -> QuotaRequest:
-    """Read a whole Describe or Alter request.
+    """Read a whole DescribeClientQuotas or AlterClientQuotas request.
 
     Raises:
-        ProtocolError: It is malformed, or has too many elements.
+        ProtocolError: The request is malformed, or has too many elements.
     """
     is_describe = int.from_bytes(frame[4:6]) == DESCRIBE
     return (read_describe_request if is_describe else read_alter_request)(frame, most_elements=most_elements)
@@ -146,7 +151,7 @@ def refusal(
     error_code: int = CLUSTER_AUTHORIZATION_FAILED,
     message: str = CLUSTER_AUTHORIZATION_FAILED_MESSAGE,
 ) -> bytes:
-    """Return the response that refuses a request as a whole; by default for want of authorization."""
+    """Return the response that refuses a request as a whole. By default the client is not authorized."""
     if isinstance(request, DescribeRequest):
         return write_describe_response(
             refuse_describe(error_code, message),

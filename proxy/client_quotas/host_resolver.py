@@ -1,4 +1,4 @@
-"""Looks up the hosts that have limits; hosts without an address are looked up again and again."""
+"""Looks up the addresses of hosts that have limits. If a host has no address, it is looked up again and again."""
 
 import asyncio
 import logging
@@ -18,34 +18,36 @@ from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import Addresses
 
 log = logging.getLogger(__name__)
 
-# The number of missing hosts that are looked up together.
+# How many hosts without an address are looked up together.
 _AT_ONCE: Final = 100
 _THREADS: Final = 16
-# The longest wait for answers.
+# The longest time to wait for the answers.
 _LOOKUP_S: Final = 5.0
-# The number of hosts that a line of the log names.
+# How many hosts a line of the log names.
 _NAMED: Final = 10
 
 
 class Lookups:
-    """Looks up hosts in threads of its own.
+    """Looks up hosts in its own threads.
 
-    The system waits some ten seconds for a name server that does not answer, and a lookup cannot be cancelled. In the
-    loop's few default threads such lookups would keep the proxy from connecting to its brokers.
+    The system waits some ten seconds for a name server that does not answer, and a lookup cannot be cancelled. The
+    event loop has only a few default threads. If such lookups occupied them, the proxy could not connect to its
+    brokers.
     """
 
     def __init__(self) -> None:
         self._slots = asyncio.Semaphore(_THREADS)
         self._running: dict[str, asyncio.Task[tuple[str, ...] | None]] = {}
         self._begun: set[str] = set()
-        self._waiters: Counter[str] = Counter()  # the number of callers that wait for each host
+        self._waiters: Counter[str] = Counter()  # the number of callers of ``find`` that wait for each host
 
     async def find(self, hosts: Iterable[str]) -> Addresses:
-        """Return the addresses of the hosts that are found within some seconds."""
+        """Return the addresses of all ``hosts`` that are found within some seconds."""
         names = list(set(hosts))
         if not names:
             return {}
-        # Behind lookups without an answer, others must not be the ones that time out each time.
+        # If some lookups get no answer, those that come after them may time out. This must not always hit the same
+        # hosts.
         shuffle(names)
         tasks = {host: self._lookup(host) for host in names}
         self._waiters.update(names)
@@ -57,7 +59,7 @@ class Lookups:
         return {host: addresses for host, addresses in answers.items() if addresses}
 
     def _lookup(self, host: str) -> asyncio.Task[tuple[str, ...] | None]:
-        # Callers share a running lookup.
+        # All callers share a lookup that is running.
         task = self._running.get(host)
         if task is None or task.done():
             task = self._running[host] = asyncio.ensure_future(alone(partial(self._resolve, host)))
@@ -82,7 +84,7 @@ class Lookups:
             self._begun.add(host)
             try:
                 return await in_thread(lambda: _addresses_of(host), name="host")
-            except (OSError, ValueError, RuntimeError):  # not found; not a valid name; no more threads
+            except (OSError, ValueError, RuntimeError):  # unknown host; invalid name; no thread can be started
                 return ()
             finally:
                 self._begun.remove(host)
@@ -94,11 +96,11 @@ def _addresses_of(host: str) -> tuple[str, ...]:
 
 
 class HostResolver:
-    """Looks up missing hosts until they are found.
+    """Looks up missing hosts, which have limits but no known address, until they are found.
 
     Args:
-        lookups: Looks them up.
-        on_found: Called with the addresses of hosts; it calls ``follow``.
+        lookups: Looks up the hosts.
+        on_found: Is called with the addresses of the hosts that are found. It must call ``follow``.
     """
 
     def __init__(self, lookups: Lookups, *, on_found: Callable[[Addresses], None]) -> None:
@@ -109,13 +111,13 @@ class HostResolver:
         self._has_changed = asyncio.Event()
 
     def follow(self, missing: Set[str]) -> None:
-        """Set which hosts are missing."""
+        """Replace the missing hosts by ``missing``."""
         self._missing.follow(missing, now_ms=_now_ms())
         self._warned &= missing
         self._has_changed.set()
 
     async def run(self) -> None:
-        """Look up missing hosts, until cancelled."""
+        """Look up missing hosts when they are due, until cancelled."""
         while True:
             self._has_changed.clear()
             next_ms = self._missing.next_ms

@@ -1,6 +1,6 @@
-"""Answers administrators, one request after another; large requests are read, decided and answered in a thread.
+"""Answers the requests of administrators about quotas, one request after another.
 
-A change is stored and applied before it is answered.
+The work for large requests is done in a thread. A change is stored and applied before it is answered.
 """
 
 import asyncio
@@ -58,27 +58,27 @@ from kafka_quota_proxy.proxy.usage.log import proxy_name
 
 log = logging.getLogger(__name__)
 
-# Smaller requests are handled on the loop: under load, a thread takes longer. At worst, with some hundred entities
-# without a name, it is two milliseconds.
+# Requests up to these sizes are handled on the event loop, because under load a thread takes longer. This takes two
+# milliseconds at most, for a request with some hundred entities without a name.
 _SMALL_BYTES: Final = 1_024
 _SMALL_ENTITIES: Final = 10
 
 _MAX_WAITING: Final = 1_000
-# A few of the largest requests. A request without room is submitted again.
+# This is room for a few of the largest requests. The session submits a request for which there is no room again.
 _MAX_WAITING_BYTES: Final = 16 * 1024 * 1024
 _DIRECTORY: Final = ("store", "directory")
 _NO_STORE: Final = "No quota can be changed here: there is no store for them"
 
 
 class RequestQueue:
-    """Tickets that wait, in the order in which they came, up to a bound."""
+    """The queue of tickets that wait to be answered. Its number of tickets and bytes is bounded."""
 
     def __init__(self) -> None:
         self.waiting: deque[Ticket] = deque()
         self._has_come = asyncio.Event()
 
     def put(self, ticket: Ticket) -> Ticket | None:
-        """Append a ticket and return it; None: there is no room. Dropped tickets make room."""
+        """Append a ticket and return it, or return None if there is no room. Dropped tickets make room."""
         size_bytes = len(ticket.frame)
         if not self._has_room(size_bytes):
             self.waiting = deque(one for one in self.waiting if not one.is_dropped)
@@ -89,7 +89,7 @@ class RequestQueue:
         return ticket
 
     async def get(self) -> Ticket:
-        """Wait for the next ticket that is not dropped."""
+        """Wait for the next ticket that is not dropped, and return it."""
         while True:
             while self.waiting:
                 ticket = self.waiting.popleft()
@@ -104,12 +104,12 @@ class RequestQueue:
 
 
 class QuotaManager:
-    """The quotas that are administered at this proxy. For the loop.
+    """Manages the quotas that administrators set at this proxy. For use on the event loop.
 
     Attributes:
-        rules: The rules that hold.
-        store: Keeps the quotas that are set here; None: none can be set.
-        change_log: Counts, limits and audits changes; None: there is no store.
+        rules: The rules, and which of them are in force.
+        store: Stores the quotas that administrators set. If it is None, they cannot set any.
+        change_log: Counts changes, limits their rate and audits them. It is None if there is no store.
     """
 
     def __init__(self, config: ProxyConfig, *, on_changes: OnChanges, wall_ms: Callable[[], int] = unix_ms) -> None:
@@ -129,11 +129,11 @@ class QuotaManager:
 
     @property
     def topic(self) -> TopicStore | None:
-        """The store, if it is a topic."""
+        """The store if it is a topic, else None."""
         return self.store if isinstance(self.store, TopicStore) else None
 
     def listed(self) -> Iterator[ListedRule]:
-        """Yield every rule as it was set. For any thread."""
+        """Yield every rule as it was set. Any thread may call this."""
         store = self.store
         sources = {} if store is None else dict(store.sources)
         for one in self.rules.listed():
@@ -145,25 +145,30 @@ class QuotaManager:
                 yield one
 
     def follow_file(self, config: ProxyConfig) -> QuotaChanges:
-        """Replace the file's rules; return all changes that were not reported to ``on_changes``."""
+        """Replace the rules of the configuration file, and return all changes that ``on_changes`` did not get."""
         changes = self._applier.follow_file(config)
         for double in self.rules.doubles:
             log.warning("%s", double)
         return changes
 
     def submit(self, frame: bytes, origin: Origin, owner: object) -> Ticket | None:
-        """See ``proxy.client_quotas.api.QuotaRequestHandler``."""
+        """Begin to answer a request (see ``proxy.client_quotas.api.QuotaRequestHandler``)."""
         return self._queue.put(Ticket(frame, origin, owner))
 
     def submit_changes(self, changes: RequestedChanges, origin: Origin, owner: object) -> Ticket | None:
-        """Begin to make changes that are no Kafka request; see ``submit``. The ticket gets ``altered``, no answer."""
+        """Begin to make changes that did not come as a Kafka request. The ticket gets ``altered``, not ``answer``.
+
+        Returns None if too many requests are waiting.
+        """
         return self._queue.put(Ticket(b"", origin, owner, changes))
 
     async def read(self) -> None:
-        """Open the store, before any client is served. ``follow_file`` returns its rules next.
+        """Open the store and read its rules. Must be called before any client is served.
+
+        The next call of ``follow_file`` returns these rules.
 
         Raises:
-            StartError: The store cannot be used.
+            StartError: The store or the audit log cannot be used.
         """
         if self.store is None or self.change_log is None:
             return
@@ -178,7 +183,7 @@ class QuotaManager:
         await self._applier.begin()
 
     async def run(self) -> None:
-        """Answer requests and keep rules up to date, until cancelled."""
+        """Answer requests, and keep the rules in force up to date, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for part in (self._applier.resolver, self._applier.timer, self.store, self._alter_handler):
                 if part is not None:
@@ -188,7 +193,7 @@ class QuotaManager:
                 await alone(partial(self._serve, ticket), fail=partial(_fail, ticket))
 
     async def stop(self) -> None:
-        """Close the store and the audit log."""
+        """Close the store and the audit log, and end the thread."""
         if self.store is not None:
             await self.store.close()
         if self.change_log is not None:
@@ -196,7 +201,7 @@ class QuotaManager:
         self._thread.shutdown()
 
     async def _serve(self, ticket: Ticket) -> None:
-        """Answer a request, and wake its owner."""
+        """Answer a request, and wake the owner of its ticket."""
         if ticket.changes is not None:
             ticket.altered = await self._make_changes(ticket.changes, ticket.origin)
         else:
@@ -207,7 +212,8 @@ class QuotaManager:
                 ticket.error = error
             else:
                 ticket.answer = await self._answer(request, ticket.origin, is_small)
-        # The client may have gone meanwhile. Not called here: an error of the owner is not one of the manager.
+        # The client may have disconnected in the meantime. The owner is called later, so that an error of the owner
+        # does not count as an error of the manager.
         if not ticket.is_dropped:
             asyncio.get_running_loop().call_soon(cast(TicketOwner, ticket.owner).take_turn)
 
@@ -258,14 +264,17 @@ def _altered(altered: QuotasAltered, request: AlterRequest) -> bytes:
 def make_store(
     config: ProxyConfig, apply: ApplyChanges, stored: Mapping[Entity, StoredRule]
 ) -> DirectoryStore | TopicStore | None:
-    """Return the store; None: the configuration has none. ``stored`` has the rules that ``apply`` has applied."""
+    """Return the store that the configuration asks for, or None.
+
+    ``stored`` has the rules that ``apply`` has applied.
+    """
     store = config.store
     if store is None:
         return None
     if store.topic is None:
         return DirectoryStore(store.path or "", apply, stored)
     reader = topic_reader(config, store.topic)
-    # Imported here: it loads aiokafka.
+    # This is imported only if it is needed, because it loads aiokafka.
     from kafka_quota_proxy.proxy.client_quotas.storage.topic_writer import Writer
 
     binds = tuple(listener.bind for listener in config.listeners)

@@ -1,4 +1,7 @@
-"""Applies rules on the loop: changes of a store or a broker, of the file, of the time, and addresses of hosts."""
+"""Applies rules on the event loop.
+
+The rules in force change with a store or a broker, the configuration file, the time, and the addresses of hosts.
+"""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -12,23 +15,23 @@ from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import Effectiv
 from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import Addresses
 from kafka_quota_proxy.proxy.quota.rule_changes import IpChanges, QuotaChanges, RuleChanges, merge_changes
 
-# Rules applied before others have a turn: some milliseconds.
+# The number of rules to apply before other tasks get a turn. This takes some milliseconds.
 _AT_ONCE: Final = 250
 
 
 class RuleApplier:
-    """Changes ``rules`` and reports each effect to ``on_changes``.
+    """Changes ``rules``, and reports the rules in force that change to ``on_changes``.
 
-    Until ``begin`` nothing is reported: the next ``follow_file`` returns it. ``name`` is the source of the rules that
-    are not the file's.
+    Before ``begin``, changes are not reported. ``follow_file`` returns the changes that were not reported. ``name`` is
+    the source of all rules that are not from the configuration file.
 
     Attributes:
-        rules: The rules that hold.
-        using_rules: Held by each task that changes the rules, or reads them in a thread.
-        addresses: The addresses of the hosts among the changes that come next.
+        rules: The rules, and which of them are in force.
+        using_rules: A lock that a task must hold while it changes the rules, or while a thread reads them for it.
+        addresses: The addresses of the hosts in the changes that the next ``apply`` makes.
         lookups: Finds the addresses of hosts.
-        timer: Applies rules whose time has come, while it runs.
-        resolver: Looks for hosts without an address, while it runs.
+        timer: Applies rules when their time has come, while it runs.
+        resolver: Looks up hosts that have no known address, while it runs.
     """
 
     def __init__(self, config: ProxyConfig, *, name: str, on_changes: OnChanges, wall_ms: Callable[[], int]) -> None:
@@ -44,7 +47,7 @@ class RuleApplier:
         self._has_begun = False
 
     async def begin(self) -> None:
-        """Look up the hosts among the rules, and report changes from now on."""
+        """Look up the hosts that have limits, and report changes from now on."""
         self._unreported.append(self.rules.update_addresses(await self.lookups.find(self.rules.unknown_hosts)))
         self.resolver.follow(self.rules.unknown_hosts)
         self._has_begun = True
@@ -55,7 +58,7 @@ class RuleApplier:
         return not self._unreported
 
     async def apply(self, changes: Sequence[Change]) -> None:
-        """Apply changes. All are applied; then the last error is raised."""
+        """Apply changes of stored rules. If some fail, apply the others all the same, and then raise the last error."""
         failure: Exception | None = None
         for begin in range(0, len(changes), _AT_ONCE):
             try:
@@ -68,7 +71,7 @@ class RuleApplier:
             raise failure
 
     def follow_file(self, config: ProxyConfig) -> QuotaChanges:
-        """Replace the file's rules; return all changes that have not been reported."""
+        """Replace the rules of the configuration file, and return all changes that have not been reported."""
         changes = merge_changes(*self._unreported, self.rules.follow_file(config, now_ms=self._wall_ms()))
         self._unreported = []
         self.timer.wake()
@@ -94,7 +97,7 @@ class RuleApplier:
         self.resolver.follow(self.rules.unknown_hosts)
 
     def report(self) -> None:
-        """Report the changes, if there are any. After an error they are reported again with the next ones."""
+        """Report the changes, if there are any. After an error, they are reported again with the next changes."""
         if self._unreported:
             self._on_changes(*merge_changes(*self._unreported))
             self._unreported = []

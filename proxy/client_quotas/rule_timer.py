@@ -1,6 +1,6 @@
 """Applies rules when they begin, end or change with time.
 
-The machine's clock may be set while a timer waits. So waits are short, and the clock is read after each.
+The clock of the machine may be set while the timer waits. So each wait is short, and the clock is read after it.
 """
 
 import asyncio
@@ -18,26 +18,26 @@ from kafka_quota_proxy.proxy.quota.rule_terms import limits_of
 
 log = logging.getLogger(__name__)
 
-# A clock that was set is noticed within this time.
+# The longest wait. The timer notices within this time that the clock was set.
 _LONGEST_WAIT_S: Final = 1.0
-# Rules looked at before other tasks have a turn: some milliseconds.
+# The number of rules to look at before other tasks get a turn. This takes some milliseconds.
 _AT_ONCE: Final = 250
-# The wait before rules that could not be applied are tried again.
+# How long to wait before rules that could not be applied are tried again.
 _AGAIN_S: Final = 5.0
-# The number of rules that the log names of those that change at once.
+# If many rules change at once, the log names this number of them.
 _MOST_NAMED: Final = 10
 
-# Called on the loop with changed rules: those of users and client-ids, and those of addresses.
+# Is called on the event loop with the changed rules of users and client-ids, and the changed rules of addresses.
 OnChanges: TypeAlias = Callable[[RuleChanges, IpChanges], None]
 
 
 def wall_ms() -> int:
-    """Return Unix time."""
+    """Return the Unix time in milliseconds."""
     return time_ns() // 1_000_000
 
 
 class RuleTimer:
-    """Advances rules with the time. ``wall_ms`` returns Unix time."""
+    """Applies rules when their time has come, and calls ``on_changes``. ``wall_ms`` returns Unix time."""
 
     def __init__(self, rules: EffectiveRules, *, on_changes: OnChanges, wall_ms: Callable[[], int]) -> None:
         self._rules = rules
@@ -46,11 +46,11 @@ class RuleTimer:
         self._has_changed = asyncio.Event()
 
     def wake(self) -> None:
-        """Look at the rules again: they have changed."""
+        """Make ``run`` look at the rules again, because they have changed."""
         self._has_changed.set()
 
     async def run(self) -> None:
-        """Advance the rules, until cancelled."""
+        """Apply rules when their time has come, until cancelled."""
         while True:
             try:
                 await self._settle()
@@ -89,7 +89,7 @@ class RuleTimer:
 
 
 def _log_changes(changes: QuotaChanges, count: int) -> int:
-    """Log the first few changes; return their number, added to ``count``."""
+    """Log changes as long as few were logged before. Return ``count`` plus the number of changes."""
     named: list[tuple[str, QuotaRule | IpRule | None]] = [
         (_words(*entity), rule) for entity, rule in changes.rules.items()
     ]

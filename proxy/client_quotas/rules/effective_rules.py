@@ -1,6 +1,7 @@
-"""Which rules hold: the file's, and the store's for all other entities, each at its times.
+"""Determines which rules are in force: the rules of the configuration file, and those of the store for other entities.
 
-The file's rule of an entity hides the store's even while it does not hold.
+If an entity has a rule in the file, this rule hides the rule in the store, even at times when the rule of the file is
+not in force.
 """
 
 from collections import ChainMap
@@ -28,12 +29,12 @@ V = TypeVar("V")
 
 
 class ListedRule(NamedTuple):
-    """A rule as it was set.
+    """A rule as it was set, whether it is in force or not.
 
     Attributes:
-        source: FILE:LINE, or the store's name.
-        can_change: Whether it can be changed at this proxy.
-        shadowed_by: FILE:LINE of the rule that hides it; None: no rule does.
+        source: The place of the rule as FILE:LINE, or the name of the store.
+        can_change: Whether the rule can be changed at this proxy.
+        shadowed_by: The place of the rule that hides this one, as FILE:LINE, or None if no rule hides it.
     """
 
     entity: Entity
@@ -44,28 +45,30 @@ class ListedRule(NamedTuple):
 
 
 class EffectiveRules:
-    """The rules of the file and of the store. The cost of a change does not depend on the number of rules.
+    """The rules of the configuration file and of the store.
 
-    Every ``now_ms`` is Unix time. The "store" may also be a broker.
+    The cost of a change does not depend on the number of rules. Every ``now_ms`` is Unix time. The "store" may also be
+    a broker.
 
     Attributes:
-        name: The store's name, the source of its rules.
-        stored: The store's rules.
+        name: The name of the store, which is the source of its rules.
+        stored: The rules of the store.
         schedule: The rules that change with time.
-        sources: The entities of the file, with FILE:LINE.
-        unknown_hosts: The hosts whose limits do not hold because no address of theirs is known.
-        rules: All rules as they were set, whatever the time; the file's where both have one.
+        sources: The entities that have a rule in the file, and the place of each rule as FILE:LINE.
+        unknown_hosts: The hosts with a limit that is not in force, because no address of the host is known.
+        rules: All rules as they were set, at whatever times they are in force. If an entity has a rule in both the file
+            and the store, this is the rule of the file.
     """
 
     def __init__(self, config: ProxyConfig, *, name: str, now_ms: int) -> None:
         self.stored: dict[Entity, StoredRule] = {}
         self.name = name
         self.sources: dict[Entity, str] = {}
-        # Addresses of the store that are not in canonical form, by that form.
+        # The entities of the store with an address that is not in canonical form, by the entity in canonical form.
         self._spellings: dict[Entity, dict[Entity, None]] = {}
         self._file: dict[Entity, Rule] = {}
         self._stored_form: dict[Entity, StoredRule] = {}
-        # The rules that hold.
+        # The rules that are in force.
         self._of_file: dict[Entity, QuotaRule] = {}
         self._ips_of_file: dict[Ip, IpRule] = {}
         self._of_store: dict[Entity, QuotaRule] = {}
@@ -75,13 +78,13 @@ class EffectiveRules:
         self.follow_file(config, now_ms=now_ms)
 
     def follow_file(self, config: ProxyConfig, *, now_ms: int) -> QuotaChanges:
-        """Replace the file's rules; return the changes."""
+        """Replace the rules of the file, and return the rules in force that change."""
         rules: dict[Entity, Rule] = {Entity(rule.user, rule.client_id): rule for rule in config.quotas}
         rules |= {Entity(ip=rule.ip): rule for rule in config.ip_quotas}
         changed = _difference(self._file, rules)
         self._file = rules
         self.sources = {entity: rule.source for entity, rule in rules.items()}
-        # A new dict: a thread may be reading the old one.
+        # This makes a new dict, because a thread may be reading the old one.
         self._stored_form = {
             entity: _as_stored(rule) if entity in changed else self._stored_form[entity]
             for entity, rule in rules.items()
@@ -100,7 +103,7 @@ class EffectiveRules:
 
     @property
     def doubles(self) -> tuple[str, ...]:
-        """A message for each entity that has rules in both the file and the store."""
+        """One message for each entity that has a rule in both the file and the store."""
         return tuple(
             f"{source}: {entity} has quotas in {self.name}, too; those of the file hold"
             for usual, source in self.sources.items()
@@ -109,8 +112,8 @@ class EffectiveRules:
         )
 
     def listed(self) -> Iterator[ListedRule]:
-        """Yield every rule as it was set. For any thread."""
-        # The file's dict is replaced, never changed; copying the store's is atomic.
+        """Yield every rule as it was set. Any thread may call this."""
+        # The dict of the file is replaced but never changed. The dict of the store is copied in one step.
         of_file, sources, stored = self._stored_form, self.sources, self.stored.copy()
         for entity, rule in of_file.items():
             yield ListedRule(entity, rule, sources.get(entity, ""), can_change=False)
@@ -119,9 +122,9 @@ class EffectiveRules:
             yield ListedRule(entity, rule, self.name, shadowed_by is None, shadowed_by)
 
     def hidden(self, entity: Entity, *, sees_both: bool) -> HiddenRule | None:
-        """Return the store's rule of an entity that has one in the file, too; None: there is none.
+        """Return the rule that an entity has in the store, if a rule of the file hides it. Otherwise return None.
 
-        ``sees_both``: the client sees both rules; Kafka's API shows the file's alone.
+        ``sees_both`` says whether the client sees both rules. Kafka's API shows only the rule of the file.
         """
         rule = self.stored.get(entity)
         if rule is None or in_usual_form(entity) not in self.sources:
@@ -130,22 +133,25 @@ class EffectiveRules:
         return HiddenRule(rule.limits.keys(), () if sees_both or shown is None else shown.limits.keys())
 
     def update_addresses(self, addresses: Addresses) -> QuotaChanges:
-        """Set the addresses of hosts; return the changes."""
+        """Set the addresses of hosts, and return the rules in force that change."""
         return QuotaChanges({}, self._addresses.update_addresses(addresses))
 
     @property
     def quotas(self) -> tuple[QuotaRule, ...]:
-        """The rules of users and client-ids that hold, the file's in its order."""
+        """The rules of users and client-ids that are in force. The rules of the file come first, in its order."""
         of_file = (self._of_file.get(entity) for entity in self._file)
         return (*(rule for rule in of_file if rule is not None), *self._of_store.values())
 
     @property
     def ip_quotas(self) -> tuple[IpRule, ...]:
-        """The rules of addresses that hold, each address once."""
+        """The rules of addresses that are in force. Each address comes once."""
         return (*self._ips_of_file.values(), *self._addresses.rules.values())
 
     def change(self, changes: Iterable[Change], addresses: Addresses | None = None, *, now_ms: int) -> QuotaChanges:
-        """Change the store's rules; return the effective changes. ``addresses`` are those of hosts among them."""
+        """Change the rules of the store, and return the rules in force that may change.
+
+        ``addresses`` has the addresses of the hosts in ``changes``.
+        """
         changes = tuple(changes)
         apply(self.stored, changes)
         ips: dict[Ip, IpRule | None] = {}
@@ -161,9 +167,9 @@ class EffectiveRules:
         return QuotaChanges(rules, ips)
 
     def advance(self, most: int, *, now_ms: int) -> QuotaChanges | None:
-        """Look at up to ``most`` rules that are due; return the changes, None: there are none.
+        """Look at up to ``most`` rules that are due to change with time, and return the rules in force that change.
 
-        ``unknown_hosts`` may change, too.
+        Returns None if none of them changes. ``unknown_hosts`` may change as well.
         """
         due = self.schedule.due(most, now_ms=now_ms)
         ips: dict[Ip, IpRule | None] = {}
@@ -177,7 +183,7 @@ class EffectiveRules:
         rules = {_key(entity): self._rule(entity) for entity in due if entity.ip is None}
         return QuotaChanges(rules, ips) if due else None
 
-    # -- within --
+    # -- internal --
 
     def _note_spelling(self, entity: Entity) -> None:
         usual = in_usual_form(entity)
@@ -198,7 +204,7 @@ class EffectiveRules:
         return self._ips_of_file.get(ip) or self._addresses.rules.get(ip)
 
     def _take(self, entity: Entity, stored: StoredRule | None, addresses: Addresses, now_ms: int) -> IpChanges:
-        """Put the store's rule of an entity in force as far as its times say; None: it has none."""
+        """Put the form that a rule of the store has now in force. None means that the entity has no rule."""
         rule = None if stored is None else as_rule(entity, stored, source=self.name)
         return self._keep_of_store(entity, self.schedule.put(entity, rule, now_ms=now_ms), addresses)
 
@@ -222,13 +228,13 @@ class EffectiveRules:
             self._of_file[entity] = rule
 
     def _forget(self, entity: Entity) -> IpChanges:
-        """Remove the rules of an entity that hold."""
+        """Remove the rules of an entity from those that are in force."""
         self._keep_of_file(entity, None)
         return self._keep_of_store(entity, self.schedule.put(entity, None, now_ms=0), {})
 
 
 def as_rule(entity: Entity, stored: StoredRule, *, source: str) -> Rule:
-    """Return a stored rule as a configuration has it."""
+    """Return a stored rule in the form that rules have in the configuration."""
     names = _TERMS if entity.ip is None else _TIMES
     terms: dict[str, Any] = {name: getattr(stored.terms, name) for name in names}
     if entity.ip is not None:
@@ -238,7 +244,7 @@ def as_rule(entity: Entity, stored: StoredRule, *, source: str) -> Rule:
 
 
 def _difference(before: Mapping[K, V], after: Mapping[K, V]) -> dict[K, None]:
-    """Return the keys whose values differ or are missing in one of the two, in their order."""
+    """Return the keys with a value that differs between the two or is missing in one of them, in their order."""
     changed = {key: None for key, value in after.items() if before.get(key) != value}
     return changed | {key: None for key in before if key not in after}
 
