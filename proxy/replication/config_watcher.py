@@ -50,8 +50,8 @@ class ReplicationWatcher:
 
     Attributes:
         view: The view that was last passed to ``on_view``.
-        is_successful: Whether the last poll succeeded; false before the first.
-        last_success_s: When the last successful poll ended, in Unix time; 0 before the first.
+        is_successful: Whether the last poll succeeded. It is False before the first poll.
+        last_success_s: When the last successful poll ended, in Unix time. It is 0 before the first poll.
     """
 
     def __init__(

@@ -31,7 +31,7 @@ class ListenerPriorities:
         self.stats = QueueStats()
 
     def update(self, settings: FairCallQueue) -> None:
-        """Apply the settings of a reloaded file."""
+        """Apply the listener's settings of the queue from a reloaded configuration file."""
         if settings != self.settings:
             before = self.scheduler
             self.identity = identities(settings)
@@ -78,7 +78,7 @@ class BrokerQueue:
         return before
 
     def absorb(self, other: "BrokerQueue") -> None:
-        """Add the counts of ``other``, which has turned out to be the queue of the same broker.
+        """Add the overflow counts of ``other``, which has turned out to be the queue of the same broker.
 
         Requests that wait or run in ``other`` also finish in ``other``. New requests come to this queue.
         """

@@ -35,7 +35,7 @@ class BrokerRegistry:
         return tuple(self._upstreams)
 
     def first(self, broker: Broker) -> Upstream:
-        """Return the upstream of a broker that was added first."""
+        """Return the upstream that was added first of all upstreams that lead to ``broker``."""
         return next(upstream for upstream in self._upstreams if upstream.broker is broker)
 
     def add(self, upstream: Upstream) -> Upstream:

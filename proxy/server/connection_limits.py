@@ -172,9 +172,9 @@ class TimerWheel(Generic[_T]):
 
 
 def largest_holders(held: list[tuple[int, _T]], max_buffered_bytes: int) -> list[_T]:
-    """Return the holders to close, largest first, so that all others together hold at most ``max_buffered_bytes``.
+    """Return which holders of memory to close, so that the others together hold at most ``max_buffered_bytes``.
 
-    ``held`` has a size in bytes for each holder.
+    ``held`` has the size in bytes of each holder. The largest holders are closed first.
     """
     excess_bytes = sum(size_bytes for size_bytes, _ in held) - max_buffered_bytes
     found: list[_T] = []

@@ -76,7 +76,7 @@ class Sweeps:
             attempt(connection.abort, MAX_BUFFERED)
 
     async def expire_buckets(self) -> None:
-        """Remove the unused buckets of all brokers every half minute."""
+        """Remove the buckets that no client has used for a while, at all brokers, every half minute."""
         while True:
             await asyncio.sleep(_EXPIRE_EVERY_S)
             for quotas in self._quotas():

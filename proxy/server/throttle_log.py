@@ -14,7 +14,7 @@ _MAX_REMEMBERED: Final = 1_000
 
 
 class ThrottleLog:
-    """Logs each throttled bucket at most once a minute."""
+    """Logs each throttled bucket, which holds the usage of one client, at most once a minute."""
 
     def __init__(self) -> None:
         self._logged_ms: dict[Bucket, int] = {}
