@@ -151,7 +151,7 @@ class VegasLimit:
             self._begin(_Phase.DRAINING, self._estimate / 2, now_ms)
 
     def _stepped(self) -> float:
-        """Return the next estimate of the limit, from how many requests seem to queue at the broker."""
+        """Return the next estimate of the limit, computed from how many requests seem to queue at the broker."""
         estimate = self._estimate
         queued = estimate * (1 - self.base_rtt_us / self.rtt_us)
         alpha = max(_LEAST_ALPHA, estimate * _ALPHA)

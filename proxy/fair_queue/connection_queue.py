@@ -89,7 +89,7 @@ class ListenerQueue:
         self.timeouts = timeouts
 
     def is_awaited(self, *, is_control: bool) -> bool:
-        """Whether any connection waits for a slot of the control lane, or of the normal lane."""
+        """Whether any connection waits for a slot of the control lane (``is_control``) or of the normal lane."""
         queue = self.dispatcher.control_queue if is_control else self.dispatcher.queue
         return len(queue) > 0
 
@@ -110,7 +110,8 @@ class QueuedConnection:
         self._awaits_data = False  # whether the last fetch waited for data
         self._refusal = 0, "", Answer.KEEP_ALIVE  # API key, identity and kind of the last refusal
         self.is_watched = False
-        # 1 if the slot has served a single request so far that measures the broker's speed; else there is no sample.
+        # The value is 1 if the slot has served a single request so far, which measures the broker's speed. With any
+        # other value there is no sample.
         self._sample = 0
         self.ticket = Ticket(owner)
 

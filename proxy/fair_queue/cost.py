@@ -7,7 +7,7 @@ Each listener uses one of three models:
 * ``TrafficCost``       adds up bytes and service time. The request's bytes are charged on arrival, so that a burst from
   a new user counts before its first request is served, and a client that leaves early still pays
 
-A model charges a request at up to two times, and a refused request once:
+A model has these members:
 
 * ``on_arrival`` returns the charge for a request's bytes when the request is admitted. It is None in a model without
   such a charge.

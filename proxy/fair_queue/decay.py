@@ -102,7 +102,7 @@ def default_response_time_thresholds_ms(levels: int) -> tuple[int, ...]:
 class Standing(NamedTuple):
     """A user's cost, share of the cost of all users, and level.
 
-    ``raw`` is the cost as it was charged, and ``decayed`` what decay has left of it, both without the scale.
+    ``raw`` is the sum of all charges, and ``decayed`` what decay has left of it, both without ``cost_scale``.
     ``cached_level`` is the user's level from the last sweep, or None for a user that is new since then. ``level`` is
     the level of the user's next request.
     """
@@ -117,9 +117,10 @@ class Standing(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """Sums of the costs of all users: ``raw`` as charged, ``decayed`` what decay has left.
+    """The sums of the costs of all users. Service users have sums of their own.
 
-    ``raw`` falls when users are forgotten. The costs of service users have sums of their own.
+    ``raw`` is the sum of the costs as they were charged, and ``decayed`` what decay has left of them. ``raw`` falls
+    when users are forgotten.
     """
 
     decayed: float = 0
@@ -129,7 +130,7 @@ class Totals(NamedTuple):
 
 
 class _Cost:
-    """One user's cost: ``raw`` is all of it, ``decayed`` what decay has left of it."""
+    """One user's cost. ``raw`` is the sum of all charges, and ``decayed`` what decay has left of it."""
 
     __slots__ = ("decayed", "is_service_user", "raw")
 

@@ -1,4 +1,4 @@
-"""The deadlines of slots whose requests may be waiting at the broker, while the broker works on other requests."""
+"""Takes slots back at a deadline if their requests may be waiting at the broker, which then works on other requests."""
 
 from typing import Protocol
 

@@ -105,6 +105,6 @@ def may_name_leaders(api_key: int, api_version: int) -> bool:
 def streams(api_key: int, frame_bytes: int, come_bytes: int) -> bool:
     """Return whether a response passes piece by piece, so that leaders' addresses must be edited as they pass.
 
-    Otherwise the whole response is there, or is a short Produce response, which is collected until it is whole.
+    Otherwise the whole response has arrived, or it is a short Produce response, which is collected until it is whole.
     """
     return come_bytes < frame_bytes and (api_key != ApiKey.PRODUCE or frame_bytes > MAX_HELD_RESPONSE_BYTES)

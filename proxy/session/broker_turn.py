@@ -1,4 +1,4 @@
-"""A connection's turn at its broker: the fair call queue, refusals, and the time that the broker takes."""
+"""Queues a connection's requests in the fair call queue, refuses some, and measures the time that the broker takes."""
 
 from __future__ import annotations
 
@@ -104,8 +104,8 @@ class BrokerTurn:
     def _can_refuse(self, kind: RequestKind, size_bytes: int) -> bool:
         """Return whether the proxy can refuse a request that has no pending request in front of it.
 
-        It cannot while a response of the broker is only partly passed on: the refusal would be written into the middle
-        of that response.
+        The proxy cannot do so while a response of the broker is only partly passed on, because the refusal would be
+        written into the middle of that response.
         """
         has_answer = kind.is_refusable and not self._is_unrefusable
         return has_answer and not self._state.responses.is_open and size_bytes <= MAX_REFUSED_BYTES
@@ -141,7 +141,7 @@ class BrokerTurn:
         return position, frame_end, b""
 
     def end_request(self, oldest: PendingRequest) -> None:
-        """Note that all of a request has now passed. ``oldest`` is the oldest pending request, often the same one."""
+        """Note that a request has now passed as a whole. ``oldest`` is the oldest pending request, often the same."""
         state, queued = self._state, self.queued
         if oldest.charge is None:
             return
@@ -152,7 +152,7 @@ class BrokerTurn:
             self._service = state.context.service.begin(may_wait=kind.may_wait, now_ns=state.now_ns)
 
     def end_unanswered(self, charge: RequestCharge) -> None:
-        """Note that all of a request has now passed that will have no response."""
+        """Note that a request that will have no response has now passed as a whole."""
         self.charge_turn(charge)
         if self.queued is not None and not self._state.in_flight:
             self.queued.end(self._state.now_ns // 1_000)
@@ -216,7 +216,7 @@ class BrokerTurn:
             queued.passed(charge.kind, is_whole=is_whole, now_us=state.now_ns // 1_000)
 
     def charge_turn(self, charge: RequestCharge, service: ServiceTime = NO_TIME) -> None:
-        """Charge the identity that has queued for a request that will have no response."""
+        """Charge a request that will have no response to the identity that pays in the fair call queue."""
         if self.queued is not None and charge.identity is not None:
             self.queued.unanswered(charge.kind, charge.identity, service)
 

@@ -1,4 +1,4 @@
-"""The client of one connection: its identity, the buckets that its requests charge, and how long it is muted."""
+"""Keeps the identity of a connection's client, the buckets that its requests charge, and how long it is muted."""
 
 from collections.abc import Callable, Container
 from dataclasses import dataclass, field
@@ -40,7 +40,7 @@ class Policy(NamedTuple):
     enforcement: Enforcement
     is_inter_broker: bool
     oauthbearer_claim: str
-    administration: Administration | None = None  # None: requests about client quotas go to the broker
+    administration: Administration | None = None  # if None, requests about client quotas go to the broker
     authority: AlterConfirmer | None = None  # follows the broker's own quotas, if they are the rules
 
 
@@ -82,7 +82,8 @@ class ClientAccount:
         muted_until_ms: The time before which no request of the client passes.
         broker_began_ms: When the broker could begin with the oldest request that charges a bucket which is only
             observed.
-        is_counted: Whether ``count_connection`` was called. A later principal or client-id changes nothing about it.
+        is_counted: Whether ``count_connection`` was called. A later principal or client-id does not change what the
+            connection counts for.
         refusal: The reason why the connection has to end, or an empty text if it may go on.
         stale_buckets: The buckets of earlier client-ids or rules, held while requests that charge them are in flight.
     """
@@ -137,7 +138,7 @@ class ClientAccount:
         return self._request_buckets
 
     def mutation_bucket(self, client_id: bytes, now_ms: int) -> Bucket:
-        """Return the bucket that requests charge which create, grow or delete topics.
+        """Return the bucket for requests that create, grow or delete topics.
 
         It is kept until the rules or the client-id change.
         """
@@ -231,7 +232,7 @@ class ClientAccount:
         return wait_ms
 
     def release(self) -> None:
-        """End the mute, and throttle nothing from now on."""
+        """Unmute the client, and throttle nothing from now on."""
         self.muted_until_ms = 0
         self._slows_nothing = True
 

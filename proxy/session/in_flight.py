@@ -19,7 +19,7 @@ MAX_IN_FLIGHT: Final = 256
 
 @dataclass(slots=True, eq=False, repr=False)
 class RequestProfile:
-    """How to handle a request, as far as all requests with the same head share this.
+    """What all requests with the same head have in common: their handler, their bucket and their other charges.
 
     Reading the head of a request takes longer than all decisions about the request. Comparing the head with that of the
     last request takes a fraction of this time, so the profiles of Produce, Fetch and ShareFetch are kept and compared.

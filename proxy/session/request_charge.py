@@ -32,7 +32,7 @@ class RequestCharge(NamedTuple):
             self.buckets.rate.in_flight += 1
 
     def pass_unanswered(self, *, now_ms: int) -> Iterator[Charge]:
-        """Charge a request that has passed and has no response. It is charged to the request rate, not for its time."""
+        """Charge a request without a response to the request rate, after it has passed. Its time is not charged."""
         rate = self.buckets.rate
         if rate is not None:
             rate.in_flight -= 1

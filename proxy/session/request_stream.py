@@ -290,7 +290,7 @@ class RequestStream:
         return self._other.take(b"", 0, head, now_ms)
 
     def expect_as_is(self, head: RequestHead, charge: RequestCharge | None) -> None:
-        """Expect the response to a request that passes now. The response then passes without a handler's edit."""
+        """Expect the response to a request that passes now. Only its throttle time and addresses are edited."""
         self._other.pass_on(head, charge)
 
     def is_muted(self, now_ms: int) -> bool:

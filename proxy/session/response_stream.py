@@ -25,7 +25,7 @@ class ResponseStream:
     Attributes:
         begun: A response that was charged when it began, but needs more bytes, or a delay, before it can pass.
         left: How many bytes of a response's body have not passed yet.
-        least_wait_ms: The shortest throttle time that the response which begins now may carry.
+        least_wait_ms: The shortest throttle time that the next response may carry, in milliseconds. 0 sets no minimum.
         reads_all: Whether every response is read, because a login is under way or because brokers' addresses are
             replaced.
         hidden: Edits the addresses in a response that passes piece by piece, or None if no such response is passing.
@@ -73,7 +73,10 @@ class ResponseStream:
 
     @property
     def is_open(self) -> bool:
-        """Whether a response has arrived only in part, or waits. Its request may no longer count as in flight."""
+        """Whether a response has begun to arrive and has not passed as a whole.
+
+        Its request may no longer be among the requests in flight.
+        """
         return bool(self.left or self._data)
 
     def stop_delaying(self) -> None:
@@ -269,7 +272,10 @@ def _has_endpoints(profile: RequestProfile, data: bytes, position: int, frame_by
 
 
 def _unexpected(pending: PendingRequest, response_bytes: int, correlation_id: int) -> ProtocolError:
-    """Return the error for a response that does not answer the oldest request, as a broker's next response must."""
+    """Return the error for a response that does not answer the oldest request.
+
+    A broker answers a connection's requests in their order.
+    """
     if response_bytes < 4:
         return FrameTooSmall(f"a response of {response_bytes} bytes cannot hold a correlation_id")
     profile = pending.profile

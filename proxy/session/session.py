@@ -199,7 +199,7 @@ class Session:
         self._turn.stop_service()
 
     def resume_answers(self) -> None:
-        """Note that the client takes its responses again. A request that waited for this passes on ``resume``."""
+        """Note that the client takes its responses again. Then ``resume`` passes a request that has waited for this."""
         self.state.is_client_full = False
         self._turn.begin_service()
 

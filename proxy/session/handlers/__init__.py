@@ -1,4 +1,4 @@
-"""Has one handler for each family of APIs, which decides how its requests and responses pass. No I/O, no clock.
+"""The handlers, one for each family of APIs, decide how requests and responses pass. No I/O, no clock.
 
 handler          the base class of all handlers
 table            the handler of each API

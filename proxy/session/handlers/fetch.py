@@ -69,7 +69,7 @@ class FetchHandler(Handler):
 
     def __init__(self, state: SessionState) -> None:
         super().__init__(state)
-        self._brought_bytes = -1  # the charge of the last fetch; -1: there was none
+        self._brought_bytes = -1  # the bytes that the last fetch was charged; -1 before the first fetch
         self._is_emptied = False  # whether the fetch in flight was edited so that it brings no records
         self._is_sessionless = False  # whether full fetches are edited so that they open no session at the broker
         self._waits_since_ms = 0  # since when the next fetch has waited in the bucket's line
@@ -102,7 +102,10 @@ class FetchHandler(Handler):
     def repeat(
         self, profile: RequestProfile, data: bytes, position: int, size_bytes: int, correlation_id: int, now_ms: int
     ) -> Edit | None:
-        """Pass a fetch on when its buckets and the fair call queue let it pass. A limit caps the bytes it asks for."""
+        """Pass a fetch on when its buckets and the fair call queue let it pass.
+
+        If the bucket has a limit, the bytes that the fetch asks for are capped.
+        """
         state, bucket, charge = self._state, profile.bucket, profile.charge
         if bucket is None:
             return None

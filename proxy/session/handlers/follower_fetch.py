@@ -1,4 +1,4 @@
-"""Handles Fetch requests of followers, on connections that may send a ``replica_id`` (KIP-73)."""
+"""Handles Fetch requests of followers, on connections that count as a broker's (KIP-73)."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class Handler:
     # -- requests --
 
     def take(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Edit | None:
-        """Decide on a request after its head has been read. It begins, with its size, at ``position`` in ``data``.
+        """Decide on a request after its head has been read. The request begins at ``position`` in ``data``.
 
         Returns:
             The edit with which the request passes, or None if it does not pass now. With None, the state is blocked if
@@ -72,7 +72,7 @@ class Handler:
     def repeat(
         self, profile: RequestProfile, data: bytes, position: int, size_bytes: int, correlation_id: int, now_ms: int
     ) -> Edit | None:
-        """Decide on a request with the same head as an earlier request, which had ``profile``. Returns as ``take``."""
+        """Decide on a request with the same head as an earlier one, which had ``profile``. Returns as ``take`` does."""
         raise NotImplementedError
 
     @property
@@ -137,7 +137,7 @@ class Handler:
 
     @property
     def charged_bucket(self) -> Bucket | None:
-        """A bucket that the handler has yet to charge, if pending requests do not name it already."""
+        """A bucket that the handler will still charge, in addition to the buckets of the pending requests."""
         return None
 
     def release(self) -> None:

@@ -208,8 +208,8 @@ class QuotaRequestHandler(WholeRequestHandler):
     def hold_back(self, exchange: Exchange, frame: bytes, *, is_delayed: bool) -> bytes:
         """Return the response, or hold it and return an empty one until the change is in force in the proxy.
 
-        A response that is delayed because of a quota is not held, too, because the change is in force when the delay is
-        over, or soon after.
+        A response that is delayed because of a quota is not held for longer, because the change is in force when the
+        delay is over, or soon after.
         """
         state = self._state
         state.in_flight.open()

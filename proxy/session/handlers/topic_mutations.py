@@ -146,7 +146,7 @@ class TopicMutationHandler(WholeRequestHandler):
     def answer(self, data: bytes, position: int, frame_bytes: int, *, now_ms: int) -> bytes:
         """Return the response for the client, with the refused topics added and the throttle time set.
 
-        It is empty if the broker has answered the proxy's own Metadata request, which only tells partition counts.
+        The response is empty if the broker has answered the proxy's own Metadata request, which the client never sees.
         """
         frame = data[position : position + frame_bytes]
         if self._query is not None and self._learned is not None:

@@ -51,7 +51,7 @@ Decision = Hold | Answered | Ask | Forward
 
 
 class Exchange(Protocol):
-    """The part of a handler that turns the broker's response into the client's, for one request at a time.
+    """Turns the broker's responses to whole requests into the responses for the client, one at a time.
 
     Attributes:
         api_key: The API key of the request that was passed on last.
@@ -62,7 +62,7 @@ class Exchange(Protocol):
     def answer(self, data: bytes, position: int, frame_bytes: int, *, now_ms: int) -> bytes:
         """Return the response for the client, made from a whole response of the broker.
 
-        It is empty if the client gets no response yet.
+        The response is empty if the client gets no response yet.
 
         Raises:
             ProtocolError: If the broker's response cannot be read, or does not answer the request.
@@ -136,7 +136,10 @@ class WholeRequestHandler(Handler):
         return position, position + frame_bytes, self.hold_back(exchange, frame, is_delayed=is_delayed)
 
     def finish(self, exchange: Exchange, frame: bytes, response: BegunResponse) -> bytes:
-        """Return ``frame``, the response that the exchange has made, as the client gets it except for throttle time."""
+        """Return the response for the client, made from ``frame``, the response of the exchange.
+
+        The throttle time is written later.
+        """
         return frame
 
     def hold_back(self, exchange: Exchange, frame: bytes, *, is_delayed: bool) -> bytes:

@@ -1,1 +1,1 @@
-"""A follower's fetches: what of a request passes, and what of a response is held back (KIP-73). No I/O, no clock."""
+"""Decides how much of a follower's fetch passes, and how much of its response (KIP-73). No I/O, no clock."""

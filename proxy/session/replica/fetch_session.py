@@ -1,4 +1,6 @@
-"""A follower's fetch session in which no partition lags: fetches and responses pass as they come, and are counted.
+"""Follows a follower's fetch session with the leader in which no partition lags.
+
+The fetches and responses of such a session pass as they come, and the records are only counted.
 
 Source: KIP-227, ``FetchSession`` in Apache Kafka.
 """
@@ -13,10 +15,10 @@ from kafka_quota_proxy.proxy.session.replica.response_trimming import Trimming
 
 
 class FetchSession:
-    """The offset and the quotas of each partition of the session.
+    """Keeps the fetch offset of each partition of the session, and the quotas that the partition is charged to.
 
-    It has the partitions of its full fetch and no others: ``knows`` is called first. Partitions that the follower drops
-    stay here.
+    The session has the partitions of its full fetch and no others, because ``knows`` is called before a fetch is noted.
+    Partitions that the follower drops from the session are kept.
     """
 
     __slots__ = ("_charges", "_limits", "_offsets")
@@ -28,15 +30,19 @@ class FetchSession:
 
     @property
     def is_throttled(self) -> bool:
-        """Whether any of its partitions is throttled."""
+        """Whether any partition of the session is throttled."""
         return bool(self._charges)
 
     def knows(self, fetch: ReplicaFetch) -> bool:
-        """Return whether a fetch adds no partition: a new one may lag by everything it has."""
+        """Return whether a fetch adds no partition to the session. A new partition may lag by all of its records."""
         return all((one.topic, one.partition) in self._offsets for one in fetch.partitions)
 
     def update(self, fetch: ReplicaFetch, limits: Limits, *, is_id: bool) -> None:
-        """Note a fetch: a full one names all partitions, an incremental one those that differ."""
+        """Note the partitions of a fetch.
+
+        A full fetch names all partitions of the session, and an incremental fetch those that have changed. ``is_id``
+        says whether the fetch names topics by id.
+        """
         if fetch.session_epoch <= 0:
             self._offsets.clear()
             self._charges.clear()
@@ -49,7 +55,7 @@ class FetchSession:
         limits.find(fetched, self._charges, is_id=is_id)
 
     def count(self, partitions: Iterable[ResponsePartition], trimming: Trimming) -> None:
-        """Count the records of a response."""
+        """Count the records of a response that passes as it comes, partition by partition, in ``trimming``."""
         for one in partitions:
             key = (one.topic, one.partition)
             charges = self._charges.get(key)

@@ -1,17 +1,21 @@
-"""One follower's fetches over one connection: each passes in full or in part, waits, or is answered here.
+"""Decides for one follower's fetches whether each passes in full or in part, waits, or is answered by the proxy.
 
-The rules of KIP-73, for a proxy:
+These are the rules of KIP-73, adapted to a proxy:
 
-* A replica is in sync when its ``fetch_offset`` is not below the partition's high watermark, which never passes a
-  member of the ISR. Partitions in sync are never held back.
-* A throttled partition that lags is fetched only while its quotas have room, and no more than that. Otherwise it is
-  left out, so that the leader's own long poll works for the others, and its empty entry is put back into the response:
-  the response to a full fetch must have exactly its partitions.
-* If no partition is left, the fetch waits for room, at most for ``max_wait_ms``, and is then answered without records.
-* The records of a lagging partition end at a whole batch: a follower throws away the rest, and would pay for it.
-* Incremental fetches (KIP-227) do not name what they fetch. When a throttle becomes active they are refused, and the
-  full ones that follow are passed on without a session. Once no partition has lagged for a while, the follower may have
-  a session again: full fetches of thousands of partitions in sync cost follower, proxy and leader too much.
+* A replica is in sync if its ``fetch_offset`` is not below the partition's high watermark, since the high watermark
+  never passes a member of the ISR. Partitions in sync are never held back.
+* A throttled partition that lags is fetched only while its quotas have room, and only as many bytes as they have room
+  for. Without room the partition is left out of the fetch, so that the leader's long poll works for the other
+  partitions. An empty entry for the partition is put into the response, because the response to a full fetch must have
+  exactly the partitions of the fetch.
+* If no partition is left in a fetch, the fetch waits for room, at most for ``max_wait_ms``, and is then answered
+  without records.
+* The records of a lagging partition are cut after a whole batch. A follower throws away an incomplete batch, but would
+  be charged for it.
+* An incremental fetch (KIP-227) does not name all partitions that it fetches. So when a throttle becomes active,
+  incremental fetches are refused, and the full fetches that follow are passed on without a session. When no partition
+  has lagged for a while, the follower may have a session again, because full fetches of thousands of partitions in sync
+  cost the follower, the proxy and the leader too much.
 
 Source: ``ReplicaManager.readFromLog`` and ``shouldLeaderThrottle``, ``FetchSessionHandler``,
 ``AbstractFetcherThread`` in Apache Kafka.
@@ -46,13 +50,16 @@ from kafka_quota_proxy.proxy.session.replica.response_trimming import (
 
 FETCH_SESSION_ID_NOT_FOUND: Final = 70
 _NEWEST: Final = HIGHEST_VERSION[ApiKey.FETCH]
-# The longest time that a fetch is held, whatever its max_wait_ms: a limit that is lifted takes effect within it.
+# The longest time that a fetch is held, whatever its max_wait_ms. A limit that is lifted takes effect within this time.
 _MAX_HELD_MS: Final = 500
-# The shortest, while there is no room: with a max_wait_ms of 0 a follower would spin.
+# The shortest time that a fetch without room is held. A follower with a max_wait_ms of 0 would otherwise fetch again at
+# once.
 _MIN_HELD_MS: Final = 50
-# The largest response that is requested, for it is held whole. Followers request 10 MiB by default.
+# The largest response that a throttled fetch may request, because the response is held whole. Followers request 10 MiB
+# by default.
 _MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
-# Of one fetch. Each is decided on by itself: 100,000 take about a second and 100 MB. No broker has as many.
+# The most partitions of a fetch that is throttled. Each partition needs a decision of its own, and 100,000 partitions
+# take about a second and 100 MB. No broker has as many.
 _MAX_PARTITIONS: Final = 100_000
 # A follower may have a session again after no partition has lagged for this long.
 _QUIET_MS: Final = 3_000
@@ -61,20 +68,23 @@ _FAR_MS: Final = 1 << 62
 
 @dataclass(slots=True, eq=False, repr=False)
 class Follower:
-    """The fetches of one connection. While no limit holds, nothing is kept."""
+    """Follows the fetches of one follower on one connection. While no limit holds, it keeps nothing about them.
+
+    ``has_ids`` says whether the last fetch named topics by id, and ``seen`` has the state of the throttled partitions.
+    """
 
     api_key = int(ApiKey.FETCH)
     _leader: Leader
     _limits: Limits | None = None
     _passed: PassedFetch | None = None
-    _held_since_ms: int = 0  # the fetch that waits here; 0: none does
-    _left_session: int = 0  # a session that the leader still has and the follower has not
-    _session: FetchSession | None = None  # that both have, for no partition lags
-    _quiet_since_ms: int | None = None  # None: a partition lagged just now, or it is unknown
+    _held_since_ms: int = 0  # since when a fetch is held; 0 if no fetch is held
+    _left_session: int = 0  # the id of a session that the leader still has and the follower has given up
+    _session: FetchSession | None = None  # the session of leader and follower, in which no partition lags
+    _quiet_since_ms: int | None = None  # since when no partition has lagged; None if one has just lagged, or at first
     _turn: int = 0
     _is_released: bool = False
-    has_ids: bool = False  # fetches name topics by id
-    seen: dict[Key, PartitionState] = field(default_factory=dict)  # of throttled partitions
+    has_ids: bool = False
+    seen: dict[Key, PartitionState] = field(default_factory=dict)
     _ticket: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -82,16 +92,16 @@ class Follower:
 
     @property
     def limits(self) -> Limits | None:
-        """The limits of the last fetch."""
+        """The limits that held for the last fetch, or None before the first fetch."""
         return self._limits
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a fetch was passed on and has no response yet; no other may be decided on until then."""
+        """Whether ``answer`` still awaits the response to a fetch. Until then ``take`` must not be called."""
         return self._passed is not None
 
     def is_throttled(self, replica_id: int, api_version: int, *, now_ms: int) -> bool:
-        """Return whether ``take`` has to decide on a fetch; otherwise the fetch and its response pass as they come."""
+        """Return whether ``take`` has to decide on a fetch. Otherwise the fetch and its response pass as they come."""
         limits = self._limits
         if limits is None or limits.follower != replica_id or limits.generation != self._leader.throttle.generation:
             if limits is not None and limits.follower != replica_id:
@@ -106,10 +116,12 @@ class Follower:
     def take(
         self, data: bytes, position: int, body: int, api_version: int, correlation_id: int, *, now_ms: int
     ) -> Decision:
-        """Decide on a whole fetch, whose body begins at ``body``; no other request of the connection is in flight.
+        """Decide on a whole fetch. Its frame begins at ``position`` in ``data``, and its body at ``body``.
+
+        No other request of the connection may be in flight.
 
         Raises:
-            ProtocolError: It is no Fetch request.
+            ProtocolError: If the request is not a Fetch that can be read.
         """
         self.has_ids = api_version >= FIRST_TOPIC_ID
         fetch = read_request(data, position, body, api_version)
@@ -121,7 +133,8 @@ class Follower:
         if fetch.session_epoch > 0:
             self._left_session = fetch.session_id
             return Answered(make_response(correlation_id, (), api_version, error_code=FETCH_SESSION_ID_NOT_FOUND))
-        # If a partition is named twice, its last entry counts in the place of the first, as for the leader.
+        # If a fetch names a partition twice, the last entry counts, at the place of the first one. A leader does the
+        # same.
         passed = PassedFetch(correlation_id, api_version, {(one.topic, one.partition): one for one in fetch.partitions})
         chosen, most_bytes, room_at_ms = self._choose(passed, now_ms)
         if not chosen and passed.partitions:
@@ -145,17 +158,20 @@ class Follower:
         return Forward(frame, is_answer_read=is_trimmed)
 
     def answer(self, data: bytes, position: int, frame_bytes: int, *, now_ms: int) -> bytes:
-        """Return the response that the follower gets: the leader's, trimmed, with the entries that were left out.
+        """Return the response for the follower.
+
+        This is the leader's response with two changes: the records of lagging partitions are cut to the room of their
+        quotas, and the partitions that were left out of the fetch have empty entries.
 
         Raises:
-            ProtocolError: It is no response to the fetch.
+            ProtocolError: If the leader's response cannot be read, or answers no fetch.
         """
         passed = self._passed
         if passed is None or self._limits is None:
             raise UnexpectedResponse("a Fetch response answers no fetch of a follower")
         version = passed.api_version
         response = read_response(data, position, frame_bytes, version)
-        self._passed = None  # not before: after an error ``close`` gives back what was set aside
+        self._passed = None  # after `read_response`, so that `close` gives back the reservation if that raises an error
         if response.error_code:
             settle(passed.granted, {})
             return data[position : position + frame_bytes]
@@ -173,7 +189,10 @@ class Follower:
         return frame
 
     def _entries(self, passed: PassedFetch, response: ReplicaResponse, trimming: Trimming) -> list[Entry]:
-        """Return the entries that the follower gets: those of its fetch in their order, then any others that came."""
+        """Return the entries of the response for the follower.
+
+        First come the partitions of the follower's fetch in their order, then any other partitions of the response.
+        """
         found = {(one.topic, one.partition): one for one in response.partitions}
         entries: list[Entry] = []
         for key, request in passed.partitions.items():
@@ -186,7 +205,10 @@ class Follower:
         return entries
 
     def _may_have_session(self, fetch: ReplicaFetch, now_ms: int) -> bool:
-        """Return whether a fetch passes as it is: its session has no lagging partition, or it may begin one."""
+        """Return whether a fetch passes as it is, because no partition lags in its session.
+
+        A full fetch may begin such a session if no partition has lagged for a while.
+        """
         session = self._session
         if session is not None and fetch.session_epoch > 0:
             if session.knows(fetch):
@@ -207,26 +229,31 @@ class Follower:
         return Forward(b"", is_answer_read=session.is_throttled)
 
     def _note(self, now_ms: int, *, has_lagging: bool) -> None:
-        """Note whether the follower may keep its session, or have one again."""
+        """Note whether a partition has lagged just now.
+
+        If so, the follower loses its fetch session. It may have a session again when no partition has lagged for some
+        time.
+        """
         if has_lagging:
             self._quiet_since_ms = self._session = None
         elif self._quiet_since_ms is None:
             self._quiet_since_ms = now_ms
 
     def release(self) -> None:
-        """Throttle nothing from now on."""
+        """Throttle none of the follower's fetches from now on."""
         self._is_released = True
 
     def close(self) -> None:
-        """Give back what was set aside for a response that does not come. The last call."""
+        """Give back what was reserved for a response that will not come, and leave all lines. This is the last call."""
         if self._passed is not None:
             settle(self._passed.granted, {})
             self._passed = None
         self._leave()
 
     def _choose(self, passed: PassedFetch, now_ms: int) -> "_Choice":
-        """Return the partitions to fetch from the leader, and how much of each."""
-        shares: dict[Key, int | None] = {}  # of partitions that are not fetched as requested; None: not at all
+        """Return the partitions to fetch from the leader, and how many bytes of each."""
+        # The bytes to fetch of each partition that is not fetched as requested. None leaves the partition out.
+        shares: dict[Key, int | None] = {}
         lagging: list[_Candidate] = []
         self._find_charges(passed)
         for key, charges in passed.charges.items():
@@ -257,10 +284,17 @@ class Follower:
         granted: dict[ReplicationQuota, int],
         now_ms: int,
     ) -> int:
-        """Divide the room among lagging partitions, the longest without first; return when the others have room."""
+        """Divide the room of the quotas among lagging partitions, and reserve it.
+
+        The partition that has got no records for the longest time comes first. ``shares`` gets the bytes to fetch of
+        each partition, and ``granted`` what is reserved in each quota.
+
+        Returns:
+            The time at which the partitions that got nothing may have room.
+        """
         lagging.sort(key=_turn_of)
         rooms = {charge.quota: 0.0 for each in lagging for charge in each.charges}
-        turns_ms: dict[ReplicationQuota, int] = {}  # of quotas that have no room for this follower now
+        turns_ms: dict[ReplicationQuota, int] = {}  # when to try again, for quotas without room for this follower now
         for quota in rooms:
             if not quota.ahead(self, self._ticket, now_ms=now_ms):
                 rooms[quota] = quota.room(now_ms=now_ms)
@@ -271,11 +305,11 @@ class Follower:
         left_out: set[tuple[Charge, ...]] = set()
         for each in lagging:
             room = min(rooms[charge.quota] for charge in each.charges)
-            # A share into which no batch fits is wasted. But the first partition gets its batch, however large.
+            # A share into which no batch fits is wasted. But the first partition gets one batch, however large.
             if room <= 0 or (granted and room < each.seen.least_bytes):
                 left_out.add(each.charges)
                 continue
-            # A quota that only measures has room without end. A max_bytes below 0 is the leader's to refuse.
+            # A quota that only measures has infinite room. If max_bytes is below 0, the leader refuses the fetch.
             most = shares[each.key] = each.seen.requested_bytes = int(
                 min(each.partition.max_bytes, max(room, each.seen.least_bytes, 1))
             )
@@ -294,12 +328,12 @@ class Follower:
         return max(turns_ms[one] if one in turns_ms else one.room_at_ms(now_ms=now_ms) for one in quotas)
 
     def _leave(self) -> None:
-        """Leave the lines of all quotas."""
+        """Give up the follower's places in the lines of all quotas."""
         for quota in self._limits.quotas if self._limits else ():
             quota.leave(self)
 
     def _forget(self) -> None:
-        """Forget all partitions, and leave all lines."""
+        """Forget all partitions and the session, and leave the lines of all quotas."""
         self._leave()
         self.seen.clear()
         self._quiet_since_ms = self._session = None
@@ -308,7 +342,7 @@ class Follower:
         return [empty_entry(key, self.seen[key], passed.api_version) for key in passed.partitions]
 
     def _find_charges(self, passed: PassedFetch) -> None:
-        """Find the throttled partitions; forget the others, and those that are no longer fetched."""
+        """Find the throttled partitions of a fetch, with their quotas, and forget the state of all other partitions."""
         if self._limits is not None:
             self._limits.find(passed.partitions, passed.charges, is_id=self.has_ids)
         for key in self.seen.keys() - passed.charges.keys():
@@ -316,9 +350,9 @@ class Follower:
 
 
 class _Choice(NamedTuple):
-    partitions: list[tuple[RequestPartition, int]]  # each with its max_bytes
-    most_bytes: int  # of all together
-    room_at_ms: int  # when there is room for what is left out
+    partitions: list[tuple[RequestPartition, int]]  # each partition with the max_bytes to request
+    most_bytes: int  # the max_bytes of the whole fetch
+    room_at_ms: int  # the time at which there may be room for the partitions that are left out
 
 
 class _Candidate(NamedTuple):

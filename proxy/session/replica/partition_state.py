@@ -1,10 +1,10 @@
-"""The state of a partition that a follower fetches, between one response and the next."""
+"""Keeps the state of a throttled partition from one of a follower's fetches to the next."""
 
 from typing import Final
 
 from kafka_quota_proxy.protocol.replica_fetch.response import ResponsePartition
 
-# The rate at which a partition is written to is measured over this time.
+# The rate of writes to a partition is measured over at least this time.
 _BYTES_IN_EVERY_MS: Final = 5_000
 
 Key = tuple[bytes, int]  # the topic's name or id, and the partition
@@ -13,14 +13,17 @@ Key = tuple[bytes, int]  # the topic's name or id, and the partition
 class PartitionState:
     """A throttled partition, as one follower's last fetch and its response showed it.
 
+    ``high_watermark``, ``last_stable_offset``, ``leader_epoch`` and ``log_start_offset`` are those of the last fetch
+    and its response.
+
     Attributes:
-        bytes_in_rate: Bytes per second that are written to the partition.
-        bytes_per_offset: The mean size of a record; 0: unknown.
-        fetch_offset: Where the last fetch began.
-        brought_bytes: The records of the last response.
-        turn: When the partition lagged and got records last; a number that grows.
-        requested_bytes: The most that the last fetch asked for.
-        least_bytes: No batch is likely to fit into less.
+        bytes_in_rate: How many bytes per second are written to the partition.
+        bytes_per_offset: The mean size of a record in bytes, or 0 while it is unknown.
+        fetch_offset: The offset at which the last fetch began.
+        brought_bytes: The size of the records in the last response, in bytes.
+        turn: The number of the last response that brought records while the partition lagged. Numbers grow with time.
+        requested_bytes: How many bytes the last fetch asked for at most.
+        least_bytes: The smallest number of bytes into which a batch is likely to fit.
     """
 
     __slots__ = (
@@ -51,11 +54,14 @@ class PartitionState:
 
     @property
     def lag(self) -> int:
-        """How many offsets the follower lacks, by the last fetch and its response."""
+        """The number of offsets that the follower lacked in its last fetch, according to the response."""
         return max(self.high_watermark - self.fetch_offset, 0)
 
     def see(self, partition: ResponsePartition, leader_epoch: int, now_ms: int) -> None:
-        """Note what a response says: an entry that is put back later repeats it."""
+        """Note what a response says about the partition.
+
+        If a later fetch is answered without this partition's records, its entry repeats these values.
+        """
         since_ms, since_offset = self._since
         if now_ms - since_ms >= _BYTES_IN_EVERY_MS:
             offsets = max(partition.high_watermark - since_offset, 0)
@@ -67,7 +73,7 @@ class PartitionState:
         self.log_start_offset = partition.log_start_offset
 
     def arrive_at(self, fetch_offset: int) -> None:
-        """Note where the next fetch begins."""
+        """Note the offset at which the next fetch begins."""
         offsets = fetch_offset - self.fetch_offset
         if self.brought_bytes and offsets > 0:
             self.bytes_per_offset = self.brought_bytes / offsets
@@ -75,5 +81,8 @@ class PartitionState:
         self.fetch_offset = fetch_offset
 
     def lag_bytes(self, most: int) -> int:
-        """Return about how many bytes the follower lacks, at most ``most``; ``most`` while that is unknown."""
+        """Return about how many bytes the follower lacks, but at most ``most``.
+
+        Returns ``most`` while the size of a record is unknown.
+        """
         return min(most, int(self.lag * self.bytes_per_offset) + 1) if self.bytes_per_offset else most

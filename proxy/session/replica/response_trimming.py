@@ -1,4 +1,4 @@
-"""Trims the leader's response to a follower's fetch to what its quotas have room for, and charges the rest."""
+"""Cuts the leader's response to a follower's fetch to the room of the quotas, and charges the records that pass."""
 
 from dataclasses import dataclass, field
 from math import inf
@@ -18,9 +18,9 @@ from kafka_quota_proxy.proxy.quota.replication import ReplicationQuota
 from kafka_quota_proxy.proxy.replication.throttle import Charge
 from kafka_quota_proxy.proxy.session.replica.partition_state import Key, PartitionState
 
-# A smaller batch is not worth another fetch.
+# The least room to wait for if a partition got no batch: a smaller batch is not worth another fetch.
 _LEAST_MORE_BYTES: Final = 1024
-# Requested of a partition whose state is unknown: it may be in sync, and must not wait then.
+# How many bytes are requested of a partition with an unknown state. It may be in sync, and must then not wait.
 FIRST_LOOK_BYTES: Final = 64 * 1024
 
 
@@ -29,10 +29,13 @@ class PassedFetch:
     """A fetch that was passed on and has no response yet.
 
     Attributes:
-        partitions: As the follower passed for them, left out or not.
-        charges: Of the throttled ones.
-        granted: Bytes that were set aside in each quota.
-        is_of_session: The ``FetchSession`` has the partitions; the response passes as it comes and is counted.
+        correlation_id: The correlation id of the fetch.
+        api_version: The version of the Fetch API.
+        partitions: The partitions of the follower's request, including those that were left out.
+        is_of_session: Whether the fetch belongs to a ``FetchSession``, which then has the partitions. The response
+            passes as it comes, and is only counted.
+        charges: The quotas that each throttled partition is charged to.
+        granted: The number of bytes that were reserved in each quota.
     """
 
     correlation_id: int
@@ -44,7 +47,10 @@ class PassedFetch:
 
 
 class Trimming:
-    """One response: its entries as the follower gets them, and their charges."""
+    """Makes the entries of one response for the follower, and counts what they are charged.
+
+    ``has_lagging`` becomes True if any throttled partition of the response lags.
+    """
 
     def __init__(
         self, fetch: PassedFetch, states: dict[Key, PartitionState], data: bytes, *, turn: int, now_ms: int
@@ -56,12 +62,12 @@ class Trimming:
         self._turn = turn
         self._view = memoryview(data)
         self._now_ms = now_ms
-        self._brought: dict[ReplicationQuota, int] = {}  # records of lagging partitions
-        self._leaders: dict[ReplicationQuota, list[Entry]] = {}  # charged as a leader charges
-        self._followers: dict[ReplicationQuota, int] = {}  # records, charged as a follower charges
+        self._brought: dict[ReplicationQuota, int] = {}  # the bytes of records of lagging partitions
+        self._leaders: dict[ReplicationQuota, list[Entry]] = {}  # entries to charge whole, as a leader charges
+        self._followers: dict[ReplicationQuota, int] = {}  # bytes of records to charge, as a follower charges
 
     def entry(self, key: Key, request: RequestPartition, one: ResponsePartition) -> Entry:
-        """Return the entry of a partition as the follower gets it."""
+        """Return the entry of a partition for the follower, with its records cut if the partition lags."""
         charges = self._fetch.charges.get(key, ())
         if one.error_code or not charges:
             self._states.pop(key, None)
@@ -76,7 +82,7 @@ class Trimming:
         is_lagging = request.fetch_offset < one.high_watermark
         self.has_lagging |= is_lagging
         if one.records == one.records_end:
-            if is_lagging:  # perhaps no batch fitted: a leader exceeds max_bytes for the first partition only
+            if is_lagging:  # perhaps no batch fitted: a leader exceeds max_bytes only for the first partition
                 state.least_bytes = min(max(2 * state.requested_bytes, _LEAST_MORE_BYTES), UNLIMITED_BYTES)
             return self.whole(one)
         end = self._end(one, charges) if is_lagging else one.records_end
@@ -91,23 +97,23 @@ class Trimming:
         return entry
 
     def left_out(self, key: Key) -> Entry:
-        """Return the entry of a partition that was not passed for."""
+        """Return an empty entry for a partition that was left out of the fetch."""
         self.has_lagging = True
         return empty_entry(key, self._states[key], self._fetch.api_version)
 
     def count(self, one: ResponsePartition, fetch_offset: int, charges: tuple[Charge, ...]) -> None:
-        """Count an entry that passes as it came."""
+        """Count the records of a partition that pass as they came."""
         is_lagging = fetch_offset < one.high_watermark
         self.has_lagging |= is_lagging
         if one.records < one.records_end:
             self._count(self.whole(one), one.records_end - one.records, charges, is_lagging=is_lagging)
 
     def whole(self, one: ResponsePartition) -> Entry:
-        """Return an entry as it came."""
+        """Return the entry of a partition as it came from the leader."""
         return Entry(one.topic, (self._view[one.begin : one.end],))
 
     def charge(self) -> None:
-        """Charge the records that flow."""
+        """Charge the quotas for the records that pass, and end the reservations of the fetch."""
         for quota, entries in self._leaders.items():
             quota.record(charged_bytes(entries, self._fetch.api_version), now_ms=self._now_ms)
         for quota, size_bytes in self._followers.items():
@@ -115,21 +121,28 @@ class Trimming:
         settle(self._fetch.granted, self._brought)
 
     def _end(self, one: ResponsePartition, charges: tuple[Charge, ...]) -> int:
-        """Return where the records of a lagging partition end that may flow: behind a whole batch, if there is one."""
+        """Return the offset in ``data`` at which to cut the records of a lagging partition.
+
+        The cut is made after a whole batch, if there is a whole batch.
+        """
         room = min(self._room(charge.quota) for charge in charges)
         if room <= 0:
             return one.records
         if self._fetch.api_version < FIRST_MAX_BYTES:
-            return one.records_end  # a batch that is cut makes the follower ask for more
+            return one.records_end  # in these versions, a batch that is cut makes the follower ask for more bytes
         end = one.records_end if room >= one.records_end - one.records else one.records + int(room)
-        # A partition that gets any records gets a batch, as from the leader.
+        # A partition that gets any records gets at least one batch, as from the leader.
         first_end = one.records + record_batches.first_batch_size(self._data, one.records, one.records_end)
         whole = record_batches.end_of_whole_batches(self._data, one.records, max(end, min(first_end, one.records_end)))
-        # If not even the first batch is whole, which no leader of Kafka sends, an empty entry would be fetched at once.
+        # No leader of Kafka cuts the first batch. If it is cut all the same, everything passes, since after an empty
+        # entry the follower would fetch again at once.
         return whole if whole > one.records else one.records_end
 
     def _room(self, quota: ReplicationQuota) -> float:
-        """Return the room that is left. What was granted to the fetch is not counted byte by byte again."""
+        """Return the room that ``quota`` has left for this response, in bytes.
+
+        While the response is within what was reserved for its fetch, the room is infinite.
+        """
         brought = self._brought.get(quota, 0)
         if brought < self._fetch.granted.get(quota, 0):
             return inf
@@ -148,13 +161,13 @@ class Trimming:
 
 
 def settle(granted: dict[ReplicationQuota, int], brought: dict[ReplicationQuota, int]) -> None:
-    """Give back what was set aside for a response, and charge what came."""
+    """End the reservations for a response, and record in each quota how many bytes the response has brought."""
     for quota in granted.keys() | brought.keys():
         quota.settle(granted.get(quota, 0), brought.get(quota, 0))
 
 
 def empty_entry(key: Key, state: PartitionState, api_version: int) -> Entry:
-    """Return an entry without records that repeats what the follower got last."""
+    """Return an entry without records, which repeats the offsets that the follower got last for this partition."""
     topic, partition = key
     return Entry(
         topic,
