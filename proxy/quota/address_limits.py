@@ -44,7 +44,7 @@ class AddressLimits:
         """Change single rules. The cost does not depend on the number of other rules.
 
         Returns:
-            The addresses that a rule names since the change (True) or no longer names (False).
+            Maps an address to True if a rule names it since the change, or to False if no rule names it any more.
         """
         named: dict[str, bool] = {}
         for ip, rule in changes.items():

@@ -89,12 +89,12 @@ class BrokerQuotas:
 
     @property
     def produce(self) -> ClientQuotaManager:
-        """The manager of ``producer_byte_rate``."""
+        """The manager of the buckets for ``producer_byte_rate``."""
         return self._managers[QuotaKind.PRODUCE]
 
     @property
     def fetch(self) -> ClientQuotaManager:
-        """The manager of ``consumer_byte_rate``."""
+        """The manager of the buckets for ``consumer_byte_rate``."""
         return self._managers[QuotaKind.FETCH]
 
     def manager(self, kind: QuotaKind) -> ClientQuotaManager:
@@ -111,7 +111,7 @@ class BrokerQuotas:
         """Apply new settings and follow a change of ``rules``. The recorded usage stays.
 
         ``shaping`` is the shaping that the listener sets, if it sets one. The cost grows only with the number of rules
-        in ``changed``. None means that any rule may have changed.
+        in ``changed``. If ``changed`` is None, any rule may have changed.
         """
         self._own_shaping = shaping
         self._principals = PrincipalRules(config.principals)
@@ -150,7 +150,7 @@ class BrokerQuotas:
     def absorb(self, other: "BrokerQuotas", *, now_ms: int) -> None:
         """Take over the state of ``other``, which belongs to the same broker and is no longer used.
 
-        If a connection still holds a bucket of ``other``, its charges go to the bucket that absorbed this one.
+        If a connection still holds a bucket of ``other``, it charges the bucket here that absorbed that one.
         """
         for kind, manager in self._managers.items():
             manager.absorb(other.manager(kind), now_ms=now_ms)
@@ -208,7 +208,10 @@ class BrokerQuotas:
             pass
 
     def expire_slices(self, *, now_ms: int) -> Iterator[None]:
-        """Remove them in slices, so that the event loop can run other tasks between the slices."""
+        """Remove the buckets and addresses that had no traffic for an hour, in slices.
+
+        The event loop can run other tasks between the slices.
+        """
         for manager in self.managers:
             for removed in manager.expire_slices(now_ms=now_ms):
                 if removed:

@@ -1,4 +1,4 @@
-"""A bucket decides how long the clients of one entity (a user, a client-id, or both) wait."""
+"""Decides how long the clients of one entity (a user, a client-id, or both) wait."""
 
 from dataclasses import dataclass
 from math import ceil
@@ -327,7 +327,7 @@ class Bucket(EntityUsage):
 
     @property
     def max_fetch_bytes(self) -> int:
-        """The most bytes that a fetch may ask for. A paced limit allows them in a burst, another limit in a window."""
+        """The most bytes that a fetch may ever ask for (see ``BucketBounds.max_fetch``)."""
         return self._bounds.max_fetch
 
     @property

@@ -14,7 +14,7 @@ class BucketBounds:
     """The bounds of a bucket, which are computed when its limit changes.
 
     Attributes:
-        max_fetch: The most bytes that a fetch may ever ask for.
+        max_fetch: The most bytes that a fetch may ever ask for. The limit allows them in a burst or in a window.
         fetch_share: The most bytes that all connections of the bucket together may ask for at a time.
         least_fetch: The bytes that a fetch may always ask for.
         longest_wait_ms: The longest wait that a charge returns.
@@ -34,8 +34,8 @@ def bucket_bounds(
 ) -> BucketBounds:
     """Return the bounds of a bucket. Buckets with the same limit share one object, which saves a tenth of their memory.
 
-    ``room`` is the amount that a paced limit allows in a burst, or another limit in N - 1 windows. ``saved_ms`` is how
-    much an idle client saves up, in milliseconds of the limit. With None, it saves up as much as ``room``.
+    ``room`` is the amount that the limit allows in a burst if it is paced, else in N - 1 of the N windows. ``saved_ms``
+    is how much an idle client saves up, in milliseconds of the limit. With None, the client saves up ``room``.
     """
     return BucketBounds(
         max_fetch=max(1, int(min(room, MAX_INT32))),

@@ -154,8 +154,8 @@ class ClientQuotaManager:
     def rules_changed(self, named: Mapping[Tags, bool] | None) -> None:
         """Follow a change of the rules in ``table``. The cost does not grow with the number of buckets.
 
-        ``named`` has the buckets that a rule names since the change (True) or no longer names (False). None means that
-        the change may concern any bucket.
+        ``named`` maps the tags of a bucket to True if a rule names the bucket since the change, or to False if no rule
+        names it any more. If ``named`` is None, the change may concern any bucket.
         """
         if named is None:
             self._buckets.recount_named(self.table.named())
@@ -190,8 +190,8 @@ class ClientQuotaManager:
     def bucket(self, *, user: str, client_id: str, now_ms: int, is_exempt: bool = False) -> Bucket:
         """Return the bucket that this user and client-id charge, and apply the current limit to it.
 
-        A client without a limit gets the bucket of exactly this user and client-id, which keeps the
-        usage of unlimited clients apart. A client with a limit gets the bucket with the tags that Kafka would use.
+        A client without a limit gets the bucket of exactly this user and client-id, which keeps the usage
+        of unlimited clients apart. A client with a limit gets the bucket with the tags that Kafka would use.
         """
         if is_exempt:
             return self._look_up(Tags(user, client_id), None, None, None, None, now_ms)

@@ -205,8 +205,8 @@ class ConnectionQuotas:
     def rules_changed(self, named: Mapping[str, bool] | None) -> None:
         """Follow a change of the rules in ``limits``.
 
-        ``named`` has the addresses that a rule names since the change (True) or no longer names (False). None means
-        that the change may concern any address.
+        ``named`` maps an address to True if a rule names it since the change, or to False if no rule names it any more.
+        If ``named`` is None, the change may concern any address.
         """
         if named is None:
             self._addresses.recount_named(Tags("", host) for host in self.limits)

@@ -142,8 +142,8 @@ class RuleTable:
         """Add, replace or remove rules, as ``put`` does. The cost does not depend on the number of other rules.
 
         Returns:
-            The buckets that a rule names since the change (True) or no longer names (False). None if nothing in this
-            table has changed.
+            Maps the tags of a bucket to True if a rule names the bucket since the change, or to False if no rule names
+            it any more. Returns None if nothing in this table has changed.
         """
         has_changed = False
         named: dict[Tags, bool] = {}
@@ -197,7 +197,7 @@ class RuleTable:
         return self._rules.get(entity)
 
     def names(self, tags: Tags) -> bool:
-        """Return whether a rule names this bucket, without any default."""
+        """Return whether there is a rule for exactly this user and client-id, without any default."""
         return (tags.user or None, tags.client_id or None) in self._rules
 
     def named(self) -> Iterator[Tags]:

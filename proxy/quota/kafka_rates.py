@@ -14,7 +14,7 @@ from kafka_quota_proxy.proxy.quota.rate import Rate
 
 
 class KafkaRates:
-    """The rates of one kind of quota under Kafka's tags. They are weak references: the buckets keep the rates alive."""
+    """The rates of one kind of quota under Kafka's tags. A rate exists only while a bucket refers to it."""
 
     def __init__(self, find_bucket: Callable[[Tags], Bucket | None], new_rate: Callable[[], Rate]) -> None:
         self._find_bucket = find_bucket
@@ -53,7 +53,7 @@ class KafkaRates:
                 own.absorb(rate, now_ms=now_ms)
 
     def adopt(self, bucket: Bucket, *, now_ms: int) -> None:
-        """Follow a bucket into this table: merge its rate with the rate that was measured here under the same tags."""
+        """Take over a bucket from another manager: merge its rate with the rate that this one has for the same tags."""
         own = self._rates.get(bucket.tags) if bucket.has_kafka_tags else None
         if own is not None:
             own.absorb(bucket.rate, now_ms=now_ms)

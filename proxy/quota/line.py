@@ -1,11 +1,12 @@
-"""Keeps requests waiting in line in front of a bucket until nothing is owed. The first to come is the first to pass.
+"""Keeps requests waiting in a line in front of a bucket until nothing is owed. They pass in the order of arrival.
 
 If each connection waited only for its own requests, thirty connections would wait at the same time, and together they
 would send thirty times the limit. So a request takes a place in the line if its bucket is over the limit, and one
 request passes at a time.
 
 A connection may be away and keep its place. A fetch that has waited for its ``max_wait_ms`` is answered without records
-and with a throttle time, after which the client comes back. If it is late by ``_LATE_MS``, its place no longer counts.
+and with a throttle time, after which the client comes back. If the client is late by ``_LATE_MS``, the place no longer
+counts.
 
 The line does no I/O. ``BrokerLines.wake`` makes a connection check again whether its request may pass.
 """
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Final, Protocol
 
-# A connection that comes back later than expected by this time loses its place.
+# How late a connection may come back before it loses its place.
 _LATE_MS: Final = 2_000
 # The size of a request counts for one part in eight in the mean, which is the size expected of the next request.
 _PARTS: Final = 8
@@ -65,7 +66,7 @@ class Place:
         line: The line.
         owner: The connection.
         rank: The position in the line. Lower ranks pass first.
-        due: How many requests of the line, counted from its start, have passed when it is this request's turn.
+        due: The turn of the request: how many requests must have left the line since the line was created.
         back_ms: The time when the connection should come back, if it is away.
         is_waiting: Whether the request waits. Otherwise the connection is away.
         is_listed: Whether the place is in the heap of the line.

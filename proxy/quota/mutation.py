@@ -168,7 +168,7 @@ def settle(decision: MutationDecision, results: Collection[TopicResult], bucket:
 
 
 def _costs(request: MutationRequest, known: Mapping[Topic, int], default_partitions: int) -> dict[Topic, int | None]:
-    """Return the permits of each topic, or None if they are unknown. For a topic that comes twice, the larger count."""
+    """Return the permits of each topic, or None if they are unknown. If a topic comes twice, the larger one counts."""
     costs: dict[Topic, int | None] = {}
     for mutation in request.topics:
         topic, permits = mutation.topic, _cost(request.api_key, mutation, known, default_partitions)

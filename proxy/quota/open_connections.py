@@ -57,7 +57,7 @@ class OpenConnections:
         self._recount()
 
     def absorb(self, other: "OpenConnections") -> None:
-        """Take over the connections of ``other``, which counted for the same broker. Its ``leave`` then counts here."""
+        """Take over the connections of ``other``, a count for the same broker. ``other.leave`` then counts here."""
         for identity, count in other._by_identity.items():  # noqa: SLF001 - same class
             self._by_identity[identity] = self._by_identity.get(identity, 0) + count
         self._recount()
@@ -71,12 +71,12 @@ class OpenConnections:
         return self._by_tags.copy()
 
     def check(self, identity: Identity) -> ConnectionCheck:
-        """Return the limit that would apply to one more connection of ``identity``."""
+        """Return the limit for one more connection of ``identity``, and how many open connections count towards it."""
         found = self._found[identity] if identity in self._found else self._find(identity)
         return ConnectionCheck(found, self._by_tags.get(found.tags, 0) if found else 0)
 
     def enter(self, identity: Identity, check: ConnectionCheck) -> None:
-        """Count a connection until ``leave``. ``check`` must be the latest result of ``check`` for it."""
+        """Count a connection until ``leave``. ``check`` must be what ``check`` has just returned for it."""
         self._found[identity] = check.found
         self._add(identity, 1)
 

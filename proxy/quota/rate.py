@@ -1,4 +1,4 @@
-"""Rates over sampled windows, as Kafka measures them since 3.8 (``SampledStat``, ``Rate``, ``Avg``).
+"""Measures rates over sampled windows, as Kafka does since 3.8 (``SampledStat``, ``Rate``, ``Avg``).
 
 A rate is a ring of N + 1 slots of W milliseconds each. The current slot is only partly filled. Two details change the
 result by milliseconds. First, a measurement purges the ring: it resets each slot whose last event is N * W or more
@@ -192,7 +192,7 @@ class Rate:
         return now_ms if left <= total else now_ms + self._span_ms
 
     def over_until_ms(self, total: float, *, now_ms: int) -> int:
-        """Return the time when the last record stops to count, or 0 if the sum is not above ``total``. Changes nothing.
+        """Return when the last record no longer counts, or 0 if the sum is not above ``total``. Changes nothing.
 
         If ``total`` is the amount that a limit allows in N - 1 windows, 0 means that the rate is within the limit.
         """
@@ -207,7 +207,7 @@ class Rate:
         return last_ms + self._span_ms if counts > total else 0
 
     def _elapsed_ms(self, elapsed_ms: int) -> int:
-        """Return the time that counts as passed, ``elapsed_ms`` after the start of the oldest slot."""
+        """Return the time that the rate divides the sum by, if the oldest slot began ``elapsed_ms`` ago."""
         missing = self._samples - 1 - elapsed_ms // self._window_ms
         if missing > 0:
             elapsed_ms += missing * self._window_ms

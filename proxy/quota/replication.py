@@ -1,4 +1,4 @@
-"""Limits what replicas fetch, by Kafka's measure, and keeps the flow of bytes even below that limit.
+"""Limits what replicas fetch as Kafka does, and spreads the bytes evenly over time.
 
 Bytes flow while two measures allow it:
 

@@ -138,7 +138,7 @@ class ServiceClock:
         return ServiceTime(now_ns - begun_ns, worked_ns)
 
     def _let_wait(self, now_ns: int) -> None:
-        """Let each request that is due count as waiting, from its own time on, and advance the clock to that time."""
+        """Mark each request that counts as waiting by now, and advance the clock to the time when its wait began."""
         self._waits_from_ns = _NEVER_NS
         while self._may_wait:
             ticket, waits_from_ns = next(iter(self._may_wait.items()))

@@ -21,10 +21,11 @@ class RuleTableChanges(NamedTuple):
     """Says what each broker must follow after a change of rules.
 
     Attributes:
-        tables: For each kind of quota that has changed, the buckets that a rule names since the change (True) or no
-            longer names (False).
+        tables: The changed buckets, for each kind of quota that has changed. The tags of a bucket are mapped to True if
+            a rule names the bucket since the change, or to False if no rule names it any more.
         has_connections: Whether a limit on open connections has changed.
-        addresses: The addresses that a rule names since the change (True) or no longer names (False).
+        addresses: The changed addresses. An address is mapped to True if a rule names it since the change, or to False
+            if no rule names it any more.
     """
 
     tables: Mapping[QuotaKind, Mapping[Tags, bool]]

@@ -48,17 +48,17 @@ class SharedBuckets:
         return self._closed_until_ms is None or now_ms >= self._closed_until_ms
 
     def close(self, *, now_ms: int) -> None:
-        """Close the table for a second, because it has no place: new clients share buckets."""
+        """Close the table for a second, because it has no place. New clients then share buckets."""
         self._closed_until_ms = now_ms + _CLOSED_MS
 
     def open(self) -> None:
-        """Open the table, because it has a place: new clients get their own buckets again."""
+        """Open the table, because it has a place. New clients then get their own buckets again."""
         if self._closed_until_ms is not None:
             self._closed_until_ms = None
             self.reopened += 1
 
     def bucket(self, tags: Tags, rule: QuotaRule | None, level: Level | None, *, now_ms: int) -> Bucket:
-        """Return the bucket that all clients under this rule share. With None, it is for clients without a limit."""
+        """Return the bucket that all clients under this rule share. If ``rule`` is None, they have no limit."""
         self.lookups += 1
         entity = (rule.user, rule.client_id) if rule else None
         bucket = self._by_rule.get(entity)

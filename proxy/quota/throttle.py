@@ -12,8 +12,8 @@ def throttle_time_ms(*, byte_rate: float, byte_rate_limit: float, window_ms: int
     """Return how many milliseconds a client must wait for its rate to fall to the limit.
 
     O is the rate, T the limit, and W the window. With a pause X after the window, the rate becomes O * W / (W + X).
-    This is T if X = (O - T) / T * W. The result is rounded half up, and at most
-    ``MAX_THROTTLE_TIME_MS``. It is 0 or negative if the rate is within the limit.
+    This is T if X = (O - T) / T * W. The result is rounded half up, and at most ``MAX_THROTTLE_TIME_MS``. It is 0 or
+    negative if the rate is within the limit.
 
     Source: ``QuotaUtils.throttleTime``. Its ``Math.round(x)`` is floor(x + 0.5).
     """

@@ -1,4 +1,4 @@
-"""Implements ``shaping: paced`` with a token bucket, which makes the flow of a client's bytes even.
+"""Implements ``shaping: paced`` with a token bucket, which spreads the bytes of a client evenly over time.
 
 Kafka has the same arithmetic (``TokenBucket``), but only for controller mutations. Its byte quotas take the mean over
 eleven seconds. So a client that sends as fast as it can first sends eleven seconds' worth of bytes, and must then wait.

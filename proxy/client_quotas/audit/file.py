@@ -22,7 +22,10 @@ _FLAGS: Final = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
 
 
 class AuditFile:
-    """The file of the audit log. One thread may use it. ``lost`` is the number of lines that could not be written."""
+    """The file of the audit log. Only one thread may use it.
+
+    ``lost`` is the number of lines that could not be written.
+    """
 
     def __init__(self, path: Path) -> None:
         self.lost = 0

@@ -57,9 +57,9 @@ class AttemptSummaries:
         self.has_any = False
 
     def add(self, outcome: Outcome, origin: Origin, *, result: str, entities: int, now_ms: int, unix_ms: int) -> bool:
-        """Add an attempt that changed nothing. Return whether it needs its own line because it is the first of its key.
+        """Add an attempt that changed nothing. Return whether it is the first of its kind, which has a line by itself.
 
-        The caller must call ``take`` before, because a second may be over.
+        The caller must call ``take`` first, because the second of the summaries may be over.
         """
         if self._until_ms is None:
             self._until_ms = now_ms + _WINDOW_MS
@@ -82,7 +82,7 @@ class AttemptSummaries:
         return False
 
     def take(self, *, now_ms: int, is_end: bool = False) -> list[AttemptSummary]:
-        """Return and remove the summaries if their second is over or if ``is_end``. Otherwise return none."""
+        """Return and remove the summaries if their second is over or if ``is_end``. Otherwise return an empty list."""
         if self._until_ms is None or (now_ms < self._until_ms and not is_end):
             return []
         due = {key: one for key, one in self._summaries.items() if one is not None}

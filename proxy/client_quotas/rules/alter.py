@@ -268,7 +268,7 @@ def _with_limits(rule: StoredRule | None, limits: Mapping[str, float]) -> Stored
 
 
 def _fitting(terms: Terms, limits: Mapping[str, float]) -> Terms:
-    """Return the terms. Keys without a limit are removed from the ramp."""
+    """Return the terms with a ramp for the limited keys only, or without a ramp if no such key is left."""
     if terms.ramp is None:
         return terms
     start = tuple(old for old in terms.ramp.start if old[0] in limits)
