@@ -200,7 +200,7 @@ class Bucket(EntityUsage):
     def observe(self, wait_ms: int, *, took_ms: int, now_ms: int) -> None:
         """Count the waits that enforcement would have caused, for a bucket that is only observed.
 
-        Call it after a charge that returned ``wait_ms``. The broker took ``took_ms`` to answer the charged request.
+        Call this after a charge that returned ``wait_ms``. The broker took ``took_ms`` to answer the charged request.
         """
         if self.absorbed_by is not None:
             self.absorbed_by.observe(wait_ms, took_ms=took_ms, now_ms=now_ms)
@@ -273,7 +273,8 @@ class Bucket(EntityUsage):
             ahead = line.ahead(place) * line.mean_amount
             wait_ms += ceil(ahead * 1_000 / self.limit)
             if self._tokens is None and ahead:
-                # A full window may leave the sum at once. A client that is away at that time would miss its share.
+                # All of a window's records stop counting at once. A client that is away at that time would miss its
+                # share.
                 room_at_ms = self.rate.room_at_ms(self._sampled_room - ahead, now_ms=now_ms)
                 wait_ms = max(free_ms, min(wait_ms, room_at_ms - now_ms))
         return min(wait_ms, MAX_THROTTLE_TIME_MS)

@@ -27,7 +27,9 @@ class Level(NamedTuple):
 
     number: int
     says: str
-    user: bool | None  # True: by name, False: the default user, None: not part of the entity
+    # True for an entity with a named user, False for the default user, None if the entity has no user. The same holds
+    # for the client-id.
+    user: bool | None
     client_id: bool | None
 
     def entity(self, user: str, client_id: str) -> tuple[EntityName, EntityName]:
@@ -113,7 +115,7 @@ class Candidate:
     """The rule that one level has for a user and client-id, and why this rule does or does not apply."""
 
     level: Level
-    rule: QuotaRule | None  # None: the level has no rule
+    rule: QuotaRule | None  # None if the level has no rule
     wins: bool
     reason: str
 
@@ -226,7 +228,7 @@ class RuleTable:
         return "", client_id
 
     def resolve(self, *, user: str, client_id: str) -> Resolution:
-        """Return the bucket that a connection charges, and its limit. The arguments are as in ``tags``."""
+        """Return the bucket that a connection charges, and the limit that applies. The arguments are as in ``tags``."""
         tags = Tags(*self.tags(user=user, client_id=client_id))
         for level in self._levels_of(tags):
             rule = self._rules.get(level.entity(user, client_id))

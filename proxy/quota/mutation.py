@@ -54,8 +54,7 @@ class MutationDecision:
         permits: The permits of each topic that passes, in the order of the request.
         refused: The topics that are not passed on to the broker.
         missing: The permits of topics that do not exist, according to a broker. They are charged if the change
-            succeeds all the same, because the broker may not have known a new topic yet. Such a topic has at least one
-            partition.
+            succeeds all the same, because a broker may not know a new topic yet. It has at least one partition.
     """
 
     is_strict: bool

@@ -57,7 +57,7 @@ class OpenConnections:
         self._recount()
 
     def absorb(self, other: "OpenConnections") -> None:
-        """Take over the connections of ``other``, a count for the same broker. ``other.leave`` then counts here."""
+        """Take over the connections of ``other`` at the same broker. ``other.leave`` then counts here."""
         for identity, count in other._by_identity.items():  # noqa: SLF001 - same class
             self._by_identity[identity] = self._by_identity.get(identity, 0) + count
         self._recount()
