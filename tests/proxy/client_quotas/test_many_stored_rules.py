@@ -1,4 +1,4 @@
-"""The cost of a change among a hundred thousand rules, and the cost of these for connections and requests."""
+"""Test what a change among a hundred thousand rules costs, and what so many rules cost connections and requests."""
 
 import asyncio
 import gc
@@ -52,8 +52,8 @@ OF_CLUSTER = Listener(name="a", bind=Address(host="127.0.0.1", port=0), cluster=
 KEYS = ("producer_byte_rate", "consumer_byte_rate")
 RULE = StoredRule(limits={"producer_byte_rate": 1e6, "consumer_byte_rate": 2e6})
 MOST_S = 0.005
-# The tables no longer fit the processor's caches; what looks at all of them takes a thousand times as long. How often
-# they are looked at is counted, below.
+# Large tables no longer fit the processor's caches, so a lookup takes a few times as long. Code that looked at every
+# rule would take a thousand times as long. Another test below counts the lookups.
 MOST_TIMES = 5
 
 
@@ -66,19 +66,19 @@ class Client:
 
 
 def alter_of(number: int) -> bytes:
-    """Return a request that sets a limit of one of the entities, a different one each time."""
+    """Return a request that sets a limit of one of the entities, to another value for each ``number``."""
     entity = (("user", f"user-{number % 100}"), ("client-id", "etl"))
     request = AlterRequest(1, 7, (Alteration(entity, (Op("producer_byte_rate", 2e6 + number),)),), False)
     return write_alter_request(request, client_id="admin")
 
 
 def is_done(answer: bytes | None) -> bool:
-    """Whether the one entity was altered."""
+    """Return whether the answer says that its one entity was altered."""
     return answer is not None and [result.error_code for result in read_alter_response(answer, 1).results] == [0]
 
 
 async def altered(server: Server, number: int) -> None:
-    """Set a limit of one of the entities at the manager."""
+    """Set a limit of one of the entities through the server's quota manager, and wait for its answer."""
     client = Client()
     ticket = server.quota_manager.submit(alter_of(number), Origin("admin"), client)
     await client.has_turn.wait()
@@ -87,13 +87,13 @@ async def altered(server: Server, number: int) -> None:
 
 
 def fill(path: Path, count: int) -> None:
-    """Make a store with quotas of ``count`` entities."""
+    """Make a store that has quotas for ``count`` entities."""
     write_rules(path, [Change(Entity(f"user-{number}", "etl"), RULE) for number in range(count)])
 
 
 @asynccontextmanager
 async def stored(path: Path, count: int, *, listener: Listener = LISTENER) -> AsyncIterator[Server]:
-    """Run a proxy with a store of ``count`` entities."""
+    """Run the quota manager of a proxy whose store has quotas for ``count`` entities."""
     fill(path, count)
     server = Server(ProxyConfig(listeners=(listener,), store=Store(directory=str(path))))
     await server.quota_manager.read()
@@ -164,7 +164,7 @@ async def test_new_broker_shares_the_rules_without_looking_at_them(
 
 
 class Counted(dict[RuleEntity, QuotaRule]):
-    """The rules of a table. It counts lookups, and cannot be iterated."""
+    """The rules of a table. Counts lookups, and fails if all rules are looked at."""
 
     def __init__(self, rules: dict[RuleEntity, QuotaRule]) -> None:
         super().__init__(rules)
@@ -185,9 +185,9 @@ class Counted(dict[RuleEntity, QuotaRule]):
 
 
 def looked_up(count: int) -> tuple[list[int], list[int]]:
-    """Return the number of lookups of a connection, and of a request.
+    """Return, for each kind of quota, how many lookups two connections make and how many their requests make.
 
-    Of each kind of table: by one whose rule is of the first level, and by one whose rule is of the last.
+    The rule of the first connection's user is at the first of the eight levels, and that of the second at the last.
     """
     rules = [QuotaRule(user=f"user-{n}", client_id="etl", producer_byte_rate=1e6) for n in range(count - 1)]
     rules.append(QuotaRule(client_id=DEFAULT, producer_byte_rate=1e6))
@@ -209,13 +209,13 @@ def test_number_of_rules_does_not_change_the_lookups_of_a_connection_or_request(
     connects, asks = looked_up(MANY)
 
     assert connects == looked_up(100)[0]
-    assert 2 <= max(connects) <= 16  # eight levels, of two users
+    assert 2 <= max(connects) <= 16  # eight levels for each of two users
     assert not any(asks)
 
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """As in a running proxy, whose long-lived objects the garbage collector ignores."""
+    """Turn the garbage collector off, because in a running proxy it ignores long-lived objects."""
     gc.collect()
     gc.disable()
     try:
@@ -225,7 +225,7 @@ def no_collection() -> Iterator[None]:
 
 
 def middle_s(step: Callable[[int], object], times: int) -> float:
-    """Return the median time of a step."""
+    """Run ``step`` a number of times, and return its median time."""
     taken = []
     for number in range(times):
         begun = perf_counter()
@@ -235,7 +235,7 @@ def middle_s(step: Callable[[int], object], times: int) -> float:
 
 
 class Took(NamedTuple):
-    """The times of changes, from the request to the answer."""
+    """How long changes took from the request to the answer: the median, and the 99th percentile."""
 
     half_s: float
     most_s: float
@@ -246,7 +246,7 @@ class Took(NamedTuple):
 
 @contextmanager
 def as_in_a_process() -> Iterator[None]:
-    """Set the garbage collector and threads as ``proxy.cli.run`` does."""
+    """Set the garbage collector and the switch interval of threads as ``proxy.cli.run`` does."""
     threshold, interval_s = gc.get_threshold(), sys.getswitchinterval()
     gc.set_threshold(50_000, 50, 50)
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
@@ -255,11 +255,11 @@ def as_in_a_process() -> Iterator[None]:
     finally:
         sys.setswitchinterval(interval_s)
         gc.set_threshold(*threshold)
-        gc.unfreeze()  # what a server has told the collector to leave alone
+        gc.unfreeze()  # the objects that a server has frozen
 
 
 async def changes_at(store: Store) -> Took:
-    """Return the times of changes over a connection to a proxy with that store."""
+    """Measure changes over a connection to a proxy that has this store."""
     async with stub_broker() as broker:
         config = ProxyConfig(
             listeners=(listener_to(broker.address),),
@@ -278,10 +278,9 @@ async def changes_at(store: Store) -> Took:
 
 
 def check(what: str, few: Took, many: Took) -> None:
-    """Check that half of the changes take little time.
+    """Print all times, and check that the median time of a change among many entities is low enough.
 
-    How long the slowest take is told and not held against a bound: on a machine that does something else, too, they
-    wait for a processor and for the disk.
+    The slowest changes have no limit, because on a busy machine they wait for a processor and for the disk.
     """
     for count, took in ((FEW, few), (MANY, many)):
         sys.stdout.write(f"a change beside {count} entities in {what}: {took}\n")
@@ -308,7 +307,7 @@ async def test_change_among_100_000_stored_rules_takes_less_than_5_ms(
 async def test_change_among_100_000_rules_of_a_topic_takes_less_than_5_ms(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The topic is simulated: it takes a record at once, and its reader looks for new ones each millisecond."""
+    """The topic is simulated: it stores a record at once, and its reader looks for new records each millisecond."""
     took = []
     for count in (FEW, MANY):
         log = made_up(monkeypatch)

@@ -1,4 +1,4 @@
-"""Reports agree with what then happens, in moves that are simulated to the tenth of a second."""
+"""Test that a report about moves predicts what then happens. Moves are simulated in steps of a tenth of a second."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _ORDERS = Move("orders", 0, 4)
 
 @dataclass
 class Simulated:
-    """Moves under throttles: they copy in their order, as far as their holders have room.
+    """Simulates moves under throttles. They copy one after the other while the throttled brokers have room.
 
-    Each holder gets room every ``grain_ms``. With a second, the copy comes in bursts as Kafka's does.
+    Each throttle gets new room every ``grain_ms``. If that is a second, bytes are copied in bursts, as by Kafka.
     """
 
     moves: dict[Move, Sizes]
     limits: list[Limit]
-    incoming: Callable[[Move, int], float]  # bytes per second at a time
+    incoming: Callable[[Move, int], float]  # bytes per second of a move at a time in ms
     grain_ms: int = _STEP_MS
     now_ms: int = 0
     done_at_ms: dict[Move, int] = field(default_factory=dict)
@@ -124,7 +124,7 @@ def _even(copied: float, incoming: float = 0, *, seconds: int = 10, size: int = 
 def test_the_estimate_at_a_quarter_is_within_15_percent(
     throttle: int, share: float, seconds: int, grain_ms: int, wave: float, sampled_ms: int
 ) -> None:
-    """The producers' rate is ``share`` of the throttle on average, and up and down by ``wave`` every two seconds."""
+    """Producers write at ``share`` of the throttle on average, a second above it by ``wave`` and a second below it."""
     mean = throttle * MB * share
     size = throttle * seconds
     moving = Simulated(
@@ -167,7 +167,7 @@ def test_too_low_is_reported_only_if_the_lag_grows(throttle: int, share: float, 
     left = moving.left_bytes
     for _ in range(100_000 // _STEP_MS):
         moving.step()
-    if sampled_ms == 0:  # nothing is known yet of what comes in
+    if sampled_ms == 0:  # the rate of the producers is not known yet
         assert report.verdict is Verdict.ENDS
     else:
         assert (report.verdict is Verdict.TOO_LOW) == (moving.left_bytes > left)
@@ -183,7 +183,10 @@ def test_too_low_is_reported_only_if_the_lag_grows(throttle: int, share: float, 
 def test_the_slowest_leader_or_follower_decides_the_end(
     leader_rate: int, follower_rate: int, sizes: list[tuple[int, int, int]], shares: list[float]
 ) -> None:
-    """Partitions go from any of three brokers to any of three new ones: throttle times brokers, or the bottleneck."""
+    """Move partitions from three brokers to three new ones.
+
+    The total rate is the throttle times the number of brokers, unless one broker is the bottleneck.
+    """
     moves = {
         Move("t", index, follower): _sizes(size * MB, leader=leader)
         for index, (leader, follower, size) in enumerate(sizes)
@@ -212,7 +215,8 @@ def test_the_slowest_leader_or_follower_decides_the_end(
 
     while not moving.is_done():
         moving.step()
-    # By the limits alone it is a lower bound: a move that waits for one bottleneck may then be late at another.
+    # The estimate uses the limits alone and is a lower bound: a move that waited at one bottleneck may be late at the
+    # next.
     assert report.verdict is Verdict.ENDS
     assert report.time_left_ms is not None
     assert report.time_left_ms <= moving.now_ms * 1.02 + 500
@@ -220,7 +224,7 @@ def test_the_slowest_leader_or_follower_decides_the_end(
 
 
 def test_each_new_broker_has_the_throttle_for_itself() -> None:
-    """KIP-73: throttle times brokers."""
+    """As in KIP-73, the total rate is the throttle times the number of new brokers."""
     first, second = Move("t", 0, 4), Move("t", 1, 5)
     moves = {first: _sizes(600 * MB, leader=1), second: _sizes(600 * MB, leader=2)}
     limits = (_limit(Side.FOLLOWER, 4, 10 * MB, first), _limit(Side.FOLLOWER, 5, 10 * MB, second))
@@ -247,7 +251,7 @@ def test_in_sync_followers_use_a_part_of_a_leaders_throttle() -> None:
 
     report = _report(*samples, limits=(limit,))
 
-    # 10 MB/s, less 2 MB/s for each of two followers in sync, less the 2 MB/s that come in: 4 MB/s of catching up.
+    # Of 10 MB/s, two followers in sync take 2 MB/s each, and new data takes another 2 MB/s. The lag shrinks by 4 MB/s.
     assert report.time_left_ms == pytest.approx(1_004 / 4 * 1_000)
     assert report.smallest_rate == 6 * MB
     assert report.rate_to_end_in(100_000) == pytest.approx(16.04 * MB)
@@ -258,10 +262,10 @@ def test_a_measured_rate_below_the_throttle_counts() -> None:
 
     report = _report(*_even(9 * MB, 4 * MB), limits=(limit,))
 
-    # 1,000 + 40 − 90 MB are left, and of 9 MB/s there are 4 for what comes in.
+    # 1,000 + 40 − 90 MB are left. Of the 9 MB/s that are copied, 4 MB/s are new data.
     assert (report.left_bytes, report.rate, report.incoming_rate) == (950 * MB, 9 * MB, 4 * MB)
     assert report.time_left_ms == pytest.approx(190_000)
-    # Of ten so nine arrive: 4 MB/s arrive of 4.4, and 9.5 + 4 of 15.
+    # Nine tenths of the throttle are used, so a throttle of 4.4 MB/s copies 4 MB/s, and one of 15 MB/s copies 9.5 + 4.
     assert report.smallest_rate == pytest.approx(4 * MB / 0.9)
     assert report.rate_to_end_in(100_000) == pytest.approx(15 * MB)
     assert report.time_left_at_ms(15 * MB) == pytest.approx(100_000)
@@ -314,7 +318,7 @@ def test_without_a_rate_the_throttle_is_the_estimate() -> None:
 
 
 def test_a_tiny_throttle_counts_more_than_the_measured_rate() -> None:
-    """At 100 kB/s a fetch of a megabyte comes once in ten seconds: none in the last twenty says nothing."""
+    """At 100 kB/s a fetch of a megabyte arrives only every ten seconds, so 20 s without a fetch do not mean a stop."""
     limit = _limit(Side.FOLLOWER, 4, 100_000, _ORDERS)
 
     report = _report(*_even(0, 50_000, seconds=20), limits=(limit,))
@@ -352,7 +356,7 @@ def test_nothing_copied_despite_room_stands_still() -> None:
 
 
 def test_a_follower_ahead_of_its_throttle_may_rest_for_a_window() -> None:
-    """A throttle that was raised gives at once what it would have given in ten seconds, and then nothing for ten."""
+    """A throttle that was raised allows the bytes of ten seconds at once, and then nothing for ten seconds."""
     limit = _limit(Side.FOLLOWER, 4, 10 * MB, _ORDERS)
 
     assert _report(*_even(MB, 2 * MB), limits=(limit,)).verdict is Verdict.ENDS
@@ -377,7 +381,7 @@ def test_a_move_may_end_under_a_throttle_too_low_for_another() -> None:
 
 
 def test_an_unused_throttle_does_not_delay_the_end() -> None:
-    """What of broker 4's throttle goes to one topic now goes to the other when the first has arrived."""
+    """Broker 4 shares its throttle between two topics. When one topic has arrived, the other gets all of it."""
     other = Move("payments", 0, 4)
     samples = [
         {
@@ -400,7 +404,7 @@ def test_an_unused_throttle_does_not_delay_the_end() -> None:
 
 
 def test_the_best_used_throttle_shows_its_effect() -> None:
-    """The leader's is used up, three quarters of it by its replica in sync; so the follower's cannot be."""
+    """The leader's throttle is used up, mostly by a replica in sync, so the follower's throttle cannot be."""
     samples = [
         {_ORDERS: _sizes(1_000 * MB + second * 6 * MB, round(second * 1.5 * MB), in_sync_followers=1)}
         for second in range(13)
@@ -413,7 +417,7 @@ def test_the_best_used_throttle_shows_its_effect() -> None:
 
 
 def test_a_throttle_of_0_never_ends() -> None:
-    """Kafka takes it, and lets nothing pass."""
+    """Kafka accepts a throttle of 0, and then copies nothing."""
     limit = _limit(Side.FOLLOWER, 4, 0, _ORDERS)
 
     assert _report(*_even(0, 0, seconds=12), limits=(limit,)).verdict is Verdict.TOO_LOW
@@ -446,7 +450,7 @@ def test_rates_ignore_samples_before_the_window() -> None:
 
 
 def test_retention_does_not_make_negative_rates() -> None:
-    """100 MB go at once, every five seconds; of the leader's log first, of the follower's a second later."""
+    """Retention deletes 100 MB every five seconds from the leader's log, and a second later from the follower's."""
     samples = []
     for second in range(21):
         gone = 100 * MB * (second // 5)
@@ -549,6 +553,6 @@ def test_any_sizes_give_plausible_numbers(
         assert frozenset(moves) == frozenset().union(*(estimate.moves for estimate in report.estimates))
         enough = report.rate_to_end_in(question)
         assert report.smallest_rate <= enough
-        # The throttle that ends in a time takes that time.
+        # With the rate that is said to end the move in a given time, the move takes that time.
         time_left_ms = report.time_left_at_ms(enough * 1.000001)
         assert report.left_bytes == 0 or enough > 1e15 or (time_left_ms is not None and time_left_ms <= question * 1.01)

@@ -1,4 +1,7 @@
-"""Requests to change quotas: Kafka's own cases and messages, and properties of any request."""
+"""Test requests to change quotas on the cases of Kafka's own tests, on Kafka's error messages, and on random requests.
+
+V48 to V66 are the numbers of test vectors taken from Kafka's tests.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -68,7 +71,7 @@ def told(decision: Decision) -> list[tuple[int, str | None]]:
 
 
 def test_v48_limits_are_set_changed_and_removed() -> None:
-    """V48, ClientQuotasRequestTest.testAlterClientQuotasRequest."""
+    """The steps are from Kafka's ClientQuotasRequestTest.testAlterClientQuotasRequest (V48)."""
     rules: Rules = {}
     entity = Entity("user", "client-id")
     steps: list[tuple[dict[str, float | None], dict[str, float]]] = [
@@ -91,7 +94,7 @@ def test_v48_limits_are_set_changed_and_removed() -> None:
     "ops", [{C: 50_000.0}, {P: 10_000.0}, {R: None}, {P: 10_000.0, C: 50_000.0, R: None}, {P: None, R: None}]
 )
 def test_v49_validated_request_changes_nothing(ops: dict[str, float | None]) -> None:
-    """V49, ClientQuotasRequestTest.testAlterClientQuotasRequestValidateOnly; the last is ours."""
+    """All but the last case are from Kafka's ClientQuotasRequestTest.testAlterClientQuotasRequestValidateOnly (V49)."""
     rules: Rules = {Entity("user"): StoredRule(limits={P: 20_000.0, R: 23.45})}
 
     decision = ask(rules, ((("user", "user"),), ops), validate_only=True)
@@ -101,7 +104,7 @@ def test_v49_validated_request_changes_nothing(ops: dict[str, float | None]) -> 
 
 
 def test_v62_removing_the_last_limit_removes_the_entity() -> None:
-    """V62, ClientQuotaControlManagerTest.testAlterAndRemove."""
+    """The steps are from Kafka's ClientQuotaControlManagerTest.testAlterAndRemove (V62)."""
     rules: Rules = {}
     entity = Entity("user-1")
     parts = (("user", "user-1"),)
@@ -145,7 +148,10 @@ def test_v62_removing_the_last_limit_removes_the_entity() -> None:
     ],
 )
 def test_v52_v62_invalid_entity_has_kafkas_error(entity: EntityParts, message: str) -> None:
-    """V52, ClientQuotasRequestTest; V62, ClientQuotaControlManagerTest.testInvalidEntityTypes; the last is ours."""
+    """All but the last case are from Kafka.
+
+    They are in ClientQuotasRequestTest (V52) and ClientQuotaControlManagerTest.testInvalidEntityTypes (V62).
+    """
     for ops in ({P: 10_000.0}, {RATE: 1.0}, {}, {P: None}):
         decision = ask({}, (entity, ops))
 
@@ -170,7 +176,7 @@ def test_v52_v62_invalid_entity_has_kafkas_error(entity: EntityParts, message: s
         ((("ip", "1.2.3.4"),), {RATE: 0.0}, f"Quota {RATE} must be greater than 0"),
         (ALICE, {P: 1e19}, f"Proposed value for {P} is too large for a LONG."),
         ((("ip", "1.2.3.4"),), {RATE: 2147483648.0}, f"Proposed value for {RATE} is too large for an INT."),
-        # Another valid limit does not help, in whichever order.
+        # A request with an invalid limit is refused even if it has a valid one too, in either order.
         (ALICE, {"not.a.quota.key": 0.0, R: 99.9}, "Invalid configuration key not.a.quota.key"),
         (ALICE, {R: 99.9, "not.a.quota.key": 0.0}, "Invalid configuration key not.a.quota.key"),
     ],
@@ -178,7 +184,7 @@ def test_v52_v62_invalid_entity_has_kafkas_error(entity: EntityParts, message: s
 def test_v52_v62_invalid_limit_has_kafkas_error(
     entity: EntityParts, ops: dict[str, float | None], message: str
 ) -> None:
-    """V52, ClientQuotasRequestTest; V62, ClientQuotaControlManagerTest.testInvalidQuotaKeys."""
+    """The cases are from ClientQuotasRequestTest (V52) and ClientQuotaControlManagerTest.testInvalidQuotaKeys (V62)."""
     decision = ask({}, (entity, ops))
 
     assert told(decision) == [(42, message)]
@@ -271,7 +277,7 @@ def test_repeated_key_has_the_error_of_a_repeated_entity() -> None:
 
 
 def test_v66_names_are_kept_as_they_are() -> None:
-    """V66, ClientQuotasRequestTest.testClientQuotasSanitized, testClientQuotasWithDefaultName."""
+    """The names are from testClientQuotasSanitized and testClientQuotasWithDefaultName in Kafka (V66)."""
     spaces, default = (("user", "user with spaces"),), (("client-id", "<default>"),)
 
     decision = ask({}, (spaces, {P: 20_000.0}), (default, {P: 20_000.0}))
@@ -291,7 +297,7 @@ def test_only_host_names_are_looked_up() -> None:
     assert hosts_of(request) == {"host.example", "not an ip"}
 
 
-# -- what Kafka does not know
+# -- rules that Kafka does not have
 
 
 def test_rule_of_the_file_cannot_be_changed() -> None:
@@ -307,7 +313,7 @@ def test_rule_of_the_file_cannot_be_changed() -> None:
     ]
     assert [change.entity for change in decision.changes] == [Entity("user", "client-id")]
     assert told(ask({}, (ALICE, {P: None}), sources=sources))[0][0] == 44
-    # Other faults have Kafka's error, and a request that changes nothing has none.
+    # An invalid limit still has Kafka's error, and a request that changes nothing is not refused.
     assert told(ask({}, (ALICE, {P: 0.0}), sources=sources)) == [(42, f"Quota {P} must be greater than 0")]
     assert told(ask({}, (ALICE, {}), sources=sources)) == [(0, None)]
 
@@ -332,10 +338,11 @@ def test_hidden_rule_can_be_removed_but_not_set() -> None:
     assert changes({C: None}, one_is_shown) == [StoredRule(limits={P: 5.0})]
     assert changes(everything, none_is) == [None]
     assert changes({P: None, M: None}, none_is) == [StoredRule(limits={C: 6.0})]
-    # The client would see it as before.
+    # If the client still sees a limit of the file for the key, it cannot remove the hidden one: it would notice no
+    # change.
     assert changes({P: None}, one_is_shown) == refused
     assert changes(everything, one_is_shown) == refused
-    # The file has its rule, or no source has one.
+    # Setting a limit is refused, and so is removing a limit that the hidden rule does not have.
     assert changes({R: None}, none_is) == refused
     assert changes({P: 5.0}, none_is) == refused
     assert changes({P: None, C: 7.0}, none_is) == refused
@@ -344,7 +351,7 @@ def test_hidden_rule_can_be_removed_but_not_set() -> None:
 
 def test_more_keys_than_kafka_changes_at_a_time_are_refused_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(alter, "MAX_CHANGED_KEYS", 4)
-    # They are returned in the order of the request, not in Kafka's.
+    # The results have the order of the request, and not the order in which Kafka returns them.
     entities = [(("user", "u"), ("client-id", str(number))) for number in range(3)]
     rules = {Entity("u", str(number)): StoredRule(limits={P: 1.0, C: 2.0}) for number in range(3)}
 
@@ -379,7 +386,7 @@ def test_refused_request_has_an_error_for_each_entity() -> None:
     assert refuse_alter(request, 31, "no") == (Altered(31, "no", PAIR), Altered(31, "no", ()), Altered(31, "no", PAIR))
 
 
-# -- any request
+# -- random requests
 
 
 @given(seed=st.integers(0, 2**64))
@@ -402,7 +409,7 @@ def test_after_any_requests_each_rule_is_one_that_kafka_allows(seed: int) -> Non
             assert rule.limits
             assert rule.limits.keys() <= keys_of(entity).keys()
             assert all(value > 0 for value in rule.limits.values())
-        # The same request again changes nothing.
+        # The same request, sent again, changes nothing.
         if all(result.error_code == 0 for result in decision.results) and not request.validate_only:
             assert not decide(rules, request, is_host=bool, sources={}, now_ms=0).changes
 
@@ -433,7 +440,7 @@ ENDED: Final = Terms(expires_ms=END_MS, enforcement=Enforcement.OBSERVE)
     ("ops", "now_ms", "rule"),
     [
         ({P: 5.0}, END_MS, StoredRule(limits={P: 5.0, C: 2.0})),
-        # There was no rule, so the same limit is a change.
+        # The rule has expired, so setting the limit that it had is a change.
         ({P: 1.0}, END_MS, StoredRule(limits={P: 1.0, C: 2.0})),
         ({P: 5.0, C: None}, END_MS + 1, StoredRule(limits={P: 5.0})),
         ({P: 5.0}, END_MS - 1, StoredRule(limits={P: 5.0, C: 2.0}, terms=ENDED)),
@@ -463,9 +470,9 @@ def test_new_expires_of_an_expired_rule_keeps_its_other_terms() -> None:
 
     assert terms_after(TermsChange(given=Terms(expires_ms=END_MS + 9)), {P: 5.0}) == later
     assert terms_after(TermsChange(removed=frozenset({"expires"})), {P: 5.0}) == OBSERVED
-    # An import of an expired rule keeps its terms.
+    # Importing an expired rule keeps its terms, including the expiry.
     assert terms_after(replacement(ENDED), {P: 5.0}) == ENDED
-    # A change without an expiry removes the terms.
+    # A change of limits that gives terms without an expiry replaces all terms.
     shaped = Terms(shaping=Shaping.PACED)
     assert terms_after(TermsChange(given=shaped), {P: 5.0}) == shaped
     assert terms_after(TermsChange(given=shaped), {}) == replace(ENDED, shaping=Shaping.PACED)

@@ -1,4 +1,4 @@
-"""The rules of a store in SQLite: acknowledged changes are there after every failure, and each fault is reported."""
+"""Test the rules of a store in SQLite: acknowledged changes survive every failure, and each fault is reported."""
 
 import os
 import shutil
@@ -40,7 +40,7 @@ Rules = dict[Entity, StoredRule]
 
 ALICE, BOB = Entity("alice"), Entity("bob")
 RULE = StoredRule(limits={"producer_byte_rate": 5.0})
-# Each request changes two entities, so that half of one would show.
+# Each request changes two entities, so that a request of which only half was stored is noticed.
 CHANGES: Final = [
     tuple(
         Change(Entity(user), StoredRule(limits={"producer_byte_rate": number + 1.0}) if number % 7 else None)
@@ -99,7 +99,7 @@ def test_each_change_is_synced_before_it_is_acknowledged(tmp_path: Path) -> None
         database.write(CHANGES[0])
 
         assert database._connection is not None
-        assert database._connection.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
+        assert database._connection.execute("PRAGMA synchronous").fetchone() == (2,)  # 2 means FULL
         assert database._connection.execute("PRAGMA journal_mode").fetchone() == (b"wal",)
 
 
@@ -194,7 +194,7 @@ def test_write_while_another_program_writes_is_refused_and_succeeds_later(
     assert read_store(tmp_path).rules == rules_after(1)
 
 
-# -- what cannot be read
+# -- databases that cannot be read
 
 
 def _other_version(path: Path) -> None:
@@ -266,7 +266,7 @@ def _corrupt() -> sqlite3.Error:
 
 
 def test_log_without_its_database_is_set_aside(tmp_path: Path) -> None:
-    """SQLite would write the changes of the old database into the new one."""
+    """Otherwise SQLite would apply the write-ahead log of the old database to the new one."""
     with opened(tmp_path) as (database, _):
         database.write(CHANGES[0])
         log = (tmp_path / f"{DATABASE}-wal").read_bytes()
@@ -318,27 +318,27 @@ def test_copy_keeps_the_rules_that_are_understood(tmp_path: Path) -> None:
         assert (stored.rules, len(stored.not_understood), stored.damage) == ({ALICE: RULE, BOB: RULE}, 3, None)
         assert stored.left_out is not None
         assert stored.left_out.endswith("; that rule alone is left out, and so are 2 others")
-    # They are removed, so that an older one does not come back.
+    # The other three are removed from the copy, so that no older version of them comes back.
     assert read_store(tmp_path).rules == {ALICE: RULE, BOB: RULE}
 
 
 # -- failures and crashes
 
 
-# How many changes a store has in the end. More of them fail in the same calls.
+# How many changes a store has in the end. More changes would only repeat the same calls.
 ALL: Final = 4
 
 
 @pytest.fixture
 def memory_path() -> Iterator[Path]:
-    """A directory in memory if there is one: a disk takes most of the time of these tests."""
+    """Return a directory in memory if possible, because on a disk these tests would mostly wait for writes."""
     shared = Path("/dev/shm")  # noqa: S108
     with TemporaryDirectory(dir=shared if shared.is_dir() else None) as directory:
         yield Path(directory)
 
 
 class CrashError(BaseException):
-    """The process ends here."""
+    """Stands for the end of the process."""
 
 
 def _error(code: int) -> sqlite3.Error:
@@ -348,7 +348,7 @@ def _error(code: int) -> sqlite3.Error:
 
 
 class FailingConnection:
-    """A connection whose statements may fail before they do anything."""
+    """A connection to SQLite that asks ``fails`` before each statement for an error to raise instead."""
 
     def __init__(self, connection: object, fails: Callable[[], BaseException | None]) -> None:
         self._connection: Any = connection
@@ -379,7 +379,7 @@ class FailingConnection:
 
 @contextmanager
 def failing(fails: Callable[[int], BaseException | None]) -> Iterator[None]:
-    """Make statements and system calls fail, by their number."""
+    """Count SQL statements and system calls. A call fails if ``fails`` returns an error for its number."""
     count = 0
 
     def fault(*, is_sql: bool) -> BaseException | None:
@@ -410,7 +410,7 @@ def failing(fails: Callable[[int], BaseException | None]) -> Iterator[None]:
 
 
 def play(path: Path) -> int:
-    """Open a store and write into it; return how many changes were acknowledged. Failed ones are tried again once."""
+    """Open a store, write changes, and return how many were acknowledged. A failed change is tried a second time."""
     acknowledged = 0
     with suppress(OSError, UnusableStoreError, CrashError), opened(path) as (database, stored):
         acknowledged = next(count for count in range(ALL + 1) if rules_after(count) == stored.rules)
@@ -426,7 +426,7 @@ def play(path: Path) -> int:
 
 
 def old_store(path: Path) -> Path:
-    """Make a store of the old format that has the first two changes."""
+    """Make a store in the old format (before SQLite) that has the first two changes."""
     pairs = [
         [[{"user": entity.user}, rule and dict(rule.limits)] for entity, rule in changes] for changes in CHANGES[:2]
     ]
@@ -459,7 +459,7 @@ def test_acknowledged_changes_are_there_whichever_call_fails_once(
         with failing(lambda count, failed=failed: OSError(5, "made up") if count == failed else None):  # type: ignore[misc]
             acknowledged = play(path)
 
-        # Either the store could not be opened, or the change that failed was written at the second attempt.
+        # Either the store could not be opened, or the failed change was written at the second attempt.
         assert acknowledged in (0, ALL), failed
         assert play(path) == ALL, failed
 
@@ -497,7 +497,7 @@ def test_change_that_a_full_disk_refuses_is_not_there(tmp_path: Path) -> None:
 
 
 def test_acknowledged_changes_are_there_wherever_a_write_is_cut(memory_path: Path) -> None:
-    """The log is cut in the middle of a change that is refused, and the process ends there."""
+    """Limit the size of SQLite's log so that a write is cut anywhere, and copy the store as a crash would leave it."""
     for more_bytes in range(0, 13_000, 900):
         path, crashed = memory_path / f"{more_bytes}", memory_path / f"{more_bytes}-crashed"
         with opened(path) as (database, _):

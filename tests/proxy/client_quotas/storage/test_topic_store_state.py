@@ -1,4 +1,4 @@
-"""The rules of a fleet's topic: the same at all proxies that have read it, in whichever order they wrote."""
+"""Test that all proxies that have read a topic have the same rules, in whichever order the proxies wrote them."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -47,7 +47,7 @@ def garbage(key: bytes = b'{"user":"alice","key":"producer_byte_rate"}') -> Reco
 
 @dataclass
 class Reader:
-    """A state, and the changes that it has returned."""
+    """A ``StoreTopicState``. ``told`` has the rules that the changes it has returned add up to."""
 
     state: StoreTopicState = field(default_factory=lambda: StoreTopicState(name="kafka://k:9092/store", most=4))
     told: dict[Entity, StoredRule] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class Reader:
         return [notice.text for notice in self.state.notices]
 
 
-# -- what is written --
+# -- the records of a change --
 
 
 def test_a_change_is_one_record_for_each_key_that_differs() -> None:
@@ -112,7 +112,7 @@ def test_changes_of_other_proxies_meanwhile_are_not_undone() -> None:
     assert first.told == second.told == {ALICE: rule(**{P: 2.0, C: 3.0})}
 
 
-# -- what is in force --
+# -- the rules in force --
 
 
 def test_rules_come_in_the_order_of_the_topic_and_say_where_from() -> None:
@@ -157,7 +157,7 @@ def test_copy_holds_until_the_topic_is_read() -> None:
 
     reader.starts(setting(P, 9.0), garbage(b'{"user":"alice","key":"consumer_byte_rate"}'))
 
-    # The key keeps its last value that was understood.
+    # The key whose record was not understood keeps its last value.
     assert reader.settles() == [Change(ALICE, rule(**{P: 9.0, C: 2.0})), Change(Entity("bob"), None)]
 
 
@@ -213,20 +213,21 @@ def test_garbage_is_counted_and_warned_of_once_a_key() -> None:
 
 def test_understood_records_are_known_by_offset() -> None:
     reader = Reader().starts(setting(P, 1.0))
-    # Two records, the second not understood, and one that another proxy deletes at once.
+    # A proxy writes two records, of which the second is not understood. A third record is deleted at once by another
+    # proxy.
     reader.takes(setting(P, 2.0), garbage(), setting(C, 3.0), setting(C, None), first=1)
     assert not reader.state.has(2, offset=1)
     assert reader.state.has(1, offset=1)
     assert reader.state.has(1, offset=3)
 
-    # Also when the topic is read again after later records, and compaction has removed it.
+    # This is still known after compaction has removed a record and the topic is read again.
     reader.state.begin()
     reader.takes(garbage(), setting(C, None), first=2)
     reader.state.end_reached(next_offset=9)
     assert not reader.state.has(2, offset=1)
     assert reader.state.has(4, offset=3)
 
-    # A new topic of the same name.
+    # The topic was deleted and created again under its name.
     reader.starts(setting(P, 1.0), setting(P, 2.0), setting(P, 3.0))
     assert reader.state.has(3, offset=0)
 
@@ -245,7 +246,7 @@ def test_number_of_entities_is_bounded() -> None:
     assert reader.state.not_understood == 2
 
 
-# -- against an oracle: two writers, any interleaving --
+# -- compared with an oracle: two proxies write in any order --
 
 USERS = st.sampled_from(["a", DEFAULT])
 OPS = st.dictionaries(st.sampled_from([P, C]), st.sampled_from([None, 1.0, 2.0]), min_size=1)
@@ -257,9 +258,9 @@ FOREIGN = st.one_of(
 
 
 def expected(log: Iterable[Record]) -> dict[Entity, StoredRule]:
-    """An oracle that reads the whole log: the last value of each key that was understood.
+    """Compute the rules from the whole log: the last value of each key that was understood counts.
 
-    Terms never are here: where there are any none of the settings hold.
+    The log has no valid terms, only unknown ones: where an entity has such terms, none of its settings hold.
     """
     last: dict[tuple[Entity, str], object] = {}
     for record in log:
@@ -301,7 +302,7 @@ class Fleet:
         self.read = [0, 0]
 
     def alter(self, proxy: int, user: str, ops: Mapping[str, float | None], *, lag: int) -> None:
-        """Decide on the rules that the proxy knows; ``lag`` records are read before the write."""
+        """Change the rule that the proxy knows. Between decision and write, the proxy reads ``lag`` records."""
         entity, state = Entity(user=user), self.proxies[proxy].state
         before = dict(state.in_force)
         old = before[entity].limits if entity in before else {}
@@ -318,7 +319,7 @@ class Fleet:
         assert self.proxies[proxy].told == expected(self.log[: self.read[proxy]])
 
     def read_again(self, proxy: int, *, is_compacted: bool) -> None:
-        """After a lost connection; compaction may have removed records meanwhile."""
+        """Read the whole topic again, as after a lost connection. Compaction may have removed records meanwhile."""
         known = list(enumerate(self.log[: self.read[proxy]]))
         rest = list(enumerate(self.log))[len(known) :]
         state = self.proxies[proxy].state
@@ -368,7 +369,7 @@ def test_all_readers_of_the_topic_have_the_same_rules(steps: list[Callable[[Flee
 def test_two_proxies_may_change_different_keys_of_an_entity_at_once(
     changes: list[tuple[int, str, float | None]],
 ) -> None:
-    """Neither proxy has read the other's change, which is of other keys."""
+    """Neither proxy has read the other proxy's change, and they change different keys of one entity."""
     log: list[Record] = []
     own: list[dict[str, float]] = [{}, {}]
     for proxy, key, value in changes:
@@ -410,7 +411,7 @@ def test_terms_are_a_record_of_their_own_and_go_with_the_rule() -> None:
 
 def test_terms_without_limits_do_not_apply_to_the_next_rule() -> None:
     before, after = rule(**{P: 1.0}), StoredRule(limits={P: 1.0}, terms=TERMS_OF_ALICE)
-    # Two proxies decide on the same rule: one removes it, one sets terms.
+    # Two proxies change the same rule at once. One removes the rule, the other sets terms for it.
     gone, expiring = (settings_of([Change(ALICE, one)], {ALICE: before}) for one in (None, after))
     reader = Reader().starts(setting(P, 1.0), *gone, *expiring)
     reader.settles()
@@ -426,7 +427,7 @@ def test_terms_without_limits_do_not_apply_to_the_next_rule() -> None:
 
 
 def test_terms_hold_if_two_proxies_begin_a_rule_at_once() -> None:
-    """The one with terms counts: otherwise a limit that is only observed would be enforced."""
+    """The terms apply to the limits of both: otherwise a limit that is only to be observed would be enforced."""
     observed = Terms(enforcement=Enforcement.OBSERVE)
     with_terms, without = (
         settings_of([Change(ALICE, one)], {}) for one in (StoredRule(limits={P: 1.0}, terms=observed), rule(**{C: 9.0}))
@@ -439,7 +440,7 @@ def test_terms_hold_if_two_proxies_begin_a_rule_at_once() -> None:
 
 
 def test_terms_of_another_writer_are_kept_as_they_are_read() -> None:
-    """The copy on the disk has floats in place of its numbers."""
+    """Another writer may use numbers that the copy on disk stores as floats, and the terms still compare equal."""
     given: dict[str, object] = {"days": ["mon"], "time_zone": "UTC", "otherwise": {P: 9223372036854775807}}
     reader = Reader().starts(setting(P, 5.0), Setting(user="alice", key=TERMS, value={"schedule": given}))
     reader.settles()
@@ -449,7 +450,7 @@ def test_terms_of_another_writer_are_kept_as_they_are_read() -> None:
 
 
 def test_limits_without_their_terms_neither_hold_nor_can_be_changed() -> None:
-    """They are of a later version, or in an unknown time zone: an exempt client would be limited."""
+    """Terms of a later version or in an unknown time zone may exempt a client, which must then not be limited."""
     unknown = Setting(user="alice", key=TERMS, value={"schedule": {"hours": "08:00-18:00", "time_zone": "Mars/Base"}})
     for first in ((setting(P, 5.0), unknown), (unknown, setting(P, 5.0))):
         reader = Reader().starts(*first)
@@ -480,7 +481,7 @@ def test_unknown_terms_stay_known_when_the_topic_is_read_again() -> None:
 
 @pytest.mark.parametrize("value", ["\ud800", 10**400, ["a", ["b"]], {"\ud800": {}}, None])
 def test_any_terms_leave_the_rest_of_the_topic_readable(value: object) -> None:
-    """Some records can be read but not written, such as with half of a pair of surrogates."""
+    """Some records can be read but not written, such as a record with an unpaired surrogate."""
     reader = Reader().starts()
     for offset, inner in enumerate(({"enforcement": value}, {"schedule": {"time_zone": value}}, {"news": value})):
         key, text = b'{"user":"alice","key":"terms"}', json.dumps({"value": inner}).encode()

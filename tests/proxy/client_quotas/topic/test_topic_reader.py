@@ -1,4 +1,4 @@
-"""The reader, with a simulated cluster: its requests, its events, and when. With a real one: tests/end_to_end."""
+"""Test the requests and events of the topic reader on a simulated cluster. ``tests/end_to_end`` has a real cluster."""
 
 import asyncio
 from collections import deque
@@ -37,19 +37,20 @@ def rule(number: int) -> Rule:
 
 @dataclass
 class Cluster(TopicCluster):
-    """A leader. A fetch takes 10 ms of its clock, and waits if there are no records."""
+    """The leader of a topic. A fetch takes 10 ms of its clock, and also waits a moment if there are no records."""
 
     log: list[tuple[int, bytes]] = field(default_factory=list)  # next offset and bytes of each batch
-    end_offset: int | None = None  # None: the end of the log
+    end_offset: int | None = None  # the high watermark; None means the end of the log
     beginning: int = 0
-    latest: int | None = None  # None: the end of the log
+    latest: int | None = None  # the answer of ListOffsets; None means the end of the log
     fetch_error: int = 0
-    fetch_throttles_ms: deque[tuple[int, bool]] = field(default_factory=deque)  # of each next one; whether with records
+    # The throttle time of each of the next fetches, and whether its answer has the topic.
+    fetch_throttles_ms: deque[tuple[int, bool]] = field(default_factory=deque)
     answer_error: int = 0
     is_hanging: bool = False
     now_ms: int = 0
     asked: list[Any] = field(default_factory=list)
-    fetches: list[tuple[int, bool]] = field(default_factory=list)  # when it was sent, and whether there was anything
+    fetches: list[tuple[int, bool]] = field(default_factory=list)  # when each was sent, and whether it got records
 
     def append(self, *records: QuotaRecord, gaps: int = 0, is_control: bool = False) -> None:
         first = self.log[-1][0] if self.log else self.beginning
@@ -60,7 +61,7 @@ class Cluster(TopicCluster):
         return await super().answer(request, node_id=node_id)
 
     def has_been_asked_where(self, more_than: int) -> Callable[[object], bool]:
-        """Return whether that many more Metadata requests have come."""
+        """Return a check that is true after more than ``more_than`` further Metadata requests."""
         before = len(self.asked)
         return lambda _: sum(isinstance(one, MetadataRequest) for one in self.asked[before:]) > more_than
 
@@ -106,7 +107,7 @@ Until = Callable[[Callable[[list[ReaderEvent]], bool]], Any]
 
 @asynccontextmanager
 async def reading() -> AsyncIterator[tuple[list[ReaderEvent], Until]]:
-    """The events on this loop, and a wait for enough of them."""
+    """Run a reader; yield the list of its events, and a function that waits until they satisfy a condition."""
     told: list[ReaderEvent] = []
 
     async def tell(one: ReaderEvent) -> None:
@@ -167,10 +168,11 @@ async def test_since_is_the_send_time_of_the_last_fetch_that_reached_the_end(clu
         cluster.append(rule(4))
         await until(lambda told: rule(4) in records(told))
 
-    # Fetches were sent at 0 and 10; the second reached the end.
+    # The first two fetches were sent at 0 and 10 ms. No fetch before them had reached the end of the topic.
     sinces = [one.since_ms for one in told if isinstance(one, RecordsRead)]
     assert sinces[:2] == [None, None]
-    # The third record came with the fetch after one that reached the end; the fourth with the next.
+    # Record 3 came with the first fetch after an empty one, and record 4 with the next fetch. Both are dated by the
+    # empty one.
     (idle_ms, _), _ = next((before, after) for before, after in pairwise(cluster.fetches) if not before[1] and after[1])
     assert sinces[2:] == [idle_ms, idle_ms]
 
@@ -299,16 +301,16 @@ async def test_a_failure_rereads_the_topic_from_the_beginning(cluster: Cluster) 
         cluster.fetch_error = 0
         await until(lambda told: told.count(EndReached()) == 2)
 
-    # It may have failed once more before the broker recovered.
+    # The reader may have failed a second time before the broker recovered.
     second = told[max(at for at, one in enumerate(told) if isinstance(one, ReadFailed)) + 1 :]
     assert [type(one) for one in second] == [ReadingBegan, RecordsRead, RecordsRead, EndReached]
     assert records(second) == [rule(1), NEWS]
-    # The known end stays: later records cannot be older.
+    # The reader still knows when it last reached the end, and gives that time with all records.
     assert all(one.since_ms is not None for one in second if isinstance(one, RecordsRead))
 
 
 async def test_a_high_watermark_below_the_known_end_is_ignored(cluster: Cluster) -> None:
-    """Its high watermark reaches that of the former leader some time later."""
+    """The high watermark of a new leader may reach that of the former leader only after some time."""
     cluster.append(rule(1))
     cluster.append(rule(2))
     cluster.append(NEWS)
@@ -381,7 +383,7 @@ async def test_a_leader_behind_this_proxy_is_refused(cluster: Cluster) -> None:
 
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> list[float]:
-    """The pauses of the reader, in seconds of the cluster's clock; none is real."""
+    """Collect the reader's pauses in seconds. They advance the cluster's clock, and take no real time."""
     pauses: list[float] = []
     sleep = asyncio.sleep
 
@@ -424,7 +426,7 @@ async def test_a_partitioned_broker_alone_does_not_change_the_leader(
         await until(cluster.has_been_asked_where(8))
         assert not any(isinstance(one, ReadFailed) for one in told)
 
-        # Nor is one of two if the other does not answer: either may be wrong.
+        # If only two of the brokers answer, one of them alone is not believed either: each of the two may be wrong.
         cluster.silent = frozenset(BROKERS[1:2])
         await until(cluster.has_been_asked_where(8))
         assert not any(isinstance(one, ReadFailed) for one in told)
@@ -461,7 +463,7 @@ async def test_a_throttled_reader_waits_and_continues(cluster: Cluster, pauses: 
 
     assert [type(one) for one in told] == [ReadingBegan, RecordsRead, RecordsRead, EndReached, RecordsRead]
     assert records(told) == [rule(1), rule(2), rule(3)]
-    # Nor is it fetched in a loop if an answer lacks the topic without a throttle time.
+    # The reader also pauses, by 0.25 s, after an answer that has neither the topic nor a throttle time.
     assert pauses == [0.7, 2.0, 0.25, 3.0]
     assert cluster.clients == 1
 

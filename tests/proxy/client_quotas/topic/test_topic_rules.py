@@ -1,4 +1,7 @@
-"""Which rules of a quota topic hold: the file's, the topic's, a proxy's shares and their lease. Time is a number."""
+"""Test which rules hold when a quota topic and the configuration file have rules, and the topic has shares and leases.
+
+No test waits: the time is a number that is passed in.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -13,7 +16,7 @@ from kafka_quota_proxy.proxy.client_quotas.topic.record_table import Notice, Top
 from kafka_quota_proxy.proxy.client_quotas.topic.topic_rules import TopicRules
 from kafka_quota_proxy.proxy.quota.entity import Entity
 
-# Clocks that have nothing to do with each other.
+# The monotonic clock and the wall clock of the tests. They have nothing to do with each other.
 NOW_MS = 5_000_000
 WALL_MS = 1_767_225_600_000
 FILE = QuotaRule(user="filed", producer_byte_rate=7.0, source="f.yaml:3")
@@ -34,7 +37,7 @@ def share(byte_rate: float, proxy: str = "p1") -> Share:
 
 @dataclass
 class Topic:
-    """A state that is given records, at ``NOW_MS`` by default."""
+    """The rules of a topic, and methods that read further records into them, by default at ``NOW_MS``."""
 
     state: TopicRules = field(default_factory=lambda: TopicRules(proxy="p1", topic="store", file_rules=[FILE]))
     offset: int = 0
@@ -199,7 +202,7 @@ def test_addresses_and_terms_are_counted_and_logged_as_for_stores() -> None:
     )
 
     assert topic.rates() == {}
-    assert topic.state.not_understood == 3  # and alice has no limit that terms could be for
+    assert topic.state.not_understood == 3  # the terms count too: alice has no limit that they could apply to
     assert topic.said()[0] == (
         'warning: offset 0 was not understood: key of {"ip":"192.0.2.7"}: limits of addresses hold where the topic is '
         "the proxy's store"
@@ -224,7 +227,7 @@ def test_a_tombstone_of_a_store_record_is_understood(deletion: Rule | Setting) -
 
 
 def test_settings_that_have_terms_do_not_hold_without_them() -> None:
-    """Otherwise an observed limit would be enforced here, and an expired one would hold."""
+    """Without this, a limit that is only to be observed would be enforced, and an expired limit would hold."""
     terms = Setting(user="alice", key=TERMS, value={"enforcement": "observe"})
     topic = Topic().started(setting("producer_byte_rate", 5.0), setting("producer_byte_rate", 6.0, "bob"), terms)
     bob: Entity = ("bob", None)
@@ -291,7 +294,7 @@ def test_a_reload_hides_and_returns_rules_of_the_topic() -> None:
     assert topic.rates() == {ALICE: 5.0}
 
     topic.state.follow_file([QuotaRule(user="alice", request_rate=1.0, source="f.yaml:9")])
-    # A rule that the file now hides is not reported as removed.
+    # The rule of alice, which the file now hides, is not reported as removed.
     assert topic.state.changes() == {
         ("filed", None): QuotaRule(user="filed", producer_byte_rate=4.0, source="kafka://store@1")
     }
@@ -401,7 +404,7 @@ def test_the_lease_of_live_news_counts_from_the_fetch_before_and_ignores_clocks(
 
 
 def test_news_that_arrive_late_leave_less_of_the_lease() -> None:
-    """A stopped process or a cut connection may read them after their lease is over."""
+    """A process that was stopped, or a connection that was cut, may deliver news after their lease is over."""
     topic = Topic().started(alice(5.0), share(2.0), NEWS)
 
     topic.read(NEWS, now_ms=NOW_MS + 60_000, since_ms=NOW_MS + 500)
@@ -429,7 +432,7 @@ def test_rereading_replaces_the_rules_once_its_end_is_reached() -> None:
         ("new", None): 3.0,
     }
     assert topic.state.shares == 0
-    # Shares do not hold: the topic has no more news.
+    # No shares hold, because the topic no longer has news.
     assert not topic.state.has_lease
 
 
@@ -574,7 +577,7 @@ def test_tombstones_do_not_count_as_entities() -> None:
     assert not any("passed over" in text for text in topic.said())
 
 
-# -- against an oracle --
+# -- compared with an oracle --
 
 
 USERS = st.sampled_from(["a", "b", DEFAULT])
@@ -605,11 +608,11 @@ WRITTEN = st.one_of(
 
 @dataclass
 class Oracle:
-    """An oracle that computes the documented rules from the whole log each time."""
+    """Computes the rules that should hold, as documented, from the whole log each time."""
 
     log: list[QuotaRecord | RecordFault] = field(default_factory=list)
-    read: int = 0  # how much of it
-    heard_ms: dict[int, int] = field(default_factory=dict)  # news, by index: from when on its lease counts
+    read: int = 0  # how many records of the log have been read
+    heard_ms: dict[int, int] = field(default_factory=dict)  # by index of each news: when its lease began
     file: set[str] = field(default_factory=set)
 
     def expected(self, now_ms: int) -> dict[Entity, Mapping[str, float]]:
@@ -629,7 +632,7 @@ def rules_of(records: Iterable[QuotaRecord | RecordFault]) -> dict[EntityName, M
 
 
 def settings_of(records: Iterable[QuotaRecord | RecordFault]) -> dict[EntityName, Mapping[str, float]]:
-    """Return the settings: the last value of each key, and none if there are terms."""
+    """Return the last value of each key for each user, without the users that have terms."""
     last = {(record.user, record.key): record.value for record in records if isinstance(record, Setting)}
     found: dict[EntityName, dict[str, float]] = {}
     for (user, key), value in last.items():
@@ -639,13 +642,13 @@ def settings_of(records: Iterable[QuotaRecord | RecordFault]) -> dict[EntityName
 
 
 def of_share(record: QuotaRecord | RecordFault) -> tuple[EntityName, Mapping[str, float]] | None:
-    """Return the entity whose share of p1 a record gives or, without limits, ends."""
+    """Return the user and limits if a record is a share of proxy p1, otherwise None. Without limits the share ends."""
     about = record.about if isinstance(record, RecordFault) else record
     return (about.user, about.limits) if isinstance(about, Share) and about.proxy == "p1" else None
 
 
 def compacted(records: Iterable[tuple[int, QuotaRecord | RecordFault]]) -> list[tuple[int, QuotaRecord | RecordFault]]:
-    """Return the last record of each key, without tombstones."""
+    """Return what compaction leaves: the last record of each key, without tombstones."""
     last: dict[object, tuple[int, QuotaRecord | RecordFault]] = {}
     for offset, record in records:
         about = record.about if isinstance(record, RecordFault) else record
@@ -660,7 +663,7 @@ def says_something(record: Rule | Setting | Share) -> bool:
 
 
 class Run:
-    """A state that is given the oracle's records, and the changes that it has returned."""
+    """Runs ``TopicRules`` on the oracle's records. ``told`` has the rules that its changes add up to."""
 
     def __init__(self) -> None:
         self.state, self.oracle = TopicRules(proxy="p1", topic="store"), Oracle()
@@ -744,7 +747,7 @@ def limits_of(rule: QuotaRule) -> dict[str, float]:
 def test_no_share_holds_longer_than_its_lease_after_it_was_published(
     publications: list[int], delays: list[int], lease_ms: int
 ) -> None:
-    """However late answers come: the publisher gives a lowered share to others when the lease is over."""
+    """This must hold for late answers too: after the lease, the publisher gives a part of a lowered share to others."""
     state = TopicRules(proxy="p1", topic="store")
     state.begin()
     state.end_reached(now_ms=0)
@@ -754,7 +757,7 @@ def test_no_share_holds_longer_than_its_lease_after_it_was_published(
         clock += gap
         written.append(clock)
     for delay_ms in delays:
-        # The broker answers a fetch at once with all records, and the answer arrives late.
+        # The broker answers a fetch at once with all records, but the answer arrives ``delay_ms`` later.
         there = sum(at_ms <= now_ms for at_ms in written)
         answered_ms = now_ms + delay_ms
         seen = [TopicRecord(index, 0, News(published_ms=1, lease_ms=lease_ms)) for index in range(read, there)]
