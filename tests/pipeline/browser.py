@@ -1,4 +1,4 @@
-"""A real browser for tests of pages: Chromium without a window, told what to do in plain HTTP (WebDriver)."""
+"""A real browser for tests of HTML pages. It is headless Chromium, and the tests control it over WebDriver (HTTP)."""
 
 import base64
 import json
@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 _BINARIES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-# It connects to no other host.
+# With these arguments the browser connects to no other host.
 _ARGUMENTS = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--hide-scrollbars",
@@ -22,12 +22,12 @@ _ARGUMENTS = (
 
 
 class Browser:
-    """One window.
+    """One browser window.
 
     Args:
-        driver: where the driver listens.
-        binary: the browser's.
-        profile: its directory.
+        driver: The URL at which chromedriver listens.
+        binary: The path of the browser's program.
+        profile: The directory in which the browser keeps its profile.
     """
 
     def __init__(self, driver: str, binary: str, profile: Path) -> None:
@@ -38,26 +38,26 @@ class Browser:
         self._url = f"{driver}/session/{answer['sessionId']}"
 
     def open(self, page: Path) -> None:
-        """Show a file."""
+        """Load a page from a file."""
         self._call("POST", "/url", {"url": page.resolve().as_uri()})
 
     def look(self, *, width: int, scheme: str) -> None:
-        """Be so wide, in CSS pixels, and prefer light or dark."""
+        """Set the width of the window in CSS pixels, and the preferred colour scheme, light or dark."""
         is_phone = width < 600
         self._tell("Emulation.setDeviceMetricsOverride", width=width, height=844, deviceScaleFactor=1, mobile=is_phone)
         self._tell("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
     def run(self, script: str) -> Any:  # noqa: ANN401  (what the script returns)
-        """Run a script in the page, and return what it returns."""
+        """Run a script in the page, and return the result of the script."""
         return self._call("POST", "/execute/sync", {"script": script, "args": []})
 
     def picture(self, file: Path) -> None:
-        """Write all of the page as PNG."""
+        """Write a picture of the whole page to a PNG file."""
         found = self._tell("Page.captureScreenshot", format="png", captureBeyondViewport=True)
         file.write_bytes(base64.b64decode(found["data"]))
 
     def close(self) -> None:
-        """End the browser."""
+        """Close the browser."""
         self._call("DELETE", "")
 
     def _tell(self, command: str, **params: object) -> Any:  # noqa: ANN401
@@ -72,7 +72,7 @@ class Browser:
 
 @contextmanager
 def browser(directory: Path) -> Iterator[Browser]:
-    """Give a browser; it is the machine's, and a test that needs one fails where there is none."""
+    """Start the browser that is installed on this machine. The test fails if no browser is installed."""
     binary = next(filter(None, map(shutil.which, _BINARIES)), None)
     driver = shutil.which("chromedriver")
     if binary is None or driver is None:

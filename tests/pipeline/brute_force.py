@@ -1,4 +1,7 @@
-"""What becomes of a bucket's parts, in Kafka's own steps: nothing of the proxy's arithmetic, nothing in arrays."""
+"""Replays the parts of a bucket's records under a limit, step by step as Kafka computes throttle times.
+
+It is an oracle, so it uses neither the proxy's arithmetic nor arrays.
+"""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -8,7 +11,7 @@ from tests.support.kafka_rate import MetricConfig, Rate, TokenBucket, java_round
 
 
 class Passed(NamedTuple):
-    """A piece of a part: when it came, when it went out, and how long none goes out behind it."""
+    """A piece of a part: its arrival time, its departure time, and how long the next piece must wait after it."""
 
     came_ms: int
     out_ms: int
@@ -17,10 +20,10 @@ class Passed(NamedTuple):
 
 
 def passed(comes: Iterable[tuple[int, int]], limit: float, *, is_paced: bool, is_fetch: bool) -> Iterator[Passed]:
-    """Yield what goes out of parts that come in order, each with its time and amount.
+    """Yield the pieces that pass the limit, in order. ``comes`` has the arrival time and the amount of each part.
 
-    Paced quotas have a burst of a second. Of fetches no more passes the windows at once than five seconds' worth, and
-    each piece is what there is room for, at least a quarter of the part.
+    A paced quota allows a burst of one second. A fetch may pass at most the amount of five seconds at once. Each piece
+    of a fetch is as large as the room under the limit, but at least a quarter of the part.
     """
     rate, windows = Rate(), MetricConfig(samples=11, window_ms=1_000, bound=limit)
     tokens, burst = TokenBucket(), MetricConfig(samples=1 if is_paced else 5, window_ms=1_000, bound=limit)

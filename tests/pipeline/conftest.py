@@ -1,4 +1,4 @@
-"""One Spark for all tests: it takes longer to start than most of them."""
+"""One Spark session for all tests, because a session takes longer to start than most tests take to run."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +24,7 @@ CONF = {
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """The session that all tests share."""
+    """Return the Spark session that all tests share."""
     spark = session(master="local[2]", conf=CONF, is_quiet=True)
     yield spark
     spark.stop()
@@ -32,7 +32,7 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture
 def output(spark: SparkSession, tmp_path: Path) -> Output:
-    """An output that stays where it is gathered."""
+    """Return an output that keeps its results in a scratch directory and moves them nowhere."""
     directory = tmp_path / "output"
     directory.mkdir()
     return Output(spark, str(directory), None)

@@ -1,9 +1,12 @@
-"""The replay a second time, as literal as it is described: record by record, part by part, each charged by itself.
+"""A second implementation of the replay, which follows the description word for word and serves as an oracle.
 
-A record is cut into parts, which come when the records beside it say (``pipeline.arrivals`` says how). A part goes out
-when it has come and the bucket owes nothing, one after the other; of a fetch as much as there is room for, or a
-quarter, and then the next piece. So a client that waits sends later, and what it sends later is charged then, as under
-real limits; what it would have given up or sent in larger batches is not known.
+It takes record by record and part by part, and charges each part by itself.
+
+A record is cut into parts, and their arrival times follow from the adjacent records, as ``pipeline.arrivals`` explains.
+The parts go out one after the other. A part goes out when it has arrived and the throttle time of the bucket is over.
+A fetch goes out in pieces. Each piece is as large as the room under the limit, but at least a quarter of the part. So
+a client that waits sends later, and its later requests are charged later, as under real limits. The replay cannot know
+which requests such a client would have given up or sent in larger batches.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,7 +26,7 @@ _MOST_PIECES: Final = 4
 
 
 class Demand(NamedTuple):
-    """A record, as far as it is demand."""
+    """The fields of a record that describe the demand of a client. Rates are in bytes per millisecond."""
 
     start_ms: int
     interval_ms: int
@@ -34,14 +37,14 @@ class Demand(NamedTuple):
 
 
 def arrays(given: Sequence[Demand]) -> Rows:
-    """Return records as ``Replay`` takes them."""
+    """Return the records as arrays, the form that ``Replay`` takes."""
     columns = list(zip(*given, strict=True)) if given else [()] * len(Demand._fields)
     whole, rates = columns[:-2], columns[-2:]
     return Rows._make([np.array(one, np.int64) for one in whole] + [np.array(one, np.float64) for one in rates])
 
 
 def beside(given: Sequence[Demand]) -> list[Demand]:
-    """Return a client's records with the rates of those right before and after them."""
+    """Return the records of a client, each with the rates of the records directly before and after it."""
     found = []
     for demand, last, following in zip(given, [None, *given], [*given[1:], None], strict=False):
         before = after = 0.0
@@ -55,12 +58,12 @@ def beside(given: Sequence[Demand]) -> list[Demand]:
 
 
 def parts_of(requests: int, interval_ms: int) -> int:
-    """Return how many parts a record is cut into; at least 1."""
+    """Return the number of parts into which a record is cut, at least 1."""
     return max(1, min(requests, max(LEAST_PARTS, interval_ms // 1_000)))
 
 
 def parts(demand: Demand) -> Iterator[tuple[int, int]]:
-    """Yield when each part of a record comes, and how much it is; all of it together is the amount."""
+    """Yield the arrival time and the amount of each part of a record. The amounts add up to that of the record."""
     count = parts_of(demand.requests, demand.interval_ms)
     for part in range(count):
         share = demand.amount * (part + 1) // count - demand.amount * part // count
@@ -68,7 +71,7 @@ def parts(demand: Demand) -> Iterator[tuple[int, int]]:
 
 
 def _after_ms(demand: Demand, part: int, count: int) -> int:
-    """Return how long after the record's start a part comes."""
+    """Return the time from the start of the record to the arrival of a part."""
     amount, interval_ms, before, after = float(demand.amount), demand.interval_ms, demand.before, demand.after
     if not 0 < interval_ms <= LONGEST_SHAPED_MS or amount <= min(before, after) * interval_ms:
         return interval_ms * (2 * part + 1) // (2 * count)
@@ -86,18 +89,18 @@ def _after_ms(demand: Demand, part: int, count: int) -> int:
 
 
 class LiteralReplay:
-    """Charges a bucket's records, by ``start_ms``, one after the other."""
+    """Charges the records of a bucket one after the other, in the order of ``start_ms``."""
 
     def __init__(self, bucket: Bucket) -> None:
         self.outcome = Outcome()
         self._bucket = bucket
-        self._waiting: list[tuple[int, int, int]] = []  # parts by when they come: a heap, for records overlap
+        self._waiting: list[tuple[int, int, int]] = []  # a heap of parts by arrival time, because records overlap
         self._order = 0
-        self._end_ms = 0  # of the records so far
-        self._free_ms = 0  # when the next part may go
+        self._end_ms = 0  # the latest end of the records so far
+        self._free_ms = 0  # the time from which the next part may go out
 
     def take(self, demand: Demand) -> None:
-        """Add a record that does not begin before the last one."""
+        """Add a record. It must not begin before the previous record."""
         end_ms = demand.start_ms + demand.interval_ms
         self._send_until(demand.start_ms)
         self.outcome.active_ms += max(0, end_ms - max(demand.start_ms, self._end_ms))
@@ -112,14 +115,14 @@ class LiteralReplay:
         return self.outcome
 
     def _send_until(self, until_ms: int | None) -> None:
-        """Send the parts that come before ``until_ms``; None: all."""
+        """Send the parts that arrive before ``until_ms``, or all parts if it is None."""
         waiting = self._waiting
         while waiting and (until_ms is None or waiting[0][0] < until_ms):
             came_ms, _, amount = heappop(waiting)
             self._send(amount, came_ms)
 
     def _send(self, amount: int, came_ms: int) -> None:
-        # Times never go back: parts are taken in the order in which they come.
+        # Times never decrease, because the parts are taken in the order of their arrival.
         bucket, left, now_ms = self._bucket, amount, max(came_ms, self._free_ms)
         while bucket.kind is QuotaKind.FETCH and left > 0:
             cap = bucket.fetch_cap(bucket.fetch_room(now_ms=now_ms))

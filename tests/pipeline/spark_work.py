@@ -1,4 +1,4 @@
-"""What some work took of a session that goes on: for tests that have no time for a process each."""
+"""Measures the cost of work in a running Spark session, for tests that have no time to start a process."""
 
 import os
 import time
@@ -12,10 +12,10 @@ from bench.spark_run import Memory, Run, below
 
 
 def spent(spark: SparkSession, work: Callable[[], None]) -> Run:
-    """Do some work in a local session, and return what it took.
+    """Do some work in a local Spark session, and return its cost.
 
-    ``seconds`` are of processors, so that nothing else on the machine counts: of Spark's tasks, of its Python and of
-    this process. What the JVM takes to plan is not among them.
+    ``seconds`` is processor time, so that other programs on the machine do not count. It includes Spark's tasks,
+    Spark's Python workers and this process. It does not include the time in which the JVM plans queries.
     """
     jvm: Any = spark._jvm
     pid = jvm.java.lang.ProcessHandle.current().pid()
@@ -41,11 +41,12 @@ def _listed(found: Any) -> list[Any]:  # noqa: ANN401  (a Seq of Scala)
 
 
 def _python_s(jvm: int) -> float:
-    """Return the time of Spark's Python workers, those that have ended as well."""
+    """Return the processor time of Spark's Python workers, including workers that have ended."""
     ticks = 0
     for pid in below(jvm):
         if pid != jvm:
-            # utime, stime, and both of children that have ended; proc_pid_stat(5) counts from 1, and from the name.
+            # utime and stime of the process and of its ended children. proc_pid_stat(5) counts fields from 1 and
+            # includes the two before these.
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             ticks += sum(map(int, fields[11:15]))
     return ticks / os.sysconf("SC_CLK_TCK")

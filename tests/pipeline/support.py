@@ -1,4 +1,4 @@
-"""Records as tests write them: what matters by name, the rest made up."""
+"""Builds records of the usage log for tests. A test names the values that matter, and the others have defaults."""
 
 import json
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from kafka_quota_proxy.pipeline.record import COLUMNS, RECORD
 
-# A Spark that lives for a minute spends half of its time on compiling what it will hardly run again.
+# A Spark process that lives for a minute spends half of its time on compiling code that it hardly runs again.
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
@@ -17,7 +17,7 @@ START_MS = 1_788_739_200_000  # Monday, 7 September 2026, 00:00 UTC
 
 
 def record(**given: Any) -> dict[str, Any]:  # noqa: ANN401  (values of any column)
-    """Return a record; ``at_s`` is its start, in seconds after ``START_MS``."""
+    """Return a record. ``at_s`` is the start of its interval, in seconds after ``START_MS``."""
     at_s = given.pop("at_s", 0)
     return {
         "start_ms": START_MS + int(at_s * 1_000),
@@ -41,22 +41,22 @@ def record(**given: Any) -> dict[str, Any]:  # noqa: ANN401  (values of any colu
 
 
 def frame(spark: SparkSession, records: Iterable[dict[str, Any]]) -> DataFrame:
-    """Return records as a frame."""
+    """Return the records as a Spark data frame."""
     return spark.createDataFrame([tuple(one[name] for name in COLUMNS) for one in records], RECORD)
 
 
 def lines(records: Iterable[dict[str, Any]]) -> str:
-    """Return records as the proxy writes them."""
+    """Return the records as JSON lines, the form in which the proxy writes them."""
     return "".join(json.dumps(one, separators=(",", ":")) + "\n" for one in records)
 
 
 def write_log(path: Path, records: Iterable[dict[str, Any]]) -> Path:
-    """Write a file of the log and return its path."""
+    """Write the records to a file of the usage log, and return its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(lines(records), encoding="utf-8")
     return path
 
 
 def rows(frame: DataFrame, *order: str) -> list[dict[str, Any]]:
-    """Return the rows of a small frame, in order if one is given."""
+    """Return the rows of a small data frame, sorted by the columns ``order`` if there are any."""
     return [row.asDict(recursive=True) for row in (frame.orderBy(*order) if order else frame).collect()]

@@ -1,4 +1,4 @@
-"""What stands beside a record, whoever shares its bucket and however many records come at once."""
+"""The rates of the adjacent records of a client, for any mix of clients in a bucket and any number of rows at once."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,10 @@ SECOND = (1_000, 2_000, 1)  # interval, amount, requests
 
 
 def told(given: list[tuple[int, Demand]], at_once: int = 1_000) -> list[Demand]:
-    """Return what is told of records, each with a number for its client, given so many at once."""
+    """Return the records with their adjacent rates, computed in batches of ``at_once`` records.
+
+    Each given record has the number of its client.
+    """
     found, ones = list[Demand](), AdjacentRates()
     for first in range(0, len(given), at_once):
         some = given[first : first + at_once]
@@ -66,10 +69,10 @@ def test_rates_do_not_depend_on_batches_or_other_clients(given: list[tuple[int, 
 
     found = told(given, at_once)
 
-    # A record that is longer than two seconds gets no shape: nothing is kept before it, nor waited for behind it.
+    # A record of more than two seconds is spread evenly, so its adjacent rates are neither kept nor waited for.
     assert [shaped(one) for one in found] == [shaped(one) for one in all_known]
 
 
 def shaped(demand: Demand) -> Demand:
-    """Return a record without the rates that nothing asks for."""
+    """Return a record, without the adjacent rates if it is too long for them to be used."""
     return demand._replace(before=0.0, after=0.0) if demand.interval_ms > 2_000 else demand

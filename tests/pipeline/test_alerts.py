@@ -1,4 +1,4 @@
-"""Alerts over and near a limit, whatever the order and the batches of records."""
+"""Alerts for use over and near a limit, which must not depend on the order and the batches of records."""
 
 from typing import Any
 
@@ -15,12 +15,12 @@ MINUTE_MS = 60_000
 
 
 def found(spark: SparkSession, *log: dict[str, Any], near: float = 0.8, window_ms: int = MINUTE_MS) -> DataFrame:
-    """Return the alerts of a log."""
+    """Return the alerts that a usage log causes."""
     return alerts(once(frame(spark, log), late_ms=1), window_ms=window_ms, near=near)
 
 
 def levels(spark: SparkSession, *log: dict[str, Any], near: float = 0.8, window_ms: int = MINUTE_MS) -> dict[int, str]:
-    """Return the levels of the alerts of one bucket, by the second in which their window starts."""
+    """Return the alert levels of one bucket, keyed by the start of the window in seconds after ``START_MS``."""
     every = rows(found(spark, *log, near=near, window_ms=window_ms))
     return {(row["start_ms"] - START_MS) // 1_000: row["level"] for row in every}
 
@@ -67,7 +67,7 @@ def test_request_time_is_compared_in_milliseconds(spark: SparkSession) -> None:
 
     (seen,) = rows(found(spark, *log))
 
-    # 50 % of a thread for a minute: 50 x 60,000 percent-milliseconds.
+    # 50 % of a thread for a minute are 50 x 60,000 percent-milliseconds.
     assert (seen["level"], seen["use"]) == ("near", 1.0)
 
 

@@ -1,4 +1,7 @@
-"""Records become parts, in arrays: as they are cut one by one, and when the records beside them say."""
+"""Records are cut into parts with arrival times.
+
+The vectorised code must give the same parts as ``literal_replay``, which cuts records one by one.
+"""
 
 import math
 from itertools import chain, pairwise
@@ -12,7 +15,7 @@ from kafka_quota_proxy.pipeline.arrivals import parts as parts_in_arrays
 from tests.pipeline.literal_replay import Demand, arrays, beside, parts, parts_of
 
 START_MS = 1_000_000
-# Of records beside one; bytes per millisecond.
+# Rates of adjacent records, in bytes per millisecond.
 finite_rates = st.one_of(st.just(0.0), st.floats(0.001, 1_000))
 rates = st.one_of(st.just(math.inf), finite_rates)
 
@@ -32,12 +35,12 @@ demands = st.lists(
 
 
 def pairs(found: Parts) -> list[tuple[int, int]]:
-    """Return when each part comes, and how much it is."""
+    """Return the arrival time and the amount of each part."""
     return list(zip(found.at_ms.tolist(), found.amount.tolist(), strict=True))
 
 
 def one_by_one(given: list[Demand]) -> list[tuple[int, int]]:
-    """Return the same, cut one by one."""
+    """Return the arrival time and the amount of each part, from records that are cut one by one."""
     return sorted((part for demand in given for part in parts(demand)), key=lambda part: part[0])
 
 
@@ -87,27 +90,37 @@ def test_due_parts_come_in_order(given: list[Demand], at_once: int) -> None:
 
 
 def times(demand: Demand) -> list[int]:
-    """Return how long after the record's start each part comes."""
+    """Return the time from the start of the record to the arrival of each part."""
     return [int(at_ms) - demand.start_ms for at_ms in parts_in_arrays(arrays([demand])).at_ms]
 
 
 def record(amount: int, *, before: float, after: float, interval_ms: int = 1_000, requests: int = 4) -> Demand:
-    """Return a record between two others."""
+    """Return a record with the rates of its two neighbours."""
     return Demand(START_MS, interval_ms, amount, requests, before, after)
 
 
 @pytest.mark.parametrize(
     ("amount", "before", "after", "expected"),
     [
-        (4_000, math.inf, math.inf, [125, 375, 625, 875]),  # not known: even
+        (
+            4_000,
+            math.inf,
+            math.inf,
+            [125, 375, 625, 875],
+        ),  # the adjacent rates are unknown, so the parts are spread evenly
         (4_000, 4.0, 4.0, [125, 375, 625, 875]),
-        (4_000, 9.0, 5.0, [125, 375, 625, 875]),  # less than in either: even
+        (
+            4_000,
+            9.0,
+            5.0,
+            [125, 375, 625, 875],
+        ),  # the rate is below both adjacent rates, so the parts are spread evenly
         (4_000, 0.0, 8.0, [562, 687, 812, 937]),  # 8 bytes per millisecond, from the middle on
         (4_000, 8.0, 0.0, [62, 187, 312, 437]),
-        (4_000, 2.0, 6.0, [250, 583, 750, 916]),  # 2 until the middle, and then 6
-        (4_000, 0.0, 0.0, [500, 500, 500, 500]),  # at once
-        (4_000, 1.0, 0.0, [500, 500, 500, 500]),  # 1 byte per millisecond beside 3,000 at once
-        (4_000, 1.0, 3.0, [166, 500, 500, 833]),  # 3 beside 1,000 at once
+        (4_000, 2.0, 6.0, [250, 583, 750, 916]),  # 2 bytes per millisecond until the middle, then 6
+        (4_000, 0.0, 0.0, [500, 500, 500, 500]),  # a single burst in the middle
+        (4_000, 1.0, 0.0, [500, 500, 500, 500]),  # 1 byte per millisecond, and a burst of 3,000
+        (4_000, 1.0, 3.0, [166, 500, 500, 833]),  # 3 bytes per millisecond, and a burst of 1,000
     ],
 )
 def test_arrival_times_follow_from_adjacent_records(
@@ -122,7 +135,7 @@ def test_parts_of_long_intervals_are_spread_evenly() -> None:
 
 
 def test_a_load_is_reconstructed_wherever_it_begins_and_ends() -> None:
-    # 600 bytes per millisecond, from 300 ms after a second's start until 200 ms after another's.
+    # 600 bytes per millisecond, from 300 ms after the start of the first second until 200 ms after that of the last.
     amounts = [420_000, 600_000, 600_000, 120_000]
     log = [Demand(START_MS + at * 1_000, 1_000, amount, 50) for at, amount in enumerate(amounts)]
 
@@ -148,5 +161,5 @@ def test_parts_are_no_faster_than_adjacent_records_except_for_a_burst(
     size = amount / len(found)
     for at_ms, following_ms in pairwise(found):
         is_at_once = at_ms == following_ms == 500
-        # Whole milliseconds, and parts that lie on either side of the middle.
+        # Times are rounded to milliseconds, and parts on opposite sides of the middle may lie closer together.
         assert is_at_once or following_ms == 500 or at_ms == 500 or (following_ms - at_ms + 1) * rate >= size * 0.999

@@ -1,4 +1,4 @@
-"""A cluster's limit, divided."""
+"""A limit of the whole cluster is divided into shares for its proxies."""
 
 from collections.abc import Sequence
 
@@ -27,7 +27,7 @@ def test_shares_sum_to_at_most_the_limit_and_respect_the_floor(
 ) -> None:
     found = divided(limit, demands, ["a", "b", "c"], floor=floor)
 
-    assert sum(found.values()) <= limit + 2  # a proxy whose share is nothing gets 1 byte, for 0 is no limit
+    assert sum(found.values()) <= limit + 2  # a share of 0 becomes 1 byte, because 0 is not a valid limit
     assert min(found.values()) >= max(1, int(limit * floor / 3 * (1 - 1e-9)) - 1)
     if sum(demands.values()):
         assert sum(found.values()) >= limit * (1 - 1e-9) - 3
@@ -58,7 +58,7 @@ def test_demand_is_from_the_end_of_the_log_by_bucket(spark: SparkSession) -> Non
 
 @pytest.mark.parametrize("name", ["<default>", "<shared>", "<other>"])
 def test_collective_names_get_no_share(spark: SparkSession, name: str) -> None:
-    """A client-id is what its client likes; as ``<default>`` it would limit all others."""
+    """A client chooses its client-id freely. A share for the client-id ``<default>`` would limit all other clients."""
     rules = ProposedQuotas(
         config=ProxyConfig(listeners=(), quotas=(QuotaRule(user=DEFAULT, client_id=DEFAULT, producer_byte_rate=9.0),))
     )
@@ -180,7 +180,7 @@ LIMITS = st.none() | st.integers(1_000, 10**6).map(float)
 
 @st.composite
 def clusters(draw: st.DrawFn) -> list[QuotaRule]:
-    """Return the rules of a cluster, some of them held in another way."""
+    """Draw the rules of a cluster, some of them with their own enforcement."""
     names: tuple[EntityName, ...] = (None, DEFAULT)
     entities = st.tuples(st.sampled_from([*names, *USERS]), st.sampled_from([*names, "etl", "c1"])).filter(any)
     return [
@@ -193,7 +193,7 @@ def clusters(draw: st.DrawFn) -> list[QuotaRule]:
 
 
 def seen(rules: Sequence[QuotaRule], users: Sequence[tuple[str, str, str]]) -> list[Share]:
-    """Return the shares of users whose use is all at the first proxy."""
+    """Return the shares of users that send everything through the first proxy."""
     found = []
     for label, user, client_id in users:
         tags, _, _, limit = RuleTable(QuotaKind[label.upper()], rules).resolve(user=user, client_id=client_id)
@@ -210,7 +210,7 @@ def seen(rules: Sequence[QuotaRule], users: Sequence[tuple[str, str, str]]) -> l
     ),
 )
 def test_a_share_changes_only_its_own_bucket(rules: list[QuotaRule], users: list[tuple[str, str, str]]) -> None:
-    """A client without records has its bucket of the cluster's rules, and a part of the limit."""
+    """A client without usage records keeps the bucket that the cluster's rules give it, and an even part of its limit."""
     shared = seen(rules, users)
 
     files = {proxy: rules_of(proxy, shared, rules, len(PROXIES)) for proxy in PROXIES}
@@ -241,7 +241,8 @@ def test_a_share_of_a_default_user_keeps_rules_of_unseen_clients() -> None:
 
     found = rules_of("a", given, rules, 3)
 
-    # By name alice's comes before that of default users with a client-id: hence hers with that client-id.
+    # A rule for the user alice takes precedence over one for default users with a client-id. So alice needs a rule of
+    # her own with that client-id.
     assert [(rule.user, rule.client_id, rule.limits.get("producer_byte_rate"), rule.enforcement) for rule in found] == [
         (DEFAULT, None, 300.0, None),
         (DEFAULT, "backup", 30.0, Enforcement.OBSERVE),
@@ -255,7 +256,7 @@ def test_no_share_for_a_default_user_that_would_override_other_rules() -> None:
     rules = [
         QuotaRule(user=DEFAULT, producer_byte_rate=900.0),
         QuotaRule(user=DEFAULT, client_id="backup", producer_byte_rate=90.0),
-        # There is no place for how the other kind is held.
+        # A rule has one enforcement, so the consumer limit has a rule of its own.
         QuotaRule(user="alice", client_id="backup", consumer_byte_rate=60.0, enforcement=Enforcement.OBSERVE),
     ]
 

@@ -1,4 +1,7 @@
-"""Limits of a cluster in a closed loop: proxies that use what they may, and the shares that follow them."""
+"""The balancer in a closed loop with simulated proxies.
+
+The proxies use as much as their shares allow, and the balancer computes new shares from that use.
+"""
 
 import random
 from collections import deque
@@ -20,7 +23,7 @@ PROXIES: Final = ("p1", "p2", "p3")
 TERMS: Final = Terms(lease_ms=8_000, delay_ms=1_000, floor=0.03)
 ALICE: Final = Bucket("produce", "alice", "")
 RULES: Final = (QuotaRule(user="alice", producer_byte_rate=float(LIMIT)),)
-LATE_MS: Final = 2_000  # what was used in a second is known so long after it began
+LATE_MS: Final = 2_000  # the use of a second is known this long after the second began
 
 Appetite = Callable[[int, str], float]
 
@@ -35,16 +38,16 @@ def throttled(proxy: str, bucket: Bucket = ALICE, *, amount: int = EVEN) -> Use:
 
 
 class Fleet:
-    """Proxies before which clients want more or less; a step is a second, and whatever is published is heard at once.
+    """Simulated proxies. Each step is a second, and the proxies apply a publication at once.
 
     Args:
-        wanted: how much is wanted in a second at a proxy, bytes.
-        cut_off: the proxies that hear nothing in that second.
+        wanted: Returns the bytes that the clients of a proxy want to send in a given second.
+        cut_off: Returns the proxies that receive no publication in a given second.
     """
 
     def __init__(self, wanted: Appetite, cut_off: Callable[[int], str] = lambda _: "") -> None:
         self.balancer = balancer()
-        self.used: list[int] = []  # in each second, by all
+        self.used: list[int] = []  # the bytes that all proxies used in each second
         self.publications: list[Publication] = []
         self._wanted, self._cut_off = wanted, cut_off
         self.shares = dict.fromkeys(PROXIES, EVEN)
@@ -92,7 +95,7 @@ def noisy(appetite: Mapping[str, float], noise: float = 0.05) -> Appetite:
 
 
 def moving(second: int, proxy: str) -> float:
-    """All of it at one proxy, and at the next one after a minute."""
+    """Put the whole load on one proxy, and move it to the next proxy every minute."""
     return 10 * LIMIT if PROXIES[second // 60 % 3] == proxy else 0
 
 
@@ -234,7 +237,7 @@ def test_common_rules_are_even_shares_of_byte_rates() -> None:
         QuotaRule(client_id="etl", request_percentage=50.0),
     )
 
-    # Even a limit below the number of proxies is a limit.
+    # A limit below the number of proxies still limits each proxy.
     assert one.rules() == [Rule(user=DEFAULT, limits={"producer_byte_rate": 1_000.0, "consumer_byte_rate": 1.0})]
 
 

@@ -1,4 +1,4 @@
-"""Percentiles, trends and limits, by frames of a few rows."""
+"""Percentiles, trends and suggested limits, on data frames of a few rows."""
 
 from math import ceil
 from statistics import median
@@ -35,7 +35,7 @@ DAY_S = 86_400
 
 
 def suggested(**given: Any) -> Suggestion:  # noqa: ANN401  (fields)
-    """Return a suggestion; what is not given is made up."""
+    """Return a suggestion. Fields that are not given have defaults."""
     values: dict[str, Any] = {
         "kind": "produce",
         "user": "alice",
@@ -101,13 +101,13 @@ def test_a_limit_is_the_percentile_and_the_headroom(spark: SparkSession) -> None
     assert (nameless.limit, other.limit, shared.limit) == (None, None, None)
     assert "without a client-id" in nameless.why
     assert "max_buckets" in other.why == shared.why
-    assert slow.limit == 1_000  # less would be taken for a forgotten unit
+    assert slow.limit == 1_000  # a lower limit would look like one without its unit
     assert "was throttled" in slow.why
 
 
 @pytest.mark.parametrize("names", [("<default>", "etl"), ("alice", "<default>")])
 def test_collective_names_get_no_limit(names: tuple[str, str]) -> None:
-    """A client-id is what its client likes; the rule would be everybody's."""
+    """A client chooses its client-id freely. A rule for such a name would apply to all clients."""
     sums = {"percentile": 9_000, "peak": 9_000, "part": 9_000, "throttled_requests": 0}
 
     found = suggestion(Row(kind="produce", user=names[0], client_id=names[1], **sums), headroom=1.2)
@@ -175,7 +175,7 @@ def test_hours_and_weekdays_are_in_utc(spark: SparkSession) -> None:
 
     found = {(row["weekday"], row["hour"]): row["rate"] for row in rows(seasons(byte_usage(frame(spark, log))))}
 
-    assert set(found) == {(5, 3), (0, 0)}  # a Saturday, twice, and a Monday
+    assert set(found) == {(5, 3), (0, 0)}  # an hour on each of two Saturdays, and one on a Monday
     assert found[5, 3] == pytest.approx(3_601_000 / 2 / 3_600)
 
 
@@ -187,20 +187,20 @@ def test_growth_is_the_median_of_slopes_and_one_odd_day_does_not_move_it(spark: 
     found = rows(growth(hourly(byte_usage(frame(spark, log)))), "client_id")
 
     assert [row["days"] for row in found] == [14, 11]
-    # 10 B/s a day, of 1,070 in the middle of the days.
+    # The rate grows by 10 B/s each day, and is 1,070 B/s in the middle of the period.
     assert found[0]["percent_in_30_days"] == pytest.approx(10 * 30 * 100 / 1_070, rel=0.02)
     assert found[1]["percent_in_30_days"] is None
 
 
 def test_weekends_are_compared_with_weekends(spark: SparkSession) -> None:
-    """A log that begins with a Monday and ends with a Sunday would seem to shrink."""
+    """Otherwise a log that begins on a Monday and ends on a Sunday would show a falling trend."""
     weekdays = (1.0, 1.3, 0.8, 1.1, 0.9, 0.3, 0.3)
     rates = [(1_000 + 10 * day) * weekdays[day % 7] for day in range(14)]
     log = [record(at_s=day * DAY_S, amount=int(3_600 * rate)) for day, rate in enumerate(rates)]
 
     (found,) = rows(growth(hourly(byte_usage(frame(spark, log)))))
 
-    # 9 B/s a day on the weekday in the middle.
+    # The middle weekday grows by 9 B/s each day.
     assert found["percent_in_30_days"] == pytest.approx(9 * 30 * 100 / median(rates), rel=0.02)
 
 

@@ -1,4 +1,4 @@
-"""The page of ``capacity``, from values."""
+"""The HTML page that ``capacity`` writes."""
 
 from typing import Any
 

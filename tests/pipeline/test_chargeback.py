@@ -1,4 +1,4 @@
-"""Who pays, by frames of a few rows."""
+"""The bytes that each owner pays for, on data frames of a few rows."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ DAY_MS = DAY_S * 1_000
 
 
 def owners_of(spark: SparkSession, records: list[dict[str, Any]], *owners: Owner) -> dict[str, int]:
-    """Return bytes by owner."""
+    """Return the bytes that are charged to each owner."""
     days = charged(frame(spark, records), owners)
     return {row["owner"]: row["bytes"] for row in rows(days.groupBy("owner").sum("bytes").toDF("owner", "bytes"))}
 
@@ -112,7 +112,7 @@ def test_a_month_has_its_days(month: str, days: int) -> None:
 
 def test_a_missing_hour_is_found_within_the_log_and_at_the_ends_of_a_month(spark: SparkSession) -> None:
     log = [record(at_s=hour * 3_600 + 5, proxy=proxy) for proxy in ("p1", "p2") for hour in range(24)]
-    del log[7], log[7]  # of p1
+    del log[7], log[7]  # two hours of proxy p1 are missing
 
     records = frame(spark, log)
     within = rows(gaps(records, None))

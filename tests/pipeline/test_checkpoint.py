@@ -1,4 +1,4 @@
-"""A checkpoint belongs to one job, whose settings stay, and keeps the last bad lines."""
+"""A checkpoint belongs to one job with fixed settings, and keeps the most recent malformed lines."""
 
 import json
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""A Spark cluster of processes, a master and two workers, none of which sees this checkout: all they get is the wheel.
+"""The pipeline on a Spark cluster of a master and two workers that do not see this checkout but only its wheel.
 
-It comes to them in either of two ways: installed where their Python looks, or sent along by spark-submit. The latter is
-tried with a small log each time, both with ``make test-pipeline``.
+The wheel reaches the workers in one of two ways. It is installed in their Python, or spark-submit sends it with the
+job. Every test run tries the second way on a small log. ``make test-pipeline`` tries both.
 """
 
 import csv
@@ -23,21 +23,21 @@ from tests.pipeline.support import START_MS, record, write_log
 from tests.support.wheels import bare_environment, built_wheel, install, outside_checkout
 
 SPARK_HOME = Path(pyspark.__file__).parent
-# None of these may be importable: the one name that is installed, and the folders of the checkout.
+# None of these may be importable in a bare Python. They are the installed package and the folders of the checkout.
 OURS = ("kafka_quota_proxy", "proxy", "protocol", "config", "pipeline")
-# Where the driver can be reached by the executors.
+# The address at which the executors reach the driver.
 HERE = ("--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.driver.bindAddress=127.0.0.1")
 RESULTS = ("quotas.yaml", "ramp.csv", "report.html")
-# Says first where the code is that runs.
+# The program first prints the place of the code that it runs.
 PROGRAM = (
     "import sys\nfrom kafka_quota_proxy import pipeline\nfrom kafka_quota_proxy.pipeline.__main__ import main\n"
     "print(pipeline.__file__)\nsys.exit(main())\n"
 )
-# Brokers and users, all of whom send alike.
+# Pairs of a broker and a user. All of them send at the same rate.
 BUCKETS = [(1, "alice"), (1, "bob"), (2, "alice")]
-# JVMs that live for seconds need not compile for the long run, nor collect with threads beside.
+# JVMs that live for seconds need neither the optimising compiler nor a parallel garbage collector.
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-# For a log of a few rows: a task for each executor, as soon as there are both, and no plan compiled.
+# Settings for a log of a few rows. Each executor gets a task as soon as both have started, and no plan is compiled.
 SMALL = {
     "spark.driver.extraJavaOptions": QUICK_JVM,
     "spark.executor.extraJavaOptions": QUICK_JVM,
@@ -53,13 +53,13 @@ SMALL = {
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of this checkout."""
+    """Build the wheel of this checkout."""
     return built_wheel(tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Python without us."""
+    """Return a Python in which our package is not installed."""
     python = bare_environment(tmp_path_factory.mktemp("bare") / "venv")
     for package in OURS:
         found = run([python, "-c", f"import {package}"], python.parent)
@@ -69,20 +69,20 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
-    """A Python with the wheel."""
+    """Return a Python in which the wheel is installed."""
     python = bare_environment(tmp_path_factory.mktemp("installed") / "venv")
     install(wheel, python)
     return python
 
 
 def clean(**more: str) -> dict[str, str]:
-    """Return environment variables without the checkout."""
+    """Return environment variables that do not refer to the checkout."""
     kept = {key: value for key, value in outside_checkout().items() if key not in ("PYSPARK_PYTHON", "SPARK_HOME")}
     return kept | {"SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_IP": "127.0.0.1"} | more
 
 
 def run(words: Sequence[object], cwd: Path, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a program away from the checkout."""
+    """Run a program outside the checkout."""
     return subprocess.run(
         [str(word) for word in words], cwd=cwd, env=env or clean(), capture_output=True, text=True, check=False
     )
@@ -90,7 +90,7 @@ def run(words: Sequence[object], cwd: Path, env: Mapping[str, str] | None = None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """The master's URL, and where the executors of all workers work."""
+    """The URL of the Spark master, and the working directory of all executors."""
 
     url: str
     work: Path
@@ -98,7 +98,7 @@ class Cluster:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A master and two workers."""
+    """Start a Spark master and two workers."""
     directory = tmp_path_factory.mktemp("cluster")
     log, work = directory / "master.log", directory / "work"
     with ExitStack() as stack, log.open("w") as master_log:
@@ -106,7 +106,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         def start(name: str, *words: str, output: object = subprocess.DEVNULL) -> None:
             command = [str(SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *words]
             env = clean(SPARK_WORKER_DIR=str(work), SPARK_DAEMON_JAVA_OPTS=QUICK_JVM)
-            process = subprocess.Popen(command, env=env, cwd=directory, stdout=output, stderr=subprocess.STDOUT)  # type: ignore[call-overload]
+            # Type: ignore[call-overload].
+            process = subprocess.Popen(command, env=env, cwd=directory, stdout=output, stderr=subprocess.STDOUT)
             stack.callback(process.wait)
             stack.callback(process.kill)
 
@@ -128,7 +129,7 @@ def _url_of(log: Path) -> str:
 
 @pytest.fixture(scope="module")
 def usage(tmp_path_factory: pytest.TempPathFactory, installed: Path) -> Path:
-    """A log, and the plan that one machine makes of it."""
+    """Return a directory with a usage log and the plan that ``capacity`` makes of it without a cluster."""
     directory = tmp_path_factory.mktemp("log")
     size = ("--entities", "4", "--brokers", "2", "--days", "0.5")
     for words in (["simulate", "--out", "usage", *size], ["capacity", "--usage", "usage", "--out", "plan"]):
@@ -139,18 +140,18 @@ def usage(tmp_path_factory: pytest.TempPathFactory, installed: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def shipped(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
-    """The wheel, as Spark takes it: archives go by their ending, and it does not know this one of a zip file."""
+    """Return a copy of the wheel that is named .zip, because Spark does not recognise .whl as an archive."""
     path = tmp_path_factory.mktemp("shipped") / "kafka_quota_proxy.zip"
     path.write_bytes(wheel.read_bytes())
     return path
 
 
-# The cluster comes first: its workers start while the wheel is made.
+# The fixture ``cluster`` comes first, so that its workers start while the wheel is built.
 @pytest.mark.kafka
 def test_a_cluster_that_gets_the_wheel_with_its_job_replays_a_small_log(
     cluster: Cluster, bare: Path, shipped: Path, tmp_path: Path
 ) -> None:
-    """The executors' Python is ``bare``: what they have of us is in the archive that the driver has sent to each."""
+    """The executors run the ``bare`` Python, so they can have our code only from the archive that the driver sends."""
     log = [record(at_s=at, broker=broker, user=user, amount=3_000) for at in range(60) for broker, user in BUCKETS]
     usage = write_log(tmp_path / "usage.jsonl", log)
     (quotas := tmp_path / "quotas.yaml").write_text("quotas: [{user: <default>, producer_byte_rate: 2000}]\n")

@@ -1,4 +1,4 @@
-"""Alerts in files: a batch is there once and whole. Those in a topic: tests/end_to_end/test_alerts.py."""
+"""Alerts in files. Each batch is written exactly once, and completely or not at all."""
 
 from pathlib import Path
 
@@ -9,12 +9,12 @@ from kafka_quota_proxy.pipeline.delivery import FileDelivery
 
 
 def batch(spark: SparkSession, *values: str) -> DataFrame:
-    """Return encoded alerts."""
+    """Return a batch of encoded alerts as a data frame."""
     return spark.createDataFrame([("", value, 0) for value in values], "key string, value string, start_ms long")
 
 
 def there(out: Path) -> dict[str, str]:
-    """Return what is in the files of a directory, hidden ones of Hadoop's checksums left out."""
+    """Return the contents of the files in a directory by name, without Hadoop's hidden checksum files."""
     return {path.name: path.read_text(encoding="utf-8") for path in out.iterdir() if path.suffix != ".crc"}
 
 

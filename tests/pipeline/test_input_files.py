@@ -1,4 +1,4 @@
-"""The input files of commands, right and wrong."""
+"""The files that users write for the commands, valid and faulty ones."""
 
 from pathlib import Path
 

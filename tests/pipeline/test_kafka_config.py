@@ -1,4 +1,4 @@
-"""A file of Kafka's client properties: read as Kafka's tools read it, and understood by both clients."""
+"""A file of Kafka client properties is read as Kafka's tools read it, and both Kafka clients accept the result."""
 
 import ssl
 from pathlib import Path
@@ -14,7 +14,7 @@ LOGIN = f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-512\nsasl.j
 
 
 def config_of(tmp_path: Path, text: str) -> KafkaConfig:
-    """Return what a file says."""
+    """Write a properties file with this text, and return the configuration that is read from it."""
     path = tmp_path / "client.properties"
     path.write_text(text, encoding="utf-8")
     return read_kafka_config(str(path))

@@ -1,4 +1,7 @@
-"""Shares that move: what proxies have together is never more than the limit, whenever and whatever they hear."""
+"""Shares of a limit that move between proxies.
+
+The proxies together never exceed the limit, even if they receive publications late or not at all.
+"""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -14,7 +17,11 @@ DELAY_MS = 1_000
 
 
 class Step(NamedTuple):
-    """A publication: how long after the one before, towards what, and when each proxy hears of it; None: never."""
+    """A publication of shares.
+
+    ``gap_ms`` is the time since the previous publication. ``weights`` is the division that the shares move towards.
+    ``delays_ms`` is the time until each proxy receives the publication, or None if the proxy never receives it.
+    """
 
     gap_ms: int
     weights: tuple[int, ...]
@@ -22,15 +29,15 @@ class Step(NamedTuple):
 
 
 class Proxy:
-    """A proxy: it applies its share while the lease lasts, and the common rule otherwise."""
+    """A simulated proxy. It applies its share while the lease lasts, and the rule of all proxies otherwise."""
 
     def __init__(self, name: str, even: int) -> None:
         self.name = name
-        self.heard: list[tuple[int, int]] = []  # when, and the share
+        self.heard: list[tuple[int, int]] = []  # the time and the share of each publication that arrived
         self._even = even
 
     def hear(self, at_ms: int, share: int) -> None:
-        """One topic has one order: nothing is heard before what was written before it."""
+        """Receive a share. A topic has one order, so a share arrives no earlier than the shares before it."""
         self.heard.append((max(at_ms, self.heard[-1][0]) if self.heard else at_ms, share))
 
     def has_lease(self, at_ms: int) -> bool:
@@ -48,7 +55,7 @@ def goal_of(weights: Sequence[int], limit: int) -> dict[str, int]:
 
 
 def check(limit: int, steps: Sequence[Step]) -> None:
-    """Play it, and look at each instant at which something changes at a proxy."""
+    """Play the steps, and check the sum of the shares at each time at which a proxy changes its share."""
     names = [f"p{number}" for number in range(len(steps[0].weights))]
     leases = Leases(limit, names, hold_ms=LEASE_MS + DELAY_MS)
     even = even_share(limit, len(names))
@@ -76,7 +83,7 @@ def steps(delays_ms: st.SearchStrategy[int | None], gaps_ms: st.SearchStrategy[i
 
 
 LIMITS = st.integers(1_000, 10**12)
-# Publications come every second or two; at times one is late.
+# Publications come every second or two, and some of them are late.
 GAPS_MS = st.integers(500, 2_000) | st.integers(0, 2 * LEASE_MS)
 
 
@@ -88,7 +95,7 @@ def test_shares_of_connected_proxies_sum_to_at_most_the_limit(limit: int, played
         now_ms += step.gap_ms
         for proxy, delay_ms in zip(leases, step.delays_ms, strict=False):
             proxy.hear(now_ms + (delay_ms or 0), 0)
-    # No lease ends before the last publication, so that the sum of ``check`` is the limit alone.
+    # No lease ends before the last publication, so that the bound in ``check`` is the limit alone.
     for proxy in leases:
         assert all(later - earlier < LEASE_MS for (earlier, _), (later, _) in pairwise(proxy.heard))
 
@@ -105,7 +112,7 @@ def test_a_late_proxy_adds_at_most_an_even_share(limit: int, played: list[Step])
     limit=3_000,
     played=[
         *(Step(500, (98, 1, 1), (DELAY_MS, 0, 0)) for _ in range(20)),
-        # Cut off with all of it, while it is given to another.
+        # The first proxy is cut off while it has nearly the whole limit, which moves to the second proxy.
         *(Step(500, (1, 98, 1), (None, 0, 0)) for _ in range(20)),
     ],
 )
@@ -153,7 +160,7 @@ def test_free_amounts_go_to_proxies_in_proportion_to_their_need() -> None:
     first = dict(leases.shares)
     leases.move({"a": 100, "b": 700, "c": 2_200}, now_ms=9_000)
 
-    # Of b the 1,000 of before count until 14 s: 900 are free, and they are what it lacks beyond that.
+    # The old share of b, 1,000, counts until 14 s. So 900 are free, and b gets them in addition.
     assert first == {"a": 100, "b": 1_900, "c": 1_000}
     assert leases.shares == {"a": 100, "b": 700, "c": 1_000}
 

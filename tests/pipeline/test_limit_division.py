@@ -1,4 +1,4 @@
-"""What a bucket wants at each proxy, and how its limit is divided then."""
+"""The demand of a bucket at each proxy, and the division of its limit by those demands."""
 
 import pytest
 from hypothesis import given
@@ -11,7 +11,7 @@ LIMIT = 3_000
 
 
 def used(amount: int, **given: int) -> ProxyUsage:
-    """A second's records, of an interval of a second."""
+    """Return the use of one second, from records with an interval of one second."""
     every = {"interval_ms": 1_000, "longest_interval_ms": 1_000, "throttled_requests": 0, "throttle_time_ms": 0}
     return ProxyUsage(amount=amount, **every | given)
 
@@ -67,7 +67,7 @@ def test_rates_are_over_at_least_a_second() -> None:
     long.take(used(60_000, interval_ms=60_000, longest_interval_ms=10_000), share=EVEN, now_ms=0)
     short.take(used(100, interval_ms=3), share=EVEN, now_ms=0)
 
-    # Of intervals of 10 s the next one is two of them away at the most.
+    # With intervals of 10 s, the next record may be as late as two intervals.
     assert long.demand(limit=LIMIT, now_ms=20_999).rate == pytest.approx(1_050)
     assert long.demand(limit=LIMIT, now_ms=21_000) == ProxyDemand(0)
     assert short.demand(limit=LIMIT, now_ms=0).rate == pytest.approx(105)
@@ -91,7 +91,7 @@ WANTED = st.builds(ProxyDemand, st.floats(0, 1e13), st.booleans())
 def test_shares_sum_to_the_limit_and_respect_the_floor(limit: int, wants: list[ProxyDemand], floor: float) -> None:
     found = divide_limit(limit, {str(number): want for number, want in enumerate(wants)}, floor=floor)
 
-    # Except for the rest of a division, and for a proxy with 1 in place of 0.
+    # The sum differs from the limit by remainders of divisions, and by shares of 1 in place of 0.
     assert limit - len(wants) * 3 <= sum(found.values()) <= limit + list(found.values()).count(1)
     assert min(found.values()) >= max(1, int(limit * floor) // len(wants))
 
@@ -110,16 +110,16 @@ def test_a_proxy_below_its_demand_has_the_highest_share(limit: int, wants: list[
     [
         # No demand.
         ([ProxyDemand(), ProxyDemand(), ProxyDemand()], [1_000, 1_000, 1_000]),
-        # One has all but the floors; of 30 bytes each.
+        # One proxy gets everything except the floors of the others, 30 bytes each.
         ([ProxyDemand(2_500, is_throttled=True), ProxyDemand(), ProxyDemand()], [2_940, 30, 30]),
-        # Two that want more than there is have the same.
+        # Two proxies that want more than the limit get equal shares.
         (
             [ProxyDemand(9_000, is_throttled=True), ProxyDemand(1_500, is_throttled=True), ProxyDemand()],
             [1_485, 1_485, 30],
         ),
         # A small demand is met, and the rest goes to throttled proxies.
         ([ProxyDemand(1_000, is_throttled=True), ProxyDemand(500), ProxyDemand()], [2_470, 500, 30]),
-        # No throttling: the rest is for all.
+        # Without throttling, the rest is divided among all proxies.
         ([ProxyDemand(900), ProxyDemand(), ProxyDemand()], [1_580, 710, 710]),
     ],
 )

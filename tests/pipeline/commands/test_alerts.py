@@ -1,4 +1,7 @@
-"""The command over files: late and out of order, with copies and bad lines, ended and resumed."""
+"""The command ``alerts`` on files of the usage log.
+
+The records are late, out of order and duplicated, some lines are malformed, and the command is stopped and resumed.
+"""
 
 import io
 import json
@@ -17,12 +20,12 @@ import pytest
 from kafka_quota_proxy.pipeline.__main__ import main
 from tests.pipeline.support import record, write_log
 
-# Not in the future, whichever day it is.
+# A time in the past, because records from the future are treated differently.
 BASE_MS = 1_767_225_600_000
 
 
 def used(at_s: float, amount: int, **given: Any) -> dict[str, Any]:  # noqa: ANN401
-    """Return a record under a limit of 100 bytes a second: 1,000 in a window of these tests."""
+    """Return a record under a limit of 100 bytes a second, which is 1,000 bytes in a window of these tests."""
     return record(start_ms=BASE_MS + int(at_s * 1_000), limit=100.0, amount=amount, **given)
 
 
@@ -64,7 +67,7 @@ def test_alerts_come_once_over_runs_and_what_is_left_out_is_counted(
     write_log(usage / "1.jsonl", [used(3, 900), used(12, 1_001), used(1, 50, user="bob", throttled_requests=1)])
     (usage / "bad.jsonl").write_text("bad\n", encoding="utf-8")
 
-    # The watermark is at -8 s: nothing is closed yet.
+    # The watermark is at -8 s, so no window is closed yet.
     assert main([*words, "--once"]) == 0
     assert found(tmp_path) == []
     (quarantined,) = (tmp_path / "checkpoint" / "quarantine").glob("*.jsonl")
@@ -73,7 +76,8 @@ def test_alerts_come_once_over_runs_and_what_is_left_out_is_counted(
         "fault": "is no JSON object; a record is one object on one line",
         "text": "bad",
     }
-    # 14 s before the newest is not late, and the copy counts once. The next watermark is 9 s, then 15 s.
+    # A record of 14 s before the newest one is not late, and a duplicate counts once. The next watermarks are 9 s and
+    # 15 s.
     write_log(usage / "2.jsonl", [used(29, 1), used(3, 900), used(9.5, 50)])
     assert main([*words, "--once"]) == 0
     assert found(tmp_path) == []
@@ -81,7 +85,7 @@ def test_alerts_come_once_over_runs_and_what_is_left_out_is_counted(
     assert main([*words, "--once"]) == 0
     first = found(tmp_path)
     capsys.readouterr()
-    # The window from 0 s is closed; a clock that is years ahead closes none.
+    # The window from 0 s is closed. A record from a clock that is years ahead closes no window.
     ahead = used(0, 1, proxy="p9") | {"start_ms": 4_000_000_000_000}
     write_log(usage / "4.jsonl", [used(5, 5_000), used(52, 1_001), ahead])
     assert main([*words, "--once"]) == 0
@@ -171,7 +175,7 @@ def test_without_a_destination_alerts_are_printed(
         patched.setattr(sys, "stdout", closed)
         again = main(words)
 
-    assert (status, again) == (0, 141)  # the status of a shell for SIGPIPE
+    assert (status, again) == (0, 141)  # 141 is the exit status that a shell reports for SIGPIPE
     found = [json.loads(line) for line in printed.splitlines()]
     assert [(one["user"], one["level"], one["amount"]) for one in found] == [
         ("alice", "near", 900),
@@ -183,10 +187,10 @@ def test_without_a_destination_alerts_are_printed(
 
 @contextmanager
 def nobody_reads() -> Iterator[io.TextIOWrapper]:
-    """Give a stdout whose other end is closed."""
+    """Yield a stdout that is a pipe with a closed reading end."""
     reading, writing = os.pipe()
     os.close(reading)
-    # Without a buffer, or it would be closed with words that nobody takes.
+    # It has no buffer, because closing it would try to flush the rest of a buffer and fail.
     with io.TextIOWrapper(open(writing, "wb", buffering=0), write_through=True) as stdout:  # noqa: PTH123
         yield stdout
 

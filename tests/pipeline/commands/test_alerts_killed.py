@@ -1,4 +1,4 @@
-"""Alerts in files by a job that is killed once: the short form of tests/end_to_end/test_alerts.py."""
+"""Alerts in files, written by a job that is killed once. tests/end_to_end/test_alerts.py is the long form."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.kafka
 
 
 def used(seconds: range) -> list[Record]:
-    """Return a record for each second of each bucket, so that windows are over, near and neither."""
+    """Return a record for each second and bucket, so that windows are over, near and far below the limit."""
     return [
         record(
             start_ms=BASE_MS + second * 1_000,
@@ -46,7 +46,8 @@ def test_after_a_kill_within_a_batch_each_alert_is_delivered_once(tmp_path: Path
     settings = ("spark.sql.shuffle.partitions=1", "spark.sql.codegen.wholeStage=false", f"{JAVA_OPTIONS}={SHORT_LIVED}")
     small = [word for setting in settings for word in ("--conf", setting)]
     job = Job(tmp_path, "--usage", str(tmp_path / "usage"), "--out", str(tmp_path / "alerts"), *small)
-    # The watermark is that of the batch before: what the first one closes is delivered by the second.
+    # A batch uses the watermark of the previous batch, so the second batch delivers the windows that the first one
+    # closes.
     first, rest = used(range(60 + LATE_S)), used(range(60 + LATE_S, 140 + LATE_S))
     closing = record(start_ms=BASE_MS + 1_000_000, limit=LIMIT, amount=0, **BUCKETS[0])
 

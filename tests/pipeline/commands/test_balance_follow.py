@@ -1,4 +1,7 @@
-"""What ``balance`` is asked for, and what its stream writes first. Itself: tests/end_to_end/test_balance_follow.py."""
+"""``balance --follow``: its arguments, its publications and its end, with a fake clock, topic and stream.
+
+tests/end_to_end/test_balance_follow.py runs the command with a real Kafka.
+"""
 
 from __future__ import annotations
 
@@ -142,7 +145,7 @@ def test_changed_shares_are_printed_up_to_a_number(capsys: pytest.CaptureFixture
 
 
 class FakeTime:
-    """A clock that moves when somebody waits."""
+    """A clock that advances only when the program waits."""
 
     def __init__(self) -> None:
         self.now_s = 1_000.0
@@ -158,7 +161,7 @@ class FakeTime:
 
 
 class FakeEnd:
-    """Is set after so many waits."""
+    """The event that ends the command. It becomes set after a number of waits."""
 
     def __init__(self, clock: FakeTime, waits: int) -> None:
         self._clock, self.waits = clock, waits
@@ -173,9 +176,10 @@ class FakeEnd:
 
 
 class FakeTopic:
-    """Keeps what is published, and when; the other is there from a moment on, and ``took_s`` is how long it all takes.
+    """A quota topic that keeps the publications with their times.
 
-    ``looked_s`` is when it was last looked at.
+    From ``other_from_s`` on another publisher writes to the topic. ``took_s`` is the duration of each publication.
+    ``looked_s`` is the time at which the program last read the topic.
     """
 
     def __init__(self, clock: FakeTime) -> None:
@@ -239,7 +243,10 @@ def publish(played: Played, *, end: FakeEnd, found: Found = NOTHING) -> None:
 
 
 def test_follow_looks_for_another_publisher_before_it_writes(played: Played) -> None:
-    """The fake topic checks the order: a suspended process must not write before it knows of the other."""
+    """A process that was suspended must look for another publisher before it writes.
+
+    The fake topic checks the order.
+    """
     played.topic.other_from_s = played.clock.now_s + 5
 
     with pytest.raises(PipelineError, match="another balance"):
@@ -250,7 +257,10 @@ def test_follow_looks_for_another_publisher_before_it_writes(played: Played) -> 
 
 @pytest.mark.parametrize(("stood_still_s", "writes"), [(6.9, True), (7.1, False)])
 def test_a_process_suspended_for_too_long_ends(played: Played, stood_still_s: float, *, writes: bool) -> None:
-    """A lease and --every after the last publication another process begins; a write may take half a lease."""
+    """Another process takes over one lease and one --every after the last publication.
+
+    A write may take half a lease.
+    """
 
     class Stalled(FakeEnd):
         def wait(self, seconds: float) -> bool:
@@ -282,7 +292,7 @@ def test_rules_are_rewritten_every_few_minutes(played: Played, capsys: pytest.Ca
 
 
 class FakeQuery:
-    """A stream that has come to what it has come to."""
+    """A streaming query. The test sets its progress and its error."""
 
     def __init__(self) -> None:
         self.recentProgress: list[object] = []
@@ -297,7 +307,7 @@ class FakeQuery:
 
 
 class Followed(NamedTuple):
-    """A stream without a Spark: ``come`` is a batch, and ends the query as Spark does if it fails."""
+    """A stream without Spark. ``come`` processes a batch, and a batch that fails ends the query, as in Spark."""
 
     stream: balance_follow._Stream
     query: FakeQuery
@@ -370,7 +380,10 @@ LEFT = Found(
 
 @pytest.fixture
 def command(played: Played, followed: Followed, monkeypatch: pytest.MonkeyPatch) -> FakeEnd:
-    """``balance --follow`` with a fake topic, stream and clock; it is told to end after some rounds."""
+    """Prepare ``balance --follow`` with a fake topic, stream and clock.
+
+    The returned event ends it after some rounds.
+    """
     end = FakeEnd(played.clock, 20)
     monkeypatch.setattr(balance_follow, "session", MagicMock())
     monkeypatch.setattr(balance_follow, "topic", MagicMock())
@@ -392,7 +405,9 @@ def test_follow_waits_for_the_leases_of_an_earlier_process(
     assert run(limits) == 0
 
     begun_s, records = played.topic.published[0]
-    assert begun_s - 1_000 == pytest.approx(26.666)  # the other's lease, and a third of it for its --every
+    assert begun_s - 1_000 == pytest.approx(
+        26.666
+    )  # the lease of the other publisher, and a third of the lease for its --every
     assert records[:2] == [
         Share(proxy="a", user="alice"),
         Rule(user="alice", limits={"producer_byte_rate": 1_000_000.0}),
@@ -425,7 +440,9 @@ def test_a_second_publisher_during_the_wait_ends_the_command(
     assert run(limits) == 1
 
     assert played.topic.published == []
-    assert played.clock.now_s - 1_000 == 2  # and not when it is about to publish
+    assert (
+        played.clock.now_s - 1_000 == 2
+    )  # it ends as soon as it finds the other publisher, not at its first publication
     assert "kafka-quota-pipeline balance: another balance --follow" in capsys.readouterr().err
 
 
@@ -487,7 +504,7 @@ def test_of_two_simultaneous_starts_one_ends(
 ) -> None:
     played.topic.found = LEFT
     monkeypatch.setattr(balance_follow, "randbelow", lambda below_ms: below_ms // 2)
-    played.topic.other_from_s = played.clock.now_s + 26.7  # waited for as long, without more
+    played.topic.other_from_s = played.clock.now_s + 26.7  # one moment later than the command waits
 
     assert run(limits) == 1
     assert played.topic.published == []

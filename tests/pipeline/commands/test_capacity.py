@@ -1,4 +1,4 @@
-"""What is written of the limits. How they are found: tests/pipeline/test_main.py."""
+"""The files that ``capacity`` writes about the limits. tests/pipeline/test_main.py tests how limits are computed."""
 
 import pytest
 
