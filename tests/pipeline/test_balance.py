@@ -210,7 +210,7 @@ def seen(rules: Sequence[QuotaRule], users: Sequence[tuple[str, str, str]]) -> l
     ),
 )
 def test_a_share_changes_only_its_own_bucket(rules: list[QuotaRule], users: list[tuple[str, str, str]]) -> None:
-    """A client without usage records keeps the bucket that the cluster's rules give it, and an even part of its limit."""
+    """A client without usage records keeps its bucket under the cluster's rules, and an even share of the limit."""
     shared = seen(rules, users)
 
     files = {proxy: rules_of(proxy, shared, rules, len(PROXIES)) for proxy in PROXIES}

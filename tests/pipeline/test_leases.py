@@ -1,6 +1,6 @@
 """Shares of a limit that move between proxies.
 
-The proxies together never exceed the limit, even if they receive publications late or not at all.
+Proxies that hold a lease never exceed the limit together, even if they receive publications late or not at all.
 """
 
 from collections.abc import Sequence

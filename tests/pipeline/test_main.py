@@ -1,4 +1,4 @@
-"""The command line, from words to files."""
+"""The command line, from its arguments to the files that it writes."""
 
 import csv
 import io
@@ -89,12 +89,12 @@ def test_simulate_writes_a_log_and_says_where(tmp_path: Path, capsys: pytest.Cap
 
 @pytest.mark.usefixtures("spark")
 def test_a_closed_pipe_does_not_lose_the_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in ``kafka-quota-pipeline … | head``; 141 is the status of a shell for SIGPIPE."""
+    """The case is ``kafka-quota-pipeline … | head``. 141 is the exit status that a shell reports for SIGPIPE."""
     reading, writing = os.pipe()
     os.close(reading)
     out = tmp_path / "usage"
 
-    # Without a buffer, whose rest could not be written at its end.
+    # It has no buffer, because closing it would try to flush the rest of a buffer and fail.
     with io.TextIOWrapper(open(writing, "wb", buffering=0), write_through=True) as closed_pipe:  # noqa: PTH123
         monkeypatch.setattr(sys, "stdout", closed_pipe)
         status = main(
@@ -172,7 +172,7 @@ def test_suggested_limits_load_in_a_proxy_and_throttle_as_forecast(
 
 
 def rates(path: str) -> dict[tuple[object, object], float]:
-    """Return the limits of a file, produce and fetch together, by the names that they are for."""
+    """Return the sum of the produce and fetch limits of each rule in a file, keyed by the rule's user and client-id."""
     return {
         (rule.user, rule.client_id): (rule.limits.get("producer_byte_rate") or 0)
         + (rule.limits.get("consumer_byte_rate") or 0)
@@ -191,7 +191,10 @@ def table(out: str, name: str) -> list[dict[str, str]]:
 def test_the_bill_of_a_month_has_remarks_on_the_log(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], spark: SparkSession
 ) -> None:
-    """A duplicated file, a missing hour, a clock that stepped back, a change of owner: sums equal the log's."""
+    """The bill is right although a file is duplicated, an hour is missing, a clock steps back, and an owner changes.
+
+    Its sums equal those of the log.
+    """
     hours = [hour for hour in range(48) if hour != 30]
     log = [record(at_s=hour * 3_600, amount=10**9 + hour) for hour in hours]
     log += [record(at_s=10 * 3_600 + 0.5, amount=7)]
@@ -231,7 +234,7 @@ def test_the_bill_of_a_month_has_remarks_on_the_log(
     as_text = [{name: str(value) for name, value in row.asDict().items()} for row in stored]
     assert as_text == table(str(tmp_path / "bill"), "bill")
     assert float(as_text[0]["cost"]) > 0
-    # Plans are beside the results, and not among them.
+    # The query plans are written to a directory next to the results, not into it.
     for name in ("_scratch/parsed", "quarantine", "days", "bill", "missing_hours", "clock_steps", "owner_changes"):
         assert f"== {name} ==\n== Physical Plan ==" in explained
     assert "==" not in said
@@ -268,14 +271,15 @@ def test_a_throttle_that_is_too_low_never_ends(
     never = capsys.readouterr().out
 
     assert "--throttle 12000000 (12 MB/s)" in ends
-    # The log has nothing but the hour after midnight: from 01:00 on there is all of the capacity, less the throttle.
+    # The log covers only the hour after midnight, so from 01:00 on clients have all of the capacity except the
+    # throttle.
     assert "broker 1 sends 36 GB: needs 12 MB/s; at 12 MB/s it ends in 1 h; leaves clients 88 MB/s more" in ends
     assert "clients use least from 01:00 UTC on" in ends
     assert "never ends: 2 MB/s come in, the throttle is 2 MB/s" in never
     assert "at 2 MB/s: never" in never
     assert ends.endswith(f"\n{tmp_path}/night/brokers.csv\n")
     assert (tmp_path / "night" / "brokers.csv").is_file()
-    # Without --out it prints, and leaves nothing behind.
+    # Without --out the command only prints, and writes no file.
     assert "brokers.csv" not in never
     assert list((tmp_path / "tmp").iterdir()) == []
 

@@ -1,4 +1,4 @@
-"""Lines to records, by three rows each."""
+"""Lines of the log are parsed into records, in batches of a few rows."""
 
 from pyspark.sql import SparkSession
 

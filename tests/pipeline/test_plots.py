@@ -1,4 +1,4 @@
-"""Plots: SVG in the page's colours, whatever the names and numbers are."""
+"""Plots are valid SVG in the colours of the page, for any names and numbers."""
 
 import re
 from xml.etree import ElementTree
@@ -9,12 +9,12 @@ from kafka_quota_proxy.pipeline.plots import Bar, Load, bars, heat_map, loads, r
 from tests.pipeline.support import START_MS
 
 HOUR_MS = 3_600_000
-# What matplotlib would take for a formula, and what XML has no place for.
+# Text that matplotlib could take for a formula, and characters that XML does not allow.
 HOSTILE = "$\\frac{$ <b>&\x00\n\u202e" + "x" * 300
 
 
 def words(svg: str) -> list[str]:
-    """Return the text of a plot; it has to be XML."""
+    """Return the texts in a plot. Raises ParseError if the plot is not valid XML."""
     return ["".join(text.itertext()) for text in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]  # noqa: S314  (ours)
 
 

@@ -1,4 +1,4 @@
-"""The publisher's side of the quota topic, without a Kafka. With one: tests/end_to_end/test_quota_topic.py."""
+"""The publisher of the quota topic, without a Kafka. tests/end_to_end/test_quota_topic.py uses a real one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NEWS = News(published_ms=1_767_225_600_000, lease_ms=8_000)
 
 
 class FakeConsumer:
-    """Answers each other poll with no record, as a real one does while a fetch is under way."""
+    """A consumer that returns no record on every second poll, like a real consumer with a fetch in flight."""
 
     def __init__(self, messages: list[SimpleNamespace]) -> None:
         self._messages = messages
@@ -72,7 +72,7 @@ def test_own_records_and_plain_rules_are_no_other_publisher(quotas: QuotaTopic) 
 
 
 class FakeProducer:
-    """A producer of a cluster with one topic, whose records are never acknowledged."""
+    """A producer for a cluster with one topic. Its records are never acknowledged."""
 
     def __init__(self, configs: list[tuple[str, str]] | None = None) -> None:
         self.client = self
@@ -113,7 +113,7 @@ def test_a_record_without_acknowledgement_is_not_sent_later(quotas: QuotaTopic) 
     [
         ([("cleanup.policy", "delete")], "has cleanup.policy=delete, and rules and shares would expire"),
         ([("cleanup.policy", "compact,delete")], "has cleanup.policy=compact,delete"),
-        ([], "grant DESCRIBE_CONFIGS"),  # the answer to a client without the right
+        ([], "grant DESCRIBE_CONFIGS"),  # the broker's response to a client without that permission
     ],
 )
 def test_a_topic_in_which_rules_would_expire_is_refused(

@@ -1,4 +1,4 @@
-"""Quotas out to a file and back."""
+"""Quotas that are written to a file are the same when they are read again."""
 
 from pathlib import Path
 
@@ -24,7 +24,8 @@ def test_written_quotas_load_in_a_proxy(user: str | None, client_id: str, rate: 
 
     (read,) = loaded.config.quotas
     assert (read.user, read.client_id, read.limits.get("producer_byte_rate")) == (user, client_id, float(rate))
-    # A client may have any name, such as one with a blank at its end, and such a rule looks like a slip.
+    # A client may have any name. A rule for a name with a trailing blank gives a warning, because it looks like a
+    # mistake.
     assert {warning.key for warning in loaded.warnings} <= {"quotas[0].user", "quotas[0].client-id"}
 
 

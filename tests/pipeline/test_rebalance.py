@@ -1,4 +1,4 @@
-"""KIP-73's formulas, by numbers that can be reckoned by hand."""
+"""The formulas of KIP-73, with numbers that can be checked by hand."""
 
 import pytest
 from hypothesis import given
@@ -21,7 +21,7 @@ def test_a_new_replica_loads_its_leader_and_its_follower() -> None:
     found = loads(now, {("orders", 0): [1, 3, 4], ("orders", 1): [2, 3]})
 
     assert found == [
-        Load(1, Side.LEADER, 2_000, 20.0),  # to two new followers
+        Load(1, Side.LEADER, 2_000, 20.0),  # the leader sends the partition to two new followers
         Load(2, Side.LEADER, 500, 5.0),
         Load(3, Side.FOLLOWER, 1_500, 15.0),
         Load(4, Side.FOLLOWER, 1_000, 10.0),

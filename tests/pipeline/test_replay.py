@@ -1,4 +1,7 @@
-"""The replay against two others: a literal one of Kafka's arithmetic, and one that sends part by part."""
+"""The replay, compared with two slower ones.
+
+``brute_force`` follows Kafka's arithmetic step by step. ``literal_replay`` charges each part by itself.
+"""
 
 import math
 from collections import defaultdict
@@ -21,7 +24,7 @@ from tests.pipeline.literal_replay import Demand, LiteralReplay, arrays, beside,
 LIMIT = 1_000.0
 
 kinds = st.sampled_from([QuotaKind.PRODUCE, QuotaKind.FETCH])
-# Of records beside one; bytes per millisecond.
+# Rates of adjacent records, in bytes per millisecond.
 rates = st.sampled_from([math.inf, 0.0, 0.1, 1.0, 7.5, 40.0])
 
 demands = st.lists(
@@ -55,7 +58,7 @@ def bucket(
 
 
 def replayed(given: Sequence[Demand], *buckets: Bucket, at_once: int = 1_000) -> list[Outcome]:
-    """Return what ``Replay`` makes of it, given so many records at once."""
+    """Return the outcomes of ``Replay`` for the records, which it gets in batches of ``at_once``."""
     replay = Replay(*buckets)
     for first in range(0, len(given), at_once):
         replay.take(arrays(given[first : first + at_once]))
@@ -63,7 +66,7 @@ def replayed(given: Sequence[Demand], *buckets: Bucket, at_once: int = 1_000) ->
 
 
 def one_by_one(given: Sequence[Demand], bucket: Bucket) -> Outcome:
-    """Return the outcome of charging each part by itself."""
+    """Return the outcome of ``LiteralReplay``, which charges each part by itself."""
     replay = LiteralReplay(bucket)
     for demand in given:
         replay.take(demand)
@@ -71,7 +74,7 @@ def one_by_one(given: Sequence[Demand], bucket: Bucket) -> Outcome:
 
 
 def by_brute_force(given: list[Demand], kind: QuotaKind, shaping: Shaping) -> dict[int, tuple[int, int, int]]:
-    """Return amount, waits and throttled requests by hour."""
+    """Return the amount, the waiting time and the number of throttled requests for each hour."""
     comes = [(at_ms, order, amount) for order, demand in enumerate(given) for at_ms, amount in parts(demand)]
     in_order = [(at_ms, amount) for at_ms, _, amount in sorted(comes, key=lambda part: part[:2])]
     found: dict[int, tuple[int, int, int]] = defaultdict(lambda: (0, 0, 0))
@@ -112,7 +115,7 @@ def test_a_client_that_asks_for_twice_its_limit_gets_it_in_twice_the_time() -> N
     (outcome,) = replayed(given, bucket())
 
     assert outcome.active_ms == 600_000
-    # Kafka's windows let ten seconds' worth pass at once in the beginning.
+    # At the beginning, Kafka's windows let the amount of ten seconds pass at once.
     assert outcome.sent_ms == pytest.approx(1_200_000, rel=0.02)
 
 
@@ -122,7 +125,8 @@ def test_debt_is_waited_for_in_full() -> None:
     (outcome,) = replayed(given, bucket())
 
     (hour,) = outcome.hours.values()
-    # 40,000 at 250 ms are 30,000 too much: 30 s. The rest goes out then, when those have left the windows.
+    # 40,000 at 250 ms exceed the limit by 30,000, which takes 30 s. Then they have left the windows, and the rest goes
+    # out.
     assert outcome.sent_ms == 250 + 30_000
     assert hour.delayed_amount == 40_000
     assert hour.longest_delay_ms == 250 + 30_000 - 750
@@ -137,14 +141,15 @@ def test_fetches_pass_in_pieces() -> None:
 
     (produce,), (fetch,) = outcomes
     assert produce.sent_ms == 500
-    # 5,000 at once, then a quarter of the part, for which there is no room, and what is left when that is paid.
+    # 5,000 pass at once. Then a quarter of the part passes although there is no room, and the rest follows after its
+    # wait.
     assert fetch.sent_ms == 500 + 2_000
     assert fetch.hours[0].throttle_time_ms == 2_000 + 1_000
 
 
 @st.composite
 def long_demand(draw: st.DrawFn) -> list[Demand]:
-    """Hours of a client that is mostly quiet: stretches that go on as they began, with silence and bursts between."""
+    """Draw hours of a client that is mostly quiet. Steady stretches alternate with silence and bursts."""
     given, at_ms = list[Demand](), 1_800_000_000_000 + draw(st.integers(0, 3_600_000))
     for _ in range(draw(st.integers(1, 6))):
         interval_ms = draw(st.sampled_from([1, 100, 1_000, 1_000, 1_003, 15_000]))
@@ -163,7 +168,7 @@ def long_demand(draw: st.DrawFn) -> list[Demand]:
 
 
 def draw_bit(noise: Sequence[int]) -> int:
-    """Return whether the number of requests moves as well."""
+    """Return 1 if the number of requests varies as well, else 0."""
     return noise[0] % 2
 
 
@@ -172,12 +177,12 @@ kafkas = st.builds(
     quota_window_num=st.sampled_from([11, 11, 2, 5]),
     quota_window_size_seconds=st.sampled_from([1, 1, 3]),
 )
-# Limits as parts of the use in ten seconds: below it many requests wait, above it none; near it some may.
+# Limits relative to the use in ten seconds. Below 1 many requests wait, above 1 none, and near 1 some may.
 factors = st.one_of(st.sampled_from([0.5, 2.0]), st.floats(0.8, 1.2), st.floats(0.99, 1.01))
 
 
 def limit_near(given: Sequence[Demand], factor: float, seconds: float = 10) -> float:
-    """Return the limit that is ``factor`` of what came in the busiest such time."""
+    """Return a limit of ``factor`` times the amount of the busiest ``seconds``."""
     span_ms = seconds * 1_000
     busiest = max(
         sum(other.amount for other in given[at : at + 200] if other.start_ms < demand.start_ms + span_ms)
@@ -186,13 +191,13 @@ def limit_near(given: Sequence[Demand], factor: float, seconds: float = 10) -> f
     return max(1.0, busiest / seconds * factor)
 
 
-# The number of parts that are charged together at first; with few, the two ways of charging alternate often.
+# The number of parts that are first charged together. With a small number, the two ways of charging alternate often.
 first_parts = st.sampled_from([3, 50, 1_024])
 
 
 @contextmanager
 def charging(parts: int) -> Iterator[None]:
-    """Charge so many parts together at first, and fewer one by one before the next attempt."""
+    """Charge this many parts together at first, then fewer one by one before the next attempt."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(replay_module, "_LEAST_AT_ONCE", parts)
         patch.setattr(replay_module, "_LEAST_ALONE", max(1, parts // 16))

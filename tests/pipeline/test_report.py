@@ -1,4 +1,4 @@
-"""The page: one file that a browser can read, with what was measured in it."""
+"""The HTML report is a single file that a browser can show, and has the measured values."""
 
 import re
 from html.parser import HTMLParser
@@ -9,7 +9,7 @@ from kafka_quota_proxy.pipeline.report import Section, duration, figure, keys, p
 
 
 class Elements(HTMLParser):
-    """Collects what a page would fetch, and what runs in it."""
+    """Collects the resources that a page would fetch, and the scripts that it would run."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class Elements(HTMLParser):
 
 
 def read(text: str) -> Elements:
-    """Return what a page has in it."""
+    """Return the elements of a page."""
     found = Elements()
     found.feed(text)
     return found

@@ -1,4 +1,4 @@
-"""The report as a browser shows it: on a desk and on a phone, in the light and in the dark."""
+"""The report in a real browser, on a desktop and a phone, with the light and the dark colour scheme."""
 
 import random
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ HOUR_MS = 3_600_000
 
 
 def report() -> str:
-    """Return a page that is as full as a page gets, with names of all lengths."""
+    """Return a page with every section and with names of all lengths."""
     chance = random.Random(1)  # noqa: S311  (made up, and the same each time)
     names = [f"app-{at}-{'with-a-long-name-' * (at % 5)}" for at in range(40)] + [
         "x" * 500,
@@ -63,7 +63,7 @@ def report() -> str:
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """A browser that shows the page."""
+    """Start a browser that shows the page."""
     directory = tmp_path_factory.mktemp("browser")
     page = directory / "report.html"
     page.write_text(report(), encoding="utf-8")
@@ -106,13 +106,13 @@ def test_text_in_plots_is_readable_and_does_not_overlap(shown: Browser, width: i
             for other in plot[at + 1 :]:
                 across = min(one["right"], other["right"]) - max(one["left"], other["left"])
                 down = min(one["bottom"], other["bottom"]) - max(one["top"], other["top"])
-                # The box of a line of text is higher than its letters.
+                # Boxes may overlap a little, because the box of a line of text is higher than its letters.
                 assert across <= 0 or down <= 0.4 * one["height"], (one, other)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_and_plots_stand_out_from_the_page(shown: Browser, scheme: str) -> None:
-    """WCAG's contrast: 4.5 for text, 3 for what is drawn."""
+    """WCAG requires a contrast of 4.5 for text and 3 for graphics."""
     shown.look(width=1_280, scheme=scheme)
 
     colours = shown.run(
@@ -131,7 +131,7 @@ def test_text_and_plots_stand_out_from_the_page(shown: Browser, scheme: str) -> 
 
 
 def luminance(colour: list[float]) -> float:
-    """Return the relative luminance of red, green and blue up to 255. Source: WCAG 2.1."""
+    """Return the relative luminance of a colour with red, green and blue from 0 to 255. Source: WCAG 2.1."""
     linear = [
         part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in (c / 255 for c in colour[:3])
     ]

@@ -1,7 +1,8 @@
-"""Large logs take as long as they are long, and no more memory than small ones.
+"""The time of a command grows in proportion to its log, and its memory does not grow.
 
-In short with a session that is warm: what grows with the square of records shows in a hundred thousand of them, and
-what would spill or hold all of them by its number of bytes. With millions, as a user runs it: ``make test-pipeline``.
+The short test uses the session that already runs. A hundred thousand records suffice to show time that grows with the
+square of the records, and bytes show whether a step spills or holds all records. ``make test-pipeline`` runs the
+commands on millions of records, as a user runs them.
 """
 
 import os
@@ -28,16 +29,19 @@ from tests.pipeline.support import START_MS, record
 SKEWED_ROWS = 2 * 10**6
 SHORT = (30_000, 300_000)
 BUCKETS = 40
-# Time for each record beside that of a log a tenth as large: 1 is as fast as records grow, 10 as their square. The
-# smaller one takes half a second, of which some is chance.
+# The bound for the time per record, relative to a log a tenth as large. 1 means proportional time, and 10 means time
+# that grows with the square of the records. The smaller log takes half a second, so its time varies.
 MOST_GROWTH = 2
-# The heap of the session, and what the JVM has beside one.
+# The heap of the session, and the bound for the whole JVM, which has other memory in addition to the heap.
 HEAP_BYTES = 2**30
 MOST_JVM_BYTES = HEAP_BYTES + pipeline.MOST_JVM_BYTES - 2 * 2**30
 
 
 def short_log(rows: int, directory: Path) -> Path:
-    """Write a log of 40 buckets, a record a second each, of about 1 MB and now and then 8; return where it lies."""
+    """Write a log of 40 buckets with one record each second, and return its path.
+
+    Most records have about 1 MB, and some have about 8 MB.
+    """
     chance = np.random.default_rng(1)
     second, bucket = np.divmod(np.arange(rows), BUCKETS)
     amount = 1e6 * chance.lognormal(0, 0.25, rows) * np.where(chance.random(rows) < 0.02, 8, 1)
@@ -56,7 +60,7 @@ def short_log(rows: int, directory: Path) -> Path:
 
 
 def worked(spark: SparkSession, rows: int, usage: Path) -> pipeline.Log:
-    """Return what the steps of ``capacity`` and ``whatif`` take on a log."""
+    """Return the costs of the steps of ``capacity`` and ``whatif`` on a log."""
     records = spark.read.schema(RECORD).parquet(str(usage))
     rule = QuotaRule(user="alice", client_id=DEFAULT, producer_byte_rate=1_300_000.0, consumer_byte_rate=1_500_000.0)
     quotas = ProposedQuotas(config=ProxyConfig(listeners=(), quotas=(rule,)))
@@ -83,7 +87,7 @@ def worked(spark: SparkSession, rows: int, usage: Path) -> pipeline.Log:
 def test_work_grows_no_faster_than_records_and_in_memory(spark: SparkSession, tmp_path: Path) -> None:
     sizes = (pipeline.START_UP_ROWS, *SHORT)
     usage = {rows: short_log(rows, tmp_path / f"{rows}") for rows in sizes}
-    worked(spark, sizes[0], usage[sizes[0]])  # classes are loaded, and Python's workers there
+    worked(spark, sizes[0], usage[sizes[0]])  # this first run loads classes and starts the Python workers
 
     logs = [worked(spark, rows, usage[rows]) for rows in sizes]
 
@@ -100,7 +104,7 @@ def test_work_grows_no_faster_than_records_and_in_memory(spark: SparkSession, tm
 @pytest.mark.pipeline
 @pytest.mark.timeout(7_200)
 def test_time_grows_no_faster_than_records_and_memory_and_spilling_are_bounded(tmp_path: Path) -> None:
-    """On 10^8 records: ``make test-pipeline-large``."""
+    """``make test-pipeline-large`` runs this test on 10^8 records."""
     sizes = [int(float(rows)) for rows in os.environ.get("PIPELINE_ROWS", "1e6,1e7").split(",")]
 
     logs = [pipeline.measured(rows, tmp_path / f"{rows}") for rows in (pipeline.START_UP_ROWS, *sizes)]
@@ -110,7 +114,7 @@ def test_time_grows_no_faster_than_records_and_memory_and_spilling_are_bounded(t
 
 
 def taken(directory: Path, *, skew: bool) -> Run:
-    """Make up a log of about ``SKEWED_ROWS`` records of a second each, and return what ``capacity`` takes on it."""
+    """Simulate a log of about ``SKEWED_ROWS`` one-second records, and return the cost of ``capacity`` on that log."""
     cluster = SimulatedCluster(entities=20, brokers=1, days=1, interval_ms=1_000, start_ms=START_MS, seed=1, skew=skew)
     in_an_interval = 2 if skew else cluster.buckets
     days = SKEWED_ROWS / in_an_interval / 86_400
@@ -127,7 +131,7 @@ def test_a_client_with_half_of_all_records_needs_no_more_memory(tmp_path: Path) 
     even, skewed = (taken(tmp_path / name, skew=name == "skewed") for name in ("even", "skewed"))
 
     assert load(tmp_path / "skewed" / "plan" / "quotas.yaml").config.quotas
-    # The heap is of the same size in both; how much of it garbage takes is chance, and of records Python has a batch.
+    # Both runs have a heap of the same size, and garbage fills a random part of it. Python holds one batch of records.
     assert skewed.python_bytes < 1.25 * even.python_bytes, (even, skewed)
     assert skewed.jvm_bytes < 1.25 * even.jvm_bytes, (even, skewed)
     assert skewed.spilled_bytes <= even.spilled_bytes, (even, skewed)

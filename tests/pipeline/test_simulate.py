@@ -1,4 +1,4 @@
-"""A made-up cluster: the same for the same seed, and with something in it to find."""
+"""The simulated cluster. It is the same for the same seed, and its load varies by hour, day and client."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Buckets that come one behind the other, in batches that end anywhere."""
+"""The replay of rows that are sorted by bucket and come in batches. A batch may end within a bucket."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ LIMITS = [500.0, 1_000.0]
 
 
 def head(number: int, broker: int) -> tuple[int | str | None, ...]:
-    """Return the row that begins a bucket."""
+    """Return the row that precedes the records of a bucket and describes the bucket."""
     told = dict(zip(PROPOSED_BUCKET, ("p", broker, "produce", "alice", ""), strict=True)) | {"limits": LIMITS}
     return (number << START_BITS, *(0 for _ in ROW), json.dumps(told))
 
@@ -30,7 +30,7 @@ def row(number: int, demand: Demand, who: int = 1) -> tuple[int | str | None, ..
 
 
 def batches(rows: Sequence[tuple[int | str | None, ...]], size: int) -> Iterator[pa.RecordBatch]:
-    """Return rows as Spark gives them."""
+    """Yield the rows as Arrow batches, the form in which Spark passes them."""
     types = [*(pa.int64() for _ in ("key", *ROW)), pa.string()]
     for first in range(0, len(rows), size):
         columns = zip(*rows[first : first + size], strict=True)
@@ -41,7 +41,7 @@ def batches(rows: Sequence[tuple[int | str | None, ...]], size: int) -> Iterator
 @given(size=st.integers(1, 130))
 def test_each_bucket_is_replayed_by_itself_under_each_limit(size: int) -> None:
     demands = [Demand(at * 1_000, 1_000, 3_000, 3) for at in range(40)]
-    # Rows of one start are in the order of their clients.
+    # Rows with the same start time are ordered by client.
     rows = [head(3, 1), *(row(3, one) for one in demands), head(5, 2), *(row(5, one, 2) for one in demands[:20])]
     rows += [row(5, demands[19]._replace(amount=90_000), 1), head(6, 3)]
     rows.sort(key=lambda one: int(one[0] or 0))

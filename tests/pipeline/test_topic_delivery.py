@@ -1,4 +1,4 @@
-"""Alerts in a topic, without a Kafka. With one: tests/end_to_end/test_alerts.py."""
+"""Alerts in a topic, without a Kafka. tests/end_to_end/test_alerts.py uses a real one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Rows:
 
 
 class FakeProducer:
-    """Keeps what it is given; its group coordinator sends ``answers`` to requests for the committed offset."""
+    """A producer that keeps its records. Requests for the committed offset get the responses ``answers``."""
 
     def __init__(self, *answers: dict[str, Any], sent_fault: Exception | None = None) -> None:
         self.client = self
@@ -74,7 +74,7 @@ class FakeProducer:
 
 
 def committed(offset: int, *, error_code: int = 0) -> dict[str, Any]:
-    """Return an answer of the group coordinator."""
+    """Return a response of the group coordinator with the committed offset."""
     return {"error_code": 0, "topics": [{"partitions": [{"offset": offset, "error_code": error_code}]}]}
 
 
@@ -133,7 +133,7 @@ def test_the_number_is_read_after_the_transaction_of_an_earlier_process(delivery
     assert len(producer.asked) == 3
     request = producer.asked[0]
     assert (request.API_VERSION, request.require_stable) == (7, True)
-    # OffsetFetchRequest.json, version 7: group, one topic with partition 0, the flag.
+    # OffsetFetchRequest.json, version 7, has the group, one topic with partition 0, and the flag require_stable.
     group = b"kafka-quota-pipeline-alerts-job"
     assert request.encode() == bytes([len(group) + 1]) + group + b"\x02\x07alerts\x02\0\0\0\0\0\x01\0"
 

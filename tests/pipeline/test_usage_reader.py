@@ -1,4 +1,4 @@
-"""Reading the log: every form of it, and everything that may be wrong with it."""
+"""The usage log is read in each of its formats, and with every kind of damage."""
 
 import gzip
 import json
@@ -22,7 +22,7 @@ from tests.pipeline.support import frame, lines, record, rows, write_log
 
 
 def quarantine(output: Output) -> list[dict[str, object]]:
-    """Return what was put aside, by place."""
+    """Return the malformed lines that were set aside, ordered by their place in the log."""
     found = [
         json.loads(line)
         for path in Path(output.path, "quarantine").glob("*.json")
@@ -32,7 +32,7 @@ def quarantine(output: Output) -> list[dict[str, object]]:
 
 
 def counts(usage: Usage) -> tuple[int, int, int, int]:
-    """Return how many records, bad lines, broken files and duplicates there are."""
+    """Return the numbers of records, bad lines, broken files and duplicates."""
     return usage.records.count(), usage.bad_lines, usage.broken_files, usage.duplicates
 
 
@@ -121,7 +121,7 @@ def test_a_truncated_gz_file_is_read_to_its_end_and_named(spark: SparkSession, o
     usage = read(spark, str(tmp_path), output)
 
     assert usage.broken_files == 3
-    # Of the damaged one nothing counts: what damage makes of an amount may look like an amount.
+    # No record of the damaged file counts, because a damaged amount may look like a valid one.
     records = usage.records.where("proxy = 'p1'")
     assert 1_000 < records.count() < 5_000
     assert records.where(f"amount != (start_ms - {record()['start_ms']}) / 1000 * 7919").isEmpty()
@@ -180,7 +180,7 @@ def test_unreadable_parquet_is_named_and_does_not_stop_the_job(
     frame(spark, good).coalesce(1).write.option("compression", "none").parquet(str(log / "good {1}"))
     (whole,) = (path.read_bytes() for path in (log / "good {1}").glob("*.parquet"))
     flipped = bytearray(whole)
-    at = whole.index((1_000 * 7_919).to_bytes(8, "little"))  # of an amount that would look like another
+    at = whole.index((1_000 * 7_919).to_bytes(8, "little"))  # the damaged amount would look like a valid one
     flipped[at] ^= 1
     other = frame(spark, [record(at_s=5_000)]).withColumn("amount", F.lit("much"))
     other.coalesce(1).write.parquet(str(log / "other"))

@@ -1,4 +1,4 @@
-"""Other quotas, tried on frames of a few rows."""
+"""The forecast under other quotas, on data frames of a few rows."""
 
 from dataclasses import replace
 from typing import Any
@@ -19,12 +19,12 @@ ETL = QuotaRule(user="alice", client_id="etl", producer_byte_rate=1_000.0)
 
 
 def quotas(*rules: QuotaRule, **given: Any) -> ProposedQuotas:  # noqa: ANN401  (fields of a configuration)
-    """Return quotas to try."""
+    """Return proposed quotas with these rules."""
     return ProposedQuotas(config=ProxyConfig(listeners=(), quotas=rules, **given))
 
 
 def load(seconds: int = 60, **given: Any) -> list[dict[str, Any]]:  # noqa: ANN401  (values of any column)
-    """Return a record a second."""
+    """Return one record for each second."""
     return [record(at_s=at, amount=3_000, requests=3, **given) for at in range(seconds)]
 
 
@@ -104,8 +104,9 @@ def test_the_outcome_has_all_of_the_demand(spark: SparkSession) -> None:
 
     assert (first["amount"], first["limit"], first["broker"], second["broker"]) == (90_000, 1_000.0, 1, -1)
     assert first["asked_rate"] == 3_000
-    assert first["achieved_rate"] == pytest.approx(1_100, rel=0.1)  # 90 s for 90,000, less what passes at once
-    # 90 s, less ten seconds' worth at most, and 30 of them were the log's own.
+    # 90,000 take 90 s, less the amount that passes at once.
+    assert first["achieved_rate"] == pytest.approx(1_100, rel=0.1)
+    # The replay takes 90 s, less at most the ten seconds that pass at once, and less the 30 s that the log covers.
     assert 50_000 <= first["late_ms"] <= 60_000
     assert first["throttled_share"] > 0.9
 
@@ -121,7 +122,7 @@ def test_an_even_flow_is_forecast_for_paced_quotas(spark: SparkSession) -> None:
         (row,) = rows(outcomes(used, found, forecast(records, used, found, given)))
         waits[name] = row["delayed_amount"]
 
-    # Kafka's windows let the first ten seconds' worth pass; a token bucket lets one.
+    # Kafka's windows let the amount of the first ten seconds pass at once, a token bucket that of one second.
     assert waits["paced"] > waits["sampled"] > 0
 
 

@@ -1,4 +1,4 @@
-"""The command ``whatif``, from the log to the table, beside a second way that is all lists and Kafka's own steps."""
+"""The command ``whatif``, compared with a second implementation that uses only lists and Kafka's own steps."""
 
 import csv
 import random
@@ -15,7 +15,7 @@ from tests.pipeline.support import record, write_log
 
 pytestmark = pytest.mark.kafka
 
-# Names, and the bucket and the limit that RULES give them. Found by hand.
+# Rules, and the bucket and the limit that they give to each kind, user and client-id below. Found by hand.
 RULES = """
   - {user: alice, client-id: etl, producer_byte_rate: 20000, consumer_byte_rate: 30000}
   - {user: alice, producer_byte_rate: 25000}
@@ -35,8 +35,11 @@ Place = tuple[str, int, str, str, str]
 
 
 def made_up_log() -> list[dict[str, Any]]:
-    """Ten minutes of two proxies, the second without a broker's number: even flows, bursts, silence, jitter."""
-    seeded = random.Random(5)  # noqa: S311  (the same log again)
+    """Return ten minutes of two proxies, with even flows, bursts, silence and jitter.
+
+    The second proxy does not know the node id of its broker.
+    """
+    seeded = random.Random(5)  # noqa: S311  (the same log in each run)
     log = []
     for proxy, broker in (("p1", 1), ("p2", None)):
         for kind, user, client_id in BUCKETS_OF:
@@ -53,7 +56,7 @@ def made_up_log() -> list[dict[str, Any]]:
 
 
 def by_brute_force(log: list[dict[str, Any]]) -> dict[Place, dict[str, float]]:
-    """Return what becomes of each bucket: its parts in one list, and Kafka's own arithmetic."""
+    """Return the forecast for each bucket, computed from a list of its parts with Kafka's own arithmetic."""
     of_client: dict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
     for one in sorted(log, key=lambda one: (one["start_ms"], one["user"], one["client_id"])):
         of_client[one["proxy"], one["broker"] or -1, one["kind"], one["user"], one["client_id"]].append(one)
@@ -77,7 +80,7 @@ def by_brute_force(log: list[dict[str, Any]]) -> dict[Place, dict[str, float]]:
 def sent(
     ones: list[tuple[dict[str, Any], Demand]], limit: float, *, is_paced: bool, is_fetch: bool
 ) -> dict[str, float]:
-    """Return what becomes of a bucket's records."""
+    """Return the forecast for the records of one bucket."""
     ones = sorted(ones, key=lambda one: (one[1].start_ms, one[0]["user"], one[0]["client_id"]))
     comes = [(at_ms, order, amount) for order, (_, demand) in enumerate(ones) for at_ms, amount in parts(demand)]
     found: dict[str, float] = defaultdict(int)

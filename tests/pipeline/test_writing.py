@@ -1,4 +1,4 @@
-"""Results appear whole or not at all."""
+"""A command's results appear completely or not at all."""
 
 import csv
 from pathlib import Path
@@ -13,7 +13,7 @@ from kafka_quota_proxy.pipeline.writing import Output, staged
 
 
 def files(directory: Path) -> list[str]:
-    """Return what a user sees in a directory."""
+    """Return the names of the files in a directory that are not hidden."""
     return sorted(path.name for path in directory.iterdir() if path.name[0] not in "._")
 
 
@@ -73,7 +73,7 @@ def test_a_daily_table_has_a_sorted_file_for_each_day(spark: SparkSession, outpu
 
 
 class FullDisk(Files):
-    """File systems on which results cannot take their place."""
+    """File systems on which moving the results to their final place fails."""
 
     def rename(self, source: str, target: str) -> None:
         if source.endswith(".staging"):
