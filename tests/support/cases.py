@@ -1,4 +1,4 @@
-"""Loops over many small cases in one test, and reduced counts for random tests."""
+"""Runs many small cases in one test, and limits the number of examples of random tests."""
 
 from collections.abc import Callable, Iterable
 from functools import wraps
@@ -6,7 +6,8 @@ from inspect import signature
 
 from hypothesis import settings
 
-# For a property test that runs once per version or codec. The "deep" profile has many more (see conftest).
+# For a property test that runs once for each version or codec. It has a tenth of the usual examples. The profile "deep"
+# in conftest.py has many more.
 FEW_EXAMPLES = settings(max_examples=max(settings().max_examples // 10, 5))
 
 _Test = Callable[..., None]
@@ -15,11 +16,11 @@ _Test = Callable[..., None]
 def each_case(names: str, cases: Iterable[object]) -> Callable[[_Test], _Test]:
     """Run a test with each case, as ``pytest.mark.parametrize`` does, but as one test.
 
+    The first failure ends the test. A note of its exception names the case.
+
     Args:
         names: The test's parameters, separated by commas.
-        cases: A tuple of values per case; for one name the value itself.
-
-    The first failure ends the loop and has the case as a note.
+        cases: A tuple of values for each case, or the value itself if there is only one parameter.
     """
     parameters = [name.strip() for name in names.split(",")]
     rows = [dict(zip(parameters, (case,) if len(parameters) == 1 else case, strict=True)) for case in cases]  # type: ignore[call-overload]

@@ -1,4 +1,7 @@
-"""Certificates for tests: an authority that issues real ones, and DER written field by field for odd ones."""
+"""Makes certificates for tests.
+
+An ``Authority`` issues valid certificates. ``certificate_of`` writes unusual ones in DER, field by field.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from cryptography.x509.oid import NameOID
 LAST_YEAR = datetime.now(UTC) - timedelta(days=365)
 NEXT_YEAR = datetime.now(UTC) + timedelta(days=365)
 
-# One attribute of a subject: its type in dotted decimals, the tag and the bytes of its value.
+# One attribute of a subject. It has the OID of its type, the DER tag of its value and the bytes of its value.
 Attribute = tuple[str, int, bytes]
 
 
@@ -36,7 +39,7 @@ class Issued:
 
     @property
     def der(self) -> bytes:
-        """The certificate in DER."""
+        """Returns the certificate in DER."""
         return x509.load_pem_x509_certificate(self.certificate).public_bytes(serialization.Encoding.DER)
 
 
@@ -54,7 +57,7 @@ _SIGNS = x509.KeyUsage(
 
 
 class Authority:
-    """A CA, with a root of its own or signed by another."""
+    """A certificate authority. Its certificate is signed by itself or by the authority ``parent``."""
 
     def __init__(self, name: str, *, parent: Authority | None = None) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
@@ -70,7 +73,7 @@ class Authority:
         self.pem = signed.public_bytes(serialization.Encoding.PEM)
 
     def save(self, directory: Path, name: str) -> str:
-        """Write the CA's certificate and return its path."""
+        """Write the certificate of the authority to a file, and return the path of the file."""
         path = directory / f"{name}.pem"
         path.write_bytes(self.pem)
         return str(path)
@@ -84,7 +87,11 @@ class Authority:
         not_before: datetime = LAST_YEAR,
         not_after: datetime = NEXT_YEAR,
     ) -> Issued:
-        """Sign a certificate for hosts (names or IP addresses), or for this name."""
+        """Issue a certificate and its key.
+
+        ``hosts`` are its subject alternative names, as host names or IP addresses. Its subject is ``subject`` if given,
+        else ``common_name``.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
         name = subject or x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
         builder = _builder(name, self.name, key, self._key, not_before=not_before, not_after=not_after)
@@ -109,7 +116,7 @@ def _builder(
     not_after: datetime = NEXT_YEAR,
 ) -> x509.CertificateBuilder:
     builder = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(key.public_key())
-    # Python 3.13 verifies strictly, and needs the key identifier of the issuer.
+    # Python 3.13 verifies certificates strictly, and needs the key identifier of the issuer.
     builder = builder.add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), False)
     return builder.serial_number(x509.random_serial_number()).not_valid_before(not_before).not_valid_after(not_after)
 
@@ -144,7 +151,7 @@ def object_identifier(dotted: str) -> bytes:
 
 
 def name(parts: Sequence[Sequence[Attribute]]) -> bytes:
-    """Return a ``Name``: relative names, each a list of attributes."""
+    """Return a ``Name`` of X.509 in DER. ``parts`` are its relative names, and each is a list of attributes."""
     return sequence(
         *(
             element(0x31, b"".join(sequence(object_identifier(oid), element(tag, value)) for oid, tag, value in part))
@@ -156,7 +163,7 @@ def name(parts: Sequence[Sequence[Attribute]]) -> bytes:
 def certificate_of(
     subject: bytes, *, not_before: bytes = b"\x17\x0d260101000000Z", not_after: bytes = b"\x17\x0d491231235959Z"
 ) -> bytes:
-    """Return an unsigned certificate in DER, with any subject and times."""
+    """Return a certificate in DER with any subject and times. Its signature is not valid."""
     algorithm = sequence(object_identifier("1.2.840.10045.4.3.2"))
     key = Authority("key").issue().der
     public_key = x509.load_der_x509_certificate(key).public_key()

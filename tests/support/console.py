@@ -1,4 +1,7 @@
-"""Runs the console blocks of pages: our own commands in this process, with a minimal shell."""
+"""Runs the commands that documentation pages show in console blocks.
+
+The commands of this project run in the process of the test, and a minimal shell does the rest.
+"""
 
 import http.client
 import re
@@ -16,11 +19,11 @@ _FIRST_LINE = re.compile(r"\$\(head -1 (\S+)\)")
 
 
 class Console:
-    """A minimal shell in the working directory, for the pages' commands.
+    """A minimal shell in the working directory that runs the commands of documentation pages.
 
     Args:
-        monkeypatch: Undoes exports.
-        port: The admin port of a proxy, instead of the port in the pages.
+        monkeypatch: Undoes every ``export`` after the test.
+        port: The admin port of the proxy under test, which replaces the port in the pages.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, port: int = 0) -> None:
@@ -28,7 +31,7 @@ class Console:
         self._port = port
 
     def run(self, line: str) -> str:
-        """Return the output of a command, errors included."""
+        """Run a command, and return what it writes to stdout and stderr."""
         if line.startswith("export "):
             self._monkeypatch.setenv(*line.removeprefix("export ").split("="))
             return ""

@@ -1,4 +1,7 @@
-"""A controller that creates, extends and deletes topics, and returns their partition counts, with frames of kio."""
+"""A simulated Kafka controller, which creates, extends and deletes topics.
+
+The library kio reads and writes its frames.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ _LIMIT = 1 << 30
 
 
 def element(message: Untyped, name: str) -> Untyped:
-    """Return the class of an array's elements."""
+    """Return the class of the elements of the array field ``name``."""
     (field,) = (field for field in fields(message) if field.name == name)
     kinds = [kind for kind in get_args(field.type) if get_args(kind)] or [field.type]
     return get_args(kinds[0])[0]
@@ -57,7 +60,10 @@ def delete(*topics: str | UUID, version: int = 6) -> bytes:
 
 
 class Controller:
-    """Topics and their partition counts. ``asked`` has the API of each request."""
+    """The controller.
+
+    ``topics`` has the number of partitions of each topic, and ``asked`` the API of each request.
+    """
 
     def __init__(self, **topics: int) -> None:
         self.topics = topics
@@ -113,7 +119,7 @@ class Controller:
 
     def _described(self, cls: Untyped, message: Untyped) -> Iterable[Untyped]:
         topic_class = element(cls, "topics")
-        # With topic ids a broker ignores names.
+        # If any topic of the request has an id, a broker ignores the topics that have only a name.
         has_ids = any(hasattr(topic, "topic_id") and topic.topic_id for topic in message.topics)
         for topic in message.topics:
             if has_ids and not topic.topic_id:

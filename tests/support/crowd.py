@@ -1,6 +1,7 @@
-"""Many connections of one client with their sessions, and a broker that answers, in simulated time.
+"""Simulates many connections that share one quota, and the broker that answers their requests.
 
-Every connection sends the next request as soon as it may. Passed bytes are recorded with their time.
+Each connection has a session of the proxy, and sends the next request as soon as the throttle time allows. The bytes
+that pass are recorded with their time. The clock is simulated.
 """
 
 from bisect import bisect_left
@@ -23,20 +24,20 @@ from tests.support.frames import FETCH, fetch_request, fetch_response, produce_r
 START_MS: Final = 86_400_000
 DEFAULT_MAX_THROTTLE_TIME_MS: Final = 25_000
 MINUTE_MS: Final = 60_000
-MAX_WAIT_MS: Final = 500  # of ``fetch_request``
+MAX_WAIT_MS: Final = 500  # the ``max_wait_ms`` of ``fetch_request``
 EMPTY_BYTES: Final = 64
 
 
 class Member:
-    """One connection and its client.
+    """One connection of a crowd and its client.
 
     Args:
-        crowd: The crowd that it belongs to.
-        number: Its number.
+        crowd: The crowd that the connection belongs to.
+        number: The number of the connection in the crowd.
         role: ``"consumer"`` or ``"producer"``.
-        obeys: Whether its client waits for throttle times; otherwise it sends the next request at once.
-        is_idle: Whether the broker has no data for its fetches, and answers after their ``max_wait_ms``.
-        request_bytes: Returns the size of its next request, or of the batch for its next fetch.
+        obeys: Whether the client waits for throttle times. Otherwise it sends the next request at once.
+        is_idle: Whether the broker has no data for the client's fetches, and answers them after their ``max_wait_ms``.
+        request_bytes: Returns the size of the client's next request, or of the batch for its next fetch.
     """
 
     def __init__(
@@ -50,18 +51,19 @@ class Member:
         self.request_bytes = request_bytes
         self.session = Session(crowd.listening, owner=self)
         self.has_left = False
-        self._unanswered: Unanswered | None = None  # of requests before it left
-        self.is_stalled = False  # its broker no longer answers
+        self._unanswered: Unanswered | None = None  # the requests at the broker when the client left
+        self.is_stalled = False  # whether the broker no longer answers
         self.passed_bytes = 0
         self.empty_answers = 0
         self.longest_answer_ms = 0
         self.asked_ms = 0
         self._timer_ms = 0
-        self._answers: list[int] = []  # of its fetches and requests at the broker, in their order: the bytes of each
+        # For each fetch or request at the broker, in their order, the bytes that it is charged.
+        self._answers: list[int] = []
         self._correlation_id = 0
 
     def leave(self) -> None:
-        """Close the connection; an unanswered fetch is charged when its answer is ready."""
+        """Close the connection. A fetch without an answer is charged when its answer is ready."""
         self._unanswered = self.session.close(now_ms=self.crowd.now_ms, has_passed=True)
         self.has_left = True
 
@@ -80,7 +82,7 @@ class Member:
         self.settle()
 
     def take_turn(self) -> None:
-        """Check again whether the request may pass."""
+        """Let the session check again whether the client's request may pass."""
         if self.has_left:
             return
         self.session.state.now_ns = self.crowd.now_ms * 1_000_000
@@ -88,7 +90,7 @@ class Member:
         self.settle()
 
     def wake(self) -> None:
-        """Handle due timers."""
+        """Handle the session's timers that are due."""
         if self.has_left:
             return
         self._timer_ms = 0
@@ -97,7 +99,7 @@ class Member:
         self.settle()
 
     def answer(self) -> None:
-        """Let the broker answer its oldest request."""
+        """Let the broker answer the oldest request of this connection."""
         if self.is_stalled or (self.has_left and self._unanswered is None):
             return
         size_bytes = self._answers.pop(0)
@@ -115,7 +117,7 @@ class Member:
         self.crowd.note(size_bytes)
 
     def settle(self) -> None:
-        """Deliver what the session wrote, and note its next wake-up."""
+        """Deliver what the session wrote, and schedule the next time at which it wants to be woken."""
         session, crowd = self.session, self.crowd
         if session.state.to_broker:
             data = b"".join(session.state.to_broker)
@@ -135,7 +137,7 @@ class Member:
         if api_key == FETCH:
             max_bytes: int = unpack_from(">i", data, 4 + 8 + 2 + len("etl") + 12)[0]
             batch_bytes = self.request_bytes()
-            # As many batches as fit, and at least one (KIP-74).
+            # The broker returns as many batches as fit, and at least one (KIP-74).
             size_bytes = batch_bytes * max(1, min(max_bytes, self.crowd.partition_bytes) // batch_bytes)
             size_bytes = EMPTY_BYTES if self.is_idle else size_bytes
         self._answers.append(size_bytes)
@@ -153,19 +155,19 @@ class Member:
 
 
 class Crowd:
-    """Connections of one bucket that send without a pause, and a broker.
+    """The connections that share one quota and send without a pause, and the broker.
 
     Args:
         number: The number of connections.
-        role: The role of all connections.
-        shaping: Of the quota.
-        limit: The quota, bytes per second.
-        enforcement: Of the listener.
-        obeys: Whether a client waits for throttle times, by its number.
-        is_idle: Whether the broker has no data for a client's fetches, by its number.
+        role: The role of all connections, ``"consumer"`` or ``"producer"``.
+        shaping: The shaping of the quota.
+        limit: The quota in bytes per second.
+        enforcement: The enforcement of the listener.
+        obeys: Returns whether the client with a number waits for throttle times.
+        is_idle: Returns whether the broker has no data for the fetches of the client with a number.
         request_bytes: Draws the size of a request, or of a batch.
         answer_ms: Draws the broker's response time.
-        seed: Of all draws.
+        seed: The seed of all random draws.
     """
 
     def __init__(
@@ -214,12 +216,12 @@ class Crowd:
             self.at(START_MS + self.random.randint(0, 200), member.ask)
 
     def at(self, at_ms: int, do: Callable[[], None]) -> None:
-        """Schedule a call."""
+        """Schedule a call at a time of the simulated clock."""
         self._event += 1
         heappush(self._events, (at_ms, self._event, do))
 
     def note(self, amount: int) -> None:
-        """Record passed bytes."""
+        """Record bytes that pass now."""
         self.passed_ms.append(self.now_ms)
         self.passed.append(amount)
 
@@ -232,7 +234,10 @@ class Crowd:
         self.now_ms = end_ms
 
     def minutes(self, *, after_s: float) -> list[float]:
-        """Return the bytes of each minute, every 250 ms after the first seconds, in multiples of the quota."""
+        """Return the bytes of each minute, in multiples of what the quota allows.
+
+        A minute begins every 250 ms. The first one begins after ``after_s``.
+        """
         sums = [0, *accumulate(self.passed)]
         first_ms = START_MS + int(after_s * 1_000)
         starts: Sequence[int] = range(first_ms, self.now_ms - MINUTE_MS + 1, 250)
@@ -240,6 +245,6 @@ class Crowd:
         return [(sums[end] - sums[begin]) / (self.limit * 60) for begin, end in of]
 
     def fairness(self) -> float:
-        """Return the bytes of the slowest connection, in parts of the mean."""
+        """Return the bytes of the slowest connection divided by the mean of all connections."""
         passed = [member.passed_bytes for member in self.members]
         return min(passed) * len(passed) / sum(passed)

@@ -1,4 +1,7 @@
-"""A file with rules at some of the eight levels, two listeners and folded principals, for tests of ``explain``."""
+"""A configuration file for the tests of ``explain``.
+
+It has rules at some of Kafka's eight levels of quotas, two listeners, and names that are folded into one principal.
+"""
 
 CONFIG = """\
 listeners:

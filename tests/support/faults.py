@@ -1,7 +1,7 @@
-"""Finds the functions of the proxy that the event loop, asyncio and threads call, and injects a fault into one.
+"""Finds the functions of the proxy that the event loop, asyncio and threads call, and makes one of them raise.
 
-A function is an *entry* if it was called by no other function of the proxy, or by ``background.isolation``: only the
-handlers under test can catch its exceptions.
+A function is an *entry* if its caller is no function of the proxy, or is ``background.isolation``. Only the exception
+handlers under test can catch an exception of an entry.
 """
 
 import ast
@@ -24,12 +24,12 @@ from kafka_quota_proxy.proxy.background import in_thread, isolation
 from kafka_quota_proxy.proxy.cli import logging_setup
 
 _ROOT: Final = str(Path(proxy.__file__).parent)
-# Their callees run in the caller that awaits them.
+# The functions of these modules call others on behalf of the caller that awaits the result.
 _HANDED_ON: Final = (isolation.__file__, in_thread.__file__)
 _TESTS: Final = str(Path(__file__).parents[1])
-# Entry points of the loop and of threads; earlier frames of the stack do not matter.
+# Here the event loop and threads begin. Frames before these on the stack do not matter.
 _BEGINNINGS: Final = (asyncio.runners.__file__, threading.__file__)
-# Separate programs that talk to a proxy, or start one.
+# These are separate programs, which start a proxy or send requests to one.
 _OTHERS: Final = ("kafka_quota_proxy.proxy.cli", "kafka_quota_proxy.proxy.__main__")
 _CALLBACKS: Final = frozenset(
     name
@@ -37,8 +37,8 @@ _CALLBACKS: Final = frozenset(
     for name, _ in inspect.getmembers(kind, inspect.isfunction)
     if not name.startswith("__")
 )
-# Functions that take a callback, a coroutine or a thread's function, and the position; None: the keyword ``target``.
-# Not those whose caller awaits the result.
+# The functions that take a callback, a coroutine or the function of a thread, and the position of that argument. None
+# means that the argument is the keyword ``target``. Functions are missing if their caller awaits the result.
 _TAKERS: Final = {
     "call_soon": 0, "call_soon_threadsafe": 0, "call_later": 1, "call_at": 1, "add_done_callback": 0,
     "add_reader": 1, "add_writer": 1, "add_signal_handler": 1,
@@ -46,7 +46,7 @@ _TAKERS: Final = {
     "alone": 0, "kept_up": 0, "attempt": 0, "persisting": 0,
     "Thread": None,
 }  # fmt: skip
-# Methods of foreign classes.
+# The names of methods that belong to classes of Python.
 _FOREIGN: Final = frozenset({*dir(asyncio.Task), *dir(asyncio.Event), *dir(set)})
 
 
@@ -55,7 +55,10 @@ class UnexpectedError(Exception):
 
 
 class Entry(NamedTuple):
-    """A function, and whether it raises at its start or after its first ``await``."""
+    """A function of the proxy that can be made to raise.
+
+    ``is_resumed`` says that it raises after its first ``await`` instead of at its start.
+    """
 
     file: str
     name: str
@@ -64,7 +67,10 @@ class Entry(NamedTuple):
 
     @property
     def is_of_client(self) -> bool:
-        """Whether it belongs to a client of Kafka's: whatever is raised there, the cluster cannot be asked for now."""
+        """Whether the function is in a module that uses a client library of Kafka.
+
+        The proxy takes any exception in such a module as a sign that the cluster does not answer for now.
+        """
         return bool(
             re.search(r"^(from|import) (aio)?kafka\b", Path(self.file).read_text(encoding="utf-8"), re.MULTILINE)
         )
@@ -75,12 +81,12 @@ class Entry(NamedTuple):
 
 
 class Faults:
-    """Traces this thread and all threads that start meanwhile.
+    """Traces this thread, and all threads that start while it is entered as a context manager.
 
     Attributes:
         spares: Returns whether a frame is ignored.
-        seen: The entries so far.
-        armed: The entry that will raise once; None: none, or it has raised.
+        seen: The entries that were called so far.
+        armed: The entry that will raise once. It is None if there is no such entry, or if the entry has raised.
     """
 
     def __init__(self) -> None:
@@ -101,13 +107,13 @@ class Faults:
         sys.settrace(self._before)
 
     def arm(self, entry: Entry | None) -> None:
-        """Make an entry raise at its next call; None: only record calls."""
+        """Make an entry raise at its next call. If ``entry`` is None, only record calls."""
         self.armed = entry
         self.seen.clear()
-        sys.settrace(self._see)  # an exception ends a trace function
+        sys.settrace(self._see)  # an exception in a trace function removes it
 
     def _go_on(self, _: FrameType, event: str, __: object) -> None:
-        """Continue tracing a thread that survives a fault."""
+        """Continue to trace a thread that survives a fault."""
         if event == "call" and sys.gettrace() is None:
             sys.settrace(self._see)
 
@@ -120,7 +126,7 @@ class Faults:
         return partial(self._raise, Entry(code.co_filename, code.co_qualname, code.co_firstlineno, _is_resumed(frame)))
 
     def _raise(self, entry: Entry, frame: FrameType, event: str, _: object) -> Callable[..., Any] | None:
-        """Raise at the first possible line, which is never that of ``try``."""
+        """Raise at the first line of the function that is not a ``try``."""
         line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
         if event != "line" or line.startswith("try:"):
             return partial(self._raise, entry)
@@ -144,7 +150,7 @@ def _is_resumed(frame: FrameType) -> bool:
 
 
 def _is_first(frame: FrameType) -> bool:
-    # A coroutine stands at its first line, that of "def" or of a decorator, before it has begun.
+    # Before a coroutine has begun, its line is that of "def" or of its first decorator.
     return frame.f_lineno == frame.f_code.co_firstlineno
 
 
@@ -155,18 +161,19 @@ def _is_entry(frame: FrameType) -> bool:
         if file == isolation.__file__ or file in _BEGINNINGS:
             return True
         if file.startswith((_ROOT, _TESTS)):
-            return False  # also of in_thread: what is raised there is raised where it is awaited
+            return False  # this includes in_thread, which raises the exception again in the caller that awaits
         caller = caller.f_back
     return True
 
 
-# -- what there is, by the source --
+# -- the entries that the source code names --
 
 
 def expected() -> set[tuple[str, str]]:
-    """Return file (or "") and name of each callback, task and thread in the source of the proxy.
+    """Return the file and the name of each callback, task and thread function in the source code of the proxy.
 
-    Names of protocols' methods begin with their class.
+    The file is "" if the source does not say which object a method belongs to. The name of a method of an asyncio
+    protocol begins with its class.
     """
     found: set[tuple[str, str]] = set()
     names = set()
@@ -199,7 +206,7 @@ def _modules() -> Iterator[Any]:
 
 
 def _takers(tree: ast.Module) -> dict[str, int | None]:
-    """Return ``_TAKERS``, and the functions of a file that pass an argument on to one of them, transitively."""
+    """Return ``_TAKERS``, and the functions of a file that pass an argument on to such a function, directly or not."""
     takers = dict(_TAKERS)
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     count = 0
@@ -232,7 +239,7 @@ def _taken(call: ast.Call, takers: dict[str, int | None]) -> Iterator[tuple[bool
 
 
 def _functions(node: ast.expr, takers: dict[str, int | None]) -> Iterator[tuple[bool, str]]:
-    """Yield the functions that are finally called, and whether they are in the same file."""
+    """Yield for each function that an expression finally calls whether it is in the same file, and its name."""
     if isinstance(node, ast.Lambda):
         yield from _functions(node.body, takers)
     elif isinstance(node, ast.Call):

@@ -1,6 +1,7 @@
-"""Frames of Kafka's protocol, field by field, for tests below the end-to-end ones.
+"""Writes frames of Kafka's protocol field by field, for unit tests.
 
-One topic ``t`` with one partition each; sizes are whole frames' ``size_bytes``, which exclude the four of the prefix.
+Requests and responses have one topic ``t`` with one partition. A ``size_bytes`` is the size of a whole frame without
+the four bytes of its size prefix.
 """
 
 from collections.abc import Mapping
@@ -14,12 +15,12 @@ SHARE_FETCH = 78
 
 
 def framed(payload: bytes) -> bytes:
-    """Add the size."""
+    """Return the payload with its size prefix of four bytes."""
     return pack(">i", len(payload)) + payload
 
 
 def request_header(api_key: int, version: int, correlation_id: int, client_id: str, *, is_flexible: bool) -> bytes:
-    """Return header v1, or v2 with an empty tag section."""
+    """Return a request header v1, or a request header v2 with an empty tag section if the version is flexible."""
     name = client_id.encode()
     return pack(">hhih", api_key, version, correlation_id, len(name)) + name + (b"\0" if is_flexible else b"")
 
@@ -27,7 +28,7 @@ def request_header(api_key: int, version: int, correlation_id: int, client_id: s
 def produce_request(
     correlation_id: int = 1, *, version: int = 7, client_id: str = "etl", acks: int = 1, size_bytes: int = 400
 ) -> bytes:
-    """Return a Produce request of exactly this size; records are zeros."""
+    """Return a Produce request of exactly this size. Zeros take the place of its topics and records."""
     is_flexible = version >= 9
     header = request_header(PRODUCE, version, correlation_id, client_id, is_flexible=is_flexible)
     transactional_id = b"" if version < 3 else b"\0" if is_flexible else b"\xff\xff"
@@ -36,7 +37,7 @@ def produce_request(
 
 
 def produce_response(correlation_id: int = 1, *, version: int = 7, throttle_time_ms: int = 0) -> bytes:
-    """Return the answer to ``produce_request``."""
+    """Return the response to ``produce_request``."""
     fixed = (
         pack(">ihq", 0, 0, 42) + (pack(">q", -1) if version >= 2 else b"") + (pack(">q", 0) if version >= 5 else b"")
     )
@@ -59,7 +60,7 @@ def fetch_request(
     min_bytes: int = 1,
     replica_id: int = -1,
 ) -> bytes:
-    """Return a sessionless Fetch of partition 0."""
+    """Return a Fetch request for partition 0 without a fetch session."""
     is_flexible = version >= 12
     front = pack(">i", replica_id) if version < 15 else b""
     front += pack(">ii", 500, min_bytes) + (pack(">i", max_bytes) if version >= 3 else b"")
@@ -81,7 +82,7 @@ def fetch_request(
 def fetch_response(
     correlation_id: int = 1, *, version: int = 11, size_bytes: int = 1_000, throttle_time_ms: int = 0
 ) -> bytes:
-    """Return an answer of exactly this size; zeros follow the throttle time."""
+    """Return a Fetch response of exactly this size. Zeros follow the throttle time."""
     front = pack(">i", correlation_id) + (b"\0" if version >= 12 else b"")
     front += pack(">i", throttle_time_ms) if version >= 1 else b""
     return framed(front + bytes(size_bytes - len(front)))
@@ -97,7 +98,7 @@ def share_fetch_request(
     max_bytes: int = 50 * 1024 * 1024,
     max_records: int = 500,
 ) -> bytes:
-    """Return a ShareFetch of epoch 7 with an acknowledgement of records 0 to 9 of partition 0."""
+    """Return a ShareFetch request of session epoch 7. It acknowledges records 0 to 9 of partition 0."""
     body = b"\x06group\x07member" + pack(">iiii", 7, max_wait_ms, min_bytes, max_bytes)
     body += (pack(">ii", max_records, 500) if version >= 1 else b"") + (b"\0\0" if version >= 2 else b"")
     batch = pack(">qq", 0, 9) + b"\x02\x01" + b"\0"
@@ -107,7 +108,7 @@ def share_fetch_request(
 
 
 def share_fetch_response(correlation_id: int = 1, *, size_bytes: int = 1_000, throttle_time_ms: int = 0) -> bytes:
-    """Return an answer of exactly this size; zeros follow the throttle time."""
+    """Return a ShareFetch response of exactly this size. Zeros follow the throttle time."""
     front = pack(">i", correlation_id) + b"\0" + pack(">i", throttle_time_ms)
     return framed(front + bytes(size_bytes - len(front)))
 
@@ -115,25 +116,25 @@ def share_fetch_response(correlation_id: int = 1, *, size_bytes: int = 1_000, th
 def other_request(
     correlation_id: int = 1, *, api_key: int = METADATA, version: int = 5, client_id: str = "etl"
 ) -> bytes:
-    """Return a request without a handler: Metadata of all topics, or of any key."""
+    """Return a request that the proxy does not handle. By default it is a Metadata request for all topics."""
     return framed(
         request_header(api_key, version, correlation_id, client_id, is_flexible=False) + pack(">i?", -1, False)
     )
 
 
 def other_response(correlation_id: int = 1, *, size_bytes: int = 100) -> bytes:
-    """Return an opaque answer."""
+    """Return the response to ``other_request``. Its body is zeros."""
     return framed(pack(">i", correlation_id) + bytes(size_bytes - 4))
 
 
 def api_versions_response(correlation_id: int = 1, *, produce_max: int = 99, fetch_max: int = 99) -> bytes:
-    """Return the answer to ApiVersions v0."""
+    """Return an ApiVersions v0 response with the version ranges of Produce, Fetch and Metadata."""
     entries = pack(">hhhhhhhhh", PRODUCE, 0, produce_max, FETCH, 4, fetch_max, METADATA, 0, 77)
     return framed(pack(">ihi", correlation_id, 0, 3) + entries)
 
 
 def metadata_request(correlation_id: int = 1) -> bytes:
-    """Return a Metadata v1 request for no topic."""
+    """Return a Metadata v1 request that asks for no topics."""
     return framed(request_header(METADATA, 1, correlation_id, "etl", is_flexible=False) + pack(">i", 0))
 
 
@@ -144,7 +145,10 @@ def metadata_response(
     api_version: int = 1,
     cluster_id: str | None = None,
 ) -> bytes:
-    """Return the answer to ``metadata_request``; ``brokers`` has host and port by node id. Version 2 has a cluster."""
+    """Return the response to ``metadata_request``. ``brokers`` has host and port by node id.
+
+    From version 2 on, the response has the cluster id.
+    """
     body = pack(">i", len(brokers))
     for node_id, (host, port) in brokers.items():
         body += pack(">ih", node_id, len(host)) + host.encode() + pack(">ih", port, -1)
@@ -154,7 +158,7 @@ def metadata_response(
 
 
 def brokers_in(frame: bytes) -> dict[int, tuple[str, int]]:
-    """Return host and port by node id of a Metadata v1 response."""
+    """Return the host and port of each broker in a Metadata v1 response, by node id."""
     brokers, at = {}, 12
     for _ in range(unpack_from(">i", frame, 8)[0]):
         node_id, length = unpack_from(">ih", frame, at)

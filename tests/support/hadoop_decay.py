@@ -1,8 +1,8 @@
-"""Hadoop's decay scheduler, written step by step after its rules, for comparison."""
+"""A model of Hadoop's ``DecayRpcScheduler``. Tests compare the proxy's decay scheduler with it."""
 
 
 class HadoopDecay:
-    """Costs, levels and averages under Hadoop's rules; response times in whole milliseconds."""
+    """Computes costs, levels and average response times as Hadoop does. Response times are in whole milliseconds."""
 
     def __init__(
         self, levels: int, factor: float, thresholds: list[float], times_ms: list[int], service: set[str]

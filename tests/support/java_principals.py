@@ -1,6 +1,7 @@
-"""Java's and Kafka's results for subjects and mapping rules, recorded from OpenJDK 17.0.15 and kafka-clients 3.9.1.
+"""The names that Java gives to certificate subjects, and the principals that Kafka maps such names to.
 
-kafka-clients 4.3.1 gives the same answers. ``tests/end_to_end/test_principal_mapping.py`` compares both again.
+The results were recorded from OpenJDK 17.0.15 and kafka-clients 3.9.1. kafka-clients 4.3.1 has the same results.
+``tests/end_to_end/test_principal_mapping.py`` compares the lists with Java again.
 """
 
 from __future__ import annotations
@@ -102,23 +103,23 @@ SUBJECTS: list[tuple[list[list[Attribute]], str]] = [
 
 
 class Answer(Enum):
-    """A result other than a user's name."""
+    """A result of mapping rules other than a principal."""
 
     INVALID = "the rules are refused"
     FAILS = "the rules are taken, and the connection fails with an exception of Java's"
     NO_MATCH = "the connection fails with NoMatchingRule"
 
 
-# Needs backtracking; see docs/decisions/0025-patterns-are-matched-in-linear-time.md.
+# These patterns need backtracking, see docs/decisions/0025-patterns-are-matched-in-linear-time.md.
 _BACKTRACKS = ("(?<=", "(?>", "*+", "(a)\\11")
 
 
 def is_refused_here(rules: str) -> bool:
-    """Return whether Kafka accepts these rules of ``MAPPINGS`` and this proxy does not."""
+    """Return whether the proxy refuses mapping rules of ``MAPPINGS`` that Kafka accepts."""
     return any(part in rules for part in _BACKTRACKS)
 
 
-# Kafka's documentation, "Customizing SSL User Name".
+# The example of Kafka's documentation, "Customizing SSL User Name".
 DOCUMENTED = (
     "RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/,"
     "RULE:^CN=(.*?),OU=(.*?),O=(.*?),L=(.*?),ST=(.*?),C=(.*?)$/$1@$2/L,"

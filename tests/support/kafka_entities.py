@@ -1,8 +1,8 @@
-"""Kafka's two resolution functions, transcribed literally, to compare with ``proxy.quota.entity``.
+"""Kafka's two functions that find the quota of a client. Tests compare ``proxy.quota.entity`` with them.
 
-A table is a plain dict from (user, client-id) to bytes per second; ``DEFAULT`` is the default entity, None an absent
-part of the entity. Source: ``ClientQuotaManager.DefaultQuotaCallback`` of Apache Kafka, ``quotaMetricTags`` and
-``quotaLimit``.
+They are literal translations of ``quotaMetricTags`` and ``quotaLimit`` in Kafka's
+``ClientQuotaManager.DefaultQuotaCallback``. A table maps (user, client-id) to bytes per second. ``DEFAULT`` in an
+entity is the default user or client-id, and None means that the entity has no such part.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ USER_CLIENT_ID_QUOTA_ENABLED = 4
 
 
 def quota_types(table: Table) -> int:
-    """Return the bitmask of the kinds of entity that have a quota."""
+    """Return a bitmask of the kinds of entities that have a quota in a table."""
     types = 0
     for user, client_id in table:
         if user is not None and client_id is not None:
@@ -31,7 +31,7 @@ def quota_types(table: Table) -> int:
 
 
 def metric_tags(table: Table, user: str, client_id: str) -> tuple[str, str]:
-    """Return the tags of the bucket that a connection charges."""
+    """Return the user and client-id of the metric that the requests of a client are charged to."""
     types = quota_types(table)
     if types in (0, CLIENT_ID_QUOTA_ENABLED):
         return "", client_id
@@ -55,7 +55,7 @@ def metric_tags(table: Table, user: str, client_id: str) -> tuple[str, str]:
 
 
 def limit_and_entity(table: Table, tags: tuple[str, str]) -> tuple[float, Entity] | None:
-    """Return the limit of a bucket and its entity; None: unlimited."""
+    """Return the limit for metric tags, and the entity that has the limit. Returns None if there is no limit."""
     user, client_id = tags
     looked_up: tuple[Entity, ...] = ()
     if user != "" and client_id != "":
@@ -71,7 +71,7 @@ def limit_and_entity(table: Table, tags: tuple[str, str]) -> tuple[float, Entity
 
 
 def level_number(entity: Entity) -> int:
-    """Return the level of an entity, 1 to 8."""
+    """Return the level of an entity in Kafka's order of precedence, from 1 to 8."""
     user, client_id = ("name" if isinstance(part, str) else "default" if part is DEFAULT else "none" for part in entity)
     return [
         ("name", "name"),

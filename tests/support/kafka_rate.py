@@ -1,8 +1,8 @@
-"""Kafka's metrics core, transcribed literally, to compare with ``proxy.quota``.
+"""Kafka's classes that measure rates. Tests compare ``proxy.quota`` with them.
 
-Every number is a double and every step is in Kafka's order, so that results can be compared with ``==``. Nothing is
-cached: slots are walked each time. Source: ``SampledStat``, ``WindowedSum``, ``Rate``, ``SimpleRate``, ``Avg`` and
-``TokenBucket`` of org.apache.kafka.common.metrics.stats, as since 3.8.
+They are literal translations of ``SampledStat``, ``WindowedSum``, ``Rate``, ``SimpleRate``, ``Avg`` and ``TokenBucket``
+of org.apache.kafka.common.metrics.stats in Kafka 3.8 and later. Every number is a double and every step is in Kafka's
+order, so that results can be compared with ``==``. Nothing is cached.
 """
 
 from dataclasses import dataclass, field
@@ -13,7 +13,10 @@ MAX_INT32 = 2**31 - 1
 
 @dataclass(kw_only=True)
 class MetricConfig:
-    """The configuration in each call: N, W and the quota. A new one does not change recorded samples."""
+    """The number of windows, their length and the quota.
+
+    Each call is given a configuration. Another configuration does not change the samples recorded so far.
+    """
 
     samples: int = 2
     window_ms: int = 30_000
@@ -22,7 +25,7 @@ class MetricConfig:
 
 @dataclass(kw_only=True)
 class Slot:
-    """One window of a sampled stat."""
+    """The sum and the number of events of one window of a ``SampledStat``."""
 
     start_ms: int
     last_event_ms: int
@@ -38,7 +41,7 @@ class Slot:
 
 @dataclass
 class SampledStat:
-    """A ring of up to N + 1 slots."""
+    """A ring of slots. It has at most one slot more than the configuration has samples."""
 
     slots: list[Slot] = field(default_factory=list)
     current: int = 0
@@ -92,7 +95,7 @@ class SampledStat:
 
 @dataclass
 class Rate:
-    """Units per second, as client quotas use it."""
+    """The rate in units per second that client quotas use."""
 
     stat: SampledStat = field(default_factory=SampledStat)
 
@@ -104,7 +107,7 @@ class Rate:
         return value / (self.window_ms(config, now_ms) / 1000.0)
 
     def measure_events(self, config: MetricConfig, now_ms: int) -> float:
-        """Return events per second instead of units per second."""
+        """Return the rate of events per second instead of units per second."""
         count = self.stat.measure_count(config, now_ms)
         return float(count) / (self.window_ms(config, now_ms) / 1000.0)
 
@@ -119,7 +122,7 @@ class Rate:
 
 
 class SimpleRate(Rate):
-    """Units per second for replication quotas: no windows are assumed."""
+    """The rate in units per second that replication quotas use. Windows that have not begun do not count as elapsed."""
 
     def window_ms(self, config: MetricConfig, now_ms: int) -> int:
         self.stat.purge(config, now_ms)
@@ -128,7 +131,10 @@ class SimpleRate(Rate):
 
 @dataclass
 class TokenBucket:
-    """Units that may pass, as controller mutation quotas use it. Starts full only because epoch times are large."""
+    """The token bucket that controller mutation quotas use. ``tokens`` is the number of units that may pass.
+
+    The bucket is full at first only because the first time since the Unix epoch is so large.
+    """
 
     tokens: float = 0.0
     last_ms: int = 0
@@ -155,12 +161,12 @@ class TokenBucket:
 
 
 def java_round(value: float) -> int:
-    """``Math.round``: half goes up, also below 0."""
+    """Round as Java's ``Math.round`` does. A half is rounded up, also below 0."""
     return floor(value + 0.5)
 
 
 def throttle_time_ms(rate: Rate, config: MetricConfig, now_ms: int) -> int:
-    """``QuotaUtils.throttleTime``, with a saturated int32 where Kafka wraps around."""
+    """Return the result of ``QuotaUtils.throttleTime``, but at most the largest int32, where Kafka overflows."""
     assert config.bound is not None
     difference = rate.measure(config, now_ms) - config.bound
     wait_ms = difference / config.bound * rate.window_ms(config, now_ms)
@@ -168,7 +174,10 @@ def throttle_time_ms(rate: Rate, config: MetricConfig, now_ms: int) -> int:
 
 
 def record_and_get_throttle_time_ms(rate: Rate, config: MetricConfig, value: float, now_ms: int) -> int:
-    """``recordAndGetThrottleTimeMs``: record, check the bound (equality passes), and only then compute a wait."""
+    """Record a value and return the throttle time, as ``recordAndGetThrottleTimeMs`` does.
+
+    The throttle time is 0 unless the rate exceeds the quota.
+    """
     rate.record(config, value, now_ms)
     assert config.bound is not None
     is_violated = not rate.measure(config, now_ms) <= config.bound

@@ -1,4 +1,4 @@
-"""Kafka's SASL logins, frame by frame, of client and broker."""
+"""The frames that a client and a broker of Kafka exchange in a SASL login."""
 
 import json
 from base64 import urlsafe_b64encode
@@ -25,19 +25,25 @@ EMPTY = b""
 
 
 def web_token(claims: object) -> str:
-    """Return an unsigned JSON web token, like Kafka's own client in tests."""
+    """Return an unsigned JSON web token, as Kafka's own client makes it for tests."""
     parts = (json.dumps({"alg": "none"}), json.dumps(claims))
     return ".".join(urlsafe_b64encode(part.encode()).decode().rstrip("=") for part in parts) + "."
 
 
 def bearer(token: str, *, authzid: str = "") -> bytes:
-    """Return OAUTHBEARER's first message."""
+    """Return the client's first message of OAUTHBEARER."""
     return f"n,{authzid},\x01auth=Bearer {token}\x01\x01".encode()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialogue:
-    """A login: its mechanism, the pairs of tokens of client and broker, and its user."""
+    """A login by a SASL mechanism.
+
+    Attributes:
+        mechanism: The name of the SASL mechanism.
+        tokens: For each round, the token of the client and the token of the broker.
+        user: The user that the proxy finds in the login.
+    """
 
     mechanism: str
     tokens: tuple[tuple[bytes, bytes], ...]
@@ -50,7 +56,10 @@ def plain(user: str, password: str = "secret") -> Dialogue:  # noqa: S107 - nobo
 
 
 def scram(user: str = "user", *, mechanism: str = "SCRAM-SHA-256", extensions: str = "") -> Dialogue:
-    """Return a login by SCRAM. Only the RFC's example has valid proofs; nothing here checks them."""
+    """Return a login by SCRAM.
+
+    The proofs are those of the RFC's example, and are not valid for another user. The tests do not check them.
+    """
     first = CLIENT_FIRST.replace(b"n=user", f"n={user}".encode()) + extensions.encode()
     return Dialogue(mechanism=mechanism, tokens=((first, SERVER_FIRST), (CLIENT_FINAL, SERVER_FINAL)), user=user)
 
@@ -60,7 +69,7 @@ def oauthbearer(user: str) -> Dialogue:
     return Dialogue(mechanism="OAUTHBEARER", tokens=((bearer(web_token({"sub": user})), EMPTY),), user=user)
 
 
-# An opaque mechanism with as many rounds as Kerberos.
+# A login that the proxy cannot read. It has as many rounds as Kerberos.
 GSSAPI = Dialogue(
     mechanism="GSSAPI",
     tokens=((b"\x60\x82ticket", b"\x60\x81reply"), (EMPTY, b"\x05\x04layers"), (b"\x05\x04choice", EMPTY)),
@@ -76,19 +85,19 @@ READABLE = [
 
 
 def handshake_request(mechanism: str, *, version: int = 1, correlation_id: int = 1) -> bytes:
-    """Return a SaslHandshake."""
+    """Return a SaslHandshake request."""
     name = mechanism.encode()
     header = request_header(SASL_HANDSHAKE, version, correlation_id, "etl", is_flexible=False)
     return framed(header + pack(">h", len(name)) + name)
 
 
 def handshake_response(*, error_code: int = 0, correlation_id: int = 1) -> bytes:
-    """Return the answer to it."""
+    """Return the response to SaslHandshake."""
     return framed(pack(">ihi", correlation_id, error_code, 2) + b"\0\x05PLAIN\0\x0bOAUTHBEARER")
 
 
 def authenticate_request(token: bytes, *, version: int = 1, correlation_id: int = 2) -> bytes:
-    """Return a SaslAuthenticate."""
+    """Return a SaslAuthenticate request."""
     header = request_header(SASL_AUTHENTICATE, version, correlation_id, "etl", is_flexible=version >= 2)
     body = write_uvarint(len(token) + 1) + token + b"\0" if version >= 2 else pack(">i", len(token)) + token
     return framed(header + body)
@@ -102,7 +111,7 @@ def authenticate_response(
     correlation_id: int = 2,
     lifetime_ms: int = 3_600_000,
 ) -> bytes:
-    """Return the answer to it."""
+    """Return the response to SaslAuthenticate."""
     message = b"refused" if error_code else None
     lifetime = pack(">q", lifetime_ms) if version >= 1 else b""
     if version >= 2:

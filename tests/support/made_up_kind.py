@@ -1,6 +1,7 @@
-"""Shows a made-up kind of quota everywhere, with a table that has one more row.
+"""Shows every place of the proxy where a kind of quota appears, for a kind that does not exist.
 
-``python -m tests.support.made_up_kind DIRECTORY`` prints a JSON object.
+A test copies the proxy, and adds the kind as one row to the copy's table of quota kinds. Then the test runs
+``python -m tests.support.made_up_kind DIRECTORY``, which prints a JSON object.
 """
 
 import asyncio

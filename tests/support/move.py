@@ -1,4 +1,4 @@
-"""Replicas that catch up through a session, in simulated time."""
+"""Simulates followers that fetch from a leader through the proxy and catch up with it. The clock is simulated."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
@@ -12,26 +12,26 @@ from tests.support.replica_frames import Place, topic_id
 from tests.support.replicas import Follower, Leader, Log
 from tests.support.wire import START_MS, UPSTREAM, Wire
 
-# Round-trip time between follower, proxy and leader.
+# The round-trip time between a follower, the proxy and the leader.
 ROUND_TRIP_MS: Final = 2
 LEADER: Final = 1
 
 
 def view(topics: Iterable[str], **more: object) -> ClusterView:
-    """Return the cluster's view of these topics, and of the broker behind the session."""
+    """Return a view of a cluster that has these topics, and the leader at ``UPSTREAM``."""
     return ClusterView(topic_names={topic_id(topic): topic for topic in topics}, node_ids={UPSTREAM: LEADER}, **more)  # type: ignore[arg-type]
 
 
 class Move:
-    """One leader behind a proxy, and followers with a connection each.
+    """One leader behind a proxy, and followers with one connection each.
 
     Args:
-        version: Of the Fetch requests.
-        logs: Size and number of batches, by partition.
-        replication: The section of the file.
-        cluster: The cluster's view; absent: topic names, and the leader's broker.
-        throttle: A server's throttle; absent: one with these rules.
-        leader: The leader.
+        version: The version of the Fetch requests.
+        logs: The size and the number of batches, by partition.
+        replication: The section ``replication`` of the configuration file.
+        cluster: The view of the cluster. By default it has the topics of ``logs``, and the leader.
+        throttle: The throttle of a server. By default it is a new one with the rules of ``replication``.
+        leader: The proxy's throttle of this leader. By default it is that of ``throttle`` for ``UPSTREAM``.
     """
 
     def __init__(
@@ -51,14 +51,14 @@ class Move:
         self.leader = Leader(version, {place: Log() for place in logs})
         for place, (size_bytes, count) in logs.items():
             self.leader.logs[place].append(size_bytes, count)
-            self.leader.logs[place].is_in_sync = not count  # what is written later is replicated as it comes
+            self.leader.logs[place].is_in_sync = not count  # records that are written later are in sync at once
         self.now_ms = START_MS
         self._ways: list[_Way] = []
         self._plans: list[tuple[int, Callable[[], None]]] = []
 
     @property
     def sessions(self) -> list[Session]:
-        """The proxy's end of each connection."""
+        """Returns the proxy's session of each connection."""
         return [way.session for way in self._ways]
 
     def add(self, follower: Follower) -> Follower:
@@ -66,24 +66,24 @@ class Move:
         return follower
 
     def reconnect(self, index: int) -> None:
-        """End a follower's connection, and open another."""
+        """Close the connection of a follower, and open another."""
         self._ways[index].reconnect()
 
     def at(self, after_ms: int, action: Callable[[], None]) -> None:
-        """Schedule a call after this time."""
+        """Schedule a call of ``action`` in ``after_ms``."""
         self._plans.append((self.now_ms + after_ms, action))
 
     def every(self, period_ms: int, until_ms: int, action: Callable[[], None]) -> None:
-        """Repeat a call."""
+        """Schedule calls of ``action`` at regular intervals for ``until_ms``."""
         for after_ms in range(period_ms, until_ms, period_ms):
             self.at(after_ms, action)
 
     def change(self, replication: Replication | None) -> None:
-        """Put another file in force."""
+        """Put another section ``replication`` in force, as a reload does."""
         self.throttle.update(replication, now_ms=self.now_ms)
 
     def run(self, span_ms: int) -> None:
-        """Let time pass."""
+        """Let time pass, and handle every event that is due."""
         end_ms = self.now_ms + span_ms
         self._plans.sort(key=lambda plan: plan[0])
         while True:
@@ -102,7 +102,7 @@ class Move:
 
 
 class _Way:
-    """A follower, its session, and the bytes in flight between them and the leader."""
+    """A follower, its session, and the requests and responses between the follower and the leader."""
 
     def __init__(self, move: Move, follower: Follower) -> None:
         self.due_ms = move.now_ms  # time of the next event
@@ -110,7 +110,7 @@ class _Way:
         self._follower = follower
         self._wire = self._connect()
         self._waits_at_leader: bytes | None = None
-        self._response: bytes | None = None  # on its way to the session
+        self._response: bytes | None = None  # a response that is on its way to the session
         self._is_idle = True
 
     @property
@@ -122,7 +122,7 @@ class _Way:
         wire.now_ms = move.now_ms
         if self._response is not None:
             response, self._response = self._response, None
-            third = len(response) // 3  # arrives in pieces
+            third = len(response) // 3  # the response arrives in two pieces
             wire.session.receive_from_broker(response[:third], now_ms=move.now_ms)
             wire.session.receive_from_broker(response[third:], now_ms=move.now_ms)
         elif self._waits_at_leader is not None:
@@ -136,7 +136,7 @@ class _Way:
         self._carry()
 
     def reconnect(self) -> None:
-        """End a follower's connection, and open another."""
+        """Close the connection of a follower, and open another."""
         self._wire.session.close(now_ms=self._move.now_ms, has_passed=False)
         self._follower.lose_connection()
         self._wire = self._connect()
@@ -145,7 +145,7 @@ class _Way:
         self.due_ms = self._move.now_ms + ROUND_TRIP_MS
 
     def look(self) -> None:
-        """Answer a waiting fetch if there is data now."""
+        """Answer the fetch that waits at the leader, if there is data for it now."""
         if self._waits_at_leader is not None:
             self._ask(self._waits_at_leader, has_waited=False)
 
@@ -177,7 +177,10 @@ class _Way:
 
 
 def delivered(follower: Follower, begin_ms: int, end_ms: int, *, lagging: bool = True) -> int:
-    """Return the bytes that a follower appended within this time."""
+    """Return how many bytes a follower appended from ``begin_ms`` until ``end_ms``.
+
+    Only records that it appended while it was lagging count, or only the others if ``lagging`` is False.
+    """
     return sum(
         one.size_bytes for one in follower.deliveries if begin_ms <= one.at_ms < end_ms and one.was_lagging is lagging
     )

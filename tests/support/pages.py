@@ -1,4 +1,4 @@
-"""The pages of README.md, docs/, bench/ and tests/, and their fenced blocks."""
+"""Finds the Markdown pages of the repository, and the fenced blocks in them."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 class Block(NamedTuple):
-    """A fenced block of a page."""
+    """A fenced block of a page. ``where`` has the page and the line."""
 
     where: str
     language: str
@@ -22,7 +22,10 @@ class Block(NamedTuple):
 
     @property
     def steps(self) -> list[tuple[str, str]]:
-        """The commands of a shell block with their output: after ``$`` in console, as ``#`` comments in sh."""
+        """Returns the commands of a shell block, each with its output.
+
+        In a block of ``console`` a command follows ``$``. In a block of ``sh`` the output is a ``#`` comment.
+        """
         found: list[tuple[str, str]] = []
         prompt, output = ("$ ", "") if self.language == "console" else ("", "# ")
         for line in self.text.replace("\\\n", "").splitlines():
@@ -35,7 +38,7 @@ class Block(NamedTuple):
 
 
 def blocks(language: str) -> list[Block]:
-    """Return all fenced blocks of ``language``."""
+    """Return all fenced blocks in a language."""
     found = []
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
@@ -46,6 +49,6 @@ def blocks(language: str) -> list[Block]:
 
 
 def block(page: str, language: str, *, holding: str) -> Block:
-    """Return the only block of ``docs/PAGE`` that contains a text."""
+    """Return the only block of a page in docs/ that contains the text ``holding``."""
     (found,) = (one for one in blocks(language) if one.where.startswith(f"docs/{page}:") and holding in one.text)
     return found

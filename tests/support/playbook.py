@@ -1,4 +1,4 @@
-"""A quota topic reader that reads nothing and reports given events."""
+"""A simulated reader of a quota topic. It reports the events that a test gives to it."""
 
 import asyncio
 import threading
@@ -8,7 +8,7 @@ from kafka_quota_proxy.proxy.client_quotas.topic.reader_thread import EventHandl
 
 
 class Playbook:
-    """Reports events in a thread, in order."""
+    """Reports events in their order, in a thread."""
 
     def __init__(self, tell: EventHandler, *told: ReaderEvent) -> None:
         self._tell = tell

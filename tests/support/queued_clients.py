@@ -1,4 +1,4 @@
-"""Clients in front of a broker with few slots, and the requests that they send."""
+"""Simulates clients that queue for the few slots of a broker, and writes their requests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.wire import START_MS, Wire
 
 
 class OneEach(WeightedTimeCost):
-    """A request costs 1, when it is over."""
+    """A cost provider for which each request costs 1 when it completes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class OneEach(WeightedTimeCost):
 
 
 class CountingLimit(FixedLimit):
-    """Counts what it could learn from."""
+    """A concurrency limit that counts the observations that it could learn from."""
 
     learns = True
     observed = 0
@@ -43,7 +43,7 @@ class CountingLimit(FixedLimit):
 
 
 class Crowd:
-    """Clients of one broker, and who is woken."""
+    """The clients of one broker, and the queue in front of the broker."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ def grouped(api_key: ApiKey, correlation_id: int = 1) -> bytes:
 
 
 def handshake(correlation_id: int) -> bytes:
-    """Return a SaslHandshake v1."""
+    """Return a SaslHandshake v1 request."""
     header = request_header(ApiKey.SASL_HANDSHAKE, 1, correlation_id, "etl", is_flexible=False)
     return framed(header + pack(">h", 5) + b"PLAIN")
 
@@ -103,20 +103,20 @@ def costs(crowd: Crowd) -> list[float]:
 
 
 def full(crowd: Crowd) -> None:
-    """Take the slot, and all the places behind it."""
+    """Let all clients but the last send a request, so that the slots and the queue are full."""
     for number, wire in enumerate(crowd.wires[:-1]):
         wire.client(other_request(number))
 
 
 def whole_produce(correlation_id: int, *, acks: int = 1, size_bytes: int = 100) -> bytes:
-    """Return a Produce v7 of one partition, with as many bytes of what should be records."""
+    """Return a Produce v7 request for one partition, with ``size_bytes`` zeros in place of its records."""
     header = request_header(ApiKey.PRODUCE, 7, correlation_id, "etl", is_flexible=False)
     front = pack(">hhii", -1, acks, 30_000, 1) + pack(">h", 1) + b"t" + pack(">iii", 1, 0, size_bytes)
     return framed(header + front + bytes(size_bytes))
 
 
 def answered(data: bytes) -> list[tuple[int, int, int]]:
-    """Return correlation_id, error_code and throttle_time_ms of answers to them."""
+    """Return correlation id, error code and throttle time in ms of each response to ``whole_produce`` in ``data``."""
     found = []
     while data:
         (size_bytes,) = unpack_from(">i", data)
@@ -127,7 +127,7 @@ def answered(data: bytes) -> list[tuple[int, int, int]]:
 
 
 def refused() -> tuple[Crowd, Wire]:
-    """Return a crowd that fills its queue, and the client that came too late: its Produce 1 was refused."""
+    """Return a crowd with a full queue, and its last client. The Produce request of that client was refused."""
     crowd = Crowd(clients=50, capacity=40, is_backoff_enabled=True)
     full(crowd)
     last = crowd.wires[-1]
@@ -137,6 +137,6 @@ def refused() -> tuple[Crowd, Wire]:
 
 
 def whole_fetch(correlation_id: int) -> bytes:
-    """Return a Fetch v4 of one partition."""
+    """Return a Fetch v4 request for one partition."""
     header = request_header(ApiKey.FETCH, 4, correlation_id, "etl", is_flexible=False)
     return framed(header + pack(">iiiibi", -1, 500, 1, 1_000, 0, 1) + pack(">h", 1) + b"t" + pack(">iiqi", 1, 0, 0, 1))

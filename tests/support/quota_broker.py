@@ -1,4 +1,4 @@
-"""A broker with quotas of its own, as a script for ``stub_broker``."""
+"""A simulated broker with quotas of its own. It is a script for ``stub_broker``."""
 
 from struct import pack
 
@@ -23,12 +23,12 @@ class QuotaBroker:
     """Answers ApiVersions, DescribeClientQuotas, AlterClientQuotas and Produce.
 
     Attributes:
-        rules: What it has.
-        told: What it tells.
-        lag: How many times it tells what there was before a change: a broker hears of one after the controller.
-        error_code: What it answers to who asks and changes; 0: what he wants.
-        highest: The newest version of both that it knows; None: it has neither.
-        asked: How often it was asked.
+        rules: The quotas of the cluster.
+        told: The quotas that the broker knows and describes.
+        lag: How many reads after a change get the old quotas, because a broker hears of a change after the controller.
+        error_code: The error code of its responses to both quota APIs. 0 means that it does what they ask for.
+        highest: The newest version of both quota APIs. If it is None, the broker does not have these APIs.
+        asked: The number of reads of its quotas.
     """
 
     def __init__(self, rules: dict[Entity, StoredRule] | None = None) -> None:
@@ -41,7 +41,7 @@ class QuotaBroker:
         self._late = 0
 
     def script(self, frame: bytes) -> bytes:
-        """Return the answer to a request, which is whole."""
+        """Return the response to a whole request."""
         api_key = int.from_bytes(frame[4:6])
         if api_key == ApiKey.API_VERSIONS:
             return self._versions(frame)
@@ -52,7 +52,7 @@ class QuotaBroker:
         return produce_response(correlation_id(frame))
 
     def set(self, entity: Entity, **limits: float) -> None:
-        """Change a quota as somebody else does."""
+        """Change a quota as an administrator does without the proxy."""
         apply(self.rules, [(entity, StoredRule(limits=limits) if limits else None)])  # type: ignore[list-item]
         self.told = dict(self.rules)
 
@@ -62,10 +62,11 @@ class QuotaBroker:
             known |= {ApiKey.DESCRIBE_CLIENT_QUOTAS: self.highest, ApiKey.ALTER_CLIENT_QUOTAS: self.highest}
         keys = b"".join(pack(">hhhB", key, 0, highest, 0) for key, highest in known.items())
         keys = b"".join(pack(">hhh", key, 0, highest) for key, highest in known.items())
-        return framed(frame[8:12] + pack(">hi", 0, len(known)) + keys)  # version 0, which clients ask for first
+        # The response has version 0, because clients ask for that version first.
+        return framed(frame[8:12] + pack(">hi", 0, len(known)) + keys)
 
     def told_now(self) -> dict[Entity, StoredRule]:
-        """Return what it tells when it is asked now."""
+        """Return the quotas that the broker describes in a response now."""
         self.asked += 1
         if self._late:
             self._late -= 1

@@ -1,11 +1,11 @@
-"""A manager of ``producer_byte_rate`` and the bucket of one client, for the tests of buckets."""
+"""Makes quota managers of ``producer_byte_rate``, for the tests of token buckets and rates."""
 
 from kafka_quota_proxy.config.model import EntityName, QuotaRule, Shaping
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
 
-# Clocks start at any value.
+# The clock of a test starts at each of these values, because a monotonic clock may start anywhere.
 STARTS_MS = (0, 3, 86_400_000, 1_767_225_600_000)
 
 

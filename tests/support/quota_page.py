@@ -1,4 +1,4 @@
-"""The page ``/quotas`` of a proxy without a broker."""
+"""Serves the page ``/quotas`` of a proxy, which has no broker."""
 
 import asyncio
 import http.client
@@ -31,7 +31,7 @@ class Answer(NamedTuple):
 
 
 class Page:
-    """A proxy's page, requested from a thread."""
+    """Sends HTTP requests to the page of a proxy, from a thread."""
 
     def __init__(self, server: Server, port: int) -> None:
         self.server = server
@@ -68,7 +68,10 @@ async def page(
     serves: bool = True,
     config: ProxyConfig | None = None,
 ) -> AsyncIterator[Page]:
-    """Serve the page of a proxy with two rules of a file and a store, or of this file."""
+    """Serve the page of a proxy.
+
+    By default the proxy has two rules of a configuration file, and a store. ``config`` replaces all of these.
+    """
     (path / "token").write_text(f"{TOKEN}\n")
     store = store or Store(directory=str(path / "d"))
     ips = (IpRule(ip=DEFAULT, connection_creation_rate=5.0, source="p.yaml:9"),)

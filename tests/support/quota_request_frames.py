@@ -1,4 +1,4 @@
-"""DescribeClientQuotas and AlterClientQuotas requests, as clients write them."""
+"""Writes DescribeClientQuotas and AlterClientQuotas requests as clients do."""
 
 from kafka_quota_proxy.protocol.client_quotas import (
     ALTER,
@@ -32,7 +32,7 @@ def write_alter_request(request: AlterRequest, *, client_id: str | None) -> byte
         writer.count(len(ops))
         for key, value in ops:
             writer.string(_encoded(key))
-            writer.float64(0.0 if value is None else value)  # Kafka's own clients write 0 with a removal
+            writer.float64(0.0 if value is None else value)  # for a removal Kafka's own clients write 0
             writer.boolean(value is None)
             writer.no_tags()
         writer.no_tags()

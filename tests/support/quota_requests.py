@@ -1,4 +1,7 @@
-"""Random requests of both client quota APIs, with few names and values, so that they collide; many are invalid."""
+"""Makes random DescribeClientQuotas and AlterClientQuotas requests.
+
+There are few names and values, so that requests are often about the same entity. Many requests are invalid.
+"""
 
 from random import Random
 from typing import Final
@@ -21,12 +24,12 @@ VALUES: Final = (
     *(None, None, 1.0, 1024.0, 12.5, 1e-7, 1.0000005, 1.000002, 0.0, -0.0, -1.0, 1e-300, 2147483647.0, 2147483648.0),
     *(9.223372036854775e18, 2.0**63, 1e19, 1e300, float("-inf")),
 )
-# Kafka keeps these.
+# Kafka accepts and stores these values.
 NOT_FINITE: Final = (float("inf"), float("nan"))
 
 
 def some_entity(random: Random) -> EntityParts:
-    """Return an entity, usually valid."""
+    """Return an entity, which is usually valid."""
     shape = random.choice(("user", "client-id", "user client-id", "client-id user", "ip", "any"))
     if shape == "any":
         return tuple(_part(random, random.choice(TYPES)) for _ in range(random.randrange(5)))
@@ -38,7 +41,7 @@ def _part(random: Random, entity_type: str) -> tuple[str, str | None]:
 
 
 def some_ops(random: Random, entity: EntityParts) -> tuple[Op, ...]:
-    """Return changes of an entity, usually with valid keys."""
+    """Return changes of an entity. Their keys are usually valid."""
     own = ("connection_creation_rate",) if any(kind == "ip" for kind, _ in entity) else CLIENT_KEYS
     keys = own if random.random() < 0.7 else KEYS
     count = random.choice((1, 1, 2, 3, 0, 6))
@@ -48,7 +51,7 @@ def some_ops(random: Random, entity: EntityParts) -> tuple[Op, ...]:
 
 
 def some_alter(random: Random, version: int) -> AlterRequest:
-    """Return a request to change up to six entities."""
+    """Return a request that changes up to six entities."""
     alterations = []
     for _ in range(random.choice((0, 1, 1, 2, 3, 6))):
         entity = some_entity(random)
@@ -57,7 +60,7 @@ def some_alter(random: Random, version: int) -> AlterRequest:
 
 
 def some_describe(random: Random, version: int) -> DescribeRequest:
-    """Return a request with up to three components."""
+    """Return a request with a filter of up to three components."""
     types = TYPES if random.random() < 0.3 else TYPES[:3]
     components = []
     for _ in range(random.choice((0, 1, 1, 2, 2, 3))):

@@ -1,4 +1,7 @@
-"""Random rules: any names, any limits that a store accepts, any terms that a file can express."""
+"""Hypothesis strategies for quota rules.
+
+They draw any names, any limits that a store accepts, and any terms that a configuration file can express.
+"""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Record batches of a quota topic, as a broker has them."""
+"""Writes the record batches of a quota topic as a broker stores them."""
 
 import gzip
 
@@ -11,7 +11,7 @@ _RECORDS_AT = 61
 
 
 def batch(first_offset: int, *records: QuotaRecord, gaps: int = 0, is_control: bool = False) -> bytes:
-    """Return an uncompressed batch; compaction has removed the last ``gaps`` offsets."""
+    """Return an uncompressed batch. It ends with ``gaps`` offsets that have no record, as after compaction."""
     builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, 0, 1_000_000)
     for offset, record in enumerate(records):
         key, value = encode(record)
@@ -24,7 +24,7 @@ def batch(first_offset: int, *records: QuotaRecord, gaps: int = 0, is_control: b
 
 
 def compressed(data: bytes, *, codec: int = 1, records: bytes | None = None) -> bytes:
-    """Return the batch with its records, or others, in gzip; ``codec`` is the codec in its header."""
+    """Return the batch with its records, or with ``records``, in gzip. Its header names the codec ``codec``."""
     packed = bytearray(data[:_RECORDS_AT] + gzip.compress(data[_RECORDS_AT:] if records is None else records))
     packed[22] |= codec
     packed[8:12] = (len(packed) - 12).to_bytes(4, "big")
@@ -32,6 +32,6 @@ def compressed(data: bytes, *, codec: int = 1, records: bytes | None = None) -> 
 
 
 def resealed(data: bytearray) -> bytes:
-    """Return the batch with a valid checksum."""
+    """Return the batch with the checksum of its content."""
     data[17:21] = crc(bytes(data[21:])).to_bytes(4, "big")
     return bytes(data)

@@ -1,4 +1,4 @@
-"""The part of ``proxy.server.config_reloader.Reloader`` that health and metrics read, without reloads."""
+"""Stands in for ``proxy.server.config_reloader.Reloader`` in tests of health and metrics. It never reloads."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,7 @@
-"""A follower's Fetch, v0 to v18, field by field, independent of our codec."""
+"""Reads and writes the Fetch requests and responses of a follower, v0 to v18, field by field.
+
+Nothing is shared with the code of the proxy that reads these frames.
+"""
 
 from collections.abc import Iterable
 from itertools import groupby
@@ -23,7 +26,7 @@ Place = tuple[str, int]  # topic and partition
 
 
 class Part(NamedTuple):
-    """A partition of a fetch."""
+    """A partition of a Fetch request."""
 
     fetch_offset: int
     max_bytes: int
@@ -56,7 +59,7 @@ class Response(NamedTuple):
 
 
 class Writer:
-    """Writes Kafka's types, compact in a flexible version."""
+    """Writes fields of Kafka's types. In a flexible version it uses the compact types."""
 
     def __init__(self, version: int) -> None:
         self.out = bytearray()
@@ -88,7 +91,7 @@ class Writer:
 
 
 class Reader:
-    """Reads Kafka's types, compact in a flexible version."""
+    """Reads fields of Kafka's types. In a flexible version it uses the compact types."""
 
     def __init__(self, data: bytes, version: int) -> None:
         self.data, self.at = data, 0
@@ -140,12 +143,12 @@ def uvarint(value: int) -> bytes:
 
 
 def topic_id(topic: str) -> bytes:
-    """Return the id of a topic in these tests."""
+    """Return the topic id of a topic. In these tests it is made of the topic's name."""
     return topic.encode().ljust(16, b".")
 
 
 def batches(*sizes_bytes: int) -> bytes:
-    """Return record batches of these sizes with one offset each; only their lengths are valid."""
+    """Return record batches of these sizes with one offset each. Only their offset, length and magic byte are valid."""
     return b"".join(
         (pack(">qi", offset, size) + bytes(4) + b"\2").ljust(12 + size, bytes([offset & 0xFF]))
         for offset, size in enumerate(whole - 12 for whole in sizes_bytes)
@@ -153,7 +156,7 @@ def batches(*sizes_bytes: int) -> bytes:
 
 
 def by_topic(places: Iterable[Place]) -> list[tuple[str, list[Place]]]:
-    """Group neighbours of one topic, as Kafka does."""
+    """Group neighbouring partitions that belong to one topic, as Kafka does."""
     return [(topic, list(group)) for topic, group in groupby(places, key=lambda place: place[0])]
 
 
@@ -250,7 +253,7 @@ def write_response(version: int, response: Response) -> bytes:
             if version >= _FIRST_START:
                 out.ints("q", entry.log_start_offset)
             if version >= _FIRST_ISOLATION:
-                out.count(-1)  # aborted transactions: null
+                out.count(-1)  # the array of aborted transactions is null
             if version >= _FIRST_RACK:
                 out.ints("i", -1)
             out.count(len(entry.records))

@@ -1,4 +1,4 @@
-"""A leader and its followers as in Kafka, in simulated time.
+"""Simulates a leader and its followers, which behave as in Kafka. The clock is simulated.
 
 The leader answers like ``ReplicaManager.readFromLog`` (KIP-74), with fetch sessions (KIP-227). A follower behaves like
 ``AbstractFetcherThread`` and ``FetchSessionHandler``.
@@ -27,16 +27,19 @@ _BATCH: Final = Struct(">qi")
 
 
 def batch_of(base_offset: int, size_bytes: int) -> bytes:
-    """Return the batch at an offset, generated on reading, because whole logs would fill the memory."""
+    """Return the batch at an offset. Batches are made when they are read, because whole logs would fill the memory."""
     data = _BATCH.pack(base_offset, size_bytes - _BATCH.size) + bytes(4) + b"\2"
     return data.ljust(size_bytes, bytes([base_offset & 0xFF]))
 
 
 class Log:
-    """One partition with batches of one offset each. The high watermark is the offset of the in-sync follower."""
+    """The log of one partition. Each batch has one offset.
+
+    If ``is_in_sync``, the high watermark is the offset that the follower fetches. Otherwise it is the end of the log.
+    """
 
     def __init__(self) -> None:
-        self.batches: list[int] = []  # the size of each
+        self.batches: list[int] = []  # the size of each batch
         self.start_offset = 0
         self.is_in_sync = False
 
@@ -45,11 +48,11 @@ class Log:
         return self.start_offset + len(self.batches)
 
     def append(self, size_bytes: int, count: int = 1) -> None:
-        """Append batches of this size."""
+        """Append ``count`` batches of this size."""
         self.batches += [size_bytes] * count
 
     def read(self, offset: int, max_bytes: int, *, min_one: bool) -> bytes:
-        """Return the result of ``LogSegment.read``, possibly with a partial batch at the end."""
+        """Return the bytes that ``LogSegment.read`` returns. The last batch may be incomplete."""
         at = offset - self.start_offset
         if at >= len(self.batches):
             return b""
@@ -71,13 +74,14 @@ class Leader:
     version: int
     logs: dict[Place, Log] = field(default_factory=dict)
     sessions: dict[int, dict[Place, Part]] = field(default_factory=dict)
-    told: dict[int, dict[Place, int]] = field(default_factory=dict)  # high watermarks, by session
-    built: int = 0  # sessions
+    # The high watermarks that followers were sent, by session.
+    told: dict[int, dict[Place, int]] = field(default_factory=dict)
+    built: int = 0  # the number of sessions so far
     requests: int = 0
     read_bytes: int = 0
 
     def answer(self, frame: bytes, *, has_waited: bool) -> bytes | None:
-        """Return the response; None if there is no data yet and the request may wait."""
+        """Return the response, or None if there is no data yet and the request may still wait."""
         request = read_request(frame, self.version)
         asked = self._asked(request)
         if asked is None:
@@ -108,14 +112,14 @@ class Leader:
         return is_news
 
     def _asked(self, request: Request) -> dict[Place, Part] | None:
-        """Return the fetched partitions; None for an unknown session."""
+        """Return the partitions that a request fetches, or None if its session is unknown."""
         if request.session_epoch <= 0:
             return request.parts
         session = self.sessions.get(request.session_id)
         return None if session is None else {**session, **request.parts}
 
     def _session_for(self, request: Request) -> int:
-        """Return the session for the response: created, kept or closed, as the epoch says."""
+        """Create, keep or close the session as the epoch of the request says, and return its id for the response."""
         if request.session_epoch == -1:
             self.sessions.pop(request.session_id, None)
             return 0
@@ -138,7 +142,7 @@ class Leader:
 
 
 class Delivery(NamedTuple):
-    """Records that a follower appended."""
+    """The records of one response that a follower appended."""
 
     at_ms: int
     place: Place
@@ -147,7 +151,7 @@ class Delivery(NamedTuple):
 
 
 class Follower:
-    """A broker's fetcher thread, and its data."""
+    """The fetcher thread of a broker, and the state of its partitions."""
 
     def __init__(
         self,
@@ -170,11 +174,11 @@ class Follower:
         self.max_bytes, self.partition_max_bytes, self.max_wait_ms = max_bytes, partition_max_bytes, max_wait_ms
         self._rotates = rotates
         self._session_id, self._epoch = 0, 0
-        self._told: dict[Place, int] = {}  # what the session knows
+        self._told: dict[Place, int] = {}  # the fetch offsets that the session has
         self._correlation_id = 0
 
     def next_request(self) -> bytes:
-        """Return the next fetch: a full one, or the changes since the last."""
+        """Return the next Fetch request. It has all partitions, or those with a change since the last request."""
         self.requests += 1
         self._correlation_id += 1
         places = dict(self.offsets)
@@ -191,11 +195,14 @@ class Follower:
         )
 
     def lose_connection(self) -> None:
-        """Drop the unanswered request."""
+        """Forget the request that has no response yet, and the session."""
         self._session_id = self._epoch = 0
 
     def take(self, frame: bytes, *, now_ms: int) -> None:
-        """Append a response like a broker; a full one must name exactly the requested partitions."""
+        """Append the records of a response as a broker does.
+
+        The response to a request for all partitions must have exactly these partitions.
+        """
         response = read_response(frame, self.version)
         assert response.correlation_id == self._correlation_id
         if response.error_code:
@@ -229,7 +236,7 @@ class Follower:
 
 
 def whole_batches(records: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield base offset and bytes of each complete batch."""
+    """Yield the base offset and the bytes of each complete batch."""
     at = 0
     while at + _BATCH.size <= len(records):
         base_offset, length = _BATCH.unpack_from(records, at)

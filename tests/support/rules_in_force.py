@@ -1,4 +1,4 @@
-"""Puts rules in force at a single broker, like a server at all of its brokers."""
+"""Puts rules in force at a single broker, as a server does at all of its brokers."""
 
 from kafka_quota_proxy.config.model import ProxyConfig, Shaping
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
@@ -9,7 +9,7 @@ from kafka_quota_proxy.proxy.quota.rule_changes import QuotaChanges, RuleChanges
 def update(
     quotas: BrokerQuotas, config: ProxyConfig, *, shaping: Shaping | None = None, changes: QuotaChanges | None = None
 ) -> None:
-    """Put the rules of ``config`` in force; ``changes``: the changed rules, if known."""
+    """Put the rules of ``config`` in force. ``changes`` are the rules that differ, if the caller knows them."""
     if changes is None:
         quotas.rules.update(config)
         quotas.update(config, shaping=shaping)
@@ -18,12 +18,12 @@ def update(
 
 
 def change(quotas: BrokerQuotas, config: ProxyConfig, rules: RuleChanges) -> None:
-    """Put single rules in force, which ``config`` has already."""
+    """Put the changes of single rules in force. ``config`` already has these rules."""
     quotas.rules_changed(quotas.rules.change(config, QuotaChanges(rules, {})))
 
 
 def update_addresses(quotas: ConnectionQuotas, config: ProxyConfig) -> None:
-    """Put the limits of ``config`` in force."""
+    """Put the limits on IP addresses of ``config`` in force."""
     quotas.limits.update(config.ip_quotas)
     quotas.rules_changed(None)
     quotas.configure(config)

@@ -1,4 +1,4 @@
-"""Quota stores on disk."""
+"""Creates and damages the quota stores on disk that tests read."""
 
 import json
 import resource
@@ -25,13 +25,16 @@ def write_rules(path: Path, *requests: Iterable[Change]) -> None:
 
 
 def keep(path: Path, *entities: Entity) -> None:
-    """Create a store with a limit for each of these."""
+    """Create a store with a limit for each of these entities."""
     limits = [{"producer_byte_rate" if entity.ip is None else "connection_creation_rate": 5.0} for entity in entities]
     write_rules(path, map(Change, entities, (StoredRule(limits=each) for each in limits)))
 
 
 def keep_strange(path: Path, *entities: Entity, count: int = 1) -> Path:
-    """Create a store as ``keep`` does, with rules of an unknown time zone; return the database."""
+    """Create a store as ``keep`` does, and add ``count`` rules with an unknown time zone.
+
+    Returns the path of its database.
+    """
     keep(path, *entities)
     terms = {"schedule": {"hours": "08:00-18:00", "time_zone": "Mars/Olympus"}}
     rule = json.dumps({"limits": {"producer_byte_rate": 5.0}, "terms": terms})
@@ -51,7 +54,7 @@ def set_version(path: Path, version: int) -> None:
 def damage(path: Path) -> None:
     """Overwrite a page of rules in the middle of a store's database."""
     data = bytearray((path / DATABASE).read_bytes())
-    # 0x0D: a leaf of a table.
+    # In SQLite, a page that begins with 0x0D is a leaf of a table.
     leaves = [begin for begin in range(0, len(data), 4096) if data[begin] == 0x0D]
     begin = leaves[len(leaves) // 2]
     data[begin : begin + 4096] = b"?" * 4096
@@ -67,7 +70,7 @@ def damage_header(path: Path) -> None:
 
 @contextmanager
 def no_room_above(size_bytes: int) -> Iterator[None]:
-    """Limit the size of files that this process writes; longer writes are cut."""
+    """Limit the size of files that this process writes. A write beyond that size is incomplete."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, limits[1]))
     try:
@@ -77,7 +80,7 @@ def no_room_above(size_bytes: int) -> Iterator[None]:
 
 
 def old_lines(*contents: object) -> bytes:
-    """Return lines of journals and snapshots, as versions before SQLite wrote them."""
+    """Return lines of a journal or snapshot, as earlier versions of the proxy wrote them before it used SQLite."""
     lines, checksum = b"", 0
     for content in contents:
         text = json.dumps(content, separators=(",", ":")).encode()
@@ -87,7 +90,10 @@ def old_lines(*contents: object) -> bytes:
 
 
 def old_journal(path: Path, *changes: object, after: int = 0, version: int = 1) -> Path:
-    """Write a journal of the old format; each change has the pairs of one request."""
+    """Write a journal in the format that earlier versions of the proxy used.
+
+    Each of ``changes`` has the pairs of entity and rule of one request.
+    """
     header = {"kafka-quota-store": version, "file": "journal", "after": after}
     numbered = [{"n": number, "changes": pairs} for number, pairs in enumerate(changes, after + 1)]
     path.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,7 @@
-"""A broker that answers from a script, and a proxy in front of it: real sockets on loopback, one loop, no Java."""
+"""Runs a broker that answers from a script, and a proxy in front of the broker.
+
+They use real sockets on the loopback interface, and one event loop.
+"""
 
 import asyncio
 import random
@@ -17,7 +20,7 @@ from kafka_quota_proxy.proxy.client_quotas.rule_timer import wall_ms
 from kafka_quota_proxy.proxy.server.broker import Upstream
 from kafka_quota_proxy.proxy.server.server import Server
 
-# Takes a request (with its size prefix); what it returns is sent back.
+# Takes a request with its size prefix, and returns the bytes to send back.
 Script = Callable[[bytes], bytes]
 _P = ParamSpec("_P")
 _POLL_S = 0.002
@@ -26,32 +29,32 @@ _TEST_TIMEOUT_S = 60.0
 
 
 def on_uvloop(test: Callable[_P, Coroutine[None, None, None]]) -> Callable[_P, None]:
-    """Run a test on uvloop, like the proxy; its transports differ from asyncio's."""
+    """Run a test on uvloop, as the proxy runs, because the transports of uvloop differ from those of asyncio."""
 
     @wraps(test)
     def run(*args: _P.args, **kwargs: _P.kwargs) -> None:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            # The alarm of pytest-timeout does not get through to uvloop.
+            # The alarm of pytest-timeout does not interrupt uvloop.
             runner.run(asyncio.wait_for(test(*args, **kwargs), _TEST_TIMEOUT_S))
 
     return run
 
 
 async def eventually(is_so: Callable[[], object], *, timeout_s: float = _TIMEOUT_S) -> None:
-    """Wait until ``is_so``; fail after some seconds."""
+    """Wait until ``is_so`` returns true. Raises TimeoutError after ``timeout_s``."""
     async with asyncio.timeout(timeout_s):
         while not is_so():  # noqa: ASYNC110 - counters have nobody to tell us
             await asyncio.sleep(_POLL_S)
 
 
 def correlation_id(frame: bytes) -> int:
-    """Return the correlation_id of a request."""
+    """Return the correlation id of a request."""
     found: int = unpack_from(">i", frame, 8)[0]
     return found
 
 
 class StubConnection(asyncio.Protocol):
-    """One connection to the stub, of a proxy or of its probe."""
+    """A connection from the proxy to the broker, for a client or as a probe."""
 
     def __init__(self, broker: "StubBroker") -> None:
         self._broker = broker
@@ -96,7 +99,7 @@ class StubBroker:
 
     @property
     def in_use(self) -> list[StubConnection]:
-        """The connections with data; a probe sends none."""
+        """Returns the connections that have received data. A probe of the proxy sends no data."""
         return [one for one in self.connections if one.requests or one.received]
 
     async def start(self) -> None:
@@ -135,7 +138,7 @@ def free_ports(count: int) -> int:
 async def stub_broker(
     script: Script = lambda _: b"", *, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[StubBroker]:
-    """Run a broker."""
+    """Run a broker that answers from a script."""
     broker = StubBroker(script, tls=tls)
     await broker.start()
     try:
@@ -146,7 +149,10 @@ async def stub_broker(
 
 @contextmanager
 def deaf_broker() -> Iterator[Address]:
-    """Yield the address of a hanging broker: its backlog is full, so the system drops connections."""
+    """Yield the address of a broker that does not answer new connections.
+
+    Its backlog is full, so the operating system ignores them.
+    """
     with ExitStack() as stack:
         broker = stack.enter_context(socket.socket())
         broker.bind(("127.0.0.1", 0))
@@ -162,7 +168,7 @@ def deaf_broker() -> Iterator[Address]:
 
 
 def listener_to(upstream: Address, *, name: str = "clients") -> Listener:
-    """Return a listener on a free port."""
+    """Return a listener on a free port in front of a broker."""
     return Listener(name=name, bind=Address(host="127.0.0.1", port=free_port()), upstream=upstream)
 
 
@@ -176,9 +182,9 @@ def upstream_of(server: Server, address: Address) -> Upstream:
 async def running(
     config: ProxyConfig, *, wall_ms: Callable[[], int] = wall_ms, timeout_s: float = _TIMEOUT_S
 ) -> AsyncIterator[Server]:
-    """Run a proxy with bound listeners, and stop it afterwards.
+    """Run a proxy, wait until its listeners are bound, and stop the proxy afterwards.
 
-    ``wall_ms`` returns Unix time.
+    ``wall_ms`` returns the Unix time in milliseconds.
     """
     server = Server(config, wall_ms=wall_ms)
     serving = asyncio.ensure_future(server.run())
@@ -187,14 +193,14 @@ async def running(
         yield server
     finally:
         server.stop()
-        server.stop()  # wait for no client
+        server.stop()  # a second call, so that the proxy does not wait for clients
         stopped, _ = await asyncio.wait({serving}, timeout=_TIMEOUT_S)
         assert stopped, "the proxy does not stop"
         await serving
 
 
 class Client:
-    """A client of the proxy on the level of bytes."""
+    """A client of the proxy, which sends and receives whole frames."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -206,7 +212,7 @@ class Client:
         await self.writer.drain()
 
     async def answer(self) -> bytes:
-        """Return the next frame with its size prefix; b"" if the proxy has closed."""
+        """Return the next frame with its size prefix, or b"" if the proxy has closed the connection."""
         async with asyncio.timeout(_TIMEOUT_S):
             try:
                 size = await self.reader.readexactly(4)
@@ -215,12 +221,12 @@ class Client:
                 return b""
 
     async def ask(self, frame: bytes) -> bytes:
-        """Send, and return the answer."""
+        """Send a request, and return the response."""
         await self.send(frame)
         return await self.answer()
 
     def reset(self) -> None:
-        """Reset the connection, like a killed process with unread data."""
+        """Reset the connection, as the system does for a killed process that has unread data."""
         sock = self.writer.get_extra_info("socket")
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
         self.writer.transport.abort()
@@ -228,12 +234,12 @@ class Client:
 
 @asynccontextmanager
 async def client_of(server: Server, *, port: int = 0, tls: ssl.SSLContext | None = None) -> AsyncIterator[Client]:
-    """Yield a client connected to this listener of the proxy."""
+    """Yield a client that is connected to a listener of the proxy. ``port`` is the index of the listener."""
     bind = server.config.listeners[port].bind
     reader, writer = await asyncio.open_connection(bind.host, bind.port, ssl=tls)
     try:
         yield Client(reader, writer)
     finally:
         writer.transport.abort()
-        with suppress(OSError):  # that the proxy has reset it is no fault of the proxy's
+        with suppress(OSError):  # the proxy may have reset the connection
             await asyncio.wait_for(writer.wait_closed(), _TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""A simulated cluster with one topic, ``store``, below the interface of aiokafka's client."""
+"""Simulates a cluster with one topic ``store``, and the client of aiokafka that talks to the cluster."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
@@ -21,17 +21,17 @@ _EARLIEST: Final = -2
 
 @dataclass
 class TopicCluster(ABC):
-    """The topic's place and end; subclasses define how it is read and written.
+    """The cluster, which answers where the topic is and where it ends. Subclasses answer reads and writes.
 
     Attributes:
         partitions: The number of partitions.
         leader: The address of the leader.
         leader_id: The node id of the leader.
         mistaken: Brokers that name another leader.
-        silent: Brokers that do not answer about the topic.
-        topic_error: The error code for the topic.
-        is_away: Connections fail.
-        latest_error: The error code for the end of the topic.
+        silent: Brokers that do not answer Metadata requests.
+        topic_error: The error code of the topic in Metadata responses.
+        is_away: Whether connections fail.
+        latest_error: The error code of requests for the end of the topic.
         clients: The number of clients so far.
         closed: The number of closed clients.
     """
@@ -79,7 +79,7 @@ class TopicCluster(ABC):
 
     @abstractmethod
     def end(self) -> int:
-        """Return the offset behind the last record."""
+        """Return the offset after the last record."""
 
     @abstractmethod
     async def answer_of_leader(self, request: object) -> object:
@@ -88,7 +88,7 @@ class TopicCluster(ABC):
 
 @dataclass
 class TopicClient:
-    """The used part of ``AIOKafkaClient``."""
+    """Stands in for ``AIOKafkaClient``. It has the methods that the proxy calls."""
 
     cluster: TopicCluster
 
@@ -100,7 +100,7 @@ class TopicClient:
         return _BOOTSTRAP
 
     async def send(self, node_id: int, request: object) -> object:
-        # The old leader answers as before, because it does not know of the change.
+        # The old leader may be asked, too. It answers as before, because it has not heard of the new leader.
         is_of_all = isinstance(request, MetadataRequest)
         assert node_id in (BROKERS if is_of_all else (_LEADER, self.cluster.leader_id))
         return await self.cluster.answer(request, node_id=node_id)

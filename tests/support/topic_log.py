@@ -1,4 +1,4 @@
-"""A simulated topic with writers, and readers that follow it from the beginning."""
+"""Simulates a quota topic, the writer of the proxy and the reader that follows the topic from its beginning."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -23,14 +23,16 @@ NAME = "kafka://k:9092/store"
 
 @dataclass
 class TopicLog:
-    """The records, and simulated faults.
+    """The records of the topic, and its simulated faults.
 
     Attributes:
         records: All records from offset 0 on.
-        is_away: Readers and writers fail.
-        is_reading: Whether readers continue.
-        error: The result of the next batch; with ``is_there`` it is written all the same.
-        garbles: Written records are read as garbage.
+        is_away: Whether readers and writers fail.
+        is_reading: Whether readers get the records.
+        error: The error of the next write. If ``may_be_there`` is set, the records are written nevertheless.
+        garbles: Whether new records are written as garbage.
+        config: The configuration of the topic.
+        readers: The number of readers so far.
     """
 
     records: list[Record] = field(default_factory=list)
@@ -46,7 +48,7 @@ class TopicLog:
 
 
 class LogWriter:
-    """See ``TopicWriter``."""
+    """Stands in for ``TopicWriter``. It writes to a ``TopicLog``."""
 
     def __init__(self, log: TopicLog) -> None:
         self.log = log
@@ -75,7 +77,7 @@ class LogWriter:
 
 
 class LogReader:
-    """Reads on the caller's event loop, at most 250 records at a time."""
+    """Stands in for the reader thread. It reads at most 250 records at a time, on the caller's event loop."""
 
     def __init__(self, log: TopicLog, tell: EventHandler) -> None:
         self.log = log
@@ -91,7 +93,7 @@ class LogReader:
             self._task.get_loop().call_soon_threadsafe(self._task.cancel)
 
     def join(self, timeout_s: float) -> None:
-        """Do nothing: the reader ends with the loop's next turn."""
+        """Do nothing, because the reader ends in the next iteration of the event loop."""
 
     async def _run(self) -> None:
         while True:
@@ -121,7 +123,7 @@ class LogReader:
 
 
 def made_up(monkeypatch: pytest.MonkeyPatch) -> TopicLog:
-    """Return a topic that desks have from now on in place of that of their configuration."""
+    """Return a topic that quota managers use from now on, in place of the topic of their configuration."""
     log = TopicLog()
 
     def make_store(config: ProxyConfig, apply: ApplyChanges, stored: Mapping[Entity, StoredRule]) -> TopicStore:

@@ -1,4 +1,4 @@
-"""The wheel of this checkout, and Python environments that see nothing else of it."""
+"""Builds the wheel of this checkout, and environments of Python in which tests install the wheel."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ REPOSITORY = Path(__file__).parents[2]
 
 
 def built_wheel(directory: Path) -> Path:
-    """Build the wheel into a directory."""
+    """Build the wheel into a directory, and return its path."""
     words = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(directory)]
     subprocess.run(words, cwd=REPOSITORY, check=True, capture_output=True)
     (built,) = directory.glob("*.whl")
@@ -18,11 +18,11 @@ def built_wheel(directory: Path) -> Path:
 
 
 def bare_environment(directory: Path) -> Path:
-    """Create an environment with the packages of this one except this project; return its interpreter."""
+    """Create an environment with all installed packages except this project. Return the path of its interpreter."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(directory)], check=True)
     (packages,) = directory.glob("lib/python*/site-packages")
     for entry in Path(sysconfig.get_path("purelib")).iterdir():
-        # An editable installation is a .pth file that names the checkout.
+        # The .pth file of an editable installation would lead to the checkout.
         if entry.suffix != ".pth" and not entry.name.startswith(("_editable_impl", "kafka_quota_proxy", "__pycache__")):
             (packages / entry.name).symlink_to(entry)
     return directory / "bin" / "python"
@@ -35,5 +35,5 @@ def install(wheel: Path, python: Path) -> None:
 
 
 def outside_checkout() -> dict[str, str]:
-    """Return environment variables that do not lead to the checkout."""
+    """Return the environment variables without PYTHONPATH, so that Python does not find the checkout."""
     return {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}

@@ -1,4 +1,4 @@
-"""A session between a simulated client and broker, with a simulated clock."""
+"""Runs a session of the proxy between a simulated client and a simulated broker, with a simulated clock."""
 
 from typing import cast
 
@@ -22,7 +22,7 @@ from kafka_quota_proxy.proxy.session.address_rewrite import Addresses
 from kafka_quota_proxy.proxy.session.client_account import ConnectionContext, Policy
 from kafka_quota_proxy.proxy.session.counters import Counters
 
-# As from time.monotonic_ns: neither 0 nor an epoch.
+# The simulated clock starts like a monotonic clock, neither at 0 nor at a Unix time.
 START_MS = 86_400_000
 
 
@@ -30,7 +30,7 @@ UPSTREAM = Address(host="127.0.0.1", port=9092)
 
 
 class Wire:
-    """The client's and the broker's view of a session. ``wait`` moves the clock; nothing sleeps."""
+    """Acts as the client and the broker of a session. ``wait`` moves the clock, and nothing sleeps."""
 
     def __init__(
         self,
@@ -62,32 +62,32 @@ class Wire:
         self.session = Session(self.listening, owner=self)
 
     def client(self, *data: bytes) -> bytes:
-        """Send each piece as the client; return what the broker gets."""
+        """Send each piece of bytes as the client. Return the bytes that the broker gets."""
         for piece in data:
             self.session.state.now_ns = self.now_ms * 1_000_000
             self.session.receive_from_client(piece, now_ms=self.now_ms)
         return self.to_broker()
 
     def broker(self, *data: bytes) -> bytes:
-        """Send each piece as the broker; return what the client gets."""
+        """Send each piece of bytes as the broker. Return the bytes that the client gets."""
         for piece in data:
             self.session.state.now_ns = self.now_ms * 1_000_000
             self.session.receive_from_broker(piece, now_ms=self.now_ms)
         return self.to_client()
 
     def take_turn(self) -> None:
-        """Look again whether a request may pass; what the session writes stays in it."""
+        """Let the session check again whether a request may pass. Bytes that the session writes stay in the session."""
         self.session.state.now_ns = self.now_ms * 1_000_000
         self.session.resume(now_ms=self.now_ms)
 
     def resume(self) -> bytes:
-        """Let the session have its turn; return what the broker gets."""
+        """Let the session check again whether a request may pass. Return the bytes that the broker gets."""
         self.session.state.now_ns = self.now_ms * 1_000_000
         self.session.resume(now_ms=self.now_ms)
         return self.to_broker()
 
     def wait(self, wait_ms: int) -> None:
-        """Let time pass, and the session be woken where it asked to be."""
+        """Let time pass, and wake the session at every time at which it asked to be woken."""
         end_ms = self.now_ms + wait_ms
         while self.now_ms < (wake_at_ms := self.session.wake_at_ms) <= end_ms:
             self.now_ms = wake_at_ms
@@ -96,26 +96,26 @@ class Wire:
         self.now_ms = max(self.now_ms, end_ms)
 
     def woken(self) -> list["Wire"]:
-        """Return the connections of this broker that should look again, and forget that they should."""
+        """Return and forget the connections of this broker that are to check again whether a request may pass."""
         turns = self.listening.quotas.lines
         woken = [cast(Wire, waiter) for waiter in turns.woken]
         turns.woken.clear()
         return woken
 
     def to_broker(self) -> bytes:
-        """Take what waits to be written to the broker."""
+        """Return and remove the bytes that wait to be written to the broker."""
         data = b"".join(self.session.state.to_broker)
         self.session.state.to_broker.clear()
         return data
 
     def to_client(self) -> bytes:
-        """Take what waits to be written to the client."""
+        """Return and remove the bytes that wait to be written to the client."""
         data = b"".join(self.session.state.to_client)
         self.session.state.to_client.clear()
         return data
 
     def bucket(self, kind: str = "produce", *, client_id: str = "etl") -> Bucket:
-        """Return the bucket that this client charges."""
+        """Return the token bucket or rate that the requests of this client are charged to."""
         return self.listening.quotas.bucket(
             QuotaKind[kind.upper()],
             principal=self.session.account.principal,
@@ -125,5 +125,5 @@ class Wire:
 
     @property
     def muted_for_ms(self) -> int:
-        """How long the client's next request would wait."""
+        """Returns how long the client's next request would have to wait."""
         return max(0, self.session.muted_until_ms - self.now_ms)
