@@ -1,4 +1,7 @@
-"""One bucket: charges, waits, room. Kafka's own numbers are in ``test_vectors``."""
+"""Tests one bucket: what is charged, how long a client waits, and how much room is left.
+
+The numbers from Kafka's own tests are in ``test_vectors``.
+"""
 
 from itertools import accumulate
 from math import isnan
@@ -78,7 +81,7 @@ def test_usage_over_the_limit_is_waited_for_once(shaping: Shaping) -> None:
     start_ms=st.sampled_from(STARTS_MS),
 )
 def test_rate_is_at_the_limit_after_the_wait(limit: float, elapsed_ms: int, wait_ms: int, start_ms: int) -> None:
-    """Up to a rounded millisecond, in a full window from which no sample leaves, as the formula assumes."""
+    """The formula assumes a full window from which no sample leaves. The wait is rounded to a millisecond."""
     bucket = bucket_of_alice(manager_of(rule("alice", limit=limit)), start_ms)
     bucket.charge(1, now_ms=start_ms)
     bucket.charge(1, now_ms=start_ms + 999)
@@ -139,7 +142,7 @@ def test_uncharged_amount_expires_like_a_charge() -> None:
 
     wait_ms = bucket.charge(500, now_ms=12_000)
 
-    # 10,500 B in 10 s: the 5,000 B are too old.
+    # 10,500 B count in 10 s, because the uncharged 5,000 B have left the window.
     assert wait_ms == 500
 
 
@@ -173,7 +176,7 @@ RoomStep = tuple[int, str, int]
     amount=st.integers(1, 20_000),
 )
 @example(
-    # The uncharged amount is as old as the windows now, and the charge has left them before: the sum is too small.
+    # The uncharged amount is about to leave the windows, and the charge has already left them, so the sum is too small.
     shaping=Shaping.SAMPLED,
     limit=1_000.0,
     start_ms=0,
@@ -263,7 +266,7 @@ def test_paced_client_keeps_its_quota_in_any_interval(
 
 
 def test_paced_client_is_even_to_the_second() -> None:
-    """A client that sends 256 KiB requests as fast as it may, at 1 MiB a second, for a minute."""
+    """For a minute a client sends requests of 256 KiB as fast as its quota of 1 MiB a second allows."""
     request_bytes, limit, minute_ms = 262_144, 1_048_576.0, 60_000
     most_in_a_second = {}
     for shaping in Shaping:
@@ -275,7 +278,8 @@ def test_paced_client_is_even_to_the_second() -> None:
             now_ms += max(1, bucket.charge(request_bytes, now_ms=now_ms))
         most_in_a_second[shaping] = max(seconds) / limit
 
-    # One request over ten seconds' worth; a second's flow, a second's burst and one request.
+    # A sampled bucket lets through ten seconds' worth of bytes and one request in one second. A paced bucket lets
+    # through a second's flow, a burst of one second and one request.
     assert most_in_a_second[Shaping.SAMPLED] >= 10.25
     assert most_in_a_second[Shaping.PACED] <= 2.25
 

@@ -1,4 +1,4 @@
-"""Which bucket is evicted and which never is: against a model that looks at all buckets each time."""
+"""Tests which buckets a full table evicts, compared with a model that looks at all buckets each time."""
 
 from dataclasses import dataclass, field
 from itertools import count
@@ -26,7 +26,7 @@ class Entry:
 
 @dataclass
 class CountedTable:
-    """A table, and how often it has looked at an entry."""
+    """A table of buckets that counts in ``looks`` how often it has checked the debt of an entry."""
 
     most: int
     named: set[Tags] = field(default_factory=set)
@@ -43,7 +43,7 @@ class CountedTable:
         return entry.owes_until_ms if entry.owes_until_ms > now_ms else 0
 
     def look_up(self, name: str, *, now_ms: int = 0) -> Entry | None:
-        """Return the entry of that name, a new one if there is room; else None."""
+        """Return the entry of that name, or a new entry. Returns None if the table has no room for a new one."""
         tags = Tags("", name)
         entry = self.table.get(tags)
         if entry is None:
@@ -54,7 +54,7 @@ class CountedTable:
         return entry
 
     def use(self, name: str, *, now_ms: int = 0, owes_until_ms: float = 0) -> Entry | None:
-        """Look up, hold, charge, release."""
+        """Look up an entry, hold it, make it owe until ``owes_until_ms``, and release it."""
         entry = self.look_up(name, now_ms=now_ms)
         if entry is not None:
             entry.holders += 1
@@ -131,7 +131,7 @@ def test_no_bucket_is_evicted_while_all_owe() -> None:
 
 
 def test_bucket_that_came_to_owe_without_a_holder_is_not_evicted() -> None:
-    """A charge without a holder must not lose the debt either."""
+    """A debt must survive even if no connection held the bucket when it was charged."""
     counted = CountedTable(1)
     entry = counted.use("a")
     assert entry is not None
@@ -149,7 +149,7 @@ def test_bucket_with_requests_in_flight_is_not_evicted() -> None:
 
     assert counted.use("b", now_ms=0) is None
     entry.in_flight = 0
-    assert counted.use("b", now_ms=999) is None  # checked once a second
+    assert counted.use("b", now_ms=999) is None  # a parked bucket is checked again after a second
     assert counted.use("b", now_ms=1_000) is not None
 
 
@@ -206,7 +206,7 @@ def test_removed_bucket_is_not_evicted_later() -> None:
 
 
 def test_bucket_that_owes_for_ever_is_rechecked_after_an_hour() -> None:
-    """Buckets expire after an hour of silence, and the parked list must not keep them alive for longer."""
+    """Unused buckets expire after an hour, and the list of parked buckets must not keep them in memory for longer."""
     counted = CountedTable(2)
     entry = counted.use("a", owes_until_ms=float("inf"))
     assert entry is not None
@@ -221,7 +221,7 @@ def test_bucket_that_owes_for_ever_is_rechecked_after_an_hour() -> None:
 
 @pytest.mark.parametrize("most", [100, 10_000])
 def test_adding_a_bucket_costs_the_same_while_all_others_owe(most: int) -> None:
-    """A look at all indebted buckets for each new one would make a flood cost more in a larger table."""
+    """If each new bucket checked all buckets that owe, a flood of names would cost more in a larger table."""
     counted = CountedTable(most)
     for number in range(most - 1):
         counted.use(str(number), owes_until_ms=1_000_000)
@@ -249,14 +249,14 @@ NAMED = Tags("", "h")
 
 
 class BucketTableMachine(RuleBasedStateMachine):
-    """Look-ups, holds, debts, releases, removals and time in any order."""
+    """Looks up, holds, charges, releases and removes entries, and lets time pass, in any order."""
 
     @initialize(most=st.integers(1, 4))
     def begin(self, most: int) -> None:
         self.counted = CountedTable(most, named={NAMED})
         self.now_ms = 0
         self.clock = count()
-        self.released_at: dict[Entry, int] = {}  # the order of release
+        self.released_at: dict[Entry, int] = {}  # when each entry was released, as a running number
         self.held: list[Entry] = []
 
     @rule(name=NAMES, owes_ms=st.sampled_from([0, 0, 0, 10, 500]), keeps=st.booleans())
@@ -275,7 +275,7 @@ class BucketTableMachine(RuleBasedStateMachine):
         assert len(gone) == self.counted.table.evicted - evicted <= 1
         assert gone <= evictable
         for one in gone:
-            # No entry is evicted before another that was released earlier, never owed and may be evicted.
+            # Of the evictable entries that never owed, the one that was released first is evicted first.
             others = [self.released_at[other] for other in evictable if not other.owes_until_ms]
             assert one.owes_until_ms or self.released_at[one] == min(others)
             del self.released_at[one]

@@ -1,10 +1,10 @@
-"""The line in front of a bucket: which request is next, how many are ahead, and which is woken."""
+"""Tests the line of requests that wait for a bucket: which is next, how many are ahead, and which is woken."""
 
 from kafka_quota_proxy.proxy.quota.line import BrokerLines, Line, Place
 
 
 class Waiting:
-    """A connection that counts how often it is woken."""
+    """A connection with a name that waits in a line. Only ``BrokerLines`` may wake it."""
 
     def __init__(self, name: str = "") -> None:
         self.name = name
@@ -14,7 +14,7 @@ class Waiting:
 
 
 def line_of(*names: str) -> tuple[Line, BrokerLines, list[Place]]:
-    """Return a line in which connections of these names wait, in this order."""
+    """Return a line in which connections with these names wait in this order, its broker's lines, and their places."""
     lines = BrokerLines()
     line = Line(lines)
     places = []
@@ -25,7 +25,7 @@ def line_of(*names: str) -> tuple[Line, BrokerLines, list[Place]]:
 
 
 def names_of(lines: BrokerLines) -> list[str]:
-    """Return the connections that were woken since the last call."""
+    """Return the names of the connections that were woken since the last call."""
     names = [waiter.name for waiter in lines.woken if isinstance(waiter, Waiting)]
     lines.woken.clear()
     return names

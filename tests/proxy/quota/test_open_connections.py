@@ -1,4 +1,4 @@
-"""How many connections are open at once, by the eight levels."""
+"""Tests the limits on open connections, by Kafka's eight levels of quota precedence."""
 
 import random
 from collections import Counter
@@ -24,7 +24,7 @@ def open_connections(*rules: QuotaRule, principals: Principals | None = None) ->
 
 
 def enter(connections: OpenConnections, *identities: Identity) -> list[bool]:
-    """Open each connection that is allowed; return for each whether it was."""
+    """Open a connection for each identity, if it is allowed. Return for each whether it was allowed."""
     came = []
     for identity in identities:
         standing = connections.check(identity)

@@ -1,6 +1,6 @@
-"""Rates over sampled windows: equal to Kafka's to the last bit, with any measurements in between.
+"""Tests that rates over sampled windows equal Kafka's to the last bit, whenever they are measured.
 
-Kafka's own numbers are in ``test_vectors``.
+The numbers from Kafka's own tests are in ``test_vectors``.
 """
 
 from copy import deepcopy
@@ -14,7 +14,7 @@ from kafka_quota_proxy.proxy.quota.rate import Average, Rate
 from tests.support import kafka_rate
 from tests.support.kafka_rate import MetricConfig
 
-# A clock that was just started, one that runs for days, and one that counts from 1970.
+# Times of a clock that was just started, of one that has run for days, and of one that counts from 1970.
 STARTS_MS = (0, 1, 17, 999, 86_400_000, 1_767_225_600_000)
 
 RECORD, MEASURE, WINDOW, PEEK = "record", "measure", "window", "peek"
@@ -23,14 +23,17 @@ Step = tuple[int, str, int]
 
 @st.composite
 def shapes(draw: st.DrawFn) -> MetricConfig:
-    """N and W: Kafka's defaults, the smallest ones and odd ones."""
+    """Draw a number of samples and a window: Kafka's defaults, the smallest values, and unusual ones."""
     samples = draw(st.sampled_from([2, 3, 5, 11]))
     return MetricConfig(samples=samples, window_ms=draw(st.sampled_from([1, 2, 10, 1_000, 30_000])))
 
 
 @st.composite
 def histories(draw: st.DrawFn) -> tuple[MetricConfig, int, list[Step]]:
-    """A shape, a start, and steps: a pause in milliseconds, then an action. Edges are more likely than other pauses."""
+    """Draw the configuration of a rate, a start time, and steps.
+
+    A step is a pause in milliseconds, an action and a value. Pauses that end close to the edge of a window are likely.
+    """
     config = draw(shapes())
     window_ms, span_ms = config.window_ms, config.samples * config.window_ms
     edges = [0, 1, window_ms - 1, window_ms, window_ms + 1, span_ms - window_ms, span_ms - 1, span_ms, span_ms + 1]
@@ -64,7 +67,7 @@ def test_any_interleaving_of_records_and_readings_gives_kafkas_rate(
         elif action == WINDOW:
             assert rate.window_ms(now_ms=now_ms) == kafkas.window_ms(config, now_ms)
         else:
-            # A peek that changes the rate shows in the steps that follow.
+            # If a peek changed the rate, the steps that follow would differ.
             assert rate.peek(now_ms=now_ms) == deepcopy(kafkas).measure(config, now_ms)
     assert rate.measure(now_ms=now_ms) == kafkas.measure(config, now_ms)
     assert rate.total == kafkas.stat.measure_sum(config, now_ms)
@@ -72,7 +75,7 @@ def test_any_interleaving_of_records_and_readings_gives_kafkas_rate(
 
 @given(history=histories(), more=st.integers(1, 10_000))
 @example(
-    # The slot that the record would reuse was reset by a measurement and starts later than the one that leaves now.
+    # A measurement has reset the slot that the record would reuse, so that it starts later than the slot that leaves.
     history=(
         MetricConfig(samples=2, window_ms=1_000),
         0,
@@ -113,7 +116,7 @@ def test_negative_record_at_once_restores_the_total(history: tuple[MetricConfig,
     rate.record(-amount, now_ms=now_ms)
 
     assert rate.total == before
-    # And also later, when the slot with both records has left.
+    # The rate is also 0 later, when the slot with both records has left the window.
     assert rate.measure(now_ms=now_ms + 2 * config.samples * config.window_ms) == 0
 
 
@@ -125,7 +128,7 @@ def test_the_origin_of_the_clock_does_not_matter() -> None:
 
         now_ms = start_ms + 29_500
 
-        # The slots of the seconds 19 to 29.
+        # The slots of the seconds 19 to 29 count.
         assert rate.measure(now_ms=now_ms) == 11_000 / 10.5, start_ms
         assert rate.peek(now_ms=now_ms) == 11_000 / 10.5, start_ms
         assert rate.window_ms(now_ms=now_ms) == 10_500, start_ms
@@ -137,7 +140,7 @@ def test_a_first_reading_starts_the_clock_of_an_empty_rate() -> None:
     assert rate.measure(now_ms=5_000) == 0
     rate.record(9_000, now_ms=8_100)
 
-    # As after three windows without a byte, not as at the start.
+    # The window is that after three windows without a byte. It does not reach back to the first reading.
     assert rate.window_ms(now_ms=8_100) == 2_000
     assert rate.peek(now_ms=8_100) == 4_500
 
@@ -166,7 +169,7 @@ def test_young_window_snaps_back_at_each_full_window() -> None:
 
 
 def test_a_window_is_never_longer_than_one_slot_above_the_span() -> None:
-    """The oldest slot leaves by its last event: (N + 1) * W - 2 at most."""
+    """A slot leaves by the time of its last event, so a window has at most (N + 1) * W - 2 milliseconds."""
     rate = Rate(samples=11, window_ms=1_000)
     rate.record(1, now_ms=0)
     rate.record(1, now_ms=999)
@@ -243,7 +246,7 @@ def test_restored_rate_continues_as_the_original(history: tuple[MetricConfig, in
         now_ms += pause_ms
         if at == moved:
             going_on = rate_of(config)
-            going_on.record(17, now_ms=now_ms)  # which has left the windows
+            going_on.record(17, now_ms=now_ms)  # ``restore`` discards this record
             going_on.restore(rate.slots())
         if action == RECORD:
             rate.record(value, now_ms=now_ms)

@@ -1,4 +1,7 @@
-"""A schedule returns each rule's current form, also after the clock is set back, and looks only at due rules."""
+"""Tests the schedule of rules that change with time.
+
+It returns the form of each rule that is in force, also after the clock is set back, and checks due rules only.
+"""
 
 from itertools import count
 
@@ -13,7 +16,7 @@ from kafka_quota_proxy.config.term_values import parse_instant_ms
 from kafka_quota_proxy.proxy.quota.rule_schedule import Rule, RuleSchedule
 from kafka_quota_proxy.proxy.quota.rule_terms import in_force
 
-START_MS = parse_instant_ms("2026-03-29T00:00:00Z")  # an hour before the clocks of Berlin jump
+START_MS = parse_instant_ms("2026-03-29T00:00:00Z")  # an hour before daylight saving time begins in Berlin
 MINUTE_MS = 60_000
 
 
@@ -60,7 +63,7 @@ def test_schedule_equals_in_force_after_each_step(
             now_ms += step
         elif isinstance(step, str):
             table.repeat_all()
-            current = dict.fromkeys(rules)  # as if all of it was lost
+            current = dict.fromkeys(rules)  # as if all returned forms were lost
         else:
             key, one = step
             current[key] = table.put(key, one, now_ms=now_ms)
@@ -73,7 +76,7 @@ def test_schedule_equals_in_force_after_each_step(
             current |= table.due(most, now_ms=now_ms)
 
         for key, timed_rule in rules.items():
-            # A rule without times is returned when it is put, and never again.
+            # The schedule does not keep a rule without times, so it returns such a rule only from ``put``.
             if key in table.rules():
                 assert current[key] == in_force(timed_rule, now_ms=now_ms)
 

@@ -1,4 +1,4 @@
-"""Rules that brokers share: one table, and separate usage at each broker."""
+"""Tests that brokers share one table of rules, while each broker counts its own usage."""
 
 from dataclasses import replace
 
@@ -61,7 +61,7 @@ def test_each_broker_makes_room_for_newly_named_buckets() -> None:
     rules = RuleTables(CONFIG)
     brokers = [BrokerQuotas(CONFIG, rules=rules) for _ in range(2)]
     for quotas in brokers:
-        limit(quotas, "bob")  # has the only place
+        limit(quotas, "bob")  # takes the only place for a bucket
 
     changed = rules.change(
         CONFIG, QuotaChanges({("bob", "etl"): QuotaRule(user="bob", client_id="etl", producer_byte_rate=7.0)}, {})

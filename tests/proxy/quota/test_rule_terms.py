@@ -1,4 +1,4 @@
-"""The form of a rule at an instant, and when it may change."""
+"""Tests which limits a rule has at a given time, and when these may change next."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -52,7 +52,7 @@ def test_otherwise_applies_outside_the_schedule() -> None:
 
     night = in_force(rule, now_ms=at(7))
 
-    # Limits that ``otherwise`` does not name do not exist then.
+    # Outside the schedule there are no limits but those that ``otherwise`` names.
     assert night == QuotaRule(user="u", consumer_byte_rate=7.0, connections=2, source="f.yaml:3")
     assert in_force(rule, now_ms=at(9)) is rule
     assert in_force(rule, now_ms=at(41)) is None
@@ -74,7 +74,7 @@ def test_ramp_has_equal_steps_to_the_new_limit() -> None:
         (5_000.0, 13, 9.0),
         (5_000.0, 13, 9.0),
         (5_000.0, 13, 9.0),
-        (4_000.0, 12, 9.0),  # 12.25, rounded down
+        (4_000.0, 12, 9.0),  # 12.25 connections are rounded down
         (3_000.0, 11, 9.0),
         (2_000.0, 10, 9.0),
         (1_000.0, 10, 9.0),
@@ -112,7 +112,7 @@ def test_ramp_step_begins_at_its_instant(steps: int, over_ms: int, since_ms: int
     assert step_of(ramp, now_ms=1_000 + since_ms) == max(begun, default=0)
 
 
-# Short enough to look at every millisecond.
+# These ramps are so short that a test can check every millisecond.
 SHORT_RAMPS = st.builds(
     Ramp,
     start=st.just((("producer_byte_rate", 9.0),)),

@@ -1,4 +1,7 @@
-"""User names in metrics, as Kafka writes them. Vectors V60 and V28."""
+"""Tests that metrics show user names as Kafka writes them.
+
+The names are from V60 and V28, which are tables of Kafka's own examples (see ``test_vectors``).
+"""
 
 import re
 from urllib.parse import unquote

@@ -1,4 +1,4 @@
-"""More names than places: which buckets are evicted, which never are, and the cost of a flood of names."""
+"""Tests a full table of buckets: which are evicted, which never are, and the cost of a flood of client names."""
 
 from dataclasses import dataclass, field, replace
 from time import process_time
@@ -35,7 +35,7 @@ def quotas_of(*rules: QuotaRule, most: int, shaping: Shaping = Shaping.SAMPLED) 
 
 @dataclass
 class OneOffClients:
-    """Clients that open a connection for each request and close it."""
+    """Clients that open a connection for each request and close it after the request."""
 
     quotas: BrokerQuotas
     buckets: dict[str, Bucket] = field(default_factory=dict)
@@ -86,10 +86,10 @@ def test_waits_match_kafka_while_active_names_fit_the_table(
 def test_no_debt_is_lost_while_indebted_names_fit_the_table(
     most: int, steps: list[tuple[str, int, int]], shaping: Shaping
 ) -> None:
-    """Compared with an unbounded table from which the same buckets are removed."""
+    """Waits are compared with those of an unbounded table, from which the same buckets are removed."""
     clients = OneOffClients(quotas_of(most=most, shaping=shaping))
     unbounded = ClientQuotaManager(QuotaKind.PRODUCE, [A_DEFAULT], shaping=shaping, max_buckets=1_000_000)
-    owes_until_ms: dict[str, float] = {}  # until none of the usage counts any more
+    owes_until_ms: dict[str, float] = {}  # by client name, the time from which none of its usage counts any more
     now_ms = 86_400_000
 
     for name, amount, pause_ms in steps:
@@ -129,7 +129,7 @@ def test_flood_of_names_evicts_no_debt(shaping: Shaping) -> None:
 
 
 def fill(clients: OneOffClients, most: int, *, now_ms: int = 0) -> None:
-    """Fill the table with buckets that owe."""
+    """Fill the table with buckets that are over their limit."""
     for number in range(most):
         assert clients.charge(f"debtor-{number}", FULL + 1, now_ms) > 0
 
@@ -188,7 +188,7 @@ def test_unlimited_names_share_an_unlimited_bucket() -> None:
 def test_named_bucket_never_shares_and_is_never_evicted() -> None:
     etl = QuotaRule(client_id="etl", producer_byte_rate=LIMIT)
     clients = OneOffClients(quotas_of(A_DEFAULT, etl, most=10))
-    assert clients.charge("etl", 9_000, 0) == 0  # within its quota
+    assert clients.charge("etl", 9_000, 0) == 0  # 9,000 bytes are within its quota
     for number in range(1_000):
         clients.charge(f"flood-{number}", 100, 0)
     fill(clients, 10)
@@ -213,7 +213,7 @@ def test_sharing_ends_with_a_new_generation_when_there_is_room() -> None:
 
 
 def test_sharing_lasts_for_a_second_at_least() -> None:
-    """The end of sharing makes all connections look up again, so it must be rare."""
+    """When clients stop sharing a bucket, all connections look up their buckets again, so this must be rare."""
     clients = OneOffClients(quotas_of(most=1))
     held = clients.quotas.bucket(QuotaKind.PRODUCE, principal="u", client_id="held", now_ms=0)
     clients.quotas.hold(held)
@@ -246,7 +246,7 @@ def test_shared_bucket_expires_when_it_is_unused() -> None:
     clients.charge("new", FULL + 1, 0)
     clients.quotas.expire(now_ms=2_000)
 
-    assert clients.charge("another", 1, 2_000) > 0  # the debt of the clients that shared before
+    assert clients.charge("another", 1, 2_000) > 0  # the shared bucket still has the debt of the other clients
     clients.quotas.expire(now_ms=2_000 + EXPIRES_AFTER_MS)
     assert [bucket.tags.client_id for bucket in clients.quotas.produce] == [SHARED]
     clients.quotas.expire(now_ms=2_001 + EXPIRES_AFTER_MS)
@@ -257,7 +257,7 @@ def test_shared_bucket_expires_when_it_is_unused() -> None:
 
 
 def test_lower_limit_protects_new_debts_from_eviction() -> None:
-    """A bucket takes its new limit at its next look-up. Until then no usage that counts is lost."""
+    """A bucket takes its new limit when it is next looked up. Its usage must not be lost before that."""
     clients = OneOffClients(quotas_of(most=2))
     clients.charge("a", 5_000, 0)
     clients.charge("b", 5_000, 0)
@@ -332,7 +332,7 @@ def test_a_rule_for_a_long_name_holds_for_it_and_for_no_other() -> None:
 
 
 def _flood(names: int, most: int) -> tuple[float, float]:
-    """Return CPU microseconds for each new name, and the memory in MB after the flood."""
+    """Charge so many new names. Return the CPU time of each in microseconds, and the memory in MB after the flood."""
     clients = OneOffClients(quotas_of(most=most))
     begun_s = process_time()
     for number in range(names):
@@ -351,7 +351,7 @@ def test_memory_depends_on_the_bound_not_on_the_names() -> None:
     finally:
         stop()
 
-    # The cache of look-ups may still hold up to a thousand evicted buckets.
+    # The cache of bucket look-ups may still hold up to a thousand evicted buckets.
     assert few_mb < 2.5
     assert many_mb < 2.5
 
