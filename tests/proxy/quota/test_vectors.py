@@ -12,7 +12,8 @@ Some tables are tested elsewhere, or not at all:
 * Connection quotas (V54 and V55) are in ``test_connections``.
 * Mutation quotas: V36 is in ``protocol/test_topic_mutations``. V38 is in ``test_mutation`` and
   ``session/handlers/test_topic_mutations``. V35 is in ``session/test_request_charge``.
-* V48 to V53, V62 and V66 are about controllers and the admin interface, and most of them are in ``client_quotas/rules``.
+* V48 to V53, V62 and V66 are about controllers and the admin interface. Most of them are in
+  ``client_quotas/rules``.
 * V11 is about a strict check, which needs a request that can be refused. Produce and Fetch cannot be refused. The
   arithmetic is that of V08.
 * V56 is about a lower bound, which no client quota has. V16 and V29 show that a violation stays recorded.
@@ -431,7 +432,7 @@ def test_v16_a_spike_over_quota_waits_as_long_as_in_kafka() -> None:
     at_last = charge(0, now_ms=T + 22_600)
 
     assert before == [0] * 10
-    # (400 B * 10 + 2,300 B) / 10.5 s = 600 B/s; (600 - 500) / 500 * 10.5 s = 2.1 s
+    # (400 B * 10 + 2,300 B) / 10.5 s = 600 B/s, so the wait is (600 - 500) / 500 * 10.5 s = 2.1 s.
     assert spike == 2_100
     assert after == [1_200, 1_200, 1_200, 1_200, 1_200, 1_200, 1_200, 1_200, 1_700, 0]
     assert at_last == 0

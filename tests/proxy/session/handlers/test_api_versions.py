@@ -1,4 +1,4 @@
-"""The versions that clients are offered."""
+"""Tests which API versions the proxy offers to clients."""
 
 from tests.support.frames import (
     api_versions_response,

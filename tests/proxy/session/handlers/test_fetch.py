@@ -1,4 +1,4 @@
-"""Fetch: capped to the quota, charged for the response."""
+"""Tests Fetch requests: the quota caps their size, and the response is charged."""
 
 import pytest
 
@@ -18,7 +18,7 @@ A_TIGHT_RULE = QuotaRule(client_id=DEFAULT, producer_byte_rate=500.0, consumer_b
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
 def test_a_fetch_over_quota_is_delivered_charged_and_muted(version: int) -> None:
     wire = Wire(A_TIGHT_RULE)
-    charge = 6_000 if version < 12 else 5_999  # the tag section of the response's header is not charged
+    charge = 6_000 if version < 12 else 5_999  # the tag byte of the response's header is not charged
 
     wire.client(fetch_request(1, version=version))
     answer = wire.broker(fetch_response(1, version=version, size_bytes=6_000))
@@ -31,7 +31,10 @@ def test_a_fetch_over_quota_is_delivered_charged_and_muted(version: int) -> None
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
 def test_a_fetch_asks_for_no_more_than_the_quota_allows_in_a_window(version: int) -> None:
-    """KAFKA-9677; section 4.3: limit * (N - 1) * W. Half of it: a whole window at once would be waited for too long."""
+    """Source: KAFKA-9677, which caps a fetch to limit * (N - 1) * W.
+
+    The proxy uses half of that, because the wait after a whole window of bytes would be too long.
+    """
     wire = Wire(A_TIGHT_RULE)
 
     passed = wire.client(fetch_request(1, version=version, max_bytes=1_000_000, min_bytes=9_000))

@@ -1,6 +1,7 @@
-"""Followers behind a session: their fetches among other requests, in pieces, at the end, and Kafka's own cases.
+"""Tests sessions of followers: fetches among other requests, in pieces and at the end, and Kafka's own cases.
 
-What becomes of a single fetch is in ``replication/test_follower.py``, of whole moves in ``replication/test_moves.py``.
+Single fetches are tested in ``session/replica/test_follower_fetch.py``, and whole moves of replicas in
+``replication/test_moves.py``.
 """
 
 from collections.abc import Mapping
@@ -61,7 +62,7 @@ def listed(rate: float) -> Replication:
 
 
 class Front(Wire):
-    """A session in front of broker 1, to which brokers connect."""
+    """A session through which other brokers fetch from broker 1, the leader."""
 
     def __init__(self, replication: Replication | None, version: int = 17, **more: object) -> None:
         self.throttle = Throttle(replication, KafkaSettings())
@@ -76,12 +77,12 @@ class Front(Wire):
         return self.throttled.quota(now_ms=self.now_ms)
 
     def use_up(self, size_bytes: int = 1_000_000) -> None:
-        """Let others have fetched that much."""
+        """Use up so many bytes of the limit, as if other followers had fetched them."""
         self.quota.settle(0, size_bytes)
         self.quota.record(size_bytes, now_ms=self.now_ms)
 
     def fetch(self, *places: Place, number: int = 1, replica_id: int = 3, session: tuple[int, int] = (0, -1)) -> bytes:
-        """Return a fetch of these from offset 1."""
+        """Return a Fetch request for these partitions, each from offset 1."""
         parts = {place: Part(1, MiB, 4) for place in places}
         return write_request(self.version, Request(number, replica_id, 500, 10 * MiB, *session, parts))
 
@@ -89,13 +90,13 @@ class Front(Wire):
         return write_response(self.version, Response(number, 0, 0, dict(entries)))
 
     def see(self, *places: Place, high_watermark: int = 1_000) -> None:
-        """Let partitions become known."""
+        """Let the follower fetch these partitions once, so that the proxy knows how far they lag."""
         assert self.client(self.fetch(*places))
         entry = Entry(0, high_watermark, high_watermark, 0, b"")
         assert self.broker(self.answer(dict.fromkeys(places, entry)))
 
     def held(self, *places: Place) -> None:
-        """Have a fetch wait in the session."""
+        """Use up the limit, so that the next fetch of these partitions waits in the session."""
         self.see(*places)
         self.use_up()
         assert self.client(self.fetch(*places, number=2)) == b""
@@ -156,7 +157,7 @@ def test_v26_a_consumer_completes_in_both_cases() -> None:
 
 
 def small_and_large(version: int, *offsets: tuple[int, int]) -> tuple[Leader, dict[Place, Part]]:
-    """Return V45's topic; ``offsets`` are those of partitions that are to come first."""
+    """Return the leader and the partitions of a fetch as in V45. The partitions in ``offsets`` come first."""
     places = [("moving", number) for number in range(8)]
     leader = Leader(version, {place: Log() for place in places})
     for place in places:
@@ -184,7 +185,7 @@ def test_v45_order_and_sizes(version: int, throttled: str) -> None:
         assert all(one.error_code == 0 and one.high_watermark > 0 for one in told.entries.values())
         return [len(one.records) for one in told.entries.values()]
 
-    each = 190 if throttled == "busy" else 180  # what lags ends at a whole batch
+    each = 190 if throttled == "busy" else 180  # the records of a lagging partition end with a whole batch
     assert sizes() == [each] * 4 + [0] * 4
     first, *others = sizes((6, 4), (7, 4))
     assert 190 < first <= 800
@@ -371,7 +372,7 @@ def test_a_principal_of_the_brokers_is_throttled_after_its_login(brokers: set[st
         request = front.fetch(P0, session=(0, 0))
         asked = front.client(request)
         out = front.broker(front.answer({P0: lagging(batches(5_000))}))
-        believed = is_trimmed and step == "after"  # not a moment before
+        believed = is_trimmed and step == "after"  # the proxy trusts the principal only after its login
         assert (asked == request) is not believed
         assert len(front.read(out).entries[P0].records) == (0 if believed else 5_000)
 

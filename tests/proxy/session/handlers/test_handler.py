@@ -1,4 +1,4 @@
-"""The throttle time in a response."""
+"""Tests which throttle time is written into a response."""
 
 import pytest
 

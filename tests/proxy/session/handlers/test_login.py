@@ -1,4 +1,4 @@
-"""Logins that pass a session: who pays, what waits, what is refused, and that nothing of a secret is left."""
+"""Tests logins that pass a session: which user pays, what waits, what is refused, and that no secret is kept."""
 
 import gc
 import logging
@@ -58,7 +58,7 @@ WAYS = [
     (1, 0),
     (1, 1),
     (1, 2),
-]  # versions of SaslHandshake and SaslAuthenticate; the latter is not in use with 0
+]  # versions of SaslHandshake and SaslAuthenticate, which is not used after SaslHandshake v0
 DIALOGUES = [*READABLE, GSSAPI]
 
 
@@ -69,12 +69,12 @@ def log_in(wire: Wire, dialogue: Dialogue, *, handshake: int = 1, version: int =
 
 
 def users(wire: Wire) -> set[str]:
-    """Return the users that have buckets."""
+    """Return the users that have a bucket for Produce."""
     return {bucket.tags.user for bucket in wire.listening.quotas.produce}
 
 
 def pay(wire: Wire, correlation_id: int = 9) -> str:
-    """Produce; return the user whose bucket is charged."""
+    """Send a Produce request. Return the user that is charged for it."""
     request = produce_request(correlation_id)
     assert wire.client(request) == request
     wire.broker(produce_response(correlation_id))
@@ -134,7 +134,7 @@ def test_a_quota_by_user_holds_after_the_login_on_the_same_connection() -> None:
     log_in(wire, plain("alice"))
     wire.client(produce_request(1, size_bytes=6_000))
 
-    # 6,000 bytes in 10 s are 600 B/s; (600 - 500) / 500 * 10 s = 2 s
+    # 6,000 bytes in 10 s are 600 B/s, so the wait is (600 - 500) / 500 * 10 s = 2 s.
     assert wire.broker(produce_response(1)) == produce_response(1, throttle_time_ms=2_000)
     assert wire.muted_for_ms == 2_000
 
@@ -237,7 +237,7 @@ def test_failed_login_leaves_no_principal_and_no_bucket(dialogue: Dialogue) -> N
 
 @pytest.mark.parametrize(("error_code", "version"), [(33, 1), (34, 0), (34, 1)])
 def test_a_handshake_that_is_refused_changes_nothing(error_code: int, version: int) -> None:
-    """34: the broker wants no login here at all, so that what follows is no token."""
+    """Error 34 (ILLEGAL_SASL_STATE) means that the broker wants no login on this listener, so no token follows."""
     wire = Wire(USERS)
     wire.client(handshake_request("PLAIN", version=version))
     refusal = handshake_response(error_code=error_code)
@@ -260,7 +260,7 @@ def test_name_outside_a_login_is_ignored() -> None:
 
 @pytest.mark.parametrize("whole", [True, False])
 def test_a_bare_token_behind_a_refusal_is_not_read_as_a_request(whole: bool) -> None:
-    """A client that does not wait for the answer would have its password taken for a header, and logged."""
+    """If a client does not wait for the answer, its password must not be parsed as a request header, and logged."""
     wire = Wire(ALICE)
     refusal = handshake_response(error_code=UNSUPPORTED_SASL_MECHANISM)
     wire.client(handshake_request("PLAIN", version=0))
@@ -299,7 +299,7 @@ def test_nothing_passes_behind_a_login_that_is_unanswered(dialogue: Dialogue, ha
     passed = [wire.client(b"".join(asked for asked, _ in parts) + ahead)]
     for _, told in parts:
         assert wire.session.state.is_blocked
-        assert wire.session.wake_at_ms <= wire.now_ms  # an answer wakes it, not the time
+        assert wire.session.wake_at_ms <= wire.now_ms  # an answer wakes the session, not a time
         assert wire.broker(told) == told
         passed.append(wire.to_broker())
 
@@ -343,7 +343,7 @@ def test_after_a_login_requests_are_sent_ahead_again() -> None:
 
 @pytest.mark.parametrize("answered", [True, False])
 def test_a_kerberos_client_need_not_be_answered_to_go_on(answered: bool) -> None:
-    """Its last bare token has no answer; nobody here can tell which one is the last."""
+    """The last bare token of a Kerberos client has no answer, and the proxy cannot tell which token is the last."""
     wire = Wire(USERS)
     for asked, told in rounds(GSSAPI, handshake=0):
         assert wire.client(asked) == asked
@@ -478,7 +478,7 @@ def test_bare_token_outside_a_login_is_refused(handshake: int | None) -> None:
     if handshake is not None:
         log_in(wire, plain("alice"), handshake=handshake)
 
-    assert wire.broker(framed(EMPTY)) == b""  # it might be the front of something
+    assert wire.broker(framed(EMPTY)) == b""  # these 4 bytes may be the beginning of a response
     with pytest.raises(ProtocolError):
         wire.broker(bytes(8))
 
@@ -564,7 +564,7 @@ def test_logins_are_counted_by_mechanism_and_result() -> None:
 
 @pytest.mark.parametrize("handshake", [0, 1])
 def test_a_login_that_ends_with_its_connection_has_failed(handshake: int) -> None:
-    """So a broker refuses a bare token: it says nothing at all."""
+    """To refuse a bare token, a broker closes the connection without an answer."""
     wire = Wire()
     *_, (asked, _) = rounds(plain("alice"), handshake=handshake)
     wire.client(handshake_request("PLAIN", version=handshake))
@@ -632,7 +632,7 @@ def test_nothing_of_a_secret_is_shown_or_kept(
 
 
 def everything_under(wire: Wire) -> Iterator[object]:
-    """Yield all that the session and what it shares hold on to."""
+    """Yield all strings and bytes that the session, or the context that it shares with others, refers to."""
     seen: set[int] = set()
     todo: list[object] = [wire.session, wire.listening]
     while todo:

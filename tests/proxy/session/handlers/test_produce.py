@@ -1,4 +1,4 @@
-"""Produce: charged for the request."""
+"""Tests Produce requests, which are charged for their size."""
 
 import pytest
 
@@ -19,7 +19,7 @@ A_TIGHT_RULE = QuotaRule(client_id=DEFAULT, producer_byte_rate=500.0, consumer_b
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
 def test_spike_over_quota_waits_as_long_as_in_kafka(version: int) -> None:
-    """Source: ClientQuotaManagerTest.testQuotaViolation, with a connection around it."""
+    """Source: ClientQuotaManagerTest.testQuotaViolation, with its requests sent over a connection."""
     wire = Wire(A_TIGHT_RULE)
     for number in range(10):
         wire.client(produce_request(number, version=version, size_bytes=400))
@@ -30,7 +30,7 @@ def test_spike_over_quota_waits_as_long_as_in_kafka(version: int) -> None:
     wire.client(produce_request(10, version=version, size_bytes=2_300))
     answer = wire.broker(produce_response(10, version=version))
 
-    # (400 B * 10 + 2,300 B) / 10.5 s = 600 B/s; (600 - 500) / 500 * 10.5 s = 2.1 s
+    # (400 B * 10 + 2,300 B) / 10.5 s = 600 B/s, so the wait is (600 - 500) / 500 * 10.5 s = 2.1 s.
     assert answer == produce_response(10, version=version, throttle_time_ms=2_100)
     assert wire.muted_for_ms == 2_100
 
@@ -45,7 +45,7 @@ def test_without_acks_the_end_of_the_request_is_charged_and_mutes() -> None:
 
     assert wire.bucket().amount == 6_000
     assert wire.muted_for_ms == 2_000
-    assert wire.session.is_idle  # no answer is awaited
+    assert wire.session.is_idle  # no response is to come
 
 
 def test_a_flood_without_acks_in_one_read_is_stopped_at_the_request_that_is_too_much() -> None:
@@ -54,7 +54,7 @@ def test_a_flood_without_acks_in_one_read_is_stopped_at_the_request_that_is_too_
 
     passed = wire.client(b"".join(flood))
 
-    assert passed == b"".join(flood[:3])  # 6,000 B / 10 s is over 500 B/s
+    assert passed == b"".join(flood[:3])  # 6,000 B in 10 s are over 500 B/s
     wire.wait(2_000)
     assert wire.to_broker() == flood[3]
 

@@ -1,4 +1,7 @@
-"""Requests to change the broker's quotas among others, cut anywhere: nothing overtakes them, nothing is lost."""
+"""Tests requests that change the broker's quotas, among other requests and cut anywhere.
+
+No response overtakes another, and none is lost.
+"""
 
 from random import Random
 
@@ -27,7 +30,7 @@ OPS = (Op("producer_byte_rate", 5.0),)
 
 
 class Follower:
-    """Holds answers until it is told."""
+    """Holds each answer to a quota change until ``tell`` is called."""
 
     def __init__(self) -> None:
         self.tickets: list[Ticket] = []
@@ -38,7 +41,7 @@ class Follower:
         return self.tickets[-1]
 
     def tell(self, wire: Wire) -> bytes:
-        """Let the oldest answer go; return what the client gets."""
+        """Release the oldest answer. Return what the client gets."""
         ticket = self.tickets.pop(0)
         assert ticket.owner is wire
         ticket.answer = ticket.frame
@@ -108,7 +111,7 @@ def test_every_response_comes_once_in_order_for_any_cut(seed: int, rules: tuple[
     assert to_broker == b"".join(asked)
     assert to_client == b"".join(answer_of(one) for one in asked)
     assert wire.session.has_answered
-    assert held == 0  # the broker has nothing to answer while an answer is held
+    assert held == 0  # while an answer is held, the broker has no request to answer
 
 
 def test_while_an_answer_is_held_the_client_is_not_read_and_a_stop_waits_for_it() -> None:

@@ -1,4 +1,4 @@
-"""ShareFetches: a share group's reads are a consumer's, and pay as Fetches do."""
+"""Tests ShareFetch: what a share group reads is charged as what a consumer fetches."""
 
 import pytest
 
@@ -17,7 +17,7 @@ from tests.support.wire import Wire
 
 SHARE_ACKNOWLEDGE = 79
 VERSIONS = range(3)
-# 5,000 bytes in ten windows of a second.
+# This rule allows 5,000 bytes in ten windows of a second.
 A_TIGHT_RULE = QuotaRule(client_id=DEFAULT, consumer_byte_rate=500.0)
 
 
@@ -30,7 +30,7 @@ def test_share_fetch_over_quota_is_delivered_charged_and_muted(version: int) -> 
 
     assert wire.muted_for_ms > 0
     assert answer == share_fetch_response(1, size_bytes=6_000, throttle_time_ms=wire.muted_for_ms)
-    # The tag section of the response's header is not charged.
+    # The tag byte of the response's header is not charged.
     assert wire.bucket("fetch").usage == UsageTotals(5_999, 1, 1, wire.muted_for_ms)
 
 
@@ -66,7 +66,7 @@ def test_share_fetch_asks_for_no_more_than_the_quota_allows_in_a_window(
 
     passed = wire.client(asked)
 
-    at = asked.index((1_000_000).to_bytes(4))  # in v0 each partition has such a limit as well, which stays
+    at = asked.index((1_000_000).to_bytes(4))  # in v0 each partition has such a limit too, which stays
     assert passed == asked[: at - 4] + most.to_bytes(4) * 2 + asked[at + 4 :]
 
 
@@ -122,7 +122,7 @@ def test_acknowledgement_passes_while_a_share_fetch_waits_for_data() -> None:
 
 
 def test_share_fetch_pays_for_its_time_too() -> None:
-    """Its megabyte takes 80 us at a fetch's rate; as that of any other response it would take 5,000."""
+    """A megabyte that was fetched costs 80 µs. In any other response it would cost 5,000 µs."""
     wire = Wire(QuotaRule(client_id=DEFAULT, request_percentage=10.0))
     wire.client(share_fetch_request(1))
     wire.broker(share_fetch_response(1, size_bytes=1_000_000))
@@ -133,12 +133,12 @@ def test_share_fetch_pays_for_its_time_too() -> None:
 
 # -- a turn that does not come in time
 
-# 500 bytes a second, and a second's worth at once.
+# This rule allows 500 bytes a second, with a burst of one second.
 PACED = QuotaRule(client_id=DEFAULT, consumer_byte_rate=500.0, shaping=Shaping.PACED)
 
 
 def beside(wire: Wire) -> Wire:
-    """Return the end of another connection of the same client."""
+    """Return another connection of the same client."""
     other = Wire()
     other.listening, other.now_ms = wire.listening, wire.now_ms
     other.session = Session(wire.listening, owner=other)
@@ -146,7 +146,7 @@ def beside(wire: Wire) -> Wire:
 
 
 def in_debt(size_bytes: int, *, enforcement: Enforcement = Enforcement.RESPOND) -> Wire:
-    """Return a connection whose bucket owes for all of a response but what it may have at once."""
+    """Return a connection whose bucket was charged ``size_bytes`` at once, and owes all of it but the burst."""
     wire = Wire(PACED, enforcement=enforcement)
     wire.client(share_fetch_request(1))
     wire.broker(share_fetch_response(1, size_bytes=size_bytes + 1))
@@ -162,13 +162,13 @@ def test_share_fetch_whose_turn_comes_too_late_passes_and_asks_for_no_records(ve
 
     limit = (50 * 1024 * 1024).to_bytes(4)
     emptied = share_fetch_request(2, version=version, max_wait_ms=0, min_bytes=0, max_records=0)
-    # The first of them is the whole request's; in v0 a partition has one as well.
+    # The first limit is that of the whole request. In v0 each partition has one too.
     assert passed == emptied.replace(limit, bytes(4), 1)
     assert len(passed) == len(asked)
 
 
 def test_response_to_an_emptied_share_fetch_says_when_to_come_back() -> None:
-    """Acknowledgements are answered in it, and its session goes on."""
+    """The response answers the acknowledgements of the request, and the share session goes on."""
     wire = in_debt(5_500)
     other = beside(wire)
     other.client(share_fetch_request(2))
@@ -176,10 +176,10 @@ def test_response_to_an_emptied_share_fetch_says_when_to_come_back() -> None:
 
     answer = other.broker(share_fetch_response(2, size_bytes=61))
 
-    # 5,000 bytes are owed, and the 60 of this answer.
+    # The client owes 5,000 bytes, and the 60 bytes of this answer.
     assert other.muted_for_ms == 10_000 - 3 + 120
     assert answer == share_fetch_response(2, size_bytes=61, throttle_time_ms=other.muted_for_ms)
-    # Time that both wait in counts once.
+    # Time in which both connections wait counts once.
     assert wire.bucket("fetch").usage == UsageTotals(5_560, 2, 2, 3 + other.muted_for_ms)
 
 
@@ -242,7 +242,7 @@ def test_share_fetch_whose_turn_comes_in_time_waits_and_is_answered_with_records
 
 
 def test_share_fetch_that_only_renews_passes_at_once() -> None:
-    """KIP-1222: it asks for nothing, and its broker refuses one that asks for something beside it."""
+    """KIP-1222: a request that renews locks on records asks for no new records, or else its broker refuses it."""
     other = beside(in_debt(5_500))
     renews = share_fetch_request(2, max_wait_ms=0, min_bytes=0, max_bytes=0, max_records=0)
 

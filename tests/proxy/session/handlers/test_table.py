@@ -1,4 +1,4 @@
-"""The table from APIs to handlers agrees with what the handlers know."""
+"""Tests that the table of handlers agrees with the APIs that the proxy can read."""
 
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION
 from kafka_quota_proxy.proxy.session.handlers.fetch import FETCH_APIS, FetchHandler

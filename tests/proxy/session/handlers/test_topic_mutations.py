@@ -1,4 +1,4 @@
-"""Topics that are made, grown and deleted over a connection whose user is limited in that."""
+"""Tests requests that create, grow and delete topics, from a user with a mutation quota."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ CREATE, DELETE, GROW, METADATA = ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, Api
 
 
 class Bed:
-    """A client, a session and a controller. The burst is 100: ten windows of a second."""
+    """A client, a session and a controller. The burst of the quota is 100, which is ten windows of a second."""
 
     def __init__(self, rule: QuotaRule = TEN, *, num_partitions: int = 1, **topics: int) -> None:
         self.wire = Wire(rule, kafka=KafkaSettings(controller_quota_window_num=10, num_partitions=num_partitions))
         self.controller = Controller(**topics)
 
     def ask(self, request: bytes) -> dict[str, int]:
-        """Send a request, let the controller answer what comes; return the error of each topic."""
+        """Send a request, and let the controller answer what the proxy asks. Return the error of each topic."""
         passes = self.wire.client(request)
         answer = self.wire.to_client()
         while passes:
             answer += self.wire.broker(self.controller.answers(passes))
             passes = self.wire.to_broker()
-        assert unpack_from(">i", answer)[0] == len(answer) - 4  # exactly one
+        assert unpack_from(">i", answer)[0] == len(answer) - 4  # the client gets exactly one response
         assert answer[4:8] == request[8:12]
         response = read_response(answer, *unpack_from(">hh", request, 4))
         assert response.throttle_time_ms == self.wire.muted_for_ms
@@ -48,7 +48,10 @@ class Bed:
 
 
 def test_topics_within_the_quota_pass_and_the_rest_is_refused() -> None:
-    """V38: ten times 10 in ten seconds, then 110 at once, 110 that violate, and 110 when tokens are 0 again."""
+    """Source: V38. In ten seconds ten requests pass, each for 10 partitions, then one for 110.
+
+    The next request for 110 violates the quota, and passes when the tokens are 0 again.
+    """
     bed = Bed()
     for number in range(10):
         assert bed.ask(create((f"t{number}", 10))) == {f"t{number}": 0}
@@ -71,7 +74,7 @@ def test_first_topics_of_a_request_pass() -> None:
 
     errors = bed.ask(create(*((f"t{number}", 60) for number in range(4))))
 
-    # 100 - 60 - 60 is below 0: nothing from then on
+    # 100 - 60 - 60 is below 0, so no further topic passes.
     assert errors == {"t0": 0, "t1": 0, "t2": THROTTLING_QUOTA_EXCEEDED, "t3": THROTTLING_QUOTA_EXCEEDED}
     assert list(bed.controller.topics) == ["t0", "t1"]
     assert bed.wire.muted_for_ms == 2_000
@@ -83,7 +86,7 @@ def test_clients_that_do_not_know_the_error_wait_afterwards(version: int) -> Non
 
     assert set(bed.ask(create(*((f"t{number}", 60) for number in range(4)), version=version)).values()) == {0}
 
-    assert bed.wire.muted_for_ms == 14_000  # 240 of 100, at 10 a second
+    assert bed.wire.muted_for_ms == 14_000  # 240 tokens of 100 are used, so 140 are owed, at 10 a second
 
 
 def test_deletion_is_charged_its_partitions() -> None:
@@ -208,7 +211,7 @@ def test_requests_about_topics_are_requests() -> None:
     bed.ask(create(("two", 500)))
     bed.ask(create(("three", 5)))
 
-    assert bed.wire.bucket("request_rate").requests == 2  # the last did not reach the broker
+    assert bed.wire.bucket("request_rate").requests == 2  # the last request did not reach the broker
     assert bed.wire.bucket("request_rate").in_flight == 0
 
 
@@ -295,7 +298,7 @@ def test_unknown_api_versions_version_keeps_what_was_learned() -> None:
 
 
 def test_names_and_ids_in_one_request_are_asked_for_apart() -> None:
-    """A broker that is asked for both answers for the ids alone (``KafkaApis.handleTopicMetadataRequest``)."""
+    """A broker that is asked for both answers only for the ids (``KafkaApis.handleTopicMetadataRequest``)."""
     bed = Bed(one=30, two=40)
     knows_ids(bed)
 

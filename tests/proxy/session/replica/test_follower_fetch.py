@@ -1,4 +1,4 @@
-"""A follower's fetches one by one: what passes, what waits, what is put back, and what it costs."""
+"""Tests single fetches of a follower: what passes, what waits, what is put back, and what is charged."""
 
 from collections.abc import Mapping
 from struct import pack
@@ -38,22 +38,22 @@ MiB = 1024 * 1024
 
 
 def limited(rate: float, **more: object) -> Replication:
-    """Return a limit on every replica of a leader that lags."""
+    """Return a limit of the leader on all replicas that lag."""
     return Replication(leader_rate=rate, **more)  # type: ignore[arg-type]
 
 
 def listed(rate: float, *topics: str) -> Replication:
-    """Return a limit of a leader on some topics."""
+    """Return a limit of the leader on the replicas of these topics, by default "moving"."""
     return limited(rate, leader_replicas={topic: parse("*") for topic in topics or ("moving",)}, follower_replicas={})
 
 
 def lagging(records: bytes = b"", *, high_watermark: int = 1_000) -> Entry:
-    """Return what a leader says of a partition whose fetch offset is below the high watermark."""
+    """Return what a leader responds for a partition, if the fetch offset is below the high watermark."""
     return Entry(0, high_watermark, high_watermark - 1, 7, records)
 
 
 class Hands:
-    """A follower's side of a connection, and a leader's, one fetch at a time."""
+    """Plays the follower and the leader on both sides of a connection, one fetch at a time."""
 
     def __init__(self, replication: Replication | None, version: int = 17, *, throttle: Throttle | None = None) -> None:
         self.version = version
@@ -68,7 +68,7 @@ class Hands:
         return self.leader.quota(now_ms=self.now_ms)
 
     def use_up(self, size_bytes: int) -> None:
-        """Let others have fetched that much."""
+        """Use up so many bytes of the limit, as if other followers had fetched them."""
         self.quota.settle(0, size_bytes)
         self.quota.record(size_bytes, now_ms=self.now_ms)
 
@@ -87,7 +87,7 @@ class Hands:
         max_bytes: int = 10 * MiB,
         session: tuple[int, int] = (0, -1),
     ) -> Decision:
-        """Fetch; a number is a fetch offset."""
+        """Let the follower fetch. Return what the proxy decides. In ``parts`` a number is a fetch offset."""
         return self.decide(self.frame(parts, max_wait_ms=max_wait_ms, max_bytes=max_bytes, session=session))
 
     def frame(
@@ -102,25 +102,25 @@ class Hands:
         return write_request(self.version, Request(9, FOLLOWER, max_wait_ms, max_bytes, *session, whole))
 
     def asked(self, parts: Mapping[Place, Part | int], **more: object) -> Request:
-        """Fetch, and return what the leader gets."""
+        """Let the follower fetch. Return the request that the leader gets."""
         decision = self.ask(parts, **more)  # type: ignore[arg-type]
         assert isinstance(decision, Forward)
         return read_request(decision.frame, self.version)
 
     def told(self, parts: Mapping[Place, Part | int], **more: object) -> Response:
-        """Fetch, and return what the proxy answers by itself."""
+        """Let the follower fetch. Return the response that the proxy gives itself."""
         decision = self.ask(parts, **more)  # type: ignore[arg-type]
         assert isinstance(decision, Answered)
         return read_response(decision.frame, self.version)
 
     def reply(self, entries: Mapping[Place, Entry], *, error_code: int = 0, session_id: int = 0) -> Response:
-        """Let the leader answer; return what the follower gets."""
+        """Let the leader answer. Return the response that the follower gets."""
         frame = write_response(self.version, Response(9, error_code, session_id, dict(entries)))
         out = self.follower.answer(b"before" + frame, 6, len(frame), now_ms=self.now_ms)
         return read_response(out, self.version)
 
     def see(self, parts: Mapping[Place, Part | int], entries: Mapping[Place, Entry] | None = None) -> None:
-        """Fetch and be answered without records, so that each partition is known."""
+        """Let the follower fetch and get no records, so that the proxy knows how far each partition lags."""
         self.asked(parts)
         self.reply(entries or dict.fromkeys(parts, lagging()))
 
@@ -475,7 +475,10 @@ def test_who_waited_longest_is_asked_for_first() -> None:
 @pytest.mark.parametrize("version", [3, 11, 17])
 @pytest.mark.parametrize("records", [batches(5_000)[:700], bytes(700), b"?" * 700], ids=["cut off", "zeros", "noise"])
 def test_records_without_a_whole_batch_pass_at_the_rate_without_spinning(version: int, records: bytes) -> None:
-    """Kafka's leaders send none from v3 on; kept back they would be fetched again at once, for ever and for nothing."""
+    """Kafka's leaders send no such records from v3 on.
+
+    If the proxy kept them back, the follower would fetch them again at once, and never stop.
+    """
     hands = Hands(limited(1_000), version)
     hands.see({P0: 1})
     passed = 0
@@ -586,7 +589,10 @@ def test_follower_in_sync_that_waited_under_another_limit_keeps_no_other_waiting
 
 
 def test_follower_does_not_wait_for_its_own_place() -> None:
-    """Of two quotas one always has room, and who gets some there is last in all lines: but not behind himself."""
+    """One of the two limits always has room. A follower that is served moves to the end of all lines.
+
+    It must not wait there behind its own earlier place.
+    """
     replication = Replication(
         leader_rate=1_000_000,
         follower_rate=1_000,

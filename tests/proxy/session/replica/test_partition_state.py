@@ -1,4 +1,7 @@
-"""What is remembered of a partition: how far it lags, in offsets and about how many bytes, and what is written."""
+"""Tests what is remembered of a follower's partition.
+
+This is how far it lags, in offsets and roughly in bytes, and how fast producers write to it.
+"""
 
 from kafka_quota_proxy.protocol.replica_fetch.response import ResponsePartition
 from kafka_quota_proxy.proxy.session.replica.partition_state import PartitionState
@@ -25,7 +28,7 @@ def test_it_knows_about_how_many_bytes_are_missing_once_some_have_come() -> None
     seen.arrive_at(100)
     assert seen.lag_bytes(70_000) == 70_000, "nobody knows"
     seen.brought_bytes = 5_000
-    seen.arrive_at(150)  # a hundred bytes an offset
+    seen.arrive_at(150)  # 5,000 bytes for 50 offsets are 100 bytes for each
     assert seen.lag_bytes(70_000) == 70_000
     assert seen.lag_bytes(1_000_000) == 85_001
     seen.arrive_at(150)

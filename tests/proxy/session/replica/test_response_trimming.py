@@ -1,4 +1,4 @@
-"""One answer: what of it may flow, and what that costs whom."""
+"""Tests which records of a leader's response may pass, and which limits are charged for them."""
 
 import struct
 
@@ -26,7 +26,7 @@ def batches(*sizes: int) -> bytes:
 
 
 class One:
-    """An answer with one partition: its records lie in the middle of the data."""
+    """A response with one partition, in which the records lie in the middle of the data."""
 
     def __init__(self, records: bytes, *charges: Charge, high_watermark: int = 100, version: int = VERSION) -> None:
         self.data = b"f" * 10 + records + b"t" * 5
@@ -39,7 +39,7 @@ class One:
         self.trimming = Trimming(self.asked, self.seen, self.data, turn=7, now_ms=NOW_MS)
 
     def flows(self) -> int:
-        """Return how many bytes of records the follower gets."""
+        """Trim and charge the response. Return how many bytes of records the follower gets."""
         entry = self.trimming.entry(KEY, self.asked.partitions[KEY], self.partition)
         self.trimming.charge()
         return sum(map(len, entry.parts)) - self.partition.records - (self.partition.end - self.partition.records_end)
