@@ -1,9 +1,9 @@
 """The long fuzz run, ``make fuzz``.
 
-Atheris (libFuzzer) searches inputs that reach new branches of ``protocol``, ``proxy`` and ``config``. It runs one
-target after the other, each in its own process, until each has had its share of the frames. A finding is printed with
-its traceback, and its input is written next to the log. A run of ten million frames or more is recorded in
-RECORD.md. With ``--folder`` an interrupted run continues: targets that are finished are not run again.
+Atheris (libFuzzer) searches for inputs that reach new branches of ``protocol``, ``proxy`` and ``config``. Each target
+runs in its own process until it has done its share of the frames. A finding is printed with its traceback, and its
+input is written next to the log. A run of ten million frames or more is recorded in RECORD.md. With ``--folder`` an
+interrupted run continues, and finished targets are not run again.
 """
 
 import argparse
@@ -42,7 +42,7 @@ are branches of `protocol`, `proxy` and `config`, counted by libFuzzer. *Kept* i
 
 
 class Outcome(NamedTuple):
-    """The result of a target's run; ``finding`` is the output of libFuzzer and Python, "" without a finding."""
+    """The result of a target's run. ``finding`` is the output of libFuzzer and Python, or "" if nothing was found."""
 
     target: str
     inputs: int
@@ -54,7 +54,7 @@ class Outcome(NamedTuple):
 
 
 def main() -> int:
-    """Run the targets; return 1 if there is a finding."""
+    """Run the targets, and return 1 if there is a finding, else 0."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("targets", nargs="*", help=f"which; all without any: {', '.join(TARGETS)}")
     parser.add_argument("--frames", type=int, default=RECORDED_FRAMES, help="in all (default: %(default)s)")
@@ -80,7 +80,7 @@ def main() -> int:
 
 
 def _run(target: str, frames: int, seed: int, work: Path) -> Outcome:
-    """Fuzz one target in its own process; libFuzzer reads the corpus from files."""
+    """Fuzz one target in its own process. libFuzzer reads the corpus from files."""
     done_before = work / "outcome.json"
     if done_before.exists():
         return Outcome(**json.loads(done_before.read_text()))
@@ -117,7 +117,7 @@ def _run(target: str, frames: int, seed: int, work: Path) -> Outcome:
     said = [match for line in lines if (match := _COVERAGE.search(line))]
     edges, corpus_inputs = (int(said[-1][1]), int(said[-1][3])) if said else (0, 0)
     done = json.loads(next((line for line in reversed(lines) if line.startswith('{"inputs"')), "{}"))
-    # All but libFuzzer's lines on what is new.
+    # The output without libFuzzer's progress lines.
     finding = "" if code == 0 and done else "".join(line for line in lines if not line.startswith(("#", "INFO")))
     seconds = round(time.monotonic() - started)
     outcome = Outcome(target, done.get("inputs", 0), done.get("frames", 0), edges, corpus_inputs, seconds, finding)
@@ -129,7 +129,7 @@ def _run(target: str, frames: int, seed: int, work: Path) -> Outcome:
 
 
 def _report(outcomes: list[Outcome], arguments: str) -> None:
-    """Print the table, and record a long run."""
+    """Print the table of outcomes, and add a long run to RECORD.md."""
     rows = [
         "| target | frames | inputs | edges reached | inputs that reach them | of those kept | seconds | findings |",
         "|---|---:|---:|---:|---:|---:|---:|---:|",

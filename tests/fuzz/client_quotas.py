@@ -1,12 +1,12 @@
 """Fuzzes requests that describe and alter client quotas, and their responses.
 
-Requests and responses are valid or damaged. This must hold:
+Requests and responses are valid or damaged. These properties must hold:
 
 * nothing but a ``ProtocolError`` is raised;
 * a message that was read can be written and read again, and a response has the request's correlation_id;
 * a response is not much longer than its request and the existing rules;
 * each entity of a request has one result, with or without an error;
-* after any change each rule is one that Kafka allows, and survives a round trip through the stored form.
+* after any change, Kafka allows each rule, and each rule is unchanged when it is stored and read again.
 """
 
 from collections.abc import Callable
@@ -47,7 +47,7 @@ Rules = dict[Entity, StoredRule]
 
 
 def play(source: Source) -> int:
-    """Play to the end of the source; return the number of frames that were read."""
+    """Act on all decisions of the source, and return the number of frames that were read."""
     play_one = (_alter, _alter, _describe, _read_answers)
     rules: Rules = {}
     frames = 0
@@ -58,7 +58,7 @@ def play(source: Source) -> int:
 
 
 def _frame(source: Source, api_key: int, make: Callable[[], bytes]) -> bytes:
-    """Return a request: plausible or random, valid or damaged."""
+    """Return a request, which is plausible or random, and valid or damaged."""
     choice = source.byte()
     frame = make() if choice & 0x03 else seeds.request(api_key, source.below(2), choice >> 2 & 3, choice >> 5 & 3)
     return damaged(frame, source) if choice & 0x10 else frame
@@ -71,7 +71,7 @@ def _alter(source: Source, rules: Rules) -> None:
         request = read_alter_request(frame)
     except ProtocolError:
         return
-    if request.api_version > 1:  # damaged into another API, which is not read here
+    if request.api_version > 1:  # the damage changed the API to one that this function does not read
         return
     assert repr(read_alter_request(write_alter_request(request, client_id=None))) == repr(request)
     decision = decide(

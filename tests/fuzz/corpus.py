@@ -1,6 +1,6 @@
-"""The kept inputs of each target, which reach different code, and mutations of them.
+"""The corpus of each fuzz target: inputs that reach different code, and mutations of those inputs.
 
-A target's file has the length of each input, two bytes, and the input; the shortest is first.
+The file of a target has each input after its length, which is an int16. The shortest input is first.
 """
 
 import sys
@@ -15,10 +15,10 @@ from tests.fuzz import seeds
 
 FOLDER: Final = Path(__file__).parent / "corpus"
 MAX_INPUT_BYTES: Final = 800
-# The limit of one target's file.
+# The largest size of the file of one target.
 MAX_KEPT_BYTES: Final = 100_000
 _FIRST_INPUTS: Final = 40
-# Other protocols on a Kafka port: TLS, HTTP, the PROXY protocol.
+# The first bytes of other protocols that may arrive on a Kafka port, such as TLS, HTTP and the PROXY protocol.
 OTHER_PROTOCOLS: Final = (
     b"\x16\x03\x01\x02\x00\x01\x00",
     b"\x15\x03\x03\x00\x02\x02\x28",
@@ -33,7 +33,7 @@ _PROGRAM: Final = tuple(
 
 
 def kept(target: str) -> list[bytes]:
-    """Return the kept inputs of a target, if any."""
+    """Return the inputs in the corpus of a target."""
     path = FOLDER / f"{target}.bin"
     data = path.read_bytes() if path.exists() else b""
     inputs, at = [], 0
@@ -45,7 +45,7 @@ def kept(target: str) -> list[bytes]:
 
 
 def keep(target: str, inputs: list[bytes]) -> None:
-    """Replace the kept inputs; the longest are left out if there are too many."""
+    """Replace the corpus of a target. If the inputs exceed ``MAX_KEPT_BYTES``, the longest ones are dropped."""
     out = b""
     for one in sorted(set(inputs), key=lambda one: (len(one), one)):
         if len(out) + 2 + len(one) > MAX_KEPT_BYTES:
@@ -55,7 +55,10 @@ def keep(target: str, inputs: list[bytes]) -> None:
 
 
 def minimised(run: Callable[[bytes], int], inputs: list[bytes]) -> list[bytes]:
-    """Return a subset of inputs that takes all steps from line to line, shortest first."""
+    """Return a subset of the inputs that takes the same steps from line to line as all of them.
+
+    Prefers short inputs.
+    """
     chosen: list[bytes] = []
     taken: set[tuple[object, int, int]] = set()
     for one in sorted(set(inputs), key=lambda one: (len(one), one)):
@@ -67,7 +70,7 @@ def minimised(run: Callable[[bytes], int], inputs: list[bytes]) -> list[bytes]:
 
 
 def _steps(run: Callable[[bytes], int], data: bytes) -> set[tuple[object, int, int]]:
-    """Return the steps from line to line of a run within each function of the program."""
+    """Return the steps from line to line that a run takes within each function of the program."""
     steps: set[tuple[object, int, int]] = set()
     last: dict[FrameType, int] = {}
 
@@ -91,7 +94,7 @@ def _steps(run: Callable[[bytes], int], data: bytes) -> set[tuple[object, int, i
 
 
 def first(target: str) -> list[bytes]:
-    """Return inputs to begin with: random decisions, and for ``garbage`` some frames."""
+    """Return the first inputs of a target. They are random decisions, and for ``garbage`` also some frames."""
     random = Random(target)  # noqa: S311 - the same ones each time
     inputs = [random.randbytes(random.randrange(20, MAX_INPUT_BYTES // 2)) for _ in range(_FIRST_INPUTS)]
     if target == "garbage":
@@ -106,7 +109,7 @@ def first(target: str) -> list[bytes]:
 
 
 def mutated(inputs: list[bytes], random: Random) -> bytes:
-    """Return an input with random changes, or two inputs spliced."""
+    """Return one of the inputs with random changes, or a splice of two inputs."""
     out = bytearray(random.choice(inputs))
     for _ in range(random.randrange(1, 6)):
         at = random.randrange(len(out) + 1)

@@ -1,10 +1,10 @@
-"""Fuzzes what identifies a client: SASL tokens and their frames, PROXY headers, TLS certificates and mapping rules.
+"""Fuzzes the readers of client identities: SASL tokens and frames, PROXY headers, TLS certificates and mapping rules.
 
-Tokens, headers and certificates are valid or damaged. Each function that reads them must hold to this:
+Tokens, headers and certificates are valid or damaged. Each function that reads one must have these properties:
 
 * it raises nothing but a ``ProtocolError``;
-* from the first bytes of its input it returns None, or the same as from all of it;
-* a user's name and an address can be encoded, and are not much longer than their input.
+* for the first bytes of its input it returns None, or the same as for the whole input;
+* a user name and an address can be encoded in UTF-8, and are not much longer than their input.
 """
 
 from contextlib import suppress
@@ -56,7 +56,7 @@ _PROXY_HEADERS: Final = (
 
 
 def tokens(source: Source) -> int:
-    """Read the users of tokens, and the frames around tokens."""
+    """Read the users from SASL tokens, and the frames around the tokens."""
     frames = 0
     while source.has_more and frames < MAX_FRAMES:
         choice = source.byte()
@@ -83,14 +83,14 @@ def tokens(source: Source) -> int:
 
 
 def proxy_headers(source: Source) -> int:
-    """Read PROXY headers; each byte after the header stays with the connection."""
+    """Read PROXY headers, and assert that each byte after the header remains for the connection."""
     frames = 0
     while source.has_more and frames < MAX_FRAMES:
         choice = source.byte()
         header = _PROXY_HEADERS[choice % len(_PROXY_HEADERS)] if choice < 248 else source.take(source.byte())
         if choice & 0x10:
             header = damaged(b"size" + header, source)[4:]
-        # The last margin makes any header too long.
+        # The last of these margins makes any header too long.
         data = header + (*MARGINS[:3], bytes(MAX_HEADER_BYTES))[choice >> 5 & 3]
         said = result_of(read_proxy_header, data)
         size = source.below(len(data) + 1)
@@ -126,12 +126,12 @@ _SUBJECTS: Final = tuple(name(subject) for subject, _ in SUBJECTS)
 _TIMES: Final = (b"\x17\x0d260101000000Z", b"\x18\x0f20491231235959Z", b"\x17\x0d260230000000Z", b"\x18\x0200", b"")
 _SERIAL: Final = element(0x02, b"\x01")
 _FRONTS: Final = (element(0xA0, element(0x02, b"\x02")) + _SERIAL, _SERIAL)
-# One byte of an OID becomes four characters, one of a value three.
+# In a name, one byte of an OID takes up to four characters, and one byte of a value up to three.
 _MAX_NAME_GROWTH: Final = 4
 
 
 def certificates(source: Source) -> int:
-    """Read the user and the validity of certificates."""
+    """Read the users and the validity periods of certificates."""
     frames = 0
     while source.has_more and frames < MAX_FRAMES:
         choice = source.byte()
@@ -158,7 +158,7 @@ def certificates(source: Source) -> int:
 
 
 def _subject(source: Source) -> bytes:
-    """Return a subject whose elements are well formed, with chosen or random contents."""
+    """Return a certificate subject with well-formed elements, which have known or random contents."""
     parts = b""
     for _ in range(source.below(5)):
         attributes = b""

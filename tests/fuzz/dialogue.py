@@ -1,18 +1,18 @@
 """Fuzzes a whole session between a client and a broker.
 
-The fuzzer's bytes decide everything: the client's requests, the broker's responses, when time passes, which frames are
-cut or damaged. The session must hold to this:
+The fuzzer's bytes decide the client's requests, the broker's responses, the passing of time, and which frames are cut
+or damaged. The session must have these properties:
 
 * It raises nothing but a ``ProtocolError``. After an error it settles its charges and is not used again.
-* Each side receives the other side's frames and no more. Only rewritten fields differ, and brokers' addresses, which
+* Each side receives exactly the frames of the other side. Only rewritten fields differ, and broker addresses, which
   grow to at most ``MAX_GROWTH`` times their length.
-* The memory for kept bytes is bounded (see ``check_memory``).
+* The memory for buffered bytes is bounded, as ``check_memory`` says.
 * A blocked client is released by a response, or by time and ``handle_timer``. No client waits for ever, and after
-  ``release`` none waits for a throttle time.
-* After ``take_no_more`` requests that have begun are finished, and no other request begins.
-* No request is charged twice to a bucket, and no bucket's count of requests falls below zero.
+  ``release`` no client waits for a throttle time.
+* After ``take_no_more``, requests that have begun are passed on to their end, and no other request begins.
+* No request is charged twice to a bucket, and no bucket has a negative number of requests in flight.
 * A broker's own address never reaches a client that must not see it, and no error quotes a password.
-* Bytes that are cut at other places give the same bytes (``Twins``).
+* The output does not depend on where the input is cut into pieces, as ``Twins`` checks.
 """
 
 from contextlib import suppress
@@ -62,10 +62,11 @@ PLAIN, INTER_BROKER, REWRITING, LOGIN = range(4)
 # The most bytes that asyncio and uvloop read at once.
 MAX_READ_BYTES: Final = 256 * 1024
 MAX_STEPS: Final = 200
-# A broker takes at least ten bytes; its advertised host has up to 20.
+# A broker in a response takes at least ten bytes. Its advertised host has up to 20.
 ADVERTISED: Final = {0: (b"proxy.example", 9192), 3: (b"2001:db8::1", 9195), 7: (b"h" * 20, 9199)}
 MAX_GROWTH: Final = 4
-# A fetch is answered here without records while its bucket owes, and no broker sends that response.
+# While a bucket has throttle time left, the session itself answers a fetch without records. No broker sends that
+# response.
 _EMPTY_BYTES: Final = max(
     len(fetch.empty_response(1, version, 1, error_code=0)) for version in range(HIGHEST_VERSION[ApiKey.FETCH] + 1)
 )
@@ -84,7 +85,8 @@ _CLIENT_TOKENS: Final = (
     b"\0kafka\0" + PASSWORD,
 )
 _BROKER_TOKENS: Final = (b"", SERVER_FINAL, SERVER_FIRST, b"e=other-error", b"\x60\x81reply", b'{"status":"invalid"}')
-# The beginnings of requests that are kept until more bytes arrive: none, a header, a login, a follower's fetch.
+# The beginnings of requests that the session buffers until more bytes arrive. In order they are no bytes, a header, a
+# login and a follower's fetch.
 _ENDLESS: Final = (
     b"",
     pack(">ihhihBBI", 100_000_000, 0, 9, 7, 0, 2, 0, 0xFFFFFF7F),
@@ -95,24 +97,28 @@ _WAITS_MS: Final = (1, 40, 999, 1_000, 12_000, 90_000, 4_000_000)
 _LIMITS: Final = (None, 0.5, 700.0, 50_000.0, 1e12)
 _REQUEST_LIMITS: Final = (None, 0.5, 1_000.0)
 _UNMUTED_STEPS: Final = 400
-# Responses whose front is kept until it is complete; a deep flood sends more than may be kept, a few times per run.
+# The session buffers the front of these responses until it is complete. A deep flood sends more bytes than it may
+# buffer, a few times per run.
 _LISTING: Final = (seeds.METADATA, seeds.DESCRIBE_CLUSTER, seeds.FIND_COORDINATOR)
 _ENDLESS_BYTES: Final = 100_000_000
 _DEEP_FLOOD: Final = 5
 _MOST_DEEP_FLOODS: Final = 2
 
-_END: Final = bytes(bytearray())  # an object of its own that says: the client has closed its side
+_END: Final = bytes(bytearray())  # a unique object, which marks that the client has closed its side
 
-# -- one session and what went in and came out
+# -- one session with its input and output
 
 
 class Stage:
-    """One session with its input queues: like the server, it passes on only bytes that the session reads now."""
+    """One session with its input queues.
+
+    Like the server, it gives the session only the bytes that the session reads now.
+    """
 
     def __init__(self, wire: Wire) -> None:
         self.wire = wire
         self.session: Session = wire.session
-        self.sent = bytearray()  # by the client
+        self.sent = bytearray()  # bytes that the client sent
         self.asked = bytearray()  # bytes that reached the broker
         self.answered = bytearray()  # bytes from the broker
         self.told = bytearray()  # bytes that reached the client
@@ -121,16 +127,16 @@ class Stage:
         self._broker_queue: list[bytes] = []
         self._has_client_ended = False
         self._is_released = False
-        self._most_asked: int | None = None  # the limit after take_no_more
+        self._most_asked: int | None = None  # the most bytes that may reach the broker after take_no_more
 
     def from_client(self, pieces: list[bytes]) -> None:
-        """Let the client send, unless it has closed its side."""
+        """Send pieces of bytes from the client, unless the client has closed its side."""
         if not self._has_client_ended:
             self._client_queue += pieces
         self.pump()
 
     def from_broker(self, pieces: list[bytes]) -> None:
-        """Let the broker send."""
+        """Send pieces of bytes from the broker."""
         self._broker_queue += pieces
         self.pump()
 
@@ -145,12 +151,12 @@ class Stage:
         self.pump()
 
     def end_client(self) -> None:
-        """Let the client close its side, after the bytes it has sent."""
+        """Close the client's side of the connection, after the bytes that the client has sent."""
         self.from_client([_END])
         self._has_client_ended = True
 
     def release(self) -> None:
-        """Release all waits for a throttle time."""
+        """Release the session: nothing waits for a throttle time from now on."""
         self._is_released = True
         self._look_at_the_clock()
         try:
@@ -160,14 +166,17 @@ class Stage:
         self.pump()
 
     def take_no_more(self) -> None:
-        """Let requests that have begun finish, and begin no others."""
+        """Tell the session to finish requests that have begun, and to begin no others."""
         self.session.take_no_more()
         if self._most_asked is None:
             self._most_asked = len(self.asked) + self.session.state.request_left
         self.pump()
 
     def have_neighbour(self, client_id: str, size_bytes: int) -> None:
-        """Let another connection of the client send and fetch ``size_bytes`` and close; its charges stay."""
+        """Open another connection of the client, produce and fetch ``size_bytes`` on it, and close it.
+
+        Its charges remain.
+        """
         other, now_ms = Session(self.wire.listening), self.wire.now_ms
         with suppress(ProtocolError):
             other.receive_from_client(produce_request(client_id=client_id, size_bytes=size_bytes), now_ms=now_ms)
@@ -209,16 +218,16 @@ class Stage:
 
     @property
     def passed_frames(self) -> int:
-        """The number of whole frames that came out on both sides, plus one for a refused frame."""
+        """Return the number of whole frames that came out on both sides, plus one for a refused frame."""
         return frames_in(self.asked) + frames_in(self.told) + (self.error is not None)
 
     def check_memory(self) -> None:
-        """Assert that at most a head, a login or a held response is kept per side, plus the bytes of one read."""
+        """Assert that each side buffers at most a head, a login or a held response, plus the bytes of one read."""
         session = self.session
         waiting = 2 * MAX_HEAD_BYTES if session._requests.login is None else 4 + MAX_LOGIN_BYTES
         if session.account.believes_replicas():
             waiting = MAX_REPLICA_FETCH_BYTES
-        # Twice: waiting bytes are kept together with at most as many bytes that have passed.
+        # The factor is 2, because the buffer has the waiting bytes and at most as many bytes that have passed.
         assert len(session._requests._data) <= 2 * waiting + MAX_READ_BYTES
         assert session.state.is_blocked or _waiting_bytes(session) <= waiting
         assert not (session.state.is_blocked and session._requests._pieces), "a blocked request is kept in pieces"
@@ -229,7 +238,7 @@ class Stage:
             assert len(session._responses.hidden._held) <= MAX_READ_BYTES
 
     def check_progress(self) -> None:
-        """Assert that a blocked client waits for a response, for a later time, or for the end."""
+        """Assert that a blocked client waits for a response, for a later time, or for the end of the connection."""
         session = self.session
         login = session._requests.login
         if session.state.is_blocked and not session.state.is_ending:
@@ -244,7 +253,7 @@ class Stage:
             assert session.muted_until_ms <= self.wire.now_ms
 
     def check_accounts(self, *, has_ended: bool) -> None:
-        """Assert that no request is released twice, and that none is left when the connection has ended."""
+        """Assert that no request is released twice, and that no request is in flight after the connection has ended."""
         for manager in self.wire.listening.quotas.managers:
             for bucket in manager:
                 assert bucket.in_flight >= 0
@@ -255,7 +264,7 @@ class Stage:
             assert line is None or not (line.dispatcher.in_flight or line.dispatcher.control_in_flight or line.timeouts)
 
     def finish(self) -> None:
-        """Answer all requests, let time pass, and assert that all bytes have passed that could."""
+        """Answer all requests, let time pass, and assert that all complete frames have passed."""
         session, wire = self.session, self.wire
         for _ in range(_UNMUTED_STEPS):
             if self.error or (session.is_idle and not self._client_queue):
@@ -266,7 +275,7 @@ class Stage:
             elif session.state.in_flight and not session._responses.left and not session._responses._data:
                 self.from_broker([right_answer(session)])
             else:
-                break  # the rest of a frame is missing, or an unknown token waits
+                break  # the rest of a frame is missing, or a token of an unknown mechanism waits
         else:
             raise AssertionError("a session does not come to rest")
         if not self.error and not self._client_queue and not session.state.is_blocked:
@@ -286,7 +295,8 @@ class Stage:
         taken_bytes = len(self.sent) - _waiting_bytes(session)
         assert len(self.asked) <= taken_bytes
         if not session._responses._data and session._responses.hidden is None and not session._responses.left:
-            answered_here = frames_in(self.told) - frames_in(self.answered)  # fetches over their quota
+            # The session itself answers fetches over their quota.
+            answered_here = frames_in(self.told) - frames_in(self.answered)
             assert answered_here >= 0
             assert frames_in(self.sent[:taken_bytes]) == frames_in(self.asked) + answered_here
             assert answered_here or len(self.asked) == taken_bytes
@@ -310,7 +320,7 @@ class Stage:
 
 
 def _leave(session: Session, answered: bytearray, now_ms: int) -> None:
-    """Close a session whose client has left; the broker repeats its last bytes."""
+    """Close the session of a client that has left. The broker then repeats its last bytes."""
     unanswered = session.close(now_ms=now_ms, has_passed=True)
     if unanswered is not None:
         for at in range(0, len(answered[-64:]), 7):
@@ -319,14 +329,14 @@ def _leave(session: Session, answered: bytearray, now_ms: int) -> None:
 
 
 def _waiting_bytes(session: Session) -> int:
-    """Return the number of client bytes that are kept and have not passed."""
+    """Return the number of bytes from the client that are buffered and have not passed."""
     if session._requests._pieces is not None:
         return len(session._requests._pieces)
     return len(session._requests._data) - session._requests._at if session._requests._data else 0
 
 
 def frames_in(stream: bytes | bytearray) -> int:
-    """Return the number of whole frames."""
+    """Return the number of whole frames in a stream."""
     count = at = 0
     end = len(stream)
     while at + 4 <= end:
@@ -338,7 +348,7 @@ def frames_in(stream: bytes | bytearray) -> int:
 
 
 def right_answer(session: Session, variant: int = 1) -> bytes:
-    """Return a broker's response to the oldest request; without one, a raw token."""
+    """Return a valid response to the oldest request in flight, or a raw SASL token if no request is in flight."""
     if not session.state.in_flight:
         return framed(_BROKER_TOKENS[variant % len(_BROKER_TOKENS)])
     oldest = session.state.in_flight[0]
@@ -350,16 +360,16 @@ def right_answer(session: Session, variant: int = 1) -> bytes:
         return authenticate_response(
             token, error_code=58 if variant == 3 else 0, version=version, correlation_id=correlation_id
         )
-    # An unknown version gets a response of the newest known one.
+    # A request of an unknown version gets a response of the newest known version.
     frame = seeds.response(api_key, min(version, seeds.versions(api_key)), variant % seeds.VARIANTS)
     return frame[:4] + pack(">i", correlation_id) + frame[8:]
 
 
-# -- the play
+# -- the dialogue
 
 
 class Twins:
-    """Two sessions with the same bytes, whole for one and in pieces for the other; or one session, in pieces."""
+    """Plays a dialogue with one session, or with two that get the same bytes, one in whole frames and one in pieces."""
 
     def __init__(self, source: Source, kind: int) -> None:
         choice = source.byte()
@@ -372,18 +382,19 @@ class Twins:
         self._first = self._stages[0]
         self._next_id = 1
         self._is_sound = True  # no frame is damaged yet
-        # Whether a response was sent with addresses that are replaced if it is whole, and hidden if it streams.
+        # Whether a response was sent with addresses that the session replaces in a whole frame and hides in one that
+        # streams.
         self._has_moved = False
         self._hides = False
-        self._is_steady = True  # no time has passed, and neither rules nor charges have changed
+        self._is_steady = True  # no time has passed, and no rule or charge has changed
         self._deep_floods = 0
-        self._rest = b""  # the rest of a response that the broker has begun
+        self._rest = b""  # the rest of a response of which the broker has sent the beginning
         if kind == LOGIN:
             mechanism = _MECHANISMS[source.below(len(_MECHANISMS))]
             self._send(handshake_request(mechanism, version=choice >> 7), is_damaged=False)
 
     def play(self) -> int:
-        """Play to the end of the source; return how many frames one session passed or refused."""
+        """Act on all decisions of the source, and return the number of frames that one session passed or refused."""
         source = self._source
         for _ in range(MAX_STEPS):
             if not source.has_more or self._first.error:
@@ -428,7 +439,7 @@ class Twins:
             self._turn(source.byte())
 
     def _flood(self, filler: int, choice: int) -> None:
-        """Send up to 256 KiB of one byte, or five times as many, perhaps in a frame that is kept."""
+        """Send up to 256 KiB of one repeated byte, or five times that, possibly in a frame that the session buffers."""
         flood = bytes([filler]) * (1 << (6 + self._source.below(13)))
         self._is_sound = False
         if not choice & 1:
@@ -446,7 +457,7 @@ class Twins:
             self._feed_broker(flood)
 
     def _endless_answer(self) -> bytes:
-        """Return the front of an endless response, up to its arrays."""
+        """Return the front of an extremely large response, up to its arrays."""
         answer = right_answer(self._first.session)
         return pack(">i", _ENDLESS_BYTES) + answer[4 : 8 + self._source.below(24)]
 
@@ -468,7 +479,7 @@ class Twins:
                 stage.wire.listening.quotas.update(ProxyConfig(listeners=(), quotas=rules, principals=_PRINCIPALS))
 
     def _stop(self, choice: int) -> None:
-        """Release all waits, or take up no more requests; perhaps in the middle of a response."""
+        """Call ``release`` or ``take_no_more``, possibly in the middle of a response."""
         self._is_steady = False
         if choice & 1 and not self._rest:
             self._answer(is_damaged=False)
@@ -531,9 +542,9 @@ class Twins:
 
     def _feed_broker(self, data: bytes) -> None:
         pieces = cut(data, self._source)
-        # Pieces may change the output in two cases. Endpoints are hidden in a response that streams, not replaced. And
-        # with each piece a blocked or delayed request is tried again: it may pass now, and be the one that the rest of
-        # the bytes answer.
+        # Pieces may change the output in two cases. First, endpoints are hidden instead of replaced in a response that
+        # streams. Second, each piece makes the session retry a blocked or delayed request. That request may pass now,
+        # and then the rest of the bytes may be its response.
         may_pass = self._may_delay or any(stage.session.state.is_blocked for stage in self._stages)
         may_pass = may_pass and not (self._is_sound and self._is_steady)
         if self._is_twice and (self._has_moved or may_pass):
@@ -627,7 +638,7 @@ def _wire(choice: int, kind: int, rules: tuple[QuotaRule, ...]) -> Wire:
 
 
 class _Cost(WeightedTimeCost):
-    """Each request costs one."""
+    """A cost provider in which each request costs 1."""
 
     on_refusal = 1
 
@@ -636,7 +647,7 @@ class _Cost(WeightedTimeCost):
 
 
 def _line() -> ListenerQueue:
-    """Return a queue for a broker with one slot, which other connections use as well."""
+    """Return the fair call queue of a broker with one slot, for which other connections compete."""
     dispatcher = Dispatcher(DispatcherOptions(is_backoff_enabled=True), FixedLimit(1))
     scheduler = DecayScheduler(DecayOptions(), now_ms=0)
     identity = identities(FairCallQueue(identity_provider=IdentityProvider.USER_CLIENT_ID))

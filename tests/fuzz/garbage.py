@@ -1,4 +1,4 @@
-"""Fuzzes a session with raw bytes, from the client and from the broker."""
+"""Fuzzes a session with raw bytes, first from the client and then from the broker."""
 
 from tests.fuzz.dialogue import Stage
 from tests.fuzz.source import Source
@@ -6,7 +6,7 @@ from tests.support.wire import Wire
 
 
 def garbage(source: Source) -> int:
-    """Give a session raw bytes: first the client's, then the broker's."""
+    """Give a session raw bytes from the client and then from the broker, and return the number of frames."""
     choice = source.byte()
     data = source.take(source.byte() << 1 | 1)
     whole, parts = Stage(Wire()), Stage(Wire())

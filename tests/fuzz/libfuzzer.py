@@ -1,6 +1,6 @@
-"""One target under libFuzzer, in a process of its own: ``python -m tests.fuzz.libfuzzer TARGET FRAMES [ARGUMENTS]``.
+"""Runs one fuzz target under libFuzzer: ``python -m tests.fuzz.libfuzzer TARGET FRAMES [ARGUMENTS]``.
 
-The program must not be imported before it is instrumented, so its imports are inside ``main``.
+The proxy's modules must be imported under instrumentation, so their imports are inside ``main``.
 """
 
 import json
@@ -14,7 +14,10 @@ _PROGRESS_SECONDS: Final = 5.0
 
 
 def main() -> None:
-    """Run libFuzzer for a number of frames; the last line of the output has the numbers of frames and inputs."""
+    """Run libFuzzer for a number of frames.
+
+    The last line of its output has the numbers of frames and inputs as JSON.
+    """
     target, frames, arguments = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
     atheris: Any = import_module("atheris")
     with atheris.instrument_imports(include=["kafka_quota_proxy"]):
@@ -27,7 +30,7 @@ def main() -> None:
         try:
             done += run(data)
         except BaseException as error:
-            error.add_note(f"the input: bytes.fromhex({data.hex()!r})")  # libFuzzer may have no time to write it
+            error.add_note(f"the input: bytes.fromhex({data.hex()!r})")  # libFuzzer may end before it writes the input
             raise
         inputs += 1
         if time.monotonic() - shown > _PROGRESS_SECONDS:

@@ -1,13 +1,13 @@
 """Fuzzes each function of ``protocol`` that reads or rewrites requests and responses.
 
-Frames are of any API and version, valid or damaged. Each function must hold to this:
+Frames are of any API and version, valid or damaged. Each function must have these properties:
 
 * it raises nothing but a ``ProtocolError``;
-* from the first bytes of a frame it returns None, or the same as from the whole frame;
-* from a whole frame it returns a result or raises an error, and does not wait for more bytes;
+* for the first bytes of a frame it returns None, or the same as for the whole frame;
+* for a whole frame it returns a result or raises an error, and does not wait for more bytes;
 * its result does not depend on the frame's offset or on the bytes around the frame;
-* a rewritten frame has a correct size field, and no broker address but the advertised ones;
-* a response that streams keeps its length, and the result is the same for any cut.
+* a rewritten frame has a correct size field, and only advertised broker addresses;
+* a response that streams keeps its length, and the output is the same for any division into pieces.
 """
 
 from collections.abc import Callable
@@ -57,7 +57,7 @@ MARGINS: Final = (b"", b"\x00", b"\xff\xff\xff\xff", b"before and behind")
 
 
 def result_of(read: Callable[..., object], *data: object, **more: object) -> object:
-    """Return a function's value, or the reason of its error."""
+    """Return the value of a call, or the reason of the ProtocolError that the call raises."""
     try:
         return read(*data, **more)
     except ProtocolError as error:
@@ -110,7 +110,7 @@ def _read_body(data: bytes, body: int, end: int, api_key: int, version: int, siz
     if api_key == ApiKey.PRODUCE:
         acks = result_of(produce.read_acks, data, body, version, end=end)
         early = result_of(produce.read_acks, data[:size], body, version, end=end)
-        # A whole frame may be malformed where an incomplete one is too short.
+        # An error in a whole frame may be out of reach in an incomplete one.
         assert early is None or early == acks or (isinstance(early, str) and isinstance(acks, str))
         assert acks is not None or end > len(data)
         if isinstance(acks, int):
@@ -137,7 +137,7 @@ def _read_body(data: bytes, body: int, end: int, api_key: int, version: int, siz
 
 
 def _write_fetch_request(data: bytes, position: int, body: int, version: int) -> None:
-    """Leave out partitions and lower their limits; the written request is read as intended."""
+    """Write a fetch request with fewer partitions and lower limits, and assert that it is read as intended."""
     try:
         said = replica_request.read_request(data, position, body, version)
     except ProtocolError:
@@ -183,7 +183,7 @@ def _read_throttle_time(frame: bytes, api_key: int, version: int) -> None:
 
 
 def _read_produce(frame: bytes, version: int, size: int, margin: bytes) -> None:
-    del size, margin  # read only from whole frames
+    del size, margin  # this function is only used on whole frames
     offset = result_of(produce.throttle_time_offset, frame, version)
     assert not isinstance(offset, int) or 8 <= offset <= len(frame) - 4
 
@@ -200,7 +200,7 @@ def _read_fetch(frame: bytes, version: int, size: int, margin: bytes) -> None:
 
 
 def _write_fetch_response(data: bytes, position: int, version: int) -> None:
-    """Leave out partitions and truncate records; the written response is read as intended."""
+    """Write a fetch response with fewer partitions and records, and assert that it is read as intended."""
     try:
         said = replica_response.read_response(data, position, len(data) - position, version)
     except ProtocolError:
@@ -269,10 +269,13 @@ def _read_find_coordinator(frame: bytes, version: int, size: int, margin: bytes)
 
 
 def _same_anywhere(find: Callable[[bytes, int, int], Any], frame: bytes, version: int, size: int, margin: bytes) -> Any:  # noqa: ANN401 - three readers, three kinds of answers
-    """Return a function's value for a frame with other bytes before it; None for an error or an incomplete frame."""
+    """Return the value of ``find`` for a frame, or None for an error or an incomplete frame.
+
+    Assert that the value does not change if the frame is cut or has other bytes before it.
+    """
     said = result_of(find, frame, 0, version)
     early = result_of(find, frame[:size], 0, version)
-    # What is a lie in a whole frame may be too short in one that is still coming, and the reverse.
+    # A wrong length may be an error in a whole frame but just incomplete in a part of it, and the reverse.
     assert early is None or early == said or isinstance(said, str)
     assert said is not None or not _is_whole(frame)
     moved = result_of(find, margin + frame, len(margin), version)
@@ -282,7 +285,7 @@ def _same_anywhere(find: Callable[[bytes, int, int], Any], frame: bytes, version
 
 
 def _check_size(after: bytes, before: bytes) -> None:
-    """Assert that the size field is as wrong as before."""
+    """Assert that the size field differs from the real size by as much as before the rewrite."""
     wrong_by = int.from_bytes(before[:4], signed=True) - (len(before) - 4)
     assert int.from_bytes(after[:4], signed=True) - (len(after) - 4) == wrong_by
 

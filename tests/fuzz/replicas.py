@@ -1,13 +1,14 @@
-"""Fuzzes two followers of one leader behind a replication throttle, with a connection each.
+"""Fuzzes two followers of one leader behind a replication throttle. Each follower has one connection.
 
-The fuzzer's bytes decide the fetches and the responses, which frames are cut or damaged, when time passes, limits and
-lists change, a connection ends, or the proxy stops. The sessions must hold to this:
+The fuzzer's bytes decide the fetches and the responses, and which frames are cut or damaged. They also decide when time
+passes, when limits and lists of replicas change, when a connection ends, and when the proxy stops. The sessions must
+have these properties:
 
 * they raise nothing but a ``ProtocolError``;
-* a response has exactly the partitions of its fetch, in order, even if some were left out for the leader;
+* a response has exactly the partitions of its fetch, in order, even if some were left out of the request to the leader;
 * a blocked follower is released by a response, or within half a second;
-* reserved bytes are returned exactly once, and a closed connection waits in no queue;
-* the memory for kept bytes is bounded.
+* reserved bytes are returned exactly once, and a closed connection is in no queue;
+* the memory for buffered bytes is bounded.
 """
 
 from collections import deque
@@ -60,12 +61,12 @@ _MAX_WAKES: Final = 100
 
 
 def play(source: Source) -> int:
-    """Play to the end of the source; return the number of frames that passed or were refused."""
+    """Act on all decisions of the source, and return the number of frames that passed or were refused."""
     return _Play(source).run()
 
 
 class _Way:
-    """One follower's connection and its open requests."""
+    """The connection of one follower, and its open requests."""
 
     def __init__(self, leader: Leader, version: int) -> None:
         self.wire = Wire(is_inter_broker=True, leader=leader)
@@ -82,7 +83,7 @@ class _Way:
         return not self.has_failed and not self.wire.session.state.is_blocked
 
     def give(self, pieces: list[bytes], *, is_client: bool) -> None:
-        """Let a side send, as long as the session reads."""
+        """Send pieces of bytes from the follower or the leader, as long as the session has not failed."""
         session, now_ms = self.wire.session, self.wire.now_ms
         try:
             for piece in pieces:
@@ -108,7 +109,7 @@ class _Way:
         self.wire.session.close(now_ms=self.wire.now_ms, has_passed=False)
 
     def take(self) -> None:
-        """Collect the output and check it."""
+        """Collect the output of the session and check it."""
         asked, told = self.wire.to_broker(), self.wire.to_client()
         if self.is_sound:
             self.waits.extend(frames := split(asked))
@@ -326,7 +327,7 @@ class _Play:
 
 
 def split(stream: bytes) -> list[bytes]:
-    """Return the frames of a stream, each whole."""
+    """Split a stream into its frames, and assert that each frame is whole."""
     frames, at = [], 0
     while at < len(stream):
         end = at + 4 + int.from_bytes(stream[at : at + 4])

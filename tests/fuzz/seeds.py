@@ -1,7 +1,7 @@
 """Valid requests and responses of every API and version.
 
-kio writes them, or kafka-python for versions that Kafka 4.0 removed. A version newer than both is the newest known one
-with another number.
+kio writes the messages, and kafka-python writes those of versions that Kafka 4.0 removed. For a version that neither
+knows, the newest known message is used with the other version number.
 """
 
 from functools import cache
@@ -23,7 +23,8 @@ from tests.support.frames import (
 )
 
 PRODUCE, FETCH, METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER = 0, 1, 3, 10, 60
-# The brokers in responses, some with an advertised address. Their own host must not reach a client.
+# The node id and port of each broker in responses. Some node ids have an advertised address. Clients must not see the
+# own host of a broker.
 BROKERS_OWN_HOST: Final = "brokers-own-host"
 NODES: Final = ((0, 9092), (3, 65_535), (4, 9093), (2**31 - 1, 1))
 CLIENT_IDS: Final = ("etl", "web", "", "ü" * 40)
@@ -35,7 +36,7 @@ _KAFKA_PYTHON: Final = {
     kind: {(cls.API_KEY, version): cls for cls, version in kafka_python_messages.messages(kind)}
     for kind in ("request", "response")
 }
-# APIs that are read, rewritten or charged are the most frequent.
+# APIs that the proxy reads, rewrites or charges are the most frequent.
 API_KEYS: Final = (
     *(int(key) for key in ApiKey),
     *(PRODUCE, FETCH) * 16,
@@ -46,7 +47,7 @@ API_KEYS: Final = (
 
 
 def versions(api_key: int) -> int:
-    """Return the number of versions to try: all known ones and two more."""
+    """Return the number of versions to try, which is two more than the known versions."""
     return HIGHEST_VERSION.get(api_key, 0) + 3
 
 
@@ -55,10 +56,10 @@ def request(api_key: int, version: int, variant: int, client_id: int) -> bytes:
     """Return a request with correlation_id 0.
 
     Args:
-        api_key: Known or unknown.
-        version: Any version.
-        variant: 0 to ``VARIANTS`` - 1; chooses the length of arrays and the optional fields.
-        client_id: Index in ``CLIENT_IDS``.
+        api_key: The API, which may be unknown.
+        version: The version, which may be unknown.
+        variant: A number from 0 to ``VARIANTS`` - 1 that chooses the lengths of arrays and the optional fields.
+        client_id: An index in ``CLIENT_IDS``.
     """
     name = CLIENT_IDS[client_id]
     known = _nearest(api_key, version, "request")
@@ -83,7 +84,7 @@ def request(api_key: int, version: int, variant: int, client_id: int) -> bytes:
 
 @cache
 def response(api_key: int, version: int, variant: int) -> bytes:
-    """Return a response with correlation_id 0; arguments as for ``request``."""
+    """Return a response with correlation_id 0. The arguments are those of ``request``."""
     if api_key == ApiKey.API_VERSIONS and variant == VARIANTS - 1 and version:
         version = 0  # a broker's response to an unknown version
     known = _nearest(api_key, version, "response")
@@ -100,7 +101,7 @@ def response(api_key: int, version: int, variant: int) -> bytes:
 
 
 def _nearest(api_key: int, version: int, kind: str) -> int | None:
-    """Return the version if a codec writes it, else the next lower one; None if there is none."""
+    """Return the highest version up to ``version`` that a codec writes, or None if no codec writes any."""
     for known in range(version, -1, -1):
         if (api_key, known) in _KIO or (api_key, known) in _KAFKA_PYTHON[kind]:
             return known
@@ -122,14 +123,15 @@ def _request_values(cls: Untyped, api_key: int, version: int, variant: int) -> d
 
 
 def _response_values(cls: Untyped, api_key: int, version: int, variant: int) -> dict[str, object]:
-    """Return values with brokers for a response that lists brokers, and with an error for ApiVersions."""
+    """Return field values of a response: brokers if the response lists brokers, and an error code for ApiVersions."""
     if api_key == ApiKey.API_VERSIONS:
         return {"error_code": ErrorCode.unsupported_version if variant == VARIANTS - 1 else ErrorCode.none}
     nodes = NODES * 3 if variant == VARIANTS - 1 else NODES[: variant + 1]
     if api_key == FIND_COORDINATOR and version < 4:
         return {"node_id": nodes[-1][0], "host": BROKERS_OWN_HOST, "port": nodes[-1][1]}
     fields = {METADATA: "brokers", DESCRIBE_CLUSTER: "brokers", FIND_COORDINATOR: "coordinators"}
-    fields |= dict.fromkeys(FIRST_VERSION, "node_endpoints")  # a request between controllers, not from clients
+    # Node_endpoints of this API belong to requests between controllers, not from clients.
+    fields |= dict.fromkeys(FIRST_VERSION, "node_endpoints")
     name = fields.get(api_key)
     if name is None or name not in cls.__annotations__:
         return {}

@@ -1,14 +1,14 @@
 """Turns a fuzzer's bytes into decisions, and damages frames by them.
 
-One changed byte of the input changes one decision: the next message, the place of a cut, the damaged field. So the
-fuzzer gets far deeper than with random frames.
+Each byte of the input is one decision, such as the next message, the place of a cut or the damaged field. So the fuzzer
+reaches far more code than with random frames.
 """
 
 import itertools
 from struct import pack
 from typing import Final
 
-# Wrong lengths, counts and versions.
+# Values for damaged lengths, counts and versions.
 _INT32: Final = (-1, -2, 0, 1, 0x7F, 0xFF, 0x7FFF, 0x10000, 2**24, 2**31 - 1, -(2**31), 104_857_601)
 _INT16: Final = (-1, -2, 0, 1, 2, 0x7F, 0x100, 0x7FFF, -0x8000)
 _UVARINTS: Final = (
@@ -24,7 +24,7 @@ _UVARINTS: Final = (
 
 
 class Source:
-    """Reads decisions from the front of the bytes; after their end each decision is 0."""
+    """Reads decisions from the front of the fuzzer's bytes. After the last byte, each decision is 0."""
 
     __slots__ = ("_at", "_data")
 
@@ -34,7 +34,7 @@ class Source:
 
     @property
     def has_more(self) -> bool:
-        """Whether bytes are left."""
+        """Return whether unread bytes are left."""
         return self._at < len(self._data)
 
     def byte(self) -> int:
@@ -44,7 +44,7 @@ class Source:
         return self._data[at] if at < len(self._data) else 0
 
     def below(self, end: int) -> int:
-        """Return a number from 0 to ``end - 1``; 0 where ``end`` is 0."""
+        """Return a number from 0 to ``end - 1``, or 0 if ``end`` is 0."""
         if end <= 1:
             return 0
         if end <= 256:
@@ -52,13 +52,13 @@ class Source:
         return (self.byte() << 8 | self.byte()) % end
 
     def take(self, size_bytes: int) -> bytes:
-        """Return ``size_bytes`` bytes, or as many as are left."""
+        """Return the next ``size_bytes`` bytes, or fewer if fewer are left."""
         taken = self._data[self._at : self._at + size_bytes]
         self._at += size_bytes
         return taken
 
     def rest(self) -> bytes:
-        """Return all that is left."""
+        """Return all unread bytes."""
         return self.take(len(self._data))
 
 
@@ -68,7 +68,7 @@ def resized(frame: bytes | bytearray) -> bytes:
 
 
 def damaged(frame: bytes, source: Source) -> bytes:
-    """Return the frame with one to four errors; its size field is mostly correct."""
+    """Return the frame with one to four errors. Its size field stays correct in most cases."""
     out = bytearray(frame)
     kind = 0
     for _ in range(1 + source.below(4)):
@@ -95,7 +95,7 @@ def damaged(frame: bytes, source: Source) -> bytes:
 
 
 def cut(data: bytes, source: Source) -> list[bytes]:
-    """Cut the bytes into pieces, none of them empty."""
+    """Cut the bytes into pieces. No piece is empty."""
     size = len(data)
     style = max(source.below(8) - 3, 0)
     if style == 0 or size < 2:

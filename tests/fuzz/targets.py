@@ -1,10 +1,10 @@
-"""The fuzz targets: any bytes give a response or one closed connection, in bounded time and memory.
+"""The fuzz targets. Any bytes must give a response or one closed connection, in bounded time and memory.
 
-Each target reads its decisions from the fuzzer's bytes and raises everything but a ``ProtocolError``. It returns a
-number of frames:
+Each target reads its decisions from the fuzzer's bytes. It catches only ``ProtocolError``, so any other exception is a
+finding. It returns a number of frames:
 
-* dialogues, replicas and garbage: the whole frames that passed a session, plus one for an error that closed it;
-* the other targets: the frames, tokens, headers or certificates that were read.
+* Dialogues, replicas and garbage count the whole frames that passed a session, plus one for an error that closed it.
+* The other targets count the frames, tokens, headers or certificates that were read.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ class Target(NamedTuple):
     """A fuzz target.
 
     Attributes:
-        run: Takes the fuzzer's bytes; returns the number of frames; raises an error if a check fails.
+        run: Takes the fuzzer's bytes, and returns the number of frames. It raises an error if a check fails.
         share: The target's share of the frames of a long run, in percent.
     """
 

@@ -1,7 +1,7 @@
 """The short fuzz run.
 
-Inputs are the kept corpus, a hundred fixed mutations of it per target, random ones of hypothesis, and in
-``make test-long`` those that libFuzzer finds in a few seconds.
+Each target runs on its corpus, on a hundred fixed mutations of the corpus, and on random inputs of hypothesis. In
+``make test-long`` it also runs on inputs that libFuzzer finds in a few seconds.
 """
 
 import platform
@@ -22,12 +22,12 @@ from tests.fuzz.targets import TARGETS
 from tests.protocol.support import kafka_python_messages, kio_messages
 
 FRESH_INPUTS = 100
-# Processor seconds for some dozen frames and up to a megabyte; a slow machine needs a hundredth of them.
+# Processor time for a few dozen frames of up to a megabyte. Even a slow machine needs a hundredth of this time.
 MAX_SECONDS_PER_INPUT = 3.0
 
 
 def play(target: str, inputs: list[bytes]) -> int:
-    """Run a target on inputs; return the number of frames."""
+    """Run a target on the inputs, and return the number of frames."""
     frames = 0
     for one in inputs:
         started = time.process_time()
@@ -81,7 +81,7 @@ def test_libfuzzer_finds_nothing_in_some_seconds() -> None:
         assert int(row[3].replace(",", "")) > 100, f"{row[0]} reaches next to nothing: is it instrumented?"
 
 
-# -- what the fuzzer begins with
+# -- the first inputs of the fuzzer
 
 
 def test_seeds_have_each_api_and_version_of_the_codecs() -> None:

@@ -1,12 +1,12 @@
-"""Fuzzes topic mutations under a quota, refusals of any request, and the query for partition counts.
+"""Fuzzes topic mutations under a quota, refusals of requests of any API, and the query for partition counts.
 
-Requests and responses are valid or damaged. This must hold:
+Requests and responses are valid or damaged. These properties must hold:
 
 * nothing but a ``ProtocolError`` is raised;
-* a request without some topics is read as one with the other topics, in order;
-* a response of our own, or one with added topics, is read as intended and has the request's correlation_id;
+* a request from which topics were removed is read as one with the other topics, in order;
+* a response of the proxy, or one with added topics, is read as intended and has the request's correlation_id;
 * each topic of a request passes or is refused, and a strict quota that is not violated refuses none;
-* only recorded permits are returned, and all recorded permits can be returned;
+* no more permits are returned to the quota than it recorded, and all recorded permits can be returned;
 * a refusal has a throttle time if its version has the field, and is not much longer than the request.
 """
 
@@ -58,7 +58,7 @@ _MOST_TOPICS: Final = 5
 
 
 def play(source: Source) -> int:
-    """Play to the end of the source; return the number of frames that were read."""
+    """Act on all decisions of the source, and return the number of frames that were read."""
     play_one = (_mutate, _mutate, _refuse, _count)
     limit = _LIMITS[source.below(len(_LIMITS))]
     bucket = _bucket(limit)
@@ -76,7 +76,7 @@ def _bucket(limit: float | None) -> Bucket:
     return manager.bucket(user="alice", client_id="admin", now_ms=_START_MS)
 
 
-# -- requests that make, grow and delete
+# -- requests that create, extend and delete topics
 
 
 def _mutate(source: Source, bucket: Bucket, now_ms: int) -> None:
@@ -137,7 +137,7 @@ def _api_of(frame: bytes) -> tuple[int, int]:
 
 
 def _rewrite(source: Source, frame: bytes, request: MutationRequest, refused: Set[Topic]) -> None:
-    """Leave topics out of a request, and refuse all of its topics."""
+    """Remove topics from a request, and refuse all of its topics. Assert that both results are read as intended."""
     some = {mutation.topic for mutation in request.topics if source.byte() & 1}
     for left_out in (refused, some):
         written = without_topics(frame, request, left_out)
@@ -174,7 +174,7 @@ def _put_in(response: bytes, request: MutationRequest, refused: Set[Topic]) -> N
 
 
 def _response(source: Source, request: MutationRequest) -> bytes:
-    """Return a broker's response with some topics of the request, and with others."""
+    """Return a broker's response with some topics of the request and with some other topics."""
     results = tuple(
         (source.below(len(_TOPICS)), _ERRORS[source.below(len(_ERRORS))], source.below(len(_COUNTS)))
         for _ in range(source.below(_MOST_TOPICS + 1))
