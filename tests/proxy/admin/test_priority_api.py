@@ -1,4 +1,4 @@
-"""What is said of a user's priority, and why it is what it is."""
+"""Test what the admin port says about a user's priority and the reasons for it."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Requests to a cluster and their answers, against kio's codec, in each version that a broker may speak."""
+"""Test requests to a cluster and their answers with kio's codec, in each version that a broker may know."""
 
 from io import BytesIO
 from typing import Any
@@ -14,7 +14,7 @@ from kafka_quota_proxy.proxy.background.admin_requests import (
 )
 from tests.protocol.support import kio_messages
 
-_ADVERTISED = range(14)  # by Kafka 4.1, of Metadata
+_ADVERTISED = range(14)  # the versions of Metadata that Kafka 4.1 advertises
 
 
 def prepared(request: Any, api_key: ApiKey, highest: int) -> Any:  # noqa: ANN401

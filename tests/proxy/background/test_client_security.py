@@ -1,4 +1,4 @@
-"""The addresses, logins and TLS of this program's own clients."""
+"""Test the addresses, logins and TLS settings of the proxy's own Kafka clients."""
 
 from pathlib import Path
 

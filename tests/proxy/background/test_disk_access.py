@@ -1,4 +1,4 @@
-"""The reason why a path cannot be written, and the remedy."""
+"""Test that the proxy says why a path cannot be written, and what to do about it."""
 
 import os
 from pathlib import Path

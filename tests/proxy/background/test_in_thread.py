@@ -1,4 +1,4 @@
-"""Blocking calls in threads: the result, the error, and a cancelled caller."""
+"""Test blocking calls in threads: their results, their errors, and callers that are cancelled."""
 
 import asyncio
 import threading

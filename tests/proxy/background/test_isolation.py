@@ -1,4 +1,4 @@
-"""An unexpected exception has one line in the log with a traceback, one count, and ends one thing."""
+"""Test that an unexpected exception is logged with its traceback, is counted, and ends only the work that raised it."""
 
 import asyncio
 import logging
@@ -31,7 +31,7 @@ def afresh(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Faulty:
-    """Raises in its first calls."""
+    """Work whose first ``faults`` calls raise."""
 
     def __init__(self, faults: int = 1) -> None:
         self.faults = faults

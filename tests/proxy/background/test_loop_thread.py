@@ -1,4 +1,4 @@
-"""An event loop in a thread: results and errors reach the caller, and ``close`` ends calls that wait."""
+"""Test an event loop in a thread: results and errors reach the caller, and ``close`` ends calls that wait."""
 
 import asyncio
 import threading
@@ -11,7 +11,7 @@ from kafka_quota_proxy.proxy.background.loop_thread import LoopThread
 
 
 class Work:
-    """Coroutines for a loop thread."""
+    """Coroutines that tests run in a ``LoopThread``."""
 
     def __init__(self) -> None:
         self.has_begun = threading.Event()

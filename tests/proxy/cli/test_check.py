@@ -1,4 +1,4 @@
-"""``check`` prints every fault and says by its exit status whether the file can be used."""
+"""Test that ``check`` prints every fault, and says by its exit status whether the configuration file can be used."""
 
 import json
 import socket

@@ -1,4 +1,4 @@
-"""What ``check`` says of the directory of a store."""
+"""Test what ``check`` says about the directory of a store."""
 
 import os
 from pathlib import Path

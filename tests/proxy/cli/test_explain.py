@@ -1,4 +1,4 @@
-"""``explain`` says which quota holds, at which of the eight levels, and why the others do not."""
+"""Test that ``explain`` says which quota holds, at which of the eight levels, and why the other quotas do not hold."""
 
 import asyncio
 import json
@@ -37,7 +37,7 @@ Explained = Callable[..., str]
 
 @pytest.fixture
 def explained(capsys: pytest.CaptureFixture[str]) -> Explained:
-    """Run the command for a file with more arguments, and return its output."""
+    """Return a function that runs ``explain`` for a configuration file, and returns what it prints."""
 
     def run(file: Path, *arguments: str) -> str:
         assert main(["explain", str(file), *arguments]) == 0
@@ -269,7 +269,7 @@ def connections_of(path: Path, user: str, explained: Explained) -> str:
 
 
 def test_open_connections_of_brokers_have_no_limit(of_brokers: Path, explained: Explained) -> None:
-    for user in ("kafka", "kafka-9"):  # what counts is the name before folding
+    for user in ("kafka", "kafka-9"):  # principals.brokers has names before folding
         assert connections_of(of_brokers, user, explained) == (
             "connections: not limited\n"
             "  why          the user is a broker's (principals.brokers), and may have any number\n"
@@ -613,7 +613,7 @@ def said_at(instant: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, *m
 
 
 def test_another_instant_may_have_another_rule(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    # A Monday, and the Tuesday on which the first rule has expired.
+    # On Monday the first rule still holds, and on Tuesday it has expired.
     monday = said_at("2026-11-30T12:00:00Z", capsys, tmp_path, "--ip", "10.0.0.7")
     tuesday = said_at("2026-12-01T01:30:00Z", capsys, tmp_path, "--ip", "10.0.0.7")
     noon = said_at("2026-12-01T12:00:00Z", capsys, tmp_path)

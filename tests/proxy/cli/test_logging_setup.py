@@ -1,4 +1,4 @@
-"""The log: one record is one line, in either form, whatever is in it."""
+"""Test that each log record is one line, in text and in JSON, whatever the record has."""
 
 import io
 import json

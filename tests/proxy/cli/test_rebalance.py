@@ -1,4 +1,4 @@
-"""How ``rebalance`` reads its command line. What it then says and does: the tests of ``proxy.rebalance``."""
+"""Test how ``rebalance`` reads its command line. The tests of ``proxy.rebalance`` cover what it then does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hosts that have a limit are looked up until they are found."""
+"""Test that hosts with a limit are looked up until they are found."""
 
 import asyncio
 import socket
@@ -96,7 +96,7 @@ async def test_silent_name_server_holds_a_few_threads_of_the_lookups(
         assert await lookups.find(hosts) == {}
         first = sorted(asked)
         assert len(first) == 3
-        # A running lookup is not repeated, and no other one begins.
+        # The next calls repeat no lookup that is still running, and begin no other.
         late = asyncio.ensure_future(lookups.find(hosts))
         await asyncio.sleep(0.02)
         monkeypatch.setattr(host_finder, "_LOOKUP_S", 10.0)

@@ -1,4 +1,4 @@
-"""The store that a configuration asks for."""
+"""Test that the configured kind of store is made."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ TOPIC = QuotasFrom(topic="t", client=AdminClient(bootstrap_servers=(Address(host
 
 
 async def hold(_: Sequence[Change]) -> None:
-    """Apply no change."""
+    """Ignore the changes."""
 
 
 def config(store: Store | None) -> ProxyConfig:

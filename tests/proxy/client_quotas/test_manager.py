@@ -1,4 +1,4 @@
-"""Administrators' requests on the loop: stored, applied, and only then answered."""
+"""Test that administrators' requests are stored and applied before they are answered."""
 
 import asyncio
 import json
@@ -49,7 +49,7 @@ EVERYTHING = DescribeRequest(1, 9, (), False)
 
 
 class Client:
-    """A connection that waits."""
+    """Stands for a connection that waits for the answer to its request."""
 
     def __init__(self) -> None:
         self.has_turn = asyncio.Event()
@@ -160,7 +160,7 @@ async def test_other_tasks_run_while_stored_rules_are_applied(tmp_path: Path, mo
 async def test_log_names_the_first_entities_of_a_large_request_and_counts_the_rest(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A line for each would hold up the loop."""
+    """A log line for each entity would block the event loop."""
     caplog.set_level(logging.INFO)
     many = tuple(Alteration((("user", str(number)),), (Op(P, 1.0),)) for number in range(1_000))
     async with bed(tmp_path) as one:
@@ -392,7 +392,6 @@ async def test_all_of_a_change_is_stored_if_applying_raises(tmp_path: Path) -> N
             patched.setattr(one.manager._applier, "_on_changes", fails)
             told = read_alter_response(await one.ask(AlterRequest(1, 7, many, False)), 1)
         assert {result.error_code for result in told.results} == {-1}
-        # Enough for a snapshot.
         assert len(one.manager.rules.stored) == 600
         await one.set(ALICE, {P: 5.0})
         assert len(one.changes[-1][0]) == 601
@@ -500,7 +499,7 @@ async def test_changes_above_the_rate_limit_are_refused_with_a_throttle_time(tmp
         told = await one.told()
     last = json.loads(audit_log.read_text().splitlines()[-1])
 
-    # One may be saved up; a request of three passes as a whole, and the bucket is two below zero.
+    # The token bucket holds one change. A request of three changes passes as a whole, and leaves it at minus two.
     assert {result.error_code for result in first.results} == {0}
     assert [result.error_code for result in second.results] == [89, 89]
     assert 0 < second.throttle_time_ms <= 20_000
@@ -518,14 +517,14 @@ async def test_changes_above_the_rate_limit_are_refused_with_a_throttle_time(tmp
 )
 @on_uvloop
 async def test_a_request_that_changes_nothing_counts_as_one(tmp_path: Path, op: Op, is_dry_run: bool) -> None:
-    """A client that repeats a request in a loop is limited, too."""
+    """It is charged one change, so that a client that repeats such a request in a loop is limited too."""
     store = Store(directory=str(tmp_path / "d"), changes_per_second=0.3)
     two = tuple(Alteration((("user", str(each)),), (op,)) for each in range(2))
     async with bed(None, store=store) as one:
         request = AlterRequest(1, 7, two, is_dry_run)
         answers = [read_alter_response(await one.ask(request), 1) for _ in range(5)]
 
-    # Three may be saved up, and one takes the bucket below zero.
+    # The token bucket holds three changes, and a fourth request may take it below zero.
     assert [answer.results[0].error_code == 89 for answer in answers] == [False] * 4 + [True]
     assert answers[-1].throttle_time_ms > 0
 
@@ -545,7 +544,7 @@ async def test_repeated_refusals_have_a_line_a_second_and_are_all_counted(tmp_pa
             await one.ask(AlterRequest(1, 7, bad, False))
         most = 3 + int(perf_counter() - begun)
         assert said()[0] == 1
-        # No more requests come, and the rest is written all the same.
+        # The sums of the other attempts are written although no further request comes.
         await eventually(lambda: sum(said()) == 2_000)
         assert len(said()) <= most
         change_log = one.manager.change_log

@@ -1,4 +1,4 @@
-"""Requests that wait: in order, within bounds, and dropped ones make room."""
+"""Test the queue of requests: it keeps their order, is bounded, and has room again when a request is dropped."""
 
 import asyncio
 

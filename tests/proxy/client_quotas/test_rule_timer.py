@@ -1,4 +1,4 @@
-"""Rules follow the clock on the loop: each when it is due, also if the clock is set."""
+"""Test that each rule with terms begins, changes and ends on time, even if the clock is set."""
 
 import asyncio
 import logging
@@ -33,7 +33,7 @@ Told = tuple[RuleChanges, IpChanges]
 
 
 class Clock:
-    """A clock that may be set."""
+    """A clock that shows the time that a test sets."""
 
     def __init__(self, now_ms: int = START_MS) -> None:
         self.now_ms = now_ms
@@ -60,7 +60,7 @@ class Bed:
         self.told.append((rules, ips))
 
     async def at(self, now_ms: int) -> list[Told]:
-        """Set the clock, and return the changes then, without the timer's wait of up to a second."""
+        """Set the clock, and return the changes that this causes. Does not wait up to a second, as the timer would."""
         self.clock.now_ms = now_ms
         self.told.clear()
         self.timer.wake()
@@ -127,7 +127,7 @@ async def test_a_clock_that_is_set_is_followed_both_ways() -> None:
 async def test_no_wait_is_so_long_that_a_set_clock_would_not_be_noticed() -> None:
     assert Bed(rule("a", expires_ms=START_MS + 900 * HOUR_MS)).timer._wait_s() == 1.0
     assert Bed(rule("a", expires_ms=START_MS + 250)).timer._wait_s() == 0.25
-    assert Bed(rule("a", expires_ms=START_MS - 1)).timer._wait_s() == 1.0  # it would come back
+    assert Bed(rule("a", expires_ms=START_MS - 1)).timer._wait_s() == 1.0  # if the clock is set back, it holds again
     assert Bed(rule("a")).timer._wait_s() is None
 
 
@@ -142,7 +142,7 @@ async def test_changes_that_could_not_be_applied_are_tried_again(
 
         await eventually(lambda: bed.told)
 
-        # The other one, too: which of them was applied is not known.
+        # Rule b is reported too, because it is not known which of the rules had been applied before the failure.
         assert bed.told == [({("a", None): None, ("b", None): rule("b", expires_ms=START_MS + 900)}, {})]
     assert "rules could not be put in force; it is tried again" in caplog.text
 
@@ -158,7 +158,7 @@ async def test_log_names_a_few_of_many_rules_that_change_at_once(caplog: pytest.
     assert len(caplog.messages) == 11
 
 
-# -- at a server
+# -- in a running proxy
 
 
 @on_uvloop
@@ -174,10 +174,10 @@ async def test_a_rule_of_the_file_expires_for_the_next_request_of_an_open_connec
         clock.now_ms += 20
         await eventually(lambda: not server.quota_manager.rules.quotas)
         assert await client.ask(produce_request(2, size_bytes=20_000)) == produce_response(2)
-        # The file still hides the store's rule.
+        # The expired rule of the file still hides the rule of the store.
         assert await put(client, ETL, P, 2_000.0) == 44
 
-        # After a reload it has expired, too.
+        # After a reload the rule is still expired.
         server.apply(config_to(broker, tmp_path, rule))
         assert server.quota_manager.rules.quotas == ()
 
@@ -205,7 +205,7 @@ async def test_first_timed_rule_wakes_the_timer(tmp_path: Path, is_stored: bool)
         config = config_to(broker, tmp_path)
         async with running(config, wall_ms=clock) as server:
             async with client_of(server) as client:
-                # After this the timer has nothing to wait for.
+                # This rule has no terms, so the timer has nothing to wait for.
                 assert await put(client, ETL, P, 1_000.0) == 0
 
             if is_stored:
@@ -232,7 +232,7 @@ async def test_stored_ramp_continues_on_schedule_after_a_restart(tmp_path: Path)
 
 
 async def _over_a_run(path: Path, clock: Clock, more_ms: int) -> tuple[float, float]:
-    """Start a proxy, let time pass, and stop it; return the limit of etl at the start and at the end."""
+    """Start a proxy, let ``more_ms`` pass, and stop it. Return the limit of client etl at the start and at the end."""
     async with stub_broker(answers) as broker, running(config_to(broker, path), wall_ms=clock) as server:
         ((_, quotas),) = server.brokers.quotas_by_name
 

@@ -1,4 +1,4 @@
-"""Quotas of a store in a running proxy: read at its start, and not changed by a reload of the file."""
+"""Test the quotas of a store in a running proxy: it reads them at its start, and a reload does not change them."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +29,7 @@ MANY = 500
 
 
 def stored(path: Path, broker: StubBroker) -> ProxyConfig:
-    """Return the configuration of a proxy whose store has many rules."""
+    """Write a store with many rules, and return the configuration of a proxy with this store."""
     rule = StoredRule(limits={"producer_byte_rate": 1.0})
     of_users = [Change(Entity(str(number), DEFAULT), rule) for number in range(MANY)]
     of_ip = Change(Entity(ip="10.0.0.7"), StoredRule(limits={"connection_creation_rate": 5.0}))

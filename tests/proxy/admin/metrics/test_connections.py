@@ -1,4 +1,4 @@
-"""What is seen of quotas on connections: the proxy's metrics, and Kafka's own."""
+"""Test the metrics of quotas on connections, under the proxy's names and under Kafka's."""
 
 from math import isnan
 

@@ -1,4 +1,4 @@
-"""Prometheus' text format: what is written is what prometheus_client's parser reads."""
+"""Test Prometheus' text format: prometheus_client's parser reads what the proxy writes."""
 
 from math import isnan, nan
 

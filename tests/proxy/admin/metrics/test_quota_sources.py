@@ -1,4 +1,4 @@
-"""The metrics of each source of quotas: brokers, topics and stores."""
+"""Test the metrics of each source of quotas: brokers, topics and stores."""
 
 import time
 from collections.abc import Iterable
@@ -225,4 +225,4 @@ def test_a_topic_that_is_the_store_shows_its_records_and_offset() -> None:
 
 
 async def _nothing(_: object) -> None:
-    """Change no rule."""
+    """Ignore the changes."""

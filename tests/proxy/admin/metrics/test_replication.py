@@ -1,4 +1,4 @@
-"""What is seen of throttled replicas: KIP-73's metrics and Kafka's own."""
+"""Test the metrics of throttled replicas: those of KIP-73, and others that Kafka has."""
 
 from typing import NamedTuple, cast
 

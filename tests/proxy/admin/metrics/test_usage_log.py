@@ -1,4 +1,4 @@
-"""The metrics of the usage log."""
+"""Test the metrics of the usage log."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The table, the lines and the bars."""
+"""Test the table, the lines and the bars that the demo prints."""
 
 import pytest
 from rich.console import Console

@@ -1,4 +1,4 @@
-"""The embedded broker, with real clients. No proxy: the broker advertises itself."""
+"""Test the embedded broker with real clients. There is no proxy: the broker advertises its own address."""
 
 import asyncio
 import re
@@ -18,7 +18,7 @@ from kafka_quota_proxy.proxy.cli.demo.processes import running
 from kafka_quota_proxy.proxy.cli.demo.workload import CONSUMER_TOPIC, PRODUCER_TOPIC
 
 with warnings.catch_warnings():
-    # It reads its JSON files with a deprecated function of importlib.resources.
+    # kafka-python reads its JSON files with a deprecated function of importlib.resources.
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaConsumer, KafkaProducer
 
@@ -46,7 +46,7 @@ async def test_a_consumer_reads_the_preloaded_records(bootstrap: str) -> None:
 
 
 async def test_kafka_python_produces_with_acks_0_and_reads_back(bootstrap: str) -> None:
-    """It sends ApiVersions v4, whose plain response it cannot read; a response to acks=0 would end its connection."""
+    """kafka-python cannot read a plain response to its ApiVersions v4, and a response to acks=0 ends its connection."""
     values = await asyncio.to_thread(_produce_without_acks_and_read_back, bootstrap)
 
     assert values == [b"0", b"1", b"2", b"acknowledged"]
@@ -76,12 +76,12 @@ async def test_versions_that_the_mock_encodes_wrongly_are_not_announced(bootstra
 
     writer.close()
     newest = {api_key: maximum for api_key, _, maximum in struct.iter_unpack(">hhh", answer[10:])}
-    # Metadata, JoinGroup, LeaveGroup, SyncGroup
+    # The newest versions of Metadata, JoinGroup, LeaveGroup and SyncGroup.
     assert [newest[api_key] for api_key in (3, 11, 13, 14)] == [12, 5, 3, 3]
 
 
 async def test_aiokafka_keeps_its_connection_with_acks_0(bootstrap: str) -> None:
-    """An unexpected response breaks its connection, and with it the next acknowledged batch."""
+    """An unexpected response to acks=0 breaks aiokafka's connection, and the next acknowledged batch fails."""
     async with aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, acks=0) as silent:
         connections = []
         for _ in range(5):

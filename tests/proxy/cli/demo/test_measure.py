@@ -1,11 +1,11 @@
-"""Rates and verdicts from made-up flows."""
+"""Test the rates and verdicts that are measured on made-up flows."""
 
 import pytest
 
 from kafka_quota_proxy.proxy.cli.demo.measure import Flow, MeasurementError, burst_starts, paced_rate, sampled_rate
 
 QUOTA = 4_000
-# A fortieth of a second's quota, as the demo's clients send it.
+# The demo's clients send requests of a fortieth of the bytes that the quota allows in a second.
 REQUEST = QUOTA // 40
 
 
@@ -16,7 +16,10 @@ def _steady(flow: Flow, *, start_s: float, end_s: float, rate: float = QUOTA) ->
 
 
 def _cycles(count: int, *, length_s: float = 11.5, share: float = 1.0) -> Flow:
-    """Kafka's windows: ten seconds' worth at once, a request a second, then a second at the quota itself."""
+    """Return a flow in cycles, as Kafka's windows cause it.
+
+    A cycle has a burst of about ten seconds' bytes, then a request a second, then a second at the quota.
+    """
     flow = Flow()
     for cycle in range(count):
         start_s = 100 + cycle * length_s
@@ -50,7 +53,7 @@ def test_a_paced_rate_leaves_out_the_burst_of_the_first_second() -> None:
 
 
 def test_a_paced_rate_leaves_out_a_longer_burst() -> None:
-    """A machine that does 1.25 times the quota needs four seconds for a second's worth on top."""
+    """At 1.25 times the quota, a machine needs four seconds to use up a burst of one second's bytes."""
     flow = Flow()
     _steady(flow, start_s=50, end_s=54, rate=1.25 * QUOTA)
     _steady(flow, start_s=54, end_s=65)
@@ -108,7 +111,7 @@ def test_the_start_of_each_burst_is_found() -> None:
 
     starts = burst_starts(flow, quota_bytes_per_second=QUOTA)
 
-    # The fifth is the second at the quota that ends the made-up flow.
+    # The fifth start is the last second of the made-up flow, which is at the quota.
     assert len(starts) == 5
     for cycle, start_s in enumerate(starts):
         assert 100 + cycle * 11.5 - 1.25 <= start_s <= 100 + cycle * 11.5 + 0.1

@@ -1,4 +1,4 @@
-"""Where librdkafka is found, and the error without it."""
+"""Test where the demo finds librdkafka, and the error if it finds none."""
 
 import importlib
 from pathlib import Path
@@ -34,8 +34,8 @@ def test_maps_without_the_library_give_no_path() -> None:
 @pytest.mark.parametrize(
     "place",
     [
-        "confluent_kafka.libs/librdkafka-0cb9.so.1",  # as auditwheel bundles it
-        "confluent_kafka/.dylibs/librdkafka.1.dylib",  # as delocate bundles it
+        "confluent_kafka.libs/librdkafka-0cb9.so.1",  # where auditwheel puts it
+        "confluent_kafka/.dylibs/librdkafka.1.dylib",  # where delocate puts it
     ],
 )
 def test_a_bundled_library_is_found_next_to_its_package(tmp_path: Path, place: str) -> None:

@@ -1,4 +1,4 @@
-"""The repairs of the relay in relay of the mock cluster, on bytes; and the ends of its connections."""
+"""Test how the relay in front of the mock cluster repairs requests and responses, and how its connections end."""
 
 import asyncio
 import gc
@@ -29,7 +29,7 @@ def _api_versions_v0(correlation_id: int, *ranges: tuple[int, int, int]) -> byte
 def _produce(version: int, *, acks: int, correlation_id: int = 5) -> bytes:
     head = struct.pack(">hhi", 0, version, correlation_id) + CLIENT_ID
     if version >= 9:
-        # One tagged field in the header (tag 0, two bytes), then the compact transactional id "ab".
+        # The header has one tagged field (tag 0, two bytes). The compact transactional id "ab" follows.
         return head + b"\x01\x00\x02xy" + b"\x03ab" + struct.pack(">hi", acks, 30_000) + b"rest"
     transactional_id = struct.pack(">h", 2) + b"ab" if version >= 3 else b""
     return head + transactional_id + struct.pack(">hi", acks, 30_000) + b"rest"
@@ -89,7 +89,7 @@ def test_api_versions_v2_passes_unchanged() -> None:
 
 
 def test_an_unknown_version_of_api_versions_is_answered_with_error_35_as_v0() -> None:
-    """Source: KIP-511."""
+    """KIP-511 specifies this answer."""
     repairs = Repairs()
     repairs.request(struct.pack(">hhi", 18, 9, 7) + CLIENT_ID)
 
@@ -116,7 +116,7 @@ def test_a_frame_that_ends_too_early_is_an_error() -> None:
 
 
 async def test_the_mock_can_answer_a_client_that_has_left() -> None:
-    """If it could not write a response, it would drop the requests that it has not read, such as those of acks=0."""
+    """If the mock could not write a response, it would drop requests that it has not read yet, such as acks=0."""
     request = _produce(8, acks=0)
     with socket.create_server(("127.0.0.1", 0)) as mock:
         relay = await serve(mock_port=mock.getsockname()[1])
@@ -170,7 +170,7 @@ async def test_a_relay_is_not_collected_while_the_mock_may_answer_a_client_that_
 
 
 def _answer_late(mock: socket.socket, *, answers: int) -> None:
-    """Respond when the other side has ended its requests; raises if it has closed the connection."""
+    """Respond after the other side has shut down its sending. Raises if the connection is closed altogether."""
     connection, _ = mock.accept()
     with connection:
         end = select.poll()

@@ -1,4 +1,4 @@
-"""The configuration that the demo writes, the throttle times that it reads, and the end of a run."""
+"""Test the configuration that the demo writes, the throttle times that it reads, and how a run ends."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Sizes and durations for every rate that the demo takes."""
+"""Test the sizes and durations that the demo chooses for every rate that it accepts."""
 
 import pytest
 from aiokafka.protocol.produce import ProduceRequest_v8
@@ -57,7 +57,7 @@ def test_the_overhead_of_a_produce_request_is_that_of_aiokafka(value_bytes: int)
         timeout=60_000,
         topics=[(PRODUCER_TOPIC, [(0, bytes(builder.build()))])],
     ).encode()
-    # int16 api_key, int16 api_version, int32 correlation_id, string client_id
+    # The header has int16 api_key, int16 api_version, int32 correlation_id and string client_id.
     header_bytes = 2 + 2 + 4 + 2 + len(PRODUCER_CLIENT_ID)
 
     overhead_bytes = header_bytes + len(body) - value_bytes

@@ -1,4 +1,4 @@
-"""Explanations agree with the rules that the proxy resolves."""
+"""Test that explanations name the rules that the proxy in fact applies."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Snapshots of a cluster's reassignments, from answers as ``admin_client.ClusterClient`` gives them."""
+"""Test snapshots of a cluster's reassignments, made from the answers of a fake ``admin_client.ClusterClient``."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _UNLIMITED = "9223372036854775807"
 
 @dataclass
 class Cluster:
-    """A cluster that answers what it is set to, and counts how often its configs were asked for."""
+    """A fake cluster that answers from its fields, and records which configs were asked for."""
 
-    moving: dict[tuple[str, int], list[int]]  # adding_replicas
-    partitions: dict[tuple[str, int], tuple[int, list[int]]]  # leader and replicas in sync
+    moving: dict[tuple[str, int], list[int]]  # the adding_replicas of each partition
+    partitions: dict[tuple[str, int], tuple[int, list[int]]]  # leader and replicas in sync of each partition
     sizes: dict[tuple[int, str, int], int]
     brokers: dict[int, dict[str, str]] = field(default_factory=dict)
     topics: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -101,7 +101,7 @@ class Time:
 
 
 def _cluster() -> Cluster:
-    """Two partitions on their way to broker 4; the second one is also led by a replica in sync of broker 3."""
+    """Return a cluster that moves two partitions to broker 4. The second partition has two followers in sync."""
     rates = {"leader.replication.throttled.rate": "8000000", "follower.replication.throttled.rate": "5000000"}
     return Cluster(
         moving={("orders", 0): [4], ("orders", 1): [4]},
@@ -138,13 +138,13 @@ def test_a_move_has_the_log_sizes_of_leader_and_follower_and_the_count_of_other_
     assert seen.sample.time_ms == 7
     assert seen.sample.moves == {
         _A: Sizes(leader=1, leader_bytes=100 * MB, follower_bytes=10 * MB, in_sync_followers=0),
-        _B: Sizes(leader=2, leader_bytes=200 * MB, follower_bytes=0, in_sync_followers=2),  # not there yet
+        _B: Sizes(leader=2, leader_bytes=200 * MB, follower_bytes=0, in_sync_followers=2),  # no log at broker 4 yet
     }
     assert cluster.asked_brokers == [1, 2, 4]
 
 
 def test_a_new_replica_in_sync_is_not_counted_among_the_old_followers() -> None:
-    """Of two that are added, one has arrived: the partition is still on its way to both."""
+    """Of two added replicas, one is in sync already. The partition counts as moving to both."""
     cluster = _cluster()
     cluster.moving = {("orders", 1): [4, 5]}
     cluster.partitions["orders", 1] = (2, [2, 3, 4])

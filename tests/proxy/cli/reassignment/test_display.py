@@ -1,4 +1,4 @@
-"""Reports as lines, as JSON objects, and drawn in place."""
+"""Test reports as lines, as JSON objects, and as a display that is redrawn in place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sizes, rates and times as a person reads them."""
+"""Test sizes and times in the units in which people read them."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""What holds moves back answers in both directions: the time under a rate, and the rate for a time."""
+"""Test the estimate for moves under a throttle: the time that a rate takes, and the rate that a time needs."""
 
 from kafka_quota_proxy.proxy.cli.reassignment.model import Holder, Load, Side, time_to_copy_ms
 

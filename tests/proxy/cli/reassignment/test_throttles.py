@@ -1,4 +1,7 @@
-"""Which throttle holds for which move: both sides, both sources, lists, paths and racks."""
+"""Test which throttle holds for which move of a replica.
+
+A throttle may be on the leader's or the follower's side, and come from Kafka's configs or from the configuration file.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +76,7 @@ def test_a_file_without_lists_throttles_all_moves_through_the_proxy() -> None:
         (Side.FOLLOWER, None, 4, 5 * MB, frozenset({_A, _B})),
         (Side.FOLLOWER, None, 5, 5 * MB, frozenset({_C})),
     }
-    assert not any(limit.charges_in_sync for limit in everything)  # every replica that lags, and no other
+    assert not any(limit.charges_in_sync for limit in everything)  # only replicas that lag are charged
     assert _facts(behind) == {
         (Side.LEADER, 1, None, 8 * MB, frozenset({_A})),
         (Side.FOLLOWER, None, 4, 5 * MB, frozenset({_A})),
@@ -132,7 +135,7 @@ def test_a_path_applies_to_moves_listed_on_either_side(from_cluster: bool) -> No
 
 
 def test_a_rate_without_a_list_is_reported_and_is_no_throttle() -> None:
-    """A topic operator that rewrites a topic's configs takes the list away, and the move runs free."""
+    """An operator that rewrites the configs of a topic removes the list, and the move is no longer throttled."""
     cluster = ClusterThrottles(
         brokers={1: _RATES, 4: _RATES},
         leader_replicas={"orders": parse("0:1"), "payments": ALL_REPLICAS},
@@ -147,7 +150,7 @@ def test_a_rate_without_a_list_is_reported_and_is_no_throttle() -> None:
 @pytest.mark.parametrize(
     ("rate", "partitions", "said"),
     [
-        (MB, 10, []),  # 10 MiB in 10.5 s
+        (MB, 10, []),  # its first 10 MiB take 10.5 s, which is within the window of 11 s
         (
             MB // 2,
             20,
@@ -156,7 +159,7 @@ def test_a_rate_without_a_list_is_reported_and_is_no_throttle() -> None:
                 "its window is 11 s; set at least 953 kB/s, or a lower replica.fetch.response.max.bytes"
             ],
         ),
-        (MB // 2, 1, []),  # one partition brings a mebibyte at once, whatever the response might hold
+        (MB // 2, 1, []),  # one partition returns a mebibyte at most, however large a response may be
     ],
 )
 def test_first_responses_beyond_the_window_are_reported(rate: int, partitions: int, said: list[str]) -> None:
@@ -191,7 +194,7 @@ def test_a_broker_with_unreadable_configs_is_named() -> None:
 def test_a_follower_throttle_at_several_proxies_is_reported(
     leaders: frozenset[int] | None, proxied: int, is_said: bool
 ) -> None:
-    """Broker 4 fetches from leaders 1 and 2, broker 5 from leader 2 alone."""
+    """Broker 4 fetches from leaders 1 and 2, and broker 5 fetches from leader 2 alone."""
     notes = list(split_throttles(_MOVES, Replication(follower_rate=5 * MB), leaders=leaders, proxied=proxied))
 
     assert len(notes) == is_said
@@ -212,11 +215,11 @@ def test_the_files_throttle_causes_no_bursts() -> None:
 @pytest.mark.parametrize(
     ("leaders", "response_bytes", "leader_rate", "follower_rate", "seconds"),
     [
-        (5, 10 * MB, MB, None, 10),  # KIP-73's example: independent of the number of brokers
-        (500, 2 * MB, MB, 100 * MB, 10),  # and its other one, where the follower's side is the bottleneck
+        (5, 10 * MB, MB, None, 10),  # KIP-73's first example: the number of brokers does not matter
+        (500, 2 * MB, MB, 100 * MB, 10),  # KIP-73's other example: the follower is the bottleneck
         (1, 10 * MB, 10 * MB, 5 * MB, 2),
         (1, 10 * MB, None, None, None),
-        (1, 10 * MB, 0, MB, float("inf")),  # Kafka takes a rate of 0
+        (1, 10 * MB, 0, MB, float("inf")),  # Kafka accepts a rate of 0
     ],
 )
 def test_the_first_responses_take_the_time_of_kip_73(

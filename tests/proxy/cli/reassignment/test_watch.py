@@ -1,4 +1,4 @@
-"""When a watch reads, reports and ends, with a made-up clock and cluster."""
+"""Test when a watch of reassignments reads, reports and ends, with a fake clock and cluster."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class FakeClock(Clock):
 
 
 class SlowClock(FakeClock):
-    """Each reading takes a millisecond."""
+    """A clock that advances by a millisecond whenever it is read."""
 
     def now_ms(self) -> int:
         self.ms += 1
@@ -73,7 +73,7 @@ class RecordingDisplay(Display):
 
 @dataclass
 class Cluster:
-    """300 MB at 10 MB/s, and new data; reading takes 20 ms."""
+    """A fake cluster that moves 300 MB at 10 MB/s, plus the data that come in. Reading its state takes 20 ms."""
 
     clock: FakeClock
     incoming: float = 0
@@ -137,7 +137,7 @@ def test_once_reports_when_there_is_a_rate_and_ends() -> None:
     assert 12_000 <= at_ms <= 12_600
     assert report.verdict is Verdict.ENDS
     assert report.time_left_ms == pytest.approx(30_000 - at_ms, rel=0.01)
-    assert cluster.reads == 25  # twice a second
+    assert cluster.reads == 25  # it is read twice a second
 
 
 def test_the_status_is_1_if_it_never_ends() -> None:
@@ -203,7 +203,7 @@ def test_missed_reports_are_not_repeated() -> None:
 def test_a_cluster_unreachable_for_long_is_an_error(
     plan: Plan, away_from_ms: int, at_least_ms: int, at_most_ms: int
 ) -> None:
-    """A single report fails at once, a watch after a minute."""
+    """A single report fails at once, and a watch fails after a minute."""
     clock = FakeClock()
 
     with pytest.raises(ReadingError):

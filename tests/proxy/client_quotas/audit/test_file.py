@@ -1,4 +1,4 @@
-"""The file of the audit log: lines are appended, a renamed file is replaced, and faults refuse no change."""
+"""Test the file of the audit log: lines are appended, a renamed file is replaced, and an error blocks no change."""
 
 import os
 from pathlib import Path
@@ -76,7 +76,7 @@ def test_full_disk_is_counted_and_logged_once_a_minute(
 
 
 def test_error_of_close_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After an error of close the descriptor may belong to another file."""
+    """When close() has failed, its descriptor may belong to another file already, so it must not be closed again."""
     path, other, close = tmp_path / "a.jsonl", tmp_path / "other", os.close
     file = AuditFile(path)
     file.open()

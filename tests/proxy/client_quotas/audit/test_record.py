@@ -1,4 +1,4 @@
-"""Lines of the audit log."""
+"""Test the lines of the audit log."""
 
 import json
 from collections.abc import Sequence
@@ -106,7 +106,7 @@ def test_a_line_has_a_bound() -> None:
 
     (line,) = lines([outcome], Origin(long, long, long, long))
 
-    # At most six bytes a character, as \u00e9.
+    # A character takes at most six bytes, such as \u00e9.
     assert len(line) < 6 * MAX_TEXT * (MAX_ASKED + 10) + 1_000
 
 

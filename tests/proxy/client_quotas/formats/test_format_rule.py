@@ -1,4 +1,4 @@
-"""Entities and limits as text: exact, and harmless to a terminal."""
+"""Test that entities and limits are written as text exactly, and without control characters for a terminal."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Changes and rules as JSON: other JSON is refused with the place and the reason."""
+"""Test that changes and rules are read from JSON, and that other JSON is refused with the place and the reason."""
 
 import json
 from contextlib import suppress

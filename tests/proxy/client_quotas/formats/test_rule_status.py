@@ -1,4 +1,4 @@
-"""The status of a rule at an instant, as JSON and as text."""
+"""Test the status of a rule at an instant, as JSON and as text."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Rules as a store writes them: read back as they were, and refused if this version does not know them."""
+"""Test that a store reads rules back as it wrote them, and refuses rules that this version does not know."""
 
 import json
 

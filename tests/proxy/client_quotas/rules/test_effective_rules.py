@@ -1,4 +1,4 @@
-"""Which rules of a file and a store hold."""
+"""Test which rules hold if both the configuration file and a store have rules."""
 
 from dataclasses import replace
 
@@ -67,7 +67,7 @@ def test_rule_of_the_file_hides_a_stored_one_and_is_reported() -> None:
         "f.yaml:4: ip 10.0.0.7 has quotas in quotas.d, too; those of the file hold",
     )
     assert in_force.change([Change(Entity("filed"), rule(3.0))], now_ms=NOW_MS) == ({}, {})
-    # Without the file's rule, the store's holds.
+    # Without the file's rule, the rule of the store holds.
     rules, ips = in_force.follow_file(config(), now_ms=NOW_MS)
     assert list(rules.values()) == list(in_force.quotas)
     assert list(ips.values()) == list(in_force.ip_quotas)
@@ -100,7 +100,7 @@ def test_hidden_rules_are_listed_behind_effective_ones() -> None:
     hidden = [in_force.hidden(entity, sees_both=False) for entity in (*stored, Entity("nobody"))]
     assert [one and (set(one.keys), set(one.shown)) for one in hidden] == [
         ({"producer_byte_rate"}, {"producer_byte_rate", "connections"}),
-        ({"connection_creation_rate"}, set()),  # Kafka's API lists it as another address
+        ({"connection_creation_rate"}, set()),  # Kafka's API lists the file's rule under another spelling
         None,
         None,
     ]
@@ -120,7 +120,7 @@ def test_other_spellings_of_an_address_of_the_file_are_hidden() -> None:
     told = "has quotas in quotas.d, too; those of the file hold"
     said = tuple(f"f.yaml:4: ip {name} {told}" for name in ("2001:db8::1", "2001:DB8::1", "2001:db8:0::1"))
     assert in_force.doubles == said
-    # It is reported once if it is set again, and not after it is removed.
+    # A rule that is set again is still reported only once, and a removed rule is not reported.
     in_force.change([Change(spelled[0], ip_rule(6.0)), Change(spelled[2], None)], now_ms=NOW_MS)
     assert in_force.doubles == said[:2]
     in_force.follow_file(config(FILED), now_ms=NOW_MS)
@@ -178,7 +178,7 @@ def test_expired_rule_of_the_file_still_hides_a_stored_one() -> None:
     assert in_force.advance(9, now_ms=NOW_MS + 10) == ({("filed", None): None}, {})
 
     assert not in_force.quotas
-    # It is still listed with its source, and no rule of the store replaces it.
+    # The expired rule is still listed with its source, and no rule of the store replaces it.
     assert in_force.rules[Entity("filed")].limits["producer_byte_rate"] == 1.0
     assert in_force.sources == {Entity("filed"): "f.yaml:3"}
     assert in_force.change([Change(Entity("filed"), rule(5.0))], now_ms=NOW_MS + 11) == ({}, {})
@@ -216,7 +216,7 @@ def test_rules_of_addresses_come_and_go_of_the_file_and_of_the_store() -> None:
     assert [found.ip for found in in_force.ip_quotas] == ["10.0.0.8"]
     assert in_force.advance(9, now_ms=NOW_MS + 20) == ({}, {"10.0.0.8": None})
     assert not in_force.ip_quotas
-    # The clock was set back.
+    # The clock is set back, and both rules hold again.
     assert in_force.advance(9, now_ms=NOW_MS) == ({}, {rule.ip: rule for rule in held})
     assert [found.ip for found in in_force.ip_quotas] == ["10.0.0.7", "10.0.0.8"]
 

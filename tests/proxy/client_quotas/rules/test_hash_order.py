@@ -1,4 +1,4 @@
-"""The order of a Java ``HashMap``: that of OpenJDK 17 with the same keys, put in the same order."""
+"""Test that keys come in the order of a Java ``HashMap``: OpenJDK 17 had this order for the same keys."""
 
 import time
 
@@ -46,7 +46,7 @@ def test_keys_come_in_the_order_of_java(capacity: int, put: str, order: str) -> 
 
 
 def test_a_key_that_is_put_twice_stays_where_it_was() -> None:
-    # Both have the same hash code.
+    # In Java, "Aa" and "BB" have the same hash code.
     assert hash_order(["Aa", "BB", "Aa"], 3) == ["Aa", "BB"]
     assert hash_order([], 0) == []
 
@@ -57,5 +57,5 @@ def test_long_keys_take_no_time() -> None:
 
     assert hash_order(keys, len(keys)) == keys
 
-    # Hashing all its characters takes 3 ms.
+    # Hashing all characters of a single key takes 3 ms.
     assert time.process_time() - began < 2

@@ -1,4 +1,4 @@
-"""When missing hosts are looked up again."""
+"""Test when hosts that were not found are looked up again."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""Which limits of addresses hold, whatever names a store has for them."""
+"""Test which limits of IP addresses hold, however a store spells the addresses or names their hosts."""
 
 from collections.abc import Mapping
 
@@ -76,7 +76,7 @@ def test_a_change_looks_at_no_other_address() -> None:
 
 @st.composite
 def changed(draw: st.DrawFn) -> tuple[Mapping[Ip, float], Mapping[str, tuple[str, ...]], list[Ip], EffectiveIpRules]:
-    """Return limits by name, where hosts are, what the file has, and who was told of it step by step."""
+    """Draw random changes. Return the limits by name, the addresses of hosts, those in the file, and the rules."""
     in_force = EffectiveIpRules(name="d")
     limits: dict[Ip, float] = {}
     known: dict[str, tuple[str, ...]] = {}

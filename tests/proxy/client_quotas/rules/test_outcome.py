@@ -1,4 +1,4 @@
-"""The outcome of each entity of a request."""
+"""Test the outcome of each entity in a request to change quotas."""
 
 from kafka_quota_proxy.config.terms import Terms
 from kafka_quota_proxy.protocol.client_quotas import Alteration, Altered, Op

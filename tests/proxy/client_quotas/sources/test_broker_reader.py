@@ -1,4 +1,4 @@
-"""Reading a broker's quotas: at the given address, in any version, and from a broker that refuses."""
+"""Test reading a broker's quotas in every version of the request, and from a broker that refuses."""
 
 import asyncio
 import threading
@@ -22,7 +22,7 @@ RULE = StoredRule(limits={"producer_byte_rate": 5.0})
 
 
 async def reading(broker: QuotaBroker, work: Callable[[Address], T]) -> T:
-    """Return the result of ``work``, which runs in a thread with the address of a broker."""
+    """Run ``work`` in a thread with the address of ``broker``, and return its result."""
     async with stub_broker(broker.script) as stub:
         return await asyncio.to_thread(work, stub.address)
 
@@ -64,8 +64,8 @@ async def test_a_broker_without_the_api_is_an_error_and_leaves_no_thread_or_sock
         assert threading.active_count() == before
 
     await reading(broker, work)
-    assert open_sockets() <= sockets + 1  # the other end of the stub's, which hears of it later
-    assert threading.active_count() <= threads + 1  # to_thread's own
+    assert open_sockets() <= sockets + 1  # the stub may not have closed its own end yet
+    assert threading.active_count() <= threads + 1  # the thread of asyncio.to_thread
 
 
 async def test_a_reader_without_the_right_gets_an_error_and_can_read_later() -> None:

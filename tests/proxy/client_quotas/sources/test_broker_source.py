@@ -1,4 +1,7 @@
-"""The brokers' quotas on the loop, with a scripted broker: the rules that hold, the log, and the answers that wait."""
+"""Test the source of brokers' quotas on the event loop, with a scripted broker.
+
+The tests check the rules that hold, what is logged, and the answers that wait for a rule.
+"""
 
 import asyncio
 import logging
@@ -49,7 +52,7 @@ def alice(limit: float | None) -> Alteration:
 
 
 class Script:
-    """A reader that returns ``rules``, or fails."""
+    """A reader of a broker's quotas that returns ``rules``, or fails."""
 
     server = ONE
 
@@ -58,13 +61,13 @@ class Script:
         self.passed_over: tuple[str, ...] = ()
         self.failure: Exception | None = None
         self.readings = self.connects = self.closes = 0
-        self.closes_in = 0  # so many readings fail
+        self.closes_in = 0  # how many of the next readings fail
         self._may_read = Event()
         self._may_read.set()
 
     @contextmanager
     def hanging(self) -> Iterator[None]:
-        """Answer no request meanwhile."""
+        """Answer no request before the end of the block."""
         self._may_read.clear()
         try:
             yield
@@ -91,7 +94,7 @@ class Script:
 
 
 class Followed:
-    """A source with a script, and the changes that it has reported."""
+    """A source that reads from a ``Script``, and the changes that it has reported."""
 
     def __init__(self, *, every_ms: int = 5, config: ProxyConfig = CONFIG) -> None:
         self.script = Script()
@@ -165,7 +168,7 @@ async def test_broker_quotas_are_in_force_before_clients_are_served_and_are_foll
         followed.script.rules[Entity(ip="10.0.0.7")] = rule(connection_creation_rate=3.0)
         await eventually(lambda: "10.0.0.7" in followed.ips)
 
-    # No other rule changes.
+    # No other rule has changed.
     assert followed.changes == {
         ("u7", None): None,
         ("u8", None): QuotaRule(user="u8", producer_byte_rate=6.0, source="broker"),
@@ -186,7 +189,8 @@ async def test_the_file_overrules_the_broker_and_that_is_logged_once(caplog: pyt
         said = "f.yaml:3: user filed has quotas at the broker, too; those of the file hold here"
         assert caplog.text.count(said) == 1
 
-        # Without the file's rule the broker's holds. When the file has it again, it is logged again.
+        # Without the file's rule the broker's rule holds. When the file has the rule again, the message is logged
+        # again.
         followed.follower.follow_file(ProxyConfig(listeners=CONFIG.listeners))
         assert [one.limits.get("producer_byte_rate") for one in followed.follower.rules.quotas] == [9.0]
         followed.follower.follow_file(CONFIG)
@@ -252,7 +256,7 @@ async def test_without_authorization_clients_are_served_at_once_and_readings_are
         assert followed.script.readings == 1
         assert not followed.follower.has_read.is_set()
 
-        # Changes of quotas cause no more than a few readings a second.
+        # Many changes of quotas cause only a few readings a second.
         for _ in range(50):
             followed.follower.await_change((alice(5.0),), b"", Owner())
             await asyncio.sleep(0.002)
@@ -282,7 +286,7 @@ async def test_an_alter_answer_waits_until_the_broker_shows_the_change() -> None
         await eventually(lambda: owner.turns)
 
     assert ticket.answer == b"answer"
-    # It is in force before the answer.
+    # The limit was in force before the answer was sent.
     assert followed.changes == {("alice", None): QuotaRule(user="alice", producer_byte_rate=5.0, source="broker")}
     assert followed.follower.unconfirmed == 0
 
@@ -343,7 +347,7 @@ async def test_an_alter_answer_does_not_wait_longer_for_a_name_server(monkeypatc
         other = Owner(lambda: ("alice", None) in followed.changes)
         followed.follower.await_change((alice(5.0),), b"answer", other)
         await eventually(lambda: other.turns)
-        # A change without hosts does not wait for them.
+        # The answer to a change without host names does not wait for a lookup.
         assert (other.seen, owner.turns) == ([True], 0)
         await eventually(lambda: owner.turns)
 
@@ -373,7 +377,7 @@ async def test_a_fault_is_reported_and_the_rules_take_effect_with_the_next_readi
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     followed = Followed()
-    followed.fails = 3  # both portions of the first reading, and the second reading
+    followed.fails = 3  # both portions of the first reading fail, and then the second reading
     followed.script.rules = {Entity(user=f"u{n}"): rule(producer_byte_rate=5.0) for n in range(300)}
 
     async with followed.running():
@@ -400,7 +404,7 @@ async def test_hosts_among_addresses_are_looked_up() -> None:
 
 @pytest.fixture
 def known(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[str, ...]]:
-    """The hosts that the system knows; missing ones are looked up again at once."""
+    """Return the addresses that lookups find, for tests to fill. A missing host is looked up again at once."""
     known: dict[str, tuple[str, ...]] = {}
 
     async def look(_: Lookups, hosts: Iterable[str]) -> Addresses:
@@ -441,7 +445,7 @@ async def test_an_unknown_host_is_looked_up_until_it_is_found(
         await eventually(lambda: "192.0.2.2" in followed.ips)
         assert "found away, whose quotas hold from now on" in caplog.text
 
-        # Also if it cannot be applied when it is found.
+        # A limit that cannot be applied when its host is found is applied later.
         followed.fails, known["another"] = 1, ("192.0.2.3",)
         await eventually(lambda: "192.0.2.3" in followed.ips)
 
@@ -468,7 +472,7 @@ async def test_an_answer_waits_until_the_hosts_limit_holds(
     known: dict[str, tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def finds_none(_: HostResolver, hosts: Sequence[str]) -> None:
-        """Find no host in the background."""
+        """Replace the lookups in the background, and find no host."""
 
     monkeypatch.setattr(HostResolver, "_look_for", finds_none)
     followed = Followed(every_ms=60_000)

@@ -1,4 +1,4 @@
-"""A forwarded request to change quotas: the changes that the broker acknowledged, and when they show."""
+"""Test a forwarded request to change quotas: which changes the broker acknowledged, and whether rules show them."""
 
 import math
 
@@ -42,7 +42,7 @@ class Follower:
 
 
 def awaited(request: AlterRequest, *results: Altered) -> list[tuple[Alteration, ...]]:
-    """Return the changes that an answer waits for."""
+    """Pass on a request and its answer, and return the changes that the answer waits for."""
     follower = Follower()
     passing = ForwardedAlter(follower, write_alter_request(request, client_id="c"))
     answer = write_alter_response(AlterResponse(0, results), correlation_id=7, api_version=request.api_version)
@@ -100,7 +100,7 @@ def test_a_change_is_visible_once_each_value_is_as_set() -> None:
     assert not has_changes({entity: StoredRule(limits={P: 4.0})}, (SET,))
     assert not has_changes({entity: StoredRule(limits={P: 5.0, C: 1.0})}, (SET,))
     assert has_changes({**rules, Entity("x"): StoredRule(limits={C: 1.0})}, (SET,))
-    # Removed, as requested.
+    # The request removes the limit, and there is none.
     assert has_changes({}, (Alteration(ALICE, (Op(P, None),)),))
     assert not has_changes(rules, (Alteration(ALICE, (Op(P, None),)),))
 

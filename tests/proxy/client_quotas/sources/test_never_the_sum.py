@@ -1,6 +1,7 @@
-"""A broker and a proxy in front of it enforce the same quota: the client waits for the longer of the two, not for both.
+"""Test that a client waits no longer if both a broker and the proxy in front of it enforce the same quota.
 
-Simulated with the arithmetic of ``shaping: sampled``, which is the broker's; a request takes a millisecond.
+It should wait for the longer of the two throttle times, and not for their sum. The broker is simulated by a quota
+manager with ``shaping: sampled``, which computes as Kafka does. A request takes a millisecond.
 """
 
 from typing import NamedTuple
@@ -17,9 +18,9 @@ SECONDS = 220
 
 
 class Flow(NamedTuple):
-    rate: float  # in multiples of the limit
+    rate: float  # as a multiple of the limit
     waited_ms: int
-    quiet: float  # which part of all seconds has less than a quarter of the limit
+    quiet: float  # the share of all seconds in which less than a quarter of the limit was sent
 
 
 def manager(shaping: Shaping, burst_ms: int) -> ClientQuotaManager:
@@ -28,13 +29,13 @@ def manager(shaping: Shaping, burst_ms: int) -> ClientQuotaManager:
 
 
 def flow(*shapings: Shaping, request_bytes: int, is_held: bool = False, burst_ms: int = 1_000) -> Flow:
-    """Return the flow of a client that sends all it may, and waits as long as it must.
+    """Return the flow of a client that always sends, and waits for the throttle times that it is given.
 
     Args:
-        shapings: Of each that throttles, the broker first.
-        request_bytes: Of each request.
-        is_held: Whether the last of them holds the answer for its time (``delay``).
-        burst_ms: Of what is paced.
+        shapings: The shaping of the broker and, behind it in the list, that of the proxy, if there is one.
+        request_bytes: The size of each request.
+        is_held: Whether the last one also holds its answer for its throttle time (``enforcement: delay``).
+        burst_ms: The burst that paced quotas allow.
     """
     managers = [manager(shaping, burst_ms) for shaping in shapings]
     now_ms = waited_ms = 0
@@ -66,7 +67,7 @@ def test_paced_quotas_in_front_of_a_broker_are_as_fast_and_nearly_even(request_k
     narrow = flow(Shaping.SAMPLED, Shaping.PACED, request_bytes=request_kib * KIB, burst_ms=100)
 
     assert alone.quiet > 0.2
-    # A burst of a second comes round in the broker's windows, once in eleven seconds.
+    # A paced quota allows a burst of a second, which returns with the broker's windows every eleven seconds.
     assert paced.quiet < 0.1
     assert narrow.quiet == 0
     for one in (paced, narrow):

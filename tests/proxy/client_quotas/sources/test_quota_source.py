@@ -1,4 +1,4 @@
-"""The interface of sources of rules, as a topic and the brokers implement it."""
+"""Test the interface of sources of rules in both implementations: a topic and the brokers."""
 
 from dataclasses import replace
 
@@ -25,6 +25,6 @@ async def test_each_source_says_that_it_is_unread_and_takes_the_rules_of_a_new_f
         changed.append(source.follow_file(replace(_CONFIG, quotas=(_RULE,))))
 
     of_topic, of_brokers = changed
-    assert of_topic is None  # any rule may have changed
+    assert of_topic is None  # None means that any rule may have changed
     assert of_brokers is not None
     assert dict(of_brokers.rules) == {("alice", None): _RULE}

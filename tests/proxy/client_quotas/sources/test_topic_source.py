@@ -1,4 +1,4 @@
-"""A quota topic on the loop: which changes are reported, when the lease ends, and the log."""
+"""Test the source that follows a quota topic: which changes it reports, when the lease ends, and what it logs."""
 
 import asyncio
 import logging
@@ -43,7 +43,7 @@ def read(*records: QuotaRecord, is_whole: bool = True) -> RecordsRead:
 
 
 class Watched:
-    """A source whose reader follows ``playbook``, and the changes that it has reported."""
+    """A source whose reader plays the events of ``playbook``, and the changes that the source has reported."""
 
     def __init__(self, *told: ReaderEvent) -> None:
         self.changes: dict[Entity, QuotaRule | None] = {}

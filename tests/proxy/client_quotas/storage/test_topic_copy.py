@@ -1,4 +1,4 @@
-"""A copy of the rules of a topic: written after they are applied, and read at the next start."""
+"""Test the copy of a topic's rules on disk: it is written after the rules are applied, and read at the next start."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence

@@ -1,4 +1,4 @@
-"""A store in a simulated topic: a quota set at one proxy holds at all, and is answered when it holds."""
+"""Test a store in a simulated topic: a quota set at one proxy holds at all proxies, and before it is answered."""
 
 import asyncio
 import logging
@@ -99,7 +99,8 @@ async def test_change_is_in_force_when_it_is_answered_and_then_at_every_proxy() 
         await one.set(ALICE, {P: 5.0, C: 6.0})
         assert one.stored == {ALICE: rule(**{P: 5.0, C: 6.0})}
 
-        # Decided on the first proxy's change, whether or not the second had read it.
+        # The second proxy decides on the first proxy's change, whether or not it had read that change before the
+        # request.
         await other.set(ALICE, {P: 5.0, C: 7.0})
         await one.set(Entity(ip=DEFAULT), {"connection_creation_rate": 2.0})
         await eventually(lambda: one.stored == other.stored)
@@ -123,14 +124,14 @@ async def test_terms_left_without_limits_do_not_apply_to_the_next_rule() -> None
 
 
 def batch(offset: int, *records: QuotaRecord, is_whole: bool = True) -> RecordsRead:
-    """Return the events of a reader for records of one batch."""
+    """Return the event with which a reader reports records of one batch."""
     seen = tuple(TopicRecord(at, 0, record) for at, record in enumerate(records, start=offset))
     return RecordsRead(seen, None, offset + len(seen), is_whole=is_whole)
 
 
 @on_uvloop
 async def test_batch_is_applied_when_all_of_it_is_read() -> None:
-    """Without the terms that follow it, a limit means something else."""
+    """A batch may have a limit and then its terms. Without these terms, the limit would mean something else."""
     limit, lower = (Setting(user="alice", key=P, value=value) for value in (5.0, 1.0))
     terms = Setting(user="alice", key=TERMS, value={"enforcement": "observe"})
     held: list[Change] = []
@@ -180,7 +181,7 @@ async def test_batch_that_the_reader_fails_in_is_not_applied() -> None:
 
 @on_uvloop
 async def test_records_are_made_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ten thousand entities take long."""
+    """Making the records of ten thousand entities takes long, and would block the event loop."""
     threads = []
 
     def settings_of(
@@ -273,7 +274,7 @@ async def test_unreachable_topic_keeps_its_rules_and_refuses_changes() -> None:
         log.write(Setting(user="alice", key=P, value=7.0), Setting(user="alice", key=C, value=8.0))
         log.is_away = False
         await eventually(lambda: one.stored == other.stored == {ALICE: rule(**{P: 7.0, C: 8.0})})
-        # The rules are applied before the reading counts as done.
+        # The rules are applied before the topic counts as read, so wait for that as well.
         await eventually(lambda: one.store.is_connected)
         await one.set(ALICE, {C: 8.0})
         assert one.stored == {ALICE: rule(**{C: 8.0})}
@@ -326,7 +327,7 @@ async def test_failed_write_is_refused_with_its_reason() -> None:
 
 @on_uvloop
 async def test_change_that_is_not_read_back_has_an_unknown_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Only here: under load, reading back may take longer.
+    # Only this test shortens the time for reading back, because under load that may take longer.
     monkeypatch.setattr(topic_module, "_READ_BACK_S", 0.2)
     log = TopicLog()
     async with bed(log) as one:
@@ -378,7 +379,7 @@ async def test_change_written_to_a_recreated_topic_has_an_unknown_outcome() -> N
                 await one.set(ALICE, {P: 5.0})
         assert (no.value.error_code, no.value.may_hold) == (REQUEST_TIMED_OUT, True)
 
-        # If that is found before the write, nothing is written.
+        # If the proxy finds out before the write, it writes nothing.
         with pytest.raises(NotKeptError, match="ends at offset 1, and was read up to 9 before; ask again") as no:
             await one.set(ALICE, {P: 5.0})
         assert (no.value.error_code, no.value.may_hold) == (KAFKA_STORAGE_ERROR, False)

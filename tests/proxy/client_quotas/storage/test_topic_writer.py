@@ -1,4 +1,4 @@
-"""The writer of a topic, with a simulated cluster: each batch is written once, or has an error."""
+"""Test the writer of a topic on a simulated cluster: each batch is written once, or ends with an error."""
 
 import asyncio
 from collections import deque
@@ -19,14 +19,17 @@ from kafka_quota_proxy.proxy.client_quotas.topic.record_batches import MOST_DECO
 from tests.support.topic_cluster import SETTINGS, TopicCluster
 
 ONE: list[Record] = [(b'{"user":"a"}', b'{"producer_byte_rate":1.0}'), (b'{"user":"b"}', None)]
-# What a broker answers with.
+# Kafka's error codes.
 UNKNOWN, NO_LEADER, NOT_LEADER, TIMED_OUT, TOO_LARGE, NO_REPLICAS, DENIED = 3, 5, 6, 7, 10, 19, 29
 OUT_OF_ORDER, STORAGE = 45, 56
 
 
 @dataclass
 class Cluster(TopicCluster):
-    """A leader that knows its producers. ``answers``: the answers to the next batches; None: success."""
+    """A leader that knows its producers.
+
+    ``answers`` says how it responds to the next batches: an error code, a way of failing, or None for success.
+    """
 
     batches: list[tuple[int, int, list[Record]]] = field(default_factory=list)  # producer, sequence, records
     answers: deque[int | str | None] = field(default_factory=deque)
@@ -143,7 +146,7 @@ async def test_batch_that_may_be_appended_is_not_sent_with_a_new_producer_id(clu
         ("lost before", True),
         ("no answer", True),
         (TIMED_OUT, True),
-        # A leader that has appended the batch may lose its place before all replicas have it.
+        # A leader may append the batch, and lose its leadership before all replicas have the batch.
         (NOT_LEADER, True),
         (UNKNOWN, True),
         (STORAGE, True),

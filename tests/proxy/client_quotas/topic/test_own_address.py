@@ -1,4 +1,4 @@
-"""Whether an address leads to this proxy itself."""
+"""Test whether an address is recognized as one that leads to this proxy itself."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""Record batches as records: which are read, and which are not decompressed."""
+"""Test how records are read from batches, and which batches are refused or not decompressed."""
 
 import gzip
 import tracemalloc

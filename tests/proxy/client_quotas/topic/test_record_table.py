@@ -1,4 +1,4 @@
-"""The records of each entity: rules hide settings, and values are carried over when the topic is read again."""
+"""Test the records of each entity: rules hide settings, and values stay known when the topic is read again."""
 
 from kafka_quota_proxy.config.quota_record import TERMS
 from kafka_quota_proxy.proxy.client_quotas.topic.record_table import RULE, EntityLimits, RecordTable

@@ -171,8 +171,8 @@ async def test_since_is_the_send_time_of_the_last_fetch_that_reached_the_end(clu
     # The first two fetches were sent at 0 and 10 ms. No fetch before them had reached the end of the topic.
     sinces = [one.since_ms for one in told if isinstance(one, RecordsRead)]
     assert sinces[:2] == [None, None]
-    # Record 3 came with the first fetch after an empty one, and record 4 with the next fetch. Both are dated by the
-    # empty one.
+    # Record 3 came with the first fetch after an empty one, and record 4 with the next fetch. Their
+    # ``since_ms`` is the time at which the empty fetch was sent.
     (idle_ms, _), _ = next((before, after) for before, after in pairwise(cluster.fetches) if not before[1] and after[1])
     assert sinces[2:] == [idle_ms, idle_ms]
 
