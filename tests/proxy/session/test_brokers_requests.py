@@ -1,7 +1,7 @@
-"""Requests that brokers have for each other, and logins: who is charged for them under the quotas on requests.
+"""Tests which user is charged for logins, and for the requests that brokers send to each other.
 
-Source: ``KafkaApis`` and ``RequestHandlerHelper.handleError`` in Apache Kafka, which exempt what they authorise as the
-cluster's own, and charge what they refuse.
+Source: ``KafkaApis`` and ``RequestHandlerHelper.handleError`` in Apache Kafka. A request between brokers is exempt from
+the quotas on requests if its sender is authorised to send it, and is charged if it is refused.
 """
 
 import pytest
@@ -45,7 +45,7 @@ def test_brokers_request_of_a_client_is_charged(api_key: int, version: int) -> N
     ask_as_broker(wire, api_key, version, takes_ms=1)
 
     assert wire.bucket("request_rate").requests == 1
-    assert wire.bucket("request").amount > 100_000  # ns: a fifth of a millisecond, alone
+    assert wire.bucket("request").amount > 100_000  # ns, as a lone request of 1 ms costs a fifth of it
 
 
 def test_client_that_floods_with_brokers_requests_waits() -> None:
@@ -112,7 +112,7 @@ def test_token_that_is_out_of_place_is_charged(version: int) -> None:
 
 
 def test_flood_of_handshakes_on_a_listener_without_logins_waits() -> None:
-    """The first of a connection is free: up to its answer it may begin a login, whose user pays for what follows."""
+    """The first handshake of a connection is free, because it may begin a login, after which the user pays."""
     wire = Wire(FIVE_A_SECOND)
     for number in range(51):
         refused_handshake(wire, number)
@@ -173,7 +173,7 @@ def test_login_is_not_charged(shaping: Shaping) -> None:
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_login_again_is_not_charged(version: int) -> None:
-    """KIP-368: it is below the layer that charges, as the first one is."""
+    """KIP-368: Kafka handles a repeated login, like the first one, below the layer that charges requests."""
     wire = Wire(FIVE_A_SECOND, TEN_PERCENT)
     log_in(wire, plain("alice"), version=version)
     wire.client(other_request(9))
@@ -187,7 +187,7 @@ def test_login_again_is_not_charged(version: int) -> None:
 
 
 def test_client_whose_login_comes_first_takes_no_place_among_the_buckets() -> None:
-    """Else each client would have two: one as ANONYMOUS, before it has said who it is."""
+    """Otherwise each client would also have a bucket as ANONYMOUS, from the time before its login."""
     wire = Wire(FIVE_A_SECOND)
     log_in(wire, plain("alice"))
 

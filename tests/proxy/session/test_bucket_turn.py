@@ -1,4 +1,4 @@
-"""A request waits for the room in its bucket."""
+"""Tests that a request waits until its bucket has room for it."""
 
 from kafka_quota_proxy.config.model import DEFAULT, QuotaRule
 from tests.support.frames import (
@@ -52,5 +52,5 @@ def test_the_room_is_shared_by_all_connections_of_a_bucket() -> None:
 
     wire.client(produce_request(1, size_bytes=4_000))
 
-    assert other.client(produce_request(1, size_bytes=600)) != b""  # alone on its connection: as in Kafka it passes
+    assert other.client(produce_request(1, size_bytes=600)) != b""  # as in Kafka, a lone request passes
     assert other.client(produce_request(2, size_bytes=600)) == b""

@@ -1,4 +1,4 @@
-"""What a listener counts, and that clients cannot make it count without end."""
+"""Tests what a listener counts, and that clients cannot add counters without end."""
 
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.proxy.session.counters import ACCEPTED, OTHER, UNKNOWN_USER, Counters

@@ -1,4 +1,4 @@
-"""What is written into bytes that pass."""
+"""Tests which fields the proxy changes in requests and responses that pass."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Requests that have no response yet."""
+"""Tests how a session keeps track of requests that have no response yet."""
 
 import pytest
 

@@ -1,7 +1,7 @@
-"""Any order of everything that can happen to a session: bytes in any pieces, answers, time, new rules, two clients.
+"""Tests two sessions with random steps: bytes in any pieces, answers, time that passes, and new rules.
 
-Checked all the time against what a proxy may do at all: pass what came, in order, as it came, but for the fields that
-it may write; charge what passed, each request once; and, when time goes on, finish.
+After each step three things must hold. All bytes pass in order and unchanged, but for the fields that the proxy may
+write. What has passed is charged, each request once. If time goes on, everything is answered.
 """
 
 from struct import pack_into, unpack_from
@@ -51,37 +51,37 @@ CONFIGS = st.builds(
     st.sampled_from(Shaping),
     st.sampled_from([25_000, 300]),
 )
-# Where a stream is cut: mostly in few pieces, sometimes at every byte.
+# The sizes of the pieces of a stream. There are mostly a few pieces, sometimes many of one byte.
 CUTS = st.lists(st.integers(1, 60), max_size=3) | st.just([1] * 30)
 WHICH = st.integers(0, 1)
-# What is owed is waited for to the end: 60 kB under half a byte a second are 33 hours.
+# This is longer than any debt takes: 60 kB at half a byte a second take 33 hours.
 _LONG_MS = 1_000_000_000
 
 
 class Peer:
-    """One client and its broker, as the bytes that each has sent and received."""
+    """One client and its broker, with the bytes that each has sent and received."""
 
     def __init__(self, wire: Wire) -> None:
         self.wire = wire
         self.session = Session(wire.listening, owner=self)
         self.sent = bytearray()
-        self.asked = bytearray()  # what the broker has got
-        self.answered = bytearray()  # what it has sent
-        self.told = bytearray()  # what the client has got
-        self.client_queue = bytearray()  # not read yet, for the proxy does not read now
+        self.asked = bytearray()  # what the broker has received
+        self.answered = bytearray()  # what the broker has sent
+        self.told = bytearray()  # what the client has received
+        self.client_queue = bytearray()  # sent by the client, but not yet read by the proxy
         self.broker_queue = bytearray()
         self.next_id = 1
-        self.answered_ids: set[int] = set()  # by the broker
+        self.answered_ids: set[int] = set()  # correlation ids that the broker has answered
         self.fetch_ids: set[int] = set()
         self.taken = 0  # bytes of ``asked`` that the broker has read as requests
-        self.unanswered: list[tuple[int, int, int]] = []  # correlation_id, api_key, api_version
+        self.unanswered: list[tuple[int, int, int]] = []  # correlation id, API key and version of each
 
     def take_turn(self) -> None:
         self.session.resume(now_ms=self.wire.now_ms)
         self.pump()
 
     def pump(self) -> None:
-        """Take what the session has written; give it what it reads."""
+        """Take what the session has written, and give it what it is ready to read."""
         while True:
             self.asked += b"".join(self.session.state.to_broker)
             self.told += b"".join(self.session.state.to_client)
@@ -115,7 +115,7 @@ class Peer:
         self.pump()
 
     def empty_ids(self) -> set[int]:
-        """Return the fetches that the proxy has answered without records."""
+        """Return the correlation ids of the fetches that the proxy itself has answered, without records."""
         found, at = set(), 0
         while at + 8 <= len(self.told):
             size_bytes, correlation_id = unpack_from(">ii", self.told, at)
@@ -150,7 +150,7 @@ def _cut(data: bytes, cuts: list[int]) -> list[bytes]:
 
 
 def _without_limits(stream: bytes) -> bytes:
-    """Return requests with the two fields of each Fetch put to 0 that may be lowered."""
+    """Return the requests with both size limits of each Fetch set to 0, because the proxy may lower these fields."""
     out = bytearray(stream)
     offset = 0
     while offset < len(out):
@@ -168,7 +168,10 @@ def _without_limits(stream: bytes) -> bytes:
 
 
 def _without(stream: bytes, ids: set[int], *, id_at: int) -> bytes:
-    """Return the frames of a stream but for those with these correlation ids, which lie so far behind the size."""
+    """Return a stream without the frames that have these correlation ids.
+
+    ``id_at`` is the offset of the correlation id behind the size of a frame.
+    """
     out, at = b"", 0
     while at < len(stream):
         is_whole = at + 4 + id_at + 4 <= len(stream)
@@ -180,7 +183,7 @@ def _without(stream: bytes, ids: set[int], *, id_at: int) -> bytes:
 
 
 class Sessions(RuleBasedStateMachine):
-    """Two connections that share their buckets."""
+    """Drives two connections that share their buckets."""
 
     @initialize(config=CONFIGS, enforcement=st.sampled_from(Enforcement))
     def begin(self, config: ProxyConfig, enforcement: Enforcement) -> None:
@@ -188,7 +191,7 @@ class Sessions(RuleBasedStateMachine):
         update(self.wire.listening.quotas, config)
         self.peers = [Peer(self.wire), Peer(self.wire)]
         self.fetched_bytes = 0
-        self.has_followers = False  # whose fetches are nobody's
+        self.has_followers = False  # the fetches of followers are charged to no client
 
     @rule(
         which=WHICH,
@@ -306,7 +309,7 @@ class Sessions(RuleBasedStateMachine):
             assert empty_ids <= peer.fetch_ids
             asked, sent = bytes(peer.asked), _without(bytes(peer.sent), empty_ids, id_at=4)
             assert len(asked) <= len(sent)
-            # Cut within a Fetch's head its two fields are still compared as they are.
+            # If the stream ends within the head of a Fetch, its two limits are compared unchanged.
             assert _without_limits(sent)[: len(asked)].startswith(_without_limits(asked)[: len(asked)])
 
     @invariant()
@@ -315,7 +318,7 @@ class Sessions(RuleBasedStateMachine):
             told = _without(bytes(peer.told), peer.empty_ids(), id_at=0)
             assert len(told) <= len(peer.answered)
             differing = [n for n, (one, other) in enumerate(zip(told, peer.answered, strict=False)) if one != other]
-            # A throttle time was written: at the frame's front or at its end, and never a smaller one.
+            # Only throttle times may differ, at the front or at the end of a frame. They are never lowered.
             for start in _fields(bytes(peer.answered), differing):
                 assert told[start : start + 4] >= peer.answered[start : start + 4]
 
@@ -326,7 +329,7 @@ class Sessions(RuleBasedStateMachine):
             assert bucket.in_flight >= 0
 
     def teardown(self) -> None:
-        """Answer all, let time pass: everything arrives, is charged once, and nothing stays behind."""
+        """Answer all requests and let time pass. Then everything must have arrived and be charged once."""
         if not hasattr(self, "peers"):
             return
         for _ in range(400):
@@ -365,7 +368,7 @@ def _produced_bytes(peer: Peer) -> int:
 
 
 def _fields(answers: bytes, differing: list[int]) -> list[int]:
-    """Return the offsets of throttle times that hold all of ``differing``."""
+    """Return the offsets of throttle times that contain all offsets in ``differing``. Fails if there are none."""
     fields, offset, index = [], 0, 0
     while index < len(differing):
         end = offset + 4 + unpack_from(">i", answers, offset)[0]
@@ -374,7 +377,8 @@ def _fields(answers: bytes, differing: list[int]) -> list[int]:
             here.append(differing[index])
             index += 1
         if here:
-            # After the correlation_id, or tags of one byte; or at the end, before tags of one byte.
+            # The field follows the correlation id or a tag byte, or it is at the end, with or without a tag byte behind
+            # it.
             field = [one for one in (offset + 8, offset + 9, end - 4, end - 5) if one <= here[0] and here[-1] < one + 4]
             assert field, (here, offset, end)
             fields.append(field[0])

@@ -1,4 +1,4 @@
-"""Frames that come in small pieces and have to be collected: each byte costs as much as in a short frame."""
+"""Tests that frames in small pieces are collected at a constant cost for each byte, however long the frame is."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def in_pieces(frame: bytes) -> Iterator[bytes]:
 
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many bytes each look at what has come had before it."""
+    """Return a list that gets the number of collected bytes each time a stream tries to read a frame."""
     seen: list[int] = []
     for kind, name in ((RequestStream, "_pass_on"), (ResponseStream, "_pass_on")):
         real = getattr(kind, name)

@@ -1,4 +1,4 @@
-"""Whatever clients of a queue do, in any order: who has something at the broker has a slot, and nobody else."""
+"""Tests that a client has a slot exactly while it has a request at the broker, whatever the clients do."""
 
 from collections.abc import Callable
 from typing import Final
@@ -46,7 +46,7 @@ STEPS: Final = st.tuples(
 
 
 class Client:
-    """One of them, and what it has still to send of its last request."""
+    """One client of the queue. ``rest`` is what it still has to send of its last request."""
 
     def __init__(self, wire: Wire) -> None:
         self.wire = wire
@@ -96,7 +96,7 @@ class Client:
 
 
 def let_pass(crowd: Crowd, wait_ms: int) -> None:
-    """Let time pass; who is blocked by others is not woken by it."""
+    """Let time pass. This does not wake a client that waits for other clients."""
     end_ms = crowd.wires[0].now_ms + wait_ms
     for wire in crowd.wires:
         while wire.now_ms < (wake_at_ms := wire.session.wake_at_ms) <= end_ms:

@@ -1,4 +1,4 @@
-"""When a name counts: what a client sends, what the broker says to it, and who the client is then."""
+"""Tests which user a client is after what it sends in a login and what the broker answers."""
 
 import pytest
 from hypothesis import given
@@ -45,7 +45,7 @@ def shake_hands(login: Login, mechanism: str, *, version: int = 1, error_code: i
 
 
 def say(login: Login, asked: bytes, told: bytes = EMPTY, *, error_code: int = 0, version: int = 1) -> Verdict:
-    """Exchange a token for another; bare ones after a handshake v0."""
+    """Exchange a token of the client for one of the broker. After a SaslHandshake v0 both tokens are bare."""
     if login.is_raw:
         login.ask_raw(asked, claim="sub")
         return login.answer_raw(told)

@@ -1,4 +1,4 @@
-"""What the end of a session leaves to do."""
+"""Tests what a session still has to do while it ends."""
 
 from kafka_quota_proxy.config.model import DEFAULT, QuotaRule
 from tests.support.frames import (
@@ -29,7 +29,7 @@ def test_drain_answers_begun_requests_and_takes_no_others() -> None:
 
 
 def test_release_during_a_drain_takes_no_request() -> None:
-    """Found by fuzzing: its answer would have come when the client had been told that there are no more."""
+    """A drained session takes no new request, as no answer may come after its end. Found by fuzzing."""
     wire = Wire(A_TIGHT_RULE)
     wire.client(produce_request(1, size_bytes=6_000))
     wire.broker(produce_response(1))

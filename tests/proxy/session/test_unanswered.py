@@ -1,4 +1,4 @@
-"""What a broker still answers when the client is gone: fetches are charged, and everything else is passed over."""
+"""Tests what a broker still answers after the client has left: fetches are charged, and all else is skipped."""
 
 import pytest
 
