@@ -1,4 +1,8 @@
-"""The fair call queue in front of a broker passes, holds or refuses each request. It does no I/O and reads no clock.
+"""Decides when each request is forwarded to a broker, or refuses it: the fair call queue. No I/O, no clock.
+
+A request needs a slot to be at the broker. Requests without a slot wait in a queue with several levels. A request gets
+its level from its user's share of the recent cost: the more a user has used, the lower the level. Of n levels, level 0
+is served first and level n - 1 last. A user's identity is, for example, a principal, or a principal and a client-id.
 
 * ``request_kind``      the properties of a request that the queue depends on, for example whether it is a poll
 * ``cost``              the cost of a request: 1, or its weighted time, or its bytes and its service time
@@ -14,9 +18,8 @@
 * ``settings``          the options of all these modules, from the configuration file
 
 Each listener has one decay scheduler, and each broker has one dispatcher. When a request arrives,
-``DecayScheduler.level`` and ``Dispatcher.ask`` are called. When its response arrives, ``Dispatcher.done``,
-``DecayScheduler.charge`` and ``DecayScheduler.add_response_time`` are called. Of n levels, level 0 is served first and
-level n - 1 last.
+``DecayScheduler.level`` and ``Dispatcher.ask`` are called. When the response arrives, ``Dispatcher.done``,
+``DecayScheduler.charge`` and ``DecayScheduler.add_response_time`` are called.
 
 The defaults are those of Hadoop's code, even where Hadoop's guide differs. Each improvement on Hadoop is an option.
 """

@@ -4,7 +4,7 @@ Nothing blocks. Where Hadoop stops a thread, this queue returns an answer and re
 An element that does not fit into its level goes to a level below, never to one above. A level that is empty at its turn
 gives the turn to the highest level that is not empty.
 
-Elements are compared by identity. An element is in a queue at most once.
+Elements are compared as objects (``is``), not by the user that they belong to. An element is in a queue at most once.
 """
 
 from collections import OrderedDict
@@ -17,7 +17,7 @@ from kafka_quota_proxy.proxy.fair_queue.multiplexer import WeightedRoundRobinMul
 
 
 class Element(Protocol):
-    """An element of the queue, hashed by identity.
+    """An element of the queue. It is hashed as an object, not by its ``identity``.
 
     ``level`` and ``identity`` may change only while the element is in no queue.
     """
@@ -28,14 +28,14 @@ class Element(Protocol):
 
     @property
     def identity(self) -> str:
-        """The user that the element belongs to, for round robin among users."""
+        """The user that the element belongs to. In a round-robin level, users take turns."""
 
 
 E = TypeVar("E", bound=Element)
 
 
 class Remainder(Enum):
-    """The levels that get the remainder when the capacity is divided by weights."""
+    """Which levels get the places that remain when the capacity is divided by weights."""
 
     FIRST = "first"  # level 0 gets all of the remainder, as in Hadoop: 199 places by weights 50 and 50 are 149 and 50
     LARGEST_FRACTION = "largest-fraction"  # the levels that lost the largest fractions get one place each
@@ -49,7 +49,7 @@ class WithinLevel(Enum):
 
 
 class Overflow(Enum):
-    """A kind of refusal. The value is Hadoop's message to the client (``CallQueueOverflowException``)."""
+    """How an element is refused. The value is Hadoop's message to the client (``CallQueueOverflowException``)."""
 
     KEEP_ALIVE = "Server too busy"
     DISCONNECT = "Server too busy - disconnecting"
@@ -78,11 +78,12 @@ class QueueOptions:
         capacity: The number of places in all levels together.
         capacity_weights: The share of the capacity for each level. None gives equal shares.
         multiplexer_weights: The turns of each level in a cycle. None gives each level twice the turns of the next.
-        remainder: The levels that get the remainder when the capacity is divided.
+        remainder: Which levels get the places that remain when the capacity is divided by weights.
         within_level: The order in which elements leave a level.
-        is_failover: Whether an element that fits nowhere is refused with ``FAILOVER``, whatever its level.
-        waits_for_last: Whether an element without a place waits for a place in the last level, as in Hadoop. Otherwise
-            it takes the first free place in its own level or in a level below.
+        is_failover: Whether an element for which no level has room is always refused with ``FAILOVER``. Otherwise the
+            kind of refusal depends on its level.
+        waits_for_last: Whether an element that waits for room waits for the last level only, as in Hadoop. Otherwise
+            the element takes the first free place in its own level or in a level below.
     """
 
     levels: int = 4
@@ -146,10 +147,10 @@ class _Fifo(Generic[E]):
 
 
 class _RoundRobin(Generic[E]):
-    """Elements that leave in turns: one element of each identity, then the next of each.
+    """Elements that leave in turns: one element of each identity, then the next element of each identity.
 
-    A new identity waits until each other identity has had one turn. Most identities have one element, which is stored
-    without a queue of its own, because creating such queues took half of the time.
+    A new identity waits until each other identity has had one turn. Most identities have one element. That element is
+    stored without a queue of its own, because creating a queue is slow.
     """
 
     __slots__ = ("_by_identity",)
@@ -194,7 +195,7 @@ class CallQueue(Generic[E]):
     Attributes:
         options: The shape of the queue.
         capacities: The number of places in each level.
-        overflowed: For each level, how often an element found the level full, counted as Hadoop counts.
+        overflowed: How often elements found a level full, for each level. Hadoop counts in the same way.
         size: The number of elements in all levels, without the elements that wait for room.
 
     Raises:
@@ -251,13 +252,13 @@ class CallQueue(Generic[E]):
         return len(self._waiting_since)
 
     def offer(self, element: E) -> bool:
-        """Put ``element`` into its own level if that has room, and return whether it had."""
+        """Put ``element`` into its own level. Returns False if this level has no room."""
         return self._fits(element, min(element.level, self._last))
 
     def add(self, element: E) -> Overflow | None:
         """Put ``element`` into the first level with room, from its own level down.
 
-        Returns how ``element`` is refused if no level has room, otherwise None.
+        Returns None, or the kind of refusal if no level has room.
         """
         own = min(element.level, self._last)
         for level in range(own, self._last + 1):
@@ -271,7 +272,7 @@ class CallQueue(Generic[E]):
     def put(self, element: E) -> Put:
         """Put ``element`` into the first level with room, from its own level down, or let it wait for room.
 
-        As in Hadoop, a full last level does not count as an overflow, since the element waits there.
+        As in Hadoop, a full last level is not counted as overflowed, because the element waits.
         """
         own = element.level
         if own > self._last:
@@ -304,7 +305,7 @@ class CallQueue(Generic[E]):
         return element
 
     def remove(self, element: E) -> bool:
-        """Remove an element because its connection has ended, and return whether the element was in the queue.
+        """Remove an element because its connection has ended. Returns False if the element was not in the queue.
 
         No turn is used, and the elements behind the removed one move up.
         """
@@ -323,7 +324,7 @@ class CallQueue(Generic[E]):
     def drain(self, most: int | None = None) -> list[E]:
         """Remove up to ``most`` elements and return them, level 0 first. None removes all.
 
-        Elements that wait for room get the places that become free, and may be removed in turn.
+        An element that waits for room takes a place that becomes free, and may then be removed as well.
         """
         drained: list[E] = []
         for level, queue in enumerate(self._levels):
@@ -338,7 +339,7 @@ class CallQueue(Generic[E]):
     def take_over(self, other: "CallQueue[E]") -> None:
         """Move all elements of ``other`` into this new queue, level by level, in their order.
 
-        Elements that find no place wait for room. Levels that both queues have keep their overflow counts.
+        Elements that find no room wait for it. Levels that both queues have keep their overflow counts.
         """
         for element in other.drain():
             self.put(element)
@@ -370,7 +371,7 @@ class CallQueue(Generic[E]):
         self._waiting[level].discard(element)
 
     def _let_in(self, level: int) -> None:
-        """Give the free place in ``level`` to the element that has waited longest of all that may enter the level."""
+        """Give the free place in ``level`` to the element that may enter this level and has waited longest."""
         heads = [queue.peek() for queue in self._waiting[: level + 1] if queue]
         if heads:
             element = min(heads, key=self._waiting_since.__getitem__)

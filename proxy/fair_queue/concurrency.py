@@ -42,7 +42,7 @@ _CLEARLY_FASTER: Final = 0.75
 
 
 class FixedLimit:
-    """A constant limit. ``learns`` says whether ``observe`` has to be called for each response."""
+    """A constant limit. ``learns`` is False, so callers need not call ``observe``."""
 
     __slots__ = ("limit",)
     learns = False
@@ -167,7 +167,10 @@ class VegasLimit:
         return estimate * _SLOW_START if self._phase is _Phase.SLOW_START else estimate + step
 
     def _drain(self, in_flight: int, now_ms: int) -> None:
-        """Wait until all requests that were sent before the limit was halved are answered."""
+        """Skip a response to a request that was sent before the limit was halved.
+
+        Begin the probe after the last of them.
+        """
         if in_flight <= self.limit:
             self._to_skip -= 1
         if self._to_skip <= 0:

@@ -1,15 +1,16 @@
 """Queues a connection's requests in front of a broker that gets a limited number of requests at a time.
 
-A connection has a slot while the broker works for it. A broker works on one request of a connection at a time, so only
-the first unanswered request of a connection is queued. Requests that the client pipelines behind it use the same slot
-while no other connection waits for a slot. Otherwise the connection queues again when its first request is answered.
+A connection has a slot while the broker works on its requests. A broker works on one request of a connection at a time,
+so only the first unanswered request of a connection is queued. Requests that the client pipelines behind it use the
+same slot while no other connection waits for a slot. Otherwise the connection queues again when its first request is
+answered.
 
-A request that waits at the broker while the broker does not work on it keeps no slot:
+A request that waits at the broker loses its slot, because the broker does not work on the request meanwhile:
 
 * JoinGroup and SyncGroup give their slot back at once, since the broker waits for the other members of the group.
 * A fetch may be answered at once or after half a second, which is not known in advance. It keeps its slot for
-  ``POLL_GRACE_US``. If a fetch took longer and brought hardly any data, the connection's next fetches go past the
-  queue, until a fetch is answered sooner or brings data.
+  ``POLL_GRACE_US``. If a fetch took longer and returned hardly any data, the connection's next fetches are forwarded
+  without a slot. This ends when a fetch is answered sooner or returns data.
 * A request that arrives in parts gives its slot back if its last bytes have not arrived after ``UPLOAD_GRACE_US``.
 
 Source: ``Server``, ``CallQueueManager`` of Hadoop's ipc; ``SocketServer`` and ``DelayedFetch`` of Apache Kafka.
@@ -43,7 +44,7 @@ Identify = Callable[[str, str, str], str]
 
 
 class Turn(Enum):
-    """The decision about a request: it passes now, waits for its turn, or is refused."""
+    """The decision about a request: it is forwarded now, waits for its turn, or is refused."""
 
     PASSES = auto()
     WAITS = auto()
@@ -89,12 +90,15 @@ class ListenerQueue:
         self.timeouts = timeouts
 
     def is_awaited(self, *, is_control: bool) -> bool:
-        """Whether any connection waits for a slot of the control lane (``is_control``) or of the normal lane."""
+        """Return whether any connection waits for a slot.
+
+        With ``is_control``, only slots for control requests count. Otherwise only slots for all other requests count.
+        """
         queue = self.dispatcher.control_queue if is_control else self.dispatcher.queue
         return len(queue) > 0
 
     def watch(self, connection: "QueuedConnection", at_us: int) -> None:
-        """Set the deadline of ``connection``: if it still has a slot at ``at_us``, it loses the slot."""
+        """Take the slot of ``connection`` away at ``at_us``, if the connection still has it then."""
         if self.timeouts.add(connection, at_us):
             self.wake()
 
@@ -118,7 +122,7 @@ class QueuedConnection:
     def ask(
         self, kind: RequestKind, identity: str, size_bytes: int, *, is_alone: bool, may_refuse: bool, now_us: int
     ) -> Turn:
-        """Decide whether a request may pass now. If the request waits, its connection is woken when its turn comes.
+        """Decide whether a request may be forwarded now. If it waits, its connection is woken when its turn comes.
 
         Args:
             kind: The kind of request.
@@ -169,7 +173,7 @@ class QueuedConnection:
         return self._refuse(kind, identity, answer)
 
     def refuse_behind(self, kind: RequestKind, identity: str) -> Turn:
-        """Refuse a request because an earlier one of its connection was refused."""
+        """Refuse a request because an earlier request of the same connection was refused."""
         return self._refuse(kind, identity, Answer.KEEP_ALIVE)
 
     def _refuse(self, kind: RequestKind, identity: str, answer: Answer) -> Turn:
@@ -177,7 +181,7 @@ class QueuedConnection:
         return Turn.REFUSED
 
     def refused(self) -> None:
-        """Charge and count the last refusal, now that its response is sent."""
+        """Charge and count the last refusal, after its response was sent."""
         line, (api_key, identity, answer) = self.line, self._refusal
         line.scheduler.charge(identity, line.cost.on_refusal)
         line.stats.refuse(self.ticket.level, api_key, answer)
@@ -185,9 +189,9 @@ class QueuedConnection:
     def passed(self, kind: RequestKind, *, is_whole: bool, now_us: int) -> None:
         """Note that a request is now the oldest unanswered request of the connection.
 
-        ``is_whole`` says whether all of its bytes have arrived. Later requests do not matter, since the broker works on
-        them later. For a request that passed alone and whole this call may be left out, unless its kind ``may_park`` or
-        the slot has a deadline (``is_watched``).
+        ``is_whole`` says whether all bytes of this request have arrived. For a request that was forwarded as a whole
+        while no other was unanswered, the call may be skipped. It must not be skipped if the request's kind
+        ``may_park`` or the slot has a deadline (``is_watched``).
         """
         self._api_key = kind.api_key
         if self.ticket.state is not _RUNNING:
@@ -205,7 +209,7 @@ class QueuedConnection:
     def answered(
         self, kind: RequestKind, identity: str, service: ServiceTime, request_bytes: int, response_bytes: int
     ) -> None:
-        """Charge and count a request that begins to be answered."""
+        """Charge and count a request when its response begins."""
         line, ticket = self.line, self.ticket
         # `_queue_us` inlined: this runs for each request.
         queue_us = ticket.started_us - ticket.arrived_us
@@ -227,11 +231,11 @@ class QueuedConnection:
         line.stats.serve(CONTROL_LEVEL if ticket.is_control else level, queue_us, taken_us)
 
     def unanswered(self, kind: RequestKind, identity: str, service: ServiceTime) -> None:
-        """Charge a request that will have no response, although at least a part of it has reached the broker."""
+        """Charge a request that will have no response. At least a part of the request has reached the broker."""
         self.line.scheduler.charge(identity, self._cost(kind, self._queue_us(), service, 0))
 
     def _queue_us(self) -> int:
-        """Return how many microseconds the request that got the slot was queued."""
+        """Return how long the request that got the slot was queued, in microseconds."""
         ticket = self.ticket
         return 0 if ticket.state is _IDLE else max(0, ticket.started_us - ticket.arrived_us)
 
@@ -252,7 +256,7 @@ class QueuedConnection:
     def pause(self, *, is_used: bool, now_us: int) -> None:
         """Give the slot back while the broker's responses are not read.
 
-        ``is_used`` says whether a request was sent to the broker with the slot.
+        ``is_used`` says whether the slot was used to send a request to the broker.
         """
         if self.ticket.state is _RUNNING:
             if is_used:
@@ -275,7 +279,7 @@ class QueuedConnection:
             self.leave(now_us)
 
     def leave(self, now_us: int) -> None:
-        """Leave the queue, and give back any slot."""
+        """Leave the queue, and give back the slot if there is one."""
         if self.is_watched:
             self._unwatch()
         line = self.line

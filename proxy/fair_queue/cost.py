@@ -64,7 +64,7 @@ DEFAULT_WEIGHTS: Final = Phases(handler=1, lockfree=1, lockshared=10, lockexclus
 
 
 class RequestCount:
-    """Charges 1 for each completed request, and ``on_refusal`` for a refused request, which is 0 in Hadoop."""
+    """Charges 1 for each completed request. ``on_refusal`` is the charge for a refused request, 0 in Hadoop."""
 
     on_arrival: None = None
     flat = 1
@@ -114,8 +114,8 @@ class WeightedTimeCost:
 class TrafficCost:
     """Charges a fixed cost for each request, and a cost for each byte and each microsecond of service.
 
-    The fixed cost is 1,000, because decay truncates and would otherwise erase a user after one small request. A
-    megabyte costs as much as 10 ms of a broker's time.
+    The fixed cost is 1,000. A user with a much smaller cost would be forgotten at once, because decay truncates costs
+    to integers. A megabyte costs as much as 10 ms of a broker's time.
     """
 
     on_refusal = _PER_REQUEST

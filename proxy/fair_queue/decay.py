@@ -29,7 +29,7 @@ _MOST_PERIODS_FORGOTTEN: Final = 3
 
 
 class Average(Enum):
-    """How the mean response time of a window becomes part of the average, with f for the decay factor."""
+    """How the mean response time of a window is added to the average. f stands for the decay factor."""
 
     HADOOP = "hadoop"  # f * last + mean, which converges to mean / (1 - f): with the default f, twice the true value
     NORMALISED = "normalised"  # f * last + (1 - f) * mean
@@ -53,19 +53,19 @@ class DecayOptions:
         thresholds: The shares of all cost at which level 1, level 2 and so on begin. None gives Hadoop's
             ``default_thresholds``.
         service_users: Users that are always in level 0. Their cost does not count in the shares of others.
-        cost_scale: A factor for all costs, needed because a sweep truncates. With Hadoop's factor of 1, the next sweep
-            forgets a user that has made one request.
+        cost_scale: A factor for all costs. It is needed because a sweep truncates costs to integers: with Hadoop's
+            factor of 1, the next sweep forgets a user that has made one request.
         max_identities: The number of users with a cost of their own, not counting service users. All other users share
             one cost. None sets no limit, as in Hadoop.
         pause: How costs decay after a pause.
-        utilisation_floor: While less than this part of a broker's slots is in use, all users are in level 0. A floor of
-            0 turns this off.
+        utilisation_floor: While less than this part of a broker's slots is in use, all requests have level 0. A floor
+            of 0 turns this off.
         is_backoff_by_response_time: Whether requests are refused while the responses of a level are slow.
         response_time_thresholds_ms: The average response time above which each level is slow. None gives Hadoop's 10 s,
             20 s and so on.
         average: How the average response time is computed.
-        is_backoff_inclusive: Whether a slow level refuses its own requests, as in Hadoop's code. Otherwise only the
-            levels below it do, as in Hadoop's guide.
+        is_backoff_inclusive: Whether requests of a slow level are refused together with those of the levels below, as
+            in Hadoop's code. Otherwise only requests of the levels below are refused, as in Hadoop's guide.
         min_samples: A level with fewer responses in a window counts as idle. With Hadoop's 1, a single slow request
             makes a level slow.
     """
@@ -95,16 +95,16 @@ def default_thresholds(levels: int) -> tuple[float, ...]:
 
 
 def default_response_time_thresholds_ms(levels: int) -> tuple[int, ...]:
-    """Return the average response times above which Hadoop's levels are slow, 10 s more for each level."""
+    """Return Hadoop's thresholds for the average response time: 10 s for level 0, 20 s for level 1, and so on."""
     return tuple(10_000 * (level + 1) for level in range(levels))
 
 
 class Standing(NamedTuple):
     """A user's cost, share of the cost of all users, and level.
 
-    ``raw`` is the sum of all charges, and ``decayed`` what decay has left of it, both without ``cost_scale``.
-    ``cached_level`` is the user's level from the last sweep, or None for a user that is new since then. ``level`` is
-    the level of the user's next request.
+    ``raw`` is the sum of all charges, and ``decayed`` is the part of it that the sweeps have left. ``cost_scale`` is
+    not included in either. ``cached_level`` is the user's level from the last sweep, or None for a user that is new
+    since then. ``level`` is the level of the user's next request.
     """
 
     identity: str
@@ -119,8 +119,8 @@ class Standing(NamedTuple):
 class Totals(NamedTuple):
     """The sums of the costs of all users. Service users have sums of their own.
 
-    ``raw`` is the sum of the costs as they were charged, and ``decayed`` what decay has left of them. ``raw`` falls
-    when users are forgotten.
+    ``raw`` is the sum of all charges, and ``decayed`` is the part of it that the sweeps have left. ``raw`` falls when
+    users are forgotten.
     """
 
     decayed: float = 0
@@ -130,7 +130,7 @@ class Totals(NamedTuple):
 
 
 class _Cost:
-    """One user's cost. ``raw`` is the sum of all charges, and ``decayed`` what decay has left of it."""
+    """One user's cost. ``raw`` is the sum of all charges, ``decayed`` the part of it that the sweeps have left."""
 
     __slots__ = ("decayed", "is_service_user", "raw")
 
@@ -213,14 +213,18 @@ class DecayScheduler:
         return dict(self._levels)
 
     def level(self, identity: str, in_flight: int = 1, slots: int = 1) -> int:
-        """Return the level of a user's request, while ``in_flight`` of its broker's ``slots`` are in use."""
+        """Return the level of a user's next request.
+
+        ``in_flight`` of the broker's ``slots`` are in use. If this is below the configured part
+        (``utilisation_floor``), every user's level is 0.
+        """
         if in_flight < self._floor * slots:
             return 0
         level = self._levels.get(identity)
         return self._level_of_new(identity) if level is None else level
 
     def charge(self, identity: str, cost: int) -> None:
-        """Add ``cost`` to the cost of ``identity``. Even a cost of 0 makes the identity known until the next sweep."""
+        """Add ``cost`` to the cost of ``identity``. Even with a cost of 0, the user is known until the next sweep."""
         entry = self._costs.get(identity)
         if entry is None:
             entry = self._entry_of_new(identity)
@@ -235,7 +239,7 @@ class DecayScheduler:
             self._decayed += cost
 
     def add_response_time(self, level: int, response_us: int) -> None:
-        """Count one response of ``level``. Its time in the queue and at the broker is ``response_us`` microseconds.
+        """Count one response of ``level``. ``response_us`` is the request's time in the queue and at the broker.
 
         A level that no longer exists counts as the last level. Fractions of a millisecond count, unlike in Hadoop.
         """
@@ -245,14 +249,11 @@ class DecayScheduler:
         self._sums_us[level] += response_us
 
     def backs_off(self, level: int) -> bool:
-        """Whether requests of ``level`` are refused because responses of that level, or of a level above, are slow."""
+        """Return whether requests of ``level`` are refused because of slow responses at this level or above."""
         return self._backs_off[min(level, self._lowest)]
 
     def sweep_if_due(self, *, now_ms: int) -> bool:
-        """Let the costs decay for each period that is over, and return whether any period was over.
-
-        A clock that goes back has no effect.
-        """
+        """Let the costs decay for each period that has ended since the last sweep. Returns False if none has ended."""
         options = self.options
         if now_ms < self.next_sweep_ms:
             return False
@@ -268,13 +269,14 @@ class DecayScheduler:
         return True
 
     def sweep(self) -> None:
-        """End the current period for costs, levels and response times now, even if its time is not over."""
+        """Let the costs decay now, update levels and response times, and begin a new window of response times."""
         self._sweep(self.options.decay_factor)
 
     def take_over(self, other: "DecayScheduler") -> None:
-        """Copy the costs of ``other`` into this new scheduler, unlike Hadoop, which forgets all costs after a change.
+        """Copy the costs of ``other`` into this new scheduler.
 
-        Response times are not copied, since the two schedulers may have different levels.
+        Hadoop, by contrast, forgets all costs when its options change. Response times are not copied, since the two
+        schedulers may have different levels.
         """
         scale = self.options.cost_scale / other.options.cost_scale
         costs = other._costs  # noqa: SLF001  another one of the same class
@@ -300,7 +302,7 @@ class DecayScheduler:
         )
 
     def top(self, count: int) -> list[Standing]:
-        """Return up to ``count`` users with a raw cost above 0, starting with the greatest cost."""
+        """Return up to ``count`` users with a raw cost above 0, the greatest raw cost first."""
         heaviest = heapq.nlargest(count, list(self._costs.items()), key=lambda item: item[1].raw)
         return [self.standing(identity) for identity, entry in heaviest if entry.raw > 0]
 
@@ -321,7 +323,7 @@ class DecayScheduler:
         return level
 
     def _key(self, identity: str) -> str:
-        """Return the identity to charge: ``identity``, or ``OVERFLOW`` if ``max_identities`` others have a cost."""
+        """Return ``identity``, or ``OVERFLOW`` if ``identity`` is new and ``max_identities`` others have a cost."""
         if identity in self._costs or identity in self.options.service_users:
             return identity
         most = self.options.max_identities

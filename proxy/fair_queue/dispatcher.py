@@ -1,6 +1,7 @@
 """One broker's queue of waiting requests and its slots, with a separate lane for control requests.
 
-A request runs at the broker while its ticket has a slot. The methods of ``Dispatcher`` move a ticket so:
+A ticket is a connection's place in the queue. A lane is a queue with slots of its own. A request runs at the broker
+while its ticket has a slot. The methods of ``Dispatcher`` move a ticket so:
 
     ask ──┬─> RUN ───────────────────┬─> done
           ├─> WAIT ──> granted() ────┤
@@ -98,7 +99,7 @@ class DispatcherOptions:
 
 
 class Lane:
-    """A queue of tickets, the limit on the number of slots, and the number of slots in use."""
+    """A queue of tickets with its own slots: the limit on the number of slots, and how many of them are in use."""
 
     __slots__ = ("in_flight", "limit", "queue")
 
@@ -157,7 +158,8 @@ class Dispatcher:
             ticket: The connection's ticket, with the identity and the level of this request.
             now_us: The time in microseconds.
             is_slow: Whether responses are so slow that requests of this level are refused
-                (``DecayScheduler.backs_off``). Without backoff and for control requests this is ignored.
+                (``DecayScheduler.backs_off``). Control requests are never refused, and neither is any request if
+                backoff is disabled.
             may_refuse: Whether the request may be refused. Otherwise it waits, as if backoff were disabled.
 
         Raises:
@@ -189,7 +191,7 @@ class Dispatcher:
         """End the request of a running or parked ticket, and give any slot that it has to the next ticket.
 
         Returns True if waiting tickets have got slots, so that ``granted`` has to be called. ``is_sample`` says whether
-        the time since the ticket got its slot measures the broker's load.
+        the limit on slots may learn from the time since the ticket got its slot.
         """
         if ticket.state is not _RUNNING:
             return self.leave(ticket, now_us)
@@ -237,7 +239,7 @@ class Dispatcher:
         return granted
 
     def update(self, options: DispatcherOptions, limit: Limit, now_us: int) -> None:
-        """Change the options of the queue and of the slots. Waiting and running tickets keep their state."""
+        """Change the options and the limit on slots. Waiting and running tickets keep their state."""
         if options.queue != self.options.queue:
             queue = CallQueue[Ticket](options.queue)
             queue.take_over(self.normal.queue)

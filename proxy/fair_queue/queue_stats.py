@@ -13,9 +13,10 @@ class QueueStats:
 
     Attributes:
         served: Has three sums for each level: the number of responses, the microseconds in the queue, and the
-            microseconds at the broker, without the time that polls wait for data and group members for each other.
+            microseconds at the broker. The time that polls wait for data, and group members for each other, is not
+            included.
         refused: The number of refused requests by level, API key and kind of refusal.
-        passed_by: The number of requests that went past the queue without a slot, by API key.
+        passed_by: The number of requests that were forwarded without a slot, by API key.
         parked: The number of requests that gave their slot back before the response, by API key.
     """
 
@@ -42,7 +43,7 @@ class QueueStats:
         self.refused[key] = self.refused.get(key, 0) + 1
 
     def pass_by(self, api_key: int) -> None:
-        """Count a request that went past the queue without a slot."""
+        """Count a request that was forwarded without a slot."""
         self.passed_by[api_key] = self.passed_by.get(api_key, 0) + 1
 
     def park(self, api_key: int) -> None:

@@ -1,4 +1,4 @@
-"""Decides how a request is queued, and whether its response may wait at the broker, by the kind of the request.
+"""Derives from a request's API how the request is queued, and whether its response may wait at the broker.
 
 Requests of one kind share one ``RequestKind``, which is computed once.
 
@@ -77,10 +77,10 @@ SHARED_LOCK: Final = frozenset({ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.METADA
 
 
 def may_wait(api_key: int, *, acks: int = 1, is_patient: bool = True, wants_data: bool = True) -> bool:
-    """Whether the response to a request may be late while no thread of the broker works on the request.
+    """Return whether the response to a request may be late while no thread of the broker works on the request.
 
-    A Produce with ``acks`` below 0 waits for followers. For a Fetch, ``is_patient`` says that its ``max_wait_ms`` is
-    above 0, and ``wants_data`` that its ``min_bytes`` is above 0.
+    A Produce waits for followers if its ``acks`` is below 0. A Fetch waits if its ``max_wait_ms`` is above 0
+    (``is_patient``) and its ``min_bytes`` is above 0 (``wants_data``).
     """
     if api_key == ApiKey.PRODUCE:
         return acks < 0

@@ -83,11 +83,11 @@ def limit(settings: FairCallQueue) -> Limit:
 
 
 def identities(settings: FairCallQueue) -> Identify:
-    """Return the function that finds the identity that pays for a request.
+    """Return the function that finds the identity to charge for a request.
 
     Principals that the configuration folds into one user are one identity. An unauthenticated client may use any
     client-id, so its identity is its client-id and its host. The client-id tells the clients of one host apart, and the
-    host keeps a client from passing for a client on another host.
+    host keeps a client from posing as a client on another host.
 
     Raises:
         ValueError: If the operator's own function cannot be imported.

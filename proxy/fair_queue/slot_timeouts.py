@@ -1,4 +1,4 @@
-"""Takes slots back at a deadline if their requests may be waiting at the broker, which then works on other requests."""
+"""Takes slots back at a deadline: a request without a response by then probably waits at the broker."""
 
 from typing import Protocol
 
@@ -13,8 +13,8 @@ class SlotHolder(Protocol):
 class SlotTimeouts:
     """The deadlines of one broker's slots, in microseconds.
 
-    No deadline comes before ``soonest_us``. It is None if there is no deadline, and it may be too early, because a
-    deadline that is discarded does not change it.
+    ``park_due`` has to be called at ``soonest_us``, or not at all if that is None. No deadline comes before
+    ``soonest_us``. It may be too early, because removing a deadline does not change it.
     """
 
     __slots__ = ("_at_us", "soonest_us")

@@ -1,7 +1,7 @@
-"""Decides what passes on one client's connection. It does no I/O and reads no clock.
+"""Decides what is forwarded on one client's connection, and when. No I/O, no clock.
 
 session          the interface to the server, which hands over bytes and the time, and does all I/O
-request_stream   decides which of the client's requests pass to the broker
+request_stream   decides which of the client's requests are forwarded to the broker
 response_stream  matches the broker's responses with the requests, and charges and edits them
 handlers/        one handler for each family of APIs
 in_flight        the requests that have no response yet

@@ -29,7 +29,8 @@ READABLE: Final[Mapping[int, int]] = {**CEILINGS, **{key: HIGHEST_VERSION[key] f
 class Addresses:
     """Replaces brokers' addresses in the responses to the clients of one listener.
 
-    ``advertised`` has the host and port that clients get for each broker, by node id. The server keeps it up to date.
+    ``advertised`` maps the node id of each broker to the host and port that clients get. The server keeps it up to
+    date.
     """
 
     __slots__ = ("_see", "advertised")
@@ -39,7 +40,9 @@ class Addresses:
         self.advertised: dict[int, tuple[bytes, int]] = {}
 
     def change(self, data: bytes, position: int, api_key: int, api_version: int) -> Edit | None:
-        """Return the edit of a response that lists brokers, or None if more bytes are needed.
+        """Return the edit that replaces the addresses in a list of brokers, or None if more bytes are needed.
+
+        ``data`` has a Metadata, DescribeCluster or FindCoordinator response at ``position``.
 
         Raises:
             ProtocolError: If the response cannot be read.
@@ -68,10 +71,10 @@ class Addresses:
         return position, position + 4 + int.from_bytes(data[position : position + 4]), replacement
 
     def moved(self, data: bytes, position: int, frame_bytes: int, api_key: int, api_version: int, change: Edit) -> Edit:
-        """Return the edit of a whole Produce, Fetch, ShareFetch or ShareAcknowledge response.
+        """Return the edit that replaces leaders' addresses in a whole Produce or fetch response.
 
-        Such a response may name the new leaders of partitions that have moved. The edit replaces the addresses of these
-        leaders, and includes ``change``, which is the edit of the response's throttle time.
+        These responses may contain the new leaders of partitions that have moved. ``change`` is the edit of the
+        throttle time. The returned edit includes it.
 
         Raises:
             ProtocolError: If the response cannot be read.
@@ -98,13 +101,13 @@ class Addresses:
 
 
 def may_name_leaders(api_key: int, api_version: int) -> bool:
-    """Return whether a response of this API and version may name, at its end, the new leaders of partitions."""
+    """Return whether a response of this API and version may contain the new leaders of partitions, at its end."""
     return api_version >= node_endpoints.FIRST_VERSION.get(api_key, NEVER)
 
 
 def streams(api_key: int, frame_bytes: int, come_bytes: int) -> bool:
-    """Return whether a response passes piece by piece, so that leaders' addresses must be edited as they pass.
+    """Return whether a response is forwarded piece by piece, so that leaders' addresses are edited piece by piece.
 
-    Otherwise the whole response has arrived, or it is a short Produce response, which is collected until it is whole.
+    Otherwise the response has arrived as a whole, or is a short Produce response, which is collected first.
     """
     return come_bytes < frame_bytes and (api_key != ApiKey.PRODUCE or frame_bytes > MAX_HELD_RESPONSE_BYTES)

@@ -27,14 +27,14 @@ _REFUSED_BEHIND_MS: Final = 50
 
 @dataclass(slots=True, eq=False, repr=False)
 class BrokerTurn:
-    """Decides whether a request may pass that is charged for more than its bytes, or that queues for the broker.
+    """Decides when a request may be forwarded that queues for the broker or is charged for more than its bytes.
 
     Attributes:
         queued: The connection's place in the fair call queue, or None if the broker has no such queue.
-        is_metered: Whether any request of this connection was charged for more than its bytes, or has queued.
+        is_metered: Whether any request of this connection has queued, or was charged for more than its bytes.
         is_refused: Whether the queue has just refused the client's next request.
         refuses_until_ms: The time until which each Produce is refused, because an earlier Produce was refused.
-        come_bytes: How many bytes have arrived of the client's next request and of what follows it.
+        come_bytes: How many bytes have arrived, from the beginning of the client's next request on.
     """
 
     _state: SessionState
@@ -49,7 +49,7 @@ class BrokerTurn:
     # -- before a request passes --
 
     def follow(self, line: ListenerQueue | None, come_bytes: int) -> None:
-        """Queue in ``line``, the fair call queue of the broker, from the next request on. None means no queue."""
+        """Use ``line`` as the broker's fair call queue from the next request on. None means that there is no queue."""
         self.come_bytes = come_bytes
         if self.queued is not None and self.queued.line is not line and not self._state.in_flight:
             self.leave()
@@ -58,7 +58,7 @@ class BrokerTurn:
             self.queued = QueuedConnection(line, self._state.owner)
 
     def identity(self, client_id: bytes) -> str | None:
-        """Return the identity that pays in the fair call queue for a request with this client-id.
+        """Return the identity to charge in the fair call queue for a request with this client-id.
 
         Returns None if there is no queue.
         """
@@ -68,10 +68,10 @@ class BrokerTurn:
         return self.queued.line.identity(self._state.account.principal, name, self._state.peer_host)
 
     def has_come(self, charge: RequestCharge, size_bytes: int, now_ms: int) -> bool:
-        """Return whether a request may pass now. Otherwise it is refused (``is_refused``) or has to wait.
+        """Return whether a request may be forwarded now. If not, it is refused (``is_refused``) or has to wait.
 
-        No request passes while the broker's responses are not read, because the time at which the broker is done could
-        not be seen.
+        No request is forwarded while the broker's responses are not read, because its time at the broker could not be
+        measured.
         """
         state, queued = self._state, self.queued
         buckets, kind, identity = charge
@@ -102,10 +102,10 @@ class BrokerTurn:
         return may
 
     def _can_refuse(self, kind: RequestKind, size_bytes: int) -> bool:
-        """Return whether the proxy can refuse a request that has no pending request in front of it.
+        """Return whether the proxy can refuse a request. No earlier request may be pending.
 
-        The proxy cannot do so while a response of the broker is only partly passed on, because the refusal would be
-        written into the middle of that response.
+        The proxy cannot refuse a request while a response of the broker is partly forwarded, because the refusal would
+        be written into the middle of that response.
         """
         has_answer = kind.is_refusable and not self._is_unrefusable
         return has_answer and not self._state.responses.is_open and size_bytes <= MAX_REFUSED_BYTES
@@ -114,11 +114,12 @@ class BrokerTurn:
         """Answer a request that the queue refuses, and mute its client.
 
         Each Produce that soon follows a refused Produce is refused as well. Otherwise its records would overtake the
-        refused records, which the client sends again. With an idempotent producer, the broker would miss the refused
-        records (OUT_OF_ORDER_SEQUENCE_NUMBER).
+        refused records, which the client sends again. An idempotent producer would then get
+        OUT_OF_ORDER_SEQUENCE_NUMBER.
 
         Returns:
-            The edit that takes the request out, or None if no response can refuse the request, which then has to wait.
+            The edit that removes the request. None if the API has no response that refuses it. The request then has to
+            wait.
         """
         state = self._state
         account = state.account
@@ -141,7 +142,7 @@ class BrokerTurn:
         return position, frame_end, b""
 
     def end_request(self, oldest: PendingRequest) -> None:
-        """Note that a request has now passed as a whole. ``oldest`` is the oldest pending request, often the same."""
+        """Note that the last byte of a request was forwarded. ``oldest`` is the oldest pending request."""
         state, queued = self._state, self.queued
         if oldest.charge is None:
             return
@@ -152,7 +153,7 @@ class BrokerTurn:
             self._service = state.context.service.begin(may_wait=kind.may_wait, now_ns=state.now_ns)
 
     def end_unanswered(self, charge: RequestCharge) -> None:
-        """Note that a request that will have no response has now passed as a whole."""
+        """Note that the last byte of a request that will have no response was forwarded."""
         self.charge_turn(charge)
         if self.queued is not None and not self._state.in_flight:
             self.queued.end(self._state.now_ns // 1_000)
@@ -166,13 +167,13 @@ class BrokerTurn:
 
         Args:
             pending: The request.
-            bucket: The bucket that was charged for the bytes of the request or response, if any.
-            wait_ms: The wait in milliseconds that this charge has caused.
+            bucket: The bucket that was charged for the bytes of the request or response, or None.
+            wait_ms: The wait in milliseconds that the charge for the bytes has caused.
             response_bytes: The size of the response.
             now_ms: The time in milliseconds.
 
         Returns:
-            The bucket with the longest wait, and that wait in milliseconds. It is ``(None, 0)`` if there is no wait.
+            The bucket with the longest wait, and this wait in milliseconds. It is ``(None, 0)`` if there is no wait.
         """
         state, charge = self._state, pending.charge
         if charge is None:
@@ -197,7 +198,7 @@ class BrokerTurn:
         return longest_wait(state.account, charges, now_ms=now_ms) or (None, 0)
 
     def move_up(self) -> None:
-        """Keep the slot for the next request that the broker has, or give the slot back if there is none.
+        """Keep the slot for the next request that the broker has, or give the slot back if it has none.
 
         Call this when the oldest pending request has been answered.
         """
@@ -216,7 +217,7 @@ class BrokerTurn:
             queued.passed(charge.kind, is_whole=is_whole, now_us=state.now_ns // 1_000)
 
     def charge_turn(self, charge: RequestCharge, service: ServiceTime = NO_TIME) -> None:
-        """Charge a request that will have no response to the identity that pays in the fair call queue."""
+        """Charge the request's identity in the fair call queue for a request that will have no response."""
         if self.queued is not None and charge.identity is not None:
             self.queued.unanswered(charge.kind, charge.identity, service)
 
@@ -232,20 +233,20 @@ class BrokerTurn:
                 self._service = state.context.service.begin(may_wait=charge.kind.may_wait, now_ns=state.now_ns)
 
     def end_service(self) -> ServiceTime:
-        """Stop timing the oldest pending request, and return how long the broker has had the request."""
+        """Stop timing the oldest pending request, and return how long the broker has had this request."""
         service, self._service = self._service, None
         return NO_TIME if service is None else service[3].end(service, now_ns=self._state.now_ns)
 
     def restart_service(self) -> None:
-        """Time the oldest pending request from now on, because the connection to the broker had to be opened first."""
+        """Time the oldest pending request from now on, because the connection to the broker was opened only now."""
         if self._service is not None:
             self.end_service()
             self.begin_service()
 
     def stop_service(self) -> None:
-        """Stop timing and give the slot back, because responses are not read now.
+        """Stop timing and give the slot back, because the broker's responses are not read now.
 
-        The time in which a response is not read would otherwise count as time that the broker takes.
+        Otherwise the time in which a response is not read would count as time that the broker takes.
         """
         self.end_service()
         if self.queued is not None:
@@ -262,12 +263,12 @@ class BrokerTurn:
     # -- the end --
 
     def leave_unused(self) -> None:
-        """Give back a slot if no request was sent with it."""
+        """Give back the slot if no request was sent with it."""
         state = self._state
         if self.queued is not None and not state.in_flight and not state.request_left:
             self.queued.leave_unused(state.now_ns // 1_000)
 
     def leave(self) -> None:
-        """Leave the fair call queue, and give back any slot."""
+        """Leave the fair call queue, and give back the slot if there is one."""
         if self.queued is not None:
             self.queued.leave(self._state.now_ns // 1_000)

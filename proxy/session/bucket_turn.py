@@ -8,12 +8,12 @@ from kafka_quota_proxy.proxy.session.state import SessionState
 
 
 class BucketTurn:
-    """Decides whether a request may pass that charges a bucket with a limit, or waits in the bucket's line.
+    """Decides whether a request that charges a bucket with a limit is forwarded, or waits in the bucket's line.
 
     Attributes:
-        place: The connection's place in the line, or None if it has no place.
+        place: The connection's place in the line, or None.
         is_waiting: Whether the client's next request waits in the line, and for nothing else.
-        look_at_ms: When to look again whether the request may pass. With 0, the connection is woken when it may.
+        look_at_ms: When to check again whether the request may be forwarded. With 0, the line wakes the connection.
     """
 
     __slots__ = ("_state", "is_waiting", "look_at_ms", "place")
@@ -25,9 +25,9 @@ class BucketTurn:
         self.look_at_ms = 0
 
     def has_come(self, bucket: Bucket, amount: int, now_ms: int) -> bool:
-        """Return whether a request may pass that is expected to charge ``amount``. Otherwise the request is blocked.
+        """Return whether a request that will charge about ``amount`` may be forwarded. If not, it is blocked.
 
-        A blocked request waits for earlier requests of its own connection, or in the line of the bucket.
+        A blocked request waits in the line of the bucket, or for responses to earlier requests of its own connection.
         """
         state = self._state
         line, place = bucket.line, self.place
@@ -53,11 +53,11 @@ class BucketTurn:
         return False
 
     def look_by(self, at_ms: int) -> None:
-        """Look again at ``at_ms``, or earlier, whether the waiting request may pass."""
+        """Check at ``at_ms`` or earlier whether the waiting request may be forwarded."""
         self.look_at_ms = min(self.look_at_ms or at_ms, at_ms)
 
     def step_aside(self, *, back_ms: int) -> None:
-        """Keep the place in the line, but let the requests behind it pass until about ``back_ms``."""
+        """Keep the place in the line, but let the requests behind it go first until about ``back_ms``."""
         if self.place is not None:
             self.place.line.step_aside(self.place, back_ms=back_ms)
 

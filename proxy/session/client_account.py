@@ -21,7 +21,10 @@ from kafka_quota_proxy.proxy.session.counters import Counters
 
 
 class RequestBuckets(NamedTuple):
-    """The buckets that a request charges in addition to bytes. A bucket is None if no rule limits its kind of usage."""
+    """The buckets that a request charges for its time and for its number.
+
+    A bucket is None if no rule limits requests in this way.
+    """
 
     time: Bucket | None  # the bucket of QuotaKind.REQUEST
     rate: Bucket | None  # the bucket of QuotaKind.REQUEST_RATE
@@ -57,8 +60,8 @@ class ConnectionContext:
         queue: The fair call queue in front of the broker, or None without such a queue.
         service: Estimates how long the broker works on each request.
         finds_ids: Whether the broker has said that its Metadata API finds topics by id.
-        on_metadata: Is called with Metadata responses while it is unknown which broker of the cluster this is. The
-            arguments are the bytes, the offset at which the response begins, and its API version.
+        on_metadata: Is called with each Metadata response while the node id of the broker is unknown. The arguments are
+            the bytes, the offset at which the response begins, and its API version.
     """
 
     policy: Policy
@@ -79,13 +82,13 @@ class ClientAccount:
     Attributes:
         context: What this connection shares with the other connections of its listener to the broker.
         principal: The user that the client has logged in as.
-        muted_until_ms: The time before which no request of the client passes.
-        broker_began_ms: When the broker could begin with the oldest request that charges a bucket which is only
-            observed.
-        is_counted: Whether ``count_connection`` was called. A later principal or client-id does not change what the
-            connection counts for.
-        refusal: The reason why the connection has to end, or an empty text if it may go on.
-        stale_buckets: The buckets of earlier client-ids or rules, held while requests that charge them are in flight.
+        muted_until_ms: The time until which no request of the client is forwarded.
+        broker_began_ms: The earliest time at which the broker can have begun with the oldest request in flight. It is
+            kept for requests that charge a bucket which is only observed.
+        is_counted: Whether ``count_connection`` was called. The connection counts for the principal and client-id of
+            that call, even if they change later.
+        refusal: The reason why the connection has to be closed, or an empty text if it may stay open.
+        stale_buckets: The buckets of earlier client-ids or rules. They are held while requests in flight charge them.
     """
 
     context: ConnectionContext
@@ -107,23 +110,23 @@ class ClientAccount:
     _mutation_bucket: Bucket | None = None
 
     def produce_bucket(self, client_id: bytes, now_ms: int) -> Bucket:
-        """Return the bucket that Produce requests charge. It is kept until the rules or the client-id change."""
+        """Return the bucket that Produce requests charge. It is looked up again if rules or client-id change."""
         self._use_client_id(client_id)
         if self._produce_bucket is None:
             self._produce_bucket = self._look_up(QuotaKind.PRODUCE, client_id, now_ms)
         return self._produce_bucket
 
     def fetch_bucket(self, client_id: bytes, now_ms: int) -> Bucket:
-        """Return the bucket that fetches charge. It is kept until the rules or the client-id change."""
+        """Return the bucket that fetches charge. It is looked up again if rules or client-id change."""
         self._use_client_id(client_id)
         if self._fetch_bucket is None:
             self._fetch_bucket = self._look_up(QuotaKind.FETCH, client_id, now_ms)
         return self._fetch_bucket
 
     def request_buckets(self, client_id: bytes, now_ms: int) -> RequestBuckets:
-        """Return the buckets that every request charges in addition to bytes.
+        """Return the buckets that every request charges for its time and number.
 
-        They are kept until the rules or the client-id change.
+        The buckets are looked up again if the rules or the client-id change.
         """
         quotas = self.context.quotas
         if not quotas.limits_requests:
@@ -138,9 +141,9 @@ class ClientAccount:
         return self._request_buckets
 
     def mutation_bucket(self, client_id: bytes, now_ms: int) -> Bucket:
-        """Return the bucket for requests that create, grow or delete topics.
+        """Return the bucket that requests to create, grow or delete topics charge.
 
-        It is kept until the rules or the client-id change.
+        It is looked up again if the rules or the client-id change.
         """
         self._use_client_id(client_id)
         if self._mutation_bucket is None:
@@ -148,9 +151,9 @@ class ClientAccount:
         return self._mutation_bucket
 
     def count_connection(self, client_id: bytes) -> bool:
-        """Count the connection for its principal and client-id, and return whether it is within their limit.
+        """Count the connection for its principal and client-id. Returns False if their limit does not allow it.
 
-        If it is not, ``refusal`` says why. Connections of brokers have no limit. Call this once for each connection.
+        ``refusal`` then says why. Connections of brokers have no limit. Call this once for each connection.
         """
         self.is_counted = True
         if self.believes_replicas():
@@ -181,22 +184,22 @@ class ClientAccount:
         return bucket.enforcement or self.context.policy.enforcement
 
     def observes(self, bucket: Bucket) -> bool:
-        """Return whether ``bucket`` only observes its limit, so that it throttles no request."""
+        """Return whether the limit of ``bucket`` is only observed, so that the bucket throttles no request."""
         return self._slows_nothing or (bucket.enforcement or self.context.policy.enforcement) is Enforcement.OBSERVE
 
     def believes_replicas(self) -> bool:
-        """Return whether a fetch with a ``replica_id`` counts as a follower's on this connection.
+        """Return whether a fetch with a ``replica_id`` on this connection counts as a follower's fetch.
 
-        Otherwise all fetches of the connection count as a consumer's.
+        If not, all fetches of the connection count as a consumer's.
         """
         return self.context.policy.is_inter_broker or self.context.quotas.is_broker(self.principal)
 
     def throttle(self, bucket: Bucket, wait_ms: int, *, now_ms: int, has_answer: bool = True) -> int:
         """Throttle the client because ``bucket`` is over its limit.
 
-        No request that charges the bucket passes for ``wait_ms``, even if the throttle time in the response is shorter.
-        If a request has no response that could be delayed (``has_answer``), for example a Produce with acks=0, then the
-        client is muted even with the enforcement ``delay``.
+        For ``wait_ms``, no request that charges the bucket is forwarded, even if the throttle time in the response is
+        shorter. ``has_answer`` says whether there is a response that can be delayed. A Produce with acks=0, for
+        example, has none. The client is then muted even with the enforcement ``delay``.
 
         Returns:
             The throttle time for the response in milliseconds, which is 0 if the bucket is only observed.
@@ -218,11 +221,11 @@ class ClientAccount:
         return wait_ms
 
     def put_off(self, bucket: Bucket, wait_ms: int, *, now_ms: int) -> int:
-        """Mute the client of a fetch that is answered without records, until its turn in the bucket's line comes.
+        """Mute the client of a fetch that was answered without records, until its turn in the bucket's line comes.
 
         Returns:
-            The throttle time for the response in milliseconds. It is at least 1, so that the response shows why it has
-            no records.
+            The throttle time for the response in milliseconds. It is at least 1, so that the client can see that the
+            fetch was throttled.
         """
         wait_ms = max(1, min(wait_ms, bucket.max_throttle_time_ms))
         bucket.throttled(wait_ms, now_ms=now_ms)
@@ -237,7 +240,7 @@ class ClientAccount:
         self._slows_nothing = True
 
     def mute(self, wait_ms: int, *, now_ms: int) -> None:
-        """Let no request pass for ``wait_ms`` milliseconds, or longer if the client is muted for longer already.
+        """Forward no request of the client for ``wait_ms`` milliseconds. A longer mute stays in force.
 
         After ``release`` this has no effect.
         """
@@ -245,11 +248,11 @@ class ClientAccount:
             self.muted_until_ms = max(self.muted_until_ms, now_ms + wait_ms)
 
     def holds(self, bucket: Bucket) -> bool:
-        """Return whether Produce requests or fetches of the client charge ``bucket`` now."""
+        """Return whether ``bucket`` is the bucket that Produce requests or fetches of the client charge now."""
         return bucket is self._produce_bucket or bucket is self._fetch_bucket
 
     def release_stale(self, in_flight: Container[Bucket | None], *, now_ms: int) -> None:
-        """Release the stale buckets, except for those in ``in_flight``, which requests in flight will charge."""
+        """Release the stale buckets, except for those in ``in_flight``, which requests in flight still charge."""
         kept: dict[Bucket, None] = {}  # each bucket once, however often its client-id was used
         for bucket in self.stale_buckets:
             if bucket in in_flight and bucket not in kept:
@@ -267,7 +270,7 @@ class ClientAccount:
         self.release_stale((), now_ms=now_ms)
 
     def _use_client_id(self, client_id: bytes) -> None:
-        """Set the buckets aside as stale if the client-id or the rules have changed."""
+        """Mark the buckets as stale if the client-id or the rules have changed."""
         generation = self.context.quotas.generation
         if client_id == self._client_id and generation == self._generation:
             return

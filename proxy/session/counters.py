@@ -1,4 +1,4 @@
-"""The counters of one listener, plain integers that the metrics read."""
+"""The counters of one listener. They are plain integers that the metrics read."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -21,13 +21,14 @@ class Counters:
 
     Attributes:
         frames: The number of requests by api_key.
-        unknown_apis: The number of requests by api_key, if the proxy does not know the API or the version.
+        unknown_apis: The number of requests of an API or version that the proxy does not know, by api_key.
         protocol_errors: The number of protocol errors by reason.
         disconnects: The number of client connections that have ended, by cause.
         logins: The number of logins by mechanism and result.
-        observed_connections: The number of connections above a limit that is only observed.
+        observed_connections: The number of connections that went over a limit that is only observed.
         newly_throttled: The buckets that went over their limits since the log was last written.
-        newly_unknown: The login mechanisms that were found to hide their users since the log was last written.
+        newly_unknown: The mechanisms of logins in which the proxy could not read the user's name. Each is added once,
+            and removed when the log is written.
     """
 
     frames: list[int] = field(default_factory=lambda: [0] * (max(ApiKey) + 1))
@@ -64,5 +65,5 @@ class Counters:
             self.newly_unknown.add(mechanism)
 
     def throttled(self, bucket: Bucket) -> None:
-        """Note for the log that a bucket was over its limit."""
+        """Note for the log that a bucket is over its limit."""
         self.newly_throttled[bucket] = None

@@ -1,4 +1,4 @@
-"""Edits requests and responses that pass: it caps fetches, and writes throttle times and the offered API versions."""
+"""Edits requests and responses on their way: caps fetches, and writes throttle times and offered API versions."""
 
 from collections.abc import Mapping
 from struct import Struct
@@ -21,7 +21,7 @@ _TWO_INT32: Final = Struct(">ii")
 
 
 def capped_fetch(limits: fetch.FetchLimits, max_fetch_bytes: int) -> Edit:
-    """Return the edit that lowers max_bytes and min_bytes of a fetch to ``max_fetch_bytes`` (KAFKA-9677)."""
+    """Return the edit that lowers max_bytes and min_bytes of a fetch to at most ``max_fetch_bytes`` (KAFKA-9677)."""
     if limits.max_bytes <= max_fetch_bytes or limits.max_bytes_offset < 0:
         return NO_EDIT
     # The two fields are neighbours in every version.
@@ -30,7 +30,7 @@ def capped_fetch(limits: fetch.FetchLimits, max_fetch_bytes: int) -> Edit:
 
 
 def without_session(data: bytes, edit: Edit, session: fetch.FetchSession) -> Edit:
-    """Extend ``edit``, which is a result of ``capped_fetch``, so that a full fetch opens no session at the broker."""
+    """Return ``edit`` (from ``capped_fetch``), extended so that a full fetch opens no session at the broker."""
     at = session.epoch_offset
     epoch = _INT32.pack(fetch.WITHOUT_SESSION)
     if not edit:
@@ -49,15 +49,15 @@ def response_edit(
     ceilings: Mapping[int, int] = api_versions.CEILINGS,
     own: Mapping[int, api_versions.VersionRange] | None = None,
 ) -> Edit | None:
-    """Return the edit of a response's throttle time, and for ApiVersions of the versions that the response offers.
+    """Return the edit of a response's throttle time. For ApiVersions it also edits the offered versions.
 
-    The response gets the larger of the broker's throttle time and ``wait_ms``. ``ceilings`` are the highest versions to
-    offer. ``own`` are the versions of the APIs that the proxy answers itself, which are offered whatever the broker
-    offers.
+    The new throttle time is the larger of the broker's throttle time and ``wait_ms``. ``ceilings`` has the highest
+    version to offer of each API. ``own`` has the versions of the APIs that the proxy answers itself. They are offered
+    even if the broker does not offer them.
 
     Returns:
-        The edit. It is empty if there is nothing to edit, or if the response comes from a newer broker and cannot be
-        read. None is returned if more bytes are needed.
+        The edit, or None if more bytes are needed. The edit is empty if there is nothing to edit. It is also empty if
+        the response comes from a newer broker and cannot be read.
     """
     try:
         if throttle_time.is_in_front(api_key):

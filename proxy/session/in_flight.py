@@ -1,4 +1,7 @@
-"""The requests of a connection that have no response yet. A broker answers a connection's requests in their order."""
+"""The pending requests of a connection: they were forwarded and have no response yet.
+
+A broker answers a connection's requests in their order.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,8 @@ MAX_IN_FLIGHT: Final = 256
 class RequestProfile:
     """What all requests with the same head have in common: their handler, their bucket and their other charges.
 
-    Reading the head of a request takes longer than all decisions about the request. Comparing the head with that of the
-    last request takes a fraction of this time, so the profiles of Produce, Fetch and ShareFetch are kept and compared.
+    The profile of the last Produce, Fetch or ShareFetch is kept, and used again for a request with the same head.
+    Comparing two heads is much faster than reading a head.
 
     Attributes:
         handler: Decides on the request and on its response.
@@ -30,14 +33,15 @@ class RequestProfile:
         api_version: The version of the API.
         acks: The ``acks`` of a Produce, and 1 for all other APIs.
         bucket: The bucket that is charged for bytes, or None if the request is not charged for bytes.
-        charge: What the request is charged in addition to bytes. None if it is charged for nothing else and does not
+        charge: What the request is charged in addition to bytes. None if it is charged for bytes only and does not
             queue.
-        generation: The generation of the rules that gave the buckets.
-        charges_response: Whether the size of the response is charged to the bucket, not the size of the request.
-        is_edited: Whether the handler gets every response to edit, not only responses that need a throttle time.
+        generation: The generation of the rules with which the buckets were looked up.
+        charges_response: Whether the bucket is charged for the size of the response. Otherwise it is charged for the
+            size of the request.
+        is_edited: Whether the handler edits every response, not only responses that need a throttle time.
         api: The bytes of ``api_key`` and ``api_version``.
-        front: The bytes of the head from ``client_id`` on. They end behind ``acks`` in a Produce, and at the body in a
-            Fetch.
+        front: The bytes of the head from ``client_id`` on. In a Produce they include ``acks``. In a Fetch they end
+            where the body begins.
         front_end: The offset at which ``front`` ends, from the start of the frame.
     """
 
@@ -61,7 +65,7 @@ class RequestProfile:
 
 @dataclass(slots=True, eq=False, repr=False)
 class PendingRequest:
-    """A request that was passed on and has no response yet.
+    """A request that was forwarded and has no response yet.
 
     Attributes:
         profile: How the request is handled.
@@ -79,7 +83,7 @@ class PendingRequest:
 
     @property
     def is_charged_by_response(self) -> bool:
-        """Whether the size of the response is charged to a bucket that has a limit."""
+        """Whether the request charges a bucket that has a limit, for the size of the response."""
         bucket = self.profile.bucket
         return bucket is not None and bucket.is_limited and self.profile.charges_response
 
@@ -95,10 +99,10 @@ class PendingRequest:
 class InFlightQueue(list[PendingRequest]):
     """The pending requests of one connection, the oldest first.
 
-    It mostly has no request or one request, and is then faster as a list than as a deque.
+    Most of the time it has at most one request. A list is then faster than a deque.
 
     Attributes:
-        limit: How many requests may be pending. With 0, no request may pass until ``open`` is called.
+        limit: How many requests may be pending. With 0, no request is forwarded until ``open`` is called.
     """
 
     __slots__ = ("limit",)
@@ -109,19 +113,19 @@ class InFlightQueue(list[PendingRequest]):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a response is expected."""
+        """Whether a response is awaited."""
         return bool(self) or not self.limit
 
     def hold(self) -> None:
-        """Let no request pass until ``open``."""
+        """Let no request be forwarded until ``open`` is called."""
         self.limit = 0
 
     def open(self) -> None:
-        """Let requests pass again."""
+        """Let requests be forwarded again."""
         self.limit = MAX_IN_FLIGHT
 
     def buckets(self) -> Iterator[Bucket | None]:
-        """Yield the buckets that the pending requests will be charged to."""
+        """Yield the buckets that the pending requests will charge."""
         for pending in self:
             yield pending.profile.bucket
             if pending.charge is not None:

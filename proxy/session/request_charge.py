@@ -1,8 +1,8 @@
 """Charges a request for the broker's time (``request_percentage``, KIP-124) and for ``request_rate``, not for bytes.
 
-Both quotas limit users and client-ids, and are measured as quotas on bytes are. A request is charged when its response
-begins. A Produce with acks=0 has no response. It counts for ``request_rate`` when it has passed, and its time is not
-charged.
+Both quotas limit users and client-ids, and are measured like quotas on bytes. A request is charged when its response
+begins. A Produce with acks=0 has no response. It is charged to ``request_rate`` when it has been forwarded, and its
+time is not charged.
 
 Source: ``ClientRequestQuotaManager``, ``RequestHandlerHelper.sendResponseMaybeThrottle``.
 """
@@ -20,19 +20,19 @@ Charge = tuple[Bucket, int]
 
 
 class RequestCharge(NamedTuple):
-    """What a request is charged in addition to its bytes. All requests that are alike share one ``RequestCharge``."""
+    """What a request is charged in addition to its bytes. Requests of the same kind share one ``RequestCharge``."""
 
     buckets: RequestBuckets
     kind: RequestKind
     identity: str | None  # the identity that pays in the fair call queue; None if the request does not queue
 
     def begin(self) -> None:
-        """Note that the request passes, so that it counts as in flight for ``request_rate``."""
+        """Note that the request is forwarded, so that it counts as in flight for ``request_rate``."""
         if self.buckets.rate is not None:
             self.buckets.rate.in_flight += 1
 
     def pass_unanswered(self, *, now_ms: int) -> Iterator[Charge]:
-        """Charge a request without a response to the request rate, after it has passed. Its time is not charged."""
+        """Charge a forwarded request without a response to the request rate. Its time is not charged."""
         rate = self.buckets.rate
         if rate is not None:
             rate.in_flight -= 1
@@ -64,11 +64,11 @@ class RequestCharge(NamedTuple):
 
 
 def has_room(account: ClientAccount, buckets: RequestBuckets, *, now_ms: int) -> bool:
-    """Return whether ``buckets`` have room for a request that follows requests which have no response yet.
+    """Return whether ``buckets`` have room for a request while earlier requests have no response yet.
 
-    Without room the request waits, because an earlier response may throttle the client, and the broker would serve the
-    request during that time. A request with no other in flight needs no room: a broker, too, serves it and throttles
-    the client afterwards.
+    If not, the request waits. An earlier response may throttle the client, and the broker would then serve the request
+    too early. Do not call this if no other request is in flight. Such a request needs no room, because a broker would
+    serve it, too, and throttle the client afterwards.
     """
     time, rate = buckets
     if time is not None and time.is_limited and not account.observes(time):
@@ -79,9 +79,9 @@ def has_room(account: ClientAccount, buckets: RequestBuckets, *, now_ms: int) ->
 def longest_wait(account: ClientAccount, charges: Iterable[Charge], *, now_ms: int) -> Charge | None:
     """Return the charge with the longest wait, or None if no charge causes a wait.
 
-    Of two equal waits the later one counts, as in Kafka, where that is the wait of the request quota. The waits of
-    buckets that are only observed are counted, but never returned. Each bucket stays silent for its own wait, even if
-    the client gets the longer throttle time of another bucket.
+    Of two equal waits the later one counts. In Kafka this is the wait of the request quota. The waits of buckets that
+    are only observed are counted, but never returned. Each bucket blocks requests for its own wait, even if the client
+    gets the longer throttle time of another bucket.
     """
     found: Charge | None = None
     for bucket, wait_ms in charges:

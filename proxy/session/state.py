@@ -31,18 +31,19 @@ class SessionState:
         to_broker: Bytes to write to the broker.
         to_client: Bytes to write to the client.
         in_flight: Requests that have no response yet.
-        unanswered: The Produce with acks=0 that is passing now, which is charged when all of it has passed.
-        request_left: How many bytes of a request's body have not passed yet.
+        unanswered: The Produce with acks=0 that is partly forwarded. It is charged when all of it was forwarded.
+        request_left: How many bytes of the partly forwarded request have not arrived yet.
         is_blocked: Whether a request waits in the session, so that the client must not be read.
-        has_waited: Whether any request of this connection has waited in the line of its bucket.
+        has_waited: Whether any request of this connection has waited in the line of a bucket.
         is_ending: Whether no new request is accepted.
-        is_client_full: Whether the client does not take its responses, so that the broker is not read.
+        is_client_full: Whether the client does not read its responses, so that the broker is not read.
         delayed_until_ms: The time until which a response waits in the session, so that the broker must not be read. It
             is 0 while no response waits.
-        held_until_ms: When to look again at a request that waits for a decision. It is 0 while no request does.
+        held_until_ms: When to check again for the decision that a request waits for. It is 0 while no request waits for
+            one.
         now_ns: The server's clock at its last call, for measurements that need more than milliseconds.
-        answered: The API key of the response that began last. The server sets it to -1 after reading it.
-        broker_turn: Decides when a request may pass to a busy broker.
+        answered: The API key of the response that began last. The server resets it to -1 after reading it.
+        broker_turn: Decides when a request may be forwarded to a busy broker.
         bucket_turn: The connection's place in the line of a bucket that is over its limit.
         requests: The requests from the client to the broker.
         responses: The responses from the broker to the client.
@@ -74,16 +75,16 @@ class SessionState:
         self.account = ClientAccount(self.context)
 
     def is_alone(self) -> bool:
-        """Return whether no request and no response is under way. Otherwise the next request is blocked.
+        """Return whether no request is pending and no response is partly forwarded. If not, block the next request.
 
-        A handler that answers a request itself checks this first, because its response would overtake others.
+        A handler checks this before it answers a request itself, because its response would overtake earlier responses.
         """
         is_alone = not (self.in_flight or self.responses.is_open)
         self.is_blocked = not is_alone
         return is_alone
 
     def take_no_more(self) -> None:
-        """Accept no new request. Requests that have begun to pass are passed on and answered."""
+        """Accept no new request. A request that is partly forwarded is still completed and answered."""
         self.is_ending = True
         self.broker_turn.refuses_until_ms = 0
         self.account.muted_until_ms = _FOREVER_MS

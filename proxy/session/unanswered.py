@@ -1,8 +1,8 @@
-"""Charges the fetches of a client that has disconnected before the broker answered. Kafka charges such fetches, too.
+"""Charges the fetches of a client that has disconnected before the broker answered. Kafka charges them, too.
 
-A fetch is charged for the size of its response. Only the sizes are read, and nothing behind the last response that is
-charged. Until then each fetch holds its bucket, and keeps its reservation in the bucket, so that the bucket cannot be
-given to another client before it is charged.
+A fetch is charged for the size of its response. Only the sizes of responses are read, up to the last response that is
+charged. Until its response comes, each fetch holds its bucket and its reservation in the bucket. So the bucket cannot
+be removed before it is charged.
 """
 
 from collections.abc import Iterable
@@ -24,12 +24,14 @@ class _Awaited(NamedTuple):
 
 
 class Unanswered:
-    """The responses that a broker has yet to send to a connection that has ended, up to the last that is charged.
+    """The responses that a broker has yet to send to a connection that has ended.
+
+    Responses after the last one that is charged are not awaited.
 
     Args:
         account: The account of the connection.
-        pending: The requests that the broker has got as a whole, the oldest first. At least one of them is charged by
-            its response.
+        pending: The requests that were forwarded as a whole, the oldest first. At least one of them is charged for its
+            response.
         begun: The bytes of responses that have arrived but were not read.
         skip_bytes: How many of the next bytes, beginning with ``begun``, belong to a response that was charged already.
     """
@@ -51,11 +53,11 @@ class Unanswered:
 
     @property
     def is_done(self) -> bool:
-        """Whether no response is awaited any more."""
+        """Whether all awaited responses have come."""
         return not self._awaited
 
     def receive(self, data: bytes, *, now_ms: int) -> bool:
-        """Take bytes that the broker has sent. Returns False if they do not answer the awaited requests."""
+        """Take bytes that the broker has sent. Returns False if they are not the responses to the awaited requests."""
         data, at = self._head + data, 0
         while self._awaited:
             at += self._skip_bytes
@@ -76,7 +78,7 @@ class Unanswered:
     def close(self, *, now_ms: int, is_charged: bool) -> None:
         """Stop waiting for responses, and release the buckets of all fetches.
 
-        With ``is_charged``, each fetch is charged the bytes that it was expected to bring.
+        With ``is_charged``, each fetch is charged for the bytes that it has reserved.
         """
         awaited, self._awaited = self._awaited, []
         for pending, bucket in awaited:
