@@ -233,7 +233,7 @@ async def test_the_port_is_free_after_the_end() -> None:
 
 
 def fill(server: Server, clients: int) -> None:
-    """Charge two buckets, of produce and fetch, for each of ``clients`` clients, so that the metrics have them."""
+    """Charge a produce bucket and a fetch bucket for each of ``clients`` clients, so that the metrics have them."""
     now_ms = time.monotonic_ns() // 1_000_000
     for number in range(clients):
         for kind in (QuotaKind.PRODUCE, QuotaKind.FETCH):

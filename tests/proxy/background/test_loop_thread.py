@@ -57,7 +57,7 @@ def test_close_fails_the_call_that_waits_and_later_calls() -> None:
             hanging.result(5)
     with pytest.raises(ConnectionAbortedError, match="is closed"):
         thread.run(work.name())
-    thread.close()  # again
+    thread.close()  # may be called again
     assert threading.active_count() == before
 
 

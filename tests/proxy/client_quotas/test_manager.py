@@ -65,7 +65,7 @@ def written(request: QuotaRequest) -> bytes:
 
 
 class Bed:
-    """A manager, and the changes that it has reported."""
+    """A test bed for a ``QuotaManager``: the manager, and the changes that it has reported."""
 
     def __init__(self, config: ProxyConfig) -> None:
         self.changes: list[tuple[RuleChanges, IpChanges]] = []
@@ -517,7 +517,7 @@ async def test_changes_above_the_rate_limit_are_refused_with_a_throttle_time(tmp
 )
 @on_uvloop
 async def test_a_request_that_changes_nothing_counts_as_one(tmp_path: Path, op: Op, is_dry_run: bool) -> None:
-    """It is charged one change, so that a client that repeats such a request in a loop is limited too."""
+    """Such a request is charged one change, so that a client that repeats it in a loop is limited too."""
     store = Store(directory=str(tmp_path / "d"), changes_per_second=0.3)
     two = tuple(Alteration((("user", str(each)),), (op,)) for each in range(2))
     async with bed(None, store=store) as one:

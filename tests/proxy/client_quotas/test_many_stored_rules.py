@@ -185,7 +185,7 @@ class Counted(dict[RuleEntity, QuotaRule]):
 
 
 def looked_up(count: int) -> tuple[list[int], list[int]]:
-    """Return, for each kind of quota, how many lookups two connections make and how many their requests make.
+    """Return the lookups that two connections make, and those of their requests, for each kind of quota.
 
     The rule of the first connection's user is at the first of the eight levels, and that of the second at the last.
     """

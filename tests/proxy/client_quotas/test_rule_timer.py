@@ -43,7 +43,7 @@ class Clock:
 
 
 class Bed:
-    """A timer, its clock, and the changes that it has reported."""
+    """A test bed for a ``RuleTimer``: the timer, its clock, and the changes that it has reported."""
 
     def __init__(self, *rules: QuotaRule, ips: tuple[IpRule, ...] = ()) -> None:
         self.clock = Clock()

@@ -338,8 +338,7 @@ def test_hidden_rule_can_be_removed_but_not_set() -> None:
     assert changes({C: None}, one_is_shown) == [StoredRule(limits={P: 5.0})]
     assert changes(everything, none_is) == [None]
     assert changes({P: None, M: None}, none_is) == [StoredRule(limits={C: 6.0})]
-    # If the client still sees a limit of the file for the key, it cannot remove the hidden one: it would notice no
-    # change.
+    # A hidden limit cannot be removed if the file has a limit of that key, as the client would see no change.
     assert changes({P: None}, one_is_shown) == refused
     assert changes(everything, one_is_shown) == refused
     # Setting a limit is refused, and so is removing a limit that the hidden rule does not have.
@@ -472,7 +471,7 @@ def test_new_expires_of_an_expired_rule_keeps_its_other_terms() -> None:
     assert terms_after(TermsChange(removed=frozenset({"expires"})), {P: 5.0}) == OBSERVED
     # Importing an expired rule keeps its terms, including the expiry.
     assert terms_after(replacement(ENDED), {P: 5.0}) == ENDED
-    # A change of limits that gives terms without an expiry replaces all terms.
+    # To set a limit of an expired rule with new terms, but without an expiry, replaces all of its terms.
     shaped = Terms(shaping=Shaping.PACED)
     assert terms_after(TermsChange(given=shaped), {P: 5.0}) == shaped
     assert terms_after(TermsChange(given=shaped), {}) == replace(ENDED, shaping=Shaping.PACED)

@@ -76,7 +76,10 @@ def test_a_change_looks_at_no_other_address() -> None:
 
 @st.composite
 def changed(draw: st.DrawFn) -> tuple[Mapping[Ip, float], Mapping[str, tuple[str, ...]], list[Ip], EffectiveIpRules]:
-    """Draw random changes. Return the limits by name, the addresses of hosts, those in the file, and the rules."""
+    """Draw random changes, apply them, and return the rules and what they should follow from.
+
+    The latter are the limits by name, the addresses of each host, and the addresses that have a rule in the file.
+    """
     in_force = EffectiveIpRules(name="d")
     limits: dict[Ip, float] = {}
     known: dict[str, tuple[str, ...]] = {}

@@ -404,7 +404,7 @@ async def test_hosts_among_addresses_are_looked_up() -> None:
 
 @pytest.fixture
 def known(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[str, ...]]:
-    """Return the addresses that lookups find, for tests to fill. A missing host is looked up again at once."""
+    """Return a dict of the addresses that lookups find. A host that is not found is looked up again at once."""
     known: dict[str, tuple[str, ...]] = {}
 
     async def look(_: Lookups, hosts: Iterable[str]) -> Addresses:

@@ -32,9 +32,9 @@ def flow(*shapings: Shaping, request_bytes: int, is_held: bool = False, burst_ms
     """Return the flow of a client that always sends, and waits for the throttle times that it is given.
 
     Args:
-        shapings: The shaping of the broker and, behind it in the list, that of the proxy, if there is one.
+        shapings: The shaping of the broker's quota and, if there is a proxy, that of the proxy's quota.
         request_bytes: The size of each request.
-        is_held: Whether the last one also holds its answer for its throttle time (``enforcement: delay``).
+        is_held: Whether the proxy also holds its answers for their throttle time (``enforcement: delay``).
         burst_ms: The burst that paced quotas allow.
     """
     managers = [manager(shaping, burst_ms) for shaping in shapings]

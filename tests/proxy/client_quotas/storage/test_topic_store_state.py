@@ -427,7 +427,7 @@ def test_terms_without_limits_do_not_apply_to_the_next_rule() -> None:
 
 
 def test_terms_hold_if_two_proxies_begin_a_rule_at_once() -> None:
-    """The terms apply to the limits of both: otherwise a limit that is only to be observed would be enforced."""
+    """The terms apply to the limits of both proxies: otherwise an observed limit would be enforced."""
     observed = Terms(enforcement=Enforcement.OBSERVE)
     with_terms, without = (
         settings_of([Change(ALICE, one)], {}) for one in (StoredRule(limits={P: 1.0}, terms=observed), rule(**{C: 9.0}))
