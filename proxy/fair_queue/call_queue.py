@@ -1,10 +1,8 @@
-"""A bounded queue for each level (``FairCallQueue`` and ``CallQueueManager`` in Hadoop).
+"""A bounded queue for each level (``FairCallQueue`` and ``CallQueueManager`` in Hadoop). Level 0 is the highest level.
 
-Nothing blocks. Where Hadoop stops a thread, this queue returns an answer and remembers the element that waits for room.
-An element that does not fit into its level goes to a level below, never to one above. A level that is empty at its turn
-gives the turn to the highest level that is not empty.
-
-Elements are compared as objects (``is``), not by the user that they belong to. An element is in a queue at most once.
+An element that finds its level full goes to the next lower level with room. If no level has room, the element is
+refused, or waits for room outside the levels. If a level is empty at its turn, the highest level that is not empty gets
+the turn.
 """
 
 from collections import OrderedDict
@@ -17,18 +15,15 @@ from kafka_quota_proxy.proxy.fair_queue.multiplexer import WeightedRoundRobinMul
 
 
 class Element(Protocol):
-    """An element of the queue. It is hashed as an object, not by its ``identity``.
-
-    ``level`` and ``identity`` may change only while the element is in no queue.
-    """
+    """An element of the queue. Its ``level`` and ``identity`` may change only while it is in no queue."""
 
     @property
     def level(self) -> int:
-        """The level of the element. A number beyond the last level of a queue counts as the last level."""
+        """The level of the element. A number beyond the last level counts as the last level."""
 
     @property
     def identity(self) -> str:
-        """The user that the element belongs to. In a round-robin level, users take turns."""
+        """The user that the element belongs to."""
 
 
 E = TypeVar("E", bound=Element)
@@ -37,8 +32,8 @@ E = TypeVar("E", bound=Element)
 class Remainder(Enum):
     """Which levels get the places that remain when the capacity is divided by weights."""
 
-    FIRST = "first"  # level 0 gets all of the remainder, as in Hadoop: 199 places by weights 50 and 50 are 149 and 50
-    LARGEST_FRACTION = "largest-fraction"  # the levels that lost the largest fractions get one place each
+    FIRST = "first"  # level 0 gets all of the remainder, as in Hadoop
+    LARGEST_FRACTION = "largest-fraction"  # one place each for the levels that lost the largest fractions by rounding
 
 
 class WithinLevel(Enum):
@@ -69,21 +64,17 @@ _QUEUED: Final = Put.QUEUED
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueOptions:
-    """The shape of a queue.
-
-    The defaults are Hadoop's, except for the capacity: in Hadoop it depends on the number of handlers.
+    """The shape of a queue. The defaults are Hadoop's, except for ``capacity``.
 
     Attributes:
-        levels: The number of levels. With 1 level the queue is a plain FIFO queue.
+        levels: The number of levels.
         capacity: The number of places in all levels together.
-        capacity_weights: The share of the capacity for each level. None gives equal shares.
+        capacity_weights: The share of each level in the capacity. None gives equal shares.
         multiplexer_weights: The turns of each level in a cycle. None gives each level twice the turns of the next.
-        remainder: Which levels get the places that remain when the capacity is divided by weights.
-        within_level: The order in which elements leave a level.
-        is_failover: Whether an element for which no level has room is always refused with ``FAILOVER``. Otherwise the
-            kind of refusal depends on its level.
-        waits_for_last: Whether an element that waits for room waits for the last level only, as in Hadoop. Otherwise
-            the element takes the first free place in its own level or in a level below.
+        is_failover: Whether an element that finds no room is always refused with ``FAILOVER``. Otherwise its level
+            determines how it is refused.
+        waits_for_last: Whether an element without room waits for a place in the last level only, as in Hadoop.
+            Otherwise it takes the first free place in its own level or in a lower one.
     """
 
     levels: int = 4
@@ -147,15 +138,12 @@ class _Fifo(Generic[E]):
 
 
 class _RoundRobin(Generic[E]):
-    """Elements that leave in turns: one element of each identity, then the next element of each identity.
-
-    A new identity waits until each other identity has had one turn. Most identities have one element. That element is
-    stored without a queue of its own, because creating a queue is slow.
-    """
+    """Elements that leave in turns: one element of each identity, then the next element of each identity."""
 
     __slots__ = ("_by_identity",)
 
     def __init__(self) -> None:
+        # Most identities have one element, which needs no queue of its own. Creating a queue is slow.
         self._by_identity: OrderedDict[str, E | _Fifo[E]] = OrderedDict()
 
     def append(self, element: E) -> None:
@@ -195,7 +183,7 @@ class CallQueue(Generic[E]):
     Attributes:
         options: The shape of the queue.
         capacities: The number of places in each level.
-        overflowed: How often elements found a level full, for each level. Hadoop counts in the same way.
+        overflowed: How often an element found a level full, for each level.
         size: The number of elements in all levels, without the elements that wait for room.
 
     Raises:
@@ -231,8 +219,7 @@ class CallQueue(Generic[E]):
         self._sizes = [0] * levels
         self.size = 0
         self.overflowed = [0] * levels
-        # Elements that wait for room, by the first level that they may enter. So the oldest element that may have a
-        # free place is found without a search.
+        # Elements that wait for room, by the highest level that they may enter.
         self._waiting: list[_Fifo[E]] = [_Fifo() for _ in range(levels)]
         self._waiting_since: dict[E, int] = {}
         self._arrivals = 0
@@ -270,10 +257,7 @@ class CallQueue(Generic[E]):
         return Overflow.DISCONNECT if own == self._last else Overflow.KEEP_ALIVE
 
     def put(self, element: E) -> Put:
-        """Put ``element`` into the first level with room, from its own level down, or let it wait for room.
-
-        As in Hadoop, a full last level is not counted as overflowed, because the element waits.
-        """
+        """Put ``element`` into the first level with room, from its own level down, or let it wait for room."""
         own = element.level
         if own > self._last:
             own = self._last
@@ -282,7 +266,7 @@ class CallQueue(Generic[E]):
             self._sizes[own] += 1
             self.size += 1
             return _QUEUED
-        for level in range(own, self._last):
+        for level in range(own, self._last):  # as in Hadoop, a full last level is not counted
             self.overflowed[level] += 1
             if self._fits(element, level + 1):
                 return _QUEUED
@@ -290,7 +274,7 @@ class CallQueue(Generic[E]):
         return Put.WAITS_FOR_ROOM
 
     def poll(self) -> E | None:
-        """Remove the next element and return it. Returns None, without using a turn, if all levels are empty."""
+        """Remove the next element and return it. Returns None if all levels are empty."""
         if not self.size:
             return None
         level = self._multiplexer.next()
@@ -305,10 +289,7 @@ class CallQueue(Generic[E]):
         return element
 
     def remove(self, element: E) -> bool:
-        """Remove an element because its connection has ended. Returns False if the element was not in the queue.
-
-        No turn is used, and the elements behind the removed one move up.
-        """
+        """Remove ``element`` without using a turn. Returns False if ``element`` was not in the queue."""
         if element in self._waiting_since:
             self._stop_waiting(element)
             return True
@@ -322,10 +303,7 @@ class CallQueue(Generic[E]):
         return False
 
     def drain(self, most: int | None = None) -> list[E]:
-        """Remove up to ``most`` elements and return them, level 0 first. None removes all.
-
-        An element that waits for room takes a place that becomes free, and may then be removed as well.
-        """
+        """Remove up to ``most`` elements and return them, level 0 first. With None all elements are removed."""
         drained: list[E] = []
         for level, queue in enumerate(self._levels):
             while self._sizes[level] and (most is None or len(drained) < most):
@@ -337,10 +315,7 @@ class CallQueue(Generic[E]):
         return drained
 
     def take_over(self, other: "CallQueue[E]") -> None:
-        """Move all elements of ``other`` into this new queue, level by level, in their order.
-
-        Elements that find no room wait for it. Levels that both queues have keep their overflow counts.
-        """
+        """Move all elements of ``other`` into this new queue in their order, and copy the overflow counts."""
         for element in other.drain():
             self.put(element)
         kept = other.overflowed[: self._last + 1]
@@ -371,7 +346,7 @@ class CallQueue(Generic[E]):
         self._waiting[level].discard(element)
 
     def _let_in(self, level: int) -> None:
-        """Give the free place in ``level`` to the element that may enter this level and has waited longest."""
+        """Give the free place in ``level`` to the element that has waited longest of those that may enter ``level``."""
         heads = [queue.peek() for queue in self._waiting[: level + 1] if queue]
         if heads:
             element = min(heads, key=self._waiting_since.__getitem__)

@@ -1,18 +1,17 @@
-"""The limit on the requests that a broker gets at a time, so that requests queue in the proxy, which can be fair.
+"""Limits how many requests a broker gets at a time. The other requests wait in the proxy, in a fair order.
 
 ``VegasLimit`` finds the limit as TCP Vegas finds a window (Brakmo and Peterson, 1995; ``VegasLimit`` of Netflix's
 concurrency-limits). Suppose that L requests are in flight and that each takes a time of R, or B if no request waits at
 the broker. Then the broker works on L * B / R requests, and L * (1 - B / R) queue at the broker. L, which is the limit,
 grows while fewer than alpha requests queue, and shrinks while more than beta queue. So L settles where the broker is
-just busy, a tenth to a fifth above the knee of its throughput.
+just busy.
 
 Requests differ from each other, unlike TCP segments, so this module differs from TCP in three points:
 
-* R is the mean of a window of at least as many responses as may be in flight, smoothed over windows. A minimum would
-  be the time of the smallest request, and all other requests would seem to queue.
-* alpha, beta and the step by which L changes grow with L, because the noise of a mean grows with L.
-* B is measured: twice a minute L is halved for some responses, and their mean becomes part of B. Nothing else would
-  show that a broker has been full for long or has become slower.
+* R is the mean time of many responses. The minimum would be the time of the smallest request.
+* alpha, beta and the steps of L grow with L, because the noise of the estimated queue grows with L.
+* B is measured: twice a minute L is halved for some responses, and their mean time becomes part of B. Otherwise the
+  proxy would not notice that a broker has been full for long, or has become slower.
 """
 
 from enum import Enum, auto
@@ -37,7 +36,7 @@ _LONGEST_PROBE_MS: Final = 1_000
 _FEWEST_PROBE_SAMPLES: Final = 8
 # The first probes are averaged. Each later probe has at least this weight, so that old probes fade out.
 _LEAST_PROBE_WEIGHT: Final = 0.2
-# If the mean time of responses falls below this part of B, then B was measured at a bad moment: noise is smaller.
+# If R falls below this part of B, then B was measured while requests queued. Noise is smaller.
 _CLEARLY_FASTER: Final = 0.75
 
 
@@ -53,7 +52,7 @@ class FixedLimit:
         self.limit = limit
 
     def observe(self, rtt_us: int, in_flight: int, now_ms: int) -> None:
-        """Do nothing, because a constant limit learns nothing from responses."""
+        """Do nothing, because the limit is constant."""
 
 
 class _Phase(Enum):
@@ -64,11 +63,9 @@ class _Phase(Enum):
 
 
 class VegasLimit:
-    """A limit that learns from response times how many requests keep the broker just busy.
+    """A limit between ``minimum`` and ``maximum`` that is learned from response times. It begins at ``minimum``.
 
-    The limit begins at ``minimum``, and always stays between ``minimum`` and ``maximum``. ``rtt_us`` is the smoothed
-    response time (R in the module's docstring), and ``base_rtt_us`` the response time while no request waits at the
-    broker (B). Both are 0 while they are unknown.
+    In the terms of the module's docstring, ``rtt_us`` is R and ``base_rtt_us`` is B. Both are 0 while they are unknown.
     """
 
     __slots__ = (
@@ -112,11 +109,7 @@ class VegasLimit:
         self._count = self._sum_us = self._peak = 0
 
     def observe(self, rtt_us: int, in_flight: int, now_ms: int) -> None:
-        """Learn from one response.
-
-        ``rtt_us`` is the time from the request to the broker's response, above 0. ``in_flight`` is the number of
-        requests in flight, including the one that is answered.
-        """
+        """Learn from one response. ``rtt_us`` is above 0, and ``in_flight`` includes the answered request."""
         if not self._count and not self.base_rtt_us:
             self._phase_since_ms = now_ms
             self._next_probe_ms = now_ms + _FIRST_PROBE_AFTER_MS
@@ -151,7 +144,7 @@ class VegasLimit:
             self._begin(_Phase.DRAINING, self._estimate / 2, now_ms)
 
     def _stepped(self) -> float:
-        """Return the next estimate of the limit, computed from how many requests seem to queue at the broker."""
+        """Return the next estimate of the limit, from the number of requests that seem to queue at the broker."""
         estimate = self._estimate
         queued = estimate * (1 - self.base_rtt_us / self.rtt_us)
         alpha = max(_LEAST_ALPHA, estimate * _ALPHA)
@@ -162,15 +155,12 @@ class VegasLimit:
         if queued >= alpha:
             self._phase = _Phase.STEADY
             return estimate
-        if self._peak * 2 <= estimate:  # clients use at most half of the limit, so nothing shows that more would do
+        if self._peak * 2 <= estimate:  # clients use at most half of the limit, so a higher one would have no effect
             return estimate
         return estimate * _SLOW_START if self._phase is _Phase.SLOW_START else estimate + step
 
     def _drain(self, in_flight: int, now_ms: int) -> None:
-        """Skip a response to a request that was sent before the limit was halved.
-
-        Begin the probe after the last of them.
-        """
+        """Skip a response to a request from before the limit was halved. After the last one, begin the probe."""
         if in_flight <= self.limit:
             self._to_skip -= 1
         if self._to_skip <= 0:

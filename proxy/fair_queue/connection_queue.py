@@ -1,17 +1,15 @@
 """Queues a connection's requests in front of a broker that gets a limited number of requests at a time.
 
-A connection has a slot while the broker works on its requests. A broker works on one request of a connection at a time,
-so only the first unanswered request of a connection is queued. Requests that the client pipelines behind it use the
-same slot while no other connection waits for a slot. Otherwise the connection queues again when its first request is
-answered.
+A broker works on one request of a connection at a time, so only the oldest unanswered request of a connection is
+queued. Later requests use the same slot while no other connection waits for a slot. Otherwise the connection queues
+again when its oldest request is answered.
 
-A request that waits at the broker loses its slot, because the broker does not work on the request meanwhile:
+A request gives its slot back while the broker only waits:
 
-* JoinGroup and SyncGroup give their slot back at once, since the broker waits for the other members of the group.
-* A fetch may be answered at once or after half a second, which is not known in advance. It keeps its slot for
-  ``POLL_GRACE_US``. If a fetch took longer and returned hardly any data, the connection's next fetches are forwarded
-  without a slot. This ends when a fetch is answered sooner or returns data.
-* A request that arrives in parts gives its slot back if its last bytes have not arrived after ``UPLOAD_GRACE_US``.
+* JoinGroup and SyncGroup do so at once, because the broker waits for the other members of the group.
+* A fetch does so after ``POLL_GRACE_US``. If it took longer and its response had hardly any data, the connection's next
+  fetches are forwarded without a slot. This ends when a fetch is answered sooner or returns data.
+* A request that arrives in parts does so after ``UPLOAD_GRACE_US``.
 
 Source: ``Server``, ``CallQueueManager`` of Hadoop's ipc; ``SocketServer`` and ``DelayedFetch`` of Apache Kafka.
 """
@@ -28,11 +26,10 @@ from kafka_quota_proxy.proxy.fair_queue.request_kind import RequestKind
 from kafka_quota_proxy.proxy.fair_queue.slot_timeouts import SlotTimeouts
 from kafka_quota_proxy.proxy.quota.request_time import ServiceTime
 
-# How long a fetch without data counts as work.
+# How long a fetch keeps its slot.
 POLL_GRACE_US: Final = 20_000
-# The largest response to a fetch that brought no data: less than twice the request's bytes for each partition (v11: 42
-# bytes for 28, v4: 30 for 16), plus a session and tags. A response with a few records may be as small as this. Its
-# fetch has waited for the records, so it counts as a fetch without data.
+# A response to a fetch has hardly any data if it is not larger than this. An empty response has less than twice the
+# request's bytes for each partition (v11: 42 bytes for 28, v4: 30 for 16), plus a session and tags.
 _EMPTY_PER_BYTE: Final = 2
 _EMPTY_BYTES: Final = 1_024
 # How long the rest of a request may take to arrive.
@@ -64,8 +61,8 @@ _RUNNING: Final = State.RUNNING
 class ListenerQueue:
     """The parts of the fair call queue that all connections of one listener to one broker share.
 
-    ``wake`` is called when the dispatcher has granted slots to waiting connections, and when the soonest deadline in
-    ``timeouts`` has changed.
+    ``wake`` is called when waiting connections have got slots, and when the soonest deadline in ``timeouts`` has
+    changed.
     """
 
     __slots__ = ("cost", "dispatcher", "identity", "scheduler", "stats", "timeouts", "wake")
@@ -90,10 +87,7 @@ class ListenerQueue:
         self.timeouts = timeouts
 
     def is_awaited(self, *, is_control: bool) -> bool:
-        """Return whether any connection waits for a slot.
-
-        With ``is_control``, only slots for control requests count. Otherwise only slots for all other requests count.
-        """
+        """Return whether any connection waits for a slot. ``is_control`` selects the slots for control requests."""
         queue = self.dispatcher.control_queue if is_control else self.dispatcher.queue
         return len(queue) > 0
 
@@ -113,9 +107,8 @@ class QueuedConnection:
         self._api_key = 0  # of the oldest unanswered request
         self._awaits_data = False  # whether the last fetch waited for data
         self._refusal = 0, "", Answer.KEEP_ALIVE  # API key, identity and kind of the last refusal
-        self.is_watched = False
-        # The value is 1 if the slot has served a single request so far, which measures the broker's speed. With any
-        # other value there is no sample.
+        self.is_watched = False  # whether the slot has a deadline
+        # It is 1 if the slot has served one request that measures the broker's speed. Otherwise there is no sample.
         self._sample = 0
         self.ticket = Ticket(owner)
 
@@ -124,13 +117,8 @@ class QueuedConnection:
     ) -> Turn:
         """Decide whether a request may be forwarded now. If it waits, its connection is woken when its turn comes.
 
-        Args:
-            kind: The kind of request.
-            identity: The identity that pays for the request.
-            size_bytes: The size of the request.
-            is_alone: Whether the connection has no unanswered request.
-            may_refuse: Whether the proxy can send a response that refuses the request.
-            now_us: The time in microseconds.
+        ``is_alone`` says that the connection has no unanswered request, and ``may_refuse`` that the proxy can refuse
+        the request.
         """
         ticket, line = self.ticket, self.line
         state = ticket.state
@@ -187,11 +175,10 @@ class QueuedConnection:
         line.stats.refuse(self.ticket.level, api_key, answer)
 
     def passed(self, kind: RequestKind, *, is_whole: bool, now_us: int) -> None:
-        """Note that a request is now the oldest unanswered request of the connection.
+        """Note that a request is now the oldest unanswered one, and whether it was forwarded as a whole.
 
-        ``is_whole`` says whether all bytes of this request have arrived. For a request that was forwarded as a whole
-        while no other was unanswered, the call may be skipped. It must not be skipped if the request's kind
-        ``may_park`` or the slot has a deadline (``is_watched``).
+        The call may be skipped for a whole request if no other was unanswered. It must not be skipped if the request's
+        kind ``may_park``, or if the connection ``is_watched``.
         """
         self._api_key = kind.api_key
         if self.ticket.state is not _RUNNING:
@@ -231,7 +218,7 @@ class QueuedConnection:
         line.stats.serve(CONTROL_LEVEL if ticket.is_control else level, queue_us, taken_us)
 
     def unanswered(self, kind: RequestKind, identity: str, service: ServiceTime) -> None:
-        """Charge a request that will have no response. At least a part of the request has reached the broker."""
+        """Charge a request that was at least partly forwarded, and will have no response."""
         self.line.scheduler.charge(identity, self._cost(kind, self._queue_us(), service, 0))
 
     def _queue_us(self) -> int:
@@ -254,10 +241,7 @@ class QueuedConnection:
                 line.wake()
 
     def pause(self, *, is_used: bool, now_us: int) -> None:
-        """Give the slot back while the broker's responses are not read.
-
-        ``is_used`` says whether the slot was used to send a request to the broker.
-        """
+        """Give the slot back while responses are not read. ``is_used`` says whether it has carried a request."""
         if self.ticket.state is _RUNNING:
             if is_used:
                 self._unwatch()
@@ -274,7 +258,7 @@ class QueuedConnection:
             line.wake()
 
     def leave_unused(self, now_us: int) -> None:
-        """Give the slot back, if there is one. Call this only if no request was sent with the slot."""
+        """Give an unused slot back. Call this only if no request was sent with the slot."""
         if self.ticket.state is _RUNNING:
             self.leave(now_us)
 

@@ -1,16 +1,14 @@
-"""Computes the cost of a request. A user's share of the cost of all users decides the level of the user's requests.
+"""Computes the cost of a request. A user's share of all costs decides the level of the user's requests.
 
 Each listener uses one of three models:
 
 * ``RequestCount``      counts 1 for each completed request (``DefaultCostProvider`` in Hadoop)
 * ``WeightedTimeCost``  adds up the times of a request's phases, with weights (``WeightedTimeCostProvider``)
-* ``TrafficCost``       adds up bytes and service time. The request's bytes are charged on arrival, so that a burst from
-  a new user counts before its first request is served, and a client that leaves early still pays
+* ``TrafficCost``       adds up bytes and service time
 
 A model has these members:
 
-* ``on_arrival`` returns the charge for a request's bytes when the request is admitted. It is None in a model without
-  such a charge.
+* ``on_arrival`` returns the charge for a request when it arrives. It is None if the model has no such charge.
 * ``flat`` is the charge for any completed request. If it is None, ``on_completion`` computes the charge.
 * ``on_refusal`` is the charge for a refused request.
 """
@@ -31,7 +29,7 @@ class CompletedRequest(NamedTuple):
 
 
 class Phases(NamedTuple):
-    """One number for each phase of a request: the time of the phase in microseconds, or the weight of that time.
+    """One number for each phase of a request: its time in microseconds, or the weight of that time.
 
     The names are Hadoop's (``ProcessingDetails.Timing``). In the proxy the phases are:
 
@@ -64,7 +62,7 @@ DEFAULT_WEIGHTS: Final = Phases(handler=1, lockfree=1, lockshared=10, lockexclus
 
 
 class RequestCount:
-    """Charges 1 for each completed request. ``on_refusal`` is the charge for a refused request, 0 in Hadoop."""
+    """Charges 1 for each completed request, and ``on_refusal`` for each refused request (0 in Hadoop)."""
 
     on_arrival: None = None
     flat = 1
@@ -78,7 +76,7 @@ class RequestCount:
 
 
 class WeightedTimeCost:
-    """Charges the weighted time of a request's phases when the request is completed."""
+    """Charges the weighted times of a request's phases."""
 
     on_refusal = 0
     on_arrival: None = None
@@ -102,7 +100,7 @@ class WeightedTimeCost:
         )
 
     def weigh(self, times_us: Phases) -> int:
-        """Return the weighted sum of the times of all phases. A time below 0 (a clock went back) counts as 0."""
+        """Return the weighted sum of the times of all phases. A negative time counts as 0."""
         cost = 0
         for place, weight in self._weighted:  # twice as fast as sum() with a generator
             time_us = times_us[place]
@@ -112,21 +110,20 @@ class WeightedTimeCost:
 
 
 class TrafficCost:
-    """Charges a fixed cost for each request, and a cost for each byte and each microsecond of service.
+    """Charges 1,000 for each request, 1 for each byte, and 100 for each microsecond of service.
 
-    The fixed cost is 1,000. A user with a much smaller cost would be forgotten at once, because decay truncates costs
-    to integers. A megabyte costs as much as 10 ms of a broker's time.
+    The bytes of a request are charged when it arrives, so that a burst counts before its first request is served.
     """
 
     on_refusal = _PER_REQUEST
     flat: None = None
 
     def on_arrival(self, request_bytes: int) -> int:
-        """Return the charge for the bytes of a request that is admitted, and for the request itself."""
+        """Return the charge for the request itself and for its bytes."""
         return _PER_REQUEST + request_bytes
 
     def on_completion(self, done: CompletedRequest) -> int:
-        """Return the remaining charge of a request, for the response's bytes and for the service time."""
+        """Return the charge for the bytes of the response and for the service time."""
         return done.response_bytes + _PER_SERVICE_US * max(0, done.service_us)
 
 

@@ -1,9 +1,8 @@
 """Keeps each user's recent cost, which decides the level of the user's requests (``DecayRpcScheduler`` in Hadoop).
 
-A sweep at the end of each period multiplies every user's cost by the decay factor. The user's share of the cost of all
-users is then compared with a threshold for each level, which gives the user's level until the next sweep. A user that
-is new since the last sweep gets its level from its cost so far. Time is an argument of each method, so no timer is
-needed between two sweeps.
+At the end of each period, a sweep multiplies the cost of every user by the decay factor. Then it compares each user's
+share of all costs with the thresholds of the levels, which gives the user's level until the next sweep. A user that is
+new since the last sweep gets its level from its cost so far.
 """
 
 import heapq
@@ -18,18 +17,16 @@ from typing import Final, NamedTuple
 OVERFLOW: Final = "<shared>"
 # An average this small becomes 0 in a window without responses (HADOOP-14166).
 _NOTHING_MS: Final = 0.0001
-# Whether a sweep is due is checked at each request and once a second. Only a longer time than this is a pause, however
-# short the period is.
+# A shorter time without sweeps is no pause, however short the period is. An idle proxy checks once a second.
 _NO_PAUSE_MS: Final = 2_000
-# After this many sweeps no cost is left. Hadoop makes one sweep after the other for a whole day in which its machine
-# slept.
+# After this many sweeps no cost is left.
 _MOST_SWEEPS_AT_ONCE: Final = 64
 # The most periods of decay after a pause. More would make heavy users and light users alike.
 _MOST_PERIODS_FORGOTTEN: Final = 3
 
 
 class Average(Enum):
-    """How the mean response time of a window is added to the average. f stands for the decay factor."""
+    """How the mean response time of a period is added to the average. f stands for the decay factor."""
 
     HADOOP = "hadoop"  # f * last + mean, which converges to mean / (1 - f): with the default f, twice the true value
     NORMALISED = "normalised"  # f * last + (1 - f) * mean
@@ -39,7 +36,7 @@ class Pause(Enum):
     """How costs decay when several periods have passed since the last sweep."""
 
     EVERY_PERIOD = "every-period"  # one sweep for each period, one after the other
-    ONCE = "once"  # one sweep with f^k for k periods, where k is at most three or what fits in two seconds
+    ONCE = "once"  # one sweep with the factor f^k for k periods, where k is bounded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,24 +46,21 @@ class DecayOptions:
     Attributes:
         levels: The number of levels.
         period_ms: The time from one sweep to the next.
-        decay_factor: The part of a cost that a sweep leaves (f), above 0 and below 1.
-        thresholds: The shares of all cost at which level 1, level 2 and so on begin. None gives Hadoop's
+        decay_factor: The part of each cost that a sweep leaves, above 0 and below 1.
+        thresholds: The shares of all costs at which level 1, level 2 and so on begin. None gives
             ``default_thresholds``.
         service_users: Users that are always in level 0. Their cost does not count in the shares of others.
-        cost_scale: A factor for all costs. It is needed because a sweep truncates costs to integers: with Hadoop's
-            factor of 1, the next sweep forgets a user that has made one request.
-        max_identities: The number of users with a cost of their own, not counting service users. All other users share
-            one cost. None sets no limit, as in Hadoop.
+        cost_scale: A factor for all costs. With Hadoop's 1, a sweep truncates a cost of 1 to 0, and forgets its user.
+        max_identities: How many users have a cost of their own. All other users share one cost. None sets no limit.
         pause: How costs decay after a pause.
-        utilisation_floor: While less than this part of a broker's slots is in use, all requests have level 0. A floor
-            of 0 turns this off.
+        utilisation_floor: While less than this part of a broker's slots is in use, all requests have level 0.
         is_backoff_by_response_time: Whether requests are refused while the responses of a level are slow.
-        response_time_thresholds_ms: The average response time above which each level is slow. None gives Hadoop's 10 s,
-            20 s and so on.
+        response_time_thresholds_ms: The average response time above which each level is slow. None gives 10 s, 20 s and
+            so on.
         average: How the average response time is computed.
-        is_backoff_inclusive: Whether requests of a slow level are refused together with those of the levels below, as
-            in Hadoop's code. Otherwise only requests of the levels below are refused, as in Hadoop's guide.
-        min_samples: A level with fewer responses in a window counts as idle. With Hadoop's 1, a single slow request
+        is_backoff_inclusive: Whether requests of the slow level are refused, too, as in Hadoop's code. In Hadoop's
+            guide, only requests of the levels below are refused.
+        min_samples: A level with fewer responses in a period counts as idle. With Hadoop's 1, a single slow request
             makes a level slow.
     """
 
@@ -87,10 +81,7 @@ class DecayOptions:
 
 
 def default_thresholds(levels: int) -> tuple[float, ...]:
-    """Return the shares of all cost at which Hadoop's levels begin, from level 1 on.
-
-    Each level begins at twice the share of the level before it, and the last level begins at a share of one half.
-    """
+    """Return Hadoop's thresholds, for example 1/8, 1/4 and 1/2 for four levels."""
     return tuple(2.0**level / 2.0 ** (levels - 1) for level in range(levels - 1))
 
 
@@ -100,11 +91,10 @@ def default_response_time_thresholds_ms(levels: int) -> tuple[int, ...]:
 
 
 class Standing(NamedTuple):
-    """A user's cost, share of the cost of all users, and level.
+    """A user's cost, its share of all costs, and its level.
 
-    ``raw`` is the sum of all charges, and ``decayed`` is the part of it that the sweeps have left. ``cost_scale`` is
-    not included in either. ``cached_level`` is the user's level from the last sweep, or None for a user that is new
-    since then. ``level`` is the level of the user's next request.
+    ``raw`` is the sum of all charges, and ``decayed`` is the part of it that the sweeps have left. ``cached_level`` is
+    the level from the last sweep, or None for a new user. ``level`` is the level of the user's next request.
     """
 
     identity: str
@@ -117,11 +107,7 @@ class Standing(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """The sums of the costs of all users. Service users have sums of their own.
-
-    ``raw`` is the sum of all charges, and ``decayed`` is the part of it that the sweeps have left. ``raw`` falls when
-    users are forgotten.
-    """
+    """The sums of the costs of all users, as in ``Standing``. Service users have sums of their own."""
 
     decayed: float = 0
     raw: float = 0
@@ -130,7 +116,7 @@ class Totals(NamedTuple):
 
 
 class _Cost:
-    """One user's cost. ``raw`` is the sum of all charges, ``decayed`` the part of it that the sweeps have left."""
+    """One user's cost, as in ``Standing``, but multiplied by ``cost_scale``."""
 
     __slots__ = ("decayed", "is_service_user", "raw")
 
@@ -144,7 +130,7 @@ class DecayScheduler:
     """Keeps the costs of all users of one listener, the level of each user, and the response times of each level.
 
     For each level, ``average_response_ms`` is the average response time at the last sweep, and ``last_window_counts``
-    the number of responses between the last two sweeps.
+    the number of responses in the last period.
 
     Raises:
         ValueError: If an option is out of its range.
@@ -196,7 +182,7 @@ class DecayScheduler:
 
     @property
     def thresholds(self) -> tuple[float, ...]:
-        """The shares of all cost at which level 1, level 2 and so on begin, in ascending order."""
+        """The shares of all costs at which level 1, level 2 and so on begin, in ascending order."""
         return tuple(self._begins)
 
     @property
@@ -213,18 +199,14 @@ class DecayScheduler:
         return dict(self._levels)
 
     def level(self, identity: str, in_flight: int = 1, slots: int = 1) -> int:
-        """Return the level of a user's next request.
-
-        ``in_flight`` of the broker's ``slots`` are in use. If this is below the configured part
-        (``utilisation_floor``), every user's level is 0.
-        """
+        """Return the level of a user's next request, while ``in_flight`` of the broker's ``slots`` are in use."""
         if in_flight < self._floor * slots:
             return 0
         level = self._levels.get(identity)
         return self._level_of_new(identity) if level is None else level
 
     def charge(self, identity: str, cost: int) -> None:
-        """Add ``cost`` to the cost of ``identity``. Even with a cost of 0, the user is known until the next sweep."""
+        """Add ``cost`` to the cost of ``identity``."""
         entry = self._costs.get(identity)
         if entry is None:
             entry = self._entry_of_new(identity)
@@ -239,10 +221,7 @@ class DecayScheduler:
             self._decayed += cost
 
     def add_response_time(self, level: int, response_us: int) -> None:
-        """Count one response of ``level``. ``response_us`` is the request's time in the queue and at the broker.
-
-        A level that no longer exists counts as the last level. Fractions of a millisecond count, unlike in Hadoop.
-        """
+        """Count one response of ``level``. ``response_us`` is the request's time in the queue and at the broker."""
         if level > self._lowest:
             level = self._lowest
         self._counts[level] += 1
@@ -269,15 +248,11 @@ class DecayScheduler:
         return True
 
     def sweep(self) -> None:
-        """Let the costs decay now, update levels and response times, and begin a new window of response times."""
+        """Let the costs decay now, and update the levels and the average response times."""
         self._sweep(self.options.decay_factor)
 
     def take_over(self, other: "DecayScheduler") -> None:
-        """Copy the costs of ``other`` into this new scheduler.
-
-        Hadoop, by contrast, forgets all costs when its options change. Response times are not copied, since the two
-        schedulers may have different levels.
-        """
+        """Copy the costs of ``other`` into this new scheduler."""
         scale = self.options.cost_scale / other.options.cost_scale
         costs = other._costs  # noqa: SLF001  another one of the same class
         for identity, theirs in costs.items():
@@ -341,7 +316,7 @@ class DecayScheduler:
         self._average(factor)
 
     def _decay(self, factor: float) -> None:
-        """Multiply all costs by ``factor``, forget users with no cost left, and give the other users their levels."""
+        """Multiply all costs by ``factor``, forget users with no cost left, and update the levels."""
         decayed = raw = service_decayed = service_raw = 0
         gone = []
         for identity, entry in self._costs.items():
@@ -367,7 +342,7 @@ class DecayScheduler:
         }
 
     def _average(self, factor: float) -> None:
-        """Add the response times since the last sweep to the averages, and decide which levels refuse requests."""
+        """Update the average response times, and decide which levels refuse requests."""
         options = self.options
         weight = 1.0 - factor if options.average is Average.NORMALISED else 1.0
         for level, count in enumerate(self._counts):

@@ -1,18 +1,18 @@
-"""One broker's queue of waiting requests and its slots, with a separate lane for control requests.
+"""The queue and the slots of one broker, with separate ones for control requests.
 
-A ticket is a connection's place in the queue. A lane is a queue with slots of its own. A request runs at the broker
-while its ticket has a slot. The methods of ``Dispatcher`` move a ticket so:
+A ticket is a connection's place in the queue. A lane is a queue with its own slots. The methods of ``Dispatcher`` move
+a ticket through these states:
 
     ask ──┬─> RUN ───────────────────┬─> done
           ├─> WAIT ──> granted() ────┤
           └─> a refusal              └─> park ──> done
 
-Each client connection has one ticket, with which it asks for a slot for its first unanswered request. The order of
-requests inside a connection does not change. No slot is idle while a ticket waits in its lane: a freed slot goes to the
-next ticket at once, and ``granted`` returns the tickets that got one, because their connections have to be woken.
+Each connection has one ticket, with which it asks for a slot for its oldest unanswered request. A freed slot goes to
+the next waiting ticket at once. ``granted`` returns the tickets that got a slot, so that the caller can wake their
+connections.
 
-Control requests (heartbeats, commits and the like) have a lane with its own slots, in which the identities take turns.
-So control requests do not wait behind other requests, and a client cannot get ahead of others by sending many.
+Control requests are heartbeats, commits and the like. They have a lane of their own, so that they do not wait behind
+other requests. Users take turns in this lane.
 """
 
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ class State(Enum):
     IDLE = auto()  # it has no request
     WAITING = auto()  # it is queued, or waits for room in the queue
     RUNNING = auto()  # it has a slot
-    PARKED = auto()  # its request is at the broker without a slot, because the broker only waits
+    PARKED = auto()  # its request is at the broker without a slot
 
 
 # Looked up once: each access to a member of an Enum goes through its class.
@@ -42,11 +42,11 @@ _WAITING: Final = State.WAITING
 
 
 class Ticket:
-    """One connection's place at one broker, reused for each of the connection's requests.
+    """A connection's place in the queue of one broker, used for each of the connection's requests in turn.
 
-    The dispatcher never reads ``owner``, which belongs to the caller. The caller also sets ``identity``, ``level`` and
-    ``is_control``, but only while the ticket is idle. The dispatcher sets the other attributes: ``arrived_us`` is the
-    time of the last ``ask``, and ``started_us`` the time at which the ticket got its slot, both in microseconds.
+    The caller sets ``owner``, ``identity``, ``level`` and ``is_control``, but only while the ticket is idle. The
+    dispatcher sets the time of the last ``ask`` (``arrived_us``), the time at which the ticket got its slot
+    (``started_us``), and ``state``.
     """
 
     __slots__ = ("arrived_us", "identity", "is_control", "level", "owner", "started_us", "state")
@@ -62,7 +62,7 @@ class Ticket:
 
 
 class Answer(Enum):
-    """The decision about a request. If a request is refused, the response depends on the request's API."""
+    """The decision about a request that asks for a slot."""
 
     RUN = auto()  # the request has a slot
     WAIT = auto()  # the request waits until `granted` returns its ticket; the connection is not read meanwhile
@@ -86,9 +86,8 @@ class DispatcherOptions:
 
     Attributes:
         queue: The shape of the queue.
-        is_backoff_enabled: Whether a request that finds no room is refused. Otherwise it waits.
-        disconnects_when_slow: Whether a request that is refused because of slow responses also loses its connection,
-            whatever its level, as in Hadoop. Otherwise the connection stays open.
+        is_backoff_enabled: Whether a request that finds no room in the queue is refused. Otherwise it waits.
+        disconnects_when_slow: Whether a refusal because of slow responses also closes the connection, as in Hadoop.
         control_slots: How many control requests the broker gets at a time.
     """
 
@@ -99,7 +98,7 @@ class DispatcherOptions:
 
 
 class Lane:
-    """A queue of tickets with its own slots: the limit on the number of slots, and how many of them are in use."""
+    """A queue of tickets with its own slots. ``in_flight`` is the number of slots in use."""
 
     __slots__ = ("in_flight", "limit", "queue")
 
@@ -110,10 +109,7 @@ class Lane:
 
 
 class Dispatcher:
-    """The queue and the slots of one broker.
-
-    ``normal`` is the lane of all requests except control requests. Callers may read it, but must not change it.
-    """
+    """The two lanes of one broker. ``normal`` is the lane of all requests that are not control requests."""
 
     __slots__ = ("_control", "_granted", "is_refusing", "normal", "options", "refused")
 
@@ -138,12 +134,12 @@ class Dispatcher:
 
     @property
     def in_flight(self) -> int:
-        """The number of slots of the normal lane in use."""
+        """The number of slots in use in the normal lane."""
         return self.normal.in_flight
 
     @property
     def control_in_flight(self) -> int:
-        """The number of slots of the control lane in use."""
+        """The number of slots in use in the control lane."""
         return self._control.in_flight
 
     @property
@@ -154,13 +150,8 @@ class Dispatcher:
     def ask(self, ticket: Ticket, now_us: int, *, is_slow: bool = False, may_refuse: bool = True) -> Answer:
         """Ask for a slot for an idle ticket.
 
-        Args:
-            ticket: The connection's ticket, with the identity and the level of this request.
-            now_us: The time in microseconds.
-            is_slow: Whether responses are so slow that requests of this level are refused
-                (``DecayScheduler.backs_off``). Control requests are never refused, and neither is any request if
-                backoff is disabled.
-            may_refuse: Whether the request may be refused. Otherwise it waits, as if backoff were disabled.
+        The request is refused if it finds no room in the queue, or if ``is_slow`` says that responses of its level are
+        slow. It waits instead if it is a control request, if ``may_refuse`` is False, or if backoff is disabled.
 
         Raises:
             ValueError: If the ticket is not idle.
@@ -188,10 +179,10 @@ class Dispatcher:
         return _WAIT
 
     def done(self, ticket: Ticket, now_us: int, *, is_sample: bool = True) -> bool:
-        """End the request of a running or parked ticket, and give any slot that it has to the next ticket.
+        """End the request of a running or parked ticket. If the ticket has a slot, the next ticket gets the slot.
 
-        Returns True if waiting tickets have got slots, so that ``granted`` has to be called. ``is_sample`` says whether
-        the limit on slots may learn from the time since the ticket got its slot.
+        Returns True if ``granted`` has to be called. ``is_sample`` says whether the limit may learn from the time since
+        the ticket got its slot.
         """
         if ticket.state is not _RUNNING:
             return self.leave(ticket, now_us)
@@ -206,10 +197,9 @@ class Dispatcher:
         return False
 
     def park(self, ticket: Ticket, now_us: int) -> bool:
-        """Give the slot of a running ticket to the next ticket.
+        """Give the slot of a running ticket to the next ticket, while its request stays at the broker.
 
-        The request of the parked ticket waits at the broker, or its client does not take its responses. Returns True
-        if waiting tickets have got slots, as ``done`` does.
+        Returns as ``done`` does.
         """
         if ticket.state is not _RUNNING:
             return bool(self._granted)
@@ -217,11 +207,9 @@ class Dispatcher:
         return self._free(self._lane(ticket), ticket, now_us)
 
     def leave(self, ticket: Ticket, now_us: int) -> bool:
-        """Drop the request of a ticket in any state.
+        """Drop the request of a ticket in any state. Returns as ``done`` does.
 
-        A waiting ticket leaves the queue without using a turn. The slot of a running ticket goes to the next ticket, so
-        do not call this while the broker still works on the request. Returns True if waiting tickets have got slots, as
-        ``done`` does.
+        Do not call this while the broker works on the request, because the next ticket gets the slot.
         """
         state, ticket.state = ticket.state, _IDLE
         if state is _RUNNING:

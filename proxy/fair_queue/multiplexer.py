@@ -4,18 +4,15 @@ from collections.abc import Sequence
 
 
 def default_weights(levels: int) -> tuple[int, ...]:
-    """Return the weights 2^(n-1), ..., 2, 1, with which each level has twice the turns of the level below it."""
+    """Return the weights 2^(n-1), ..., 2, 1. With these each level has twice as many turns as the next one."""
     return tuple(2 ** (levels - 1 - level) for level in range(levels))
 
 
 class WeightedRoundRobinMultiplexer:
     """Gives turns to the levels in cycles: ``weights[0]`` turns to level 0, then ``weights[1]`` to level 1, and so on.
 
-    Without ``weights``, Hadoop's ``default_weights`` are used.
-
     Raises:
-        ValueError: If there is no level, there are not as many weights as levels, or a weight is below 1. Hadoop
-            accepts a weight of 0, and then never leaves that level.
+        ValueError: If there is no level, there are not as many weights as levels, or a weight is below 1.
     """
 
     __slots__ = ("_current", "_left", "weights")
@@ -32,7 +29,7 @@ class WeightedRoundRobinMultiplexer:
         self._left = self.weights[0]
 
     def next(self) -> int:
-        """Return the level that has this turn, and move on to the next turn."""
+        """Return the level that has this turn, and go on to the next turn."""
         current = self._current
         self._left -= 1
         if not self._left:

@@ -4,7 +4,7 @@ from typing import Final
 
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import Answer
 
-# The level under which control requests are counted, which have a queue of their own.
+# Control requests have a queue of their own, and are counted under this level.
 CONTROL_LEVEL: Final = -1
 
 
@@ -12,9 +12,8 @@ class QueueStats:
     """Counts what has happened to the requests of a listener since the start of the proxy.
 
     Attributes:
-        served: Has three sums for each level: the number of responses, the microseconds in the queue, and the
-            microseconds at the broker. The time that polls wait for data, and group members for each other, is not
-            included.
+        served: Three sums for each level: the number of responses, the microseconds in the queue, and the microseconds
+            at the broker. A fetch or a join of a group counts only with the time in which the broker worked on it.
         refused: The number of refused requests by level, API key and kind of refusal.
         passed_by: The number of requests that were forwarded without a slot, by API key.
         parked: The number of requests that gave their slot back before the response, by API key.

@@ -1,6 +1,4 @@
-"""Derives from a request's API how the request is queued, and whether its response may wait at the broker.
-
-Requests of one kind share one ``RequestKind``, which is computed once.
+"""Derives from a request's API how the request is queued, and whether the broker may wait before it answers.
 
 Source: ``KafkaApis``, ``DelayedFetch``, ``DelayedJoin`` of Apache Kafka.
 """
@@ -53,12 +51,11 @@ _GATHERING: Final = frozenset({ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
 _POLLS: Final = frozenset({ApiKey.FETCH, ApiKey.SHARE_FETCH})
 # Requests of these APIs begin a connection and cost a broker nothing.
 _BYPASS: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
-# Clients send requests of a few kinds. A client that makes up more kinds displaces others from the cache, but cannot
-# fill the memory.
+# The bound keeps a client that makes up API keys from filling the memory.
 _MOST_KINDS: Final = 1_024
 
-# Requests that change state, and requests that read it. For the first, Hadoop's name node would take an exclusive lock,
-# and for the second a shared lock. `WeightedTimeCost` gives their times different weights.
+# Requests that change state, and requests that only read state. Hadoop's name node would take an exclusive or a shared
+# lock. `WeightedTimeCost` gives their times different weights.
 EXCLUSIVE_LOCK: Final = frozenset(
     {
         ApiKey.PRODUCE,
@@ -77,10 +74,10 @@ SHARED_LOCK: Final = frozenset({ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.METADA
 
 
 def may_wait(api_key: int, *, acks: int = 1, is_patient: bool = True, wants_data: bool = True) -> bool:
-    """Return whether the response to a request may be late while no thread of the broker works on the request.
+    """Return whether the broker may wait before it answers, for example for data or for followers.
 
-    A Produce waits for followers if its ``acks`` is below 0. A Fetch waits if its ``max_wait_ms`` is above 0
-    (``is_patient``) and its ``min_bytes`` is above 0 (``wants_data``).
+    ``is_patient`` says whether the ``max_wait_ms`` of a Fetch is above 0, and ``wants_data`` whether its ``min_bytes``
+    is above 0.
     """
     if api_key == ApiKey.PRODUCE:
         return acks < 0
@@ -96,13 +93,12 @@ class RequestKind:
     Attributes:
         api_key: The API key of the request.
         has_answer: Whether the broker sends a response. A Produce with acks=0 has none.
-        may_wait: Whether the response may be late while no thread of the broker works on the request.
-        is_poll: Whether the request fetches data.
-        waits_for_data: Whether the response may wait until there is data.
-        is_gathering: Whether the response waits for the other members of a group.
-        may_park: Whether the request may give its slot back before the response, because the response waits for data
-            or for group members.
-        is_control: Whether the request is a control request, which waits in a queue of its own.
+        may_wait: Whether the broker may wait before it answers.
+        is_poll: Whether the request is a Fetch or ShareFetch.
+        waits_for_data: Whether the broker may wait for data before it answers.
+        is_gathering: Whether the broker waits for the other members of a group before it answers.
+        may_park: Whether the request may give its slot back before the response.
+        is_control: Whether the request waits in the queue for control requests.
         is_free: Whether the request costs a broker nothing and needs no slot.
         is_refusable: Whether its API has a response that refuses the request.
     """
@@ -123,7 +119,7 @@ class RequestKind:
 def request_kind(
     api_key: int, api_version: int, acks: int = 1, is_patient: bool = True, wants_data: bool = True
 ) -> RequestKind:
-    """Return the kind of a request. The last three arguments have the same meaning as for ``may_wait``."""
+    """Return the kind of a request. For the last three arguments see ``may_wait``."""
     is_poll = api_key in _POLLS
     is_gathering = api_key in _GATHERING
     waits_for_data = is_poll and (is_patient or api_key == ApiKey.SHARE_FETCH)

@@ -27,16 +27,16 @@ from kafka_quota_proxy.proxy.fair_queue.dispatcher import DispatcherOptions
 from kafka_quota_proxy.proxy.quota.broker import PrincipalRules
 from kafka_quota_proxy.proxy.quota.entity import bounded
 
-# A sweep truncates what is left of a cost. Without a scale, a cost of 1 becomes 0, and its user is forgotten.
+# A sweep truncates costs to integers. Without a scale, a cost of 1 would become 0, and its user would be forgotten.
 _COST_SCALE: Final = 1_000
-# Hadoop's identity for requests for which the identity provider returns no name.
+# Hadoop's identity for a request if the identity provider returns no name.
 UNKNOWN: Final = "IdentityProvider.Unknown"
 # How many identities are cached, so that most requests neither match patterns nor call the operator's own function.
 _REMEMBERED: Final = 10_000
 
 
 def dispatcher_options(settings: FairCallQueue) -> DispatcherOptions:
-    """Return the options of a broker's dispatcher, which holds its queue and its slots."""
+    """Return the options of a broker's dispatcher."""
     is_hadoop = settings.mode is FairCallQueueMode.HADOOP
     is_fair = settings.callqueue_impl is CallQueueImpl.FAIR
     goes_first = settings.capacity_remainder is CapacityRemainder.FIRST
@@ -76,7 +76,7 @@ def decay_options(settings: FairCallQueue) -> DecayOptions:
 
 
 def limit(settings: FairCallQueue) -> Limit:
-    """Return a new limit on the number of requests that a broker gets at a time, either fixed or learning."""
+    """Return a new limit on the number of requests that a broker gets at a time."""
     if settings.max_in_flight is not None:
         return FixedLimit(settings.max_in_flight)
     return VegasLimit(minimum=settings.min_in_flight, maximum=settings.most_in_flight)
@@ -85,9 +85,8 @@ def limit(settings: FairCallQueue) -> Limit:
 def identities(settings: FairCallQueue) -> Identify:
     """Return the function that finds the identity to charge for a request.
 
-    Principals that the configuration folds into one user are one identity. An unauthenticated client may use any
-    client-id, so its identity is its client-id and its host. The client-id tells the clients of one host apart, and the
-    host keeps a client from posing as a client on another host.
+    Principals that the configuration folds into one user share an identity. A client without a login may claim any
+    client-id, so its identity is its client-id and its host.
 
     Raises:
         ValueError: If the operator's own function cannot be imported.

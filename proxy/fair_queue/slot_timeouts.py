@@ -1,4 +1,4 @@
-"""Takes slots back at a deadline: a request without a response by then probably waits at the broker."""
+"""Takes slots back at their deadlines. A request without a response by then probably waits at the broker."""
 
 from typing import Protocol
 
@@ -11,10 +11,9 @@ class SlotHolder(Protocol):
 
 
 class SlotTimeouts:
-    """The deadlines of one broker's slots, in microseconds.
+    """The deadlines of one broker's slots. ``park_due`` has to be called at ``soonest_us``, unless that is None.
 
-    ``park_due`` has to be called at ``soonest_us``, or not at all if that is None. No deadline comes before
-    ``soonest_us``. It may be too early, because removing a deadline does not change it.
+    ``soonest_us`` may be too early, because removing a deadline does not change it.
     """
 
     __slots__ = ("_at_us", "soonest_us")
@@ -28,7 +27,7 @@ class SlotTimeouts:
         return len(self._at_us)
 
     def add(self, holder: SlotHolder, at_us: int) -> bool:
-        """Set or replace the deadline of ``holder``, and return whether that deadline is now the soonest."""
+        """Set or replace the deadline of ``holder``. Returns whether it is now the soonest deadline."""
         self._at_us[holder] = at_us
         is_soonest = self.soonest_us is None or at_us < self.soonest_us
         if is_soonest:
@@ -40,10 +39,7 @@ class SlotTimeouts:
         self._at_us.pop(holder, None)
 
     def park_due(self, now_us: int) -> int | None:
-        """Park each holder of a slot that is past its deadline.
-
-        Returns the time at which to call this again, or None if no deadline is left.
-        """
+        """Take back each slot that is past its deadline. Returns the new ``soonest_us``."""
         for holder in [holder for holder, at_us in self._at_us.items() if at_us <= now_us]:
             del self._at_us[holder]
             holder.park(now_us)

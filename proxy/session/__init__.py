@@ -1,11 +1,14 @@
 """Decides what is forwarded on one client's connection, and when. No I/O, no clock.
 
+A bucket is the limit of one entity (a user, a client-id, or both). Requests that wait for a bucket form its line. While
+a client is muted, none of its requests is forwarded.
+
 session          the interface to the server, which hands over bytes and the time, and does all I/O
 request_stream   decides which of the client's requests are forwarded to the broker
 response_stream  matches the broker's responses with the requests, and charges and edits them
 handlers/        one handler for each family of APIs
 in_flight        the requests that have no response yet
-bucket_turn      the place of the connection in the line in front of a bucket that is over its limit
+bucket_turn      the place of the connection in the line of a bucket
 broker_turn      the fair call queue, refusals, and the time that the broker takes
 client_account   the client's identity, its buckets, and how long it is muted
 """

@@ -14,15 +14,15 @@ from kafka_quota_proxy.protocol.api_versions import CEILINGS
 from kafka_quota_proxy.protocol.broker_list import Broker, replace_front
 from kafka_quota_proxy.proxy.session.frame_edits import MAX_HELD_RESPONSE_BYTES, Edit
 
-# Is called before a response passes, with the brokers that the response names, whether these are all live brokers of
-# the cluster, and the id of the cluster if the response has it.
+# Is called before a response is forwarded. The arguments are the brokers in the response, whether these are all live
+# brokers of the cluster, and the id of the cluster if the response has it.
 See = Callable[[Mapping[int, Address], bool, str | None], None]
 
 _FRONTS: Final = (ApiKey.METADATA, ApiKey.DESCRIBE_CLUSTER, ApiKey.FIND_COORDINATOR)
 MOVED: Final = frozenset(map(int, node_endpoints.FIRST_VERSION))
 ADDRESSED: Final = MOVED | frozenset(map(int, _FRONTS))
 
-# The highest version to offer of each API: a response with addresses must be one that the proxy can read.
+# The highest version to offer of each API, so that the proxy can read every response with addresses.
 READABLE: Final[Mapping[int, int]] = {**CEILINGS, **{key: HIGHEST_VERSION[key] for key in ADDRESSED}}
 
 
@@ -42,7 +42,7 @@ class Addresses:
     def change(self, data: bytes, position: int, api_key: int, api_version: int) -> Edit | None:
         """Return the edit that replaces the addresses in a list of brokers, or None if more bytes are needed.
 
-        ``data`` has a Metadata, DescribeCluster or FindCoordinator response at ``position``.
+        A Metadata, DescribeCluster or FindCoordinator response begins at ``position`` in ``data``.
 
         Raises:
             ProtocolError: If the response cannot be read.
@@ -71,10 +71,9 @@ class Addresses:
         return position, position + 4 + int.from_bytes(data[position : position + 4]), replacement
 
     def moved(self, data: bytes, position: int, frame_bytes: int, api_key: int, api_version: int, change: Edit) -> Edit:
-        """Return the edit that replaces leaders' addresses in a whole Produce or fetch response.
+        """Return the edit that replaces the addresses of partitions' new leaders in a whole Produce or fetch response.
 
-        These responses may contain the new leaders of partitions that have moved. ``change`` is the edit of the
-        throttle time. The returned edit includes it.
+        The returned edit includes ``change``, the edit of the throttle time.
 
         Raises:
             ProtocolError: If the response cannot be read.
@@ -101,13 +100,10 @@ class Addresses:
 
 
 def may_name_leaders(api_key: int, api_version: int) -> bool:
-    """Return whether a response of this API and version may contain the new leaders of partitions, at its end."""
+    """Return whether a response of this API and version may contain the new leaders of partitions."""
     return api_version >= node_endpoints.FIRST_VERSION.get(api_key, NEVER)
 
 
 def streams(api_key: int, frame_bytes: int, come_bytes: int) -> bool:
-    """Return whether a response is forwarded piece by piece, so that leaders' addresses are edited piece by piece.
-
-    Otherwise the response has arrived as a whole, or is a short Produce response, which is collected first.
-    """
+    """Return whether a response is edited piece by piece. A short Produce response is collected first."""
     return come_bytes < frame_bytes and (api_key != ApiKey.PRODUCE or frame_bytes > MAX_HELD_RESPONSE_BYTES)

@@ -16,25 +16,25 @@ from kafka_quota_proxy.proxy.session.in_flight import PendingRequest
 from kafka_quota_proxy.proxy.session.request_charge import RequestCharge, has_room, longest_wait
 from kafka_quota_proxy.proxy.session.state import SessionState
 
-# A refused request is parsed for its partitions, which the response names. A longer request is not refused but waits.
+# A longer request is not refused but waits. A refused request is parsed, because the response contains its partitions.
 MAX_REFUSED_BYTES: Final = 1024 * 1024
 # How long the client of a refused request is muted: well below the timeouts of clients.
 REFUSED_FOR_MS: Final = 500
-# For how long after a refused Produce more Produce requests may arrive that were sent before its response. It is longer
-# than most round trips, and shorter than the 100 ms after which clients that ignore a throttle time try again.
+# How long each Produce is refused after a refused Produce. It is longer than most round trips, and shorter than the
+# 100 ms after which clients that ignore a throttle time try again.
 _REFUSED_BEHIND_MS: Final = 50
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class BrokerTurn:
-    """Decides when a request may be forwarded that queues for the broker or is charged for more than its bytes.
+    """Decides when a request is forwarded, if it has to queue for the broker or is charged for more than its bytes.
 
     Attributes:
         queued: The connection's place in the fair call queue, or None if the broker has no such queue.
         is_metered: Whether any request of this connection has queued, or was charged for more than its bytes.
-        is_refused: Whether the queue has just refused the client's next request.
+        is_refused: Whether the fair call queue has refused the client's next request.
         refuses_until_ms: The time until which each Produce is refused, because an earlier Produce was refused.
-        come_bytes: How many bytes have arrived, from the beginning of the client's next request on.
+        come_bytes: The number of bytes that have arrived, counted from the beginning of the client's next request.
     """
 
     _state: SessionState
@@ -46,7 +46,7 @@ class BrokerTurn:
     refuses_until_ms: int = 0
     come_bytes: int = 0
 
-    # -- before a request passes --
+    # -- before a request is forwarded --
 
     def follow(self, line: ListenerQueue | None, come_bytes: int) -> None:
         """Use ``line`` as the broker's fair call queue from the next request on. None means that there is no queue."""
@@ -58,10 +58,7 @@ class BrokerTurn:
             self.queued = QueuedConnection(line, self._state.owner)
 
     def identity(self, client_id: bytes) -> str | None:
-        """Return the identity to charge in the fair call queue for a request with this client-id.
-
-        Returns None if there is no queue.
-        """
+        """Return the identity to charge in the fair call queue, or None if there is no queue."""
         if self.queued is None:
             return None
         name = bounded(client_id.decode("utf-8", "backslashreplace"))
@@ -70,8 +67,7 @@ class BrokerTurn:
     def has_come(self, charge: RequestCharge, size_bytes: int, now_ms: int) -> bool:
         """Return whether a request may be forwarded now. If not, it is refused (``is_refused``) or has to wait.
 
-        No request is forwarded while the broker's responses are not read, because its time at the broker could not be
-        measured.
+        Requests wait while the broker's responses are not read, because their time at the broker could not be measured.
         """
         state, queued = self._state, self.queued
         buckets, kind, identity = charge
@@ -84,7 +80,7 @@ class BrokerTurn:
             can_refuse = refuses and is_alone and self._can_refuse(kind, size_bytes)
             if is_behind:
                 if can_refuse and not is_whole:
-                    state.is_blocked = False  # the client is read on, since the whole request is needed to refuse it
+                    state.is_blocked = False  # the whole request is needed to refuse it, so the client is read on
                     return False
                 turn = queued.refuse_behind(kind, identity) if can_refuse else Turn.WAITS
             else:
@@ -102,11 +98,8 @@ class BrokerTurn:
         return may
 
     def _can_refuse(self, kind: RequestKind, size_bytes: int) -> bool:
-        """Return whether the proxy can refuse a request. No earlier request may be pending.
-
-        The proxy cannot refuse a request while a response of the broker is partly forwarded, because the refusal would
-        be written into the middle of that response.
-        """
+        """Return whether the proxy can refuse a request, given that no earlier request is pending."""
+        # A refusal must not be written into the middle of a partly forwarded response.
         has_answer = kind.is_refusable and not self._is_unrefusable
         return has_answer and not self._state.responses.is_open and size_bytes <= MAX_REFUSED_BYTES
 
@@ -118,8 +111,8 @@ class BrokerTurn:
         OUT_OF_ORDER_SEQUENCE_NUMBER.
 
         Returns:
-            The edit that removes the request. None if the API has no response that refuses it. The request then has to
-            wait.
+            The edit that removes the request. None if the request has to wait, because its API has no response that
+            refuses it.
         """
         state = self._state
         account = state.account
@@ -142,7 +135,7 @@ class BrokerTurn:
         return position, frame_end, b""
 
     def end_request(self, oldest: PendingRequest) -> None:
-        """Note that the last byte of a request was forwarded. ``oldest`` is the oldest pending request."""
+        """Note that a request was forwarded as a whole. ``oldest`` is the oldest pending request."""
         state, queued = self._state, self.queued
         if oldest.charge is None:
             return
@@ -153,7 +146,7 @@ class BrokerTurn:
             self._service = state.context.service.begin(may_wait=kind.may_wait, now_ns=state.now_ns)
 
     def end_unanswered(self, charge: RequestCharge) -> None:
-        """Note that the last byte of a request that will have no response was forwarded."""
+        """Note that a request that will have no response was forwarded as a whole."""
         self.charge_turn(charge)
         if self.queued is not None and not self._state.in_flight:
             self.queued.end(self._state.now_ns // 1_000)
@@ -165,12 +158,7 @@ class BrokerTurn:
     ) -> tuple[Bucket | None, int]:
         """Charge a request for more than its bytes, when its response begins.
 
-        Args:
-            pending: The request.
-            bucket: The bucket that was charged for the bytes of the request or response, or None.
-            wait_ms: The wait in milliseconds that the charge for the bytes has caused.
-            response_bytes: The size of the response.
-            now_ms: The time in milliseconds.
+        ``bucket`` is the bucket that was charged for bytes, and ``wait_ms`` the wait that this charge has caused.
 
         Returns:
             The bucket with the longest wait, and this wait in milliseconds. It is ``(None, 0)`` if there is no wait.
@@ -198,7 +186,7 @@ class BrokerTurn:
         return longest_wait(state.account, charges, now_ms=now_ms) or (None, 0)
 
     def move_up(self) -> None:
-        """Keep the slot for the next request that the broker has, or give the slot back if it has none.
+        """Keep the slot for the next pending request, or give the slot back if there is none.
 
         Call this when the oldest pending request has been answered.
         """
@@ -217,14 +205,14 @@ class BrokerTurn:
             queued.passed(charge.kind, is_whole=is_whole, now_us=state.now_ns // 1_000)
 
     def charge_turn(self, charge: RequestCharge, service: ServiceTime = NO_TIME) -> None:
-        """Charge the request's identity in the fair call queue for a request that will have no response."""
+        """In the fair call queue, charge a request that will have no response."""
         if self.queued is not None and charge.identity is not None:
             self.queued.unanswered(charge.kind, charge.identity, service)
 
     # -- the time that the broker takes --
 
     def begin_service(self) -> None:
-        """Start timing the oldest pending request, if the broker has all of it."""
+        """Start timing the oldest pending request, if it was forwarded as a whole."""
         state = self._state
         is_read = not (state.is_client_full or state.delayed_until_ms)
         if self._service is None and state.in_flight and self._is_oldest_whole and is_read:
@@ -233,7 +221,7 @@ class BrokerTurn:
                 self._service = state.context.service.begin(may_wait=charge.kind.may_wait, now_ns=state.now_ns)
 
     def end_service(self) -> ServiceTime:
-        """Stop timing the oldest pending request, and return how long the broker has had this request."""
+        """Stop timing the oldest pending request, and return the time that the broker has taken for it."""
         service, self._service = self._service, None
         return NO_TIME if service is None else service[3].end(service, now_ns=self._state.now_ns)
 
@@ -244,10 +232,7 @@ class BrokerTurn:
             self.begin_service()
 
     def stop_service(self) -> None:
-        """Stop timing and give the slot back, because the broker's responses are not read now.
-
-        Otherwise the time in which a response is not read would count as time that the broker takes.
-        """
+        """Stop timing and give the slot back, because the broker's responses are not read now."""
         self.end_service()
         if self.queued is not None:
             state = self._state
@@ -256,7 +241,7 @@ class BrokerTurn:
 
     @property
     def _is_oldest_whole(self) -> bool:
-        """Whether the broker has got all of the oldest pending request. A later request may still be on its way."""
+        """Whether the oldest pending request was forwarded as a whole. A later request may be partly forwarded."""
         state = self._state
         return not state.request_left or state.unanswered is not None or len(state.in_flight) > 1
 

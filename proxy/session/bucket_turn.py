@@ -1,4 +1,4 @@
-"""A connection's place in the line of requests in front of the bucket that its next request charges."""
+"""A connection's place in the line of requests that wait for a bucket."""
 
 from __future__ import annotations
 
@@ -25,10 +25,7 @@ class BucketTurn:
         self.look_at_ms = 0
 
     def has_come(self, bucket: Bucket, amount: int, now_ms: int) -> bool:
-        """Return whether a request that will charge about ``amount`` may be forwarded. If not, it is blocked.
-
-        A blocked request waits in the line of the bucket, or for responses to earlier requests of its own connection.
-        """
+        """Return whether a request that will charge about ``amount`` may be forwarded. If not, block it."""
         state = self._state
         line, place = bucket.line, self.place
         if state.account.observes(bucket) or now_ms < state.broker_turn.refuses_until_ms:

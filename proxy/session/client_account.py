@@ -21,18 +21,14 @@ from kafka_quota_proxy.proxy.session.counters import Counters
 
 
 class RequestBuckets(NamedTuple):
-    """The buckets that a request charges for its time and for its number.
-
-    A bucket is None if no rule limits requests in this way.
-    """
+    """The buckets that a request charges for its time and its number. Each is None if no rule sets such a limit."""
 
     time: Bucket | None  # the bucket of QuotaKind.REQUEST
     rate: Bucket | None  # the bucket of QuotaKind.REQUEST_RATE
 
 
 NO_BUCKETS: Final = RequestBuckets(None, None)
-# If a bucket of these kinds is over its limit, requests wait in its line before they pass. For other kinds the
-# connection is muted.
+# If a bucket of these kinds is over its limit, requests wait in its line. For other kinds the client is muted.
 IN_LINE: Final = frozenset({QuotaKind.PRODUCE, QuotaKind.FETCH})
 
 
@@ -44,7 +40,7 @@ class Policy(NamedTuple):
     is_inter_broker: bool
     oauthbearer_claim: str
     administration: Administration | None = None  # if None, requests about client quotas go to the broker
-    authority: AlterConfirmer | None = None  # follows the broker's own quotas, if they are the rules
+    authority: AlterConfirmer | None = None  # reads the broker's own quotas, if they are the rules
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -55,11 +51,11 @@ class ConnectionContext:
         policy: The listener's settings, which a reload replaces.
         quotas: The quotas and buckets at the broker.
         counters: The listener's counters.
-        addresses: Replaces brokers' addresses in responses. It is None if clients may see the brokers' own addresses.
-        leader: The limits on replication from the broker to clients that are followers, or None without such limits.
+        addresses: Replaces brokers' addresses in responses. None if clients may see the brokers' own addresses.
+        leader: The limits on replication from the broker to its followers, or None without such limits.
         queue: The fair call queue in front of the broker, or None without such a queue.
         service: Estimates how long the broker works on each request.
-        finds_ids: Whether the broker has said that its Metadata API finds topics by id.
+        finds_ids: Whether the broker's Metadata API finds topics by id.
         on_metadata: Is called with each Metadata response while the node id of the broker is unknown. The arguments are
             the bytes, the offset at which the response begins, and its API version.
     """
@@ -80,15 +76,13 @@ class ClientAccount:
     """The client of one connection.
 
     Attributes:
-        context: What this connection shares with the other connections of its listener to the broker.
+        context: What this connection shares with others.
         principal: The user that the client has logged in as.
         muted_until_ms: The time until which no request of the client is forwarded.
-        broker_began_ms: The earliest time at which the broker can have begun with the oldest request in flight. It is
-            kept for requests that charge a bucket which is only observed.
-        is_counted: Whether ``count_connection`` was called. The connection counts for the principal and client-id of
-            that call, even if they change later.
+        broker_began_ms: The earliest time at which the broker can have begun with the oldest pending request.
+        is_counted: Whether ``count_connection`` was called.
         refusal: The reason why the connection has to be closed, or an empty text if it may stay open.
-        stale_buckets: The buckets of earlier client-ids or rules. They are held while requests in flight charge them.
+        stale_buckets: The buckets of earlier client-ids or rules. They are held while pending requests charge them.
     """
 
     context: ConnectionContext
@@ -103,31 +97,28 @@ class ClientAccount:
     _slows_nothing: bool = False
     _client_id: bytes | None = None
     _generation: int = -1
-    _is_new: bool = True  # whether the client-id is another one than before
+    _is_new: bool = True  # whether the client-id differs from the client-id before
     _produce_bucket: Bucket | None = None
     _fetch_bucket: Bucket | None = None
     _request_buckets: RequestBuckets | None = None
     _mutation_bucket: Bucket | None = None
 
     def produce_bucket(self, client_id: bytes, now_ms: int) -> Bucket:
-        """Return the bucket that Produce requests charge. It is looked up again if rules or client-id change."""
+        """Return the bucket that Produce requests with this client-id charge."""
         self._use_client_id(client_id)
         if self._produce_bucket is None:
             self._produce_bucket = self._look_up(QuotaKind.PRODUCE, client_id, now_ms)
         return self._produce_bucket
 
     def fetch_bucket(self, client_id: bytes, now_ms: int) -> Bucket:
-        """Return the bucket that fetches charge. It is looked up again if rules or client-id change."""
+        """Return the bucket that fetches with this client-id charge."""
         self._use_client_id(client_id)
         if self._fetch_bucket is None:
             self._fetch_bucket = self._look_up(QuotaKind.FETCH, client_id, now_ms)
         return self._fetch_bucket
 
     def request_buckets(self, client_id: bytes, now_ms: int) -> RequestBuckets:
-        """Return the buckets that every request charges for its time and number.
-
-        The buckets are looked up again if the rules or the client-id change.
-        """
+        """Return the buckets that every request with this client-id charges for its time and number."""
         quotas = self.context.quotas
         if not quotas.limits_requests:
             return NO_BUCKETS
@@ -141,10 +132,7 @@ class ClientAccount:
         return self._request_buckets
 
     def mutation_bucket(self, client_id: bytes, now_ms: int) -> Bucket:
-        """Return the bucket that requests to create, grow or delete topics charge.
-
-        It is looked up again if the rules or the client-id change.
-        """
+        """Return the bucket that requests to create, grow or delete topics charge."""
         self._use_client_id(client_id)
         if self._mutation_bucket is None:
             self._mutation_bucket = self._look_up(QuotaKind.MUTATION, client_id, now_ms)
@@ -153,7 +141,7 @@ class ClientAccount:
     def count_connection(self, client_id: bytes) -> bool:
         """Count the connection for its principal and client-id. Returns False if their limit does not allow it.
 
-        ``refusal`` then says why. Connections of brokers have no limit. Call this once for each connection.
+        ``refusal`` then says why. Connections of brokers are not counted. Call this once for each connection.
         """
         self.is_counted = True
         if self.believes_replicas():
@@ -184,25 +172,21 @@ class ClientAccount:
         return bucket.enforcement or self.context.policy.enforcement
 
     def observes(self, bucket: Bucket) -> bool:
-        """Return whether the limit of ``bucket`` is only observed, so that the bucket throttles no request."""
+        """Return whether ``bucket`` is only observed, so that it throttles no request."""
         return self._slows_nothing or (bucket.enforcement or self.context.policy.enforcement) is Enforcement.OBSERVE
 
     def believes_replicas(self) -> bool:
-        """Return whether a fetch with a ``replica_id`` on this connection counts as a follower's fetch.
-
-        If not, all fetches of the connection count as a consumer's.
-        """
+        """Return whether a fetch with a ``replica_id`` on this connection counts as a follower's fetch."""
         return self.context.policy.is_inter_broker or self.context.quotas.is_broker(self.principal)
 
     def throttle(self, bucket: Bucket, wait_ms: int, *, now_ms: int, has_answer: bool = True) -> int:
-        """Throttle the client because ``bucket`` is over its limit.
+        """Throttle the client because ``bucket`` is over its limit, and return the throttle time for the response.
 
-        For ``wait_ms``, no request that charges the bucket is forwarded, even if the throttle time in the response is
-        shorter. ``has_answer`` says whether there is a response that can be delayed. A Produce with acks=0, for
-        example, has none. The client is then muted even with the enforcement ``delay``.
+        For ``wait_ms``, no request that charges the bucket is forwarded. If there is no response to delay,
+        ``has_answer`` is False, and the client is muted even with the enforcement ``delay``.
 
         Returns:
-            The throttle time for the response in milliseconds, which is 0 if the bucket is only observed.
+            The throttle time in milliseconds, or 0 if the bucket is only observed.
         """
         enforcement = self.enforcement(bucket)
         self.context.counters.throttled(bucket)
@@ -221,11 +205,9 @@ class ClientAccount:
         return wait_ms
 
     def put_off(self, bucket: Bucket, wait_ms: int, *, now_ms: int) -> int:
-        """Mute the client of a fetch that was answered without records, until its turn in the bucket's line comes.
+        """Throttle the client of a fetch that is answered without records, and return the throttle time.
 
-        Returns:
-            The throttle time for the response in milliseconds. It is at least 1, so that the client can see that the
-            fetch was throttled.
+        The throttle time is at least 1 ms, so that the client can see that the fetch was throttled.
         """
         wait_ms = max(1, min(wait_ms, bucket.max_throttle_time_ms))
         bucket.throttled(wait_ms, now_ms=now_ms)
@@ -235,24 +217,21 @@ class ClientAccount:
         return wait_ms
 
     def release(self) -> None:
-        """Unmute the client, and throttle nothing from now on."""
+        """Unmute the client, and throttle nothing any more."""
         self.muted_until_ms = 0
         self._slows_nothing = True
 
     def mute(self, wait_ms: int, *, now_ms: int) -> None:
-        """Forward no request of the client for ``wait_ms`` milliseconds. A longer mute stays in force.
-
-        After ``release`` this has no effect.
-        """
+        """Mute the client for at least ``wait_ms`` milliseconds. After ``release`` this has no effect."""
         if not self._slows_nothing:
             self.muted_until_ms = max(self.muted_until_ms, now_ms + wait_ms)
 
     def holds(self, bucket: Bucket) -> bool:
-        """Return whether ``bucket`` is the bucket that Produce requests or fetches of the client charge now."""
+        """Return whether Produce requests or fetches of the client charge ``bucket`` now."""
         return bucket is self._produce_bucket or bucket is self._fetch_bucket
 
     def release_stale(self, in_flight: Container[Bucket | None], *, now_ms: int) -> None:
-        """Release the stale buckets, except for those in ``in_flight``, which requests in flight still charge."""
+        """Release the stale buckets, except for those in ``in_flight``, which pending requests charge."""
         kept: dict[Bucket, None] = {}  # each bucket once, however often its client-id was used
         for bucket in self.stale_buckets:
             if bucket in in_flight and bucket not in kept:

@@ -27,8 +27,7 @@ class Counters:
         logins: The number of logins by mechanism and result.
         observed_connections: The number of connections that went over a limit that is only observed.
         newly_throttled: The buckets that went over their limits since the log was last written.
-        newly_unknown: The mechanisms of logins in which the proxy could not read the user's name. Each is added once,
-            and removed when the log is written.
+        newly_unknown: Mechanisms with user names that the proxy cannot read. Each is logged once, and then removed.
     """
 
     frames: list[int] = field(default_factory=lambda: [0] * (max(ApiKey) + 1))

@@ -12,8 +12,8 @@ from kafka_quota_proxy.protocol.errors import ProtocolError
 Edit = tuple[int, int, bytes] | tuple[()]
 NO_EDIT: Final[Edit] = ()
 
-# Responses of Produce, ApiVersions and a few other APIs must have arrived whole to be edited. A Produce response of
-# 1 MiB has some 20,000 partitions. A longer response passes as it is, and its client is muted all the same.
+# Responses of Produce, ApiVersions and a few other APIs are collected whole before they are edited. A longer response
+# is not edited, but its client is muted all the same.
 MAX_HELD_RESPONSE_BYTES: Final = 1024 * 1024
 
 _INT32: Final = Struct(">i")
@@ -52,12 +52,11 @@ def response_edit(
     """Return the edit of a response's throttle time. For ApiVersions it also edits the offered versions.
 
     The new throttle time is the larger of the broker's throttle time and ``wait_ms``. ``ceilings`` has the highest
-    version to offer of each API. ``own`` has the versions of the APIs that the proxy answers itself. They are offered
-    even if the broker does not offer them.
+    version to offer of each API. ``own`` has the versions of the APIs that the proxy answers itself.
 
     Returns:
-        The edit, or None if more bytes are needed. The edit is empty if there is nothing to edit. It is also empty if
-        the response comes from a newer broker and cannot be read.
+        The edit, or None if more bytes are needed. The edit is empty if there is nothing to edit, or if the response
+        cannot be read.
     """
     try:
         if throttle_time.is_in_front(api_key):

@@ -15,8 +15,8 @@ from kafka_quota_proxy.proxy.session.request_charge import RequestCharge
 if TYPE_CHECKING:
     from kafka_quota_proxy.proxy.session.handlers.handler import Handler
 
-# The bound keeps a client that never reads responses from filling the memory with expected responses. A broker needs no
-# such bound, because it reads one request at a time. The Java client has at most 5 Produce requests in flight.
+# The bound keeps a client that never reads responses from filling the memory. The Java client has at most 5 Produce
+# requests in flight.
 MAX_IN_FLIGHT: Final = 256
 
 
@@ -24,8 +24,8 @@ MAX_IN_FLIGHT: Final = 256
 class RequestProfile:
     """What all requests with the same head have in common: their handler, their bucket and their other charges.
 
-    The profile of the last Produce, Fetch or ShareFetch is kept, and used again for a request with the same head.
-    Comparing two heads is much faster than reading a head.
+    The profile of the last Produce, Fetch or ShareFetch is kept for the next request, because comparing two heads is
+    much faster than reading one.
 
     Attributes:
         handler: Decides on the request and on its response.
@@ -33,15 +33,13 @@ class RequestProfile:
         api_version: The version of the API.
         acks: The ``acks`` of a Produce, and 1 for all other APIs.
         bucket: The bucket that is charged for bytes, or None if the request is not charged for bytes.
-        charge: What the request is charged in addition to bytes. None if it is charged for bytes only and does not
-            queue.
+        charge: What the request is charged in addition to bytes, or None.
         generation: The generation of the rules with which the buckets were looked up.
         charges_response: Whether the bucket is charged for the size of the response. Otherwise it is charged for the
             size of the request.
         is_edited: Whether the handler edits every response, not only responses that need a throttle time.
         api: The bytes of ``api_key`` and ``api_version``.
-        front: The bytes of the head from ``client_id`` on. In a Produce they include ``acks``. In a Fetch they end
-            where the body begins.
+        front: The bytes of the head from ``client_id`` on. In a Produce they include ``acks``.
         front_end: The offset at which ``front`` ends, from the start of the frame.
     """
 
@@ -71,7 +69,7 @@ class PendingRequest:
         profile: How the request is handled.
         correlation_id: The correlation id of the request and of its response.
         size_bytes: The size of the request, without its size prefix.
-        reserved_bytes: How many bytes the request has reserved in the bucket of its profile.
+        reserved_bytes: How many bytes the request has reserved in its bucket.
         charge: What this request is charged in addition to bytes. It may differ from the charge in the profile.
     """
 
@@ -83,7 +81,7 @@ class PendingRequest:
 
     @property
     def is_charged_by_response(self) -> bool:
-        """Whether the request charges a bucket that has a limit, for the size of the response."""
+        """Whether a bucket with a limit is charged for the size of the response."""
         bucket = self.profile.bucket
         return bucket is not None and bucket.is_limited and self.profile.charges_response
 
@@ -97,12 +95,9 @@ class PendingRequest:
 
 
 class InFlightQueue(list[PendingRequest]):
-    """The pending requests of one connection, the oldest first.
+    """The pending requests of one connection, the oldest first. A list is faster than a deque while it is short.
 
-    Most of the time it has at most one request. A list is then faster than a deque.
-
-    Attributes:
-        limit: How many requests may be pending. With 0, no request is forwarded until ``open`` is called.
+    ``limit`` is the number of requests that may be pending. With 0, no request is forwarded until ``open`` is called.
     """
 
     __slots__ = ("limit",)

@@ -1,8 +1,7 @@
-"""Charges a request for the broker's time (``request_percentage``, KIP-124) and for ``request_rate``, not for bytes.
+"""Charges requests for their time at the broker (``request_percentage``, KIP-124) and their number (``request_rate``).
 
-Both quotas limit users and client-ids, and are measured like quotas on bytes. A request is charged when its response
-begins. A Produce with acks=0 has no response. It is charged to ``request_rate`` when it has been forwarded, and its
-time is not charged.
+A request is charged when its response begins. A Produce with acks=0 has no response. Its number is charged when it was
+forwarded as a whole, and its time is not charged.
 
 Source: ``ClientRequestQuotaManager``, ``RequestHandlerHelper.sendResponseMaybeThrottle``.
 """
@@ -20,26 +19,26 @@ Charge = tuple[Bucket, int]
 
 
 class RequestCharge(NamedTuple):
-    """What a request is charged in addition to its bytes. Requests of the same kind share one ``RequestCharge``."""
+    """What a request is charged in addition to its bytes."""
 
     buckets: RequestBuckets
     kind: RequestKind
     identity: str | None  # the identity that pays in the fair call queue; None if the request does not queue
 
     def begin(self) -> None:
-        """Note that the request is forwarded, so that it counts as in flight for ``request_rate``."""
+        """Count the request as in flight for ``request_rate``."""
         if self.buckets.rate is not None:
             self.buckets.rate.in_flight += 1
 
     def pass_unanswered(self, *, now_ms: int) -> Iterator[Charge]:
-        """Charge a forwarded request without a response to the request rate. Its time is not charged."""
+        """Charge ``request_rate`` for a forwarded request that will have no response."""
         rate = self.buckets.rate
         if rate is not None:
             rate.in_flight -= 1
             yield rate, rate.charge(1, now_ms=now_ms)
 
     def forget(self) -> tuple[()]:
-        """Charge nothing, for example because the broker never got all of the request."""
+        """End the request without a charge, for example because it was not forwarded as a whole."""
         if self.buckets.rate is not None:
             self.buckets.rate.in_flight -= 1
         return ()
@@ -47,10 +46,7 @@ class RequestCharge(NamedTuple):
     def settle(
         self, service: ServiceTime, request_bytes: int, answer_bytes: int, *, scale: float, now_ms: int
     ) -> Iterator[Charge]:
-        """Charge all buckets when the response begins, and yield each charge.
-
-        ``answer_bytes`` is the size of the response, or 0 if the request will have no response.
-        """
+        """Charge all buckets and yield each charge. ``answer_bytes`` is 0 if there will be no response."""
         time, rate = self.buckets
         if rate is not None:
             rate.in_flight -= 1
@@ -64,11 +60,10 @@ class RequestCharge(NamedTuple):
 
 
 def has_room(account: ClientAccount, buckets: RequestBuckets, *, now_ms: int) -> bool:
-    """Return whether ``buckets`` have room for a request while earlier requests have no response yet.
+    """Return whether a request may be forwarded before earlier requests are answered.
 
-    If not, the request waits. An earlier response may throttle the client, and the broker would then serve the request
-    too early. Do not call this if no other request is in flight. Such a request needs no room, because a broker would
-    serve it, too, and throttle the client afterwards.
+    If not, the request waits, because an earlier response may throttle the client. Do not call this if no other request
+    is in flight. Such a request needs no room: a broker would serve it, too, and throttle the client afterwards.
     """
     time, rate = buckets
     if time is not None and time.is_limited and not account.observes(time):
@@ -79,9 +74,8 @@ def has_room(account: ClientAccount, buckets: RequestBuckets, *, now_ms: int) ->
 def longest_wait(account: ClientAccount, charges: Iterable[Charge], *, now_ms: int) -> Charge | None:
     """Return the charge with the longest wait, or None if no charge causes a wait.
 
-    Of two equal waits the later one counts. In Kafka this is the wait of the request quota. The waits of buckets that
-    are only observed are counted, but never returned. Each bucket blocks requests for its own wait, even if the client
-    gets the longer throttle time of another bucket.
+    Of equal waits the last one is returned, as in Kafka. The waits of buckets that are only observed are counted, but
+    not returned. Each bucket blocks requests for its own wait, even if another bucket's wait is returned.
     """
     found: Charge | None = None
     for bucket, wait_ms in charges:

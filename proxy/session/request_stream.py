@@ -1,4 +1,4 @@
-"""Decides which of a client's requests pass to the broker now, and how a request is edited when it passes."""
+"""Decides which of a client's requests are forwarded to the broker now, and how each request is edited."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from kafka_quota_proxy.proxy.session.state import SessionState
 # Requests that a client may send before its principal is known. Only a later request counts the connection for the
 # principal.
 _BEFORE_LOGIN: Final = LOGIN_APIS | {int(ApiKey.API_VERSIONS)}
-# The longest front of a profile that is kept. A client-id and a transactional id may have 32 KB each, which is too much
-# to keep for each connection.
+# The longest head that is kept for comparison. A client-id and a transactional id may have 32 KB each, which is too
+# much to keep for each connection.
 _MAX_PROFILE_BYTES: Final = 1024
 # Reads size_bytes and correlation_id of a request, and skips api_key and api_version between them.
 _SIZE_AND_ID: Final = Struct(">i4xi").unpack_from
@@ -41,10 +41,9 @@ class RequestStream:
     """The requests of one client.
 
     Attributes:
-        profile: The profile of the last Produce or fetch, since the next one most likely has the same profile.
-        question: A request of the proxy's own that is sent to the broker next. The client's request waits for its
-            response.
-        waiting: A handler that keeps the oldest request, or a response, until a decision is made outside the session.
+        profile: The profile of the last Produce or fetch, which the next request most likely shares.
+        question: A request of the proxy's own, which is sent to the broker next.
+        waiting: A handler that waits for a decision from outside the session, or None.
         login: The handler of logins, or None until the client begins a login.
     """
 
@@ -52,8 +51,8 @@ class RequestStream:
 
     def __init__(self, state: SessionState) -> None:
         self._state = state
-        # The bytes that could not pass yet begin at _at in _data. If only the rest of a frame is missing, _pieces has
-        # _data and the bytes that followed, until there are enough to parse the frame again.
+        # The bytes that are not forwarded yet begin at _at in _data. While the rest of a frame is missing, _pieces
+        # collects _data and the bytes that follow.
         self._data = b""
         self._at = 0
         self._pieces: PartialFrame | None = None
@@ -91,12 +90,12 @@ class RequestStream:
             self._pass_on(data, 0, now_ms)
 
     def resume(self, now_ms: int) -> None:
-        """Pass on the requests that wait, as far as they may pass now. Raises ``ProtocolError`` as ``receive`` does."""
+        """Forward the waiting requests as far as possible now. Raises ``ProtocolError`` as ``receive`` does."""
         self._pass_on(self._data, self._at, now_ms)
 
     @property
     def kept_bytes(self) -> int:
-        """How many bytes of requests were read and are kept until they may pass."""
+        """The number of bytes of requests that are kept and not forwarded yet."""
         return len(self._pieces or self._data)
 
     def handler(self, kind: type[H]) -> H:
@@ -111,19 +110,19 @@ class RequestStream:
         return self._handlers.get(kind)  # type: ignore[return-value]
 
     def close(self) -> None:
-        """Close all handlers, since the connection has ended."""
+        """Close all handlers, because the connection has ended."""
         for handler in self._handlers.values():
             handler.close()
 
     def release(self) -> None:
-        """Let no handler hold anything back from now on."""
+        """Make all handlers stop holding anything back."""
         for handler in self._handlers.values():
             handler.release()
 
     # -- the loop over requests --
 
-    def _pass_on(self, data: bytes, start: int, now_ms: int) -> None:  # noqa: C901 - a loop that each request pays
-        """Pass on the requests from offset ``start`` on, as far as they may pass, and keep the rest of ``data``."""
+    def _pass_on(self, data: bytes, start: int, now_ms: int) -> None:  # noqa: C901 - one loop is faster
+        """Forward the requests from offset ``start`` on, as far as possible, and keep the rest of ``data``."""
         state = self._state
         if self.waiting is not None:
             start += self.waiting.take_decision(now_ms)
@@ -210,15 +209,12 @@ class RequestStream:
             self._data = b""
         bucket_turn = state.bucket_turn
         if bucket_turn.place is not None and not bucket_turn.is_waiting:
-            # The request waits for something else, or the client is muted, so requests of others may pass.
+            # The request waits for something else, or the client is muted, so requests of others go first.
             bucket_turn.step_aside(back_ms=state.account.muted_until_ms or now_ms)
 
     def _keep(self, data: bytes, position: int, end: int) -> None:
-        """Keep the bytes of ``data`` that have not passed.
-
-        A short rest is copied, so that a few bytes do not keep a read of 256 KiB alive. A long rest is not, so that it
-        is not copied again for each request that passes.
-        """
+        """Keep the bytes of ``data`` that are not forwarded yet."""
+        # A short rest is copied, so that it does not keep a long read alive. A long one is not copied for each request.
         is_short = position > end - position
         self._data = data[position:] if is_short else data
         self._at = 0 if is_short else position
@@ -245,11 +241,7 @@ class RequestStream:
     # -- a request with a head that differs from the last --
 
     def _admit(self, data: bytes, position: int, now_ms: int) -> tuple[int, Edit] | None:
-        """Read the head of the next request and decide on it.
-
-        Returns:
-            The size of the request in bytes and its edit, or None if the request cannot pass now.
-        """
+        """Decide on the next request by its head. Returns its size and edit, or None if it is not forwarded now."""
         state = self._state
         context, broker_turn = state.context, state.broker_turn
         if context.queue is not None or broker_turn.queued is not None:
@@ -286,17 +278,17 @@ class RequestStream:
     # -- calls of the handlers --
 
     def pass_other(self, head: RequestHead, now_ms: int) -> Edit | None:
-        """Pass on a request that is charged to the request rate and the request time only."""
+        """Decide on a request that is charged to the request rate and the request time only."""
         return self._other.take(b"", 0, head, now_ms)
 
     def expect_as_is(self, head: RequestHead, charge: RequestCharge | None) -> None:
-        """Expect the response to a request that passes now. Only its throttle time and addresses are edited."""
+        """Record a forwarded request. Only the throttle time and the addresses in its response are edited."""
         self._other.pass_on(head, charge)
 
     def is_muted(self, now_ms: int) -> bool:
-        """Return whether the client is muted, and block its next request if so.
+        """Return whether the client is muted. If so, its next request is blocked.
 
-        Call this after looking up buckets: a bucket that another connection has put over its limit mutes this client.
+        Call this after looking up buckets, because looking up a bucket that is over its limit may mute the client.
         """
         if now_ms >= self._state.account.muted_until_ms:
             return False
@@ -323,10 +315,9 @@ class RequestStream:
         acks: int,
         now_ms: int,
     ) -> RequestProfile:
-        """Return the profile of a request, and keep the profile for the next request if the two can be compared.
+        """Return the profile of a request, and keep it for later requests with the same head.
 
-        ``front_end`` is the offset in ``data`` up to which the next request has to equal this one. With None the
-        profile is not kept.
+        The head ends at the offset ``front_end`` in ``data``. If ``front_end`` is None, the profile is not kept.
         """
         state = self._state
         charge: RequestCharge | None = self.charge_of(head, now_ms, acks=acks)
@@ -344,9 +335,9 @@ class RequestStream:
         return profile
 
     def release_stale_buckets(self, now_ms: int) -> None:
-        """Release the buckets of earlier client-ids and rules that no request in flight charges.
+        """Release the buckets of earlier client-ids and rules, except for buckets that a pending request charges.
 
-        Otherwise a client that changes its client-id again and again would hold more and more buckets.
+        Otherwise a client that often changes its client-id would hold more and more buckets.
         """
         account = self._state.account
         if account.stale_buckets:
@@ -360,7 +351,7 @@ class RequestStream:
     # -- the end of a request --
 
     def _end_request(self, now_ms: int) -> None:
-        """Finish a request that has now passed as a whole, and charge it if it will have no response."""
+        """Finish a request that is now forwarded as a whole, and charge it if it will have no response."""
         state = self._state
         pending = state.unanswered
         if pending is None:
@@ -383,7 +374,7 @@ class RequestStream:
             state.account.throttle(*found, now_ms=now_ms, has_answer=False)
 
     def cut_off(self) -> None:
-        """Give up a request that the client has sent in part and will not complete. It has no response."""
+        """Give up a partly forwarded request, because the client will not complete it."""
         state = self._state
         if state.request_left:
             state.request_left = 0
@@ -399,9 +390,9 @@ class RequestStream:
                 state.broker_turn.leave()
 
     def drop_unanswered(self, *, had_turn: bool) -> None:
-        """Drop a Produce with acks=0 that has passed only in part. It is not charged for its bytes.
+        """Drop a partly forwarded Produce with acks=0. It is not charged for its bytes.
 
-        With ``had_turn``, the identity that has queued for the request pays for its turn.
+        With ``had_turn``, it is charged for its turn in the fair call queue.
         """
         state = self._state
         pending, state.unanswered = state.unanswered, None

@@ -1,4 +1,4 @@
-"""Passes a broker's responses to the client. Finds the request of each response, charges it, and edits the response."""
+"""Forwards a broker's responses to the client. Charges the request of each response, and edits the response."""
 
 from __future__ import annotations
 
@@ -23,19 +23,18 @@ class ResponseStream:
     """The responses of the broker to one client.
 
     Attributes:
-        begun: A response that was charged when it began, but needs more bytes, or a delay, before it can pass.
-        left: How many bytes of a response's body have not passed yet.
-        least_wait_ms: The shortest throttle time that the next response may carry, in milliseconds. 0 sets no minimum.
-        reads_all: Whether every response is read, because a login is under way or because brokers' addresses are
-            replaced.
-        hidden: Edits the addresses in a response that passes piece by piece, or None if no such response is passing.
+        begun: A response that was charged when it began, but needs more bytes or a delay before it is forwarded.
+        left: How many bytes of a charged response are not forwarded yet.
+        least_wait_ms: The shortest throttle time for the next response, in milliseconds. 0 sets no minimum.
+        reads_all: Whether every response is read, because of a login or because brokers' addresses are replaced.
+        hidden: Edits the addresses in a partly forwarded response, or None if there is no such response.
     """
 
     __slots__ = ("_at", "_data", "_pieces", "_state", "begun", "hidden", "least_wait_ms", "left", "reads_all")
 
     def __init__(self, state: SessionState) -> None:
         self._state = state
-        self._data = b""  # the bytes that could not pass yet begin at _at in _data
+        self._data = b""  # the bytes that are not forwarded yet begin at _at in _data
         self._at = 0
         self._pieces: PartialFrame | None = None
         self.begun: BegunResponse | None = None
@@ -68,36 +67,33 @@ class ResponseStream:
         self._pass_on(data, 0, now_ms)
 
     def resume(self, now_ms: int) -> None:
-        """Pass on the responses that wait. Raises ``ProtocolError`` as ``receive`` does."""
+        """Forward the responses that wait. Raises ``ProtocolError`` as ``receive`` does."""
         self._pass_on(self._data, self._at, now_ms)
 
     @property
     def is_open(self) -> bool:
-        """Whether a response has begun to arrive and has not passed as a whole.
-
-        Its request may no longer be among the requests in flight.
-        """
+        """Whether a response has begun to arrive, and was not forwarded as a whole yet."""
         return bool(self.left or self._data)
 
     def stop_delaying(self) -> None:
-        """Let a response that would be delayed pass at once. It was charged already, and carries its throttle time."""
+        """Let the response in ``begun`` be forwarded without a delay."""
         if self.begun is not None:
             self.begun = self.begun._replace(is_delayed=False)
 
     @property
     def kept_bytes(self) -> int:
-        """How many bytes of responses were read and are kept until they may pass."""
+        """The number of bytes of responses that are kept and not forwarded yet."""
         return len(self._pieces or self._data)
 
     def unread(self) -> tuple[bytes, int]:
-        """Return the bytes that were kept, and how many bytes from the first kept one belong to a charged response."""
+        """Return the kept bytes, and how many bytes from their start belong to a response that was charged already."""
         kept = self._data[self._at :] if self._pieces is None else self._pieces.join()
         return kept, self.left if self.begun is None else self.begun.frame_bytes
 
     # -- the loop over responses --
 
-    def _pass_on(self, data: bytes, start: int, now_ms: int) -> None:  # noqa: C901 - a loop that each response pays
-        """Pass on the responses from offset ``start`` on, as far as they may pass, and keep the rest of ``data``."""
+    def _pass_on(self, data: bytes, start: int, now_ms: int) -> None:  # noqa: C901 - one loop is faster
+        """Forward the responses from offset ``start`` on, as far as possible, and keep the rest of ``data``."""
         state = self._state
         in_flight = state.in_flight
         end = len(data)
@@ -174,15 +170,11 @@ class ResponseStream:
             state.requests.resume(now_ms)
 
     def _keep(self, data: bytes, position: int) -> None:
-        """Keep the bytes of ``data`` from ``position`` on.
-
-        If a response waits only for more bytes, and not for its delay, these bytes are collected before it is parsed
-        again.
-        """
+        """Keep the bytes of ``data`` from ``position`` on."""
         self._data = data
         self._at = position
         if not self._state.delayed_until_ms:
-            # A response that is held whole may have many MB.
+            # More bytes are collected before the response is parsed again. If it is held whole, it may have many MB.
             is_held_whole = self.begun is not None and self.begun.profile.handler.is_held_whole
             most_bytes = None if is_held_whole else MAX_HELD_RESPONSE_BYTES
             front = self._data = data[position:]
@@ -190,10 +182,7 @@ class ResponseStream:
             self._pieces = PartialFrame(front, bytes_to_wait_for(front, most_bytes=most_bytes))
 
     def _pass_hidden(self, data: bytes, start: int, position: int) -> int:
-        """Pass on the part of a response with hidden addresses that has arrived.
-
-        The part begins at ``start``, and the response ends at ``position``. Returns the end of the part.
-        """
+        """Forward what has arrived of a response with hidden addresses, and return the offset of the next byte."""
         until = min(position, len(data))
         if self.hidden is not None:
             self._state.to_client.append(self.hidden.feed(data[start:until]))
@@ -207,13 +196,7 @@ class ResponseStream:
     def _charge(
         self, pending: PendingRequest, response_bytes: int, data: bytes, position: int, now_ms: int
     ) -> BegunResponse | None:
-        """Charge a request that is answered by the response at ``position``.
-
-        A Produce is charged for the size of its request, and a fetch for the size of its response.
-
-        Returns:
-            The response with its throttle time, or None if no throttle time has to be written.
-        """
+        """Charge the request of the response at ``position``. Returns None if no throttle time has to be written."""
         state, profile, charge = self._state, pending.profile, pending.charge
         state.answered = profile.api_key
         bucket = profile.bucket
@@ -230,7 +213,7 @@ class ResponseStream:
                 if bucket.line is not None:
                     bucket.line.end_request(pending.size_bytes)
         elif charge is None:
-            state.broker_turn.move_up()  # this answers a question of the proxy's own: the client's request still waits
+            state.broker_turn.move_up()  # this answers a request of the proxy itself, and the client's request waits
         if charge is not None:
             if profile.handler.is_login and not sasl.is_illegal_sasl_state(
                 data, position, profile.api_key, profile.api_version
@@ -253,11 +236,7 @@ class ResponseStream:
         return BegunResponse(profile, 4 + response_bytes, wait_ms, is_delayed) if wait_ms else None
 
     def _begin_token(self, data: bytes, position: int) -> BegunResponse | None:
-        """Return the bare token of a login that comes next, or None if more bytes are needed.
-
-        Raises:
-            UnexpectedResponse: If no bare token is expected, so that the bytes answer no request.
-        """
+        """Return the bare token of a login that comes next, or None if more bytes are needed."""
         login = self._state.requests.login
         if login is not None and login.login.is_raw:
             return login.begin_token(data, position)
@@ -272,10 +251,7 @@ def _has_endpoints(profile: RequestProfile, data: bytes, position: int, frame_by
 
 
 def _unexpected(pending: PendingRequest, response_bytes: int, correlation_id: int) -> ProtocolError:
-    """Return the error for a response that does not answer the oldest request.
-
-    A broker answers a connection's requests in their order.
-    """
+    """Return the error for a response that does not answer the oldest request."""
     if response_bytes < 4:
         return FrameTooSmall(f"a response of {response_bytes} bytes cannot hold a correlation_id")
     profile = pending.profile

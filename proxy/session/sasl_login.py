@@ -1,8 +1,8 @@
-"""Reads the principal of a client from the requests and responses of its login, as these pass through the proxy.
+"""Reads the principal of a client from the requests and responses of its login, which are forwarded unchanged.
 
-A client asks for a mechanism (SaslHandshake) and then sends its tokens. It sends them in SaslAuthenticate requests or,
-after a SaslHandshake v0, bare: as a size and bytes, without a Kafka header. All tokens go to the broker, which answers
-them. This module answers and changes nothing, and keeps nothing of a token except the user's name.
+A client asks for a mechanism (SaslHandshake) and then sends its tokens in SaslAuthenticate requests. After a
+SaslHandshake v0 it sends them bare: as a size and bytes, without a Kafka header. Nothing of a token is kept except the
+user's name.
 
 A name counts only when the broker's response accepts it:
 
@@ -48,14 +48,13 @@ class Verdict(Enum):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Login:
-    """Follows the logins of one connection, one after another.
+    """Reads the logins of one connection, one after another.
 
     Attributes:
         principal: The user that the broker has accepted, or None before the first login is accepted.
         mechanism: The mechanism of the current or last login, as the label of a metric.
         is_raw: Whether client and broker send bare tokens now.
-        expires_ms: The time at which the client's login expires (KIP-368). The broker closes a connection that sends a
-            request later. None if the broker has set no time.
+        expires_ms: The time at which the login expires (KIP-368), or None if the broker has set no time.
         is_refused: Whether the broker has refused bare tokens. Some clients send a token all the same.
         is_out_of_place: Whether the broker's last response said that it expects no login now.
     """
@@ -75,7 +74,7 @@ class Login:
 
     @property
     def is_readable(self) -> bool:
-        """Whether the mechanism's tokens can be read. Otherwise the proxy does not know which token is the last."""
+        """Whether the proxy can read the mechanism's tokens, and so knows which token is the last."""
         return self.mechanism in _READABLE
 
     @property
@@ -101,7 +100,7 @@ class Login:
             self.ask_raw(sasl.read_authenticate(body, api_version), claim=claim)
 
     def ask_raw(self, token: bytes, *, claim: str) -> None:
-        """Read a bare token of the client. ``claim`` has the same meaning as for ``ask``."""
+        """Read a token of the client. For ``claim`` see ``ask``."""
         self._is_awaited = True
         if not self._has_begun:
             # In every mechanism only the first token names the user.
@@ -109,10 +108,7 @@ class Login:
             self._user = self._user_of(token, claim)
 
     def leave_raw(self) -> Verdict:
-        """Note that the client sends requests again, so that the broker must have accepted its bare tokens.
-
-        This is the only sign of success if the proxy cannot read the tokens.
-        """
+        """Note that the client sends requests again, so that the broker must have accepted its bare tokens."""
         self.is_raw = False
         return self._accept()
 
@@ -122,7 +118,7 @@ class Login:
         """Read the broker's response to a request of ``ask``. ``body`` begins after the correlation id.
 
         Raises:
-            PrincipalChanged: If the client is another user now. The client must not get this response.
+            PrincipalChanged: If the client has logged in as another user. The client must not get this response.
             ProtocolError: If the response cannot be read.
         """
         if api_key == ApiKey.SASL_AUTHENTICATE:
@@ -157,7 +153,7 @@ class Login:
 
         Raises:
             UnexpectedResponse: If the token answers no token of the client.
-            PrincipalChanged: If the client is another user now. The client must not get this token.
+            PrincipalChanged: If the client has logged in as another user. The client must not get this token.
         """
         if not self.is_readable:
             return Verdict.GOING_ON

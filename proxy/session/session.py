@@ -1,25 +1,22 @@
 """One client's connection, without I/O: it takes bytes and the time, and says what to write and when to stop reading.
 
-The server, which does the I/O, hands over what it has read (``receive_from_client``, ``receive_from_broker``), and
-calls ``handle_timer`` at ``wake_at_ms``. After each of these calls the server writes ``to_broker`` and ``to_client``,
-and clears both. It stops reading the client while ``is_blocked`` is set, and the broker while ``delayed_until_ms`` is
-set. These attributes belong to ``SessionState``.
+The server hands over the bytes that it has read, and calls ``handle_timer`` at ``wake_at_ms``. After each of these
+calls it writes ``to_broker`` and ``to_client``, and clears both. It stops reading the client while ``is_blocked`` is
+set, and the broker while ``delayed_until_ms`` is set. These attributes belong to ``SessionState``.
 
-The body of a request or response passes on as it arrives. A request is kept only until its head has arrived, and a
-response only until its throttle time can be written. ``is_blocked`` holds the client's next request back if:
+The body of a request or response is forwarded as it arrives. A request is kept only until its head has arrived, and a
+response only until its throttle time can be written. The client's next request is blocked if:
 
-* The client is muted, because it was over its quota and ``muted_until_ms`` has not come.
-* The request would go over the quota while earlier requests have no response. A broker takes one request of a
-  connection at a time. A session does so only where it matters for a quota, and otherwise sends requests ahead.
+* The client is muted, because it was over its quota.
+* The request would exceed its quota, and earlier requests have no response yet.
 * The bucket of the request is over its limit, or other requests are in front in the bucket's line (``BucketTurn``).
-* Too many requests have no response, or a request of a login has none. The charge of the next request depends on the
-  result of the login.
+* Too many requests have no response, or a request of a login has none.
 * The request has to wait for its turn in the fair call queue (``BrokerTurn``).
-* The client does not take its responses, and the request is charged for more than its bytes, or has to queue.
-* The request is a follower's fetch of which nothing may flow now, or the broker has to be asked about the request's
-  topics first (``handlers``).
+* The client does not read its responses, and the request is charged for more than its bytes, or has to queue.
+* The request is a follower's fetch, and the quotas on replication have no room.
+* The proxy first has to ask the broker about the request's topics.
 
-The order of these steps follows ``KafkaApis.handleProduceRequest`` and ``handleFetchRequest``, and KIP-219.
+Source: ``KafkaApis.handleProduceRequest`` and ``handleFetchRequest``, KIP-219.
 """
 
 from typing import Protocol
@@ -89,16 +86,13 @@ class Session:
 
     @property
     def follower(self) -> Follower | None:
-        """The state of this follower's fetches, or None if no limit on replication has held for the connection."""
+        """The state of this follower's fetches, or None if no limit on replication has applied to the client yet."""
         handler = self._requests.made(FollowerFetchHandler)
         return None if handler is None else handler.follower
 
     @property
     def wake_at_ms(self) -> int:
-        """The time at which to call ``handle_timer``.
-
-        With 0 or a time in the past no call is needed: nothing waits, or another event lets the waiting bytes pass.
-        """
+        """The time at which to call ``handle_timer``. With 0 or a time in the past no call is needed."""
         state = self.state
         if state.delayed_until_ms:
             return state.delayed_until_ms
@@ -109,12 +103,12 @@ class Session:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request waits for its response or for its turn, and no request is partly passed on."""
+        """Whether no request waits for its response or for its turn, and no request is partly forwarded."""
         return self.has_answered and not self.state.request_left
 
     @property
     def has_answered(self) -> bool:
-        """Whether every request that was passed on, or still waits to be passed on, has been answered."""
+        """Whether no request waits for its response or for its turn."""
         state = self.state
         waits = state.is_blocked and not state.is_ending
         quotas = self._requests.made(QuotaRequestHandler)
@@ -123,7 +117,7 @@ class Session:
 
     @property
     def is_owed(self) -> bool:
-        """Whether the client waits for a response. A client that has sent only a part of its only request does not."""
+        """Whether the client waits for a response to a request that it has sent as a whole."""
         state = self.state
         unfinished = 1 if state.request_left and state.unanswered is None else 0
         is_awaited = len(state.in_flight) > unfinished or not state.in_flight.limit
@@ -137,19 +131,19 @@ class Session:
 
     @property
     def awaits_no_answers(self) -> bool:
-        """Whether the client produces with acks=0, so that it would never know which records did not arrive."""
+        """Whether the client produces with acks=0, so that it would not notice the loss of records."""
         profile = self._requests.profile
         return profile is not None and isinstance(profile.handler, ProduceHandler) and not profile.acks
 
     @property
     def held_bytes(self) -> int:
-        """The number of bytes that were read and could not be passed on yet."""
+        """The number of bytes that were read and could not be forwarded yet."""
         return self._requests.kept_bytes + self._responses.kept_bytes + sum(map(len, self.state.to_broker))
 
     # -- what happens to the connection --
 
     def handle_timer(self, *, now_ms: int) -> None:
-        """Pass on the request or response that has waited long enough.
+        """Forward the request or response that has waited long enough.
 
         Raises:
             ProtocolError: If bytes that waited are not Kafka's protocol.
@@ -164,21 +158,13 @@ class Session:
             self._requests.resume(now_ms)
 
     def resume(self, *, now_ms: int) -> None:
-        """Pass on the request that waited for its turn, or for its client to take responses.
-
-        Raises:
-            ProtocolError: If bytes that waited are not Kafka's protocol.
-        """
+        """Forward the waiting request if it may be forwarded now. Raises as ``handle_timer`` does."""
         if self.state.is_blocked:
             self._requests.resume(now_ms)
         self._turn.leave_unused()  # if the request waits for something else now, or the connection is about to end
 
     def release(self, *, now_ms: int) -> None:
-        """Pass on what waits because of a quota, and throttle nothing from now on.
-
-        Raises:
-            ProtocolError: If bytes that waited are not Kafka's protocol.
-        """
+        """Forward what waits because of a quota, and throttle nothing any more. Raises as ``handle_timer`` does."""
         state = self.state
         state.account.release()
         self._turn.refuses_until_ms = 0
@@ -190,35 +176,35 @@ class Session:
         self.handle_timer(now_ms=now_ms)
 
     def take_no_more(self) -> None:
-        """Accept no new request. Requests that have begun to pass are passed on and answered."""
+        """Accept no new request. Requests that were forwarded are still answered, even a partly forwarded one."""
         self.state.take_no_more()
 
     def pause_answers(self) -> None:
-        """Note that the client does not take its responses, so that the server has stopped reading from the broker."""
+        """Note that the client does not read its responses, so that the server has stopped reading from the broker."""
         self.state.is_client_full = True
         self._turn.stop_service()
 
     def resume_answers(self) -> None:
-        """Note that the client takes its responses again. Then ``resume`` passes a request that has waited for this."""
+        """Note that the client reads its responses again. Call ``resume`` afterwards."""
         self.state.is_client_full = False
         self._turn.begin_service()
 
     def restart_service(self) -> None:
-        """Note that the broker gets the requests only now, because the connection to it had to be opened first."""
+        """Time the oldest request from now on, because the connection to the broker was opened only now."""
         self._turn.restart_service()
 
     def receive_end_from_client(self) -> None:
-        """Note that the client sends no more bytes, so that a request that it has sent in part has no response."""
+        """Note that the client sends no more bytes. A partly forwarded request then gets no response."""
         self._requests.cut_off()
 
     # -- the end --
 
     def close(self, *, now_ms: int, has_passed: bool) -> Unanswered | None:
-        """Charge or forget all requests that have no response, since the connection has ended.
+        """Charge or forget all pending requests, because the connection has ended.
 
-        As in Kafka, a client pays for a request even if it did not wait for the response. Otherwise a client that
-        resets its connections would never pay. Fetches are charged for their responses, so they are charged later, when
-        the broker answers. ``has_passed`` says that the broker has got all that was passed on, and is still connected.
+        As in Kafka, a client pays for a request even if it did not wait for the response. ``has_passed`` says that the
+        broker has received all forwarded requests, and is still connected. Fetches are then charged later, when the
+        broker answers.
 
         Returns:
             An ``Unanswered`` that reads the responses to these fetches, or None if there is no such fetch.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kafka_quota_proxy.proxy.session.request_stream import RequestStream
     from kafka_quota_proxy.proxy.session.response_stream import ResponseStream
 
-# The time until which a client is muted for ever.
+# A time that never comes.
 _FOREVER_MS = 1 << 62
 
 
@@ -24,29 +24,23 @@ class SessionState:
     """The state of one session, shared by the session's parts.
 
     Attributes:
-        account: The client's identity, its buckets, and how long it is muted.
         context: What all connections of the listener to this broker share.
-        owner: The connection to wake when a waiting request may pass. The connection then calls ``Session.resume``.
+        owner: The connection, which is woken when a waiting request may be forwarded, and then calls
+            ``Session.resume``.
         peer_host: The client's address.
         to_broker: Bytes to write to the broker.
         to_client: Bytes to write to the client.
         in_flight: Requests that have no response yet.
-        unanswered: The Produce with acks=0 that is partly forwarded. It is charged when all of it was forwarded.
+        unanswered: The Produce with acks=0 that is partly forwarded, or None.
         request_left: How many bytes of the partly forwarded request have not arrived yet.
         is_blocked: Whether a request waits in the session, so that the client must not be read.
         has_waited: Whether any request of this connection has waited in the line of a bucket.
         is_ending: Whether no new request is accepted.
         is_client_full: Whether the client does not read its responses, so that the broker is not read.
-        delayed_until_ms: The time until which a response waits in the session, so that the broker must not be read. It
-            is 0 while no response waits.
-        held_until_ms: When to check again for the decision that a request waits for. It is 0 while no request waits for
-            one.
-        now_ns: The server's clock at its last call, for measurements that need more than milliseconds.
+        delayed_until_ms: The time until which a response waits, so that the broker must not be read. 0 if none waits.
+        held_until_ms: When to check again for the decision that a request waits for. 0 if no request waits for one.
+        now_ns: The time of the server's last call, in nanoseconds.
         answered: The API key of the response that began last. The server resets it to -1 after reading it.
-        broker_turn: Decides when a request may be forwarded to a busy broker.
-        bucket_turn: The connection's place in the line of a bucket that is over its limit.
-        requests: The requests from the client to the broker.
-        responses: The responses from the broker to the client.
     """
 
     context: ConnectionContext
@@ -77,7 +71,7 @@ class SessionState:
     def is_alone(self) -> bool:
         """Return whether no request is pending and no response is partly forwarded. If not, block the next request.
 
-        A handler checks this before it answers a request itself, because its response would overtake earlier responses.
+        A handler checks this before it answers a request itself, because its response would overtake earlier ones.
         """
         is_alone = not (self.in_flight or self.responses.is_open)
         self.is_blocked = not is_alone

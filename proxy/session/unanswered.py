@@ -1,8 +1,7 @@
-"""Charges the fetches of a client that has disconnected before the broker answered. Kafka charges them, too.
+"""Charges the fetches of a client that has disconnected before the broker answered, as Kafka does.
 
-A fetch is charged for the size of its response. Only the sizes of responses are read, up to the last response that is
-charged. Until its response comes, each fetch holds its bucket and its reservation in the bucket. So the bucket cannot
-be removed before it is charged.
+A fetch is charged for the size of its response, so only the sizes of responses are read. Each fetch holds its bucket
+until then, so that the bucket is not removed before it is charged.
 """
 
 from collections.abc import Iterable
@@ -24,9 +23,7 @@ class _Awaited(NamedTuple):
 
 
 class Unanswered:
-    """The responses that a broker has yet to send to a connection that has ended.
-
-    Responses after the last one that is charged are not awaited.
+    """The responses that a broker has yet to send to a connection that has ended, up to the last one that is charged.
 
     Args:
         account: The account of the connection.
@@ -76,10 +73,7 @@ class Unanswered:
         return True
 
     def close(self, *, now_ms: int, is_charged: bool) -> None:
-        """Stop waiting for responses, and release the buckets of all fetches.
-
-        With ``is_charged``, each fetch is charged for the bytes that it has reserved.
-        """
+        """Release all buckets. With ``is_charged``, each fetch is charged for the bytes that it has reserved."""
         awaited, self._awaited = self._awaited, []
         for pending, bucket in awaited:
             if bucket is not None:

@@ -1,4 +1,4 @@
-"""The handlers, one for each family of APIs, decide how requests and responses pass. No I/O, no clock.
+"""Decides how each request and response is forwarded. Each family of APIs has a handler. No I/O, no clock.
 
 handler          the base class of all handlers
 table            the handler of each API

@@ -1,4 +1,4 @@
-"""Handles ApiVersions: limits the offered versions to those that the proxy can read, and adds the proxy's own APIs."""
+"""Handles ApiVersions: removes versions that the proxy cannot read, and adds the APIs that the proxy answers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ApiVersionsHandler(OtherHandler):
     edits_every_response = True
 
     def pass_on(self, head: RequestHead, charge: RequestCharge | None) -> None:
-        """Expect the response to an ApiVersions request that passes now."""
+        """Record a forwarded request, so that its response is edited."""
         profile = RequestProfile(self, head.api_key, head.api_version, charge=charge)
         self._state.in_flight.append(PendingRequest(profile, head.correlation_id, head.size_bytes, 0, charge))
 
@@ -60,13 +60,10 @@ class ApiVersionsHandler(OtherHandler):
         return VERSIONS if is_answered else None
 
     def _learn_versions(self, response: BegunResponse, data: bytes, position: int) -> None:
-        """Learn whether the broker's Metadata API finds topics by id.
-
-        If the broker does not know the version of the ApiVersions request, its response lists no APIs to learn from.
-        """
+        """Note whether the broker's Metadata API finds topics by id, if the response lists the broker's APIs."""
         end = position + response.frame_bytes
         if end <= len(data):
-            with suppress(ProtocolError):  # a response that cannot be read passes as it is
+            with suppress(ProtocolError):  # a response that cannot be read is not edited
                 newest = api_versions.highest_version(data[position:end], response.profile.api_version, ApiKey.METADATA)
                 if newest is not None:
                     self._state.context.finds_ids = newest >= FIRST_TOPIC_ID

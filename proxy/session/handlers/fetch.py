@@ -32,14 +32,14 @@ _FETCH: Final = int(ApiKey.FETCH)
 
 
 class FetchApi(NamedTuple):
-    """The points in which the fetch APIs differ.
+    """How one fetch API differs from the others.
 
     Attributes:
         read_limits: Reads max_bytes, min_bytes and max_wait_ms of a request.
         charged_bytes: Returns the bytes to charge for a response, from its size in bytes and its API version.
         is_answered_here: Whether the proxy itself answers a request that has waited for too long. Otherwise the request
-            is passed on, edited so that it brings no records. A ShareFetch is passed on because it may acknowledge
-            records, and because the broker counts the requests of its session.
+            is forwarded, edited so that its response has no records. A ShareFetch is forwarded because it may
+            acknowledge records.
         has_followers: Whether followers use this API, too.
     """
 
@@ -70,9 +70,9 @@ class FetchHandler(Handler):
     def __init__(self, state: SessionState) -> None:
         super().__init__(state)
         self._brought_bytes = -1  # the bytes that the last fetch was charged; -1 before the first fetch
-        self._is_emptied = False  # whether the fetch in flight was edited so that it brings no records
+        self._is_emptied = False  # whether the fetch in flight was edited so that its response has no records
         self._is_sessionless = False  # whether full fetches are edited so that they open no session at the broker
-        self._waits_since_ms = 0  # since when the next fetch has waited in the bucket's line
+        self._waits_since_ms = 0  # the time at which the next fetch began to wait in the bucket's line
 
     # -- requests --
 
@@ -102,10 +102,7 @@ class FetchHandler(Handler):
     def repeat(
         self, profile: RequestProfile, data: bytes, position: int, size_bytes: int, correlation_id: int, now_ms: int
     ) -> Edit | None:
-        """Pass a fetch on when its buckets and the fair call queue let it pass.
-
-        If the bucket has a limit, the bytes that the fetch asks for are capped.
-        """
+        """Forward a fetch if its buckets and the fair call queue allow it. If there is a limit, cap its response."""
         state, bucket, charge = self._state, profile.bucket, profile.charge
         if bucket is None:
             return None
@@ -134,11 +131,9 @@ class FetchHandler(Handler):
         correlation_id: int,
         now_ms: int,
     ) -> Edit | None:
-        """Decide on a fetch that charges a bucket with a limit, and cap the bytes that the fetch asks for.
-
-        Only one such fetch of a connection is in flight at a time, because only its response shows how much it brings.
-        """
+        """Decide on a fetch that charges a bucket with a limit, and cap the bytes that the fetch asks for."""
         state, turn, charge = self._state, self._state.bucket_turn, profile.charge
+        # Only one such fetch is in flight at a time, because its charge is unknown until the response.
         if state.in_flight and any(pending.profile.handler is self for pending in state.in_flight):
             state.is_blocked = True
             return None
@@ -147,8 +142,7 @@ class FetchHandler(Handler):
             return None
         room = bucket.fetch_room(now_ms=now_ms)
         room_bytes = bucket.fetch_cap(room)
-        # The fetch is expected to bring as much as the last one, which is hardly anything for a client that is up to
-        # date.
+        # The response is expected to be as long as the last one.
         reserved_bytes = self._brought_bytes
         if reserved_bytes < 0:
             reserved_bytes = bucket.fetch_bytes(min(limits.max_bytes, room_bytes))
@@ -175,7 +169,7 @@ class FetchHandler(Handler):
         return self._edit_session(profile, data, limits, edit) if self._is_sessionless else edit
 
     def _edit_session(self, profile: RequestProfile, data: bytes, limits: FetchLimits, edit: Edit) -> Edit:
-        """Extend ``edit`` so that a full Fetch opens no session at the broker."""
+        """Return ``edit``, extended so that a full Fetch opens no session at the broker."""
         session = fetch.read_session(data, limits, profile.api_version) if profile.api_key == _FETCH else None
         if session is None or session.epoch != fetch.OPENS_SESSION:
             return edit
@@ -184,7 +178,7 @@ class FetchHandler(Handler):
     def _pass_empty(
         self, profile: RequestProfile, limits: FetchLimits, size_bytes: int, correlation_id: int, now_ms: int
     ) -> Edit | None:
-        """Pass a fetch on, edited so that it brings no records. The connection keeps its place in the bucket's line."""
+        """Forward a fetch, edited so that its response has no records. Its place in the bucket's line is kept."""
         state, charge = self._state, profile.charge
         if charge is not None:
             charge = self._begin_charge(profile, charge, limits, size_bytes, now_ms)
@@ -198,7 +192,7 @@ class FetchHandler(Handler):
     def _begin_charge(
         self, profile: RequestProfile, charge: RequestCharge, limits: FetchLimits, size_bytes: int, now_ms: int
     ) -> RequestCharge | None:
-        """Return what a fetch is charged in addition to bytes, or None if the fetch may not pass yet."""
+        """Return what a fetch is charged in addition to bytes, or None if the fetch may not be forwarded yet."""
         is_patient, wants_data = limits.max_wait_ms > 0, limits.min_bytes > 0
         if not (is_patient and wants_data):
             kind = request_kind(profile.api_key, profile.api_version, 1, is_patient, wants_data)
@@ -210,11 +204,7 @@ class FetchHandler(Handler):
         return charge
 
     def _is_overdue(self, bucket: Bucket, limits: FetchLimits, now_ms: int) -> bool:
-        """Return whether a fetch has to be answered without records, because its turn in the line would come too late.
-
-        Too late means after ``max_wait_ms`` of the request, or with the enforcement ``delay``, after the longest
-        throttle time.
-        """
+        """Return whether a fetch has to be answered without records, because its turn would come too late."""
         state = self._state
         turn = state.bucket_turn
         if not turn.is_waiting:
@@ -243,11 +233,8 @@ class FetchHandler(Handler):
     ) -> Edit | None:
         """Answer a Fetch without records, as Kafka does if the client is over its quota.
 
-        The connection keeps its place in the bucket's line.
-
-        Returns:
-            The edit that takes the request out. None if the request has not arrived whole, cannot be answered by the
-            proxy, or has to wait until other responses have passed.
+        The connection keeps its place in the bucket's line. Returns None if the fetch is incomplete, if the proxy
+        cannot answer its version or size, or if a response is pending.
         """
         state, api_version = self._state, profile.api_version
         frame_end = position + 4 + size_bytes
@@ -256,10 +243,10 @@ class FetchHandler(Handler):
             return None
         turn = state.bucket_turn
         if frame_end > len(data):
-            state.is_blocked = turn.is_waiting = False  # the rest has to arrive, and other connections pass meanwhile
+            state.is_blocked = turn.is_waiting = False  # the rest has to arrive, and other connections go first
             return None
         session = fetch.read_session(data, limits, api_version)
-        # The broker's session does not see this fetch, and would miss the changes of partitions that the fetch names.
+        # The broker does not get this fetch, so its session would miss the changes of partitions in the fetch.
         is_in_session = session is not None and session.session_id != 0
         error_code = fetch.FETCH_SESSION_ID_NOT_FOUND if is_in_session else 0
         self._is_sessionless = True
@@ -274,7 +261,7 @@ class FetchHandler(Handler):
     # -- responses --
 
     def charge_response(self, profile: RequestProfile, bucket: Bucket, response_bytes: int, now_ms: int) -> int:
-        """Charge ``bucket`` for the response to a fetch, and return the wait that this causes, in milliseconds."""
+        """Charge ``bucket`` for the response to a fetch, and return the wait in milliseconds that the charge causes."""
         fetched_bytes = FETCH_APIS[profile.api_key].charged_bytes(response_bytes, profile.api_version)
         if not self._is_emptied:
             self._brought_bytes = fetched_bytes
@@ -284,8 +271,8 @@ class FetchHandler(Handler):
             if bucket.line is not None:
                 bucket.line.end_request(fetched_bytes)
             return wait_ms
-        # This fetch brought no records because the bucket's line was too long. The response carries the throttle time
-        # until its next turn, and the client is muted for as long.
+        # The response has no records, because the bucket's line was too long. Its throttle time ends at the next turn
+        # of the connection, and the client is muted for as long.
         self._is_emptied = False
         state = self._state
         bucket.silence(bucket.charge(fetched_bytes, now_ms=now_ms), now_ms=now_ms)
@@ -298,7 +285,7 @@ class FetchHandler(Handler):
 
 
 def charged_bytes(profile: RequestProfile, response_bytes: int) -> int:
-    """Return the bytes to charge for the response to a fetch. ``response_bytes`` does not count the size prefix."""
+    """Return the bytes to charge for the response to a fetch. ``response_bytes`` excludes the size prefix."""
     return FETCH_APIS[profile.api_key].charged_bytes(response_bytes, profile.api_version)
 
 

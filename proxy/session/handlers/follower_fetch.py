@@ -20,11 +20,7 @@ _FETCH: Final = int(ApiKey.FETCH)
 
 
 class FollowerFetchHandler(WholeRequestHandler):
-    """Handles the fetches of one follower.
-
-    Attributes:
-        follower: The state of the follower's fetches, or None while no limit on replication has held for it.
-    """
+    """Handles the fetches of one follower. ``follower`` is None while no limit on replication has applied to them."""
 
     __slots__ = ("follower",)
 
@@ -33,7 +29,7 @@ class FollowerFetchHandler(WholeRequestHandler):
         self.follower: Follower | None = None
 
     def take_fetch(self, data: bytes, position: int, head: RequestHead, replica_id: int, now_ms: int) -> Edit | None:
-        """Decide whether a whole fetch passes as it is, passes in part, or is answered by the proxy.
+        """Decide whether a fetch that has arrived as a whole is forwarded, forwarded in part, or answered by the proxy.
 
         Returns as ``Handler.take`` does.
         """
@@ -55,7 +51,7 @@ class FollowerFetchHandler(WholeRequestHandler):
         return self.execute(decision, follower, position, head, None)
 
     def finish(self, exchange: Exchange, frame: bytes, response: BegunResponse) -> bytes:
-        """Return ``frame``, with the addresses of new leaders replaced if the follower must not see those."""
+        """Return ``frame``. If the follower must not see brokers' addresses, those of new leaders are replaced."""
         addresses, api_version = self._state.context.addresses, response.profile.api_version
         if addresses is not None and may_name_leaders(_FETCH, api_version):
             edit = addresses.moved(frame, 0, len(frame), _FETCH, api_version, NO_EDIT)
@@ -64,11 +60,11 @@ class FollowerFetchHandler(WholeRequestHandler):
         return frame
 
     def release(self) -> None:
-        """Throttle no fetch of the follower from now on."""
+        """Throttle no fetch of the follower any more."""
         if self.follower is not None:
             self.follower.release()
 
     def close(self) -> None:
-        """Give back what the follower's fetches have reserved in quotas."""
+        """Give back the bytes that the follower's fetches have reserved in quotas."""
         if self.follower is not None:
             self.follower.close()

@@ -15,13 +15,13 @@ from kafka_quota_proxy.proxy.session.state import SessionState
 
 
 class BegunResponse(NamedTuple):
-    """A response that was charged when it began, and has to be edited or delayed before it passes.
+    """A response that was charged when it began, and has to be edited or delayed before it is forwarded.
 
     Attributes:
-        profile: The profile of the request that is answered.
+        profile: The profile of the request.
         frame_bytes: The length of the response, including the size prefix.
         wait_ms: The throttle time in milliseconds.
-        is_delayed: Whether the response is held for the throttle time.
+        is_delayed: Whether the response is held back for the throttle time.
     """
 
     profile: RequestProfile
@@ -34,10 +34,11 @@ class Handler:
     """Handles the requests of one family of APIs on one connection.
 
     Attributes:
-        charges_responses: Whether the size of a response is charged to the profile's bucket.
-        edits_every_response: Whether ``edit_response`` gets every response, not only those that carry a throttle time.
+        charges_responses: Whether the profile's bucket is charged for the size of a response.
+        edits_every_response: Whether ``edit_response`` is called for every response, not only if a throttle time has to
+            be written.
         is_held_whole: Whether a response is collected whole before it is edited, however long it is.
-        is_login: Whether the requests are part of a login.
+        is_login: Whether the handled requests are part of a login.
     """
 
     __slots__ = ("_state",)
@@ -58,11 +59,11 @@ class Handler:
     # -- requests --
 
     def take(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Edit | None:
-        """Decide on a request after its head has been read. The request begins at ``position`` in ``data``.
+        """Decide on a request with this ``head``, which begins at ``position`` in ``data``.
 
         Returns:
-            The edit with which the request passes, or None if it does not pass now. With None, the state is blocked if
-            the request has to wait. Otherwise more bytes are needed.
+            The edit with which the request is forwarded, or None if it is not forwarded now. If the request has to
+            wait, ``SessionState.is_blocked`` is set. Otherwise more bytes are needed.
 
         Raises:
             ProtocolError: If the request cannot be read, or is not allowed.
@@ -72,7 +73,7 @@ class Handler:
     def repeat(
         self, profile: RequestProfile, data: bytes, position: int, size_bytes: int, correlation_id: int, now_ms: int
     ) -> Edit | None:
-        """Decide on a request with the same head as an earlier one, which had ``profile``. Returns as ``take`` does."""
+        """Decide as ``take`` does on a request with the same head as an earlier one, which had ``profile``."""
         raise NotImplementedError
 
     @property
@@ -83,14 +84,11 @@ class Handler:
     # -- responses --
 
     def charge_response(self, profile: RequestProfile, bucket: Bucket, response_bytes: int, now_ms: int) -> int:
-        """Charge ``bucket`` for a response, and return the wait that this causes, in milliseconds.
-
-        This is called only if ``charges_responses`` is set.
-        """
+        """Charge ``bucket`` for a response, and return the wait that the charge causes, in milliseconds."""
         raise NotImplementedError
 
     def edit_response(self, response: BegunResponse, data: bytes, position: int, now_ms: int) -> Edit | None:
-        """Return the edit of a response's throttle time and of the addresses in it, or None if more bytes are needed.
+        """Return the edit of a response's throttle time and addresses, or None if more bytes are needed.
 
         Raises:
             ProtocolError: If the response cannot be read.
@@ -105,15 +103,12 @@ class Handler:
             edit = throttle
         addressed = self._edit_addresses(response, data, position, edit)
         if addressed is not None and edit and wait_ms and not is_delayed:
-            # The response carries the broker's own throttle time if that is larger, so the client is muted as long.
+            # The response keeps the broker's own throttle time if that is larger, so the client is muted for as long.
             self._state.account.mute(int.from_bytes(edit[2]), now_ms=now_ms)
         return addressed
 
     def _edit_addresses(self, response: BegunResponse, data: bytes, position: int, edit: Edit) -> Edit | None:
-        """Return ``edit``, extended so that it replaces brokers' addresses if clients must not see them.
-
-        Returns None if more bytes are needed.
-        """
+        """Return ``edit`` with the edit of brokers' addresses added, or None if more bytes are needed."""
         profile, frame_bytes, _, _ = response
         api_key, api_version = profile.api_key, profile.api_version
         context = self._state.context
@@ -137,21 +132,18 @@ class Handler:
 
     @property
     def charged_bucket(self) -> Bucket | None:
-        """A bucket that the handler will still charge, in addition to the buckets of the pending requests."""
+        """A bucket that the handler will charge later, in addition to the buckets of the pending requests."""
         return None
 
     def release(self) -> None:
-        """Hold no request or response back from now on."""
+        """Hold back no request or response any more."""
 
     def close(self) -> None:
-        """Give back reservations and the like, since the connection has ended."""
+        """Give back what the handler has reserved, because the connection has ended."""
 
 
 def _with_throttle_time(front: Edit, position: int, throttle: Edit) -> Edit:
-    """Return ``front``, an edit of the front of a response, with the edit ``throttle`` of its throttle time included.
-
-    The throttle time lies within the bytes that ``front`` replaces.
-    """
+    """Return ``front``, the edit of the front of a response, with the edit of the throttle time included."""
     if not front or not throttle:
         return front
     begin, until, replacement = front

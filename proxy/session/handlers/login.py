@@ -1,4 +1,7 @@
-"""Handles logins (SaslHandshake, SaslAuthenticate and bare tokens). No later request passes until they are answered."""
+"""Handles logins (SaslHandshake, SaslAuthenticate and bare tokens).
+
+A bare token is a token without a Kafka header. No other request is forwarded until the broker has answered the login.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +25,7 @@ _RESPONSE_HEAD_BYTES: Final = 8
 
 
 class LoginHandler(Handler):
-    """Handles the logins of one connection.
-
-    Attributes:
-        login: What was read from the logins, such as the client's principal.
-    """
+    """Handles the logins of one connection. ``login`` has what was read of them, such as the client's principal."""
 
     __slots__ = ("_token_profile", "login")
 
@@ -42,13 +41,13 @@ class LoginHandler(Handler):
     # -- requests --
 
     def take_token(self, data: bytes, position: int) -> int | None:
-        """Read a bare token of the client if one is expected. The token passes as it is.
+        """Read a bare token of the client if one is expected. The token is forwarded unchanged.
 
         Returns:
-            The size of the token in bytes, or ``NEEDS_MORE`` if more bytes are needed, or None if a request comes next.
+            The size of the token in bytes. None if a request comes next. ``NEEDS_MORE`` if more bytes are needed.
 
         Raises:
-            ProtocolError: If neither a token nor a request may come next, or the token cannot be read.
+            ProtocolError: If neither a token nor a request is allowed next, or the token cannot be read.
         """
         login = self.login
         if login.is_raw:
@@ -65,27 +64,22 @@ class LoginHandler(Handler):
         return None
 
     def _pass_token(self, data: bytes, position: int) -> int:
-        """Read a bare token, and return its size in bytes or ``NEEDS_MORE``.
-
-        The broker's answer is awaited only if the proxy can read the mechanism's tokens. Otherwise the proxy does not
-        know whether there will be an answer.
-        """
+        """Read a bare token, and return its size in bytes or ``NEEDS_MORE``."""
         login = self.login
         size_bytes = sasl.read_token_size(data, position)
         if size_bytes is None or position + 4 + size_bytes > len(data):
             return NEEDS_MORE
         token = data[position + 4 : position + 4 + size_bytes]
         login.ask_raw(token, claim=self._state.context.policy.oauthbearer_claim)
-        if login.is_readable:
+        if login.is_readable:  # otherwise the proxy does not know whether the broker answers this token
             self._await_response()
         return size_bytes
 
     def take(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Edit | None:
-        """Read a SaslHandshake or SaslAuthenticate request, which passes as it is.
+        """Read a SaslHandshake or SaslAuthenticate request, which is forwarded unchanged.
 
-        A broker that expects no login charges the request as any other, and says so in its response. A connection that
-        may still be at its first login is not charged: its principal is unknown, and looking up a bucket would create
-        one for ANONYMOUS.
+        A client that is not logged in yet is not charged, because its principal is unknown. If the broker expects no
+        login, it charges the request like any other, so the proxy does the same.
         """
         state, login = self._state, self.login
         size_bytes, api_key, api_version, correlation_id, _, body = head
@@ -123,12 +117,12 @@ class LoginHandler(Handler):
     # -- responses --
 
     def begin_token(self, data: bytes, position: int) -> BegunResponse | None:
-        """Return the broker's bare token as a response, or None if its size has not arrived."""
+        """Return the broker's bare token as a response, or None if more bytes are needed to read its size."""
         token_bytes = sasl.read_token_size(data, position)
         return None if token_bytes is None else BegunResponse(self._token_profile, 4 + token_bytes, 0, is_delayed=False)
 
     def edit_response(self, response: BegunResponse, data: bytes, position: int, now_ms: int) -> Edit | None:
-        """Read the broker's whole response or bare token, which passes as it is.
+        """Read a whole response or bare token of the broker, which is forwarded unchanged.
 
         Returns an empty edit, or None if more bytes are needed.
         """
@@ -147,7 +141,7 @@ class LoginHandler(Handler):
         return NO_EDIT
 
     def _conclude(self, verdict: Verdict) -> None:
-        """Let requests pass again after the broker's response, and use the principal that the broker has accepted."""
+        """Let requests be forwarded again after the broker's response, and use the accepted principal."""
         state, login = self._state, self.login
         state.in_flight.open()
         state.responses.reads_all = login.is_raw or state.context.addresses is not None

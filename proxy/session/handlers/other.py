@@ -21,7 +21,7 @@ class OtherHandler(Handler):
     __slots__ = ()
 
     def take(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Edit | None:
-        """Pass a request on when the request quotas and the fair call queue let it, without an edit."""
+        """Forward a request unchanged if the request quotas and the fair call queue allow it."""
         state = self._state
         charge = None
         if state.context.quotas.limits_requests or state.broker_turn.queued is not None:
@@ -37,13 +37,13 @@ class OtherHandler(Handler):
         return NO_EDIT
 
     def pass_on(self, head: RequestHead, charge: RequestCharge | None) -> None:
-        """Expect the response to a request that passes now. Only its throttle time and addresses are edited."""
+        """Record a forwarded request. Only the throttle time and the addresses in its response are edited."""
         profile = RequestProfile(self, head.api_key, head.api_version, charge=charge)
         profile.is_edited = head.api_key == _METADATA
         self._state.in_flight.append(PendingRequest(profile, head.correlation_id, head.size_bytes, 0, charge))
 
     def edit_response(self, response: BegunResponse, data: bytes, position: int, now_ms: int) -> Edit | None:
-        """Edit a response as ``Handler`` does. A Metadata response may also show which broker it comes from."""
+        """Edit a response as ``Handler`` does. A Metadata response is also handed to ``on_metadata`` if that is set."""
         context = self._state.context
         edit = super().edit_response(response, data, position, now_ms)
         is_read_here = context.addresses is None and context.on_metadata is not None

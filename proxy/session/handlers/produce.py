@@ -1,4 +1,7 @@
-"""Handles Produce requests. They are charged when their responses begin, or with acks=0 when they have passed."""
+"""Handles Produce requests.
+
+They are charged when their responses begin, or with acks=0 when they have been forwarded.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ class ProduceHandler(Handler):
     def repeat(
         self, profile: RequestProfile, data: bytes, position: int, size_bytes: int, correlation_id: int, now_ms: int
     ) -> Edit | None:
-        """Pass a Produce on, without an edit, when its buckets and the fair call queue let it pass."""
+        """Forward a Produce unchanged if its buckets and the fair call queue allow it."""
         state, bucket, charge = self._state, profile.bucket, profile.charge
         if bucket is None:
             return None

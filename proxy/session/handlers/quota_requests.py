@@ -1,7 +1,7 @@
 """Handles DescribeClientQuotas and AlterClientQuotas.
 
-Either the proxy answers the requests itself, or it passes a change on to the broker and holds the response until the
-change is in force in the proxy.
+Either the proxy answers the requests itself, or it forwards them. In the latter case it may hold the response to a
+change until the change is in force in the proxy.
 """
 
 from __future__ import annotations
@@ -34,17 +34,14 @@ LOOKS_AGAIN_MS: Final = 1_000
 
 
 class _Request(NamedTuple):
-    """A request that waits for the proxy's answer."""
+    """A request that the proxy will answer."""
 
     head: RequestHead
     charge: RequestCharge
 
 
 class _Pending(NamedTuple):
-    """A decision that is made outside the session.
-
-    ``request`` is the request that the proxy will answer, or None if a response of the broker is held.
-    """
+    """A decision that is made outside the session. If ``request`` is None, a held response waits for the decision."""
 
     ticket: Ticket
     request: _Request | None
@@ -62,18 +59,18 @@ class QuotaRequestHandler(WholeRequestHandler):
 
     @classmethod
     def is_needed(cls, state: SessionState, head: RequestHead) -> bool:
-        """Return whether the proxy answers the request, or may have to hold the broker's response to it."""
+        """Return whether the proxy may answer the request, or may have to hold the broker's response to it."""
         policy = state.context.policy
         waits = head.api_key == ALTER and policy.authority is not None and can_wait(head)
         return policy.administration is not None or waits
 
     @property
     def is_pending(self) -> bool:
-        """Whether a decision about a request or a response is awaited. A change may be in force already."""
+        """Whether a request or a response waits for a decision. The change may already be in force."""
         return self._pending is not None
 
     def take(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Edit | None:
-        """Answer a request, or pass a change on and follow it, as the listener's settings say."""
+        """Answer a request, or forward it and wait until its change is in force, as the listener's settings say."""
         policy = self._state.context.policy
         if policy.administration is not None:
             return self._answer_or_pass(data, position, head, policy.administration, now_ms)
@@ -86,7 +83,7 @@ class QuotaRequestHandler(WholeRequestHandler):
     def _answer_or_pass(
         self, data: bytes, position: int, head: RequestHead, administration: Administration, now_ms: int
     ) -> Edit | None:
-        """Answer a request about client quotas, or pass it on, as ``administration`` says for this principal."""
+        """Answer a request about client quotas or forward it, as ``administration`` says for this principal."""
         state = self._state
         principal, frame_end = state.account.principal, position + 4 + head.size_bytes
         if not administration.is_answered_here(principal):
@@ -98,7 +95,7 @@ class QuotaRequestHandler(WholeRequestHandler):
         is_admin = principal in administration.admins
         charge = state.requests.charge_of(head, now_ms)
         if is_admin:
-            # An administrator does not queue for a busy broker, since a change of quotas may be what helps the broker.
+            # An administrator does not queue for a busy broker, because a change of quotas may help the broker.
             charge = charge._replace(identity=None)
         state.requests.release_stale_buckets(now_ms)
         if state.requests.is_muted(now_ms) or not state.broker_turn.has_come(charge, head.size_bytes, now_ms):
@@ -134,11 +131,10 @@ class QuotaRequestHandler(WholeRequestHandler):
         self._state.requests.waiting = self
 
     def take_decision(self, now_ms: int) -> int:
-        """If the decision was made, answer the request that waits for it, or send the response that was held.
+        """If the decision was made, answer the request that waits for it, or forward the response that was held.
 
         Returns:
-            The size of the answered request in bytes. 0 if the decision is still awaited, or if a response was held,
-            because its request has passed before.
+            The size in bytes of the request that is now answered, or 0 if no request is answered.
 
         Raises:
             ProtocolError: If the request could not be read.
@@ -165,7 +161,7 @@ class QuotaRequestHandler(WholeRequestHandler):
         return 4 + head.size_bytes
 
     def _charge(self, charge: RequestCharge, head: RequestHead, answer: bytes, now_ms: int) -> bytes:
-        """Charge a request that the proxy answers, and return ``answer`` with the throttle time in it."""
+        """Charge a request that the proxy answers, and return ``answer`` with the throttle time written into it."""
         state = self._state
         account = state.account
         charge.begin()
@@ -183,15 +179,12 @@ class QuotaRequestHandler(WholeRequestHandler):
                 return answer[: edit[0]] + edit[2] + answer[edit[1] :]
         return answer
 
-    # -- changes that pass to the broker, with responses that wait until the change is in force in the proxy --
+    # -- changes that are forwarded, with responses that wait until the change is in force in the proxy --
 
     def _pass_and_follow(
         self, data: bytes, position: int, head: RequestHead, authority: AlterConfirmer, now_ms: int
     ) -> Edit | None:
-        """Pass on a request that changes the broker's quotas, if it is whole and no other request is in flight.
-
-        Its response may be held until the change is in force in the proxy.
-        """
+        """Forward a request that changes the broker's quotas, when it is whole and no other request is in flight."""
         state = self._state
         frame_end = position + 4 + head.size_bytes
         self._is_coming = frame_end > len(data)
@@ -206,10 +199,9 @@ class QuotaRequestHandler(WholeRequestHandler):
         return edit
 
     def hold_back(self, exchange: Exchange, frame: bytes, *, is_delayed: bool) -> bytes:
-        """Return the response, or hold it and return an empty one until the change is in force in the proxy.
+        """Return the response, or an empty one if the response has to wait until the proxy has applied the change.
 
-        A response that is delayed because of a quota is not held for longer, because the change is in force when the
-        delay is over, or soon after.
+        A response that a quota delays is not held. The change is in force by the end of the delay, or soon after.
         """
         state = self._state
         state.in_flight.open()
@@ -230,6 +222,6 @@ class QuotaRequestHandler(WholeRequestHandler):
         return 4 + MAX_REQUEST_BYTES if self._is_coming else super().max_kept_bytes
 
     def close(self) -> None:
-        """Stop waiting for a decision, since the connection has ended."""
+        """Stop waiting for a decision, because the connection has ended."""
         if self._pending is not None:
             self._pending.ticket.drop()

@@ -2,11 +2,11 @@
 
 A request is read whole. If a topic grows or is deleted, only the cluster knows how many partitions the topic has. So
 the proxy first sends a Metadata request of its own, on the client's connection to the broker and in the client's name.
-Before Kafka 3.1 Metadata does not find topics by id, and a topic that is named by its id counts as one partition.
+Before Kafka 3.1 Metadata does not find topics by id. A topic that is given by its id then counts as one partition.
 
 Topics that the quota has no room for are removed from the request, and added to the response with the error
-THROTTLING_QUOTA_EXCEEDED. Older versions of the APIs do not have this error. In these versions all topics pass, and the
-client is throttled afterwards (``quota.mutation``).
+THROTTLING_QUOTA_EXCEEDED. Older versions of the APIs do not have this error. Requests of these versions are forwarded
+with all topics, and the client is throttled afterwards (``quota.mutation``).
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from kafka_quota_proxy.proxy.session.state import SessionState
 
 # The longest request that is accepted, which has some 50,000 topics. Kafka accepts up to socket.request.max.bytes.
 MAX_REQUEST_BYTES: Final = 4 * 1024 * 1024
-# Kafka versions that know only DeleteTopics v0 do not know the first Metadata version in which a request can forbid the
-# broker to create the topics that it names.
+# A Kafka version with only DeleteTopics v0 does not know Metadata v4, in which a request can forbid the broker to
+# create missing topics.
 _OLDEST_DELETE: Final = 0
 _FIRST_NAMED: Final = 4
 
@@ -47,7 +47,7 @@ class _Query(NamedTuple):
 
 
 class _Learned(NamedTuple):
-    """What the cluster was asked about the topics of the client's waiting request, and what it has answered."""
+    """The topics that the cluster was asked about for the waiting request, and their numbers of partitions."""
 
     correlation_id: int
     asked: frozenset[Topic]
@@ -55,7 +55,7 @@ class _Learned(NamedTuple):
 
 
 class _Passed(NamedTuple):
-    """A request that was passed on, with all of its topics or with some of them."""
+    """A request that was forwarded, with all or some of its topics."""
 
     request: MutationRequest
     bucket: Bucket
@@ -77,11 +77,11 @@ class TopicMutationHandler(WholeRequestHandler):
 
     @classmethod
     def is_needed(cls, state: SessionState, head: RequestHead) -> bool:
-        """Return whether any rule limits changes of topics."""
+        """Return whether any rule limits changes of topics. Otherwise the request is handled like any other."""
         return state.context.quotas.limits(QuotaKind.MUTATION)
 
     def take(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Edit | None:
-        """Decide on a whole request by the quota, after asking the cluster about its topics if necessary."""
+        """Decide on a whole request by the quota. If necessary, first ask the cluster about its topics."""
         state = self._state
         size_bytes, api_key, api_version, _, client_id, _ = head
         frame_end = position + 4 + size_bytes
@@ -112,10 +112,7 @@ class TopicMutationHandler(WholeRequestHandler):
         return MAX_REPLICA_FETCH_BYTES
 
     def _decide(self, frame: bytes, head: RequestHead, bucket: Bucket, now_ms: int) -> Decision:
-        """Decide on a whole request that charges ``bucket``, which has a limit.
-
-        No other request of the connection may be in flight.
-        """
+        """Decide on a whole request that charges ``bucket``, which has a limit."""
         request = topic_mutations.read_request(frame)
         learned = self._learned
         if learned is None or learned.correlation_id != head.correlation_id:
@@ -146,7 +143,7 @@ class TopicMutationHandler(WholeRequestHandler):
     def answer(self, data: bytes, position: int, frame_bytes: int, *, now_ms: int) -> bytes:
         """Return the response for the client, with the refused topics added and the throttle time set.
 
-        The response is empty if the broker has answered the proxy's own Metadata request, which the client never sees.
+        The response to the proxy's own Metadata request is not for the client, so an empty response is returned for it.
         """
         frame = data[position : position + frame_bytes]
         if self._query is not None and self._learned is not None:
@@ -166,15 +163,12 @@ class TopicMutationHandler(WholeRequestHandler):
 
     @property
     def charged_bucket(self) -> Bucket | None:
-        """The bucket of the request that was passed on, until its response is charged."""
+        """The bucket of the forwarded request, until its response is charged."""
         return None if self._passed is None else self._passed.bucket
 
     def _askable(self, topics: tuple[Topic, ...]) -> tuple[Topic, ...]:
-        """Return the topics to ask the broker about next.
-
-        Topics by name and topics by id need separate Metadata requests: in a request with an id, a broker does not look
-        up names.
-        """
+        """Return the topics to ask the broker about next: those with names, or if there are none, those with ids."""
+        # If a Metadata request has an id, a broker does not look up its names.
         names = tuple(topic for topic in topics if isinstance(topic, bytes))
         return names or (topics if self._state.context.finds_ids else ())
 
@@ -193,8 +187,5 @@ class TopicMutationHandler(WholeRequestHandler):
         return Ask(frame)
 
     def _throttle(self, bucket: Bucket, wait_ms: int, now_ms: int) -> int:
-        """Throttle the client, and return the throttle time for its response in milliseconds.
-
-        The response is never delayed. The client is muted instead.
-        """
+        """Mute the client, and return the throttle time for its response in milliseconds."""
         return self._state.account.throttle(bucket, wait_ms, now_ms=now_ms, has_answer=False) if wait_ms > 0 else 0

@@ -1,4 +1,4 @@
-"""Handles requests that have to be read whole before they are decided on, and reads their whole responses, too."""
+"""Handles requests that are decided on after they have arrived as a whole, and reads their whole responses."""
 
 from __future__ import annotations
 
@@ -13,38 +13,37 @@ from kafka_quota_proxy.proxy.session.in_flight import PendingRequest, RequestPro
 from kafka_quota_proxy.proxy.session.request_charge import RequestCharge
 from kafka_quota_proxy.proxy.session.state import SessionState
 
-# The longest response that is read whole. The proxy lets a follower's fetch ask for at most 64 MiB, or for any size in
-# a session in which no partition lags. A longer response is one enormous batch. Up to v2 a Fetch has no limit for all
-# partitions together, so that each partition may bring as much as its own limit allows.
+# The longest response that is read whole. The proxy lets a follower's fetch ask for at most 64 MiB, but a single batch
+# may be larger, and up to v2 a Fetch has no limit for all partitions together.
 MAX_HELD_BYTES: Final = 512 * 1024 * 1024
 
 
 class Hold(NamedTuple):
-    """Decides that the request waits until ``until_ms``."""
+    """The decision that the request waits until ``until_ms``."""
 
     until_ms: int
 
 
 class Answered(NamedTuple):
-    """Decides that the request does not pass. ``frame`` is its whole response."""
+    """The decision that the proxy answers the request. ``frame`` is the whole response."""
 
     frame: bytes
 
 
 class Ask(NamedTuple):
-    """Decides that the proxy first sends ``frame``, a whole request of its own, to the broker.
+    """The decision that the proxy first sends ``frame``, a whole request of its own, to the broker.
 
-    The client's request is decided on again after the response to ``frame``.
+    After the response to ``frame``, the client's request is decided on again.
     """
 
     frame: bytes
 
 
 class Forward(NamedTuple):
-    """Decides that ``frame`` passes in place of the request. If ``frame`` is empty, the request passes as it is."""
+    """The decision that ``frame`` is forwarded instead of the request. If it is empty, the request is not changed."""
 
     frame: bytes
-    is_answer_read: bool  # whether `Exchange.answer` gets the whole response; otherwise the response passes as it comes
+    is_answer_read: bool  # whether `Exchange.answer` gets the whole response; otherwise it is forwarded as it arrives
 
 
 Decision = Hold | Answered | Ask | Forward
@@ -54,7 +53,7 @@ class Exchange(Protocol):
     """Turns the broker's responses to whole requests into the responses for the client, one at a time.
 
     Attributes:
-        api_key: The API key of the request that was passed on last.
+        api_key: The API key of the last request that was sent to the broker.
     """
 
     api_key: int
@@ -62,7 +61,7 @@ class Exchange(Protocol):
     def answer(self, data: bytes, position: int, frame_bytes: int, *, now_ms: int) -> bytes:
         """Return the response for the client, made from a whole response of the broker.
 
-        The response is empty if the client gets no response yet.
+        The returned response is empty if the client gets no response yet.
 
         Raises:
             ProtocolError: If the broker's response cannot be read, or does not answer the request.
@@ -79,16 +78,12 @@ class WholeRequestHandler(Handler):
 
     def __init__(self, state: SessionState) -> None:
         super().__init__(state)
-        self._exchange: Exchange | None = None  # the exchange that has a request in flight, or had the last one
+        self._exchange: Exchange | None = None  # the exchange of the pending or last request
 
     def execute(
         self, decision: Decision, exchange: Exchange, position: int, head: RequestHead, charge: RequestCharge | None
     ) -> Edit | None:
-        """Carry out ``decision`` for a request, and return as ``Handler.take`` does.
-
-        ``exchange`` gets the broker's response. ``charge`` is what the request is charged in addition to bytes, if
-        anything.
-        """
+        """Carry out ``decision``, and return as ``Handler.take`` does. ``exchange`` gets the broker's response."""
         state = self._state
         frame_end = position + 4 + head.size_bytes
         if isinstance(decision, Hold):
@@ -116,10 +111,7 @@ class WholeRequestHandler(Handler):
         self._state.in_flight.append(PendingRequest(profile, head.correlation_id, size_bytes, 0, charge))
 
     def edit_response(self, response: BegunResponse, data: bytes, position: int, now_ms: int) -> Edit | None:
-        """Return the edit that replaces a whole response by the one that ``answer`` of the exchange returns.
-
-        Returns None if more bytes are needed.
-        """
+        """Replace a response by the result of ``Exchange.answer``. Returns None if more bytes are needed."""
         profile, frame_bytes, wait_ms, is_delayed = response
         if frame_bytes > MAX_HELD_BYTES:
             raise FrameTooLarge(f"a response of {frame_bytes} bytes, which is to be read whole, is not held")
@@ -129,17 +121,14 @@ class WholeRequestHandler(Handler):
         frame = exchange.answer(data, position, frame_bytes, now_ms=now_ms)
         frame = self.finish(exchange, frame, response)
         has_waited = is_delayed and client_throttles_itself(profile.api_key, profile.api_version)
-        if wait_ms and frame and not has_waited:  # the response carries the longest wait, here that of other quotas
+        if wait_ms and frame and not has_waited:  # the response contains the longest wait, here that of other quotas
             throttle = response_edit(frame, 0, len(frame), profile.api_key, profile.api_version, wait_ms)
             if throttle:
                 frame = frame[: throttle[0]] + throttle[2] + frame[throttle[1] :]
         return position, position + frame_bytes, self.hold_back(exchange, frame, is_delayed=is_delayed)
 
     def finish(self, exchange: Exchange, frame: bytes, response: BegunResponse) -> bytes:
-        """Return the response for the client, made from ``frame``, the response of the exchange.
-
-        The throttle time is written later.
-        """
+        """Return the response for the client, made from ``frame``, the result of ``Exchange.answer``."""
         return frame
 
     def hold_back(self, exchange: Exchange, frame: bytes, *, is_delayed: bool) -> bytes:

@@ -1,6 +1,6 @@
-"""Follows a follower's fetch session with the leader in which no partition lags.
+"""Counts the records in a follower's fetch session with the leader, as long as no partition lags.
 
-The fetches and responses of such a session pass as they come, and the records are only counted.
+The fetches and responses of such a session are forwarded unchanged.
 
 Source: KIP-227, ``FetchSession`` in Apache Kafka.
 """
@@ -15,11 +15,7 @@ from kafka_quota_proxy.proxy.session.replica.response_trimming import Trimming
 
 
 class FetchSession:
-    """Keeps the fetch offset of each partition of the session, and the quotas that the partition is charged to.
-
-    The session has the partitions of its full fetch and no others, because ``knows`` is called before a fetch is noted.
-    Partitions that the follower drops from the session are kept.
-    """
+    """The fetch offset of each partition in the session, and the quotas that the partition is charged to."""
 
     __slots__ = ("_charges", "_limits", "_offsets")
 
@@ -34,15 +30,11 @@ class FetchSession:
         return bool(self._charges)
 
     def knows(self, fetch: ReplicaFetch) -> bool:
-        """Return whether a fetch adds no partition to the session. A new partition may lag by all of its records."""
+        """Return whether the session has all partitions of a fetch. A new partition might lag by all of its records."""
         return all((one.topic, one.partition) in self._offsets for one in fetch.partitions)
 
     def update(self, fetch: ReplicaFetch, limits: Limits, *, is_id: bool) -> None:
-        """Note the partitions of a fetch.
-
-        A full fetch names all partitions of the session, and an incremental fetch those that have changed. ``is_id``
-        says whether the fetch names topics by id.
-        """
+        """Note the partitions of a full or incremental fetch. ``is_id`` says whether it contains topic ids."""
         if fetch.session_epoch <= 0:
             self._offsets.clear()
             self._charges.clear()
@@ -55,7 +47,7 @@ class FetchSession:
         limits.find(fetched, self._charges, is_id=is_id)
 
     def count(self, partitions: Iterable[ResponsePartition], trimming: Trimming) -> None:
-        """Count the records of a response that passes as it comes, partition by partition, in ``trimming``."""
+        """Count the records of a response, partition by partition, in ``trimming``."""
         for one in partitions:
             key = (one.topic, one.partition)
             charges = self._charges.get(key)

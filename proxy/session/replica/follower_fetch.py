@@ -1,24 +1,21 @@
-"""Decides for one follower's fetches whether each passes in full or in part, waits, or is answered by the proxy.
+"""Decides whether a follower's fetch is forwarded in full or in part, waits, or is answered by the proxy.
 
 These are the rules of KIP-73, adapted to a proxy:
 
-* A replica is in sync if its ``fetch_offset`` is not below the partition's high watermark, since the high watermark
-  never passes a member of the ISR. Partitions in sync are never held back.
+* A partition is in sync if its ``fetch_offset`` is not below the high watermark. Otherwise the partition lags.
+  Partitions in sync are never held back.
 * A throttled partition that lags is fetched only while its quotas have room, and only as many bytes as they have room
-  for. Without room the partition is left out of the fetch, so that the leader's long poll works for the other
-  partitions. An empty entry for the partition is put into the response, because the response to a full fetch must have
-  exactly the partitions of the fetch.
+  for. Without room the partition is left out of the fetch. It then gets an empty entry in the response, because the
+  response to a full fetch must have exactly the partitions of the fetch.
 * If no partition is left in a fetch, the fetch waits for room, at most for ``max_wait_ms``, and is then answered
   without records.
-* The records of a lagging partition are cut after a whole batch. A follower throws away an incomplete batch, but would
-  be charged for it.
-* An incremental fetch (KIP-227) does not name all partitions that it fetches. So when a throttle becomes active,
-  incremental fetches are refused, and the full fetches that follow are passed on without a session. When no partition
-  has lagged for a while, the follower may have a session again, because full fetches of thousands of partitions in sync
-  cost the follower, the proxy and the leader too much.
+* The records of a lagging partition are cut after a whole batch, because a follower throws an incomplete batch away.
+* An incremental fetch (KIP-227) does not contain all partitions that it fetches. So when a throttle becomes active,
+  incremental fetches are refused, and full fetches are forwarded without a session. When no partition has lagged for a
+  while, the follower may have a session again, because full fetches of thousands of partitions are expensive.
 
-Source: ``ReplicaManager.readFromLog`` and ``shouldLeaderThrottle``, ``FetchSessionHandler``,
-``AbstractFetcherThread`` in Apache Kafka.
+Source: ``ReplicaManager.readFromLog`` and ``shouldLeaderThrottle``, ``FetchSessionHandler``, ``AbstractFetcherThread``
+in Apache Kafka.
 """
 
 from dataclasses import dataclass, field
@@ -58,8 +55,8 @@ _MIN_HELD_MS: Final = 50
 # The largest response that a throttled fetch may request, because the response is held whole. Followers request 10 MiB
 # by default.
 _MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
-# The most partitions of a fetch that is throttled. Each partition needs a decision of its own, and 100,000 partitions
-# take about a second and 100 MB. No broker has as many.
+# The most partitions of a fetch that is throttled, because 100,000 partitions take about a second and 100 MB. No broker
+# has as many.
 _MAX_PARTITIONS: Final = 100_000
 # A follower may have a session again after no partition has lagged for this long.
 _QUIET_MS: Final = 3_000
@@ -68,19 +65,19 @@ _FAR_MS: Final = 1 << 62
 
 @dataclass(slots=True, eq=False, repr=False)
 class Follower:
-    """Follows the fetches of one follower on one connection. While no limit holds, it keeps nothing about them.
+    """Decides on the fetches of one follower on one connection.
 
-    ``has_ids`` says whether the last fetch named topics by id, and ``seen`` has the state of the throttled partitions.
+    ``has_ids`` says whether the last fetch contained topic ids, and ``seen`` has the state of the throttled partitions.
     """
 
     api_key = int(ApiKey.FETCH)
     _leader: Leader
     _limits: Limits | None = None
     _passed: PassedFetch | None = None
-    _held_since_ms: int = 0  # since when a fetch is held; 0 if no fetch is held
+    _held_since_ms: int = 0  # the time from which on a fetch is held; 0 if no fetch is held
     _left_session: int = 0  # the id of a session that the leader still has and the follower has given up
     _session: FetchSession | None = None  # the session of leader and follower, in which no partition lags
-    _quiet_since_ms: int | None = None  # since when no partition has lagged; None if one has just lagged, or at first
+    _quiet_since_ms: int | None = None  # the time from which on no partition has lagged; None if it is unknown
     _turn: int = 0
     _is_released: bool = False
     has_ids: bool = False
@@ -92,16 +89,16 @@ class Follower:
 
     @property
     def limits(self) -> Limits | None:
-        """The limits that held for the last fetch, or None before the first fetch."""
+        """The limits that applied to the last fetch, or None before the first fetch."""
         return self._limits
 
     @property
     def is_waiting(self) -> bool:
-        """Whether ``answer`` still awaits the response to a fetch. Until then ``take`` must not be called."""
+        """Whether the response to a fetch is awaited. Until ``answer`` gets it, ``take`` must not be called."""
         return self._passed is not None
 
     def is_throttled(self, replica_id: int, api_version: int, *, now_ms: int) -> bool:
-        """Return whether ``take`` has to decide on a fetch. Otherwise the fetch and its response pass as they come."""
+        """Return whether ``take`` has to decide on a fetch. Otherwise it is forwarded unchanged."""
         limits = self._limits
         if limits is None or limits.follower != replica_id or limits.generation != self._leader.throttle.generation:
             if limits is not None and limits.follower != replica_id:
@@ -118,8 +115,6 @@ class Follower:
     ) -> Decision:
         """Decide on a whole fetch. Its frame begins at ``position`` in ``data``, and its body at ``body``.
 
-        No other request of the connection may be in flight.
-
         Raises:
             ProtocolError: If the request is not a Fetch that can be read.
         """
@@ -133,8 +128,7 @@ class Follower:
         if fetch.session_epoch > 0:
             self._left_session = fetch.session_id
             return Answered(make_response(correlation_id, (), api_version, error_code=FETCH_SESSION_ID_NOT_FOUND))
-        # If a fetch names a partition twice, the last entry counts, at the place of the first one. A leader does the
-        # same.
+        # If a fetch contains a partition twice, the last entry counts, as at a leader.
         passed = PassedFetch(correlation_id, api_version, {(one.topic, one.partition): one for one in fetch.partitions})
         chosen, most_bytes, room_at_ms = self._choose(passed, now_ms)
         if not chosen and passed.partitions:
@@ -158,10 +152,10 @@ class Follower:
         return Forward(frame, is_answer_read=is_trimmed)
 
     def answer(self, data: bytes, position: int, frame_bytes: int, *, now_ms: int) -> bytes:
-        """Return the response for the follower.
+        """Return the leader's response with two changes for the follower.
 
-        This is the leader's response with two changes: the records of lagging partitions are cut to the room of their
-        quotas, and the partitions that were left out of the fetch have empty entries.
+        The records of lagging partitions are cut to the room of their quotas. The partitions that were left out of the
+        fetch get empty entries.
 
         Raises:
             ProtocolError: If the leader's response cannot be read, or answers no fetch.
@@ -189,10 +183,7 @@ class Follower:
         return frame
 
     def _entries(self, passed: PassedFetch, response: ReplicaResponse, trimming: Trimming) -> list[Entry]:
-        """Return the entries of the response for the follower.
-
-        First come the partitions of the follower's fetch in their order, then any other partitions of the response.
-        """
+        """Return the entries of the response: first the partitions of the fetch in their order, then any others."""
         found = {(one.topic, one.partition): one for one in response.partitions}
         entries: list[Entry] = []
         for key, request in passed.partitions.items():
@@ -205,10 +196,7 @@ class Follower:
         return entries
 
     def _may_have_session(self, fetch: ReplicaFetch, now_ms: int) -> bool:
-        """Return whether a fetch passes as it is, because no partition lags in its session.
-
-        A full fetch may begin such a session if no partition has lagged for a while.
-        """
+        """Return whether a fetch is forwarded unchanged, because no partition of its session lags."""
         session = self._session
         if session is not None and fetch.session_epoch > 0:
             if session.knows(fetch):
@@ -229,22 +217,18 @@ class Follower:
         return Forward(b"", is_answer_read=session.is_throttled)
 
     def _note(self, now_ms: int, *, has_lagging: bool) -> None:
-        """Note whether a partition has lagged just now.
-
-        If so, the follower loses its fetch session. It may have a session again when no partition has lagged for some
-        time.
-        """
+        """Note whether a partition has lagged just now. If so, the follower loses its fetch session."""
         if has_lagging:
             self._quiet_since_ms = self._session = None
         elif self._quiet_since_ms is None:
             self._quiet_since_ms = now_ms
 
     def release(self) -> None:
-        """Throttle none of the follower's fetches from now on."""
+        """Throttle none of the follower's fetches any more."""
         self._is_released = True
 
     def close(self) -> None:
-        """Give back what was reserved for a response that will not come, and leave all lines. This is the last call."""
+        """Give back the reservations for a response that will not come, and leave all lines. This is the last call."""
         if self._passed is not None:
             settle(self._passed.granted, {})
             self._passed = None
@@ -286,13 +270,10 @@ class Follower:
     ) -> int:
         """Divide the room of the quotas among lagging partitions, and reserve it.
 
-        The partition that has got no records for the longest time comes first. ``shares`` gets the bytes to fetch of
-        each partition, and ``granted`` what is reserved in each quota.
-
-        Returns:
-            The time at which the partitions that got nothing may have room.
+        ``shares`` gets the bytes to fetch of each partition, and ``granted`` what is reserved in each quota. Returns
+        the time at which the partitions that got nothing may have room.
         """
-        lagging.sort(key=_turn_of)
+        lagging.sort(key=_turn_of)  # first the partition that has got no records for the longest time
         rooms = {charge.quota: 0.0 for each in lagging for charge in each.charges}
         turns_ms: dict[ReplicationQuota, int] = {}  # when to try again, for quotas without room for this follower now
         for quota in rooms:
@@ -342,7 +323,7 @@ class Follower:
         return [empty_entry(key, self.seen[key], passed.api_version) for key in passed.partitions]
 
     def _find_charges(self, passed: PassedFetch) -> None:
-        """Find the throttled partitions of a fetch, with their quotas, and forget the state of all other partitions."""
+        """Find the quotas of a fetch's throttled partitions, and forget the state of all other partitions."""
         if self._limits is not None:
             self._limits.find(passed.partitions, passed.charges, is_id=self.has_ids)
         for key in self.seen.keys() - passed.charges.keys():

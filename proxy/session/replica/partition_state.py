@@ -1,4 +1,4 @@
-"""Keeps the state of a throttled partition from one of a follower's fetches to the next."""
+"""Keeps the state of a throttled partition between two fetches of a follower."""
 
 from typing import Final
 
@@ -11,18 +11,18 @@ Key = tuple[bytes, int]  # the topic's name or id, and the partition
 
 
 class PartitionState:
-    """A throttled partition, as one follower's last fetch and its response showed it.
-
-    ``high_watermark``, ``last_stable_offset``, ``leader_epoch`` and ``log_start_offset`` are those of the last fetch
-    and its response.
+    """A throttled partition, as the follower's last fetch and its response showed it.
 
     Attributes:
+        high_watermark, last_stable_offset, leader_epoch, log_start_offset: The values in the last fetch and its
+            response.
         bytes_in_rate: How many bytes per second are written to the partition.
         bytes_per_offset: The mean size of a record in bytes, or 0 while it is unknown.
         fetch_offset: The offset at which the last fetch began.
         brought_bytes: The size of the records in the last response, in bytes.
-        turn: The number of the last response that brought records while the partition lagged. Numbers grow with time.
-        requested_bytes: How many bytes the last fetch asked for at most.
+        turn: The number of the last response that contained records while the partition lagged. Later responses have
+            higher numbers.
+        requested_bytes: The ``max_bytes`` of the partition in the last fetch.
         least_bytes: The smallest number of bytes into which a batch is likely to fit.
     """
 
@@ -58,10 +58,7 @@ class PartitionState:
         return max(self.high_watermark - self.fetch_offset, 0)
 
     def see(self, partition: ResponsePartition, leader_epoch: int, now_ms: int) -> None:
-        """Note what a response says about the partition.
-
-        If a later fetch is answered without this partition's records, its entry repeats these values.
-        """
+        """Note what a response says about the partition. A later entry without records repeats these values."""
         since_ms, since_offset = self._since
         if now_ms - since_ms >= _BYTES_IN_EVERY_MS:
             offsets = max(partition.high_watermark - since_offset, 0)
@@ -81,8 +78,5 @@ class PartitionState:
         self.fetch_offset = fetch_offset
 
     def lag_bytes(self, most: int) -> int:
-        """Return about how many bytes the follower lacks, but at most ``most``.
-
-        Returns ``most`` while the size of a record is unknown.
-        """
+        """Return about how many bytes the follower lacks, or ``most`` if there are more or the number is unknown."""
         return min(most, int(self.lag * self.bytes_per_offset) + 1) if self.bytes_per_offset else most

@@ -1,4 +1,4 @@
-"""Cuts the leader's response to a follower's fetch to the room of the quotas, and charges the records that pass."""
+"""Cuts the leader's response to a follower's fetch to the room of the quotas, and charges the forwarded records."""
 
 from dataclasses import dataclass, field
 from math import inf
@@ -26,14 +26,13 @@ FIRST_LOOK_BYTES: Final = 64 * 1024
 
 @dataclass(slots=True, eq=False, repr=False)
 class PassedFetch:
-    """A fetch that was passed on and has no response yet.
+    """A fetch that was forwarded and has no response yet.
 
     Attributes:
         correlation_id: The correlation id of the fetch.
         api_version: The version of the Fetch API.
         partitions: The partitions of the follower's request, including those that were left out.
-        is_of_session: Whether the fetch belongs to a ``FetchSession``, which then has the partitions. The response
-            passes as it comes, and is only counted.
+        is_of_session: Whether the response is only counted, because the fetch belongs to a ``FetchSession``.
         charges: The quotas that each throttled partition is charged to.
         granted: The number of bytes that were reserved in each quota.
     """
@@ -47,7 +46,7 @@ class PassedFetch:
 
 
 class Trimming:
-    """Makes the entries of one response for the follower, and counts what they are charged.
+    """Makes the entries of one response for the follower, and counts the bytes to charge for them.
 
     ``has_lagging`` becomes True if any throttled partition of the response lags.
     """
@@ -102,7 +101,7 @@ class Trimming:
         return empty_entry(key, self._states[key], self._fetch.api_version)
 
     def count(self, one: ResponsePartition, fetch_offset: int, charges: tuple[Charge, ...]) -> None:
-        """Count the records of a partition that pass as they came."""
+        """Count the records of a partition that are forwarded unchanged."""
         is_lagging = fetch_offset < one.high_watermark
         self.has_lagging |= is_lagging
         if one.records < one.records_end:
@@ -113,7 +112,7 @@ class Trimming:
         return Entry(one.topic, (self._view[one.begin : one.end],))
 
     def charge(self) -> None:
-        """Charge the quotas for the records that pass, and end the reservations of the fetch."""
+        """Charge the quotas for the forwarded records, and end the reservations of the fetch."""
         for quota, entries in self._leaders.items():
             quota.record(charged_bytes(entries, self._fetch.api_version), now_ms=self._now_ms)
         for quota, size_bytes in self._followers.items():
@@ -121,28 +120,22 @@ class Trimming:
         settle(self._fetch.granted, self._brought)
 
     def _end(self, one: ResponsePartition, charges: tuple[Charge, ...]) -> int:
-        """Return the offset in ``data`` at which to cut the records of a lagging partition.
-
-        The cut is made after a whole batch, if there is a whole batch.
-        """
+        """Return the offset at which to cut the records of a lagging partition, if possible after a whole batch."""
         room = min(self._room(charge.quota) for charge in charges)
         if room <= 0:
             return one.records
         if self._fetch.api_version < FIRST_MAX_BYTES:
             return one.records_end  # in these versions, a batch that is cut makes the follower ask for more bytes
         end = one.records_end if room >= one.records_end - one.records else one.records + int(room)
-        # A partition that gets any records gets at least one batch, as from the leader.
+        # A partition with any records gets at least one batch, as from the leader.
         first_end = one.records + record_batches.first_batch_size(self._data, one.records, one.records_end)
         whole = record_batches.end_of_whole_batches(self._data, one.records, max(end, min(first_end, one.records_end)))
-        # No leader of Kafka cuts the first batch. If it is cut all the same, everything passes, since after an empty
-        # entry the follower would fetch again at once.
+        # No leader of Kafka cuts the first batch. If it is cut all the same, all records are forwarded. After an empty
+        # entry, the follower would fetch again at once.
         return whole if whole > one.records else one.records_end
 
     def _room(self, quota: ReplicationQuota) -> float:
-        """Return the room that ``quota`` has left for this response, in bytes.
-
-        While the response is within what was reserved for its fetch, the room is infinite.
-        """
+        """Return the room of ``quota`` for this response, in bytes. It is infinite within the fetch's reservation."""
         brought = self._brought.get(quota, 0)
         if brought < self._fetch.granted.get(quota, 0):
             return inf
@@ -161,7 +154,7 @@ class Trimming:
 
 
 def settle(granted: dict[ReplicationQuota, int], brought: dict[ReplicationQuota, int]) -> None:
-    """End the reservations for a response, and record in each quota how many bytes the response has brought."""
+    """End the reservations for a response, and charge each quota for the records of lagging partitions."""
     for quota in granted.keys() | brought.keys():
         quota.settle(granted.get(quota, 0), brought.get(quota, 0))
 
