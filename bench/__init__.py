@@ -1,1 +1,1 @@
-"""Benchmarks against a direct connection, Envoy and Kroxylicious in one run. ``README.md`` is the method."""
+"""Benchmarks of the proxy against a direct connection, Envoy and Kroxylicious: see ``README.md``."""

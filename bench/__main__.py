@@ -1,4 +1,4 @@
-"""Measure direct, Envoy, Kroxylicious and ours in turn: ``python -m bench [--quick] [--rows a,b] [--peers a,b]``."""
+"""Runs the benchmarks and writes the results: ``python -m bench [--quick] [--rows a,b] [--peers a,b]``."""
 
 import argparse
 import datetime
@@ -33,7 +33,7 @@ def _scheduling(names: Sequence[str]) -> Iterator[tuple[list[Peer], Measure]]:
     yield [Peer(name=OURS, port=0)], lambda row, peer: scheduling.measure(row)
 
 
-# Sections with one environment share its programs, which stay warm for the next row.
+# Sections with the same environment share its programs, which stay warm for the next row.
 ENVIRONMENTS: Final[Sequence[tuple[Environment, frozenset[Section]]]] = (
     (synthetic.measuring, frozenset({Section.BULK, Section.REQUESTS, Section.LATENCY})),
     (synthetic.measuring_rewriting, frozenset({Section.ADDRESSES})),
@@ -45,12 +45,12 @@ ENVIRONMENTS: Final[Sequence[tuple[Environment, frozenset[Section]]]] = (
     (_in_process, frozenset({Section.DECISION})),
     (_scheduling, frozenset({Section.SCHEDULING})),
 )
-# Where a first round would measure compilers and cold caches, it is not counted.
+# In these sections, the first round does not count, because it would measure compilers and cold caches.
 WARMED_UP: Final = frozenset(Section) - {Section.IDLE, Section.DECISION, Section.SCHEDULING}
 
 
 def measured(row: Row, *, peers: Sequence[Peer], measure: Measure, repetitions: int, warm_up: bool) -> report.Measured:
-    """Measure one row: all peers in turn; each repetition starts with another peer."""
+    """Measure a row with all peers in turn. Each repetition starts with another peer."""
     samples: dict[str, list[Sample]] = {peer.name: [] for peer in peers}
     if warm_up:
         for peer in peers:
@@ -68,7 +68,7 @@ def measured(row: Row, *, peers: Sequence[Peer], measure: Measure, repetitions: 
 def all_measured(
     rows: Sequence[Row], *, names: Sequence[str], repetitions: int, warm_up: bool
 ) -> list[report.Measured]:
-    """Measure rows, environment by environment."""
+    """Measure the rows of one environment after the other."""
     taken = []
     for environment, sections in ENVIRONMENTS:
         wanted = [row for row in rows if row.section in sections]
@@ -88,7 +88,7 @@ def all_measured(
 
 
 def _write(taken: Sequence[report.Measured], described: dict[str, str]) -> None:
-    """Write the new figures, and keep those of rows that were not measured again."""
+    """Write the new figures, and keep the figures of all other rows."""
     stored = json.loads(RAW.read_text()) if RAW.exists() else {"machines": {}, "rows": {}}
     again = {one.row.key for one in taken}
     everything = [*(one for one in report.from_json(stored["rows"]) if one.row.key not in again), *taken]

@@ -1,7 +1,7 @@
 """The aggregate of ``capacity`` (peak, median and percentile of each bucket) by Spark, DuckDB and pandas.
 
-``python -m bench.aggregates ENGINE DIRECTORY`` reads Parquet and prints JSON: ``start_s`` (import of the engine to
-the first query), ``query_s`` and the result.
+``python -m bench.aggregates ENGINE DIRECTORY`` reads Parquet, and prints a JSON object: ``start_s`` (import and start
+of the engine), ``query_s`` and the result.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""What one decision costs: resolve the quota, record, compute the throttle time. No network, no other peer."""
+"""Measures one decision: find the quota, record the bytes, and compute the throttle time. No network is used."""
 
 import random
 import time
@@ -18,12 +18,12 @@ DECISIONS_PER_MS = 100
 
 
 def measure(row: Row) -> Sample:
-    """Decide for clients in random order, so that buckets are in no CPU cache. The loop is included."""
+    """Measure decisions for clients in random order, so that their buckets are in no CPU cache."""
     names = [(f"user-{n % 1_000}", f"client-{n}") for n in range(BUCKETS)]
     manager = _manager(row.key, names)
     for user, client_id in names:
         manager.record_and_get_throttle_time_ms(REQUEST_SIZE_BYTES, user=user, client_id=client_id, now_ms=0)
-    # Apart in memory too: the active ones are not the first thousand that were made.
+    # Active buckets are also apart in memory, because they were not created one after the other.
     active = names if row.key == "decision-all" else names[:: BUCKETS // ACTIVE]
     charged = random.Random(1).choices(active, k=DECISIONS)  # noqa: S311  the same order in each run
     decide = _decide_kept if row.key == "decision-kept" else _decide
@@ -53,7 +53,7 @@ def _decide(manager: ClientQuotaManager, charged: list[tuple[str, str]]) -> tupl
 
 
 def _decide_kept(manager: ClientQuotaManager, charged: list[tuple[str, str]]) -> tuple[float, int]:
-    """Decide like a connection, which looks up its bucket only after a change of rules."""
+    """Decide like a connection, which looks up its bucket only after rules have changed."""
     kept = [(*names, manager.bucket(user=names[0], client_id=names[1], now_ms=0)) for names in charged]
     throttled = 0
     start = time.perf_counter()

@@ -1,9 +1,7 @@
-"""A broker that answers Produce and Fetch from templates, as fast as Python can: ``python -m bench.fake_broker PORT``.
+"""A broker that answers Produce and Fetch from templates: ``python -m bench.fake_broker PORT``.
 
-Its Metadata response names one broker, itself.
-
-It must cost less than any proxy in front of it, so Produce bodies go to one buffer and are only counted, and Fetch
-responses are built once. It prints "ready" and runs until it is terminated.
+It must cost less than any proxy in front of it. So bodies of Produce requests are counted but not parsed, and a Fetch
+response is built only once. It prints "ready", and runs until it is terminated.
 """
 
 import asyncio
@@ -24,7 +22,7 @@ from bench.frames import (
     produce_response,
 )
 
-# As large as a socket's receive buffer is likely to be: one call empties it.
+# Large enough to empty a socket's receive buffer with one call.
 BUFFER_SIZE_BYTES = 1 << 20
 BACKLOG = 4096
 
@@ -40,16 +38,16 @@ def _fetch_template(size_bytes: int, version: int) -> tuple[bytes, memoryview]:
 
 
 class Responder:
-    """Turns request bytes into response bytes. Keeps the head of an unfinished frame, never its body."""
+    """Turns the bytes of requests into responses. It keeps the header of an incomplete frame, but never a body."""
 
     def __init__(self, port: int = 0) -> None:
         self._port = port
-        self._held = b""  # the start of a frame whose head, or whose Fetch, is not complete
-        self._body_left = 0  # bytes of a Produce body still to come
-        self._answer = b""  # what to send when they have come
+        self._held = b""  # a frame with an incomplete header, or an incomplete Fetch request
+        self._body_left = 0  # missing bytes of a Produce body
+        self._answer = b""  # the response to send when the body is complete
 
     def feed(self, data: bytes | bytearray, size_bytes: int) -> list[bytes | memoryview]:
-        """Return the answers to all requests that end within the first ``size_bytes`` of ``data``."""
+        """Return the responses to all requests that end within the first ``size_bytes`` of ``data``."""
         at = 0
         answers: list[bytes | memoryview] = []
         if self._body_left:
@@ -83,9 +81,9 @@ class Responder:
 
 
 class FakeBrokerConnection(asyncio.BufferedProtocol):
-    """One client."""
+    """The connection of a client."""
 
-    buffer = bytearray(BUFFER_SIZE_BYTES)  # shared: every call to get_buffer is answered by buffer_updated at once
+    buffer = bytearray(BUFFER_SIZE_BYTES)  # shared, because buffer_updated follows at once on get_buffer
 
     def __init__(self, port: int) -> None:
         self._transport: asyncio.Transport
@@ -93,38 +91,37 @@ class FakeBrokerConnection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport."""
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's own class is none of asyncio's
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's class is no subclass of it
 
     def get_buffer(self, sizehint: int) -> bytearray:
         """Receive into the shared buffer."""
         return self.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Answer every frame that has ended."""
+        """Answer every complete request."""
         answers = self._responder.feed(self.buffer, nbytes)
         if answers:
             self._transport.writelines(answers)
 
 
 def produce_answer(correlation_id: int) -> bytes:
-    """Answer a Produce request."""
     return _PRODUCE_HEAD + _CORRELATION_ID.pack(correlation_id) + _PRODUCE_REST
 
 
 def fetch_answer(correlation_id: int, size_bytes: int, version: int) -> tuple[bytes, memoryview]:
-    """Answer a Fetch request without copying records."""
+    """Answer a Fetch request with ``max_bytes`` bytes, without copying records."""
     head, rest = _fetch_template(size_bytes, version)
     return head + _CORRELATION_ID.pack(correlation_id), rest
 
 
 def metadata_answer(correlation_id: int, port: int) -> bytes:
-    """Answer a Metadata v1 request."""
+    """Answer a Metadata v1 request with this broker as the only one."""
     frame = metadata_response(b"127.0.0.1", port)
     return frame[:4] + _CORRELATION_ID.pack(correlation_id) + frame[8:]
 
 
 def max_bytes(data: bytes | bytearray, at: int) -> int:
-    """Read max_bytes of the Fetch request that starts at ``at``."""
+    """Return ``max_bytes`` of the Fetch request that starts at ``at``."""
     version, client_id_size = struct.unpack_from(">2xh4xh", data, at + 4)
     body = at + HEAD.size + 2 + max(client_id_size, 0) + 1
     size: int = struct.unpack_from(">i", data, body + fetch_max_bytes_offset(version))[0]

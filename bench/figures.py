@@ -1,7 +1,7 @@
-"""From samples to figures: medians, spreads, and ratios within one repetition. Pure.
+"""Computes figures from samples: medians, spreads, and ratios within one repetition.
 
-A sample is one run of one peer. The samples of a repetition lie within seconds, so ratios are computed per repetition
-and then reduced to a median. A slowdown of the whole machine cancels out.
+A sample is one run of one peer. The samples of a repetition are taken within seconds. A ratio is computed for each
+repetition, so that a slowdown of the whole machine cancels out.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ OURS_REWRITING = "ours, rewriting"
 OURS_QUEUEING = "ours, with a queue"
 CPU_STEP_S = 0.01
 
-# What one run gave, by name: seconds, requests, bytes, cpu_s, p50_us, p99_us, resident_bytes_per_connection,
+# The results of one run by name: seconds, requests, bytes, cpu_s, p50_us, p99_us, resident_bytes_per_connection,
 # decision_us
 Sample: TypeAlias = Mapping[str, float]
 # peer -> its samples, in the order of the repetitions
@@ -27,7 +27,7 @@ Quantity: TypeAlias = Callable[[Sample], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """A median with the least and greatest value."""
+    """A median with the lowest and the highest value."""
 
     median: float
     low: float
@@ -35,48 +35,48 @@ class Spread:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> "Spread":
-        """Reduce at least one value."""
+        """Return the spread of at least one value."""
         return cls(median=median(values), low=min(values), high=max(values))
 
 
 def bytes_per_second(sample: Sample) -> float:
-    """Both directions."""
+    """Return the bytes per second in both directions."""
     return sample["bytes"] / sample["seconds"]
 
 
 def requests_per_second(sample: Sample) -> float:
-    """Answered requests."""
+    """Return the answered requests per second."""
     return sample["requests"] / sample["seconds"]
 
 
 def cpu_s_per_gb(sample: Sample) -> float:
-    """CPU seconds of the proxy for 10^9 bytes."""
+    """Return the CPU seconds of the proxy for 10^9 bytes."""
     return _cpu_s(sample) / sample["bytes"] * 1e9
 
 
 def cpu_s_per_10k_requests(sample: Sample) -> float:
-    """CPU seconds of the proxy for 10,000 requests."""
+    """Return the CPU seconds of the proxy for 10,000 requests."""
     return _cpu_s(sample) / sample["requests"] * 1e4
 
 
 def _cpu_s(sample: Sample) -> float:
-    # The kernel's clock shows no less than this; a zero would make ratios infinite.
+    # The kernel measures CPU time in steps of this size. Zero would make ratios infinite.
     return max(sample["cpu_s"], CPU_STEP_S)
 
 
 def field(name: str) -> Quantity:
-    """Return the quantity of this name."""
+    """Return a function that returns the value of this name."""
     return lambda sample: sample[name]
 
 
 def spread(samples: Samples, peer: str, quantity: Quantity) -> Spread | None:
-    """Return a quantity of one peer; None if it was not measured."""
+    """Return a quantity of one peer, or None if the peer was not measured."""
     values = [quantity(sample) for sample in samples.get(peer, ())]
     return Spread.of(values) if values else None
 
 
 def paired(samples: Samples, one: str, other: str, combine: Callable[[Sample, Sample], float]) -> Spread | None:
-    """Combine the samples of two peers, repetition by repetition; None if one was not measured."""
+    """Combine the samples of two peers in each repetition. Returns None if a peer was not measured."""
     pairs = zip(samples.get(one, ()), samples.get(other, ()), strict=False)
     values = [combine(value, other_value) for value, other_value in pairs]
     return Spread.of(values) if values else None

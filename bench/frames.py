@@ -1,10 +1,7 @@
 """Produce and Fetch frames of the synthetic load.
 
-Produce v9 and Fetch v12 are the first flexible versions. Clients of Kafka 3.9 use Produce v11 and Fetch v17.
-Their responses may name moved leaders (KIP-951), which a proxy that rewrites addresses must look for.
-
-Both are whole frames with their int32 length. The records are zeros: no proxy reads them, and the fake broker stores
-nothing. ``plot_flood`` takes frames for a real broker from a real client.
+Produce v9 and Fetch v12 are the first flexible versions. Clients of Kafka 3.9 use Produce v11 and Fetch v17, with
+responses that may contain broker addresses (KIP-951). Records are zeros, because no proxy reads them.
 """
 
 import struct
@@ -25,7 +22,7 @@ NO_TAGS: Final = b"\0"
 
 
 def unsigned_varint(value: int) -> bytes:
-    """Encode a non-negative integer, seven bits a byte, the least first."""
+    """Encode a non-negative integer with seven bits a byte, the least significant first."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -35,18 +32,18 @@ def unsigned_varint(value: int) -> bytes:
 
 
 def compact(data: bytes) -> bytes:
-    """Prefix bytes by their length + 1: compact string, compact bytes."""
+    """Put the length + 1 before bytes, as in a compact string and in compact bytes."""
     return unsigned_varint(len(data) + 1) + data
 
 
 def request(api_key: int, api_version: int, client_id: bytes, body: bytes) -> bytes:
-    """Frame a request: header v2 (client-id with an int16 length, tags), correlation id 0."""
+    """Build a request frame: header v2 (client-id with an int16 length, tags), correlation id 0."""
     rest = struct.pack(">h", len(client_id)) + client_id + NO_TAGS + body
     return HEAD.pack(8 + len(rest), api_key, api_version, 0) + rest
 
 
 def response(body: bytes) -> bytes:
-    """Frame a response: int32 length, int32 correlation_id 0, no tags (header v1), body."""
+    """Build a response frame: int32 length, int32 correlation_id 0, no tags (header v1), body."""
     return struct.pack(">ii", 5 + len(body), 0) + NO_TAGS + body
 
 
@@ -61,13 +58,13 @@ def produce_frame(
 
 
 def produce_request(client_id: bytes, frame_size_bytes: int, *, version: int = PRODUCE_VERSION) -> bytes:
-    """Build a Produce v9 to v11 request of about that many bytes, never more."""
+    """Build a Produce v9 to v11 request of at most this many bytes, and hardly fewer."""
     overhead = len(produce_frame(client_id, b"")) + 3  # the records' varint grows by up to three bytes
     return produce_frame(client_id, bytes(max(0, frame_size_bytes - overhead)), version=version)
 
 
 def produce_response() -> bytes:
-    """Build the Produce v9 to v11 response that answers it, without an error and with throttle_time_ms 0."""
+    """Build a Produce v9 to v11 response without an error, with throttle_time_ms 0."""
     # index, error_code, base_offset, log_append_time_ms, log_start_offset, no record errors, no message
     partition = struct.pack(">ihqqq", 0, 0, 0, -1, 0) + b"\1\0" + NO_TAGS
     topics = unsigned_varint(2) + compact(TOPIC) + unsigned_varint(2) + partition + NO_TAGS
@@ -75,7 +72,7 @@ def produce_response() -> bytes:
 
 
 def fetch_request(client_id: bytes, response_size_bytes: int, *, version: int = FETCH_VERSION) -> bytes:
-    """Build a consumer's Fetch v12 or v17 without a session; the fake broker answers with ``max_bytes`` bytes."""
+    """Build a consumer's Fetch v12 or v17 without a session. ``max_bytes`` is the size of the response."""
     # partition, current_leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset, partition_max_bytes
     partition = struct.pack(">iiqiqi", 0, -1, 0, -1, -1, response_size_bytes) + NO_TAGS
     topics = unsigned_varint(2) + _fetched_topic(version) + unsigned_varint(2) + partition + NO_TAGS
@@ -86,7 +83,7 @@ def fetch_request(client_id: bytes, response_size_bytes: int, *, version: int = 
 
 
 def fetch_max_bytes_offset(version: int) -> int:
-    """Return where max_bytes lies, counted from the start of the body: after replica_id, max_wait_ms, min_bytes."""
+    """Return the offset of max_bytes in the body, after replica_id, max_wait_ms and min_bytes."""
     return 12 if version < 15 else 8
 
 
@@ -103,13 +100,13 @@ def fetch_frame(records: bytes, *, version: int = FETCH_VERSION) -> bytes:
 
 
 def fetch_response(frame_size_bytes: int, *, version: int = FETCH_VERSION) -> bytes:
-    """Build a Fetch v12 or v17 response of about that many bytes, never more."""
+    """Build a Fetch v12 or v17 response of at most this many bytes, and hardly fewer."""
     overhead = len(fetch_frame(b"", version=version)) + 3
     return fetch_frame(bytes(max(0, frame_size_bytes - overhead)), version=version)
 
 
 def metadata_response(host: bytes, port: int) -> bytes:
-    """Build the Metadata v1 response of a cluster of one broker, node id 0, without topics."""
+    """Build the Metadata v1 response of a cluster with one broker (node id 0) and without topics."""
     broker = struct.pack(">ih", 0, len(host)) + host + struct.pack(">ih", port, -1)
     body = struct.pack(">ii", 0, 1) + broker + struct.pack(">ii", 0, 0)
     return struct.pack(">i", len(body)) + body

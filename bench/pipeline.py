@@ -1,8 +1,7 @@
-"""Measure the pipeline on logs of a million records and more: ``python -m bench.pipeline [--rows 1e6,1e7,1e8]``.
+"""Measures the pipeline on logs of a million records and more: ``python -m bench.pipeline [--rows 1e6,1e7,1e8]``.
 
-Each command runs in its own process. Its start-up time is measured with a log of a thousand records, and subtracted
-before times are compared. The exit status is 1 if time, memory or spilling grows too much, or if the engines of the
-comparison differ; stderr has the reason.
+A run with a thousand records gives the start-up time, which is subtracted. The exit status is 1 if time, memory or
+spilling grows too much, or if the results of the engines differ.
 """
 
 import argparse
@@ -26,7 +25,7 @@ from bench.spark_run import REPOSITORY, Run, run
 PAGE: Final = Path(__file__).with_name("PIPELINE.md")
 ROWS: Final = (10**6, 10**7, 10**8)
 START_UP_ROWS: Final = 1_000
-# Up to here start-up dominates and varies as much as the time of the records.
+# Up to this size, runs are repeated, because the start-up time dominates and varies.
 _REPEATED_ROWS: Final = 10**6
 _REPETITIONS: Final = 3
 COMMANDS: Final = ("simulate", "capacity", "whatif")
@@ -37,7 +36,7 @@ MOST_GROWTH: Final = 1.1
 # Beyond its heap of 2 GB the JVM has code, threads and buffers, which do not grow with records.
 MOST_JVM_BYTES: Final = 3 * 2**30
 MOST_PYTHON_BYTES: Final = 2**30
-# In sizes of the log on disk. Sorting 10^8 records by day took 4; far more would never end.
+# The most bytes to spill, in multiples of the log's size. Sorting 10^8 records by day took 4.
 MOST_SPILLED: Final = 8
 _AGGREGATED_ROWS: Final = 10**7
 _DAY_S: Final = 86_400
@@ -45,7 +44,7 @@ _DAY_S: Final = 86_400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
-    """A log of one-second records, its size, and the median run of each command on it."""
+    """A log of one-second records, and the median run of each command on it."""
 
     rows: int
     usage_bytes: int
@@ -53,7 +52,7 @@ class Log:
 
 
 def measured(rows: int, directory: Path) -> Log:
-    """Simulate a log in ``directory`` and run each command on it. The records stay in ``usage``."""
+    """Simulate a log in ``directory``, and run each command on it."""
     usage, plan, forecast = (str(directory / name) for name in ("usage", "plan", "forecast"))
     days = f"{rows / _BUCKETS / _DAY_S:.9f}"
     words = {
@@ -73,9 +72,9 @@ def measured(rows: int, directory: Path) -> Log:
 
 
 def growth(logs: Sequence[Log], command: str) -> list[float]:
-    """Return the time per record relative to the log before, for each log but the first two.
+    """Return the time per record relative to the next smaller log, from the third log on.
 
-    The first log gives the start-up time. 1 means that time grew in proportion.
+    1 means that the time grows in proportion. The first log gives the start-up time.
     """
     start_up, *others = logs
     started_s = start_up.runs[command].seconds
@@ -87,7 +86,7 @@ def growth(logs: Sequence[Log], command: str) -> list[float]:
 
 
 def faults(logs: Sequence[Log], engines: dict[str, dict[str, Any]]) -> list[str]:
-    """Return a sentence for each broken bound."""
+    """Return a sentence for each violated bound."""
     found = []
     for command in COMMANDS:
         for (less, more), ratio in zip(pairwise(logs[1:]), growth(logs, command), strict=True):
@@ -119,7 +118,7 @@ def _is_same(engines: dict[str, dict[str, Any]]) -> bool:
 
 
 def aggregated(usage: Path) -> dict[str, dict[str, Any]]:
-    """Return time and result of the same aggregate for each engine."""
+    """Return the time and the result of the same aggregate for each engine."""
     found = {}
     for engine in ENGINES:
         command = [sys.executable, "-m", "bench.aggregates", engine, str(usage / "days")]

@@ -1,9 +1,9 @@
-"""Waits of polite users while a greedy one comes and goes, with a queue and without. Draws fair-call-queue.svg.
+"""Draws the waits of polite users while a greedy one comes and goes, with and without a queue.
 
 ``python -m bench.plot_fair_queue [--seconds 40] [--out docs/pictures/fair-call-queue.svg]``
 
-Ten users send a write as soon as their last one is answered. In the middle half of the time another user does the same
-with a hundred connections. The broker has one thread, and a write takes 5 ms. All clients use the proxy.
+Ten users send a write as soon as their last one is answered. In the middle half of the time, another user does the same
+with a hundred connections. The broker has one thread, and a write takes 5 ms.
 """
 
 import argparse
@@ -32,7 +32,7 @@ COLOURS: Final = ("#c8553d", "#1f6f8b", "#7fb069")
 
 
 def visit(kafka: Kafka, topic: str, settings: dict[str, Any], seconds: int) -> dict[str, list[Served]]:
-    """Let the greedy user come and go; return the served requests, with times from the start."""
+    """Run all users, and return the answered requests with their times from the start."""
     with Proxy(settings, kafka) as proxy, ExitStack() as stack:
 
         def load(*crowds: Crowd, seconds: float) -> Load:
@@ -50,7 +50,7 @@ def visit(kafka: Kafka, topic: str, settings: dict[str, Any], seconds: int) -> d
 
 
 def polite_ms(served: dict[str, list[Served]], seconds: int) -> list[list[float]]:
-    """Return the latencies of polite users in each second, in ms, ascending."""
+    """Return the latencies of polite users in each second, in ms, in ascending order."""
     found: list[list[float]] = [[] for _ in range(seconds)]
     for crowd in POLITE:
         for one in served[crowd.client_id]:
@@ -59,7 +59,7 @@ def polite_ms(served: dict[str, list[Served]], seconds: int) -> list[list[float]
 
 
 def summary(name: str, served: dict[str, list[Served]], seconds: int) -> str:
-    """Write the waits of polite users without and with the greedy one, and the rates with it."""
+    """Describe the waits of polite users without and with the greedy one, and the rates with it."""
     each = polite_ms(served, seconds)
     settled_s = 3
     alone = [one for second in each[settled_s : seconds // 4] for one in second]
@@ -81,7 +81,7 @@ def _p99(values: list[float]) -> float:
 
 
 def draw(seen: dict[str, dict[str, list[Served]]], seconds: int, out: Path) -> None:
-    """Draw the slowest polite request of each second over time."""
+    """Draw the slowest polite request of each second."""
     mpl.use("svg")
     mpl.rcParams["svg.hashsalt"] = "fair call queue"  # the same picture from the same numbers
     from matplotlib import pyplot

@@ -1,9 +1,9 @@
-"""A flood against a quota, second by second: through the proxy (paced), and against Kafka's own. Draws flood.svg.
+"""Draws a flood against a paced quota of the proxy and against Kafka's own quota, second by second.
 
 ``python -m bench.plot_flood [--seconds 60] [--out docs/pictures/flood.svg]``
 
-The client sends Produce requests of 256 KiB as fast as the connection takes them and ignores ``throttle_time_ms``.
-Bytes of answered requests count. Both floods use the same broker, one after the other.
+The client ignores ``throttle_time_ms``, and sends Produce requests of 256 KiB as fast as it can. The floods run one
+after the other at the same broker.
 """
 
 import argparse
@@ -33,8 +33,8 @@ OUT: Final = Path(__file__).parents[1] / "docs" / "pictures" / "flood.svg"
 
 
 def flood(*, port: int, client_id: str, topic: str, seconds: int) -> list[int]:
-    """Flood one connection and return the bytes of the requests that were answered in each second."""
-    # Room for the header and the fields around the records.
+    """Flood one connection, and return the bytes that were acknowledged in each second."""
+    # 300 bytes are left for the header and the fields around the records.
     batch = record_batch([bytes(REQUEST_SIZE_BYTES - 300)])
     frame = request(PRODUCE, PRODUCE_VERSION, 0, client_id, produce_body(topic, batch, acks=1))
     client = RawClient(port, client_id=client_id, timeout_s=2 * seconds)
@@ -67,7 +67,7 @@ def _send_until_closed(connection: socket.socket, frame: bytes) -> None:
 
 
 def measure(seconds: int) -> dict[str, list[int]]:
-    """Flood through the proxy, then against Kafka's own quota."""
+    """Flood through the proxy, and then against Kafka's own quota."""
     limits = {"producer_byte_rate": QUOTA}
     settings = {"shaping": "paced", "quotas": [{"client-id": THROUGH_PROXY, **limits}]}
     with Kafka(KAFKA_4) as kafka, Proxy(settings, kafka) as proxy:
@@ -81,7 +81,7 @@ def measure(seconds: int) -> dict[str, list[int]]:
 
 
 def summary(client_id: str, per_second: Sequence[int]) -> str:
-    """Write the average, the first second, and the least and greatest later second, in parts of the quota."""
+    """Describe the average, the first second, and the lowest and highest later second, relative to the quota."""
     later = per_second[1:]
     average = sum(per_second) / len(per_second) / QUOTA
     return (

@@ -1,9 +1,9 @@
-"""A replica that catches up under Kafka's throttle and under the proxy's. Draws move.svg.
+"""Draws how a replica catches up under Kafka's throttle and under the proxy's.
 
 ``python -m bench.plot_move [--megabytes 300] [--out docs/pictures/move.svg]``
 
-Four partitions move from one broker of three to another at the same rate, each time on a new cluster. The size of the
-new replica's files counts.
+Four partitions move from one broker of three to another at the same rate, each time in a new cluster. The size of the
+new replica's files is measured.
 """
 
 import argparse
@@ -28,7 +28,7 @@ OUT: Final = Path(__file__).parents[1] / "docs" / "pictures" / "move.svg"
 
 
 def measure(megabytes: int) -> dict[str, list[Sample]]:
-    """Move this much under one throttle, then under the other."""
+    """Move this many bytes under one throttle, and then under the other."""
     moves = {}
     with without_proxies(KAFKA_4) as kafka:
         moves[AT_KAFKA] = _move(kafka, megabytes, throttle=RATE)
@@ -49,7 +49,7 @@ def _move(kafka: Kafka, megabytes: int, *, throttle: int | None) -> list[Sample]
 
 
 def rates(samples: Sequence[Sample]) -> tuple[list[float], list[float]]:
-    """Return seconds since the first sample, and MB/s up to each of them, over steps of half a second."""
+    """Return seconds since the first sample, and the MB/s of the half second before each."""
     start_s = samples[0].at_s
     kept = [samples[0]]
     for sample in samples:

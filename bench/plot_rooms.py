@@ -1,9 +1,9 @@
-"""The rooms of the program and their imports, floor by floor. Draws rooms.svg.
+"""Draws the rooms of the program (the packages, and the folders of ``proxy/``) and their imports.
 
 ``python -m bench.plot_rooms [--out docs/pictures/rooms.svg]``
 
-A folder of ``proxy/`` is a room, and so is each other package. A room stands above all that it imports; its height is
-its lines. An arrow is drawn to the nearest floor only if the imported room is not reached through another room.
+A room is drawn above all that it imports, and its height is its number of lines. An import has an arrow only if no
+other imported room leads to the same room.
 """
 
 import argparse
@@ -24,13 +24,12 @@ _LINES_PER_UNIT: Final = 9_000
 
 
 def lines_of(room: str) -> int:
-    """Return the lines of a room's modules."""
     folder = REPOSITORY / room.replace(".", "/")
     return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in folder.rglob("*.py"))
 
 
 def floors_of(graph: Mapping[str, set[str]]) -> dict[str, int]:
-    """Return the floor of each room, the ground first."""
+    """Return the floor of each room, which is above the floors of all rooms that it imports."""
 
     @cache
     def floor(room: str) -> int:
@@ -40,7 +39,7 @@ def floors_of(graph: Mapping[str, set[str]]) -> dict[str, int]:
 
 
 def needed(graph: Mapping[str, set[str]]) -> set[tuple[str, str]]:
-    """Return the imports of rooms that no other room imports on the way."""
+    """Return the imports that have an arrow."""
 
     @cache
     def below(room: str) -> frozenset[str]:
@@ -55,7 +54,6 @@ def needed(graph: Mapping[str, set[str]]) -> set[tuple[str, str]]:
 
 
 def draw(out: Path) -> None:
-    """Draw the picture."""
     mpl.use("svg")
     mpl.rcParams["svg.hashsalt"] = "rooms"
     graph = rooms()
@@ -99,7 +97,6 @@ def draw(out: Path) -> None:
 
 
 def main() -> None:
-    """Read the arguments, and draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=OUT)
     draw(parser.parse_args().out)

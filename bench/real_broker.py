@@ -1,4 +1,4 @@
-"""Rows against a real Apache Kafka, with its own performance tools."""
+"""Rows with a real Apache Kafka and its own performance tools."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -16,29 +16,29 @@ from tests.end_to_end.support.processes import free_port, run
 from tests.end_to_end.support.tools import consumer_performance, producer_performance
 
 RECORD_SIZE_BYTES = 1_000
-# A run of each takes a few seconds, most of them Java's own: the proxies' CPU time is theirs alone.
+# A run takes a few seconds, mostly for Java. The CPU time of a proxy does not include Java's.
 PRODUCED_RECORDS = 250_000
 CONSUMED_RECORDS = 1_200_000
-# So that a topic never outgrows the page cache: five repetitions of four peers write some 10 GB.
+# A topic must fit the page cache, but five repetitions of four peers write some 10 GB.
 _SHORT_RETENTION = {"retention.bytes": "200000000", "segment.bytes": "100000000"}
 _BROKER = {"log.retention.check.interval.ms": 1_000, "log.segment.delete.delay.ms": 1_000}
 
 
 class BenchKafka(Kafka):
-    """A broker whose tools run like a long-lived client: with both compilers and the default heap."""
+    """A broker with tools that run like a long-lived client: with both compilers and the default heap."""
 
     def run_java(
         self, main_class: str, *arguments: str | Path, timeout_s: float = 120, classpath: str | None = None
     ) -> str:
-        """Run a class of this release, or of another class path, to its end and return its standard output."""
+        """Run a Java class to its end, and return its standard output."""
         command = [java(), "-Xmx1g", "-cp", classpath or self.classpath, main_class, *arguments]
         return run(command, timeout_s=timeout_s)
 
 
 @contextmanager
 def measuring(names: Sequence[str]) -> Iterator[tuple[list[Peer], Callable[[Row, Peer], Sample]]]:
-    """Start a broker and these peers, each in front of a listener that advertises the peer."""
-    # Kroxylicious rewrites the addresses that the broker advertises: the direct listener serves it.
+    """Start a broker, and these peers in front of it. Each has a listener that advertises the peer."""
+    # Kroxylicious rewrites the advertised addresses, so it uses the direct listener.
     proxied = [name.upper() for name in names if name not in (DIRECT_PEER, KROXYLICIOUS)]
     with BenchKafka(KAFKA_3_9, proxied=proxied, config=_BROKER) as kafka:
 
@@ -58,7 +58,7 @@ def measuring(names: Sequence[str]) -> Iterator[tuple[list[Peer], Callable[[Row,
 
 @contextmanager
 def measuring_queue(names: Sequence[str]) -> Iterator[tuple[list[Peer], Callable[[Row, Peer], Sample]]]:
-    """Start a broker and one proxy of ours, with a queue and without."""
+    """Start a broker and our proxy, with and without a queue."""
     listeners = {OURS: "OURS", OURS_QUEUEING: "QUEUEING"}
     with ExitStack() as stack:
         kafka = stack.enter_context(BenchKafka(KAFKA_3_9, proxied=[*listeners.values()], config=_BROKER))
@@ -68,7 +68,7 @@ def measuring_queue(names: Sequence[str]) -> Iterator[tuple[list[Peer], Callable
 
 
 class Load:
-    """Kafka's performance tools, on topics that are created when first needed."""
+    """Kafka's performance tools. Topics are created when they are first needed."""
 
     def __init__(self, kafka: Kafka) -> None:
         self._kafka = kafka

@@ -1,4 +1,4 @@
-"""From measured rows to Markdown tables. Pure; ``__main__`` writes what comes out."""
+"""Writes measured rows as Markdown tables."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,14 +22,14 @@ from bench.figures import (
 )
 from bench.rows import ROWS, Row, Section
 
-# A column: its heading, and the cell of one peer of a row.
+# A column: its heading, and a function for the cell of a peer.
 Column: TypeAlias = tuple[str, Callable[[Samples, str], str]]
 ABSENT: Final = "–"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """One row's samples, and when and on which machine they were taken."""
+    """The samples of a row, and when and on which machine they were taken."""
 
     row: Row
     date: str
@@ -38,7 +38,7 @@ class Measured:
 
 
 def number(value: float) -> str:
-    """Write with three significant digits, or as a whole number from 1,000 on."""
+    """Write a number with three significant digits, or as a whole number from 1,000 on."""
     if abs(value) >= 1_000:
         return f"{value:,.0f}"
     digits = 3 - len(f"{abs(value):.0f}") if abs(value) >= 1 else 3 if abs(value) < 0.1 else 2
@@ -136,24 +136,24 @@ TITLES: Final = {
 
 
 def columns(section: Section) -> Sequence[Column]:
-    """Return the columns of a table; a real broker and TLS have those of bulk."""
+    """Return the columns of a section's table."""
     return COLUMNS[Section.BULK if section in (Section.KAFKA, Section.TLS) else section]
 
 
 def progress(row: Row, peer: str, samples: Samples) -> str:
-    """Write the result of one run, for the terminal."""
+    """Describe the result of one run, for the terminal."""
     figures = (f"{heading} {one(samples, peer).split(' [')[0]}" for heading, one in columns(row.section))
     return f"{row.key}  {peer}: " + ", ".join(figure for figure in figures if not figure.endswith(ABSENT))
 
 
 def table(headings: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    """Write a Markdown table, its first two columns to the left."""
+    """Write a Markdown table. Its first two columns are aligned to the left."""
     rules = ["---" if n < 2 else "---:" for n in range(len(headings))]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in (headings, rules, *lines))
 
 
 def figures_table(section: Section, rows: Sequence[Measured]) -> str:
-    """Write one line for each row and peer."""
+    """Write a table with a line for each row and peer."""
     wanted = columns(section)
     lines = [
         [one.row.title if first else "", peer, *(make(one.samples, peer) for _, make in wanted)]
@@ -172,7 +172,7 @@ def _with_first(peers: Sequence[str]) -> Iterable[tuple[bool, str]]:
 
 
 def targets_table(rows: Sequence[Measured]) -> str:
-    """Write one line for each target: the figure, its bound, and whether it was met."""
+    """Write a table with a line for each target: the figure, its bound, and whether it is met."""
     lines = []
     for one in rows:
         for first, target in enumerate(one.row.targets):
@@ -190,7 +190,7 @@ def targets_table(rows: Sequence[Measured]) -> str:
 
 
 def verdict(rows: Sequence[Measured]) -> str:
-    """Count the targets."""
+    """Say how many targets are met, missed, and not measured."""
     met = [target.is_met(one.samples) for one in rows for target in one.row.targets]
     return f"{met.count(True)} of {len(met)} targets met, {met.count(False)} missed, {met.count(None)} not measured."
 
@@ -210,7 +210,7 @@ def tables(rows: Sequence[Measured]) -> str:
 
 
 def _occasions(rows: Sequence[Measured]) -> list[str]:
-    """Say when, where and how often the rows of a section were measured, machine by machine."""
+    """Return a sentence for each machine: when and how often the rows were measured."""
     lines = []
     for machine in sorted({one.machine for one in rows}):
         there = [one for one in rows if one.machine == machine]
@@ -225,7 +225,7 @@ def _occasions(rows: Sequence[Measured]) -> list[str]:
 def document(
     rows: Sequence[Measured], *, machines: Mapping[str, Mapping[str, str]], commands: Mapping[str, str]
 ) -> str:
-    """Write the whole of RESULTS.md. ``machines`` describes, by name, each that a row was measured on."""
+    """Write RESULTS.md. ``machines`` describes each machine by its name."""
     names = sorted({one.machine for one in rows})
     what = list(dict.fromkeys(heading for name in names for heading in machines[name]))
     intro = (
@@ -244,7 +244,7 @@ def document(
 
 
 def to_json(rows: Sequence[Measured]) -> dict[str, Any]:
-    """Return what ``from_json`` reads: row key -> date, machine and samples."""
+    """Return a JSON object: row key -> date, machine and samples."""
     return {
         one.row.key: {
             "date": one.date,
@@ -256,7 +256,7 @@ def to_json(rows: Sequence[Measured]) -> dict[str, Any]:
 
 
 def from_json(stored: Mapping[str, Any]) -> list[Measured]:
-    """Return the stored rows that still exist."""
+    """Return the rows of such an object, except for those that no longer exist."""
     return [
         Measured(row=row, **{key: stored[row.key][key] for key in ("date", "machine", "samples")})
         for row in ROWS

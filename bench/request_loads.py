@@ -1,4 +1,4 @@
-"""Repeated requests to a broker, with the time and the charge of each."""
+"""Sends requests to a broker again and again, and measures the time and the proxy's charge of each."""
 
 import select
 import struct
@@ -11,7 +11,7 @@ from typing import Final
 from kafka_quota_proxy.proxy.quota.request_time import Service, ServiceClock, charged_ns
 from tests.end_to_end.support.frames import RawClient, request
 
-# A request has been passed on when its last piece has: a proxy does not wait for the whole of it.
+# A request is charged from its last piece on, because a proxy forwards a request in pieces.
 _LAST_PIECE_BYTES: Final = 65_536
 _READ_BYTES: Final = 1_048_576
 _PATIENCE_S: Final = 40
@@ -19,7 +19,7 @@ _PATIENCE_S: Final = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """A repeated request: ``depth`` in flight on each connection, each after a pause."""
+    """A repeated request. ``depth`` requests are in flight on each connection."""
 
     name: str
     api_key: int
@@ -31,7 +31,7 @@ class Load:
     may_wait: bool = False
 
     def frame(self, client_id: str) -> bytes:
-        """Return the request with this client-id."""
+        """Return the request frame with this client-id."""
         return request(self.api_key, self.api_version, 1, client_id, self.body)
 
 
@@ -44,18 +44,18 @@ class Seen:
 
 
 class _Connection:
-    """One connection, its unanswered requests, and the arriving answer."""
+    """A connection, its unanswered requests, and the response that is being received."""
 
     def __init__(self, port: int, client_id: str) -> None:
         self.client = RawClient(port, client_id=client_id, timeout_s=_PATIENCE_S)
-        self.awaited = 0  # answers that have not begun
-        self.unfinished = 0  # or have not ended
-        self.services: deque[Service] = deque()  # of the oldest, if any is awaited
+        self.awaited = 0  # responses that have not begun
+        self.unfinished = 0  # responses that have not ended
+        self.services: deque[Service] = deque()  # those of the unanswered requests
         self._head = bytearray()
         self._left = 0
 
     def feed(self, data: memoryview, on_answer: Callable[["_Connection", int], None]) -> int:
-        """Take bytes, call back with the size of each new answer, and return the number of complete ones."""
+        """Receive bytes. Calls back at the start of each response, and returns the number of complete ones."""
         at = ended = 0
         while at < len(data):
             if not self._left:
@@ -82,13 +82,11 @@ class Sender:
         self.clock = ServiceClock()
 
     def send(self, load: Load, client_id: str, *, seconds: float) -> Seen:
-        """Send for this time as ``client_id``, and wait for the last answers."""
+        """Send for this time as ``client_id``, and wait for the last responses."""
         return _Run(self, load, client_id).send(seconds)
 
 
 class _Run:
-    """One load, sent once."""
-
     def __init__(self, sender: Sender, load: Load, client_id: str) -> None:
         self._clock = sender.clock
         self._load = load

@@ -1,11 +1,10 @@
-"""Request time that a broker charges, against our estimate for the same requests.
+"""Compares the request time that a broker charges with the proxy's estimate, for the same requests.
 
 ``python -m bench.request_time [--part costs|replicated|rates] [--rounds 5] [--seconds 1] [--only NAME,NAME]`` starts a
-real broker (or three), sends it frames over loopback, prints the tables of ``bench/REQUEST_TIME.md`` and ends. Only
-``rates`` uses a proxy.
+broker (or three), and prints the tables of ``bench/REQUEST_TIME.md``. Only ``rates`` uses a proxy.
 
-The broker's number is ``request-time`` of ``kafka.server:type=Request``, a rate. Each load has its own client-id in
-each round, a quota that it cannot reach, and windows longer than a run, so that rate times windows is a sum.
+The broker has a metric of each client-id's request-time rate. Each load has its own client-id in each round, and there
+are more windows than a run has seconds, so the rate times the windows is a sum.
 """
 
 import argparse
@@ -104,7 +103,7 @@ def _join(client: RawClient, group: str) -> tuple[int, str]:
         time.sleep(0.1)
     (generation,) = struct.unpack_from(">i", joined, 6)
     at = 10
-    for _ in range(2):  # the protocol's name, the leader
+    for _ in range(2):  # skips the protocol's name and the leader
         at += 2 + struct.unpack_from(">h", joined, at)[0]
     member_id = joined[at + 2 : at + 2 + struct.unpack_from(">h", joined, at)[0]].decode()
     assignment = _array([string(member_id) + struct.pack(">i", 4) + b"part"])
@@ -113,7 +112,7 @@ def _join(client: RawClient, group: str) -> tuple[int, str]:
 
 
 def _loads(kafka: Kafka, client: RawClient) -> list[Load]:
-    """Create topics and groups, and return the loads on them."""
+    """Create topics and groups, and return the loads that use them."""
     small, middle, big, sink, empty = (create_topic(kafka) for _ in range(5))
     client.produce(small, record_batch([bytes(100)]))
     client.produce(middle, record_batch([bytes(65_000)]))
@@ -168,7 +167,7 @@ def _loads(kafka: Kafka, client: RawClient) -> list[Load]:
 
 @contextmanager
 def _measured(kafka: Kafka) -> Iterator[RawClient]:
-    """Let the broker measure the request time of all clients without throttling any."""
+    """Set quotas that are too high to throttle, so that the broker measures the request time of all clients."""
     with BrokerQuotas(kafka) as quotas:
         quotas.replace({Entity(None, DEFAULT): {"request_percentage": _OUT_OF_REACH}})
         client = RawClient(kafka.broker.listeners[DIRECT].port)
@@ -177,7 +176,7 @@ def _measured(kafka: Kafka) -> Iterator[RawClient]:
 
 
 def _table(kafka: Kafka, loads: Sequence[Load], *, rounds: int, seconds: float) -> None:
-    """Send all loads in turn, round by round, and print a row for each."""
+    """Send all loads in turn, round by round, and print a table row for each."""
     sender = Sender(kafka.broker.listeners[DIRECT].port)
     seen: dict[tuple[int, int], Seen] = {}
     for load in loads:
@@ -201,7 +200,7 @@ def _table(kafka: Kafka, loads: Sequence[Load], *, rounds: int, seconds: float) 
 
 
 def costs(*, rounds: int, seconds: float, only: Sequence[str]) -> None:
-    """Measure loads that need one broker."""
+    """Measure the loads that need one broker."""
     with Kafka(KAFKA_4, jmx=True, config={"quota.window.num": SUM_WINDOWS}) as kafka, _measured(kafka) as client:
         loads = [load for load in _loads(kafka, client) if not only or load.name in only]
         _table(kafka, loads, rounds=rounds, seconds=seconds)
@@ -209,7 +208,7 @@ def costs(*, rounds: int, seconds: float, only: Sequence[str]) -> None:
 
 
 def _print_exempt(kafka: Kafka, client: RawClient) -> None:
-    """Send requests with acks=0, and print what the broker charged."""
+    """Send requests with acks=0, and print what the broker charges for them."""
     topic = create_topic(kafka)
     sender = RawClient(kafka.broker.listeners[DIRECT].port, client_id="unanswered")
     body = produce_body(topic, record_batch([bytes(100)]), acks=0)
@@ -223,7 +222,7 @@ def _print_exempt(kafka: Kafka, client: RawClient) -> None:
 
 
 def replicated(*, rounds: int, seconds: float, only: Sequence[str]) -> None:
-    """Measure loads that wait for followers, on three brokers, by the leader's number."""
+    """Measure the loads that wait for followers. The leader of three brokers charges for them."""
     config = {"quota.window.num": SUM_WINDOWS}
     with Kafka(KAFKA_4, nodes=3, jmx=True, config=config) as kafka, _measured(kafka):
         topic = create_topic(kafka, replicas=[1, 2, 3])
@@ -238,7 +237,7 @@ def replicated(*, rounds: int, seconds: float, only: Sequence[str]) -> None:
 
 
 def rates(*, rounds: int, seconds: float, only: Sequence[str]) -> None:
-    """Compare requests per second of one client under the same quota, in the broker and in a calibrated proxy."""
+    """Compare the requests per second of one client under the same quota at a broker and a calibrated proxy."""
     scale = measured_scale()
     print(f"request_time_scale: {scale:.2f}\n")
     with limited_alike(scale) as ask:

@@ -1,7 +1,6 @@
-"""Cost of rewriting addresses in a Fetch response, without a network: ``python -m bench.rewriting``.
+"""Measures the cost of rewriting addresses in a Fetch response, without a network: ``python -m bench.rewriting``.
 
-Two sessions, one of which rewrites, get the same requests and responses in turn. The rows `addresses` measure the whole
-proxy, whose runs differ by more than this cost.
+Two sessions, one of which rewrites, get the same requests and responses in turn.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""The rows of the table: their loads and targets."""
+"""The rows of the results: their loads and targets."""
 
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -24,14 +24,14 @@ MIB: Final = 1024 * KIB
 
 
 class Section(Enum):
-    """The tables that rows belong to."""
+    """The sections of the results, each with a table of its rows."""
 
     BULK = "bulk"  # synthetic, bytes
     REQUESTS = "requests"  # synthetic, small requests
     LATENCY = "latency"  # synthetic, at a fixed rate
     IDLE = "idle"  # synthetic, memory
-    ADDRESSES = "addresses"  # synthetic, bytes; ours against ours that rewrites addresses
-    QUEUE = "queue"  # synthetic; ours with a queue that never fills against ours without one, on a saturated core
+    ADDRESSES = "addresses"  # synthetic, bytes; our proxy with and without rewriting of addresses
+    QUEUE = "queue"  # synthetic; our proxy with a queue that is never full, and without one, on a saturated core
     KAFKA_QUEUE = "kafka-queue"  # the same with a real broker and real clients
     TLS = "tls"  # synthetic, bytes; TLS to clients, plaintext to the broker
     KAFKA = "kafka"  # real broker, real clients
@@ -41,23 +41,23 @@ class Section(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A load. ``size_bytes`` is the size of the Produce request or Fetch response, or of a real producer's batch."""
+    """A load. ``size_bytes`` is the size of the Produce request, the Fetch response, or a real producer's batch."""
 
     key: str
     title: str
     section: Section
     targets: tuple[Target, ...]
     api: Literal["produce", "fetch"] = "produce"
-    api_version: int | None = None  # None: the load generator's own
+    api_version: int | None = None  # None for that of the load generator
     size_bytes: int = 0
     connections: int = 1
     in_flight: int = 1
     partitions: int = 1
-    records_per_s: int | None = None  # of a real producer; None: unlimited
+    records_per_s: int | None = None  # of a real producer, or None if there is no limit
 
 
 def _produce(size_bytes: int, size: str) -> Row:
-    """Return a load like the Java client's: one connection, five requests in flight."""
+    """Return a load like Java's producer: one connection with five requests in flight."""
     return Row(
         key=f"produce-{_short(size)}",
         title=f"Produce requests of {size}, 1 connection, 5 in flight",
@@ -69,7 +69,7 @@ def _produce(size_bytes: int, size: str) -> Row:
 
 
 def _fetch(size_bytes: int, size: str) -> Row:
-    """Return a load like consumers': one Fetch in flight on each connection."""
+    """Return a load like consumers: one Fetch in flight on each connection."""
     return Row(
         key=f"fetch-{_short(size)}",
         title=f"Fetch responses of {size}, 4 connections, 1 in flight",
@@ -96,7 +96,7 @@ def _rewriting(api: Literal["produce", "fetch"], api_version: int, size_bytes: i
 
 
 def _queueing(row: Row) -> Row:
-    """Return a load without a target: on a saturated core, any work costs throughput."""
+    """Return the load without targets, because on a saturated core any work costs throughput."""
     return replace(row, key=f"queue-{row.key}", section=Section.QUEUE, targets=())
 
 
@@ -154,7 +154,7 @@ ROWS: Final = (
         title="ProducerPerformance, batches of 16 KB, all that it can",
         section=Section.KAFKA_QUEUE,
         size_bytes=16_384,
-        targets=(),  # tool, broker and proxy saturate both cores: any work costs throughput
+        targets=(),  # both cores are saturated, so any work costs throughput
     ),
     Row(
         key="kafka-queue-produce-paced",
@@ -226,11 +226,7 @@ ROWS: Final = (
 
 
 def selected(names: str | None) -> tuple[Row, ...]:
-    """Return the rows with these keys or sections, separated by commas; all for None.
-
-    Raises:
-        ValueError: No row and no section has such a name.
-    """
+    """Return the rows with these keys or sections, separated by commas. Raises ValueError for an unknown name."""
     if names is None:
         return ROWS
     wanted = [name.strip() for name in names.split(",")]

@@ -1,9 +1,8 @@
-"""The scheduler's decisions, each by itself.
+"""Measures the decisions of the scheduler of the fair call queue.
 
-On arrival it finds the level of the user, and a slot or a place in the queue. At the end of a request it charges the
-user, records the response time of the level, and gives the slot to the next request. 10,000 users come in random order,
-so that their state is in no CPU cache; the loop is included. A sweep is the decay, which blocks the event loop once a
-period.
+On arrival, it finds the level of the user, and a slot or a place in the queue. At the end of a request, it charges the
+user and gives the slot to the next request. 10,000 users come in random order, so that their state is in no CPU cache.
+A sweep is the decay of all costs, which blocks the event loop once a period.
 """
 
 import random
@@ -19,18 +18,17 @@ from kafka_quota_proxy.proxy.fair_queue.dispatcher import Answer, Dispatcher, Di
 
 USERS = 10_000
 ROUNDS = 600
-# This many arrive, then this many end. So each kind of decision is timed alone, and finds no data of the other in
-# caches.
+# This many requests arrive, and then this many end. So each kind of decision is measured alone.
 TURNS = 500
 SLOTS = 32
 WAITING = 500
-# The largest capacity, so that no request waits for room, which is another decision.
+# The largest capacity, because waiting for room in the queue would be another decision.
 _CAPACITY = 8_192
 _COST, _RESPONSE_US = 50_100, 700
 
 
 def measure(row: Row) -> Sample:
-    """Time the decisions on many requests."""
+    """Measure the decisions of this row."""
     match row.key:
         case "scheduling-arrival":
             seconds = _Load(slots=TURNS, waiting=0).seconds()[0]
@@ -54,11 +52,11 @@ def _scheduler() -> DecayScheduler:
 
 
 class _Load:
-    """Requests that arrive and end in turns; users take turns in each level, and the adaptive limit sees each end."""
+    """Many requests that arrive, and then as many that end."""
 
     def __init__(self, *, slots: int, waiting: int) -> None:
         options = DispatcherOptions(queue=QueueOptions(capacity=_CAPACITY, within_level=WithinLevel.ROUND_ROBIN))
-        # It learns all the same, and whether a slot is free is as the row says.
+        # The limit still learns, but the number of slots stays that of the row.
         self._dispatcher = Dispatcher(options, VegasLimit(minimum=slots, maximum=slots))
         self._scheduler = _scheduler()
         self._chance = random.Random(1)  # noqa: S311  the same order in each run
@@ -69,7 +67,7 @@ class _Load:
             self._arrive(waiting + slots)
 
     def seconds(self) -> tuple[float, float]:
-        """Return the seconds of a decision on arrival, and at the end of a request."""
+        """Return the seconds of a decision on arrival, and of a decision at the end of a request."""
         turns = [(self._arrive(TURNS), self._end(TURNS)) for _ in range(ROUNDS)]
         arrivals, ends = (sum(taken) for taken in zip(*turns, strict=True))
         return arrivals / (ROUNDS * TURNS), ends / (ROUNDS * TURNS)

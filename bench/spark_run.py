@@ -1,4 +1,4 @@
-"""One run of ``kafka-quota-pipeline`` in its own process: its time, memory and spilling."""
+"""Runs ``kafka-quota-pipeline`` in its own process, and measures time, memory and spilling."""
 
 import json
 import os
@@ -18,13 +18,10 @@ _LOOK_EVERY_S: Final = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """Cost of a run.
+    """The cost of a run, from the start of the process to its end.
 
-    Attributes:
-        seconds: from the start of the process to its end.
-        jvm_bytes: the JVM's largest resident set, heap included.
-        python_bytes: the largest sum of all Python processes; shared pages are divided (PSS).
-        spilled_bytes: data that Spark wrote to disk for want of memory.
+    ``jvm_bytes`` is the JVM's largest resident set. ``python_bytes`` is the largest sum over all Python processes
+    (PSS). ``spilled_bytes`` is the data that Spark wrote to disk because memory was short.
     """
 
     seconds: float
@@ -34,14 +31,9 @@ class Run:
 
 
 def run(words: Iterable[str], *, events: Path) -> Run:
-    """Run the pipeline with these arguments.
+    """Run the pipeline with these arguments. ``events`` is an empty directory for Spark's log of events.
 
-    Args:
-        words: the command line without the program.
-        events: an empty directory, for Spark's log of events.
-
-    Raises:
-        CalledProcessError: The run failed.
+    Raises CalledProcessError if the run fails.
     """
     events.mkdir(parents=True)
     settings = {"enabled": "true", "dir": str(events), "compress": "false", "rolling.enabled": "false"}
@@ -67,7 +59,7 @@ def spilled_bytes(lines: Iterable[str]) -> int:
 
 
 class Memory(threading.Thread):
-    """Samples a process and its descendants until ``end``; ``jvm`` and ``python`` are the largest sums in bytes."""
+    """Samples the memory of a process and its descendants. ``jvm`` and ``python`` are the largest sums in bytes."""
 
     def __init__(self, pid: int) -> None:
         super().__init__(daemon=True)
@@ -97,7 +89,7 @@ def _name(pid: int) -> str:
 
 
 def _sizes(pid: int) -> Iterator[tuple[int, int]]:
-    """Yield ``pid`` and its descendants with their memory (PSS) in bytes; skip those that end meanwhile."""
+    """Yield a process and its descendants with their memory (PSS) in bytes. Processes that end are skipped."""
     for one in below(pid):
         try:
             found = re.search(r"^Pss:\s+(\d+) kB", Path(f"/proc/{one}/smaps_rollup").read_text(), re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Rows against the fake broker."""
+"""Rows with the fake broker."""
 
 import json
 import sys
@@ -19,7 +19,7 @@ from bench.rows import Row, Section
 from tests.end_to_end.support.processes import Process, free_port, run, scratch, wait_until
 from tests.support.certificates import Authority
 
-# What one run of one peer takes, after its warm-up.
+# The seconds of a run, after its warm-up.
 SECONDS = {
     Section.BULK: 2.0,
     Section.TLS: 2.0,
@@ -42,14 +42,14 @@ _SHAPES = {
 
 @contextmanager
 def measuring(names: Sequence[str]) -> Iterator[tuple[list[Peer], Callable[[Row, Peer], Sample]]]:
-    """Start the fake broker and these peers in front of it. Gives the peers, and a function that measures one once."""
+    """Start the fake broker and these peers. Yields the peers, and a function that measures one of them once."""
     with _fake_broker() as port, running(names, partial(synthetic_route, broker_port=port)) as peers:
         yield peers, measure
 
 
 @contextmanager
 def measuring_rewriting(names: Sequence[str]) -> Iterator[tuple[list[Peer], Callable[[Row, Peer], Sample]]]:
-    """The same for ours alone, in front of a broker and in front of a cluster."""
+    """Do the same for our proxy, with and without rewriting."""
     with ExitStack() as stack:
         port = stack.enter_context(_fake_broker())
         yield stack.enter_context(with_and_without_rewriting(port)) if OURS in names else [], measure
@@ -57,7 +57,7 @@ def measuring_rewriting(names: Sequence[str]) -> Iterator[tuple[list[Peer], Call
 
 @contextmanager
 def measuring_queue(names: Sequence[str]) -> Iterator[tuple[list[Peer], Callable[[Row, Peer], Sample]]]:
-    """The same for ours alone, without a queue and with one."""
+    """Do the same for our proxy, with and without a queue."""
     with ExitStack() as stack:
         port = stack.enter_context(_fake_broker())
         yield (
@@ -68,7 +68,7 @@ def measuring_queue(names: Sequence[str]) -> Iterator[tuple[list[Peer], Callable
 
 @contextmanager
 def measuring_fresh(names: Sequence[str]) -> Iterator[tuple[list[Peer], Callable[[Row, Peer], Sample]]]:
-    """The same for memory: each run restarts its peer, because a process does not return memory."""
+    """Do the same, but restart the peer for each run, because a process does not return memory."""
     with _fake_broker() as port:
         route = partial(synthetic_route, broker_port=port)
 
@@ -81,7 +81,7 @@ def measuring_fresh(names: Sequence[str]) -> Iterator[tuple[list[Peer], Callable
 
 @contextmanager
 def measuring_tls(names: Sequence[str]) -> Iterator[tuple[list[Peer], Callable[[Row, Peer], Sample]]]:
-    """The same for clients with TLS; only Envoy and ours are configured to terminate it."""
+    """Do the same for clients with TLS. Only Envoy and our proxy are configured for TLS."""
     with scratch("tls") as directory, _fake_broker() as port:
         authority = Authority("bench authority")
         certificate, key = authority.issue("bench", hosts=["127.0.0.1"]).save(directory, "bench")
@@ -104,7 +104,7 @@ def _fake_broker() -> Iterator[int]:
 
 
 def command(row: Row) -> list[str]:
-    """Return the arguments of ``python -m bench.load`` without those of the peer."""
+    """Return the arguments of ``python -m bench.load``, without those of the peer."""
     return [
         _SHAPES[row.section],
         *("--api", row.api),
@@ -117,7 +117,7 @@ def command(row: Row) -> list[str]:
 
 
 def measure(row: Row, peer: Peer, *, ca: str | None = None) -> Sample:
-    """Run the load generator once; with ``ca``, over TLS."""
+    """Run the load generator once, over TLS if ``ca`` is given."""
     more = [*(("--pid", str(peer.pid)) if peer.pid else ()), *(("--tls", ca) if ca else ())]
     out = run([sys.executable, "-m", "bench.load", *command(row), "--port", str(peer.port), *more], timeout_s=60)
     sample: Sample = json.loads(out)

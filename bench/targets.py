@@ -1,4 +1,4 @@
-"""Targets: bounds for figures of a row's samples. Pure."""
+"""The targets: bounds for figures that are computed from a row's samples."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ Reading: TypeAlias = Callable[[Samples], float | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A figure and its bound. ``read`` gives None if a necessary peer was not measured."""
+    """A figure and its bound. ``read`` returns None if a necessary peer was not measured."""
 
     text: str
     read: Reading
@@ -35,7 +35,7 @@ class Target:
     at_least: bool = False
 
     def is_met(self, samples: Samples) -> bool | None:
-        """Whether the figure meets the bound; None if it is unknown."""
+        """Return whether the figure meets the bound, or None if it is unknown."""
         figure, bound = self.read(samples), self.bound(samples)
         if figure is None or bound is None:
             return None
@@ -63,25 +63,25 @@ def _median(peer: str, quantity: Quantity) -> Reading:
 
 
 def rate_of_envoy(least: float) -> Target:
-    """Bytes per second."""
+    """Require bytes per second, relative to Envoy."""
     read = _median_ratio(OURS, ENVOY, bytes_per_second)
     return Target(text=f"bytes/s ≥ {least:g} of Envoy's", read=read, bound=_constant(least), at_least=True)
 
 
 def per_cpu_second_of_envoy(least: float) -> Target:
-    """Requests per CPU second; for equal requests also bytes per CPU second."""
+    """Require requests per CPU second, relative to Envoy."""
     read = _median_ratio(ENVOY, OURS, cpu_s_per_10k_requests)
     return Target(text=f"per CPU second ≥ {least:g} of Envoy's", read=read, bound=_constant(least), at_least=True)
 
 
 def cpu_of_envoy(most: float) -> Target:
-    """CPU seconds per GB."""
+    """Limit the CPU seconds per GB, relative to Envoy."""
     read = _median_ratio(OURS, ENVOY, cpu_s_per_gb)
     return Target(text=f"CPU s per GB ≤ {most:g} of Envoy's", read=read, bound=_constant(most))
 
 
 def direct_ratio() -> Target:
-    """Bytes per second, relative to direct."""
+    """Require bytes per second, relative to the direct connection."""
     return Target(
         text="bytes/s of direct ≥ Envoy's",
         read=_median_ratio(OURS, DIRECT, bytes_per_second),
@@ -91,7 +91,7 @@ def direct_ratio() -> Target:
 
 
 def than_kroxylicious() -> tuple[Target, ...]:
-    """Faster, and with less CPU."""
+    """Require more bytes per second than Kroxylicious, and less CPU time."""
     return (
         Target(
             text="bytes/s of direct ≥ Kroxylicious'",
@@ -108,7 +108,7 @@ def than_kroxylicious() -> tuple[Target, ...]:
 
 
 def latency() -> tuple[Target, ...]:
-    """Added latency, compared with a peer; both include the direct latency."""
+    """Limit the latency, compared with the peers. All include the direct latency."""
 
     def p50_over_envoy(samples: Samples) -> float | None:
         found = difference(samples, OURS, ENVOY, field("p50_us"))
@@ -125,7 +125,7 @@ def latency() -> tuple[Target, ...]:
 
 
 def rewriting() -> tuple[Target, ...]:
-    """Cost of rewriting for responses without addresses."""
+    """Limit the cost of rewriting for responses without addresses."""
     return (
         Target(
             text="bytes/s rewriting ≥ 0.98 of ours",
@@ -142,7 +142,7 @@ def rewriting() -> tuple[Target, ...]:
 
 
 def queueing() -> tuple[Target, ...]:
-    """Cost of a queue that never fills."""
+    """Limit the cost of a queue that is never full."""
     return (
         Target(
             text="bytes/s with a queue ≥ 0.95 of ours",
@@ -154,11 +154,11 @@ def queueing() -> tuple[Target, ...]:
 
 
 def memory() -> Target:
-    """Growth of the resident set."""
+    """Limit the growth of the resident set."""
     quantity = field("resident_bytes_per_connection")
     return Target(text="bytes ≤ Envoy's", read=_median(OURS, quantity), bound=_median(ENVOY, quantity))
 
 
 def microseconds(most: float) -> Target:
-    """Time of one decision."""
+    """Limit the time of one decision."""
     return Target(text=f"a decision < {most:g} µs", read=_median(OURS, field("decision_us")), bound=_constant(most))

@@ -1,4 +1,4 @@
-"""Settings of all tests. ``HYPOTHESIS_PROFILE=deep`` makes property tests search long and at random."""
+"""Fixtures and settings of all tests. With ``HYPOTHESIS_PROFILE=deep``, property tests search long and at random."""
 
 import os
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, settings
 
 from kafka_quota_proxy.proxy.background.isolation import internal_errors
 
-# Many processes import the same modules, so the first one caches the bytecode.
+# Many processes import the same modules, so bytecode must be cached.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # The same examples in each run, so that a failure is caused by the change.

@@ -1,7 +1,6 @@
-"""The rules of deploy/alerts.yaml fire on floods only, by promtool and recorded series of a real proxy.
+"""The rules of deploy/alerts.yaml fire on floods only, in promtool with series of a real proxy.
 
-``tests/end_to_end/support/flood_recording.py`` records the series. Alerts wait longer than the recording lasts, so it
-is repeated, with counters that continue.
+``tests/end_to_end/support/flood_recording.py`` recorded the series.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def _promtool(*arguments: str | Path) -> None:
 
 
 def _played(name: str, values: list[float], length: int) -> list[float]:
-    """Repeat a recording until it has this many samples."""
+    """Repeat a recording until it has this many samples. Counters continue to grow."""
     played = values[:]
     while len(played) < length:
         above = played[-1] - values[0] if "_total{" in name else 0.0
@@ -64,7 +63,7 @@ def _series(end_m: int) -> tuple[str, list[dict[str, str]]]:
 
 
 def _firing(minute: int, *alerts: tuple[str, str]) -> dict[str, Any]:
-    """Assert that exactly these alerts fire, as pairs of alert and client-id."""
+    """Return the assertion that exactly these alerts fire, as pairs of alert and client-id."""
     labels = [f'{{alertname="{alert}", client_id="{client_id}"}}' for alert, client_id in alerts]
     return {
         "expr": _FIRING,

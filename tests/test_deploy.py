@@ -30,7 +30,7 @@ quotas:
 replication: {from_cluster: true}
 usage_log: {directory: usage}
 """
-# A file has one of these.
+# A configuration file has one of these sources of quotas.
 _AUTHORITIES = (
     b"quotas_from: kafka://127.0.0.1:1/kafka-quota-store\n",
     b"quotas_from: broker\n",
@@ -43,7 +43,7 @@ DEPLOY = REPOSITORY / "deploy"
 
 
 class FirstStart:
-    """The part of a reloader that metrics read."""
+    """The attributes of a reloader that the metrics read."""
 
     last_reload_successful = True
     last_reload_timestamp_seconds = 0.0
@@ -51,7 +51,7 @@ class FirstStart:
 
 
 def exposed() -> set[str]:
-    """Return the names of all exposed metrics, as in a query."""
+    """Return the names of all exposed metrics, as a query uses them."""
     names: set[str] = set()
     for authority in _AUTHORITIES:
         config = load_bytes(_CONFIG + authority, file="proxy.yaml").config
@@ -131,7 +131,7 @@ async def test_kubernetes_admin_port_serves_only_metrics_and_probes() -> None:
         statuses = [await asyncio.to_thread(_status, published, path) for path in paths]
 
     assert {probe["port"] for probe in probes} == {"metrics"}
-    assert statuses == [200, 200, 503, 404, 404]  # not ready: nothing listens
+    assert statuses == [200, 200, 503, 404, 404]  # not ready, because nothing listens
 
 
 def _status(port: int | None, path: str) -> int:

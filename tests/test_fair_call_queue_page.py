@@ -1,4 +1,4 @@
-"""The table of keys in docs/reference/fair-call-queue.md has each key of the program with its true default."""
+"""The table in docs/reference/fair-call-queue.md has each key of the program, with its true default."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LISTENER: Final = "listeners: [{name: clients, bind: 127.0.0.1:9192, upstream: 
 
 
 class Row(NamedTuple):
-    """A row of the table; an empty value is left out."""
+    """A row of the table. A value may be empty."""
 
     key: str
     default: str

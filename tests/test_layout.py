@@ -10,7 +10,7 @@ import pytest
 REPOSITORY = Path(__file__).parent.parent
 PACKAGES = ("config", "protocol", "proxy", "pipeline")
 
-# Modules without a test module of their own, and where they are tested instead. `__init__` modules are maps.
+# Modules without a test module of their own, and where they are tested instead.
 EXCEPTIONS = {
     # The faults of a file are found together, so they are tested together.
     "config/file_checks.py": "tests/config/test_load.py",
@@ -29,14 +29,14 @@ EXCEPTIONS = {
     "config/cluster_schema.py": "tests/config/test_load.py",
     "config/quota_schema.py": "tests/config/test_load.py",
     "config/fair_call_queue_schema.py": "tests/config/test_fair_call_queue_options.py",
-    # Parts of terms, and their texts.
+    # The parts of a rule's terms, and their texts.
     "config/ramp.py": "tests/proxy/quota/test_rule_terms.py",
     "proxy/quota/rule_phrases.py": "tests/proxy/cli/test_explain.py",
-    # Bounds of a bucket.
+    # The bounds are tested with the bucket.
     "proxy/quota/bucket_bounds.py": "tests/proxy/quota/test_bucket.py",
     # Processes and clients are tested by running them.
     "proxy/cli/demo/clients.py": "tests/proxy/cli/demo/test_runner.py",
-    # The base of three handlers, tested with the one that uses all of it.
+    # The base class of three handlers is tested with the one that uses all of it.
     "proxy/session/handlers/whole_request.py": "tests/proxy/session/handlers/test_topic_mutations.py",
     **{
         f"proxy/fair_queue/{name}.py": "tests/proxy/session/test_broker_turn.py"
@@ -63,9 +63,9 @@ EXCEPTIONS = {
     "proxy/client_quotas/storage/store.py": "tests/proxy/client_quotas/test_manager.py",
     # The store on disk is tested with the manager.
     "proxy/client_quotas/storage/directory_store.py": "tests/proxy/client_quotas/test_manager.py",
-    # A record of the dialer.
+    # The dialer returns this record.
     "proxy/server/broker.py": "tests/proxy/server/test_broker_dialer.py",
-    # Tested by whole scrapes.
+    # Metrics are tested by whole scrapes.
     "proxy/admin/metrics/client_quotas.py": "tests/proxy/admin/metrics/test_registry.py",
     "proxy/admin/metrics/listeners.py": "tests/proxy/admin/metrics/test_registry.py",
     "proxy/server/file_state.py": "tests/proxy/server/test_config_reloader.py",
@@ -80,7 +80,7 @@ EXCEPTIONS = {
     },
     # Kafka's error codes and messages are tested where they are returned.
     "proxy/client_quotas/rules/errors.py": "tests/proxy/client_quotas/rules/test_alter.py",
-    # Only asyncio and sockets: a real Kafka is a better test than any double.
+    # These modules only call a Kafka, so they are tested with a real one.
     "proxy/replication/cluster_reader.py": "tests/end_to_end/test_throttles_from_cluster.py",
     "proxy/cli/run.py": "tests/end_to_end/test_reload.py",
     # Arguments are tested by command lines.
@@ -90,7 +90,7 @@ EXCEPTIONS = {
         f"pipeline/commands/{name}.py": "tests/pipeline/test_main.py"
         for name in ("simulate", "whatif", "chargeback", "rebalance", "balance")
     },
-    # Columns, errors, Spark and file systems are tested by their users.
+    # Columns, errors, Spark and file systems are tested by the modules that use them.
     "pipeline/record.py": "tests/pipeline/test_usage_reader.py",
     "pipeline/errors.py": "tests/pipeline/test_main.py",
     "pipeline/session.py": "tests/pipeline/test_main.py",
@@ -99,7 +99,7 @@ EXCEPTIONS = {
         f"pipeline/{name}.py": "tests/pipeline/test_usage_reader.py"
         for name in ("damaged_files", "log_files", "kafka_source")
     },
-    # Compared with the replay, of which it is the fast half.
+    # It is the fast part of the replay, and gives the same results.
     "pipeline/unthrottled.py": "tests/pipeline/test_replay.py",
     "pipeline/proposed_quotas.py": "tests/pipeline/test_whatif.py",
 }
@@ -143,7 +143,7 @@ def test_init_modules_hold_only_a_docstring_and_public_names(package: str) -> No
 
 
 def rooms() -> dict[str, set[str]]:
-    """Return the imports of each room. A folder of ``proxy/`` is a room, and so is each other package."""
+    """Return the imports of each room. A room is a folder of ``proxy/`` or another package."""
     graph = grimp.build_graph("kafka_quota_proxy")
     imports: dict[str, set[str]] = defaultdict(set)
     for importer in graph.modules:

@@ -16,7 +16,7 @@ PAGE = "how-to/set-quotas.md"
 
 
 def play(console: Console, shown: Block) -> None:
-    """Run each command of a block, and compare the output with the block."""
+    """Run each command of a block, and compare its output with the block."""
     assert shown.steps
     for line, output in shown.steps:
         assert console.run(line).rstrip("\n") == output.rstrip("\n"), line

@@ -18,10 +18,7 @@ _INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 
 
 def commands(program: str) -> list[str]:
-    """Return the command lines of ``program`` in blocks and in the text.
-
-    Comments, environment variables and redirections are left out.
-    """
+    """Return the command lines of ``program``, without comments, environment variables and redirections."""
     lines = [line for block in blocks("sh") for line in block.text.splitlines()]
     typed = [line for block in blocks("console") for line, _ in block.steps]
     lines += [line.partition(" | ")[0].partition(" > ")[0] for line in typed]
@@ -32,7 +29,7 @@ def commands(program: str) -> list[str]:
 
 
 def anchors(page: Path) -> set[str]:
-    """Return the anchors of a page's headings, numbered like on GitHub."""
+    """Return the anchors of a page's headings, numbered as on GitHub."""
     found: list[str] = []
     for heading in _HEADING.findall(FENCE.sub("", page.read_text(encoding="utf-8"))):
         name = re.sub(r"[^\w\- ]", "", re.sub(r"\]\([^)]*\)", "", heading).lower()).replace(" ", "-")
@@ -95,7 +92,7 @@ def test_command_lines_are_valid(line: str) -> None:
 def test_command_lines_of_the_pipeline_are_valid(line: str) -> None:
     words = shlex.split(line)[1:]
 
-    if len(words) > 1:  # otherwise without arguments
+    if len(words) > 1:  # a command without arguments is only a name
         assert pipeline_parser(words[0]).parse_args(words).command == words[0]
 
 

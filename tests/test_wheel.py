@@ -1,4 +1,4 @@
-"""The wheel in an application whose own modules have the names of this project's folders."""
+"""The wheel works in an application with modules that have the names of this project's folders."""
 
 import subprocess
 from pathlib import Path

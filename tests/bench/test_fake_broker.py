@@ -1,4 +1,4 @@
-"""The fake broker answers each request once, with its correlation id, however the stream is split."""
+"""The fake broker answers each request once, with its correlation id, wherever the stream is split."""
 
 import struct
 

@@ -1,4 +1,4 @@
-"""kio, generated from Kafka's message files, reads the bench's frames to the last byte."""
+"""kio, which is generated from Kafka's message files, reads the bench's frames to the last byte."""
 
 import pytest
 from kio.index import load_request_schema, load_response_schema

@@ -1,4 +1,4 @@
-"""The generator counts responses wherever the stream is split."""
+"""The load generator counts responses wherever the stream is split."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Verdicts on the pipeline's measurements: too much growth and different results of engines are faults."""
+"""The verdict on the pipeline's measurements finds too much growth, and different results of engines."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from bench.spark_run import Run
 
 
 def log(rows: int, **given: Any) -> Log:  # noqa: ANN401  (fields of a Run)
-    """Return a log with 10 bytes a record, on which every command takes 10 s plus 1 s for each 10^5 records."""
+    """Return a log on which every command takes 10 s plus 1 s for each 10^5 records."""
     taken = {"seconds": 10 + rows / 10**5, "jvm_bytes": 10**9, "python_bytes": 10**8, "spilled_bytes": 10 * rows}
     return Log(rows=rows, usage_bytes=10 * rows, runs=dict.fromkeys(COMMANDS, Run(**(taken | given))))
 

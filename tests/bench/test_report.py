@@ -1,4 +1,4 @@
-"""The report: ratios within a repetition, and verdicts."""
+"""The report has ratios within a repetition, and verdicts."""
 
 import json
 
@@ -20,7 +20,7 @@ def measured(key: str, samples: Samples, *, machine: str = "one") -> Measured:
 
 
 def test_ratios_are_computed_within_a_repetition() -> None:
-    # The machine was half as fast in the second repetition, for all peers, so the ratio has no spread.
+    # In the second repetition the machine was half as fast for all peers, so the ratio has no spread.
     samples = {
         "direct": [run(bytes_per_second=2e9, cpu_s=0), run(bytes_per_second=1e9, cpu_s=0)],
         "Envoy": [run(bytes_per_second=1e9, cpu_s=1), run(bytes_per_second=5e8, cpu_s=1)],

@@ -1,4 +1,4 @@
-"""A bound on the bench's measurements of the scheduler."""
+"""The scheduler's decisions take a bounded time."""
 
 import pytest
 
@@ -12,7 +12,7 @@ _DECISIONS = [row for row in ROWS if row.section is Section.SCHEDULING and row.t
 @pytest.mark.parametrize(
     ("bound_us", "tries"),
     [
-        # Ten times the time on a quiet machine; a scan of all users for each request would take longer.
+        # Ten times the time on a quiet machine. A scan of all users for each request would take longer.
         pytest.param(20, 1, marks=pytest.mark.kafka),
         pytest.param(3, 5, marks=pytest.mark.long),
     ],

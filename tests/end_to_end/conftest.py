@@ -1,4 +1,4 @@
-"""A real Apache Kafka for all tests of this folder: one per version and run, started on first use."""
+"""Starts the Apache Kafka brokers that the end-to-end tests share, each when a test first asks for it."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def kafka_4() -> Iterator[Kafka]:
 
 @pytest.fixture(scope="session")
 def slow_kafka() -> Iterator[Kafka]:
-    """A broker with a single thread, which every write occupies for some milliseconds."""
+    """A broker with one I/O thread, which each write occupies for 5 ms."""
     with greedy.slow_kafka() as kafka:
         yield kafka
 
 
 @pytest.fixture(scope="module")
 def mortal_kafka() -> Iterator[Kafka]:
-    """A broker that a module may kill without affecting other tests."""
+    """A broker for a single test module, which may kill the broker."""
     with Kafka(KAFKA_4, config=QUICK_TO_RETURN) as kafka:
         yield kafka

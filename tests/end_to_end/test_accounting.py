@@ -1,7 +1,6 @@
 """``bytes_total`` equals the counters of the client and of the broker, to the byte.
 
-Kafka does not charge the size field, 4 bytes. Of a fetch response it charges the body and 4 bytes of the header. From
-Fetch v12 on the header has 5 bytes, so one byte is free.
+Kafka charges a frame without its size field, and a Fetch v12 response without the tags of its header.
 """
 
 import re
@@ -38,7 +37,7 @@ _SIZES = (1, 100, 1_000, 10_000, 100_000, 500_000)
 
 @pytest.fixture(scope="module")
 def kafka() -> Iterator[Kafka]:
-    """A broker that publishes its counters."""
+    """A broker with a JMX port."""
     with Kafka(KAFKA_4, jmx=True) as running:
         yield running
 
@@ -52,7 +51,7 @@ def proxy(kafka: Kafka) -> Iterator[Proxy]:
 
 
 class _Counters:
-    """Bytes that the broker has counted on its proxied listener since this object was made."""
+    """The bytes that the broker has counted on its proxied listener since this object was made."""
 
     def __init__(self, kafka: Kafka) -> None:
         self._kafka = kafka
@@ -72,10 +71,7 @@ class _Counters:
 
 
 class _Bodies:
-    """Bytes of request bodies by API that the broker has counted, on all listeners, since this object was made.
-
-    The broker publishes count and mean; their product is exact up to the rounding of a double.
-    """
+    """The bytes of request bodies, by API, that the broker has counted since this object was made."""
 
     def __init__(self, kafka: Kafka) -> None:
         self._kafka = kafka
@@ -99,7 +95,6 @@ class _Bodies:
 
 
 def _charged(metrics: Metrics, kind: str, client_id: str) -> tuple[int, int]:
-    """Return charged bytes and requests."""
     labels = {"kind": kind, "client_id": client_id}
     return int(metrics.total(_BYTES, **labels)), int(metrics.total(_REQUESTS, **labels))
 
@@ -194,7 +189,7 @@ def test_client_without_quota_is_counted(kafka: Kafka) -> None:
 
 
 def test_producer_bytes_equal_the_counters_of_java_and_the_broker(kafka: Kafka, proxy: Proxy) -> None:
-    """Charged bytes are those that Java sent, less those of other requests at the broker."""
+    """Java counts the bytes of all its requests. Those of other APIs are subtracted."""
     topic, client_id = create_topic(kafka), "java"
     broker, broker_bodies = _Counters(kafka), _Bodies(kafka)
     out = kafka.run_java(
@@ -222,7 +217,7 @@ def test_producer_bytes_equal_the_counters_of_java_and_the_broker(kafka: Kafka, 
 
 
 def test_consumer_bytes_equal_java_s_counter_without_the_handshake(kafka: Kafka, proxy: Proxy) -> None:
-    """The connection carries fetches, and at its start ApiVersions, Metadata and ListOffsets."""
+    """Before its fetches, the connection has ApiVersions, Metadata and ListOffsets requests."""
     topic, client_id = create_topic(kafka), "java"
     with raw_client(kafka.listener(DIRECT).port) as client:
         for _ in range(40):
@@ -246,7 +241,7 @@ def test_consumer_bytes_equal_java_s_counter_without_the_handshake(kafka: Kafka,
 
 
 def _java_metric(out: str, group: str, name: str, *, node_id: str | None = None) -> int:
-    """One line of ``--print-metrics``: ``GROUP:NAME:{tag=value, …} : 123.000``."""
+    """Return a value that ``--print-metrics`` printed, as ``GROUP:NAME:{tag=value, …} : 123.000``."""
     for tags, value in re.findall(rf"^{group}:{name}:\{{([^}}]*)\}}\s*: ([\d.]+)", out, re.MULTILINE):
         if node_id is None or f"node-id={node_id}" in tags.split(", "):
             return int(float(value))
@@ -254,7 +249,7 @@ def _java_metric(out: str, group: str, name: str, *, node_id: str | None = None)
 
 
 def _filled(kafka: Kafka) -> str:
-    """A topic with one record, and so one batch, of each size."""
+    """Create a topic with one batch of each size."""
     topic = create_topic(kafka)
     with raw_client(kafka.listener(DIRECT).port) as client:
         for size in _SIZES:
@@ -263,7 +258,7 @@ def _filled(kafka: Kafka) -> str:
 
 
 def _fetch_v12(client: RawClient, topic: str, *, offset: int) -> None:
-    """Fetch from partition 0 with the first flexible version, the last one that names its topics."""
+    """Fetch from partition 0 with the first flexible version."""
     name = topic.encode()
     empty_tags = b"\0"
     body = (

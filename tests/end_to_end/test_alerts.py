@@ -1,4 +1,4 @@
-"""Alerts of a job that is killed and resumed ten times: each appears once. ``make test-pipeline``."""
+"""A job that is killed and resumed ten times delivers each alert exactly once."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ REPOSITORY: Final = Path(__file__).parents[2]
 BASE_MS: Final = 1_767_225_600_000  # 1 January 2026, 00:00 UTC
 WINDOW_S: Final = 10
 LATE_S: Final = 30
-# A record that is late by at most this must count.
+# A record counts if it is late by at most this.
 OUT_OF_ORDER_S: Final = 20
 LIMIT: Final = 1_000.0
 NEAR: Final = 0.8
-# Seconds of event time per second.
+# Seconds of event time per second of the test.
 SPEED: Final = 20
 KILLS: Final = 10
 PARTITIONS: Final = 3
 # The longest batch: the first after a start has all waiting records, and the machine may be busy.
 PATIENCE_S: Final = 300
-# Interval at which the job is checked for the state in which to kill it.
+# How often the job is polled for the moment at which to kill it.
 AT_ONCE_S: Final = 0.002
-# Use of a window, in parts of the limit.
+# The use of a window, relative to the limit.
 FILLED: Final = (0.4, 0.78, 0.82, 0.95, 1.05, 1.5)
 BUCKETS: Final[tuple[dict[str, Any], ...]] = tuple(
     {"proxy": f"p{broker or 0}", "broker": broker, "kind": kind, "user": user, "client_id": client_id}
@@ -60,7 +60,7 @@ Send = Callable[[Iterable[Record]], None]
 
 
 class Reader(Protocol):
-    """Reads alerts in order of arrival."""
+    """Reads alerts in the order in which they arrive."""
 
     seen: list[Record]
 
@@ -77,7 +77,7 @@ def identity(one: Record) -> tuple[Any, ...]:
 
 
 def expected(log: Iterable[Record]) -> list[Record]:
-    """Return the expected alerts of a log, computed in plain Python."""
+    """Return the alerts that a log must cause, computed in plain Python."""
     windows: dict[tuple[Any, ...], list[Record]] = {}
     for one in {identity(one): one for one in log}.values():
         start_ms = one["start_ms"] - one["start_ms"] % (WINDOW_S * 1_000)
@@ -102,17 +102,10 @@ def expected(log: Iterable[Record]) -> list[Record]:
 
 
 class Log:
-    """A usage log that grows, with records out of order, duplicates, and some records that are too late.
-
-    Args:
-        send: writes records to the log.
-        reader: of the alerts.
-        seed: of the random choices.
-        together_s: seconds of event time in each write.
-    """
+    """A growing usage log, with records that are out of order, duplicated or too late."""
 
     def __init__(self, send: Send, reader: Reader, seed: int, *, together_s: int = 1) -> None:
-        self.sent: list[Record] = []  # without late records
+        self.sent: list[Record] = []  # without records that are too late
         self.late = 0
         self._send, self._reader = send, reader
         self._random = seeded(seed)
@@ -131,7 +124,7 @@ class Log:
         self.complete()
 
     def complete(self) -> None:
-        """Send the remaining records, and those that close all windows."""
+        """Send the remaining records, and records that close all windows."""
         self._end.set()
         self._thread.join()
         if self._fault is not None:
@@ -176,7 +169,7 @@ class Log:
         self._send(due)
 
     def _send_too_late(self) -> None:
-        """Send a record for a closed window, which must not repeat or change its alert."""
+        """Send a record for a closed window. Its alert must not change or appear again."""
         self._reader.read()
         if self._reader.seen:
             newest_ms = max(one["start_ms"] for one in self._reader.seen)
@@ -189,7 +182,7 @@ class Log:
 
 
 class TopicReader:
-    """Reads committed records."""
+    """Reads the committed alerts of a topic."""
 
     def __init__(self, kafka: Kafka, topic: str) -> None:
         self.seen: list[Record] = []
@@ -222,7 +215,7 @@ class TopicReader:
 
 
 class FileReader:
-    """Reads each complete file once."""
+    """Reads each complete file of alerts once."""
 
     def __init__(self, out: Path) -> None:
         self.seen: list[Record] = []
@@ -236,7 +229,7 @@ class FileReader:
 
 
 def to_topic(kafka: Kafka, topic: str, seed: int) -> Send:
-    """Return a function that writes records to random partitions and waits for the acknowledgement."""
+    """Return a function that writes records to random partitions, and waits until they are acknowledged."""
     producer = confluent_kafka.Producer({"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 0, **QUIET})
     chance = seeded(seed)
 
@@ -249,7 +242,7 @@ def to_topic(kafka: Kafka, topic: str, seed: int) -> Send:
 
 
 def to_files(directory: Path) -> Send:
-    """Return a function that writes one file, which appears when it is complete."""
+    """Return a function that writes records to a new file. The file appears when it is complete."""
     directory.mkdir()
     count = 0
 
@@ -279,7 +272,7 @@ class Job:
         return Process([*self._command, *more], log=self.log, env=env, cwd=REPOSITORY)
 
     def numbers(self, part: str) -> int:
-        """Return the last planned (``offsets``) or finished (``commits``) batch; -1: none."""
+        """Return the number of the last planned (``offsets``) or finished (``commits``) batch, or -1."""
         directory = self._checkpoint / "spark" / part
         with suppress(FileNotFoundError):
             return max((int(path.name) for path in directory.iterdir() if path.name.isdigit()), default=-1)
@@ -287,12 +280,11 @@ class Job:
 
 
 def patiently(is_true: Callable[[], bool], what: str, *, poll_s: float = 0.05) -> None:
-    """Wait for a condition of the job."""
     wait_until(is_true, timeout_s=PATIENCE_S, what=what, poll_s=poll_s)
 
 
 def kill_often(job: Job, reader: Reader, chance: random.Random) -> tuple[int, int]:
-    """Kill the job ten times; return the number of kills within a batch, and after its delivery."""
+    """Kill the job ten times. Return the number of kills within a batch, and right after its delivery."""
     within = delivered = 0
     for number in range(KILLS):
         process = job.start()
@@ -328,7 +320,7 @@ def as_texts(alerts: Iterable[Record]) -> list[str]:
 
 
 def prove(job: Job, log: Log, reader: Reader, chance: random.Random) -> None:
-    """Kill and resume the job, end it, and compare its alerts with the expected ones."""
+    """Kill and resume the job, let it end, and compare its alerts with the expected ones."""
     with log:
         within, delivered = kill_often(job, reader, chance)
     wanted = expected(log.sent)
@@ -373,7 +365,7 @@ def test_alerts_to_topic_are_read_once_although_the_job_is_killed(kafka_4: Kafka
     finally:
         reader.close()
 
-    # Each bucket is in one partition.
+    # All alerts of a bucket are in one partition.
     assert len(set(reader.keys)) == len({key for key, _ in reader.keys})
 
 
@@ -396,7 +388,7 @@ def spark() -> Iterator[SparkSession]:
 
 @contextmanager
 def delivering(kafka: Kafka, topic: str) -> Iterator[TopicDelivery]:
-    """Open the delivery of one job like a process that has just started."""
+    """Open the delivery of a job, as a new process would."""
     delivery = TopicDelivery(kafka.bootstrap_servers, topic, topic)
     delivery.begin()
     try:

@@ -1,6 +1,6 @@
-"""Every client does everything with an unmodified cluster behind one proxy, and reaches no broker directly.
+"""Every client works with an unmodified cluster behind one proxy, and never connects to a broker directly.
 
-The brokers log each request with its source address, and the proxy dials them from an address of its own.
+The brokers log the source address of each request. The proxy connects from an address of its own.
 """
 
 from __future__ import annotations
@@ -79,10 +79,7 @@ def proxy(cluster: Kafka) -> Iterator[Proxy]:
 
 
 def _sources(kafka: Kafka) -> Counter[str]:
-    """Return the source addresses of client requests, as logged by the brokers.
-
-    ApiVersions is left out, because the test bed uses it to see whether a broker is up.
-    """
+    """Return the source addresses of the logged requests, without the ApiVersions requests of the tests."""
     return Counter(
         request.source
         for broker in kafka.brokers
@@ -105,7 +102,7 @@ def test_client_does_everything_without_reaching_a_broker_directly(name: str, cl
 
 
 def test_client_that_bypasses_the_proxy_is_detected(cluster: Kafka) -> None:
-    """Proves that the test above can fail."""
+    """This shows that the test above can fail."""
     before = _sources(cluster)
     AdminClient({"bootstrap.servers": cluster.addresses(CLIENTS), **QUIET}).list_topics(timeout=30)
 
@@ -142,13 +139,13 @@ def test_clients_push_their_telemetry_through_the_proxy(cluster: Kafka, proxy: P
         instance_id = out.splitlines()[-1]
         return any(f"telemetry of {instance_id}" in broker.log for broker in cluster.brokers)
 
-    # A client that connects before its broker knows the subscription asks again in five minutes.
+    # A client that connects before its broker knows the subscription asks again only after five minutes.
     wait_until(is_pushed, timeout_s=60, what="a broker takes what a client pushes")
     assert set(_sources(cluster) - before) == {PROXY_HOST}
 
 
 class Traffic:
-    """A producer and a consumer in a group, until stopped."""
+    """A producer and a consumer group, which work until they are stopped."""
 
     def __init__(self, address: str, topic: str) -> None:
         self.acknowledged: set[bytes] = set()

@@ -1,7 +1,6 @@
-"""One limit for a cluster, with proxies, brokers and the pipeline in a closed loop, while a user's load moves.
+"""``balance --follow`` divides a limit among proxies, while a user's load moves from one to another.
 
-The short form has three proxies in front of one broker, and one move. ``make test-pipeline`` has three brokers, a
-minute for each move, and a proxy that is cut off.
+The short form has one broker. ``make test-pipeline`` has three brokers, and cuts off a proxy.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ LIMIT: Final = 3_000_000
 NAMES: Final = ("p1", "p2", "p3")
 REQUEST_BYTES: Final = 16 * KIB
 STORE: Final = "kafka-quota-store"
-# The window of rates. In a shorter one single requests show.
+# Rates are averages over this time. In a shorter one, single requests would count too much.
 WINDOW_S: Final = 5.0
 _STEP_S: Final = 0.5
 TOLERANCE: Final = 0.05
@@ -42,7 +41,7 @@ _LONGEST_S: Final = 300.0
 
 
 class Place(NamedTuple):
-    """The broker and the topic addresses of one proxy."""
+    """The addresses of a proxy, its broker, its quota topic and its usage topic."""
 
     bind: str
     upstream: str
@@ -51,7 +50,7 @@ class Place(NamedTuple):
 
 
 class Publisher:
-    """``balance --follow``, for a ``with`` block."""
+    """Runs ``balance --follow`` in a ``with`` block."""
 
     def __init__(self, kafka: Kafka, directory: Path, *, usage: str, lease: str, every: str = "1s") -> None:
         limits = directory / "cluster.yaml"
@@ -80,14 +79,14 @@ class Publisher:
 
 
 class Load:
-    """Acknowledged bytes of all clients. Each client sends much more than the limit."""
+    """The acknowledged bytes of all clients. Each client tries to send much more than the limit."""
 
     def __init__(self) -> None:
         self.answers: list[Answer] = []
 
     @contextmanager
     def flowing(self, port: int, topic: str) -> Iterator[None]:
-        """Run a client that sends all it can and obeys throttle times, for a ``with`` block."""
+        """Run a client that floods and waits for throttle times, in a ``with`` block."""
         is_over = threading.Event()
 
         def run() -> None:
@@ -110,24 +109,23 @@ class Load:
             thread.join()
 
     def rate(self, from_s: float, until_s: float) -> float:
-        """Return the acknowledged rate in this time, as a part of the limit."""
+        """Return the acknowledged rate between two times, relative to the limit."""
         inside = sum(one.size_bytes for one in self.answers if from_s <= one.at_s < until_s)
         return inside / (until_s - from_s) / LIMIT
 
     def highest(self) -> float:
-        """Return the highest rate of any window."""
         times = sorted(one.at_s for one in self.answers)
         return max(rate for _, rate in self.windows(times[0], times[-1]))
 
     def windows(self, from_s: float, until_s: float) -> list[tuple[float, float]]:
-        """Return start (after ``from_s``) and rate of each window; rates are parts of the limit."""
+        """Return the start and the rate of each window after ``from_s``. Rates are relative to the limit."""
         starts = [number * _STEP_S for number in range(int((until_s - from_s - WINDOW_S) / _STEP_S) + 1)]
         return [(start, self.rate(from_s + start, from_s + start + WINDOW_S)) for start in starts]
 
 
 @contextmanager
 def fleet(places: Sequence[Place], usage: str) -> Iterator[Sequence[Proxy]]:
-    """Run a proxy at each place, with the configuration of the documentation."""
+    """Run a proxy at each place, with the configuration that the documentation shows."""
     with ExitStack() as stack:
         yield [
             stack.enter_context(
@@ -177,7 +175,7 @@ def test_limit_follows_a_load_that_moves(kafka_4: Kafka, tmp_path: Path) -> None
 
 
 class Cluster(NamedTuple):
-    """Three brokers with a proxy and a topic each. p2 reaches both topics by a relay, p3 only that of its share."""
+    """Three brokers with proxies. p2 reaches the quota and usage topics by a relay, p3 only the quota topic."""
 
     proxies: Sequence[Proxy]
     topics: Sequence[str]
@@ -236,7 +234,7 @@ def test_limit_follows_a_load_that_moves_every_minute_within_20_seconds(cluster:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", NAMES[1:])
 def test_cut_off_proxy_adds_at_most_one_even_share(cluster: Cluster, name: str) -> None:
-    """While cut off, p2 sends no usage and gets no shares; p3 only gets no shares."""
+    """While p2 is cut off, it sends no usage and gets no shares. p3 still sends usage."""
     number, relay = NAMES.index(name), cluster.relays[name]
     load = Load()
     began_s = time.monotonic()
@@ -266,6 +264,6 @@ def test_cut_off_proxy_adds_at_most_one_even_share(cluster: Cluster, name: str) 
     # Windows after the repair still contain use of the cut-off time, because reduced shares arrive later.
     assert max(before) <= 1 + TOLERANCE, cluster.process.log_tail()
     assert max(*cut, *after) <= 1 + 1 / len(NAMES) + TOLERANCE, cluster.process.log_tail()
-    assert max(cut) > 1 + TOLERANCE or number == 2  # p3 still reports its use, so the others get the rest
-    # The proxy reports again, then the other's share is kept for a lease, then each has half.
+    assert max(cut) > 1 + TOLERANCE or number == 2  # p3 reports its use, so the others get the rest
+    # The proxy reports again. The other proxy's share is kept for one more lease, and then each has half.
     assert rest_s <= SETTLED_AFTER_A_CUT_S, cluster.process.log_tail()

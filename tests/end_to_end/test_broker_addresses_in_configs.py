@@ -1,7 +1,6 @@
-"""Which responses show broker addresses to a client of a ``bootstrap_servers`` listener.
+"""Which responses show a broker's address to a client of a ``bootstrap_servers`` listener.
 
-Addresses that lead a client to a broker are rewritten. Responses that describe the cluster pass unchanged to clients
-that the brokers' ACLs allow (``docs/explanation/security.md``).
+The proxy rewrites addresses that lead to a broker, but not descriptions of the cluster (docs/explanation/security.md).
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _PORTS: Final = 10
 
 @pytest.fixture(scope="module")
 def kafka() -> Iterator[Kafka]:
-    """A broker where ``admin`` may do everything, and ``alice`` may only log in."""
+    """A broker at which ``admin`` may do everything, and ``alice`` may only log in."""
     config: dict[str, str | int] = {
         "listener.security.protocol.map": f"{_LOGIN}:SASL_PLAINTEXT,{DIRECT}:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "sasl.enabled.mechanisms": "PLAIN",
@@ -59,7 +58,7 @@ def proxy(kafka: Kafka) -> Iterator[Proxy]:
 
 
 def _answers(proxy: Proxy, user: str) -> dict[str, str]:
-    """Send all requests that describe a cluster, as a user; return responses or errors as text."""
+    """Send all requests that describe a cluster, as a user, and return responses or errors as text."""
     admin: Any = import_module("kafka.admin")
     client = admin.KafkaAdminClient(
         bootstrap_servers=proxy.address("clients"),
@@ -93,7 +92,7 @@ def _answer(question: Callable[[], object]) -> str:
 
 
 def _with_addresses(kafka: Kafka, answers: dict[str, str]) -> set[str]:
-    """Return the requests whose response has a port of the broker or of the controller."""
+    """Return the names of the requests that were answered with a port of the broker or the controller."""
     (broker,) = kafka.brokers
     text = broker.properties.read_text()
     controllers = next(line for line in text.splitlines() if line.startswith("controller.quorum"))
@@ -106,7 +105,7 @@ def test_client_allowed_to_describe_configs_reads_broker_addresses(kafka: Kafka,
 
     assert _with_addresses(kafka, answers) == {"the configuration of a broker", "the quorum"}
     assert "advertised.listeners" in answers["the configuration of a broker"]
-    assert str(proxy.port("clients") + 2) in answers["the cluster"]  # of node 1: the request was answered
+    assert str(proxy.port("clients") + 2) in answers["the cluster"]  # for node 1, so the request was answered
 
 
 def test_client_not_allowed_to_describe_configs_reads_no_address(kafka: Kafka, proxy: Proxy) -> None:

@@ -1,4 +1,4 @@
-"""An unreachable broker costs its clients their connections; the listener stays open and logs the reason."""
+"""An unreachable broker costs its clients their connections. The listener stays open and logs the reason."""
 
 from __future__ import annotations
 

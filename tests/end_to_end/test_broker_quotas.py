@@ -1,4 +1,4 @@
-"""``quotas_from: broker``: a broker's quotas hold at the proxy, follow changes, and do not add up with its own."""
+"""``quotas_from: broker``: the proxy enforces a broker's quotas, follows changes, and does not throttle twice."""
 
 from __future__ import annotations
 
@@ -46,7 +46,6 @@ def _proxy(kafka: Kafka, **more: object) -> Proxy:
 
 
 def _configs(kafka: Kafka, address: str, *commands: str) -> None:
-    """Run kafka-configs.sh with each of the commands."""
     outputs = run_configs(kafka, kafka.version, address, *commands)
     assert [status for status, *_ in outputs] == ["0"] * len(commands), outputs
 
@@ -103,7 +102,7 @@ def test_broker_quotas_are_followed_and_kept_while_the_broker_is_away(kafka: Kaf
         detail = json.loads(proxy.admin("/readyz"))["quotas_from"]
         assert (detail["broker"], detail["connected"], detail["read"]) == (kafka.listener(PROXIED).address, True, True)
 
-        # A start reads the quotas first.
+        # The proxy reads the quotas before it serves.
         proxy.stop()
         proxy.start()
         assert _limits(proxy, "other") == [7]
@@ -114,7 +113,7 @@ def test_broker_quotas_are_followed_and_kept_while_the_broker_is_away(kafka: Kaf
 def _flooded(
     kafka: Kafka, proxy: Proxy, topic: str, *, seconds: float, obeys: bool, client_ids: tuple[str, str]
 ) -> dict[str, tuple[list[Answer], list[Answer]]]:
-    """Produce and fetch directly and through the proxy at the same time; return the answers of both."""
+    """Produce and fetch directly and through the proxy at the same time, and return all responses."""
     ports = dict(zip(client_ids, (kafka.listener(DIRECT).port, proxy.port()), strict=True))
     with ThreadPoolExecutor(4) as pool:
         flows = {
@@ -152,12 +151,12 @@ def _check_that_it_is_not_the_sum(kafka: Kafka, proxy: Proxy, topic: str, *, sec
     flows = _flooded(kafka, proxy, topic, seconds=seconds, obeys=obeys, client_ids=names)
 
     for kind, past, through in zip(("produce", "fetch"), flows[names[0]], flows[names[1]], strict=True):
-        # The end within a window makes a difference of one second's worth.
+        # The flood may end within a window, so the results may differ by one second's worth.
         assert _bytes(through) == pytest.approx(_bytes(past), abs=max(_QUOTA, 0.05 * _bytes(past))), kind
         # If both added up, it would be twice that, and less would pass.
         assert throttled_s(past) > 1
         assert throttled_s(through) == pytest.approx(throttled_s(past), abs=max(1.5, 0.15 * throttled_s(past))), kind
-    # Both throttle.
+    # Proxy and broker both throttle.
     assert proxy.metrics().total("kafka_quota_proxy_throttle_seconds_total", client_id=names[1], kind="produce") > 1
 
 

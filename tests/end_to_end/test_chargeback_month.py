@@ -28,7 +28,7 @@ HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
 MONTH_MS: Final = int(datetime(2026, 9, 1, tzinfo=UTC).timestamp() * 1_000)
 DAYS: Final = 30
-# The owner of `etl` changes on the 16th.
+# The day of the month, from 0, on which the owner of `etl` changes.
 CHANGE: Final = 15
 # One hour has no log, in another the clock stepped back, and one day's file exists twice.
 MISSING_HOUR: Final = 7 * 24 + 5
@@ -43,7 +43,7 @@ OWNERS: Final = """user,client_id,owner,from,until
 
 
 def exchange(proxy: Proxy, topic: str, client_id: str, *, count: int) -> Counter[tuple[str, str]]:
-    """Produce and fetch; return the charged bytes of each kind."""
+    """Produce and fetch, and return the charged bytes of each kind."""
     batch = batch_of(16 * KIB)
     with raw_client(proxy.port(), client_id=client_id) as producer:
         for _ in range(count):
@@ -72,7 +72,7 @@ def moved(records: Iterable[Record], by_ms: int) -> list[Record]:
 
 
 def step_ms_of(records: list[Record]) -> int:
-    """Return the offset at which the log repeats, a multiple of its interval, without duplicate identities."""
+    """Return a shift of about half an interval, such that shifted records are no duplicates."""
     starts = {one["start_ms"] for one in records}
     first = min(records, key=lambda one: one["start_ms"])
     steps = range(first["interval_ms"] // 2, first["interval_ms"])
@@ -80,7 +80,7 @@ def step_ms_of(records: list[Record]) -> int:
 
 
 def write_month(directory: Path, records: list[Record]) -> int:
-    """Repeat the log in each hour of a month, one file a day; return the number of repetitions."""
+    """Repeat the log in each hour of a month, with one file a day. Return the number of repetitions."""
     directory.mkdir()
     first_ms = min(one["start_ms"] for one in records)
     copies = 0

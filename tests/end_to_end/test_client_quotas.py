@@ -1,4 +1,4 @@
-"""Quotas set with Kafka's own command through the proxy: printed as by a broker, enforced at once, and kept."""
+"""Quotas set with Kafka's own command through the proxy: the output is a broker's, and they hold at once."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _ALL: Final = (
 )
 
 
-# V53: the spellings of entities in ConfigCommandTest, and invalid ones. Limits of defaults are out of reach.
+# V53: the spellings of entities in ConfigCommandTest, and invalid ones. Default limits are too high to throttle.
 _USER1: Final = "--entity-type|users|--entity-name|CN=user1"
 _CLIENT1: Final = "--entity-type|clients|--entity-name|client1"
 _SPELLED: Final = (
@@ -90,7 +90,7 @@ _INCOMPLETE: Final = (
     f"--alter|--add-config|{_P}=1000|--entity-type|users|--entity-type|clients|--entity-name|A",
     f"--alter|--add-config|{_P}=1000|--ip|192.0.2.8",
 )
-# A broker may refuse these; all others succeed.
+# A broker may refuse these. All other commands succeed.
 _ODD: Final = (
     f"--alter|--add-config|{_P}=0|{_ENTITIES['user']}",
     f"--alter|--add-config|{_P}=10.5|{_ENTITIES['user']}",
@@ -100,15 +100,15 @@ _ODD: Final = (
     f"--alter|--add-config|{_RATE}=7|--entity-type|ips|--entity-name|not an address",
     f"--alter|--delete-config|{_M}|--entity-type|users|--entity-name|stranger",
 )
-# Set last, through the proxy only: the broker must not show it.
+# Set last, and only through the proxy, so the broker must not show it.
 _LEFT: Final = (f"--alter|--add-config|{_P}=7654321|{_ENTITIES['client']}", f"--describe|{_ENTITIES['client']}")
 
 
 def _commands() -> list[str]:
-    """Return commands that set, show, change and delete each key of each form of entity, and refused ones."""
+    """Return commands for each form of entity that set, show, change and delete quotas, and invalid ones."""
     commands = []
     for name, entity in _ENTITIES.items():
-        # Out of reach, because rules of defaults hold while this runs.
+        # Too high to throttle, because the rules of default entities apply to this test's own clients.
         limits = (
             f"{_RATE}=1000000" if "ip" in name.split() else f"{_P}=1000000000,{_C}=2000000000,{_R}=1e6,{_M}=12345.5"
         )
@@ -140,7 +140,7 @@ def _proxy(kafka: Kafka, store: Path, **more: object) -> Proxy:
 
 
 def _table(commands: Sequence[str], proxy_output: Sequence[list[str]], broker_output: Sequence[list[str]]) -> str:
-    """Return, for each kind of command, the numbers of commands, refusals and equal outputs."""
+    """Return the numbers of commands, refusals and equal outputs for each kind of command."""
     counts: Counter[str] = Counter()
     refused: Counter[str] = Counter()
     equal: Counter[str] = Counter()
@@ -159,7 +159,7 @@ def test_kafkas_command_prints_the_same_for_proxy_and_broker(kafka_4: Kafka, tmp
     commands = [*_commands(), *_SPELLED, *_INCOMPLETE]
     with _proxy(kafka_4, tmp_path) as proxy:
         *proxy_output, _, left = run_configs(kafka_4, version, proxy.address(), *commands, *_LEFT)
-        # Each entity was set and changed at the proxy; the broker has none.
+        # Each entity was set and changed at the proxy. The broker has none.
         assert proxy.metrics().total("kafka_quota_proxy_quota_changes_total", result="applied") > 2 * len(_ENTITIES)
         assert f"{_P}=7654321" in "\n".join(left)
         broker = kafka_4.listener(DIRECT).address

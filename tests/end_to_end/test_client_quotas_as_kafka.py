@@ -1,7 +1,4 @@
-"""Both client quota APIs, answered by the proxy and by the classes that Kafka's controller uses.
-
-Thousands of requests go to ``java/ClientQuotas.java`` too. Authorisation, which a broker adds, is not covered.
-"""
+"""The proxy answers both client quota APIs like the classes of Kafka's controller (``java/ClientQuotas.java``)."""
 
 import subprocess
 from collections import Counter
@@ -38,12 +35,12 @@ _SOURCE: Final = Path(__file__).parent / "java" / "ClientQuotas.java"
 _MAIN: Final = "org.apache.kafka.controller.ClientQuotas"
 _REQUESTS: Final = 6_000
 _REQUESTS_BETWEEN_RESETS: Final = 40
-# Size, api_key, api_version, correlation_id and no client_id; v1 has tags behind them.
+# Size, api_key, api_version, correlation_id and a null client_id. In v1, tags follow.
 _HEADER_BYTES: Final = 14
 
 
 class KafkaClasses:
-    """Kafka's answers."""
+    """Answers by Kafka's classes."""
 
     def __init__(self, directory: Path) -> None:
         classpath = kafka_classpath(KAFKA_4)
@@ -57,7 +54,6 @@ class KafkaClasses:
         assert self._process.returncode == 0
 
     def forget(self) -> None:
-        """Remove all quotas."""
         self._answer("reset")
 
     def alter(self, request: AlterRequest) -> AlterResponse:
@@ -90,7 +86,7 @@ def kafka_classes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCla
 
 
 class Ours:
-    """The proxy's answers."""
+    """Answers by the proxy's code."""
 
     def __init__(self) -> None:
         self.rules: dict[Entity, StoredRule] = {}
@@ -109,7 +105,7 @@ class Ours:
 
 
 def without_order(response: AlterResponse | DescribeResponse) -> object:
-    """Return a response with entities, their parts and limits sorted, because Kafka's order is undefined."""
+    """Return the response with its entities, their parts and limits sorted. Kafka's order is undefined."""
     if isinstance(response, AlterResponse):
         return Counter(response.results)
     entries = None if response.entries is None else Counter(response.entries)
@@ -138,7 +134,7 @@ def test_every_answer_equals_that_of_kafkas_classes(kafka_classes: KafkaClasses)
 
         assert without_order(own) == without_order(kafkas), f"request {number}"
 
-    # Otherwise there was nothing to compare.
+    # Otherwise the test would compare nothing.
     assert len(seen) > 60
     assert seen["None"] > 2_000
     assert seen["2 found"] > 20

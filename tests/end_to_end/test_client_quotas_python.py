@@ -1,7 +1,6 @@
-"""Client quotas by kafka-python, which has its own codec: the same answers from proxy and broker.
+"""kafka-python, with its own codec, gets the same answers about client quotas from proxy and broker.
 
-Its admin client has no method for them, so requests are sent over its connections, in the highest announced version.
-confluent-kafka and aiokafka have none either.
+None of the Python clients has methods for client quotas, so requests are sent over kafka-python's connections.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ _DESCRIBES: Final = [
 
 
 class Client:
-    """kafka-python's admin client with both quota requests."""
+    """kafka-python's admin client with both quota requests, in the highest version that the broker announces."""
 
     def __init__(self, address: str) -> None:
         self._admin = kafka.KafkaAdminClient(bootstrap_servers=address)
@@ -77,7 +76,7 @@ class Client:
     def describe(self, what: Describe) -> tuple[int, str | None, list[Any]]:
         request = DescribeClientQuotasRequest(components=what.components, strict=what.strict)
         answer: Any = self._admin._manager.run(self._admin._manager.send, request)
-        # Entities have no order; their parts and limits do.
+        # The order of entities is undefined, unlike that of their parts and limits.
         entries: list[Any] = sorted(
             (
                 [(part.entity_type, part.entity_name or "") for part in entry.entity],
@@ -89,7 +88,7 @@ class Client:
 
 
 def test_python_clients_have_no_methods_for_quotas() -> None:
-    """If this fails, add the client to docs/reference/clients.md and docs/how-to/set-quotas.md, and test it here."""
+    """If a client gets them, test it here, and add it to the docs: reference/clients.md and how-to/set-quotas.md."""
     clients = (confluent_kafka.admin.AdminClient, kafka.KafkaAdminClient, aiokafka.admin.AIOKafkaAdminClient)
 
     assert [name for client in clients for name in dir(client) if "quota" in name.lower()] == []
@@ -104,13 +103,13 @@ def test_kafka_python_gets_the_same_answers_from_proxy_and_broker(kafka_4: Kafka
     ):
         results = [proxy_client.alter(command) for command in _ALTERS]
         shown = [proxy_client.describe(command) for command in _DESCRIBES]
-        # Five entities were set at the proxy; the broker has none.
+        # Five entities were set at the proxy. None was set at the broker.
         assert proxy.metrics().total("kafka_quota_proxy_quota_changes_total", result="applied") == 5
         assert broker.describe(Describe([])) == (0, "", [])
         assert results == [broker.alter(command) for command in _ALTERS]
         assert [answer[0][0] for answer in results] == [0, 0, 0, 0, 0, 0, 42, 42, 42]
 
-        # A broker applies a change some time after its answer.
+        # A broker applies a change only after its answer.
         wait_until(
             lambda: [broker.describe(command) for command in _DESCRIBES] == shown, timeout_s=5, what="the broker agrees"
         )

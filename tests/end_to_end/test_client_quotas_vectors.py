@@ -1,9 +1,6 @@
-"""Kafka's own integration cases for both client quota APIs, with Java's admin client, at the proxy and at a broker.
+"""Kafka's own integration cases for both client quota APIs, at the proxy and at a broker, with equal output.
 
-All output must be equal: entities, limits, kinds of errors and their messages. Where Kafka's test has an expectation,
-the case has it too. Numbers are those of the test vectors; V50 is
-ClientQuotasRequestTest.testDescribeClientQuotasMatchPartial. V62 omits a null type and a null key, which the wire
-format does not allow.
+Numbers are those of the test vectors. V62 leaves out a null type and a null key, which no frame can contain.
 """
 
 from __future__ import annotations
@@ -30,14 +27,14 @@ _INVALID: Final = "InvalidRequestException: "
 
 
 class Step(NamedTuple):
-    """A command of ``java/Quotas.java`` and its expected output; None: that of the broker."""
+    """A command of ``java/Quotas.java``, and the output that Kafka's test expects, if any."""
 
     command: str
     says: Sequence[str] | None = None
 
 
 def _is(entity: str, **limits: float) -> list[str]:
-    """Return the output for an entity with these limits."""
+    """Return the output that shows an entity with these limits."""
     return [f"{entity} {{{', '.join(f'{key}={limit}' for key, limit in sorted(limits.items()))}}}"]
 
 
@@ -83,7 +80,7 @@ _MATCHED: Final = Step(
 
 
 def _found(command: str, count: int) -> Step:
-    """Return a step whose filter finds this many of ``_MATCHED``."""
+    """Return a step with a filter that matches this many of the entities in ``_MATCHED``."""
     how, _, parts = command.partition("|")
     wanted = dict(_wanted(part) for part in parts.split("&") if part)
     entities = [
@@ -254,7 +251,7 @@ _CASES: Final[dict[str, Sequence[Step]]] = {
 
 
 class Outputs(NamedTuple):
-    """The outputs of all cases, from proxy and broker."""
+    """The outputs of all cases at the proxy and at the broker."""
 
     ours: dict[str, list[list[str]]]
     kafkas: dict[str, list[list[str]]]
@@ -265,7 +262,7 @@ class Outputs(NamedTuple):
     params=[pytest.param(KAFKA_2_8, marks=pytest.mark.long), pytest.param(KAFKA_3_9, marks=pytest.mark.long), KAFKA_4],
 )
 def outputs(request: pytest.FixtureRequest, kafka_4: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Outputs:
-    # The proxy runs first: if it forwarded changes, the broker would show them now.
+    # The proxy runs first. If it forwarded changes, the broker would show them now.
     left = f"alter|client-id=left|{_P}=1"
     commands = [step.command for steps in _CASES.values() for step in (Step("clear"), *steps)] + ["clear", left]
     broker = kafka_4.listener(DIRECT).address

@@ -1,8 +1,4 @@
-"""Client quotas that are set and shown in front of an old broker.
-
-``tests/proxy/client_quotas/test_api.py`` covers the announced versions for brokers without both APIs; a broker of 2.8
-announces the same versions as the proxy.
-"""
+"""Client quotas are set and shown at a proxy in front of a broker of 2.8."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Twenty connections a second against a limit of five, under Kafka's quota and under ours at the same time."""
+"""Twenty connections a second under a limit of five, at a broker and at the proxy at the same time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Attempt(NamedTuple):
 
 
 def _attempt(port: int) -> _Attempt:
-    """Connect and send a request; return whether it was answered, and when the answer or the end came."""
+    """Connect and send a request. Return whether it was answered, and when the answer or the end came."""
     started_s = monotonic()
     with socket.create_connection(("127.0.0.1", port), timeout=30, source_address=(_SOURCE, 0)) as client:
         try:
@@ -63,10 +63,11 @@ def test_connection_rate_limit_accepts_as_many_as_kafka(kafka_4: Kafka) -> None:
         kafkas, ours = pool.map(_attempts, (kafka_4.listener(DIRECT).port, proxy.port()))
         refused = proxy.metrics().total(_REFUSED)
 
-    # The windows begin with the first connection, so both admit the same connections except for delays of the machine.
+    # The windows begin with the first connection, so both accept the same connections, except for delays of the
+    # machine.
     assert _first_refused(ours) == pytest.approx(_first_refused(kafkas), abs=2)
     assert _served_of(ours) == pytest.approx(_served_of(kafkas), rel=0.05)
-    assert _served_of(ours) / _SECONDS == pytest.approx(_LIMIT, rel=0.35)  # including the burst of ten seconds' worth
+    assert _served_of(ours) / _SECONDS == pytest.approx(_LIMIT, rel=0.35)  # with the burst of ten seconds' worth
     assert refused == len(ours) - _served_of(ours)
-    # Kafka closes out of order; the proxy keeps no connection longer than decided.
+    # The proxy closes each connection in time. Kafka closes them out of order.
     assert max(one.took_s for one in ours) < 1.5

@@ -1,4 +1,4 @@
-"""Broker and proxy are killed in turn under load: no acknowledged record is lost, and none is doubled."""
+"""Broker and proxy are killed in turn under load. No acknowledged record is lost, and none is doubled."""
 
 import threading
 import time
@@ -18,7 +18,7 @@ from tests.end_to_end.support.records import key, value
 
 _RULES = [{"client-id": "<default>", "producer_byte_rate": 256 * KIB}]
 _REQUESTS = "kafka_quota_proxy_requests_total"
-# Small batches, so that requests are in flight at each kill; reconnects within half a second.
+# Batches are small, so that requests are in flight at each kill. Clients reconnect within half a second.
 _LIBRDKAFKA = {
     "acks": "all",
     "linger.ms": 2,
@@ -41,7 +41,7 @@ _JAVA = {
 
 
 class _Producer:
-    """librdkafka, sending numbered records as fast as the quota allows until stopped."""
+    """librdkafka, which sends numbered records as fast as the quota allows until it is stopped."""
 
     def __init__(self, address: str, topic: str, settings: dict[str, Any]) -> None:
         self.acknowledged: set[int] = set()
@@ -84,7 +84,7 @@ class _Producer:
 
 
 def _kill_in_turn(kafka: Kafka, proxy: Proxy, times: int, *, progress: Callable[[], list[float]]) -> None:
-    """Kill and restart one after the other; in between every producer makes progress."""
+    """Kill and restart broker and proxy in turn. Between two kills every producer makes progress."""
     for number in range(times):
         _get_on(progress, f"every producer gets on before kill {number + 1}")
         time.sleep(0.1 * (number % 5))
@@ -144,5 +144,5 @@ def test_acknowledged_records_survive_kills_once_each_with_idempotence(mortal_ka
         assert end_offset(mortal_kafka, topic) == count
         Librdkafka(settings={}).consume(mortal_kafka.bootstrap_servers, topic, client_id="reader", count=count)
     assert plain.acknowledged <= numbers(mortal_kafka, plain_topic)
-    # At least some hundreds of records for each kill; the number depends on the broker's restart time.
+    # There are some hundreds of records for each kill. The number depends on the broker's restart time.
     assert min(len(plain.acknowledged), exact.sent) > 500 * times

@@ -1,7 +1,6 @@
-"""The level that applies, for every set of rules at the eight levels, in Kafka and in the proxy.
+"""Kafka and the proxy choose the same level, for every set of rules at the eight levels.
 
-A new user sends one batch and reads one. Each level has its own limit, so the throttle time identifies the level. It
-depends on nothing else, because a first request is measured over ten seconds in Kafka and in the proxy.
+Each level has its own limit, so the throttle time of a user's first request identifies the level.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ from tests.end_to_end.support.processes import free_port, wait_until
 from tests.end_to_end.support.proxy import Proxy
 
 SASL: Final = "SASL"
-# Bytes per second of levels 1 to 8: unordered, so that neither the lowest nor the highest always wins; primes, so that
-# milliseconds are rounded; and some hundred milliseconds of throttle time apart.
+# Bytes per second of levels 1 to 8. They are unordered, so that neither the lowest nor the highest always wins. They
+# are primes, so that throttle times are rounded. The throttle times differ by some hundred milliseconds.
 PRODUCE_LIMITS: Final = (2801, 3109, 2503, 3203, 2707, 3001, 2609, 2903)
 FETCH_LIMITS: Final = (3803, 3511, 3907, 3301, 3607, 3407, 4001, 3701)
-_ASSUMED_WINDOW_MS: Final = 10_000  # ten of the eleven samples, before the first is over
+_ASSUMED_WINDOW_MS: Final = 10_000  # of a first request: ten of the eleven samples
 _BATCH: Final = batch_of(64 * KIB)
-_PROXIES: Final = 8  # during a reload of 0.2 s the other proxies work
+_PROXIES: Final = 8  # while one reloads, for 0.2 s, the others work
 # throttled: produce of user='user-017' client-id='': 6,560 B/s against 2,503 B/s, by FILE:9 (level 3, user); ...
 _THROTTLED: Final = re.compile(
     r"throttled: (?P<kind>\w+) of user='(?P<user>[^']*)' client-id='(?P<client_id>[^']*)': "
@@ -48,21 +47,21 @@ _THROTTLED: Final = re.compile(
 
 
 class Client(NamedTuple):
-    """User and client-id; None: no client-id."""
+    """A user, and its client-id or None."""
 
     user: str
     client_id: str | None
 
 
 class Levels(NamedTuple):
-    """The level that applies to each kind, 1 to 8; None: no limit."""
+    """The level (1 to 8) of the limit that applies to each kind, or None if there is no limit."""
 
     produce: int | None
     fetch: int | None
 
 
 class Waits(NamedTuple):
-    """``throttle_time_ms`` of the first Produce and the first Fetch."""
+    """The throttle times in ms of the first Produce and the first Fetch."""
 
     produce: int
     fetch: int
@@ -70,31 +69,28 @@ class Waits(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A set of levels with a rule for Produce; the other levels have one for Fetch.
-
-    So each kind goes through all 256 sets, with the complement for the other kind.
-    """
+    """A set of levels with a rule for Produce. The other levels have a rule for Fetch."""
 
     number: int  # bit i stands for level i + 1
 
     @property
     def named(self) -> Client:
-        """A client that rules of every level can match."""
+        """Return a client with a client-id. Rules of every level apply to it."""
         return Client(f"user-{self.number:03}", f"client-{self.number:03}")
 
     @property
     def nameless(self) -> Client:
-        """A client without a client-id. Only rules of whole users apply to it, as in Kafka."""
+        """Return a client without a client-id. Only rules for whole users apply to it, as in Kafka."""
         return Client(f"nameless-{self.number:03}", None)
 
     @property
     def clients(self) -> tuple[Client, ...]:
-        """Both clients. Their users, and so their buckets, are new in each case."""
+        """Return both clients, which no other case has."""
         return self.named, self.nameless
 
     @property
     def quotas(self) -> dict[Entity, dict[str, float]]:
-        """The rules in force: at each level one, for Produce or for Fetch."""
+        """Return the rules in force: one at each level, for Produce or for Fetch."""
         found = {}
         for client in self.clients:
             for index, entity in enumerate(_entities(client)):
@@ -121,7 +117,7 @@ EXPECTED: Final = {client: case.levels(client) for case in CASES for client in c
 
 
 def _entities(client: Client) -> tuple[Entity | None, ...]:
-    """Return the entities of rules at levels 1 to 8; None: a rule cannot name a missing client-id."""
+    """Return the entities of the rules at levels 1 to 8, or None for a rule that needs a missing client-id."""
     user, client_id = client
     return (
         Entity(user, client_id) if client_id else None,
@@ -137,11 +133,11 @@ def _entities(client: Client) -> tuple[Entity | None, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """A broker that knows every user, with a topic to write and one to read."""
+    """A broker that knows every user, with a topic to write and a topic to read."""
 
     kafka: Kafka
     written: str
-    read: str  # a topic of one batch, which a fetch brings whole
+    read: str  # a topic of one batch, which a fetch returns whole
 
     def ask(self, port: int, client: Client) -> Waits:
         """Produce a batch and fetch one, on separate connections, because each is muted afterwards."""
@@ -157,7 +153,7 @@ class Stage:
         return Waits(produced.throttle_time_ms, int.from_bytes(fetched.body[:4], "big"))
 
     def waits(self, client: Client) -> tuple[list[int], list[int]]:
-        """Return the throttle time in ms under the limit of each level, for both kinds."""
+        """Return the throttle times in ms under the limits of all levels, for Produce and for Fetch."""
         body = frames.produce_body(self.written, _BATCH, acks=1)
         request = frames.request(PRODUCE, PRODUCE_VERSION, 1, client.client_id, body)
         with raw_client(self.kafka.listener(DIRECT).port) as unlimited:
@@ -172,7 +168,7 @@ class Stage:
 
 
 def _wait_ms(size_bytes: int, limit: int) -> int:
-    """Solve size / (W + X) = limit for X, where W is the assumed window; round half up."""
+    """Return the X that solves size / (W + X) = limit, where W is the assumed window. Half a ms is rounded up."""
     return math.floor(Fraction(size_bytes * 1_000, limit) - _ASSUMED_WINDOW_MS + Fraction(1, 2))
 
 
@@ -196,14 +192,14 @@ def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
 
 @pytest.fixture(scope="module")
 def kafka_waits(stage: Stage) -> dict[Client, Waits]:
-    """The broker's throttle times, under its own quotas, which are removed afterwards."""
+    """The broker's throttle times under its own quotas, which are removed afterwards."""
     port = stage.kafka.listener(SASL).port
     answers: dict[Client, Waits] = {}
     with BrokerQuotas(stage.kafka) as quotas:
         for case in CASES:
             quotas.replace(case.quotas)
             answers |= {client: stage.ask(port, client) for client in case.clients}
-    # The proxy passes on the longer of two waits, so the broker must not throttle these clients any more.
+    # The proxy returns the longer of both throttle times, so the broker must not throttle these clients any more.
     for case in (CASES[0], CASES[-1]):
         assert stage.ask(port, case.named) == (0, 0)
     return answers
@@ -222,7 +218,7 @@ def _proxy(stage: Stage) -> Proxy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProxyAnswers:
-    """The proxy's throttle times, and the levels that ``explain`` names."""
+    """The proxy's throttle times, and the levels that ``explain`` prints."""
 
     waits: dict[Client, Waits]
     explained: dict[Client, Levels]
@@ -230,7 +226,7 @@ class ProxyAnswers:
 
 @pytest.fixture(scope="module")
 def answers(stage: Stage, kafka_waits: dict[Client, Waits], proxies: list[Proxy]) -> ProxyAnswers:
-    """The answers of the proxies. Depends on ``kafka_waits`` so that the broker's quotas are removed first."""
+    """The proxies' results. ``kafka_waits`` is requested so that the broker's quotas are removed before."""
     found = ProxyAnswers(waits={}, explained={})
 
     def work_through(proxy: Proxy, cases: Sequence[Case]) -> None:
@@ -248,7 +244,7 @@ def answers(stage: Stage, kafka_waits: dict[Client, Waits], proxies: list[Proxy]
 
 
 def _rules(case: Case) -> list[dict[str, str | float]]:
-    """Return a case's rules for the file, in an order other than that of the levels."""
+    """Return the rules of a case for the configuration file, not in the order of levels."""
     by_limit = sorted(case.quotas.items(), key=lambda quota: max(quota[1].values()))
     return [
         {key: name for key, name in (("user", entity.user), ("client-id", entity.client_id)) if name} | limit
@@ -257,7 +253,7 @@ def _rules(case: Case) -> list[dict[str, str | float]]:
 
 
 def _explained(proxy: Proxy, client: Client) -> Levels:
-    """Return the levels that the command ``explain`` names for this client."""
+    """Return the levels that the command ``explain`` prints for this client."""
     produce, fetch, *_ = explain(
         rules_at(load(proxy.file), now_ms=0), user=client.user, client_id=client.client_id or ""
     ).verdicts
@@ -265,7 +261,7 @@ def _explained(proxy: Proxy, client: Client) -> Levels:
 
 
 def _logged(lines: Iterable[re.Match[str]]) -> dict[Client, Levels]:
-    """Return the levels that the log names for each client."""
+    """Return the levels that the log contains for each client."""
     by_name = {name: client for client in EXPECTED for name in client if name}
     levels = {(by_name.get(line["user"] or line["client_id"]), line["kind"]): int(line["level"]) for line in lines}
     return {client: Levels(levels.get((client, "produce")), levels.get((client, "fetch"))) for client in EXPECTED}
@@ -273,7 +269,7 @@ def _logged(lines: Iterable[re.Match[str]]) -> dict[Client, Levels]:
 
 @pytest.mark.proof
 def test_each_level_has_its_own_throttle_time(stage: Stage) -> None:
-    """Otherwise the next test would prove nothing."""
+    """Without this, the next test would prove nothing."""
     for client in CASES[0].clients:
         for waits in stage.waits(client):
             shortest_first = sorted(waits)
@@ -282,7 +278,7 @@ def test_each_level_has_its_own_throttle_time(stage: Stage) -> None:
 
 
 def test_kafka_uses_the_most_specific_level(stage: Stage, kafka_waits: dict[Client, Waits]) -> None:
-    """By the formula, to the millisecond."""
+    """The throttle times are those of the formula, to the millisecond."""
     waits = {client.client_id is None: stage.waits(client) for client in CASES[0].clients}
 
     for client, levels in EXPECTED.items():

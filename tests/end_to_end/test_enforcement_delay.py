@@ -1,7 +1,6 @@
-"""``enforcement: delay``: a response is held for its throttle time, as by brokers before 2.0.
+"""``enforcement: delay``: the proxy holds a response for its throttle time, as brokers before 2.0 did.
 
-Clients of those brokers do not wait by themselves and see a quota as latency only. Later clients wait for the announced
-time, so a delayed response must not make them wait twice.
+Later clients wait for the announced throttle time, so they must not wait twice.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from tests.end_to_end.support.old_kafka import OldKafka
 from tests.end_to_end.support.proxy import Proxy
 
 _QUOTA: Final = 128 * KIB
-# Three seconds of the quota. A burst is one second, so each wait is two seconds.
+# Three seconds' worth of the quota. One passes at once, so each wait is two seconds.
 _RECORD_BYTES: Final = 3 * _QUOTA
 _RECORDS: Final = 4
 _WAIT_S: Final = 2
@@ -41,7 +40,7 @@ _THROTTLES_ITSELF: Final = Path(__file__).parent / "java" / "ThrottlesItself.jav
 
 
 class Done(NamedTuple):
-    """Times of a client, and the throttle time that the proxy counted for it."""
+    """The times of a client, and the throttle time that the proxy counted."""
 
     first_s: float  # until the first record was acknowledged, or read
     took_s: float  # until the last
@@ -49,7 +48,7 @@ class Done(NamedTuple):
 
     @property
     def share(self) -> float:
-        """The rate in parts of the quota, without the initial burst."""
+        """Return the rate after the initial burst, relative to the quota."""
         return (_RECORDS * _RECORD_BYTES - _QUOTA) / self.took_s / _QUOTA
 
 
@@ -153,7 +152,7 @@ _AT_ONCE: Final = "at-once"
 
 @pytest.fixture(scope="module")
 def clients(kafka_4: Kafka) -> dict[str, Done]:
-    """Results of all clients, at the same time and each under its own quota."""
+    """The results of all clients, which run at the same time, each under a quota of its own."""
     full = create_topic(kafka_4)
     with raw_client(kafka_4.listener(DIRECT).port) as client:
         for _ in range(2 * _RECORDS):
@@ -199,10 +198,10 @@ def test_java_waits_out_its_throttle_times(kafka_4: Kafka) -> None:
 
 
 class Flood(NamedTuple):
-    """Results of a client that sends the next request after each response."""
+    """The results of a client that sends the next request after each response."""
 
-    held_s: list[float]  # how long each response with a throttle time took
-    throttle_s: list[float]  # the throttle time that it tells
+    held_s: list[float]  # the latency of each response with a throttle time
+    throttle_s: list[float]  # the throttle time of each such response
     sent_bytes: int
 
 

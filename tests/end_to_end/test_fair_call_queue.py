@@ -1,4 +1,4 @@
-"""All clients at once at a broker with one slot: waits and refusals lose, double and reorder nothing."""
+"""All clients at once at a broker with one slot. Waits and refusals lose, double and reorder nothing."""
 
 from __future__ import annotations
 

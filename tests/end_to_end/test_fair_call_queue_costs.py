@@ -1,7 +1,4 @@
-"""The fair call queue in front of a real Kafka: the cost of requests, and the identity that pays.
-
-Costs are read like an operator reads them, from ``/callqueue`` and the metrics.
-"""
+"""The fair call queue in front of a real Kafka: the cost of requests, and the user that is charged for them."""
 
 from __future__ import annotations
 
@@ -32,7 +29,7 @@ _METADATA_VERSION: Final = 5
 _WRITES, _READS = 60, 300
 # A megabyte of zeros, which the broker decompresses.
 _DEAR_BYTES: Final = 1_000_000
-# No decay during a test, and levels that count on an idle broker.
+# Costs do not decay during a test, and levels count even if the broker is idle.
 _QUEUE: Final = {"decay-scheduler.period-ms": 3_600_000, "decay-scheduler.utilisation-floor": 0}
 _FAR_ABOVE: Final = 1_000_000
 
@@ -82,13 +79,13 @@ def _as_user(proxy: Proxy, user: str, topic: str, work: Work, *, client_id: str 
 
 
 def _standings(proxy: Proxy, listener: str = _SASL) -> dict[str, Any]:
-    """Return the cost of each identity at the proxy."""
+    """Return the entry of each user in ``/callqueue``."""
     queues = {one["listener"]: one for one in json.loads(proxy.admin("/callqueue"))}
     return {user["identity"]: user for user in queues[listener]["users"]}
 
 
 def _meet(kafka: Kafka, topic: str, queue: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, float]]:
-    """Run both loads; return their costs, and the seconds that the broker worked for each by its request quota."""
+    """Run both loads, and return their costs and the seconds that the request quota measured for each."""
     rule = {"user": "<default>", "request_percentage": _FAR_ABOVE}
     with Proxy({"fair_call_queue": {**_QUEUE, **queue}, "quotas": [rule]}, kafka) as proxy:
         with ThreadPoolExecutor(2) as pool:
@@ -110,7 +107,7 @@ def test_few_long_writes_cost_the_most_when_time_is_weighted(kafka: Kafka, topic
     standings, seconds = _meet(kafka, topic, {"cost-provider.impl": "weighted"})
 
     assert standings[_WRITER]["share"] > 0.8
-    # The time of each, times the weights of writes and reads. Logins are free.
+    # The cost is the time, times the weight of writes or reads. Logins are free.
     assert standings[_WRITER]["cost_raw"] == pytest.approx(100 * seconds[_WRITER] * 1e6, rel=0.2)
     assert standings[_READER]["cost_raw"] == pytest.approx(10 * seconds[_READER] * 1e6, rel=0.2)
 

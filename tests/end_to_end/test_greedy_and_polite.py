@@ -1,7 +1,6 @@
-"""One user with a hundred producers, and ten users with one request at a time: the queue protects the ten.
+"""The queue protects ten users with one request at a time from one user with a hundred producers.
 
-A polite user's wait is compared with its wait without the greedy user, and without a queue. A busy machine only makes
-results worse, so one good measurement is enough.
+Other load of the machine only makes results worse, so one good measurement is enough.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _TRIES: Final = 3
 
 
 class Goal(NamedTuple):
-    """Bounds for the polite users' 99th percentile in a calm second, and for the total throughput."""
+    """Bounds for the polite users' latency, alone and without a queue, and for the total throughput."""
 
     most_of_alone: float = 2.0
     least_of_without: float = 5.0
@@ -35,7 +34,7 @@ class Goal(NamedTuple):
         )
 
 
-# Other load of the machine counts in each second, most of all in the slowest requests.
+# This goal is lower, because other load of the machine slows down these writes in every second.
 _OF_WORK: Final = Goal(least_of_without=3.0, least_throughput=0.85)
 
 

@@ -1,4 +1,4 @@
-"""The test bed: real Kafkas start, answer and survive a kill, and the output of their tools is parsed."""
+"""The support code of these tests: Kafka starts, answers and survives a kill, and its tools' output is parsed."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_java_starts_with_an_archive_of_the_brokers_classes(kafka: Kafka) -> Non
 
 def test_program_is_compiled_once(kafka_4: Kafka, tmp_path: Path) -> None:
     source = tmp_path / "Said.java"
-    word = os.urandom(8).hex()  # or the cache has it already
+    word = os.urandom(8).hex()  # otherwise the cache may have it
     source.write_text(
         f'public class Said {{ public static void main(String[] words) {{ System.out.print("{word}" + words[0]); }} }}'
     )
@@ -71,7 +71,7 @@ def test_program_is_compiled_once(kafka_4: Kafka, tmp_path: Path) -> None:
     assert kafka_4.run_java(str(source), "1") == f"{word}1"
     kept = compiled(source, kafka_4.classpath)
     (kept / "Said.class").rename(kept / "Gone.class")
-    with pytest.raises(HarnessError, match="Said"):  # not compiled again
+    with pytest.raises(HarnessError, match="Said"):  # the cache is used, so nothing is compiled
         kafka_4.run_java(str(source), "2")
     source.write_text(source.read_text().replace(word, f"{word}, now another, "))
     assert kafka_4.run_java(str(source), "3") == f"{word}, now another, 3"
@@ -109,7 +109,8 @@ def test_second_proxy_of_a_cluster_names_the_first_in_its_error() -> None:
 
 
 def test_shares_of_a_quota_by_window_and_by_connection() -> None:
-    # 100 B in each second, except two with 300 B and none; three of four answers belong to the first connection.
+    # Each second has 100 B, except for one with 300 B and one with none. The first connection gets three of four
+    # responses.
     sizes = [100] * 10 + [300, 0] + [100] * 10
     answers = [Answer(second + 0.5, 0.0, int(second % 4 == 0), size, 0) for second, size in enumerate(sizes)]
     seen = Outcome(begin_s=0, end_s=22, connections=2, answers=answers, errors={}, closed=0, open_s=[3.0])

@@ -1,4 +1,4 @@
-"""Fetches that wait for their quota delay no heartbeat: no group of any client rebalances."""
+"""Fetches that wait for their quota delay no heartbeat. No group of any client rebalances."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -18,8 +18,8 @@ from tests.end_to_end.support.members import (
 from tests.end_to_end.support.proxy import Proxy
 
 _QUOTA = 28 * KIB
-# A batch is always whole, so each fetch has nine seconds' worth of the quota. The wait is longer than the session
-# timeout: 8 s and more when paced, up to 18 s with sampled windows.
+# A fetch returns at least one whole batch, nine seconds' worth of the quota. So a client waits for longer than the
+# session timeout: at least 8 s when paced, and up to 18 s when sampled.
 _BATCH_BYTES = 256 * KIB
 _GROUPS = ("java", "librdkafka", "aiokafka")
 
@@ -56,5 +56,5 @@ def test_group_under_a_tight_fetch_quota_does_not_rebalance(kafka_4: Kafka, shap
         waited_s = metrics.total("kafka_quota_proxy_throttle_seconds_total", kind="fetch", client_id=client_id)
         waits = metrics.total("kafka_quota_proxy_throttled_requests_total", kind="fetch", client_id=client_id)
         assert waited_s / waits > SESSION_TIMEOUT_MS / 1_000, client_id
-    # The broker's count: generation 1 is that of the joined member, 2 that of the empty group after it left.
+    # Generation 1 begins when the member joins, and generation 2 when it leaves.
     assert generations(kafka_4, groups.values()) == dict.fromkeys(groups.values(), 2)

@@ -1,4 +1,4 @@
-"""Invalid frames close their own connection at most, with a counted reason, and affect nothing else."""
+"""An invalid frame closes at most its own connection. The reason is counted, and nothing else is affected."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def proxy(kafka_4: Kafka) -> Iterator[Proxy]:
 
 @pytest.fixture
 def bystander(kafka_4: Kafka, proxy: Proxy) -> Iterator[None]:
-    """Another client, which must not be affected."""
+    """Runs another client, which must not be affected."""
     topic = create_topic(kafka_4)
     with raw_client(proxy.port(), client_id="bystander") as client:
         before = client.produce(topic, record_batch([b"before"]))
@@ -79,7 +79,7 @@ def test_broken_frame_closes_its_connection_and_is_counted(name: str, proxy: Pro
 
 @pytest.mark.usefixtures("bystander")
 def test_errors_in_unread_fields_are_left_to_the_broker(proxy: Proxy) -> None:
-    """A truncated Fetch request: without a fetch quota the proxy does not read its body."""
+    """A Fetch request is truncated. Without a fetch quota, the proxy does not read its body."""
     with raw_client(proxy.port(), timeout_s=10) as client:
         client.send_bytes(request(FETCH, 11, 1, "hostile", bytes(6)))
         assert client.is_closed_by_peer()
@@ -125,7 +125,7 @@ def test_unknown_version_is_forwarded_to_the_broker(proxy: Proxy) -> None:
         assert client.is_closed_by_peer()
 
     with raw_client(proxy.port(), timeout_s=10) as client:
-        client.send_bytes(request(18, 99, 7, "hostile", b"\0"))  # no tagged fields: the header of a newer version
+        client.send_bytes(request(18, 99, 7, "hostile", b"\0"))  # without the header's tagged fields
         answer = client.receive()
 
     # An unknown version of ApiVersions is answered in version 0 with UNSUPPORTED_VERSION.
@@ -161,7 +161,7 @@ def test_client_that_sends_a_byte_a_second_is_answered(proxy: Proxy) -> None:
 
 @pytest.mark.usefixtures("bystander")
 def test_random_bytes_never_stop_the_proxy(proxy: Proxy) -> None:
-    """A hundred frames with a valid size and a random body, the same in each run."""
+    """A hundred frames have a valid size and a random body, the same in each run."""
     state = 1
     for number in range(100):
         noise = bytearray()
@@ -178,7 +178,7 @@ def test_random_bytes_never_stop_the_proxy(proxy: Proxy) -> None:
 
 @pytest.mark.usefixtures("bystander")
 def test_huge_frame_passes_in_bounded_memory(kafka_4: Kafka, proxy: Proxy) -> None:
-    """The broker refuses 64 MiB for one partition after reading them."""
+    """The broker reads 64 MiB for one partition, and then refuses them."""
     topic = create_topic(kafka_4)
     body = produce_body(topic, bytes(64 * KIB * KIB), acks=1)
     before = proxy.process.memory_bytes()

@@ -1,8 +1,4 @@
-"""Idle connections cost next to nothing.
-
-Each has sent ApiVersions first, like every real client, so that its connection to the broker counts too. If the limit
-of open files is too low, the last connections send nothing.
-"""
+"""Idle connections cost next to nothing, even after ApiVersions, which every real client sends."""
 
 from __future__ import annotations
 
@@ -20,11 +16,11 @@ from tests.end_to_end.support.proxy import Proxy
 
 _CONNECTIONS = "kafka_quota_proxy_connections"
 _SPARE_FILES = 500
-_ENVOY_KIB = 18  # of Envoy 1.40's tcp_proxy, measured on the same kind of machine
+_ENVOY_KIB = 18  # per connection of Envoy 1.40's tcp_proxy, on the same kind of machine
 
 
 def _with_broker(count: int) -> int:
-    """Return how many of these connections can have one to the broker; each such connection takes two files."""
+    """Return how many of these connections the proxy can connect to the broker with the open files allowed."""
     limit = allow_open_files(2 * count + _SPARE_FILES)
     served = min(count, limit - _SPARE_FILES - count)
     if served < count // 2:
@@ -33,7 +29,7 @@ def _with_broker(count: int) -> int:
 
 
 def _idle(kafka: Kafka, *, count: int) -> tuple[int, int]:
-    """Hold this many connections and serve another client; return the proxy's memory before and with them."""
+    """Hold this many connections, serve another client, and return the proxy's memory before and after that."""
     topic = create_topic(kafka)
     served = _with_broker(count)
     endpoint = kafka.listener()

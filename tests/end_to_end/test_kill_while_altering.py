@@ -1,4 +1,4 @@
-"""A proxy that is killed while it changes quotas: acknowledged changes are stored, and none is stored by half."""
+"""A proxy is killed while it changes quotas. Acknowledged changes are kept, and no change is stored by half."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ pytestmark = pytest.mark.proof
 
 _KEYS: Final = ("producer_byte_rate", "consumer_byte_rate")
 _ALTERS: Final = 100
-_KILLED_AT: Final = (30, 60, 90)  # numbers of the requests after whose answer the proxy is killed
+_KILLED_AT: Final = (30, 60, 90)  # the proxy is killed after the answers to these requests
 
 
 @contextmanager
 def _proxy(store: Path) -> Iterator[Proxy]:
-    """Run a proxy whose broker accepts connections and never answers."""
+    """Run a proxy with a broker that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0), backlog=64) as broker:
         settings = {
             "listeners": [
@@ -44,7 +44,7 @@ def _proxy(store: Path) -> Iterator[Proxy]:
 
 
 def _entities(number: int) -> tuple[EntityParts, EntityParts]:
-    """Return the two entities that a request sets."""
+    """Return the two entities of the request with this number."""
     return (("user", f"u{number}"),), (("client-id", f"c{number}"),)
 
 
@@ -53,14 +53,14 @@ def _limits(number: int) -> dict[str, float]:
 
 
 class Altering:
-    """An administrator that sends requests in turn. Each sets two keys of two entities to the number of the request."""
+    """An administrator that numbers its requests. A request sets two keys of two entities to its number."""
 
     def __init__(self) -> None:
         self.sent: list[int] = []
         self.acknowledged: list[int] = []
 
     def go_on(self, port: int, count: int, is_reached: Event) -> None:
-        """Send requests until all are sent or the proxy is killed; set the event after ``count`` acknowledgements."""
+        """Send the remaining requests until the proxy is killed. Set the event after ``count`` acknowledgements."""
         with suppress(OSError), Admin(port) as admin:
             while len(self.sent) < _ALTERS:
                 number = len(self.sent) + 1
@@ -73,7 +73,7 @@ class Altering:
 
 
 def _entities_by_request(proxy: Proxy) -> dict[int, int]:
-    """Return the number of entities that each applied request has set; fails if an entity is half set."""
+    """Return the number of entities that each request has set. Fails if an entity has only one of the keys."""
     with Admin(proxy.port()) as admin:
         found = admin.describe()
     counts: dict[int, int] = {}
@@ -100,6 +100,6 @@ def test_kill_while_altering_keeps_acknowledged_changes_and_no_partial_ones(tmp_
             assert set(altering.acknowledged) <= counts.keys() <= set(altering.sent)
             assert set(counts.values()) == {2}
             assert "is damaged" not in proxy.log
-    # Each kill loses at most the request that was in flight.
+    # Each kill loses at most the request in flight.
     assert len(altering.sent) == _ALTERS
     assert len(altering.acknowledged) >= _ALTERS - len(_KILLED_AT)

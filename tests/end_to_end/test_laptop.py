@@ -1,4 +1,4 @@
-"""The three lines of README.md for a laptop, run as written except for the cluster's address."""
+"""The three lines for a laptop in README.md work as written, except for the cluster's address."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One real broker behind several listeners, names and ports: a client that uses all has each quota once."""
+"""A client that reaches one broker through several listeners, by several names and ports, has its quota only once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BURST_S: Final = 1.0
 
 
 def _listeners(kafka: Kafka) -> list[dict[str, Any]]:
-    """Return listeners for two spellings of one address, another port of the broker, and its cluster."""
+    """Return listeners for two spellings of a broker's address, for another of its ports, and for its cluster."""
     broker = kafka.brokers[0]
     advertised = broker.listeners[PROXIED].advertised_port
     own, other = broker.listeners[PROXIED].port, broker.listeners[DIRECT].port
@@ -44,7 +44,7 @@ def test_client_on_every_listener_of_a_broker_has_one_quota(kafka_4: Kafka) -> N
         "quotas": [{"client-id": "etl", "producer_byte_rate": _QUOTA}],
     }
     with Proxy(settings) as proxy, ThreadPoolExecutor() as threads:
-        ports = [proxy.port("one"), proxy.port("other"), proxy.port("port"), proxy.port("cluster") + 2]  # of node 1
+        ports = [proxy.port("one"), proxy.port("other"), proxy.port("port"), proxy.port("cluster") + 2]  # for node 1
 
         wait_until(lambda: "-> broker 1" in proxy.log, timeout_s=30, what="the broker of the cluster has its port")
 

@@ -1,4 +1,4 @@
-"""Hundreds of consumers without data hold no slot and delay no other client, and no group rebalances."""
+"""Hundreds of consumers without data hold no slot and delay no other client. No group rebalances."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _MAX_WAIT_MS: Final = 2_000
 _WRITES: Final = Crowd("writes", connections=20)
 _SLOTS: Final = 2
 _GROUPS: Final = ("java", "librdkafka", "aiokafka")
-# Until all are connected and have polled once, because the first poll shows that polls wait.
+# By then all have connected and polled once. The proxy learns from the first poll that polls wait.
 _QUIET_AFTER_S: Final = 6.0
 _IN_FLIGHT: Final = "kafka_quota_proxy_call_queue_in_flight"
 _PASSED_BY: Final = "kafka_quota_proxy_call_queue_passed_by_total"
 
 
 def _slots_in_use(proxy: Proxy, seconds: float) -> list[float]:
-    """Return samples of the number of slots in use."""
+    """Sample the number of slots in use."""
     end_s = time.monotonic() + seconds
     found = []
     while time.monotonic() < end_s:
@@ -36,7 +36,7 @@ def _slots_in_use(proxy: Proxy, seconds: float) -> list[float]:
     return found
 
 
-# At least three polls, and then the time in which a group waits for a member.
+# The time for three polls, and then the time in which a group waits for a member.
 @pytest.mark.parametrize(
     ("quiet_s", "seconds"), [(6, 23), pytest.param(10, 300, marks=[pytest.mark.long, pytest.mark.timeout(600)])]
 )
@@ -62,13 +62,13 @@ def test_long_polls_use_no_slot_and_cause_no_rebalance(slow_kafka: Kafka, quiet_
             metrics = proxy.metrics()
         reports = {client_id: report.result() for client_id, report in running.items()}
 
-    # A request that is neither a poll nor a write may be in flight.
+    # Another kind of request may be in flight.
     assert statistics.mean(quiet) < 0.1, quiet
     assert len(polled) > 0.8 * _POLLS.connections * seconds / (_MAX_WAIT_MS / 1_000)
     assert metrics.total(_PASSED_BY, api="Fetch") > 0.9 * (len(polled) - _POLLS.connections)
-    # The broker's time for the other writes, far below a poll's wait.
+    # A write waits for the broker to do other writes, which takes far less than a poll.
     assert statistics.quantiles((one.took_s for one in written), n=100)[98] < _MAX_WAIT_MS / 1_000 / 2
     for client_id, report in reports.items():
         assert (client_id, report["assignments"], report["revocations"]) == (client_id, 1, 0)
-    # The broker's count: generation 1 is that of the joined member, 2 that of the empty group after it left.
+    # Generation 1 begins when the member joins, and generation 2 when it leaves.
     assert generations(slow_kafka, groups.values()) == dict.fromkeys(groups.values(), 2)

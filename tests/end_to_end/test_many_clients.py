@@ -1,10 +1,6 @@
-"""500 clients, half of them over quota: that half is throttled, and the other half is not slowed.
+"""The proxy throttles 250 clients above their quota, and does not slow down 250 others.
 
-Each polite client sends each request at the same moment through the proxy and directly. The difference of both
-latencies is what the proxy added. Of the 99th percentiles of the seconds the lower quartile counts: other load of the
-machine affects some seconds, a delay by the proxy all of them. The proxy's own histogram is checked too. The load (375
-requests a second through the proxy, 500 at the broker) leaves the machine mostly idle; at full load the test would
-measure queues.
+The others also send each request directly, and the difference of both latencies is what the proxy adds.
 """
 
 import asyncio
@@ -28,7 +24,7 @@ _QUOTA = 4 * KIB
 _GREEDY_RECORD = bytes(4 * KIB)  # a second of the quota
 _POLITE_RECORD = bytes(1 * KIB)
 _POLITE_EVERY_S = 2.0  # an eighth of the quota
-_CONNECT_S = 3.0  # all clients in turn
+_CONNECT_S = 3.0  # clients connect in turn
 _WARM_UP_S = 6.0  # until the broker's Java code is compiled
 _MOST_ADDED_S = 0.005
 _LATENCY = "kafka_quota_proxy_added_latency_seconds"
@@ -36,7 +32,7 @@ _LATENCY = "kafka_quota_proxy_added_latency_seconds"
 
 @dataclass(slots=True, kw_only=True)
 class _Results:
-    """Added latencies of each second, throttle times of polite clients, and flows of greedy ones."""
+    """The added latencies of each second, the throttle times of polite clients, and the responses to greedy ones."""
 
     begin_s: float
     added_s: defaultdict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
@@ -45,7 +41,7 @@ class _Results:
 
 
 class _Client:
-    """A connection that repeats one Produce request."""
+    """A connection that sends the same Produce request again and again."""
 
     def __init__(self, client_id: str, topic: str, record: bytes) -> None:
         self._frame = request(
@@ -57,7 +53,7 @@ class _Client:
         self._reader, self._writer = await asyncio.open_connection("127.0.0.1", port)
 
     async def produce(self) -> tuple[float, int]:
-        """Send the request; return latency in seconds and throttle time in milliseconds."""
+        """Send the request. Return the latency in seconds and the throttle time in milliseconds."""
         begin = time.perf_counter()
         self._writer.write(self._frame)
         (size,) = struct.unpack(">i", await self._reader.readexactly(4))
@@ -76,7 +72,7 @@ async def _polite(number: int, topic: str, ports: tuple[int, int], end_s: float,
     await direct.connect(ports[1])
     first = True
     while time.monotonic() < end_s:
-        # The first write has an advantage, so the order alternates.
+        # The write that is sent first has an advantage, so the order alternates.
         if first:
             proxied_answer, direct_answer = await asyncio.gather(proxied.produce(), direct.produce())
         else:

@@ -1,8 +1,6 @@
-"""A quota holds for any number of connections of one bucket that send without a pause.
+"""A quota holds for any number of connections that send without a pause, sampled and paced, as in Kafka.
 
-A proxy with the default configuration runs in front of a real Kafka. The same load runs at the same time under the
-broker's own quota, with another client-id. A share is the bytes that passed, over those that the quota allows. The
-first window does not count, because a bucket starts with all of its room.
+A share is the bytes that passed over those that the quota allows, without the initial burst.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ _ROWS: Final = (*_SHAPES, _KAFKAS_OWN)
 _FIRST_WINDOW_S: Final = 15
 # The shortest default timeout of clients, Kafka's request.timeout.ms.
 _MOST_WAIT_S: Final = 30.0
-# A producer waits for the turns of all others: the requests in flight are worth 7.5 s of the quota.
+# With that many producers, a request waits for 7.5 s, because each of the others has a request in flight.
 _MOST_PRODUCERS_IN_TIME: Final = 120
 
 
@@ -62,9 +60,9 @@ class Cell(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """Allowed shares of any window by role and shape, and the allowed excess over Kafka's own.
+    """The highest and the lowest allowed share of a window, and the allowed excess over Kafka's own.
 
-    ``least`` is the minimum of one connection in parts of the mean, if each could have ten turns.
+    ``highest`` is by role and shape. ``least`` is the lowest allowed share of a connection, relative to the mean.
     """
 
     highest: dict[tuple[str, str], float]
@@ -76,22 +74,22 @@ class Bounds(NamedTuple):
 _OF_ANY_MINUTE: Final = Bounds(
     highest={(CONSUMERS, "sampled"): 1.10, (CONSUMERS, "paced"): 1.05, (PRODUCERS, "paced"): 1.02},
     lowest=0.9,
-    # Two batches are 0.002 of a minute at 256 KiB/s; two floods in bursts differ by more.
+    # In a minute at 256 KiB/s, two batches are a share of 0.002. Two floods in bursts differ by more.
     over_kafkas_own=0.03,
     least=0.5,
 )
-# Two cycles of 11 s: a burst just inside or outside weighs more than in a minute.
+# In two cycles of 11 s, a burst just inside or outside the window weighs more than in a minute.
 _OF_TWO_CYCLES: Final = Bounds(
     highest={(CONSUMERS, "sampled"): 1.25, (CONSUMERS, "paced"): 1.10, (PRODUCERS, "paced"): 1.05},
     lowest=0.8,
     over_kafkas_own=0.06,
-    least=0.0,  # two bursts do not show the share of a connection
+    least=0.0,  # two bursts are too few for the share of a connection
 )
 
 
 @pytest.fixture(scope="module")
 def kafka() -> Iterator[Kafka]:
-    """A broker with a proxy of each shape in front of it."""
+    """A broker with a proxied listener for each shape."""
     with Kafka(KAFKA_4, proxied=_SHAPES) as kafka:
         yield kafka
 
@@ -103,7 +101,7 @@ def topics(kafka: Kafka) -> dict[str, Topic]:
 
 @pytest.fixture(scope="module")
 def table() -> Iterator[dict[tuple[str, str, int], Cell]]:
-    """Results by role, row and connections; printed at the end (``pytest -rP``)."""
+    """The results by role, row and connections, which are printed at the end (``pytest -rP``)."""
     cells: dict[tuple[str, str, int], Cell] = {}
     yield cells
     columns = sorted({connections for _, _, connections in cells})
@@ -131,7 +129,7 @@ def _run(
     obeys: bool = True,
     fetch_bytes: int = MOST_BYTES,
 ) -> dict[str, Cell]:
-    """Flood a sampled proxy, a paced one and the broker at once; return the results by row."""
+    """Flood a sampled proxy, a paced proxy and the broker at the same time. Return the results by row."""
     with ExitStack() as stack:
         stack.enter_context(BrokerQuotas(kafka)).replace({Entity(None, "theirs"): {_KEYS[role]: quota}})
         ports = {_KAFKAS_OWN: kafka.listener(DIRECT).port}
@@ -253,7 +251,7 @@ def test_connections_that_ignore_throttle_times_get_no_more(kafka: Kafka, topics
 @pytest.mark.parametrize("role", [CONSUMERS, PRODUCERS])
 @pytest.mark.parametrize("connections", [30, 1_000])
 def test_connections_share_a_quota_evenly(kafka: Kafka, topics: dict[str, Topic], connections: int, role: str) -> None:
-    """Each request is a batch, and the quota allows each of a thousand connections ten turns."""
+    """Each request is one batch. The quota allows ten requests of each of a thousand connections."""
     cells = _run(
         kafka, topics[role], role, connections, quota=4 * MIB, seconds=_FIRST_WINDOW_S + 60, fetch_bytes=BATCH_BYTES
     )

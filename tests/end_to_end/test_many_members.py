@@ -1,8 +1,4 @@
-"""Thirty clients of one client-id, of each library, under a quota of a hundredth of their unlimited rate.
-
-They have default settings except for producer buffers that the quota sends within half a minute. Records that wait
-longer than ``delivery.timeout.ms`` expire, under Kafka's own quota as well.
-"""
+"""Thirty clients of each library share a quota of a hundredth of their unlimited rate, without errors."""
 
 from __future__ import annotations
 
@@ -68,9 +64,9 @@ def _through_proxy(
     settle_s: int,
     seconds: int,
 ) -> tuple[dict[str, Report], float]:
-    """Run groups of all these libraries at once; return their reports, and the number of connections that ended.
+    """Run a group of each library at the same time. Return their reports, and the number of closed connections.
 
-    Connections count from ``settle_s`` after the start until shortly before the end.
+    Only connections that close after ``settle_s`` and before the end count.
     """
     key = "consumer_byte_rate" if action == CONSUME else "producer_byte_rate"
     settings: dict[str, Any] = {"quotas": [{"client-id": name, key: quota} for name, quota in quotas.items()]}

@@ -1,9 +1,6 @@
-"""``kafka_server_…`` of ``/metrics`` equal the broker's MBeans under one load, in name and value.
+"""``kafka_server_…`` in ``/metrics`` equal the broker's MBeans under one load, in name and value.
 
-The proxy follows the broker's quotas, so both measure the same requests against the same limits, and the longer wait
-counts. Only one of them can throttle a fetch, because a throttling broker answers without records. So two clients
-fetch, one directly. Their throttle times are similar, not equal, because the broker does not count records that it has
-not sent.
+The proxy enforces the broker's quotas, so both measure the same requests against the same limits.
 """
 
 from __future__ import annotations
@@ -31,7 +28,7 @@ from tests.end_to_end.support.processes import wait_until
 from tests.end_to_end.support.proxy import Proxy
 from tests.end_to_end.support.scrapes import Scrapes
 
-# Until windows are full, and then while both sides are read.
+# Windows fill in this time, and then both sides are read.
 _WARM_UP_S: Final = 4
 _READ_S: Final = 6
 _STEADY, _FLOODS, _MAKES = "steady one", "floods", "makes"
@@ -53,13 +50,13 @@ _BEANS: Final = (
 
 
 class BothSides(NamedTuple):
-    """The readings of the broker, and those of the proxy at the same times."""
+    """The broker's readings, and scrapes of the proxy at the same times."""
 
     broker: list[Reading]
     proxy: Scrapes
 
     def pairs(self, name: str, **labels: str) -> list[tuple[float, float]]:
-        """Return all values of a series, the broker's and the proxy's."""
+        """Return the pairs of values of a series, the broker's and the proxy's."""
         series = Series(f"kafka_server_{name}", frozenset(labels.items()))
         return [
             (reading.values[series], self.proxy.nearest(reading.at_s).total(series.name, **labels))
@@ -67,7 +64,7 @@ class BothSides(NamedTuple):
         ]
 
     def ratio(self, name: str, **labels: str) -> float:
-        """Return the median of the proxy's value over the broker's."""
+        """Return the median of the proxy's values over the broker's."""
         pairs = self.pairs(name, **labels)
         assert min(kafkas for kafkas, _ in pairs) > 0, (name, pairs)
         return median(ours / kafkas for kafkas, ours in pairs)
@@ -162,7 +159,7 @@ def test_every_client_attribute_is_a_series_of_the_same_name(both_sides: BothSid
         ("produce_throttle_time", _FLOODS_LABELS, 0.05),
         ("controllermutation_mutation_rate", {"client_id": _MAKES}, 0.03),
         ("controllermutation_tokens", {"client_id": _MAKES}, 0.1),
-        # Windows begin with the first connection, which was earlier at the broker.
+        # Windows begin with the first connection, which came earlier at the broker.
         ("socket_server_metrics_connection_accept_rate", {"listener": PROXIED}, 0.15),
     ],
     ids=str,
@@ -172,7 +169,7 @@ def test_value_equals_the_brokers(both_sides: BothSides, name: str, labels: dict
 
 
 def test_request_time_is_close_to_the_brokers(both_sides: BothSides) -> None:
-    """Request time is an estimate, and machines differ: docs/explanation/request-time.md."""
+    """Request time is only an estimate: docs/explanation/request-time.md."""
     assert 0.25 < both_sides.ratio("request_request_time", **_STEADY_LABELS) < 4
 
 
@@ -190,7 +187,7 @@ def test_quota_values_equal_the_brokers_limits(both_sides: BothSides) -> None:
         (entity, key): scrape.values(f"kafka_server_{name}", user=entity.user or "", client_id=entity.client_id or "")
         for entity, limits in _LIMITS.items()
         for key, name in _QUOTA_VALUE.items()
-        if key in limits and entity.client_id != _FETCHES_THERE  # which goes to the broker directly
+        if key in limits and entity.client_id != _FETCHES_THERE  # this client uses the broker directly
     }
 
     assert quota_values == {(entity, key): [_LIMITS[entity][key]] for entity, key in quota_values}

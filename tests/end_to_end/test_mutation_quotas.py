@@ -1,7 +1,6 @@
-"""Topics are created, extended and deleted under Kafka's ``controller_mutation_rate`` and under ours at the same time.
+"""Clients create, extend and delete topics under Kafka's ``controller_mutation_rate`` and under the proxy's.
 
-The numbers are those of ``ControllerMutationQuotaManagerTest`` with Kafka's defaults: 10 tokens a second, eleven
-seconds' worth at most. So a client that takes 120 at once waits for one second.
+The numbers are those of ``ControllerMutationQuotaManagerTest``: 10 tokens a second, at most eleven seconds' worth.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ pytestmark = pytest.mark.proof
 
 _PROGRAM = Path(__file__).parent / "java" / "Mutations.java"
 _LIMIT = {"controller_mutation_rate": 10}
-# Tokens arrive every 100 ms, also while a request is in flight.
+# Measured waits may differ by this much, because tokens also arrive while a request is in flight.
 _EARLY_MS, _LATE_MS, _MUCH_LATER_MS = 150, 700, 2_000
 _REFUSED, _EXISTS = "ThrottlingQuotaExceededException", "TopicExistsException"
 
 
 class _Step(NamedTuple):
-    """Error and throttle time of a step, and its duration."""
+    """The error, the throttle time and the duration of a step."""
 
     error: str
     throttled_ms: int
@@ -38,7 +37,7 @@ class _Step(NamedTuple):
 
 
 class _Expected(NamedTuple):
-    """A step of ``Mutations.java`` and its result, with the waits that earlier steps caused."""
+    """A step of ``Mutations.java`` and its result. ``waited_ms`` is the wait that earlier steps cause."""
 
     step: str
     error: str = ""
@@ -46,8 +45,8 @@ class _Expected(NamedTuple):
     waited_ms: int = 0
 
 
-# Below 0 tokens every request is refused; at 0 none is, however large.
-# With "try" the client does not retry.
+# Every request is refused below 0 tokens, and no request otherwise, however large it is.
+# In a step with "try" the client does not retry.
 _NEW_CLIENT = (
     _Expected("validate:w:1"),
     _Expected("validate:v:120"),
@@ -62,7 +61,7 @@ _NEW_CLIENT = (
     _Expected("create:b:1", waited_ms=3_000),
     _Expected("delete:b"),
 )
-# A client that does not know the error is never refused, and muted afterwards.
+# A client that does not know the error is not refused, but muted afterwards.
 _OLD_CLIENT = (
     _Expected("validate:w:1"),
     _Expected("validate:v:120"),
@@ -76,7 +75,7 @@ _OLD_CLIENT = (
 
 
 def _run(kafka: Kafka, address: str, client_id: str, expected: Sequence[_Expected], classpath: str) -> list[_Step]:
-    """Run all steps with unique topic names."""
+    """Run all steps. The names of topics are made unique."""
     mine = uuid.uuid4().hex[:12]
     steps = []
     for one in expected:

@@ -1,4 +1,4 @@
-"""``observe`` counts the throttle time of enforcement: one load floods an observing and an enforcing proxy."""
+"""An observing proxy counts the throttle time of an enforcing one under the same load."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tests.end_to_end.support.proxy import Proxy
 _QUOTA: Final = 256 * KIB
 _KINDS: Final = {CONSUMERS: "fetch", PRODUCERS: "produce"}
 _ENFORCEMENTS: Final = {"respond": "throttle", "observe": "observed_throttle"}
-# Observed consumers read at full speed, so half a minute is enough.
+# Observed consumers read at full speed, so this time is long enough.
 _SECONDS: Final = 25.0
 
 
 @pytest.fixture(scope="module")
 def kafka() -> Iterator[Kafka]:
-    """A broker with two proxies in front of it."""
+    """A broker with two proxied listeners."""
     with Kafka(KAFKA_4, proxied=tuple(_ENFORCEMENTS)) as kafka:
         yield kafka
 

@@ -1,7 +1,6 @@
-"""Fetch v0 to v2, which have no max_bytes for all partitions: a response may be larger than the quota.
+"""Fetch v0 to v2 have no limit for all partitions, so a response may be larger than the quota.
 
-Their limits are not lowered, because a broker would cut even the first message, and a consumer could never pass it.
-They are charged, and the next fetch waits until the debt is paid.
+Their limits are not lowered, because a broker would cut even the first message. The next fetch waits for longer.
 """
 
 from __future__ import annotations
@@ -27,24 +26,24 @@ PARTITION_BYTES: Final = 128 * KIB
 QUOTA: Final = 2 * MIB
 CONNECTIONS: Final = 12
 SECONDS: Final = 12
-FIRST_SECONDS: Final = 4  # the first window, with its burst and the silence behind it
+FIRST_SECONDS: Final = 4  # the first window, with its burst and the silence after it
 
 
 def fetch_body(topic: str, *, max_bytes: int, partitions: int = 1) -> bytes:
-    """Return the body of a Fetch v0 to v2 request from the start of each partition."""
+    """Build the body of a Fetch v0 to v2 request from the start of each partition."""
     fetched = b"".join(struct.pack(">iqi", partition, 0, max_bytes) for partition in range(partitions))
     return struct.pack(">iiii", -1, 500, 1, 1) + string(topic) + struct.pack(">i", partitions) + fetched
 
 
 def fetch(client: RawClient, version: int, body: bytes) -> Answer:
-    """Fetch; return the response and its charge."""
+    """Send a Fetch request. Return the response and its charged bytes."""
     frame = client.ask(FETCH, version, body)
     throttle_time_ms = int.from_bytes(frame.body[:4]) if version >= 1 else 0
     return Answer(time.monotonic(), frame.size_bytes - 4, throttle_time_ms)
 
 
 def messages_of(client: RawClient, version: int, body: bytes) -> bytes:
-    """Fetch one partition of a topic; return its messages."""
+    """Fetch one partition of a topic, and return its messages."""
     frame = client.ask(FETCH, version, body).body[4 if version >= 1 else 0 :]
     at = 4 + 2 + int.from_bytes(frame[4:6]) + 4
     _, error_code, _, size_bytes = struct.unpack_from(">ihqi", frame, at)
@@ -54,7 +53,7 @@ def messages_of(client: RawClient, version: int, body: bytes) -> bytes:
 
 @pytest.fixture(scope="module")
 def topic(kafka_39: Kafka) -> str:
-    """A topic whose partitions hold more than a fetch asks for."""
+    """A topic with partitions that hold more than a fetch asks for."""
     name = create_topic(kafka_39, partitions=PARTITIONS)
     with raw_client(kafka_39.listener(DIRECT).port) as producer:
         for partition in range(PARTITIONS):
@@ -96,7 +95,7 @@ def test_old_fetches_of_many_connections_stay_within_their_quota(kafka_39: Kafka
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_old_consumer_gets_a_message_larger_than_its_quota(kafka_39: Kafka, version: int) -> None:
-    """With a lowered limit the broker would cut the message, and the consumer would retry for ever."""
+    """With a lowered limit, the broker would cut the message and the consumer would retry for ever."""
     topic = create_topic(kafka_39)
     with raw_client(kafka_39.listener(DIRECT).port) as direct:
         direct.produce(topic, record_batch([b"m" * 50_000]))
@@ -134,4 +133,4 @@ def test_kafka_python_of_0_10_0_reads_everything_at_its_quota(kafka_39: Kafka) -
         finally:
             consumer.close()
 
-    assert took_s > 3  # 6 MiB: a second's worth at once, and the rest without the last responses
+    assert took_s > 3  # 6 MiB, without a second's worth at the start and the last responses

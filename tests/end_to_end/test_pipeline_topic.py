@@ -1,4 +1,4 @@
-"""The pipeline's commands on a topic that a real proxy wrote, also over TLS and SASL."""
+"""The pipeline's commands read a topic that a real proxy wrote, also with TLS and SASL."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ REPOSITORY: Final = Path(__file__).parents[2]
 SECURE: Final = "SECURE"
 SCRAM_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
 ENVIRONMENT: Final = os.environ | {"PYTHONPATH": str(REPOSITORY)}
-# Short windows, for tests that wait for an alert.
+# Windows are short, because tests wait for an alert.
 SOON: Final = ("--window", "1s", "--late", "1s", "--every", "100ms")
 _SIZE_FIELD: Final = 4
 
@@ -45,7 +45,7 @@ class Ended(NamedTuple):
 
 
 def command(*words: object) -> list[str]:
-    """Return the command line, with Spark's connector."""
+    """Return the command line, with Spark's Kafka connector."""
     jars = ",".join(str(jar) for jar in spark_connector())
     return [
         sys.executable, "-m", "kafka_quota_proxy.pipeline", *map(str, words), "--master", "local[2]",
@@ -62,7 +62,7 @@ def pipeline(*words: object) -> Ended:
 
 
 def bill(out: Path) -> dict[str, int]:
-    """Return the billed bytes of each owner, produce and fetch together."""
+    """Return the billed bytes of each owner, for produce and fetch together."""
     (path,) = (out / "bill").glob("*.csv")
     sums: dict[str, int] = {}
     with path.open(encoding="utf-8", newline="") as file:
@@ -72,7 +72,7 @@ def bill(out: Path) -> dict[str, int]:
 
 
 def exchange(proxy: Proxy, topic: str, client_id: str) -> int:
-    """Produce and fetch; return the charged bytes of both."""
+    """Produce and fetch, and return the charged bytes of both."""
     with raw_client(proxy.port(), client_id=client_id) as client:
         for _ in range(3):
             assert client.produce(topic, batch_of(16 * KIB)).error_code == 0
@@ -83,7 +83,6 @@ def exchange(proxy: Proxy, topic: str, client_id: str) -> int:
 
 
 def owners_in(directory: Path) -> Path:
-    """Write a file of owners."""
     path = directory / "owners.csv"
     path.write_text("user,client_id,owner,from,until\n,etl,ours,,\n,reports,theirs,,\n", encoding="utf-8")
     return path
@@ -105,7 +104,7 @@ def test_bill_from_a_topic_has_the_bytes_that_passed(kafka_4: Kafka, tmp_path: P
 
 
 class Secure(NamedTuple):
-    """A cluster with TLS and SASL, except on the listener of the tests."""
+    """A cluster with TLS and SASL. Only the tests have a plaintext listener."""
 
     kafka: TlsKafka
     directory: Path
@@ -114,7 +113,6 @@ class Secure(NamedTuple):
         return f"kafka://{self.kafka.tls_endpoint(SECURE).address}/{topic}"
 
     def config(self, name: str, *, password: str | None = None) -> Path:
-        """Write a properties file for Kafka's tools."""
         path = self.directory / f"{name}.properties"
         path.write_text(
             "security.protocol=SASL_SSL\n"
@@ -142,7 +140,7 @@ def secure() -> Iterator[Secure]:
 
 
 def fill(kafka: Kafka, records: list[dict[str, Any]]) -> str:
-    """Write a usage log to a new topic, and return its name."""
+    """Write records of a usage log to a new topic, and return its name."""
     topic = create_topic(kafka, partitions=3)
     producer = confluent_kafka.Producer({"bootstrap.servers": kafka.bootstrap_servers, **QUIET})
     for one in records:
@@ -152,7 +150,6 @@ def fill(kafka: Kafka, records: list[dict[str, Any]]) -> str:
 
 
 def alerts_in(kafka: Kafka, topic: str) -> list[dict[str, Any]]:
-    """Return the committed records of a topic with one partition."""
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": kafka.bootstrap_servers,
@@ -226,7 +223,7 @@ def test_alerts_without_destination_are_printed(kafka_4: Kafka, tmp_path: Path) 
     ):
         try:
             assert stream.stdout is not None
-            # The command starts at an unknown moment; later alerts must appear.
+            # The command starts at an unknown moment. Alerts after that must appear.
             for at_s in range(100, 400):
                 producer.produce(usage, lines([record(at_s=at_s, limit=1_000.0, amount=2_000, user="now")]).strip())
                 producer.flush(30)
@@ -282,7 +279,6 @@ def test_faults_of_a_topic_are_reported_in_a_sentence(secure: Secure, tmp_path: 
 
 
 def limits_in(directory: Path) -> Path:
-    """Write the limits of a cluster."""
     path = directory / "cluster.yaml"
     path.write_text("quotas:\n  - {user: <default>, producer_byte_rate: 1MB}\n", encoding="utf-8")
     return path

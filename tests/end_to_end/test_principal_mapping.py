@@ -42,7 +42,7 @@ def _word(text: str | bytes) -> str:
 
 
 def ask_java(version: str, questions: Iterable[str]) -> list[list[str]]:
-    """Ask ``Principals.java`` with the classes of a release; return the words of each answer."""
+    """Run ``Principals.java`` with the classes of a release, and return the words of each answer."""
     with scratch("principals") as directory:
         questions_file = directory / "questions"
         questions_file.write_text("".join(f"{question}\n" for question in questions), encoding="ascii")
@@ -60,7 +60,7 @@ def ask_java(version: str, questions: Iterable[str]) -> list[list[str]]:
 
 
 def answer_of(words: list[str]) -> str | Answer:
-    """Return a user's name, or the error instead."""
+    """Return the name of the user, or the kind of failure."""
     match words:
         case ["ok", word]:
             return base64.b64decode(word).decode()
@@ -75,7 +75,7 @@ def answer_of(words: list[str]) -> str | Answer:
 
 @pytest.mark.parametrize("version", [KAFKA_3_9, KAFKA_4])
 def test_recorded_answers_are_still_those_of_kafka(version: str) -> None:
-    """Unit tests compare our code with the record; this test compares the record with Kafka."""
+    """Unit tests use the recorded answers."""
     subjects = [f"certificate {_word(certificate_of(name(subject)))}" for subject, _ in SUBJECTS]
     mappings = [f"map {_word(rules)} {_word(text)}" for rules, text, _ in MAPPINGS]
 
@@ -142,7 +142,7 @@ NAME_PIECES = ("CN=", "OU=", "a", "b", "c", "ab", "A", ",", ".", "/", "x", "yy",
 
 
 def test_accepted_rules_map_as_in_kafka() -> None:
-    """Random rules are either refused here, or have Kafka's result for every name."""
+    """The proxy refuses a random rule, or maps every name as Kafka does."""
     dice = random.Random(20260702)  # noqa: S311
     pairs = []
     for _ in range(6_000):
@@ -165,12 +165,12 @@ def test_accepted_rules_map_as_in_kafka() -> None:
             found: str | Answer = map_name(text, taken)
         except NoMatchingRule:
             found = Answer.NO_MATCH
-        if found is Answer.NO_MATCH and text.endswith("\n"):  # refused here, because "$" differs from Java's
+        if found is Answer.NO_MATCH and text.endswith("\n"):  # refused, because "$" differs from Java's
             outcomes["refused"] += 1
             continue
         assert found == answer_of(words), (rules, text)
         outcomes["same"] += 1
-    # Most rules must be accepted, or the test shows little.
+    # Many rules must be accepted, or the test shows little.
     assert outcomes["same"] > len(pairs) / 3, outcomes
 
 
@@ -222,7 +222,7 @@ def broker(request: pytest.FixtureRequest) -> Iterator[tuple[TlsKafka, Authority
 
 
 def _ask_for_group(port: int, group: str, authority: Authority, files: tuple[str, str] | None) -> bool:
-    """Ask a broker for a group's coordinator, over TLS; return whether it answered."""
+    """Ask a broker over TLS for a group's coordinator, and return whether it answered."""
     context = ssl.create_default_context(cadata=authority.pem.decode())
     if files is not None:
         context.load_cert_chain(*files)
@@ -240,7 +240,7 @@ def _ask_for_group(port: int, group: str, authority: Authority, files: tuple[str
 
 
 def _denied(kafka: Kafka) -> dict[str, str]:
-    """Return the users that were denied a group, by group."""
+    """Return the users that the broker denied each group."""
     return {group: user for user, group in DENIED.findall(kafka.broker.process.output())}
 
 

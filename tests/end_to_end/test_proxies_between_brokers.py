@@ -1,4 +1,4 @@
-"""The steps of ``docs/how-to/throttle-a-rebalance.md``: proxies are put between brokers, and removed again."""
+"""Proxies are put between brokers and removed again, as docs/how-to/throttle-a-rebalance.md describes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BETWEEN_BROKERS: Final = {**QUICK_TO_RETURN, "inter.broker.listener.name": REPLI
 
 
 def listens_on(broker: Broker, port: int) -> None:
-    """Bind a broker's inter-broker listener to this port from its next start on; keep the advertised address."""
+    """Change the port of a broker's inter-broker listener from its next start on. The advertised port stays."""
     lines = broker.properties.read_text().splitlines()
     for number, line in enumerate(lines):
         if line.startswith("listeners="):
@@ -32,7 +32,7 @@ def listens_on(broker: Broker, port: int) -> None:
 
 
 def sidecar(broker: Broker, upstream_port: int, replication: Mapping[str, Any]) -> Proxy:
-    """Return a proxy on the port of a broker's inter-broker listener."""
+    """Return a proxy on the advertised port of a broker's inter-broker listener."""
     listener = {
         "name": "replication",
         "bind": broker.listeners[REPLICATION].address,

@@ -1,4 +1,4 @@
-"""Quotas in a topic of a real cluster, set at any proxy of a fleet: in force at all, in the same order."""
+"""A quota that is set at any proxy of a fleet is in force at all of them, in the same order of changes."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ _ALICE: EntityParts = (("user", "alice"), ("client-id", None))
 _IP: EntityParts = (("ip", "192.0.2.7"),)
 _STORAGE_ERROR = 56
 _TOPIC = "kafka_quota_proxy_store_topic"
-# From a change until it is in force at every proxy.
+# The longest time from a change until it is in force at every proxy.
 _EVERYWHERE_S = 2
-# Extra time of a start with ten thousand entities.
+# The longest additional time of a start with ten thousand entities.
 _LOADED_S = 2
 
 
@@ -64,7 +64,7 @@ def _is_connected(proxy: Proxy) -> bool:
 
 
 def _last_in_force_at(proxy: Proxy) -> float:
-    """Return when the last change came into force, in Unix seconds."""
+    """Return the Unix time at which the last change came into force."""
     return max(datetime.fromisoformat(at).timestamp() for at, _, _ in came_into_force(proxy))
 
 
@@ -86,7 +86,7 @@ def test_quota_set_at_one_proxy_holds_at_the_other_and_is_kept(mortal_kafka: Kaf
             for proxy in (one, other):
                 assert _last_in_force_at(proxy) - asked_at < _EVERYWHERE_S
 
-            # Each proxy deletes and changes the other's quotas; no change undoes another.
+            # Each proxy deletes and changes quotas that were set at the other. No change undoes another.
             assert at_other.alter(_ALICE, {_P: None}).error_code == at_one.alter(_ALICE, {_C: 9.0}).error_code == 0
             assert at_other.alter(_IP, {_RATE: None}).error_code == 0
             wanted = {frozenset(_ETL): {_P: 1_000.0}, frozenset(_ALICE): {_C: 9.0}}
@@ -109,9 +109,9 @@ def test_quota_set_at_one_proxy_holds_at_the_other_and_is_kept(mortal_kafka: Kaf
 
 @contextmanager
 def _both(kafka: Kafka, directory: Path) -> Iterator[tuple[Proxy, Proxy]]:
-    """Run two proxies that Java's clients reach: in front of a broker, and of a cluster with rewritten addresses.
+    """Run two proxies that Java's clients reach, one with ``upstream`` and one with ``bootstrap_servers``.
 
-    A client without a login is charged as alice, and waits after its first byte.
+    A client without a login is charged as alice. Its burst is so short that it soon waits.
     """
     store = _store(kafka)
     alice = {"principals": {"admins": ["ANONYMOUS"], "fold": [{"match": "^ANONYMOUS$", "to": "alice"}]}}
@@ -138,7 +138,7 @@ def _explained(proxy: Proxy, capsys: pytest.CaptureFixture[str]) -> list[str]:
 def test_quota_set_by_kafkas_command_holds_at_all_proxies_and_after_a_kill(
     mortal_kafka: Kafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With the commands and outputs of docs/how-to/set-quotas.md."""
+    """Commands and outputs are those of docs/how-to/set-quotas.md."""
     (alters, altered), (shows, shown) = block("how-to/set-quotas.md", "sh", holding="--add-config").steps
     set_, show = ("|".join(shlex.split(command)[3:]) for command in (alters, shows))
     wanted = [["0", altered.strip()], ["0", shown.strip()], ["0", shown.strip()]]
@@ -221,7 +221,7 @@ def test_unreachable_topic_keeps_rules_and_refuses_changes(mortal_kafka: Kafka, 
 
 
 def _changed_at(proxy: Proxy, prefix: str) -> dict[str, tuple[float, int]]:
-    """Return for each client-id with that prefix the first time in force, in Unix seconds, and the offset."""
+    """Return the Unix time and the offset of the first change of each client-id with this prefix."""
     found: dict[str, tuple[float, int]] = {}
     for at, offset, what in came_into_force(proxy):
         name = what.removeprefix("client-id ").partition(":")[0]
@@ -251,7 +251,7 @@ def _at_once(*works: Callable[[], None]) -> None:
 
 
 def _all_equal(proxies: Sequence[Proxy]) -> Quotas:
-    """Wait until all proxies are at the same offset, and return their quotas, which must be equal."""
+    """Wait until all proxies are at the same offset. Return their quotas, which must be equal."""
     _until("all are as far", lambda: len({proxy.metrics().total(f"{_TOPIC}_offset") for proxy in proxies}) == 1)
     described = []
     for proxy in proxies:
@@ -288,7 +288,7 @@ def test_ten_proxies_apply_changes_in_one_order_within_two_seconds(mortal_kafka:
         )
         assert took_s[237] < _EVERYWHERE_S
 
-        # Two changes of one key at the same time.
+        # Two proxies change one key at the same time.
         _at_once(partial(_duel, proxies[1], range(1, 51)), partial(_duel, proxies[2], range(51, 101)))
         assert _all_equal(everybody)[frozenset(_ETL)][_P] in (50.0, 100.0)
 
@@ -356,14 +356,15 @@ def test_topic_is_compacted_garbled_deleted_and_recreated(mortal_kafka: Kafka, t
             for key in (b"?", b'{"client-id":"etl","key":"producer_byte_rate"}', b""):
                 producer.produce(store, key=key, value=b"garbage")
                 assert producer.flush(30) == 0
-            # Compaction skips the last segment.
+            # Later records need a new segment, because compaction skips the last one.
             time.sleep(0.2)
             assert admin.alter(_IP, {_RATE: 6.0}).error_code == 0
             wanted = {frozenset(_ETL): {_P: 149.0}, frozenset(_IP): {_RATE: 6.0}}
             assert admin.describe() == _all_equal([one, other]) == wanted
         assert one.metrics().total(f"{_TOPIC}_not_understood_records_total") == 3
 
-        # Compaction removes the valid value before the garbage; proxies that have read it keep it, also on disk.
+        # Compaction removes the valid value before the garbage. Proxies that have read the valid value keep it, also on
+        # disk.
         _until("it is compacted", lambda: _record_count(mortal_kafka, store) < 15, 120)
         other.stop()
         other.start()
@@ -391,7 +392,6 @@ def test_topic_is_compacted_garbled_deleted_and_recreated(mortal_kafka: Kafka, t
 
 
 def _record_count(kafka: Kafka, topic: str) -> int:
-    """Return the number of records in a topic."""
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "count", **QUIET})
     consumer.assign([TopicPartition(topic, 0, 0)])
     _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)
@@ -405,7 +405,7 @@ def _record_count(kafka: Kafka, topic: str) -> int:
 
 
 def _start(proxy: Proxy) -> tuple[float, float]:
-    """Start the proxy; return the seconds until it serves, and its CPU seconds."""
+    """Restart the proxy. Return the seconds until it serves, and its CPU seconds."""
     proxy.kill()
     began_s = time.monotonic()
     proxy.start()
@@ -436,6 +436,6 @@ def test_ten_thousand_entities_delay_a_start_by_less_than_two_seconds(
     loaded_s, loaded_cpu_s = (many - few for many, few in zip(with_them, without, strict=True))
     for what, (took_s, cpu_s) in (("no entities", without), ("10,000 entities", with_them)):
         sys.stdout.write(f"{what}: serves after {took_s:.2f} s, of which {cpu_s:.2f} s of CPU\n")
-    # The rest is the start of the process.
+    # The bound is for the additional time of loading.
     assert loaded_s < _LOADED_S
     assert loaded_cpu_s < _LOADED_S

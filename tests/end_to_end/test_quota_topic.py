@@ -40,7 +40,7 @@ def test_topic_is_created_with_one_partition_and_its_records_are_read(kafka_4: K
     with begun(kafka_4, name) as (topic, nothing):
         topic.publish([RULE, SHARE, Share(proxy="p2", user="alice", limits=SHARE.limits), NEWS])
         topic.publish([Share(proxy="p2", user="alice")])
-        # Records of another writer are neither read as ours nor an error.
+        # The publisher ignores the records of another writer.
         key, value = encode(Rule(user="bob", limits={"producer_byte_rate": 5.0}))
         topic._topic.run(topic._producer.send_and_wait(name, key=key, value=value), timeout_s=30)
         topic._topic.run(topic._producer.send_and_wait(name, key=b"garbage", value=b"\xff"), timeout_s=30)

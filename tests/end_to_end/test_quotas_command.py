@@ -1,4 +1,4 @@
-"""Quotas set with ``kafka-quota-proxy quotas``: enforced at once, shown, kept and audited."""
+"""Quotas that ``kafka-quota-proxy quotas`` sets are enforced at once, shown, kept and audited."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ _ROOT: Final = Path(__file__).parents[2]
 
 
 def _quotas(url: str, *words: str, status: int = 0) -> str:
-    """Run the command and return its output."""
     done = subprocess.run(
         [sys.executable, "-m", "kafka_quota_proxy.proxy", "quotas", *words, "--url", url],
         cwd=_ROOT, capture_output=True, text=True, check=False, timeout=60,
@@ -62,7 +61,8 @@ def test_quota_set_by_our_command_holds_at_once_and_after_a_crash(kafka_4: Kafka
         paced = ("--user", "ANONYMOUS", "--client-id", "paced")
         _quotas(url, "alter", *paced, "--set", "producer_byte_rate=100kB", "--set", "shaping=paced", *with_token)
         with raw_client(proxy.port(), client_id="paced") as client:
-            # Twice 64 KiB exceed one second's worth, but not the ten that Kafka's windows allow at once.
+            # Twice 64 KiB exceed a paced burst of one second, but not the ten seconds' worth that Kafka's windows
+            # allow.
             assert [is_throttled(client, topic) for _ in range(2)] == [False, True]
         printed = _quotas(url, "describe", *anonymous)
         assert printed.endswith("; now: producer_byte_rate=1kB, expires at 2999-01-01T00:00:00Z\n")

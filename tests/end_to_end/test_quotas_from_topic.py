@@ -1,4 +1,4 @@
-"""Rules from a topic of a real cluster hold within a second after publication, on open connections."""
+"""Rules from a topic of a real cluster hold within a second after their publication, also on open connections."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _limits(proxy: Proxy, client_id: str) -> list[float]:
 
 
 def _until(what: str, is_so: Callable[[], bool], timeout_s: float = 10) -> float:
-    """Wait for a condition, and return the time that it took."""
+    """Wait for a condition, and return the seconds until it was true."""
     before_s = time.monotonic()
     wait_until(is_so, timeout_s=timeout_s, what=what)
     return time.monotonic() - before_s
@@ -126,14 +126,14 @@ def test_published_rules_hold_at_once_on_open_connections(mortal_kafka: Kafka, t
         took_s = max(took_s, _until("the rule has gone", lambda: _limits(proxy, "ruled") == []))
         assert took_s < 1
 
-        # No more publications.
+        # Publications end.
         _until("the lease ends", lambda: _limits(proxy, "shared") == [_HIGH])
         assert proxy.metrics().total(f"{_TOPIC}_lease_ends_total") == 1
         assert "no news for the time of the lease" in proxy.log
         store.news(lease_ms=60_000)
         _until("with news the share is back", lambda: _limits(proxy, "shared") == [_LOW])
 
-        # The file's rule wins while it exists; then the topic's rule holds again.
+        # The file's rule takes precedence while it exists. Then the topic's rule holds again.
         assert proxy.reload({
             "usage_log": {"proxy": "p1", "directory": str(tmp_path)},
             "quotas_from": store.url,
@@ -168,7 +168,7 @@ def test_unreachable_topic_keeps_rules_and_is_read_again_later(mortal_kafka: Kaf
         _until("says that it has gone", lambda: "there is no such topic" in proxy.log)
         assert _limits(proxy, "kept") == [9]
         _until("has tried it again", lambda: proxy.metrics().total(f"{_TOPIC}_failures_total") > failures + 2)
-        # This broker creates topics on request; the proxy must not have requested one.
+        # This broker creates a missing topic for any client that asks about it. The proxy must not cause that.
         assert store.topic not in admin.list_topics(timeout=10).topics
         process = proxy.process
         assert proxy.stop() == 0
@@ -179,7 +179,7 @@ def test_unreachable_topic_keeps_rules_and_is_read_again_later(mortal_kafka: Kaf
 def _followed(
     kafka: Kafka, store: Store, on_changes: Callable[[Mapping[Entity, QuotaRule | None]], None]
 ) -> TopicSource:
-    """Follow the topic without the rest of a proxy."""
+    """Return a source that follows the topic without a proxy."""
     servers = parse_addresses(kafka.bootstrap_servers)
     settings = QuotasFrom(topic=store.topic, client=Client(bootstrap_servers=servers))
     return TopicSource(

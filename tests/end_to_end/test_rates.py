@@ -1,4 +1,4 @@
-"""Producers and consumers get their quota and no more, in both shapes, from 100 KiB/s to 20 MB/s."""
+"""Producers and consumers get their quota and no more, sampled and paced, from 100 KiB/s to 20 MB/s."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from tests.end_to_end.support.proxy import Proxy
 from tests.end_to_end.support.timeline import Timeline
 
 _SECONDS = 21
-# Kafka's default of eleven windows makes cycles of eleven seconds. With fewer windows a short run has many cycles. The
-# long tests and test_same_as_kafka.py measure the default.
+# With three windows, a short run has several cycles of burst and silence. With Kafka's default of eleven, which the
+# long tests and test_same_as_kafka.py use, a cycle takes eleven seconds.
 _WINDOWS = 3
 _LEAST, _MOST = 0.985, 1.01
 _RATES = {"1MiB": (MIB, 64 * KIB), "100KiB": (100 * KIB, 8 * KIB)}  # quota, size of a request or of a response
@@ -45,7 +45,7 @@ def _preloaded_topic(kafka: Kafka, *, size_bytes: int, batch_bytes: int) -> str:
 
 @pytest.fixture(scope="module")
 def flows(kafka_4: Kafka) -> Flows:
-    """All kinds, shapes and rates at once, each with its own client-id: ``produce-sampled-1MiB`` and so on."""
+    """Floods of all kinds, shapes and rates at the same time, by client-id, such as ``produce-sampled-1MiB``."""
     read, written = _preloaded_topic(kafka_4, size_bytes=MIB, batch_bytes=4 * KIB), create_topic(kafka_4)
     names = [(kind, shape, rate) for kind in ("produce", "fetch") for shape in ("sampled", "paced") for rate in _RATES]
     limit = {"produce": "producer_byte_rate", "fetch": "consumer_byte_rate"}
@@ -179,7 +179,7 @@ def _run_consumer(kafka: Kafka, topic: str, *, client_id: str, size_bytes: int) 
         bootstrap_servers=kafka.listener(PROXIED).advertised_address,
         topic=topic,
         records=size_bytes // (16 * KIB),
-        fetch_size_bytes=1_100_000,  # room for two whole batches: a cut batch is fetched and charged again
+        fetch_size_bytes=1_100_000,  # two whole batches, because a cut batch is charged twice
         properties={"client.id": client_id},
     )
     assert consumed.size_bytes == pytest.approx(size_bytes, rel=0.01)

@@ -1,4 +1,4 @@
-"""The command ``rebalance`` forecasts the end of a move at a quarter of it, and recognises too low a throttle."""
+"""The command ``rebalance`` forecasts the end of a move from its first quarter, and warns of too low a throttle."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _produce(kafka: Kafka, *, records: int, record_size_bytes: int, throughput: 
 
 @contextmanager
 def _steady_producer(kafka: Kafka) -> Iterator[None]:
-    """Produce ``_INCOMING`` bytes a second, ten times a second."""
+    """Produce ``_INCOMING`` bytes a second, in ten parts."""
     is_flowing, is_over = threading.Event(), threading.Event()
     record = os.urandom(10_000)
 
@@ -66,7 +66,7 @@ def _steady_producer(kafka: Kafka) -> Iterator[None]:
         is_flowing.set()
         due_s = time.monotonic()
         while not is_over.wait(max(0, due_s - time.monotonic())):
-            due_s = max(due_s + 0.1, time.monotonic())  # delays of the machine are not made up for
+            due_s = max(due_s + 0.1, time.monotonic())  # delays of the machine are not caught up
             for _ in range(_INCOMING // 10 // len(record)):
                 producer.send(_TOPIC, record)
         producer.close()
@@ -142,7 +142,8 @@ def test_forecast_of_a_move_is_right(cluster: Kafka) -> None:
         _reassign(cluster, 2, "--execute", "--throttle", str(_TOO_LOW))
         (report,) = _reports(_rebalance(path, "--json", "--every", "8s", "--by", "30s"))
         _reassign(cluster, 2, "--cancel")
-        # To another broker with a fresh quota, because a raised one releases ten seconds' difference at once.
+        # The target is another broker with a new quota, because raising a quota lets ten seconds' difference pass at
+        # once.
         _reassign(cluster, 3, "--execute", "--throttle", str(round(report["by"]["rate"])))
         began_ms = time.time() * 1_000
         watched = _reports(_rebalance(path, "--watch", "--json", "--every", "5s"))

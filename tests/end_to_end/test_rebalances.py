@@ -1,6 +1,6 @@
-"""Partitions move at the rate of the proxy's file, on clusters without a throttle; other traffic is not affected.
+"""Partitions move at the rate of the configuration file, and other traffic is not affected.
 
-The followers are real ones, of 4.x, 3.9, and 0.10.1, whose fetches are the first with a limit.
+The clusters have no throttle of their own. Their followers fetch as those of 4.x, 3.9 and 0.10.1 do.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
 
 
 def throttled(*loads: Load, rate: int) -> dict[str, Any]:
-    """Return the configuration that limits the replicas of these loads to a rate."""
+    """Return the configuration that limits the replication of these loads to a rate."""
     return {
         "replication": {
             "leader.replication.throttled.rate": rate,
@@ -81,7 +81,7 @@ def test_each_path_has_its_own_rate(bed: Bed) -> None:
 
 
 def rates_of_two_moves(bed: Bed, replication: dict[str, Any]) -> tuple[float, float]:
-    """Move a load of broker 1 and one of broker 2 to broker 3; return the rate of each while both move."""
+    """Move loads from broker 1 and broker 2 to broker 3. Return both rates while both move."""
     kafka, proxy = bed
     loads = [load(kafka, on=[leader], size_bytes=40 * MB, record_bytes=RECORD_BYTES) for leader in (1, 2)]
     assert proxy.reload({"replication": replication})
@@ -112,7 +112,7 @@ def test_throttle_of_kafkas_tool_holds_and_proxy_hardly_adds_to_it(bed: Bed) -> 
         rates.append(growth.rate())
 
     kafkas_own, both = rates
-    # Six seconds, in which other load matters; test_rebalances_measured.py has 0.95 over whole minutes.
+    # In these six seconds other load matters. test_rebalances_measured.py reaches 0.95 over whole minutes.
     assert 0.75 * kafkas_own <= both <= 10.5 * MB
 
 
@@ -202,7 +202,7 @@ def test_end_of_a_move_is_forecast_at_a_quarter_of_it(bed: Bed) -> None:
 
 
 class Effort:
-    """Cores used by the processes of a bed within some seconds, and fetches through the proxy."""
+    """The cores that each process of the bed uses in some seconds, and the rate of fetches through the proxy."""
 
     def __init__(self, bed: Bed, seconds: float) -> None:
         processes = {f"broker {broker.node_id}": broker.process for broker in bed.kafka.brokers}

@@ -1,4 +1,4 @@
-"""Moves of two gigabytes, under the proxy's and under Kafka's throttle, for ``bench/REBALANCES.md``."""
+"""Moves of two gigabytes under the proxy's and under Kafka's throttle, for ``bench/REBALANCES.md``."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from tests.end_to_end.support.steady import SteadyClients, SyncWatch, p99_ms
 MB: Final = 1_000_000
 SIZE: Final = 2_000 * MB
 SMALL: Final = 16_300  # 64 of them and a bit fit replica.fetch.max.bytes
-LARGE: Final = 1_000_000  # one fits, and the fetch ends inside the second
+LARGE: Final = 1_000_000  # one fits, and a second one only in part
 VERSIONS: Final = {KAFKA_4: "4.3.1", KAFKA_3_9: "3.9.1", KAFKA_2_8: "2.8.2 as 0.10.1"}
-_WARMS_UP_S: Final = 20  # every record is late until a new broker's code is compiled
+_WARMS_UP_S: Final = 20  # records are late until a new broker's code is compiled
 _STARTS_S: Final = 5
 KAFKAS, BOTH, FILE = COLUMNS[RATES]
 
@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.rebalance, pytest.mark.timeout(900)]
 
 @contextmanager
 def throttling(version: str, column: str, rate: int) -> Iterator[Kafka]:
-    """Run a cluster for a column of the table."""
+    """Run a cluster with the throttle of this column."""
     if column == KAFKAS:
         with without_proxies(version) as kafka:
             yield kafka

@@ -20,7 +20,7 @@ MB: Final = 1_000_000
 RATE: Final = 5 * MB
 SIZE: Final = 20 * MB
 RECORD_BYTES: Final = 16_300
-# Without a list: every lagging replica of the broker.
+# Without a list of replicas, every lagging replica of the broker is throttled.
 THROTTLED: Final[dict[str, Any]] = {"replication": {"leader.replication.throttled.rate": RATE}}
 
 
@@ -29,12 +29,11 @@ def bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
     config = {} if request.param == KAFKA_2_8 else QUICK_TO_RETURN
     with behind_proxies(request.param, THROTTLED, config=config) as bed:
         yield bed
-        # Otherwise the next test's brokers would start with a half-finished move.
+        # The next test must not start with a half-finished move.
         assert all(broker.is_running for broker in bed.kafka.brokers)
 
 
 def same_on(moved: Load, *node_ids: int) -> bool:
-    """Return whether these brokers have identical records."""
     digests = [moved.digests(broker) for broker in moved.kafka.brokers if broker.node_id in node_ids]
     return all(one == digests[0] for one in digests)
 
@@ -153,7 +152,7 @@ def test_thousand_partitions_move_within_the_throttle(bed: Bed) -> None:
 
 @pytest.mark.parametrize("bed", [KAFKA_4, KAFKA_2_8], indirect=True)
 def test_records_larger_than_every_limit_move(bed: Bed) -> None:
-    """``replica.fetch.max.bytes`` is 1 MiB, ``replica.fetch.response.max.bytes`` 10 MiB, and the rate 5 MB/s."""
+    """The limits are 1 MiB of a partition, 10 MiB of a response, and a rate of 5 MB/s."""
     record_bytes = 11 * MB
     moving = load(
         bed.kafka,

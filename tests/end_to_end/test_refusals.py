@@ -1,11 +1,6 @@
-"""Every client gets every kind of refusal of the fair call queue, many times.
+"""Every client gets every kind of refusal of the fair call queue many times, and no application gets an error.
 
-No application sees an error, nothing is lost or written twice, and no client looks for its broker because of it.
-Idempotent producers keep their order. Of the others those in ``_MAY_REORDER`` may not, as with a broker's own
-NOT_ENOUGH_REPLICAS:
-
-* Java and kafka-python with more than one request in flight put retries in front of the queue, the last one first;
-* librdkafka sends later batches during its back-off, also with one request in flight.
+No record is lost or doubled, and producers keep their order, except for those in ``_MAY_REORDER``.
 """
 
 from __future__ import annotations
@@ -42,10 +37,10 @@ from tests.end_to_end.support.proxy import Proxy
 _REFUSING: Final = "tests.end_to_end.support.refusing"
 _PROGRAM: Final = Path(__file__).parent / "java" / "Refused.java"
 _MUTATIONS: Final = (ApiKey.CREATE_TOPICS, ApiKey.CREATE_PARTITIONS, ApiKey.DELETE_TOPICS)
-# A fetch brings one batch.
+# A fetch returns one batch.
 _RECORDS, _RECORDS_IN_BATCH = 200, 5
 _METADATA_FRAMES = "kafka_quota_proxy_frames_total"
-# Requests of a client at its start; refusals must not add to them.
+# Metadata requests of a client at its start. Refusals must not cause more.
 _METADATA_OF_A_CLIENT = 4
 
 
@@ -73,7 +68,7 @@ _PRODUCERS: Final[dict[str, Producer]] = {
         )
         for name, kind in _KINDS.items()
     },
-    # It always has one request in flight for a partition.
+    # It never has more than one request in flight for a partition.
     "aiokafka-idempotent": aiokafka_producer({"enable_idempotence": True}),
     "aiokafka-plain": aiokafka_producer({}),
 }
@@ -85,23 +80,25 @@ _CONSUMERS: Final[dict[str, Consumer]] = {
     "aiokafka-consumer": consume_with_aiokafka,
 }
 _ALL_CONSUMERS: Final = (*_CONSUMERS, "java-consumer")
-# Three clients, because each sends three kinds of requests in turn.
+# There are three, because each sends its three kinds of requests in turn.
 _JAVA_ADMINS: Final = tuple(f"java-admin-{number}" for number in range(3))
 _KAFKA_PYTHON_ADMINS: Final = tuple(f"kafka-python-admin-{number}" for number in range(3))
-# librdkafka's versions do not have THROTTLING_QUOTA_EXCEEDED, so its requests are held.
+# librdkafka's request versions do not have THROTTLING_QUOTA_EXCEEDED, so its requests wait instead.
 _NEVER_REFUSED: Final = "librdkafka-admin"
 _ADMINS: Final = {
     _NEVER_REFUSED: manage_with_librdkafka,
     **dict.fromkeys(_KAFKA_PYTHON_ADMINS, manage_with_kafka_python),
 }
 _ALL_CLIENTS: Final = (*_ALL_PRODUCERS, *_ALL_CONSUMERS, *_JAVA_ADMINS, *_ADMINS)
+# These reorder records at a broker's own errors too. Java and kafka-python put retries in front of other batches, and
+# librdkafka sends later batches while it waits.
 _MAY_REORDER: Final = frozenset({"java-plain-5", "kafka-python-plain-5", "librdkafka-plain-1", "librdkafka-plain-5"})
 
 _Refusals = Counter[tuple[str, int]]
 
 
 class _Meeting:
-    """All clients at work through a proxy, each until it was refused often enough."""
+    """Runs all clients through a proxy, each until it was refused often enough."""
 
     def __init__(self, kafka: Kafka, proxy: Proxy, folder: Path, wanted: int) -> None:
         self._kafka = kafka
@@ -113,12 +110,12 @@ class _Meeting:
 
     @property
     def refusals(self) -> _Refusals:
-        """Return the refusals of each client-id, by API."""
+        """Return the number of refusals of each client-id and API."""
         lines = (line.split() for line in self._proxy.log.splitlines() if line.startswith("refused "))
         return Counter((client_id, int(api_key)) for _, client_id, api_key in lines)
 
     def hold(self, patience_s: float) -> None:
-        """Run all clients; raise any application's error."""
+        """Run all clients. Raises an application's error."""
         filled, address = _filled_topic(self._kafka), self._proxy.address()
         with ThreadPoolExecutor(len(_ALL_CLIENTS)) as pool:
             sent = {
@@ -185,7 +182,7 @@ def _filled_topic(kafka: Kafka) -> str:
 
 
 def _written(kafka: Kafka, topic: str) -> dict[str, list[int]]:
-    """Return the records of each producer, in the order of its partition, read directly from the broker."""
+    """Return the records of each producer in the order of its partition, read directly from the broker."""
     found: dict[str, list[int]] = {one: [] for one in _ALL_PRODUCERS}
     consumer = confluent_kafka.Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "unused", **QUIET})
     try:

@@ -1,4 +1,4 @@
-"""A changed quota holds from the next request on; a broken file changes nothing and is reported."""
+"""A changed quota holds from the next request on. A broken file changes nothing and is reported."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def test_lowered_quota_holds_from_the_next_request_of_an_open_connection(kafka_4
         assert proxy.reload(_quota(10_000))
         after = client.produce(topic, batch)
 
-    # Both requests have 131 kB, which is 13.1 s at the new quota. A window has 10 to 11 s, so the wait is 2.1 to 3.1 s.
+    # Both requests have 131 kB, which take 13.1 s at the new quota. The windows cover 10 to 11 s, so the wait is 2.1 to
+    # 3.1 s.
     assert before.throttle_time_ms == 0
     assert 2_100 <= after.throttle_time_ms <= 3_200
 

@@ -1,4 +1,4 @@
-"""A full queue is replaced again and again: no request is lost, answered twice or reordered."""
+"""A full queue is replaced again and again. No request is lost, answered twice or reordered."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _settings(queue: dict[str, Any] | None) -> dict[str, Any]:
     return {} if queue is None else {"fair_call_queue": queue}
 
 
-# Forty reloads: five rounds through all queues.
+# Forty reloads use each queue five times.
 @pytest.mark.parametrize("times", [40, pytest.param(100, marks=pytest.mark.long)])
 def test_replacing_the_queue_loses_and_doubles_nothing(slow_kafka: Kafka, times: int) -> None:
     topic = create_topic(slow_kafka)

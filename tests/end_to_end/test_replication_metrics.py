@@ -1,8 +1,4 @@
-"""The metrics of KIP-73 during a throttled move, and after it.
-
-The proxy follows the throttle of ``kafka-reassign-partitions.sh --throttle``, so the brokers' MBeans measure the same
-replica as the proxy.
-"""
+"""The metrics of KIP-73 during and after a throttled move equal the brokers' own, under the same throttle."""
 
 from __future__ import annotations
 
@@ -30,29 +26,27 @@ _SIZE_BYTES: Final = 30 * _MB
 _RECORD_BYTES: Final = 16_300
 _WRITTEN_PER_S: Final = 20
 _LEADER, _FOLLOWER = 1, 3
-# The metrics of each role: that of KIP-73, and Kafka's.
+# The two metrics of each role, named by KIP-73 and by Kafka.
 _RATES: Final = {
     "leader": ("kafka_quota_proxy_leader_replication_throttled_rate", "kafka_server_leaderreplication_byte_rate"),
     "follower": ("kafka_quota_proxy_follower_replication_throttled_rate", "kafka_server_followerreplication_byte_rate"),
 }
 _BYTES_IN: Final = "kafka_quota_proxy_partition_bytes_in_rate"
 _LAG: Final = "kafka_quota_proxy_sum_replica_lag"
-# Short windows, so that the initial burst of a short move is small.
+# Windows are short, so that the initial burst of a short move is small.
 _WINDOWS: Final[dict[str, str | int]] = {"replication.quota.window.num": 3}
 _STARTS_S: Final = 2
 _AFTER_S: Final = 15
 
 
 class Lag(NamedTuple):
-    """The follower's lag, by the files of both brokers, and by the metric in bytes."""
+    """The follower's lag in bytes, by the files of both brokers and by the metric."""
 
     on_disk_bytes: int
     reported_bytes: float
 
 
 class Move(NamedTuple):
-    """Measurements of a move."""
-
     topic: str
     began_s: float  # Unix time
     ended_s: float
@@ -63,7 +57,7 @@ class Move(NamedTuple):
     after: Metrics
 
     def steady(self, name: str, **labels: str) -> list[float]:
-        """Return the values of a series while the rate is even, at the times of the leader's MBeans."""
+        """Return the values of a series at the times of the leader's readings, while the rate is even."""
         times_s = [reading.at_s for reading in self.readings["leader"]]
         inside = [at_s for at_s in times_s if self.began_s + _STARTS_S < at_s < self.ended_s - 1]
         return [self.scrapes.nearest(at_s).total(name, **labels) for at_s in inside]
@@ -71,7 +65,7 @@ class Move(NamedTuple):
 
 @contextmanager
 def _writer(moving: Load) -> Iterator[list[float]]:
-    """Write to the partition until its leadership has moved; yield the times of acknowledgements."""
+    """Write to the partition until its leadership has moved. Yields the times of acknowledgements."""
     acknowledged_s: list[float] = []
     is_over = threading.Event()
     batch = record_batch([bytes(_RECORD_BYTES)])
@@ -137,7 +131,7 @@ def test_rate_equals_the_throttle_and_the_brokers_mbean(move: Move, role: str, b
         if rate > 0 and move.began_s + _STARTS_S < reading.at_s < move.ended_s - 1
     ]
 
-    # Both throttle the same replica, so the rate is a little lower than under one.
+    # Proxy and broker throttle the same replica, so the rate is a little lower than with one throttle.
     assert 0.6 < median(rates) / _RATE < 1.05
     assert len(ratios) > 10
     assert median(ratios) == pytest.approx(1, abs=0.05)
@@ -148,7 +142,7 @@ def test_lag_equals_the_difference_of_the_log_files(move: Move) -> None:
 
     assert len(lags) > 10
     assert lags[0].reported_bytes > 0.7 * _SIZE_BYTES
-    # The metric is of the last fetch, whose records the follower writes a moment later.
+    # The metric is updated by a fetch. The follower writes the records of this fetch a moment later.
     assert median(abs(lag.reported_bytes - lag.on_disk_bytes) for lag in lags) < 0.05 * _SIZE_BYTES
 
 
@@ -164,5 +158,5 @@ def test_rates_and_lag_are_zero_after_the_move(move: Move) -> None:
     assert rates == {name: [0.0] for name in rates}
     assert move.after.total(_BYTES_IN) == move.after.total(_LAG) == 0
     moved = "kafka_quota_proxy_follower_replication_throttled_bytes_total"
-    # The proxy reads the throttle up to a poll_interval after the move began; the first fetch may come before that.
+    # The proxy reads the throttle up to a poll_interval after the start of the move. The first fetch may come earlier.
     assert move.after.total(moved, broker=str(_FOLLOWER)) > 0.95 * _SIZE_BYTES

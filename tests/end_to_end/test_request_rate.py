@@ -1,4 +1,4 @@
-"""``request_rate``: the requests per second of a client, over any number of connections."""
+"""``request_rate`` limits the requests per second of a client, over any number of connections."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _METADATA_VERSION: Final = 5
 
 
 class Outcome(NamedTuple):
-    answered: int  # in time
-    counted: float = 0.0  # by the proxy
-    throttled: float = 0.0  # of these
+    answered: int  # before the end
+    counted: float = 0.0  # requests that the proxy counted
+    throttled: float = 0.0  # requests that the proxy throttled
 
 
 def _ask(port: int, topic: str, client_id: str, connections: int, *, pause_s: float = 0) -> Outcome:
@@ -102,11 +102,11 @@ def test_request_rate_holds_over_all_connections_of_a_client(
     answered = outcomes[f"{shaping}-{name}"].answered
     connections = _CONNECTIONS.get(name, 1)
 
-    # A request without an unanswered one before it always passes, as at a broker, so the requests of all connections
-    # pass at once when a wait is over. Paced, this debt stays; sampled, it ends when it leaves the windows.
+    # The first request of a connection after a wait always passes, as at a broker. So the requests of all connections
+    # pass at once. A paced quota keeps this debt, and a sampled one forgets it with its windows.
     times = 1 if shaping == "paced" else _SECONDS / _WINDOWS
     assert answered <= 1.05 * _RATE * (_SECONDS + _AT_ONCE_S[shaping]) + times * connections
-    # Other load of the machine slows the client without a rate too.
+    # Other load of the machine also slows down the client without a limit.
     assert answered >= 0.8 * min(_RATE * _SECONDS, outcomes[_FREE].answered)
 
 
@@ -117,5 +117,6 @@ def test_client_without_request_rate_is_not_throttled(outcomes: dict[str, Outcom
 
 def test_each_answered_request_is_counted_once(outcomes: dict[str, Outcome]) -> None:
     for name, one in outcomes.items():
-        # Plus the last request of each connection, answered too late, and librdkafka's first requests.
+        # The proxy also counts the last request of each connection, answered after the end, and librdkafka's first
+        # requests.
         assert 0 <= one.counted - one.answered <= 31, name

@@ -1,7 +1,6 @@
-"""The proxy is restarted in order, again and again, under clients with default settings.
+"""The proxy is restarted again and again under clients with default settings, and no producer reports an error.
 
-No producer reports an error, no acknowledged record is lost, and idempotent clients, such as Java by default, double
-none.
+No acknowledged record is lost. Idempotent clients, such as Java by default, double none.
 """
 
 import asyncio
@@ -25,7 +24,7 @@ _EVERY_S = 0.002  # between two records of a client
 
 
 class _Librdkafka:
-    """librdkafka, sending numbered records in turn until stopped."""
+    """librdkafka, which sends numbered records until it is stopped."""
 
     def __init__(self, address: str, topic: str) -> None:
         self.acknowledged: set[int] = set()
@@ -61,13 +60,13 @@ class _Librdkafka:
         producer.poll(0)
 
     def _failed(self, error: confluent_kafka.KafkaError) -> None:
-        # A closed connection, or a second without one, is not a failed request.
+        # An error that is not fatal, such as a closed connection, is not a failed request.
         if error.fatal():
             self.failures.append(str(error))
 
 
 class _Aiokafka:
-    """aiokafka, sending numbered records in turn until stopped."""
+    """aiokafka, which sends numbered records until it is stopped."""
 
     def __init__(self, address: str, topic: str) -> None:
         self.acknowledged: set[int] = set()
@@ -103,7 +102,7 @@ class _Aiokafka:
 
 
 def _restart_again_and_again(proxy: Proxy, times: int, progress: Callable[[], list[float]]) -> None:
-    """Stop the proxy like an operator, and restart it on the same ports; in between every client makes progress."""
+    """Restart the proxy on the same ports. Between two restarts every client makes progress."""
     for turn in range(times):
         before = progress()
         wait_until(
@@ -150,5 +149,5 @@ def test_clients_with_default_settings_do_not_notice_rolling_restarts(kafka_4: K
     assert librdkafka.acknowledged <= numbers(kafka_4, librdkafka_topic)
     assert asyncio_client.acknowledged <= numbers(kafka_4, aiokafka_topic)
     assert set(range(acknowledged)) == numbers(kafka_4, java_topic)
-    assert end_offset(kafka_4, java_topic) == acknowledged  # none twice
+    assert end_offset(kafka_4, java_topic) == acknowledged  # no record was doubled
     assert min(len(librdkafka.acknowledged), len(asyncio_client.acknowledged), acknowledged) > 100 * times

@@ -31,7 +31,7 @@ _REQUEST_BYTES = 64 * KIB
 
 
 def _side_by_side(kafka: Kafka, *, seconds: float) -> tuple[list[Answer], list[Answer]]:
-    """Flood the broker and the proxy at once; return Kafka's answers and ours."""
+    """Flood the broker and the proxy at the same time. Return the responses of both."""
     topic = create_topic(kafka)
     tools.set_broker_quota(kafka, "theirs", {"producer_byte_rate": _QUOTA})
     rules = [{"client-id": "ours", "producer_byte_rate": _QUOTA}]
@@ -51,12 +51,11 @@ def _rate(answers: list[Answer]) -> float:
 
 
 def _pauses(answers: list[Answer]) -> list[int]:
-    """Return the throttle times of the silence after a burst, in order; those within a burst are some 30 ms."""
+    """Return the throttle times above half a second, which lie between two bursts."""
     return [answer.throttle_time_ms for answer in answers if answer.throttle_time_ms > 500]
 
 
 def _burst_bytes(answers: list[Answer]) -> int:
-    """Return the bytes before the first silence."""
     return sum(answer.size_bytes for answer in takewhile(lambda answer: answer.throttle_time_ms <= 500, answers))
 
 
@@ -72,7 +71,7 @@ def test_burst_and_silence_equal_kafkas(kafka_4: Kafka) -> None:
 
 
 def _first_wait_ms(port: int, topic: str, limit_anonymous: Callable[[], object]) -> int:
-    """Send 25 KB without a limit, then a little more under the first limit; return the throttle time."""
+    """Send 25 KB without a limit, and a little more under the first limit. Return the throttle time of the latter."""
     with raw_client(port, client_id="first") as client:
         for _ in range(2):
             assert client.produce(topic, batch_of(12_400)).throttle_time_ms == 0
@@ -82,7 +81,7 @@ def _first_wait_ms(port: int, topic: str, limit_anonymous: Callable[[], object])
 
 
 def test_first_limit_of_a_user_counts_what_was_sent_before_it_as_in_kafka() -> None:
-    """On its own Kafka, because a broker never forgets the kinds of quotas that it has had."""
+    """It needs a Kafka of its own, because a broker remembers which kinds of quotas it ever had."""
     with Kafka(KAFKA_4) as kafka:
         topic = create_topic(kafka)
         bob, anonymous = ({"user": name, "producer_byte_rate": 1_000} for name in ("bob", "ANONYMOUS"))
@@ -105,6 +104,6 @@ def test_rate_equals_kafkas_over_two_minutes(broker: str, request: pytest.Fixtur
     kafkas, ours = _side_by_side(request.getfixturevalue(broker), seconds=135)
 
     assert _rate(ours) / _rate(kafkas) == pytest.approx(1, abs=0.01)
-    # A client with one request in flight that obeys throttle times loses some 2 % between bursts, in both cases.
+    # At both, a client with one request in flight loses some 2 % between bursts if it waits for throttle times.
     assert _rate(ours) / _QUOTA == pytest.approx(0.985, abs=0.02)
     assert throttled_s(ours) == pytest.approx(throttled_s(kafkas), rel=0.02)

@@ -88,7 +88,7 @@ def topic(kafka: Kafka) -> str:
     return create_topic(kafka)
 
 
-# -- clients: each logs in as a user by a mechanism and has RECORDS records acknowledged
+# -- clients: each logs in as a user by a mechanism, and produces RECORDS records
 
 
 def web_token(user: str) -> str:
@@ -245,7 +245,7 @@ def test_user_quota_holds_over_all_connections_of_the_user(kafka: Kafka, proxy: 
         throttled = [client.produce(topic, batch).throttle_time_ms for _ in range(count // 2) for client in (one, two)]
     took_s = time.monotonic() - began
 
-    # The burst is a second's worth; the last wait is not served.
+    # The burst is a second's worth. The client does not wait for the last throttle time.
     least_s = (count * len(batch) - ALICES_RATE) / ALICES_RATE - max(throttled) / 1_000
     assert least_s * 0.9 <= took_s <= least_s * 1.6 + 1
     metrics = proxy.metrics()
@@ -258,7 +258,7 @@ def test_user_quota_holds_over_all_connections_of_the_user(kafka: Kafka, proxy: 
 @pytest.mark.proof
 @pytest.mark.parametrize("name", ["librdkafka", "aiokafka"])
 def test_users_are_known_with_rewritten_addresses(kafka: Kafka, proxy: Proxy, topic: str, name: str) -> None:
-    """The cluster advertises ``proxy``, so both proxies read the same login."""
+    """The cluster advertises ``proxy``, so a login passes through both proxies."""
     first = free_port()
     whole = {
         "name": "whole",
@@ -365,7 +365,7 @@ def test_java_client_continues_through_reauthentications(kafka: Kafka, proxy: Pr
 
 
 def test_reauthentication_as_another_user_is_refused(proxy: Proxy) -> None:
-    """Kafka refuses it; tests/proxy/session/handlers/test_login.py has a broker that does not."""
+    """Kafka refuses it. tests/proxy/session/handlers/test_login.py has a broker that does not."""
     before = proxy.metrics()
 
     with raw_client(proxy.port(SHORT)) as client:
@@ -381,7 +381,7 @@ def test_reauthentication_as_another_user_is_refused(proxy: Proxy) -> None:
 
 
 def test_log_and_metrics_contain_no_password_or_token(proxy: Proxy) -> None:
-    """Of all tests of this module, at level debug."""
+    """The log is that of all tests of this module, at level debug."""
     output = proxy.log + proxy.admin("/metrics")
 
     for secret in ("alice-secret", "bob-secret", "s3cr3t", "wrong", web_token("bob").split(".")[0]):
@@ -389,7 +389,7 @@ def test_log_and_metrics_contain_no_password_or_token(proxy: Proxy) -> None:
 
 
 def _as(user: str, directory: Path) -> str:
-    """Return the options with which Kafka's commands log in as a user."""
+    """Return the options with which Kafka's commands log in as this user."""
     file = directory / f"{user}.properties"
     login = f'{_LOGIN_MODULE}.scram.ScramLoginModule required username="{user}" password="{secret_of(user)}";'
     file.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-256\nsasl.jaas.config={login}\n")

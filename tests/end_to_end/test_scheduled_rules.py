@@ -1,4 +1,4 @@
-"""Rules that expire and ramp while a proxy runs."""
+"""Rules expire and ramp while a proxy runs."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_mute_lasts_its_full_time_although_its_rule_expires(kafka_4: Kafka) -> N
         command = [sys.executable, "-m", "kafka_quota_proxy.proxy", "explain", str(proxy.file), "--client-id", _CLIENT]
         printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
 
-    # Two requests, 131 kB at 10,000 B/s: see test_reload.
+    # Two requests have 131 kB, at 10,000 B/s. test_reload.py explains the bounds.
     assert 2_100 <= muted.throttle_time_ms <= 3_200
     assert expired_at - muted_at < muted.throttle_time_ms / 1_000
     assert after_at - muted_at >= muted.throttle_time_ms / 1_000 - 0.01
@@ -67,7 +67,7 @@ def test_ramp_continues_on_schedule_after_a_kill(kafka_4: Kafka) -> None:
     limits: list[float] = []
 
     def look() -> float:
-        """Return the limit in force, which must be that of a step during the request, or a second before."""
+        """Return the limit in force. It must be that of a step within the last second."""
         before_ms = _now_ms() - 1_000
         (limit,) = _limits(proxy)
         steps = range(step_of(ramp, now_ms=before_ms), step_of(ramp, now_ms=_now_ms()) + 1)

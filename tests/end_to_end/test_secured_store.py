@@ -1,4 +1,4 @@
-"""A store in a topic of a cluster with TLS, a login and ACLs, with the rights that share-one-store.md names."""
+"""A store in a topic of a cluster with TLS, a login, and the ACLs that share-one-store.md lists."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _ALICE: Final = (("user", "alice"),)
 
 
 def _right(topic: str, right: str) -> tuple[object, ...]:
-    """Return the entry of a right in a binding, or in a filter of bindings."""
+    """Return the arguments of an ACL binding, or of a filter, for this right."""
     names = (_ADMIN.ResourceType.TOPIC, topic, _ADMIN.ResourcePatternType.LITERAL, "User:keeper", "*")
     return *names, _ADMIN.AclOperation[right], _ADMIN.AclPermissionType.ALLOW
 
@@ -57,7 +57,7 @@ def test_store_works_with_certificate_login_and_four_rights(tmp_path: Path) -> N
         KAFKA_4, tmp_path, authority, tls={"LOGIN": _LOGIN}, unproxied=["LOGIN"], sasl=["LOGIN"], config=_AUTHORISER
     ) as kafka:
         add_scram_users(kafka, ["keeper"], "SCRAM-SHA-512")
-        # A wrong configuration, which can be reported only with the right to read it.
+        # The proxy can report this wrong configuration only with the right to read it.
         topic = create_topic(kafka, config={"cleanup.policy": "delete"})
         admin = _ADMIN.AdminClient({"bootstrap.servers": kafka.bootstrap_servers, **QUIET})
         rights = [_ADMIN.AclBinding(*_right(topic, right)) for right in _RIGHTS]

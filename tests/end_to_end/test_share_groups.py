@@ -1,4 +1,4 @@
-"""Share groups (KIP-932) of Kafka's own client: charged as by their broker, and throttled."""
+"""Share groups (KIP-932) of Kafka's own client are charged as by their broker, and throttled."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LOG = logging.getLogger(__name__)
 _READS: Final = Path(__file__).parent / "java" / "ShareReads.java"
 _QUOTA: Final = 2 * MIB
 _OURS, _KAFKAS = "ours", "theirs"
-# A share group's state is in a topic, which has three copies by default.
+# By default, the topic with the state of share groups has three replicas.
 _ONE_NODE: Final[dict[str, str | int]] = {
     "share.coordinator.state.topic.replication.factor": 1,
     "share.coordinator.state.topic.min.isr": 1,
@@ -34,22 +34,20 @@ _ONE_NODE: Final[dict[str, str | int]] = {
 
 
 class Reads(NamedTuple):
-    """Results of a share group."""
-
-    bytes: list[int]  # of values, that had come after each second
-    each: list[int]  # of each member, in the end
+    bytes: list[int]  # of values read until the end of each second
+    each: list[int]  # bytes of each member at the end
     records: int
     different: int
-    failed: int  # acknowledgements
+    failed: int  # failed acknowledgements
 
     def rate(self, *, first_s: int) -> float:
-        """Return bytes per second from this second on."""
+        """Return the bytes per second from this second on."""
         return (self.bytes[-1] - self.bytes[first_s - 1]) / (len(self.bytes) - first_s)
 
 
 @contextmanager
 def _kafka_of_records(size_bytes: int, *, windows: int) -> Iterator[tuple[Kafka, str]]:
-    """Start a broker with this number of windows; yield it with a topic of this size."""
+    """Start a broker with this number of windows, and a topic with this many bytes."""
     with Kafka(KAFKA_4, jmx=True, config={**_ONE_NODE, "quota.window.num": windows}) as kafka:
         topic = create_topic(kafka)
         batch = batch_of(256 * KIB)
@@ -60,7 +58,7 @@ def _kafka_of_records(size_bytes: int, *, windows: int) -> Iterator[tuple[Kafka,
 
 
 def _read(kafka: Kafka, topic: str, seconds: int, *members: tuple[str, str]) -> dict[str, Reads]:
-    """Run one member for each client-id and address; members with one client-id are a group."""
+    """Run a member for each pair of client-id and address. Members with the same client-id are a group."""
     words = [word for member in members for word in member]
     out = kafka.run_java(
         str(_READS), topic, str(seconds), kafka.bootstrap_servers, *words, timeout_s=seconds + 60
@@ -75,7 +73,7 @@ def _logged(directory: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.proof
 def test_share_group_is_throttled_and_charged_as_by_its_broker(tmp_path: Path) -> None:
-    """The broker's own quota for the same client cannot be reached, so it only counts."""
+    """The broker has a quota that is too high to throttle, so it only counts."""
     windows = 4
     settings = {
         "quotas": [{"client-id": _OURS, "consumer_byte_rate": _QUOTA}],
@@ -98,7 +96,7 @@ def test_share_group_is_throttled_and_charged_as_by_its_broker(tmp_path: Path) -
     assert charged == pytest.approx(their_rate * (SUM_WINDOWS - 0.5), rel=0.02)
     assert sum(record["amount"] for record in _logged(tmp_path)) == charged > reads.bytes[-1]
     assert metrics.total("kafka_quota_proxy_throttled_requests_total", kind="fetch", client_id=_OURS) > 0
-    # The burst of the windows, and one response more.
+    # The initial burst passes at once, and one response more than the quota.
     assert reads.bytes[-1] <= _QUOTA * (len(reads.bytes) + 2 * windows)
     assert reads.rate(first_s=windows) > 0.7 * _QUOTA
     assert (reads.records, reads.failed) == (reads.different, 0)
@@ -126,7 +124,7 @@ def test_members_of_a_share_group_share_its_quota(shaping: str, most: float) -> 
 @pytest.mark.long
 @pytest.mark.timeout(300)
 def test_share_group_gets_its_quota_while_its_broker_enforces_one() -> None:
-    """Kafka discards the records of a throttled fetch; they stay acquired until their lock ends."""
+    """Kafka discards the records of a throttled fetch. They stay acquired until their lock ends."""
     windows, seconds = 11, 72
     settings = {"quotas": [{"client-id": _OURS, "consumer_byte_rate": _QUOTA}]}
     with (

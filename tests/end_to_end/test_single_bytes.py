@@ -1,7 +1,4 @@
-"""A request that arrives in single bytes costs each byte once, also if the proxy collects it.
-
-The broker is a sink that never answers, and clients do not log in.
-"""
+"""A request that arrives in single bytes costs the same for each byte, also if the proxy collects the request."""
 
 from __future__ import annotations
 
@@ -30,14 +27,14 @@ _HEADER_BYTES: Final = 30
 
 
 def _begun(api_key: int, version: int, size_bytes: int, body: bytes = b"") -> bytes:
-    """Return a request of this size without its last bytes, more than this test sends."""
+    """Return the beginning of a request of this size. More bytes are missing than this test sends."""
     front = struct.pack(">i", size_bytes) + request(api_key, version, 1, "hostile", body)[4:]
     return front + bytes(size_bytes - len(front) - 2 * _EACH)
 
 
 LONG_HEAD: Final = request(PRODUCE, PRODUCE_VERSION, 1, "h" * 32_000, struct.pack(">h", 32_000) + bytes(30_000))[4:]
 HARMLESS: Final = _begun(PRODUCE, PRODUCE_VERSION, MIB, produce_body("t", bytes(100), acks=1))
-# Listener, and the bytes sent before the single ones.
+# The listener, and the bytes that are sent before the single bytes.
 KINDS: Final = {
     "CreateTopics": ("clients", _begun(_CREATE_TOPICS, 6, 4 * MIB)),
     "AlterClientQuotas": ("clients", _begun(_ALTER_CLIENT_QUOTAS, 0, 4 * MIB)),
@@ -82,7 +79,7 @@ def _connect(stack: ExitStack, proxy: Proxy, listener: str) -> socket.socket:
 
 
 def _core_share(proxy: Proxy, listener: str, front: bytes) -> float:
-    """Return the share of a core that the proxy uses for single bytes after this many earlier bytes."""
+    """Return the part of a core that the proxy uses for single bytes, after ``front`` has arrived."""
     with ExitStack() as stack:
         clients = [_connect(stack, proxy, listener) for _ in range(CONNECTIONS)]
         for client in clients:
@@ -118,5 +115,5 @@ def test_collecting_single_bytes_costs_little_for_any_api() -> None:
     print(f"{WRITES_PER_SECOND} bytes/s, {harmless:.3f} of a core where they pass;", shares)  # noqa: T201
     assert errors == 0, "all of it is waited for"
     assert all(share < MOST_OF_A_CORE for share in shares.values()), shares
-    # Relative to a byte that is forwarded, which also costs a write to the broker.
+    # A byte that is forwarded is the measure. It also costs a write to the broker.
     assert all(share < 2 * harmless + 0.02 for share in shares.values()), (harmless, shares)

@@ -1,6 +1,6 @@
 """Clients that stop inside a request, or send data that must wait, cost bounded memory.
 
-The broker is a sink that never answers, because a real broker reserves the full size of each request that has begun.
+The broker is a sink, because a real broker reserves memory for the whole of each request.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _MUTING = request(PRODUCE, PRODUCE_VERSION, 1, "hostile", produce_body("t", byte
 
 
 def _has_arrived(client: socket.socket) -> bool:
-    """Return whether the other side's system has acknowledged all sent bytes."""
+    """Return whether the proxy's machine has acknowledged all sent bytes."""
     return fcntl.ioctl(client, termios.TIOCOUTQ, bytes(4)) == bytes(4)
 
 
 def _with_broker(count: int) -> int:
-    """Return how many of these connections can have one to the broker."""
+    """Return how many of these connections the proxy can connect to the broker with the open files allowed."""
     possible = min(count, allow_open_files(2 * count + _SPARE_FILES) - _SPARE_FILES - count)
     if possible < count * 9 // 10:
         raise HarnessError(f"{count} connections take {2 * count + _SPARE_FILES} open files")
@@ -56,7 +56,7 @@ def test_connections_stalled_inside_100_mb_cost_no_more_than_idle_ones(count: in
         for client in clients[:dialled]:
             client.sendall(front + body[:100])
         for client in clients[dialled:]:
-            client.sendall(front[:20])  # inside the client-id, before the broker is dialled
+            client.sendall(front[:20])  # a part of the client-id, so the broker is not yet connected
         wait_until(
             lambda: proxy.metrics().total("kafka_quota_proxy_frames_total", api="Produce") == dialled,
             timeout_s=60,
@@ -66,7 +66,7 @@ def test_connections_stalled_inside_100_mb_cost_no_more_than_idle_ones(count: in
             client.sendall(body[100:])
         wait_until(lambda: all(map(_has_arrived, clients)), timeout_s=60, what="all that was sent has arrived")
         for _ in range(2):
-            assert proxy.admin("/livez")  # a turn of the loop, in which it reads what there is
+            assert proxy.admin("/livez")  # by then the event loop has read what has arrived
         after = proxy.process.memory_bytes()
 
     print(f"{count} stalled connections: {before} bytes before, {after} with them")  # noqa: T201
@@ -95,5 +95,5 @@ def test_pipelined_bytes_of_muted_clients_are_bounded_in_total(count: int) -> No
         )
 
         print(f"{count} muted connections: {before} bytes before, {most_seen} at the most")  # noqa: T201
-        assert most_seen < before + 1_024 * MIB  # data that arrives within a second comes on top
+        assert most_seen < before + 1_024 * MIB  # data that arrives within a second is not counted in the limit
         assert proxy.metrics().total(_CONNECTIONS) > 0

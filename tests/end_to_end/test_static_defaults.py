@@ -1,7 +1,4 @@
-"""``quota.producer.default`` and ``quota.consumer.default``, compared with Kafka 2.8, the last that has them.
-
-The same load runs at once at the old broker with these settings, and through a proxy with them to a broker without.
-"""
+"""``quota.producer.default`` and ``quota.consumer.default`` work as in Kafka 2.8, the last release that has them."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ _SECONDS: Final = 10
 _DEFAULTS: Final[dict[str, str | int]] = {
     "quota.producer.default": _QUOTA,
     "quota.consumer.default": _QUOTA,
-    # Short cycles, so that seconds hold many.
+    # Cycles of burst and silence are short, so that a few seconds have many.
     "quota.window.num": 3,
 }
 # Its own quota overrides the default.
@@ -40,16 +37,14 @@ class Side(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Floods of one side, by client-id."""
+    """The responses at one side, by client-id."""
 
     answers: dict[str, list[Answer]]
 
     def bytes_of(self, client_id: str) -> int:
-        """Return all bytes written or read."""
         return sum(answer.size_bytes for answer in self.answers[client_id])
 
     def throttled_s(self, client_id: str) -> float:
-        """Return the sum of throttle times."""
         return sum(answer.throttle_time_ms for answer in self.answers[client_id]) / 1_000
 
 
@@ -57,7 +52,7 @@ def _side(kafka: Kafka, port: int) -> Side:
     side = Side(port, create_topic(kafka), create_topic(kafka))
     with raw_client(kafka.listener(DIRECT).port) as client:
         assert client.produce(side.read, batch_of(_SIZE_BYTES)).error_code == 0
-    # Until the broker's Java code is somewhat compiled.
+    # This compiles some of the broker's Java code.
     produce_flood(port, side.written, client_id="warms up", request_bytes=_SIZE_BYTES, seconds=1)
     return side
 
@@ -87,7 +82,7 @@ def _floods(side: Side) -> dict[str, Callable[[], list[Answer]]]:
 
 @pytest.fixture(scope="module")
 def outcomes(kafka_4: Kafka) -> tuple[Outcome, Outcome]:
-    """Results of the broker and of the proxy."""
+    """The results at the broker and at the proxy."""
     rules = [{"client-id": _NAMED, "producer_byte_rate": _OF_ITS_OWN}]
     with OldKafka(config=_DEFAULTS) as old, Proxy({"kafka": _DEFAULTS, "quotas": rules}, kafka_4) as proxy:
         tools.set_broker_quota(old, _NAMED, {"producer_byte_rate": _OF_ITS_OWN})
@@ -107,7 +102,7 @@ def test_static_default_holds_for_each_client_as_in_kafka_2_8(
     share = ours.bytes_of(client_id) / _SECONDS / _QUOTA
 
     assert 0.8 < share < 1.1
-    # Brokers before 3.8 measure over fewer windows, so their bursts are up to a fifth larger here.
+    # Brokers before 3.8 measure over fewer windows. With these settings their bursts are up to a fifth larger.
     assert ours.bytes_of(client_id) / kafkas.bytes_of(client_id) == pytest.approx(0.9, abs=0.2)
     assert ours.throttled_s(client_id) / kafkas.throttled_s(client_id) == pytest.approx(1, abs=0.3)
 

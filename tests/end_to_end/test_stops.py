@@ -1,4 +1,4 @@
-"""The process is stopped by either signal while a client waits for a missing answer."""
+"""Either signal stops the process while a client waits for a missing answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The watcher reads the cluster's own throttles, from real brokers and Kafka's own tools."""
+"""The watcher reads a cluster's own throttles, which Kafka's own tools set at real brokers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _BOTH_LISTS = f"{LEADER_REPLICAS},{FOLLOWER_REPLICAS}"
 
 
 class Watched:
-    """A running watcher, and the views that it reported."""
+    """A running watcher, and the last view that it reported."""
 
     def __init__(self, kafka: Kafka, replication: Replication) -> None:
         self.view = ClusterView()
@@ -52,7 +52,7 @@ class Watched:
         self.view = view
 
     async def until(self, is_so: Callable[[ClusterView], object], *, timeout_s: float = 15) -> ClusterView:
-        """Return the first view that fulfils the condition."""
+        """Wait for a view that fulfils the condition, and return that view."""
         async with asyncio.timeout(timeout_s):
             while not is_so(self.view):  # noqa: ASYNC110 - views arrive in a callback
                 await asyncio.sleep(0.05)
@@ -60,7 +60,7 @@ class Watched:
 
 
 async def until_it_is(cluster: Watched, *, successful: bool) -> None:
-    """Wait until a poll has succeeded, or failed."""
+    """Wait until the last poll was successful, or not."""
     async with asyncio.timeout(30):
         while cluster.watcher.is_successful != successful:  # noqa: ASYNC110 - a flag
             await asyncio.sleep(0.1)
@@ -68,7 +68,7 @@ async def until_it_is(cluster: Watched, *, successful: bool) -> None:
 
 @asynccontextmanager
 async def watched(kafka: Kafka, replication: Replication) -> AsyncIterator[Watched]:
-    """Watch a cluster for the length of the block."""
+    """Run a watcher in a ``with`` block."""
     found = Watched(kafka, replication)
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(found.watcher.run())
@@ -78,14 +78,13 @@ async def watched(kafka: Kafka, replication: Replication) -> AsyncIterator[Watch
 
 
 def _join_threads() -> None:
-    """Wait for the remaining threads of the watcher."""
     for thread in threading.enumerate():
         if thread.name.startswith("cluster"):
             thread.join()
 
 
 async def configure(kafka: Kafka, entity: str, *change: str) -> None:
-    """Run kafka-configs.sh on an entity, such as ``topics NAME`` or ``brokers`` for the default of all."""
+    """Run kafka-configs.sh for ``topics NAME``, ``brokers ID``, or ``brokers`` (the default of all brokers)."""
     kind, _, name = entity.partition(" ")
     which = ("--entity-name", name) if name else ("--entity-default",)
     arguments = ("--bootstrap-server", kafka.bootstrap_servers, "--alter", "--entity-type", kind, *which, *change)
@@ -93,7 +92,6 @@ async def configure(kafka: Kafka, entity: str, *change: str) -> None:
 
 
 async def reassign(kafka: Kafka, plan: Path, *what: str) -> None:
-    """Run kafka-reassign-partitions.sh on a plan."""
     package = "kafka.admin" if kafka.version == KAFKA_2_8 else "org.apache.kafka.tools.reassign"
     tool = f"{package}.ReassignPartitionsCommand"
     arguments = ("--bootstrap-server", kafka.bootstrap_servers, "--reassignment-json-file", str(plan), *what)
@@ -107,7 +105,7 @@ def _cluster(version: str, config: Mapping[str, str | int]) -> Kafka:
 
 
 def _topic_of_one_replica_each(kafka: Kafka, *, partitions: int) -> str:
-    """Create a topic whose partition p is on broker p % nodes + 1, and return its name."""
+    """Create a topic with partition p on broker p % nodes + 1, and return its name."""
     name = f"moving-{uuid.uuid4().hex[:12]}"
     assignments = {p: [kafka.brokers[p % len(kafka.brokers)].node_id] for p in range(partitions)}
     with KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers) as admin:
@@ -135,7 +133,7 @@ async def test_cluster_throttles_are_followed(version: str, tmp_path: Path) -> N
             assert not view.has_throttle
 
             def has_heard(view: ClusterView) -> bool:
-                cluster.watcher.request()  # the broker may learn of the topic later than others
+                cluster.watcher.request()  # this broker may learn of the topic later than others
                 # At inter-broker protocol 0.10.1 there are no topic ids.
                 return topic in view.topic_names.values() or version == KAFKA_2_8
 
@@ -193,7 +191,7 @@ async def test_throttle_without_reassignment_is_dropped_and_left_in_the_cluster(
 
             assert f"topics {topic}; broker 1 (leader 5000000 B/s, follower unlimited)" in caplog.text
             assert "the cluster still has it" in caplog.text
-            # A longer lease brings it back: nothing was written to the cluster.
+            # With a longer lease the throttle is back, because the proxy changed nothing in the cluster.
             cluster.watcher.update(replace(replication, lease_ms=None))
             view = await cluster.until(lambda view: view.has_throttle)
             assert view.leader_rates == {1: 5000000.0}

@@ -1,4 +1,4 @@
-"""TLS to clients and to a real Kafka, separately, with real clients; certificates that change under load."""
+"""TLS to clients and, separately, to a real Kafka, with real clients. Certificates change under load."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Stage:
     kafka: TlsKafka
     proxy: Proxy
     directory: Path
-    authority: Authority  # of all at the beginning
+    authority: Authority  # it signed all certificates of the beginning
     clients: dict[str, tuple[str, str]] = field(default_factory=dict)  # certificate and key, by name
 
     @property
@@ -193,7 +193,7 @@ def test_quota_of_the_certificates_user_holds(stage: Stage) -> None:
     labels = {"kind": "produce", "user": "alice"}
     charged_bytes = stage.proxy.metrics().total(name, **labels) - before.total(name, **labels)
 
-    # The first second's worth goes at once: the burst.
+    # The burst, a second's worth, passes at once.
     rate = (charged_bytes - ALICE_BYTES_PER_SECOND) / (sent[-1] - started_s)
     assert rate == pytest.approx(ALICE_BYTES_PER_SECOND, rel=0.05)
     throttled = "kafka_quota_proxy_throttled_requests_total"
@@ -205,11 +205,7 @@ def test_quota_of_the_certificates_user_holds(stage: Stage) -> None:
 
 
 def _serial_of(stage: Stage, context: ssl.SSLContext, *, listener: str = BOTH) -> int:
-    """Shake hands, request ApiVersions, and return the serial number of the proxy's certificate.
-
-    Raises:
-        OSError: It failed; ``ssl.SSLError`` is one.
-    """
+    """Return the serial number of the proxy's certificate, from a new connection. Raises OSError if that fails."""
     with (
         socket.create_connection(("127.0.0.1", stage.proxy.port(listener)), timeout=20) as plain,
         context.wrap_socket(plain, server_hostname="127.0.0.1") as tls,
@@ -256,7 +252,7 @@ def _replace(stage: Stage, file: str, content: bytes) -> None:
 
 
 class Load:
-    """New connections without end, and a producer with a lasting one; keeps all failures."""
+    """Makes new connections all the time, and runs a producer on a lasting connection. Keeps all failures."""
 
     def __init__(self, stage: Stage, topic: str) -> None:
         self.failures: list[object] = []
@@ -352,7 +348,7 @@ def test_broken_key_pair_changes_nothing_and_is_logged(stage: Stage) -> None:
 
 
 def test_reload_replaces_the_trusted_authorities(stage: Stage) -> None:
-    """New handshakes need the new authority; open connections continue."""
+    """New handshakes need the new authority. Open connections continue."""
     other = Authority("another's")
     stage.enlist("carol", other)
     with (

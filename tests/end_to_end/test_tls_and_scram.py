@@ -38,7 +38,7 @@ class Stage:
     authority: Authority
 
     def serial_number(self) -> int:
-        """Return that of the certificate that a new client gets."""
+        """Return the serial number of the certificate that a new client gets."""
         context = ssl.create_default_context(cafile=str(self.directory / "ca.pem"))
         with (
             socket.create_connection(("127.0.0.1", self.proxy.port(SASL)), timeout=10) as plain,
@@ -102,7 +102,7 @@ def _hold(stage: Stage, *, seconds: int) -> None:
     producer = threading.Thread(target=produce)
     producer.start()
     try:
-        # A client that is still warming up takes some seconds to use its burst.
+        # A client takes some seconds to warm up and to use its burst.
         wait_until(lambda: stage.throttled_requests() > 10, timeout_s=60, what="the producer is held to its quota")
         charged, started_s = stage.charged_bytes(), time.monotonic()
         time.sleep(seconds / 2)
@@ -121,7 +121,7 @@ def _hold(stage: Stage, *, seconds: int) -> None:
 
 
 def _records(seconds: int) -> int:
-    """Return the records for the measured time, the first burst, and some seconds more."""
+    """Return the number of records for the measured time, the initial burst, and some seconds more."""
     return (seconds + 6) * QUOTA // RECORD_BYTES
 
 

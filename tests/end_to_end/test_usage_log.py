@@ -1,4 +1,4 @@
-"""The usage log of a real proxy: its sums equal the bytes that passed, whatever happens to the process."""
+"""The usage log of a real proxy: its sums equal the forwarded bytes, also after a stop or a kill."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _usage_log(directory: Path, **more: object) -> dict[str, object]:
 
 
 def _records(directory: Path) -> list[Record]:
-    """Return the records of all files; each line must be complete, and each identity unique."""
+    """Return the records of all files. Each line must be complete, and each identity unique."""
     lines = [line for path in sorted(directory.glob("usage-p1-*.jsonl")) for line in path.read_bytes().splitlines()]
     records = [json.loads(line) for line in lines]
     assert len({tuple(record.get(key) for key in _IDENTITY) for record in records}) == len(records)
@@ -46,7 +46,7 @@ def _sum(records: Iterable[Record], field: str = "amount", **wanted: object) -> 
 
 
 def _exchange(proxy: Proxy, topic: str, client_id: str, *, count: int = 3) -> tuple[int, int]:
-    """Produce and fetch; return the charged bytes of each."""
+    """Produce and fetch, and return the charged bytes of each."""
     batch = batch_of(16 * KIB)
     with raw_client(proxy.port(), client_id=client_id) as client:
         for _ in range(count):
@@ -143,7 +143,7 @@ def test_record_names_the_throttled_client_and_its_rule(kafka_4: Kafka, tmp_path
 
 @contextmanager
 def _producing(proxy: Proxy, topic: str) -> Iterator[list[tuple[float, int]]]:
-    """Produce in a thread; yield the time of each answer with the least number of bytes charged by then."""
+    """Produce in a thread. Yields the time of each response, and the bytes that were charged by then at the least."""
     answered: list[tuple[float, int]] = []
     ends = threading.Event()
     batch = batch_of(16 * KIB)
@@ -177,7 +177,7 @@ def test_log_is_complete_after_a_sigterm_under_load(kafka_4: Kafka, tmp_path: Pa
     acknowledged, one = answered[-1][1], answered[0][1]
     assert not list(tmp_path.glob("*.part"))
     assert len(answered) > 20
-    # A request may be charged although the client did not get its answer.
+    # A request may be charged although the client got no answer.
     assert _sum(_records(tmp_path), kind="produce") in (acknowledged, acknowledged + one)
 
 
@@ -199,7 +199,7 @@ def test_kill_loses_one_interval_and_the_next_start_completes_its_file(kafka_4: 
         into, _ = _exchange(proxy, topic, "after")
         assert proxy.stop() == 0
 
-    # An interval of 0.2 s, and as much for a busy machine.
+    # An interval has 0.2 s. A busy machine may take as long again.
     before_s = killed_s - 0.4
     at_least = max(size_bytes for at_s, size_bytes in answered if at_s < before_s)
     assert at_least <= _sum(left, kind="produce") <= answered[-1][1] + answered[0][1]
@@ -252,7 +252,7 @@ def test_topic_has_the_same_records_as_the_files(kafka_4: Kafka, tmp_path: Path)
 
 
 def _messages(kafka: Kafka, topic: str) -> Iterator[tuple[bytes, bytes, tuple[int, int]]]:
-    """Return key, value and timestamp of all records in a topic with one partition."""
+    """Return the key, the value and the timestamp of all records in a topic with one partition."""
     consumer = Consumer(
         {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "reads", "enable.auto.commit": False}
     )

@@ -1,7 +1,6 @@
-"""``whatif`` forecasts five clients of a real Kafka correctly. ``make test-pipeline``.
+"""``whatif`` forecasts what limits do to five clients of a real Kafka.
 
-The same loads run twice, from one schedule; a throttled client sends later, like real clients. The first run has no
-limits, and ``whatif`` forecasts the limits from its log. The second run has them.
+The same schedule runs without limits, which gives the log for the forecast, and then with the limits.
 """
 
 from __future__ import annotations
@@ -38,14 +37,14 @@ from tests.end_to_end.support.scheduled import (
 pytestmark = [pytest.mark.pipeline, pytest.mark.timeout(900)]
 
 SECONDS: Final = 100
-# A time at which two clients wait, so that less has passed than was due.
+# At this time two clients wait, so less was sent than was due.
 CUT_S: Final = 47
 HOUR_MS: Final = 3_600_000
 ROOT: Final = Path(__file__).parents[2]
-# Of what happened.
+# A forecast may differ from the result by this part.
 TOLERANCE: Final = 0.1
-# Bytes per second that mute each client for a fifth to a third of the time. Windows let bursts pass that tokens do not,
-# so the limits differ.
+# Bytes per second that mute each client for a fifth to a third of the time. The limits differ by shape, because windows
+# let larger bursts pass than tokens.
 LIMITS: Final[dict[str, dict[str, int]]] = {
     "sampled": {"steady": 400_000, "on-off": 340_000, "ramp": 400_000, "many": 300_000, "reader": 450_000},
     "paced": {"steady": 500_000, "on-off": 460_000, "ramp": 380_000, "many": 480_000, "reader": 800_000},
@@ -55,7 +54,7 @@ Record = dict[str, Any]
 
 
 def loads(kafka: Kafka) -> list[Load]:
-    """Five clients, each with its own library and shape; 0.2 to 0.3 MB/s each, and up to 6 MB at once."""
+    """Five clients, each with its own library and pattern: 0.2 to 0.3 MB/s on average, and up to 6 MB at once."""
     seeded = random.Random(7)  # noqa: S311  (the same load again)
     few: dict[str, str | int] = {"linger.ms": 20, "acks": 1, "batch.size": 32_000}
     some = few | {"batch.size": 100_000}
@@ -85,14 +84,14 @@ def loads(kafka: Kafka) -> list[Load]:
             Java(kafka=kafka, settings=java),
             every(0.1, SECONDS, lambda at_s: 10 + 40 * at_s / SECONDS),
         ),
-        # Four connections, each with a quarter of it: 50 kB/s, and now and then up to 1.5 MB.
+        # 50 kB/s, and now and then up to 1.5 MB, over four connections.
         Load(
             "many",
             "produce",
             Librdkafka(settings=some, connections=4),
             sorted([*every(0.2, SECONDS, lambda _: 5), *bursts]),
         ),
-        # A consumer that comes for 4 MB every 15 s.
+        # A consumer that reads 4 MB every 15 s.
         Load(
             "reader",
             "fetch",
@@ -104,7 +103,7 @@ def loads(kafka: Kafka) -> list[Load]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One run of the loads. ``cut_ms`` is ``CUT_S`` after its start."""
+    """One run of the loads. ``cut_ms`` is the time ``CUT_S`` after its start."""
 
     records: list[Record]
     passed: Mapping[str, Passed]
@@ -119,7 +118,7 @@ class Run:
 
 
 class Bed:
-    """A Kafka and the loads."""
+    """A Kafka, the loads, and the run without limits."""
 
     def __init__(self, kafka: Kafka, directory: Path) -> None:
         self.kafka = kafka
@@ -157,14 +156,14 @@ def test_forecast_throttle_times_and_bytes_are_within_a_tenth(bed: Bed, shaping:
     sys.stdout.write(table(shaping, found))
     assert not {client_id: one for client_id, one in found.items() if not one.is_right()}
     for load in bed.loads:
-        # Otherwise there was nothing to forecast.
+        # Otherwise the forecast would prove nothing.
         assert 0.05 <= found[load.client_id].throttle_s[1] / SECONDS <= 0.5
 
 
 def forecast(bed: Bed, quotas: Mapping[str, object], name: str) -> dict[str, dict[str, float]]:
-    """Return the forecast of ``whatif`` for each client; ``bytes`` are those until ``CUT_S``.
+    """Return the forecast of ``whatif`` for each client. ``bytes`` are those until ``CUT_S``.
 
-    The tables are by the hour, so the log is shifted until an hour ends then.
+    ``whatif`` adds up whole hours, so the log is shifted such that ``CUT_S`` is the end of an hour.
     """
     usage, file, out = (bed.directory / f"{name}-{what}" for what in ("usage", "quotas.yaml", "forecast"))
     usage.mkdir()
@@ -203,11 +202,11 @@ def rows(directory: Path) -> list[dict[str, str]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """Pairs of forecast and result. Bytes are those until ``CUT_S``; ``due`` is what was due by then."""
+    """Pairs of forecast and result. ``bytes`` and ``due`` are the bytes sent, and due, until ``CUT_S``."""
 
     throttle_s: tuple[float, float]
     bytes: tuple[float, float]
-    acknowledged: tuple[float, float]  # the same at the client, without protocol overhead
+    acknowledged: tuple[float, float]  # the bytes at the client, without protocol overhead
     rate: tuple[float, float]  # until the last byte
     due: int
 
@@ -230,7 +229,7 @@ class Compared:
 
 
 def table(shaping: str, found: Mapping[str, Compared]) -> str:
-    """Return Markdown for docs/how-to/plan-limits.md."""
+    """Return the table for docs/how-to/plan-limits.md."""
     columns = ("client", "throttled, s", f"MB in {CUT_S} s", "asked for", "acknowledged, MB", "kB/s")
     head = f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|\n"
 

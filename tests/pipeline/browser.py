@@ -1,4 +1,4 @@
-"""A real browser for tests of HTML pages. It is headless Chromium, and the tests control it over WebDriver (HTTP)."""
+"""A real browser, headless Chromium, for tests of HTML pages. The tests control it over WebDriver (HTTP)."""
 
 import base64
 import json
@@ -22,13 +22,7 @@ _ARGUMENTS = (
 
 
 class Browser:
-    """One browser window.
-
-    Args:
-        driver: The URL at which chromedriver listens.
-        binary: The path of the browser's program.
-        profile: The directory in which the browser keeps its profile.
-    """
+    """One browser window. ``driver`` is the URL of chromedriver."""
 
     def __init__(self, driver: str, binary: str, profile: Path) -> None:
         self._url = driver
@@ -48,7 +42,7 @@ class Browser:
         self._tell("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
     def run(self, script: str) -> Any:  # noqa: ANN401  (what the script returns)
-        """Run a script in the page, and return the result of the script."""
+        """Run a script in the page, and return its result."""
         return self._call("POST", "/execute/sync", {"script": script, "args": []})
 
     def picture(self, file: Path) -> None:
@@ -57,7 +51,6 @@ class Browser:
         file.write_bytes(base64.b64decode(found["data"]))
 
     def close(self) -> None:
-        """Close the browser."""
         self._call("DELETE", "")
 
     def _tell(self, command: str, **params: object) -> Any:  # noqa: ANN401
@@ -72,7 +65,7 @@ class Browser:
 
 @contextmanager
 def browser(directory: Path) -> Iterator[Browser]:
-    """Start the browser that is installed on this machine. The test fails if no browser is installed."""
+    """Start the browser that is installed on this machine. The test fails if there is none."""
     binary = next(filter(None, map(shutil.which, _BINARIES)), None)
     driver = shutil.which("chromedriver")
     if binary is None or driver is None:

@@ -1,4 +1,4 @@
-"""Replays the parts of a bucket's records under a limit, step by step as Kafka computes throttle times.
+"""Replays a bucket's records under a limit, step by step as Kafka computes throttle times.
 
 It is an oracle, so it uses neither the proxy's arithmetic nor arrays.
 """
@@ -11,7 +11,7 @@ from tests.support.kafka_rate import MetricConfig, Rate, TokenBucket, java_round
 
 
 class Passed(NamedTuple):
-    """A piece of a part: its arrival time, its departure time, and how long the next piece must wait after it."""
+    """A piece of a part: its arrival time, its departure time, and the wait of the next piece."""
 
     came_ms: int
     out_ms: int
@@ -22,8 +22,8 @@ class Passed(NamedTuple):
 def passed(comes: Iterable[tuple[int, int]], limit: float, *, is_paced: bool, is_fetch: bool) -> Iterator[Passed]:
     """Yield the pieces that pass the limit, in order. ``comes`` has the arrival time and the amount of each part.
 
-    A paced quota allows a burst of one second. A fetch may pass at most the amount of five seconds at once. Each piece
-    of a fetch is as large as the room under the limit, but at least a quarter of the part.
+    A paced quota allows a burst of one second, a fetch at most five seconds' worth. A fetch is cut into pieces as large
+    as the room under the limit, but at least a quarter of the part.
     """
     rate, windows = Rate(), MetricConfig(samples=11, window_ms=1_000, bound=limit)
     tokens, burst = TokenBucket(), MetricConfig(samples=1 if is_paced else 5, window_ms=1_000, bound=limit)

@@ -1,4 +1,4 @@
-"""One Spark session for all tests, because a session takes longer to start than most tests take to run."""
+"""Fixtures. All tests share one Spark session, because its start takes longer than most tests."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +24,6 @@ CONF = {
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """Return the Spark session that all tests share."""
     spark = session(master="local[2]", conf=CONF, is_quiet=True)
     yield spark
     spark.stop()
@@ -32,7 +31,7 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture
 def output(spark: SparkSession, tmp_path: Path) -> Output:
-    """Return an output that keeps its results in a scratch directory and moves them nowhere."""
+    """Return an output that leaves its results in a scratch directory."""
     directory = tmp_path / "output"
     directory.mkdir()
     return Output(spark, str(directory), None)

@@ -1,12 +1,8 @@
-"""A second implementation of the replay, which follows the description word for word and serves as an oracle.
+"""The replay by record and part, word for word as described. It is an oracle for the product's replay.
 
-It takes record by record and part by part, and charges each part by itself.
-
-A record is cut into parts, and their arrival times follow from the adjacent records, as ``pipeline.arrivals`` explains.
-The parts go out one after the other. A part goes out when it has arrived and the throttle time of the bucket is over.
-A fetch goes out in pieces. Each piece is as large as the room under the limit, but at least a quarter of the part. So
-a client that waits sends later, and its later requests are charged later, as under real limits. The replay cannot know
-which requests such a client would have given up or sent in larger batches.
+A record is cut into parts, and the adjacent records determine their arrival times (``pipeline.arrivals``). A part goes
+out when it has arrived and the throttle time of the bucket is over. A fetch goes out in pieces as large as the room
+under the limit, but at least a quarter of the part. A client that waits sends its later requests later.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,7 +22,7 @@ _MOST_PIECES: Final = 4
 
 
 class Demand(NamedTuple):
-    """The fields of a record that describe the demand of a client. Rates are in bytes per millisecond."""
+    """The fields of a record that describe a client's demand. Rates are in bytes per millisecond."""
 
     start_ms: int
     interval_ms: int
@@ -37,14 +33,14 @@ class Demand(NamedTuple):
 
 
 def arrays(given: Sequence[Demand]) -> Rows:
-    """Return the records as arrays, the form that ``Replay`` takes."""
+    """Return the records as the arrays that ``Replay`` takes."""
     columns = list(zip(*given, strict=True)) if given else [()] * len(Demand._fields)
     whole, rates = columns[:-2], columns[-2:]
     return Rows._make([np.array(one, np.int64) for one in whole] + [np.array(one, np.float64) for one in rates])
 
 
 def beside(given: Sequence[Demand]) -> list[Demand]:
-    """Return the records of a client, each with the rates of the records directly before and after it."""
+    """Return the records of a client with the rates of their adjacent records."""
     found = []
     for demand, last, following in zip(given, [None, *given], [*given[1:], None], strict=False):
         before = after = 0.0
@@ -63,7 +59,7 @@ def parts_of(requests: int, interval_ms: int) -> int:
 
 
 def parts(demand: Demand) -> Iterator[tuple[int, int]]:
-    """Yield the arrival time and the amount of each part of a record. The amounts add up to that of the record."""
+    """Yield the arrival time and the amount of each part of a record."""
     count = parts_of(demand.requests, demand.interval_ms)
     for part in range(count):
         share = demand.amount * (part + 1) // count - demand.amount * part // count
@@ -100,7 +96,7 @@ class LiteralReplay:
         self._free_ms = 0  # the time from which the next part may go out
 
     def take(self, demand: Demand) -> None:
-        """Add a record. It must not begin before the previous record."""
+        """Add a record, which must not begin before the previous one."""
         end_ms = demand.start_ms + demand.interval_ms
         self._send_until(demand.start_ms)
         self.outcome.active_ms += max(0, end_ms - max(demand.start_ms, self._end_ms))

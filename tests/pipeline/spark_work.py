@@ -1,4 +1,4 @@
-"""Measures the cost of work in a running Spark session, for tests that have no time to start a process."""
+"""Measures the cost of work in a running Spark session, for tests that are too short to start a process."""
 
 import os
 import time
@@ -14,8 +14,7 @@ from bench.spark_run import Memory, Run, below
 def spent(spark: SparkSession, work: Callable[[], None]) -> Run:
     """Do some work in a local Spark session, and return its cost.
 
-    ``seconds`` is processor time, so that other programs on the machine do not count. It includes Spark's tasks,
-    Spark's Python workers and this process. It does not include the time in which the JVM plans queries.
+    ``seconds`` is the processor time of Spark's tasks, its Python workers and this process, without query planning.
     """
     jvm: Any = spark._jvm
     pid = jvm.java.lang.ProcessHandle.current().pid()
@@ -41,7 +40,7 @@ def _listed(found: Any) -> list[Any]:  # noqa: ANN401  (a Seq of Scala)
 
 
 def _python_s(jvm: int) -> float:
-    """Return the processor time of Spark's Python workers, including workers that have ended."""
+    """Return the processor time of Spark's Python workers, also of those that have ended."""
     ticks = 0
     for pid in below(jvm):
         if pid != jvm:

@@ -1,4 +1,4 @@
-"""Builds records of the usage log for tests. A test names the values that matter, and the others have defaults."""
+"""Builds records of the usage log. A test names only the values that matter."""
 
 import json
 from collections.abc import Iterable
@@ -46,7 +46,7 @@ def frame(spark: SparkSession, records: Iterable[dict[str, Any]]) -> DataFrame:
 
 
 def lines(records: Iterable[dict[str, Any]]) -> str:
-    """Return the records as JSON lines, the form in which the proxy writes them."""
+    """Return the records as JSON lines, as the proxy writes them."""
     return "".join(json.dumps(one, separators=(",", ":")) + "\n" for one in records)
 
 
@@ -58,5 +58,5 @@ def write_log(path: Path, records: Iterable[dict[str, Any]]) -> Path:
 
 
 def rows(frame: DataFrame, *order: str) -> list[dict[str, Any]]:
-    """Return the rows of a small data frame, sorted by the columns ``order`` if there are any."""
+    """Return the rows of a small data frame, sorted by the columns ``order``."""
     return [row.asDict(recursive=True) for row in (frame.orderBy(*order) if order else frame).collect()]

@@ -1,4 +1,4 @@
-"""The rates of the adjacent records of a client, for any mix of clients in a bucket and any number of rows at once."""
+"""The rates of a client's adjacent records, for any mix of clients and any number of rows in a batch."""
 
 import numpy as np
 import pytest
@@ -12,10 +12,7 @@ SECOND = (1_000, 2_000, 1)  # interval, amount, requests
 
 
 def told(given: list[tuple[int, Demand]], at_once: int = 1_000) -> list[Demand]:
-    """Return the records with their adjacent rates, computed in batches of ``at_once`` records.
-
-    Each given record has the number of its client.
-    """
+    """Return the records with their adjacent rates. Each given record has a client's number."""
     found, ones = list[Demand](), AdjacentRates()
     for first in range(0, len(given), at_once):
         some = given[first : first + at_once]

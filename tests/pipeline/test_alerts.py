@@ -1,4 +1,4 @@
-"""Alerts for use over and near a limit, which must not depend on the order and the batches of records."""
+"""Alerts for use over and near a limit do not depend on the order and the batches of records."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def found(spark: SparkSession, *log: dict[str, Any], near: float = 0.8, window_m
 
 
 def levels(spark: SparkSession, *log: dict[str, Any], near: float = 0.8, window_ms: int = MINUTE_MS) -> dict[int, str]:
-    """Return the alert levels of one bucket, keyed by the start of the window in seconds after ``START_MS``."""
+    """Return the alert levels of one bucket by the start of the window, in seconds after ``START_MS``."""
     every = rows(found(spark, *log, near=near, window_ms=window_ms))
     return {(row["start_ms"] - START_MS) // 1_000: row["level"] for row in every}
 

@@ -1,7 +1,4 @@
-"""Records are cut into parts with arrival times.
-
-The vectorised code must give the same parts as ``literal_replay``, which cuts records one by one.
-"""
+"""The vectorised code cuts records into the same parts as ``literal_replay``, with the same arrival times."""
 
 import math
 from itertools import chain, pairwise
@@ -40,7 +37,7 @@ def pairs(found: Parts) -> list[tuple[int, int]]:
 
 
 def one_by_one(given: list[Demand]) -> list[tuple[int, int]]:
-    """Return the arrival time and the amount of each part, from records that are cut one by one."""
+    """Return the same pairs, from records that are cut one by one."""
     return sorted((part for demand in given for part in parts(demand)), key=lambda part: part[0])
 
 
@@ -95,7 +92,7 @@ def times(demand: Demand) -> list[int]:
 
 
 def record(amount: int, *, before: float, after: float, interval_ms: int = 1_000, requests: int = 4) -> Demand:
-    """Return a record with the rates of its two neighbours."""
+    """Return a record with the rates of its adjacent records."""
     return Demand(START_MS, interval_ms, amount, requests, before, after)
 
 

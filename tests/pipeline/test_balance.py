@@ -58,7 +58,7 @@ def test_demand_is_from_the_end_of_the_log_by_bucket(spark: SparkSession) -> Non
 
 @pytest.mark.parametrize("name", ["<default>", "<shared>", "<other>"])
 def test_collective_names_get_no_share(spark: SparkSession, name: str) -> None:
-    """A client chooses its client-id freely. A share for the client-id ``<default>`` would limit all other clients."""
+    """A client may call itself ``<default>``. A share for that client-id would limit all other clients."""
     rules = ProposedQuotas(
         config=ProxyConfig(listeners=(), quotas=(QuotaRule(user=DEFAULT, client_id=DEFAULT, producer_byte_rate=9.0),))
     )
@@ -180,7 +180,7 @@ LIMITS = st.none() | st.integers(1_000, 10**6).map(float)
 
 @st.composite
 def clusters(draw: st.DrawFn) -> list[QuotaRule]:
-    """Draw the rules of a cluster, some of them with their own enforcement."""
+    """Draw the rules of a cluster, some of which set ``enforcement``."""
     names: tuple[EntityName, ...] = (None, DEFAULT)
     entities = st.tuples(st.sampled_from([*names, *USERS]), st.sampled_from([*names, "etl", "c1"])).filter(any)
     return [
@@ -210,7 +210,7 @@ def seen(rules: Sequence[QuotaRule], users: Sequence[tuple[str, str, str]]) -> l
     ),
 )
 def test_a_share_changes_only_its_own_bucket(rules: list[QuotaRule], users: list[tuple[str, str, str]]) -> None:
-    """A client without usage records keeps its bucket under the cluster's rules, and an even share of the limit."""
+    """A client without usage records keeps its bucket, and gets an even share of the limit."""
     shared = seen(rules, users)
 
     files = {proxy: rules_of(proxy, shared, rules, len(PROXIES)) for proxy in PROXIES}
@@ -256,7 +256,7 @@ def test_no_share_for_a_default_user_that_would_override_other_rules() -> None:
     rules = [
         QuotaRule(user=DEFAULT, producer_byte_rate=900.0),
         QuotaRule(user=DEFAULT, client_id="backup", producer_byte_rate=90.0),
-        # A rule has one enforcement, so the consumer limit has a rule of its own.
+        # A rule has only one value of enforcement, so the consumer limit needs a rule of its own.
         QuotaRule(user="alice", client_id="backup", consumer_byte_rate=60.0, enforcement=Enforcement.OBSERVE),
     ]
 

@@ -1,7 +1,4 @@
-"""The balancer in a closed loop with simulated proxies.
-
-The proxies use as much as their shares allow, and the balancer computes new shares from that use.
-"""
+"""The balancer with simulated proxies, which use as much as their shares allow."""
 
 import random
 from collections import deque
@@ -38,11 +35,10 @@ def throttled(proxy: str, bucket: Bucket = ALICE, *, amount: int = EVEN) -> Use:
 
 
 class Fleet:
-    """Simulated proxies. Each step is a second, and the proxies apply a publication at once.
+    """Simulated proxies, in steps of a second. They apply a publication at once.
 
-    Args:
-        wanted: Returns the bytes that the clients of a proxy want to send in a given second.
-        cut_off: Returns the proxies that receive no publication in a given second.
+    ``wanted`` returns the bytes that a proxy's clients want to send in a given second. ``cut_off`` returns the proxies
+    that receive no publication in that second.
     """
 
     def __init__(self, wanted: Appetite, cut_off: Callable[[int], str] = lambda _: "") -> None:

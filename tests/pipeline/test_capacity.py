@@ -35,7 +35,7 @@ DAY_S = 86_400
 
 
 def suggested(**given: Any) -> Suggestion:  # noqa: ANN401  (fields)
-    """Return a suggestion. Fields that are not given have defaults."""
+    """Return a suggestion with defaults for the other fields."""
     values: dict[str, Any] = {
         "kind": "produce",
         "user": "alice",
@@ -107,7 +107,7 @@ def test_a_limit_is_the_percentile_and_the_headroom(spark: SparkSession) -> None
 
 @pytest.mark.parametrize("names", [("<default>", "etl"), ("alice", "<default>")])
 def test_collective_names_get_no_limit(names: tuple[str, str]) -> None:
-    """A client chooses its client-id freely. A rule for such a name would apply to all clients."""
+    """A client may call itself ``<default>``. A rule for that name would apply to all clients."""
     sums = {"percentile": 9_000, "peak": 9_000, "part": 9_000, "throttled_requests": 0}
 
     found = suggestion(Row(kind="produce", user=names[0], client_id=names[1], **sums), headroom=1.2)
@@ -193,7 +193,7 @@ def test_growth_is_the_median_of_slopes_and_one_odd_day_does_not_move_it(spark: 
 
 
 def test_weekends_are_compared_with_weekends(spark: SparkSession) -> None:
-    """Otherwise a log that begins on a Monday and ends on a Sunday would show a falling trend."""
+    """Otherwise a log from a Monday to a Sunday would show a falling trend."""
     weekdays = (1.0, 1.3, 0.8, 1.1, 0.9, 0.3, 0.3)
     rates = [(1_000 + 10 * day) * weekdays[day % 7] for day in range(14)]
     log = [record(at_s=day * DAY_S, amount=int(3_600 * rate)) for day, rate in enumerate(rates)]

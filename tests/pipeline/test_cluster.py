@@ -1,8 +1,4 @@
-"""The pipeline on a Spark cluster of a master and two workers that do not see this checkout but only its wheel.
-
-The wheel reaches the workers in one of two ways. It is installed in their Python, or spark-submit sends it with the
-job. Every test run tries the second way on a small log. ``make test-pipeline`` tries both.
-"""
+"""The pipeline on a Spark cluster with workers that see only the wheel, installed or sent by spark-submit."""
 
 import csv
 import re
@@ -59,7 +55,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a Python in which our package is not installed."""
+    """Return a Python without our package."""
     python = bare_environment(tmp_path_factory.mktemp("bare") / "venv")
     for package in OURS:
         found = run([python, "-c", f"import {package}"], python.parent)
@@ -69,7 +65,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
-    """Return a Python in which the wheel is installed."""
+    """Return a Python with the wheel."""
     python = bare_environment(tmp_path_factory.mktemp("installed") / "venv")
     install(wheel, python)
     return python
@@ -106,8 +102,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         def start(name: str, *words: str, output: object = subprocess.DEVNULL) -> None:
             command = [str(SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *words]
             env = clean(SPARK_WORKER_DIR=str(work), SPARK_DAEMON_JAVA_OPTS=QUICK_JVM)
-            # Type: ignore[call-overload].
-            process = subprocess.Popen(command, env=env, cwd=directory, stdout=output, stderr=subprocess.STDOUT)
+            process = subprocess.Popen(command, env=env, cwd=directory, stdout=output, stderr=subprocess.STDOUT)  # type: ignore[call-overload]
             stack.callback(process.wait)
             stack.callback(process.kill)
 
@@ -129,7 +124,7 @@ def _url_of(log: Path) -> str:
 
 @pytest.fixture(scope="module")
 def usage(tmp_path_factory: pytest.TempPathFactory, installed: Path) -> Path:
-    """Return a directory with a usage log and the plan that ``capacity`` makes of it without a cluster."""
+    """Return a directory with a usage log and the results of ``capacity`` without a cluster."""
     directory = tmp_path_factory.mktemp("log")
     size = ("--entities", "4", "--brokers", "2", "--days", "0.5")
     for words in (["simulate", "--out", "usage", *size], ["capacity", "--usage", "usage", "--out", "plan"]):
@@ -140,7 +135,7 @@ def usage(tmp_path_factory: pytest.TempPathFactory, installed: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def shipped(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
-    """Return a copy of the wheel that is named .zip, because Spark does not recognise .whl as an archive."""
+    """Return a copy of the wheel named .zip, because Spark does not recognise .whl as an archive."""
     path = tmp_path_factory.mktemp("shipped") / "kafka_quota_proxy.zip"
     path.write_bytes(wheel.read_bytes())
     return path
@@ -151,7 +146,7 @@ def shipped(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
 def test_a_cluster_that_gets_the_wheel_with_its_job_replays_a_small_log(
     cluster: Cluster, bare: Path, shipped: Path, tmp_path: Path
 ) -> None:
-    """The executors run the ``bare`` Python, so they can have our code only from the archive that the driver sends."""
+    """Executors run the ``bare`` Python, so they have only the code that the driver sends."""
     log = [record(at_s=at, broker=broker, user=user, amount=3_000) for at in range(60) for broker, user in BUCKETS]
     usage = write_log(tmp_path / "usage.jsonl", log)
     (quotas := tmp_path / "quotas.yaml").write_text("quotas: [{user: <default>, producer_byte_rate: 2000}]\n")

@@ -14,7 +14,7 @@ def batch(spark: SparkSession, *values: str) -> DataFrame:
 
 
 def there(out: Path) -> dict[str, str]:
-    """Return the contents of the files in a directory by name, without Hadoop's hidden checksum files."""
+    """Return the contents of the files in a directory by name, without hidden files."""
     return {path.name: path.read_text(encoding="utf-8") for path in out.iterdir() if path.suffix != ".crc"}
 
 

@@ -1,4 +1,4 @@
-"""A file of Kafka client properties is read as Kafka's tools read it, and both Kafka clients accept the result."""
+"""A file of Kafka client properties is read as Kafka's tools read it. Both Kafka clients accept the result."""
 
 import ssl
 from pathlib import Path
@@ -14,7 +14,7 @@ LOGIN = f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-512\nsasl.j
 
 
 def config_of(tmp_path: Path, text: str) -> KafkaConfig:
-    """Write a properties file with this text, and return the configuration that is read from it."""
+    """Return the configuration that is read from a properties file with this text."""
     path = tmp_path / "client.properties"
     path.write_text(text, encoding="utf-8")
     return read_kafka_config(str(path))

@@ -1,4 +1,4 @@
-"""The connection to a topic that the program writes to, tested without a Kafka."""
+"""The connection to a topic that the pipeline writes, without a Kafka."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Shares of a limit that move between proxies.
-
-Proxies that hold a lease never exceed the limit together, even if they receive publications late or not at all.
-"""
+"""Proxies with leases never exceed a limit together, even if publications of shares are late or lost."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -17,10 +14,9 @@ DELAY_MS = 1_000
 
 
 class Step(NamedTuple):
-    """A publication of shares.
+    """A publication of shares, ``gap_ms`` after the previous one. The shares move towards ``weights``.
 
-    ``gap_ms`` is the time since the previous publication. ``weights`` is the division that the shares move towards.
-    ``delays_ms`` is the time until each proxy receives the publication, or None if the proxy never receives it.
+    ``delays_ms`` is the delay for each proxy, or None if the proxy never receives the publication.
     """
 
     gap_ms: int
@@ -29,7 +25,7 @@ class Step(NamedTuple):
 
 
 class Proxy:
-    """A simulated proxy. It applies its share while the lease lasts, and the rule of all proxies otherwise."""
+    """A simulated proxy. Its share is in force while the lease lasts, and an even share otherwise."""
 
     def __init__(self, name: str, even: int) -> None:
         self.name = name
@@ -37,7 +33,7 @@ class Proxy:
         self._even = even
 
     def hear(self, at_ms: int, share: int) -> None:
-        """Receive a share. A topic has one order, so a share arrives no earlier than the shares before it."""
+        """Receive a share. Shares arrive in the order of the topic."""
         self.heard.append((max(at_ms, self.heard[-1][0]) if self.heard else at_ms, share))
 
     def has_lease(self, at_ms: int) -> bool:
@@ -55,7 +51,7 @@ def goal_of(weights: Sequence[int], limit: int) -> dict[str, int]:
 
 
 def check(limit: int, steps: Sequence[Step]) -> None:
-    """Play the steps, and check the sum of the shares at each time at which a proxy changes its share."""
+    """Play the steps, and check the sum of the shares whenever a proxy changes its share."""
     names = [f"p{number}" for number in range(len(steps[0].weights))]
     leases = Leases(limit, names, hold_ms=LEASE_MS + DELAY_MS)
     even = even_share(limit, len(names))

@@ -89,7 +89,7 @@ def test_simulate_writes_a_log_and_says_where(tmp_path: Path, capsys: pytest.Cap
 
 @pytest.mark.usefixtures("spark")
 def test_a_closed_pipe_does_not_lose_the_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The case is ``kafka-quota-pipeline … | head``. 141 is the exit status that a shell reports for SIGPIPE."""
+    """As in ``kafka-quota-pipeline … | head``. A shell reports SIGPIPE as exit status 141."""
     reading, writing = os.pipe()
     os.close(reading)
     out = tmp_path / "usage"
@@ -172,7 +172,7 @@ def test_suggested_limits_load_in_a_proxy_and_throttle_as_forecast(
 
 
 def rates(path: str) -> dict[tuple[object, object], float]:
-    """Return the sum of the produce and fetch limits of each rule in a file, keyed by the rule's user and client-id."""
+    """Return the sum of the produce and fetch limits of each rule in a file, by user and client-id."""
     return {
         (rule.user, rule.client_id): (rule.limits.get("producer_byte_rate") or 0)
         + (rule.limits.get("consumer_byte_rate") or 0)
@@ -191,10 +191,7 @@ def table(out: str, name: str) -> list[dict[str, str]]:
 def test_the_bill_of_a_month_has_remarks_on_the_log(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], spark: SparkSession
 ) -> None:
-    """The bill is right although a file is duplicated, an hour is missing, a clock steps back, and an owner changes.
-
-    Its sums equal those of the log.
-    """
+    """A file is duplicated, an hour is missing, a clock steps back, and an owner changes. The bill is right."""
     hours = [hour for hour in range(48) if hour != 30]
     log = [record(at_s=hour * 3_600, amount=10**9 + hour) for hour in hours]
     log += [record(at_s=10 * 3_600 + 0.5, amount=7)]

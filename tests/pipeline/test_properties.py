@@ -1,8 +1,6 @@
-"""Properties of the commands on random usage logs. Each command runs from files to files, as a user runs it.
+"""Properties of the commands on random usage logs.
 
-* A suggested limit is at least the percentile that the report states for it.
-* Under the suggested quotas, the share of throttled time is at most the share above the percentile.
-* Results do not depend on the files, formats and order of the records, nor on their partitions in Spark.
+A suggested limit is at least the stated percentile. Results do not depend on files, formats and order of the records.
 """
 
 import csv
@@ -29,7 +27,7 @@ Record = dict[str, Any]
 
 
 def chance_log(chance: random.Random) -> list[Record]:
-    """Return a random log of 10 to 60 minutes. Buckets are steady or bursty, and some have gaps or short intervals."""
+    """Return a random log of 10 to 60 minutes, with steady and bursty buckets, gaps and short intervals."""
     log: list[Record] = []
     for user, client_id in NAMES:
         for broker in chance.sample((1, 2, None), chance.randint(1, 2)):
@@ -58,7 +56,7 @@ def write_in_order(directory: Path, log: list[Record]) -> None:
 
 
 def write_in_disorder(spark: SparkSession, directory: Path, log: list[Record], chance: random.Random) -> None:
-    """Write the records at random into files of all formats, and some of the records twice."""
+    """Write the records at random into files of all formats, some of them twice."""
     (directory / "deep").mkdir(parents=True)
     parts: list[list[Record]] = [[] for _ in range(5)]
     for one in chance.sample(log, len(log)):
@@ -71,7 +69,7 @@ def write_in_disorder(spark: SparkSession, directory: Path, log: list[Record], c
 
 
 def oracle(log: list[Record], percentile: float) -> dict[tuple[str, str, str], int]:
-    """Return the percentile of the rates of each entity on its busiest broker, computed in plain Python."""
+    """Return the percentile of each entity's rates on its busiest broker, computed in plain Python."""
     rates: dict[tuple[Any, ...], list[int]] = {}
     for one in log:
         bucket = (one["kind"], one["user"], one["client_id"], one["proxy"], one["broker"])
@@ -92,7 +90,7 @@ def table(out: Path, name: str) -> list[dict[str, str]]:
 
 
 def results(out: Path) -> dict[str, str]:
-    """Return the contents of the text files that a command wrote, without the tables about its input files."""
+    """Return the text files that a command wrote, without the tables about its input files."""
     kept = [path for path in sorted(out.rglob("*")) if path.suffix in (".csv", ".yaml", ".txt") and path.is_file()]
     return {str(path.relative_to(out).parent / path.suffix): path.read_text(encoding="utf-8") for path in kept}
 

@@ -21,7 +21,7 @@ NEWS = News(published_ms=1_767_225_600_000, lease_ms=8_000)
 
 
 class FakeConsumer:
-    """A consumer that returns no record on every second poll, like a real consumer with a fetch in flight."""
+    """A consumer that returns no record on every second poll, as a real one may."""
 
     def __init__(self, messages: list[SimpleNamespace]) -> None:
         self._messages = messages
@@ -72,7 +72,7 @@ def test_own_records_and_plain_rules_are_no_other_publisher(quotas: QuotaTopic) 
 
 
 class FakeProducer:
-    """A producer for a cluster with one topic. Its records are never acknowledged."""
+    """A producer without acknowledgements, in a cluster with one topic."""
 
     def __init__(self, configs: list[tuple[str, str]] | None = None) -> None:
         self.client = self

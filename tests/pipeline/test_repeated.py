@@ -1,4 +1,4 @@
-"""A command that runs twice gives the same results, even if it writes them below the directory of its input log."""
+"""A command that runs twice gives the same results, even with results in the directory of its log."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.kafka
 
 
 def contents(out: Path) -> dict[str, bytes]:
-    """Return the contents of all files below a directory by path, without the random part of Spark's file names."""
+    """Return the contents of all files by path, without the random part of Spark's file names."""
     paths = [path for path in out.rglob("*") if path.is_file() and path.suffix != ".crc"]
     return {
         re.sub(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "", str(path.relative_to(out))): path.read_bytes()

@@ -1,7 +1,4 @@
-"""The replay, compared with two slower ones.
-
-``brute_force`` follows Kafka's arithmetic step by step. ``literal_replay`` charges each part by itself.
-"""
+"""The replay gives the same results as ``brute_force`` and ``literal_replay``, which are slower."""
 
 import math
 from collections import defaultdict
@@ -58,7 +55,7 @@ def bucket(
 
 
 def replayed(given: Sequence[Demand], *buckets: Bucket, at_once: int = 1_000) -> list[Outcome]:
-    """Return the outcomes of ``Replay`` for the records, which it gets in batches of ``at_once``."""
+    """Return the outcomes of ``Replay``, with batches of ``at_once`` records."""
     replay = Replay(*buckets)
     for first in range(0, len(given), at_once):
         replay.take(arrays(given[first : first + at_once]))
@@ -66,7 +63,7 @@ def replayed(given: Sequence[Demand], *buckets: Bucket, at_once: int = 1_000) ->
 
 
 def one_by_one(given: Sequence[Demand], bucket: Bucket) -> Outcome:
-    """Return the outcome of ``LiteralReplay``, which charges each part by itself."""
+    """Return the outcome of ``LiteralReplay``."""
     replay = LiteralReplay(bucket)
     for demand in given:
         replay.take(demand)
@@ -74,7 +71,7 @@ def one_by_one(given: Sequence[Demand], bucket: Bucket) -> Outcome:
 
 
 def by_brute_force(given: list[Demand], kind: QuotaKind, shaping: Shaping) -> dict[int, tuple[int, int, int]]:
-    """Return the amount, the waiting time and the number of throttled requests for each hour."""
+    """Return the amount, the waiting time and the number of throttled requests of each hour."""
     comes = [(at_ms, order, amount) for order, demand in enumerate(given) for at_ms, amount in parts(demand)]
     in_order = [(at_ms, amount) for at_ms, _, amount in sorted(comes, key=lambda part: part[:2])]
     found: dict[int, tuple[int, int, int]] = defaultdict(lambda: (0, 0, 0))
@@ -149,7 +146,7 @@ def test_fetches_pass_in_pieces() -> None:
 
 @st.composite
 def long_demand(draw: st.DrawFn) -> list[Demand]:
-    """Draw hours of a client that is mostly quiet. Steady stretches alternate with silence and bursts."""
+    """Draw hours of a client with steady stretches, silence and bursts."""
     given, at_ms = list[Demand](), 1_800_000_000_000 + draw(st.integers(0, 3_600_000))
     for _ in range(draw(st.integers(1, 6))):
         interval_ms = draw(st.sampled_from([1, 100, 1_000, 1_000, 1_003, 15_000]))
@@ -182,7 +179,7 @@ factors = st.one_of(st.sampled_from([0.5, 2.0]), st.floats(0.8, 1.2), st.floats(
 
 
 def limit_near(given: Sequence[Demand], factor: float, seconds: float = 10) -> float:
-    """Return a limit of ``factor`` times the amount of the busiest ``seconds``."""
+    """Return a limit of ``factor`` times the rate of the busiest ``seconds``."""
     span_ms = seconds * 1_000
     busiest = max(
         sum(other.amount for other in given[at : at + 200] if other.start_ms < demand.start_ms + span_ms)
@@ -197,7 +194,7 @@ first_parts = st.sampled_from([3, 50, 1_024])
 
 @contextmanager
 def charging(parts: int) -> Iterator[None]:
-    """Charge this many parts together at first, then fewer one by one before the next attempt."""
+    """Make the replay charge this many parts together at first, and then a few one by one."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(replay_module, "_LEAST_AT_ONCE", parts)
         patch.setattr(replay_module, "_LEAST_ALONE", max(1, parts // 16))

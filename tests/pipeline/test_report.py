@@ -1,4 +1,4 @@
-"""The HTML report is a single file that a browser can show, and has the measured values."""
+"""The HTML report is a single file that a browser can show, and contains the measured values."""
 
 import re
 from html.parser import HTMLParser

@@ -1,4 +1,4 @@
-"""The report in a real browser, on a desktop and a phone, with the light and the dark colour scheme."""
+"""The report in a real browser, on a desktop and a phone, in the light and the dark colour scheme."""
 
 import random
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ HOUR_MS = 3_600_000
 
 
 def report() -> str:
-    """Return a page with every section and with names of all lengths."""
+    """Return a page with every section, and with names of all lengths."""
     chance = random.Random(1)  # noqa: S311  (made up, and the same each time)
     names = [f"app-{at}-{'with-a-long-name-' * (at % 5)}" for at in range(40)] + [
         "x" * 500,
@@ -131,7 +131,7 @@ def test_text_and_plots_stand_out_from_the_page(shown: Browser, scheme: str) -> 
 
 
 def luminance(colour: list[float]) -> float:
-    """Return the relative luminance of a colour with red, green and blue from 0 to 255. Source: WCAG 2.1."""
+    """Return the relative luminance of a colour (WCAG 2.1). Red, green and blue are 0 to 255."""
     linear = [
         part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in (c / 255 for c in colour[:3])
     ]

@@ -1,8 +1,6 @@
 """The time of a command grows in proportion to its log, and its memory does not grow.
 
-The short test uses the session that already runs. A hundred thousand records suffice to show time that grows with the
-square of the records, and bytes show whether a step spills or holds all records. ``make test-pipeline`` runs the
-commands on millions of records, as a user runs them.
+The short test uses the running session. ``make test-pipeline`` runs the commands on millions of records.
 """
 
 import os
@@ -38,10 +36,7 @@ MOST_JVM_BYTES = HEAP_BYTES + pipeline.MOST_JVM_BYTES - 2 * 2**30
 
 
 def short_log(rows: int, directory: Path) -> Path:
-    """Write a log of 40 buckets with one record each second, and return its path.
-
-    Most records have about 1 MB, and some have about 8 MB.
-    """
+    """Write 40 buckets with a record each second, mostly of 1 MB and some of 8 MB. Return the log's path."""
     chance = np.random.default_rng(1)
     second, bucket = np.divmod(np.arange(rows), BUCKETS)
     amount = 1e6 * chance.lognormal(0, 0.25, rows) * np.where(chance.random(rows) < 0.02, 8, 1)
@@ -104,7 +99,7 @@ def test_work_grows_no_faster_than_records_and_in_memory(spark: SparkSession, tm
 @pytest.mark.pipeline
 @pytest.mark.timeout(7_200)
 def test_time_grows_no_faster_than_records_and_memory_and_spilling_are_bounded(tmp_path: Path) -> None:
-    """``make test-pipeline-large`` runs this test on 10^8 records."""
+    """``make test-pipeline-large`` has 10^8 records."""
     sizes = [int(float(rows)) for rows in os.environ.get("PIPELINE_ROWS", "1e6,1e7").split(",")]
 
     logs = [pipeline.measured(rows, tmp_path / f"{rows}") for rows in (pipeline.START_UP_ROWS, *sizes)]
@@ -114,7 +109,7 @@ def test_time_grows_no_faster_than_records_and_memory_and_spilling_are_bounded(t
 
 
 def taken(directory: Path, *, skew: bool) -> Run:
-    """Simulate a log of about ``SKEWED_ROWS`` one-second records, and return the cost of ``capacity`` on that log."""
+    """Simulate a log of about ``SKEWED_ROWS`` records, and return the cost of ``capacity`` on that log."""
     cluster = SimulatedCluster(entities=20, brokers=1, days=1, interval_ms=1_000, start_ms=START_MS, seed=1, skew=skew)
     in_an_interval = 2 if skew else cluster.buckets
     days = SKEWED_ROWS / in_an_interval / 86_400

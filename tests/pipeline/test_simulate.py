@@ -1,4 +1,4 @@
-"""The simulated cluster. It is the same for the same seed, and its load varies by hour, day and client."""
+"""The simulated cluster is the same for the same seed. Its load varies by hour, day and client."""
 
 from dataclasses import replace
 

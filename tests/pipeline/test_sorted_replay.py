@@ -1,4 +1,4 @@
-"""The replay of rows that are sorted by bucket and come in batches. A batch may end within a bucket."""
+"""The replay of rows that are sorted by bucket. A batch may end within a bucket."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ LIMITS = [500.0, 1_000.0]
 
 
 def head(number: int, broker: int) -> tuple[int | str | None, ...]:
-    """Return the row that precedes the records of a bucket and describes the bucket."""
+    """Return the row that describes a bucket, and precedes its records."""
     told = dict(zip(PROPOSED_BUCKET, ("p", broker, "produce", "alice", ""), strict=True)) | {"limits": LIMITS}
     return (number << START_BITS, *(0 for _ in ROW), json.dumps(told))
 
@@ -30,7 +30,7 @@ def row(number: int, demand: Demand, who: int = 1) -> tuple[int | str | None, ..
 
 
 def batches(rows: Sequence[tuple[int | str | None, ...]], size: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows as Arrow batches, the form in which Spark passes them."""
+    """Yield the rows as Arrow batches, as Spark passes them."""
     types = [*(pa.int64() for _ in ("key", *ROW)), pa.string()]
     for first in range(0, len(rows), size):
         columns = zip(*rows[first : first + size], strict=True)

@@ -34,7 +34,7 @@ class Rows:
 
 
 class FakeProducer:
-    """A producer that keeps its records. Requests for the committed offset get the responses ``answers``."""
+    """A producer that keeps its records. ``answers`` are the responses about the committed offset."""
 
     def __init__(self, *answers: dict[str, Any], sent_fault: Exception | None = None) -> None:
         self.client = self

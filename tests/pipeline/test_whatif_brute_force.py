@@ -1,4 +1,4 @@
-"""The command ``whatif``, compared with a second implementation that uses only lists and Kafka's own steps."""
+"""The command ``whatif`` equals a second implementation that has only lists and Kafka's own steps."""
 
 import csv
 import random
@@ -15,7 +15,7 @@ from tests.pipeline.support import record, write_log
 
 pytestmark = pytest.mark.kafka
 
-# Rules, and the bucket and the limit that they give to each kind, user and client-id below. Found by hand.
+# Rules. The expected bucket and limit of each kind, user and client-id below were found by hand.
 RULES = """
   - {user: alice, client-id: etl, producer_byte_rate: 20000, consumer_byte_rate: 30000}
   - {user: alice, producer_byte_rate: 25000}
@@ -35,10 +35,7 @@ Place = tuple[str, int, str, str, str]
 
 
 def made_up_log() -> list[dict[str, Any]]:
-    """Return ten minutes of two proxies, with even flows, bursts, silence and jitter.
-
-    The second proxy does not know the node id of its broker.
-    """
+    """Return ten minutes of two proxies. One proxy does not know the node id of its broker."""
     seeded = random.Random(5)  # noqa: S311  (the same log in each run)
     log = []
     for proxy, broker in (("p1", 1), ("p2", None)):
@@ -56,7 +53,7 @@ def made_up_log() -> list[dict[str, Any]]:
 
 
 def by_brute_force(log: list[dict[str, Any]]) -> dict[Place, dict[str, float]]:
-    """Return the forecast for each bucket, computed from a list of its parts with Kafka's own arithmetic."""
+    """Return the forecast for each bucket, by ``brute_force``."""
     of_client: dict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
     for one in sorted(log, key=lambda one: (one["start_ms"], one["user"], one["client_id"])):
         of_client[one["proxy"], one["broker"] or -1, one["kind"], one["user"], one["client_id"]].append(one)

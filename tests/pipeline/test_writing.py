@@ -13,7 +13,7 @@ from kafka_quota_proxy.pipeline.writing import Output, staged
 
 
 def files(directory: Path) -> list[str]:
-    """Return the names of the files in a directory that are not hidden."""
+    """Return the names of the visible files in a directory."""
     return sorted(path.name for path in directory.iterdir() if path.name[0] not in "._")
 
 
@@ -73,7 +73,7 @@ def test_a_daily_table_has_a_sorted_file_for_each_day(spark: SparkSession, outpu
 
 
 class FullDisk(Files):
-    """File systems on which moving the results to their final place fails."""
+    """A file system that fails when results are moved to their final place."""
 
     def rename(self, source: str, target: str) -> None:
         if source.endswith(".staging"):

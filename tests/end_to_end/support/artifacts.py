@@ -1,4 +1,4 @@
-"""Apache Kafka's jars: resolved by Maven once per version, then kept in a cache that works without the network."""
+"""Downloads Kafka's jars with Maven, once per release, into a cache."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ CLIENTS_2_6: Final = "2.6.3"
 
 # The newest plugin that also runs on Maven 3.6, which Debian 11 and Ubuntu 22.04 ship.
 _COPY_DEPENDENCIES: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
-# Without a binding slf4j drops the errors of a broker that does not start. Kafka's jars have 1.7.
+# Without a binding, slf4j drops the errors of a broker that fails to start. Kafka's jars contain slf4j 1.7.
 _LOG_BINDING: Final = ("org.slf4j", "slf4j-simple", "1.7.36")
-# Kafka 3.9 and 1.1 include these, which log nothing without a file of their own.
+# Kafka 3.9 and 1.1 include these bindings, which log nothing without a configuration file.
 _OTHER_BINDINGS: Final = "slf4j-reload4j,slf4j-log4j12"
 # The connector's jars, without transitive dependencies: most of them are in Spark, and some are in no Maven repository.
 # The token provider is for delegation tokens only.
@@ -40,43 +40,33 @@ _Artifact = tuple[str, str, str]  # group, name, version
 
 
 def cache_directory() -> Path:
-    """``$KAFKA_QUOTA_PROXY_CACHE``, else ``kafka-quota-proxy`` in the user's cache directory."""
+    """Return ``$KAFKA_QUOTA_PROXY_CACHE``, or else ``kafka-quota-proxy`` in the user's cache directory."""
     if chosen := os.environ.get("KAFKA_QUOTA_PROXY_CACHE"):
         return Path(chosen)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kafka-quota-proxy"
 
 
 def java() -> str:
-    """Return the ``java`` command.
-
-    Raises:
-        HarnessError: Java is not installed.
-    """
+    """Return the ``java`` command. Raises HarnessError if Java is not installed."""
     return _command("java", "Java 17 or later", "openjdk-17-jdk-headless")
 
 
 def kafka_classpath(version: str) -> str:
-    """Return the class path of a Kafka release, resolving it first where the cache has none.
-
-    The jars appear in the cache by one rename, so an interrupted download leaves nothing that looks complete.
-
-    Raises:
-        HarnessError: Java or Maven is missing, or Maven could not resolve the release.
-    """
+    """Return the class path of a Kafka release, downloaded if necessary. Raises HarnessError if that fails."""
     scala = "2.12" if version == KAFKA_1_1 else "2.13"
     wanted = [("org.apache.kafka", f"kafka_{scala}", version), _LOG_BINDING]
-    if version not in (KAFKA_1_1, KAFKA_2_8):  # whose tools are in the other jars
+    if version not in (KAFKA_1_1, KAFKA_2_8):  # their tools are in the other jars
         wanted.append(("org.apache.kafka", "kafka-tools", version))
     return _classpath(f"kafka-{version}", wanted)
 
 
 def clients_classpath(version: str) -> str:
-    """Return the class path of a release's clients only; as ``kafka_classpath``."""
+    """Return the class path of a release's client library. Raises like ``kafka_classpath``."""
     return _classpath(f"kafka-clients-{version}", [("org.apache.kafka", "kafka-clients", version), _LOG_BINDING])
 
 
 def spark_connector() -> list[Path]:
-    """Return the jars of Spark's Kafka connector; as ``kafka_classpath``."""
+    """Return the jars of Spark's Kafka connector. Raises like ``kafka_classpath``."""
     return sorted(_libraries(f"spark-kafka-{_SPARK_CONNECTOR[0][2]}", _SPARK_CONNECTOR, alone=True).glob("*.jar"))
 
 
@@ -104,7 +94,7 @@ def _resolve(project: str, libraries: Path) -> None:
         try:
             (download / "jars").rename(libraries)
         except OSError:
-            if not libraries.is_dir():  # otherwise another run was faster, and its jars are equal
+            if not libraries.is_dir():  # otherwise another run has just put the same jars there
                 raise
     finally:
         shutil.rmtree(download, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""The attributes of a broker's MBeans over time, by the names that the common exporters give them."""
+"""Records the attributes of a broker's MBeans over time, under the names that Prometheus' JMX exporter uses."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ _ILLEGAL: Final = re.compile(r"[^a-zA-Z0-9_]")
 
 
 class Series(NamedTuple):
-    """A series of an exporter."""
+    """A time series of the exporter."""
 
     name: str
     labels: frozenset[tuple[str, str]]
 
 
 class Reading(NamedTuple):
-    """All attributes at one time, Unix time."""
+    """The values of all attributes at one Unix time."""
 
     at_s: float
     values: dict[Series, float]
 
 
 class BeanWatch:
-    """Reads a broker's MBeans five times a second in a ``with`` block; needs ``Kafka(jmx=True)``.
+    """Reads a broker's MBeans five times a second in a ``with`` block. Needs ``Kafka(jmx=True)``.
 
-    Only MBeans that exist at the start are read: Kafka's ``JmxTool`` looks for them once.
+    MBeans that appear later are not read, because Kafka's ``JmxTool`` looks for MBeans only at its start.
     """
 
     def __init__(self, kafka: Kafka, *object_names: str, broker: Broker | None = None) -> None:
@@ -57,7 +57,6 @@ class BeanWatch:
         self._scratch.__exit__(None, None, None)
 
     def readings(self) -> list[Reading]:
-        """Return all readings so far."""
         whole, _, _ = self._process.output().rpartition("\n")  # the last line may be incomplete
         rows = list(csv.reader(line for line in whole.splitlines() if line[:1] in '"0123456789'))
         if len(rows) < 2:
@@ -67,10 +66,7 @@ class BeanWatch:
 
 
 def _series(column: str) -> Series:
-    """Name an attribute like Prometheus' JMX exporter by default, in lower case.
-
-    Domain, first property value and attribute form the name; the other properties are labels.
-    """
+    """Name an attribute as Prometheus' JMX exporter does by default, in lower case."""
     found = _BEAN.fullmatch(column)
     assert found is not None, column
     (_, kind), *others = (part.split("=", 1) for part in found["properties"].split(","))

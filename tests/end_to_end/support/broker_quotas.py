@@ -1,7 +1,4 @@
-"""Kafka's own quotas, set and replaced within milliseconds with frames of the admin API.
-
-``tools.set_broker_quota`` uses Kafka's own command, which takes a second.
-"""
+"""Sets a broker's own quotas within milliseconds, with raw frames. Kafka's own command takes a second."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ _DESCRIBE: Final = 48
 _ALTER: Final = 49
 _EXACT_MATCH: Final = 0
 _read_answer: Any = entity_reader(AlterClientQuotasResponse)
-# A kind that no test uses, so that it does not change measurements.
+# No test uses this key, so it does not affect measurements.
 _BARRIER_KEY: Final = "controller_mutation_rate"
 _BARRIER_USER: Final = "barrier"
 
@@ -39,7 +36,7 @@ _BARRIER: Final = Entity(_BARRIER_USER, None)
 
 
 class BrokerQuotas:
-    """The quotas of a one-node cluster in a ``with`` block, without any at the start."""
+    """The quotas of a cluster with one broker. The ``with`` block begins and ends without quotas."""
 
     def __init__(self, kafka: Kafka) -> None:
         self._port = kafka.listener(DIRECT).port
@@ -60,17 +57,18 @@ class BrokerQuotas:
             self._client.close()
 
     def replace(self, quotas: Quotas) -> None:
-        """Put exactly these quotas in force; return when the broker enforces them."""
+        """Replace all quotas, and wait until the broker enforces the new ones."""
         wanted = {(entity, key): value for entity, limits in quotas.items() for key, value in limits.items()}
         changes: dict[tuple[Entity, str], float | None] = dict.fromkeys(self._in_force.keys() - wanted.keys())
         changes |= wanted.items() - self._in_force.items()
         self._in_force = wanted
-        # A broker describes a change just before it enforces it, but enforces it before it describes the next one.
+        # A broker describes a change just before it enforces the change. When it describes the next one, it enforces
+        # the first.
         self._alter(changes)
         self._alter({})
 
     def _alter(self, changes: Mapping[tuple[Entity, str], float | None]) -> None:
-        """Make changes (None removes), and wait until the broker describes them."""
+        """Make the changes, and wait until the broker describes them. None removes a quota."""
         self._barrier += 1
         changes = {**changes, (_BARRIER, _BARRIER_KEY): float(self._barrier)}
         by_entity: dict[Entity, list[bytes]] = {}

@@ -1,4 +1,4 @@
-"""Real Kafka clients with one interface: send numbered records, or read and check them."""
+"""Kafka client libraries behind one interface, which sends numbered records, or reads and checks them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.end_to_end.support.processes import HarnessError, wait_until
 from tests.end_to_end.support.records import Checker, key, value
 
 JAVA_PROGRAM: Final = Path(__file__).parents[1] / "java" / "Records.java"
-# librdkafka prints each refused connection while a broker is away, also of unused clients.
+# While a broker is away, librdkafka prints each refused connection, even of clients that are not in use.
 QUIET: Final[dict[str, int]] = {"log_level": 0, "reconnect.backoff.max.ms": 1_000}
 _PATIENCE_S: Final = 120
 
@@ -35,9 +35,9 @@ def create_topic(
     replicas: Sequence[int] | None = None,
     config: dict[str, str] | None = None,
 ) -> str:
-    """Create a topic with a new name directly at the broker, and return the name when its partitions are writable.
+    """Create a topic with a new name, wait until its partitions are writable, and return the name.
 
-    ``replicas`` are the nodes of each partition, the leader first; otherwise the cluster chooses.
+    ``replicas`` are the node ids of each partition, the leader first. By default the cluster chooses.
     """
     topic = f"t-{uuid.uuid4().hex[:12]}"
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, **QUIET})
@@ -48,7 +48,7 @@ def create_topic(
     )
     wanted = NewTopic(topic, partitions, config=config or {}, **where)
     admin.create_topics([wanted])[topic].result(timeout=30)
-    # A broker answers before it becomes leader; until then clients must retry.
+    # The broker answers CreateTopics before it becomes the leader.
     wait_until(
         lambda: all(_has_leader(kafka, topic, partition) for partition in range(partitions)),
         timeout_s=30,
@@ -66,7 +66,7 @@ def _has_leader(kafka: Kafka, topic: str, partition: int) -> bool:
 
 
 def end_offset(kafka: Kafka, topic: str, *, partition: int = 0) -> int:
-    """Return the number of records of a partition, read directly from the broker."""
+    """Ask the broker directly for the end offset of a partition."""
     consumer = confluent_kafka.Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "unused", **QUIET})
     try:
         _, high = consumer.get_watermark_offsets(confluent_kafka.TopicPartition(topic, partition), timeout=30)
@@ -76,7 +76,7 @@ def end_offset(kafka: Kafka, topic: str, *, partition: int = 0) -> int:
 
 
 def numbers(kafka: Kafka, topic: str) -> set[int]:
-    """Return the numbers of all records of a topic, each of which must be complete."""
+    """Return the numbers of all records in a topic. Fails if a record's bytes are wrong."""
     found: set[int] = set()
     consumer = confluent_kafka.Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "unused", **QUIET})
     try:
@@ -97,14 +97,14 @@ def numbers(kafka: Kafka, topic: str) -> set[int]:
 
 
 def run_java_program(kafka: Kafka, *arguments: str, timeout_s: float = _PATIENCE_S) -> dict[str, int]:
-    """Run ``Records.java`` with the client of this release; return the object that it prints."""
+    """Run ``Records.java`` with the client of the broker's release, and return the JSON object that it prints."""
     out = kafka.run_java(str(JAVA_PROGRAM), *arguments, timeout_s=timeout_s)
     found: dict[str, int] = json.loads(out.splitlines()[-1])
     return found
 
 
 class Client(Protocol):
-    """A client library. Both methods return when ``count`` records are acknowledged, or read and checked."""
+    """A client library. Both methods return when all records are acknowledged, or read and checked."""
 
     def produce(self, address: str, topic: str, *, client_id: str, count: int) -> None:
         """Send records 0 to ``count`` - 1 to partition 0, in order."""
@@ -132,7 +132,7 @@ class Java:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Librdkafka:
-    """``confluent-kafka``, with settings over the defaults."""
+    """``confluent-kafka``. ``settings`` override its defaults."""
 
     settings: Mapping[str, str | int | bool]
 
@@ -176,7 +176,7 @@ class Librdkafka:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaPython:
-    """``kafka-python``; ``api_version`` makes it speak as a client of that release did."""
+    """``kafka-python``. With ``api_version`` it behaves as with a broker of that release."""
 
     api_version: tuple[int, ...] | None = None
 
@@ -221,7 +221,7 @@ class KafkaPython:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aiokafka:
-    """``aiokafka``, which speaks the message versions before flexible ones."""
+    """``aiokafka``, which uses non-flexible request versions."""
 
     def produce(self, address: str, topic: str, *, client_id: str, count: int) -> None:
         asyncio.run(self._produce(address, topic, client_id, count))

@@ -1,12 +1,11 @@
-"""Clients in a process of their own that each send a request as soon as the last one is answered.
+"""Clients in a separate process, which send a request as soon as the previous one is answered.
 
-Large ``Writes`` take the broker some milliseconds: a Produce of a kilobyte holds a megabyte of zeros, which the broker
-decompresses. ``Polls`` are fetches at the end of a partition without new records.
-
-Answers must match the oldest request, and nothing may follow the last one. Refusals do not count.
+A Produce (``Writes``) has zeros that the broker decompresses, so a large one takes some milliseconds. A Fetch
+(``Polls``) waits at the end of an empty partition. Refused requests do not count. The process fails if a response is
+out of order or arrives twice.
 
 ``python -m tests.end_to_end.support.closed_loop PORT TOPIC SECONDS {writes|polls} AMOUNT CLIENT_ID:CONNECTIONS:AHEAD…``
-prints a JSON object: the answers of each client-id, as pairs of ``time.monotonic`` and latency in seconds.
+prints a JSON object: for each client-id, pairs of the time (``time.monotonic``) and the latency in seconds.
 """
 
 from __future__ import annotations
@@ -39,12 +38,12 @@ from tests.end_to_end.support.processes import HarnessError, Process, scratch, w
 
 _ROOT: Final = Path(__file__).parents[3]
 _GZIP: Final = 1
-_NOT_ENOUGH_REPLICAS: Final = 19  # a refusal
+_NOT_ENOUGH_REPLICAS: Final = 19  # the error code of a refused write
 _BETWEEN_CONNECTS_S: Final = 0.002
 
 
 class Crowd(NamedTuple):
-    """A client-id, its number of connections, and the requests in flight on each."""
+    """Connections of one client-id. ``ahead`` is the number of requests in flight on each."""
 
     client_id: str
     connections: int = 1
@@ -52,26 +51,26 @@ class Crowd(NamedTuple):
 
 
 class Writes(NamedTuple):
-    """Records of this many zeros, compressed."""
+    """Produce requests with one record of this many zeros, compressed."""
 
     record_bytes: int = 100
 
 
 class Polls(NamedTuple):
-    """Fetches of the empty partition 0; the broker waits this long before it answers."""
+    """Fetch requests for an empty partition. The broker waits this long before it answers."""
 
     max_wait_ms: int
 
 
 class Served(NamedTuple):
-    """An answered request."""
+    """An answered request: the time of the response (``time.monotonic``), and the latency."""
 
     at_s: float
     took_s: float
 
 
 def dear_batch(record_bytes: int) -> bytes:
-    """Return a record batch that is much larger when decompressed."""
+    """Return a small record batch that has ``record_bytes`` bytes when it is decompressed."""
     builder = DefaultRecordBatchBuilder(
         magic=2, compression_type=_GZIP, is_transactional=0, producer_id=-1, producer_epoch=-1, base_sequence=-1,
         batch_size=record_bytes + 1_000,
@@ -81,7 +80,7 @@ def dear_batch(record_bytes: int) -> bytes:
 
 
 class Load:
-    """Some crowds at one port, for at most a ``with`` block."""
+    """Runs crowds against one port, until the end of the ``with`` block at the latest."""
 
     def __init__(self, port: int, topic: str, *crowds: Crowd, seconds: float, kind: Writes | Polls) -> None:
         self._words = [str(port), topic, str(seconds), type(kind).__name__.lower(), str(kind[0])]
@@ -100,13 +99,13 @@ class Load:
         self._scratch.__exit__(None, None, None)
 
     def end(self) -> None:
-        """Stop sending before the time is over."""
+        """Stop sending early."""
         if not self._process.is_running:
             raise HarnessError("clients in a loop ended too early")
         self._process.signal(signal.SIGTERM)
 
     def served(self) -> dict[str, list[Served]]:
-        """Wait for the end; return the answers of each client-id."""
+        """Wait until the process ends, and return the answered requests of each client-id."""
         process = self._process
         wait_until(lambda: not process.is_running, timeout_s=self._seconds + 60, what="clients in a loop end")
         if process.exit_status:
@@ -123,7 +122,7 @@ def _frame(kind: str, amount: int, client_id: str, topic: str) -> bytes:
 
 
 class _End:
-    """The time at which sending ends; a signal may set it earlier."""
+    """The time at which sending stops. SIGTERM sets it to now."""
 
     def __init__(self, seconds: float) -> None:
         self.at_s = time.monotonic() + seconds
@@ -134,8 +133,6 @@ class _End:
 
 
 class _Client:
-    """One connection."""
-
     def __init__(self, frame: bytes, ahead: int, end: _End, served: list[Served]) -> None:
         self._frame = frame
         self._end = end

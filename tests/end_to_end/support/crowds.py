@@ -1,11 +1,9 @@
-"""Crowds of raw connections under one client-id that send without a pause, in processes of their own.
+"""Floods of raw connections under one client-id, in separate processes, without code of the product.
 
-``Consumers`` read a topic from its start like a Java client (Fetch v17 with its defaults: 50 MiB in all, 1 MiB of a
-partition, 500 ms, 1 byte), again and again. ``Producers`` write a batch of 16 KiB with ``acks=1`` (Produce v12). A
-connection has one request in flight, and sleeps for ``throttle_time_ms`` unless it ignores that.
+A consumer reads a topic from its start again and again, with the defaults of Java's client (Fetch v17). A producer
+writes the same batch of 16 KiB again and again with ``acks=1`` (Produce v12). A connection has one request in flight.
 
-``python -m tests.end_to_end.support.crowds ORDER OUTPUT`` reads a JSON object and writes another with the results.
-Nothing of the product is used here.
+``python -m tests.end_to_end.support.crowds ORDER OUTPUT`` reads the order and writes the results as JSON files.
 """
 
 from __future__ import annotations
@@ -54,7 +52,7 @@ _PREFILL_AHEAD: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
-    """A topic and its id, which new Fetch versions use."""
+    """A topic. New Fetch versions use its id."""
 
     name: str
     id: bytes
@@ -63,16 +61,10 @@ class Topic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crowd:
-    """Connections of one client-id to a port.
+    """Connections of one client-id to one port of this machine.
 
-    Args:
-        role: ``CONSUMERS`` or ``PRODUCERS``.
-        port: The port on this machine.
-        topic: The topic that is read or written.
-        client_id: The client-id of all connections.
-        connections: Their number.
-        obeys: Whether they wait for ``throttle_time_ms``.
-        fetch_bytes: ``max_bytes`` of a fetch.
+    ``role`` is ``CONSUMERS`` or ``PRODUCERS``. ``obeys`` says whether the connections wait for ``throttle_time_ms``.
+    ``fetch_bytes`` is ``max_bytes`` of a Fetch.
     """
 
     role: str
@@ -85,10 +77,9 @@ class Crowd:
 
 
 class Answer(NamedTuple):
-    """A response: its time (``time.monotonic``), its latency, and its connection.
+    """A response. ``at_s`` is its time (``time.monotonic``), and ``took_s`` its latency.
 
-    ``size_bytes`` is the charged size: a fetch response or produce request without its size field; 0 for a fetch
-    without records.
+    ``size_bytes`` is the size that the quota counts, or 0 for a failed write and for a fetch without records.
     """
 
     at_s: float
@@ -100,7 +91,7 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """Results of a crowd. ``open_s`` are the ages of the unanswered requests at the end."""
+    """The results of a crowd. ``open_s`` holds the ages of the requests that were unanswered at the end."""
 
     begin_s: float
     end_s: float
@@ -112,7 +103,7 @@ class Outcome:
 
     @property
     def longest_s(self) -> float:
-        """Return the longest time between a request and its response, or the end."""
+        """Return the longest latency or age of an unanswered request."""
         return max([*(answer.took_s for answer in self.answers), *self.open_s], default=0.0)
 
     @property
@@ -122,7 +113,7 @@ class Outcome:
 
 
 def topic_to_write(kafka: Kafka, *, partitions: int = 4) -> Topic:
-    """Create a topic with bounded retention."""
+    """Create a topic that keeps only its latest records."""
     return _topic(kafka, partitions, {"segment.bytes": str(16 * MIB), "retention.bytes": str(32 * MIB)})
 
 
@@ -135,7 +126,7 @@ def _topic(kafka: Kafka, partitions: int, config: dict[str, str]) -> Topic:
 
 
 def topic_to_read(kafka: Kafka, *, partitions: int = 4, size_bytes: int = 32 * MIB) -> Topic:
-    """Create a topic of this size in batches of 16 KiB."""
+    """Create a topic with this many bytes, in batches of 16 KiB."""
     topic = _topic(kafka, partitions, {})
     batch = record_batch([os.urandom(BATCH_BYTES)])
     bodies = [old_produce_body(topic.name, batch, acks=1, partition=number) for number in range(partitions)]
@@ -151,11 +142,7 @@ def topic_to_read(kafka: Kafka, *, partitions: int = 4, size_bytes: int = 32 * M
 
 
 def flood(crowds: Mapping[str, Crowd], *, seconds: float) -> dict[str, Outcome]:
-    """Run all crowds at once for this time, and return the results by name.
-
-    Raises:
-        HarnessError: A client process failed.
-    """
+    """Run all crowds at the same time, and return the results by name. Raises HarnessError if a process fails."""
     allow_open_files(_CONNECTION_OPEN_FILES * sum(crowd.connections for crowd in crowds.values()) + 2_000)
     parts = [
         (name, part)
@@ -213,27 +200,23 @@ def _together(parts: Sequence[dict[str, Any]], connections: int, begin_s: float,
     )
 
 
-# ---- in a process of its own ----
+# ---- code of the client processes ----
 
 
 class _Read(NamedTuple):
-    """The parsed part of a response."""
-
     size_bytes: int
     throttle_time_ms: int
     error_codes: tuple[int, ...]
 
 
 class _Role(Protocol):
-    """Builds the requests of a connection and parses the responses."""
-
     def request(self) -> bytes: ...
 
     def read(self, payload: bytes) -> _Read: ...
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return an unsigned varint and where it ends."""
+    """Return an unsigned varint and the position after it."""
     value = shift = 0
     while True:
         byte = data[at]
@@ -267,13 +250,13 @@ def _skip_tags(data: bytes, at: int) -> int:
 
 
 def _framed(api_key: int, version: int, client_id: str, body: bytes) -> bytes:
-    """Return a frame with a header of version 2."""
+    """Return a request frame with header version 2."""
     payload = struct.pack(">hhi", api_key, version, 1) + string(client_id) + b"\0" + body
     return struct.pack(">i", len(payload)) + payload
 
 
 class _Producer:
-    """Writes one batch to a partition repeatedly."""
+    """Writes the same batch to one partition again and again."""
 
     def __init__(self, crowd: Crowd, number: int) -> None:
         partition = struct.pack(">i", number % crowd.topic.partitions)
@@ -342,7 +325,7 @@ class _Consumer:
         return _Read(len(payload) if has_records else 0, throttle_time_ms, error_codes)
 
     def _advance(self, partition: int, payload: bytes, at: int, end: int, high_watermark: int) -> bool:
-        """Skip the last complete batch; return whether there is one."""
+        """Move the offset past the last complete batch, and return whether there was one."""
         has_some = False
         while at + 61 <= end:
             offset, size = struct.unpack_from(">qi", payload, at)
@@ -357,18 +340,16 @@ class _Consumer:
 
 
 class _Connection(asyncio.Protocol):
-    """One connection with one request in flight."""
-
     def __init__(self, role: _Role, number: int, log: _Log, *, obeys: bool) -> None:
         self._role = role
         self._number = number
         self._log = log
         self._obeys = obeys
         self._data = bytearray()
-        self._asked_s = 0.0  # 0: answered
+        self._asked_s = 0.0  # 0 if no request is unanswered
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's own class
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's class is no subclass of it
         self._ask()
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -386,7 +367,7 @@ class _Connection(asyncio.Protocol):
             self._answered(payload)
 
     def open_s(self, now_s: float) -> float:
-        """Return the age of the unanswered request; 0: none."""
+        """Return the age of the unanswered request, or 0 if there is none."""
         return now_s - self._asked_s if self._asked_s else 0.0
 
     def close(self) -> None:
@@ -415,8 +396,6 @@ class _Connection(asyncio.Protocol):
 
 
 class _Log:
-    """The results that are written at the end."""
-
     def __init__(self) -> None:
         self.answers: list[Answer] = []
         self.errors: Counter[str] = Counter()

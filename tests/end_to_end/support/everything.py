@@ -1,7 +1,7 @@
-"""All that an application does with a cluster, with each client library: topics, records, groups, transactions, lists.
+"""Each client library does what applications do with a cluster: topics, records, groups and transactions.
 
-All take the same steps: create a topic of three partitions with three replicas; send records; send some in a committed
-transaction and some in an aborted one; read committed records in a group; list and describe; delete the topic.
+Its steps: create a topic with three partitions and three replicas; send records, some in a committed and some in an
+aborted transaction; read the committed records in a group; list and describe; delete the topic.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _PATIENCE_S: Final = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """Results of a client: records read, partitions of its topic, and the broker ports that it got."""
+    """What a client saw: the number of records, the partitions of its topic, and the brokers' ports."""
 
     seen: int
     partitions: int
@@ -54,7 +54,7 @@ Everything = Callable[[Kafka, str], Outcome]
 
 
 def topic_name() -> str:
-    """Return a new name for topic, group, transaction and client."""
+    """Return a new name, which the topic, the group, the transactions and the client share."""
     return f"everything-{uuid.uuid4().hex[:12]}"
 
 
@@ -70,7 +70,7 @@ def java(kafka: Kafka, address: str, *, group_protocol: str = "classic") -> Outc
 
 
 def kafkajs(kafka: Kafka, address: str) -> Outcome:
-    """The client of most JavaScript applications."""
+    """Most JavaScript applications use this client."""
     program = _PROGRAMS / "javascript" / "everything.js"
     arguments = [program, _kafkajs_package(), address, topic_name(), SENT, COMMITTED, ABORTED]
     done = node([str(one) for one in arguments], return_completed_process=True, capture_output=True, text=True)
@@ -79,7 +79,6 @@ def kafkajs(kafka: Kafka, address: str) -> Outcome:
 
 
 def librdkafka(kafka: Kafka, address: str) -> Outcome:
-    """``confluent-kafka``."""
     topic = topic_name()
     common: dict[str, str | int | float | bool] = {"bootstrap.servers": address, "client.id": topic, **QUIET}
     admin = AdminClient(common)
@@ -116,7 +115,6 @@ def librdkafka(kafka: Kafka, address: str) -> Outcome:
 
 
 def kafka_python_client(kafka: Kafka, address: str) -> Outcome:
-    """``kafka-python``."""
     topic = topic_name()
     common: dict[str, Any] = {"bootstrap_servers": address.split(","), "client_id": topic}
     admin = KafkaAdminClient(**common)
@@ -138,7 +136,7 @@ def kafka_python_client(kafka: Kafka, address: str) -> Outcome:
         consumer = kafka_python.KafkaConsumer(
             topic, **common, group_id=topic, auto_offset_reset="earliest", isolation_level="read_committed"
         )
-        # A member that joins before it knows the topic gets no partitions, and in a race never will.
+        # A member that joins before it knows the topic gets no partitions, and may never get any.
         while not consumer.partitions_for_topic(topic):
             time.sleep(0.1)
         seen, deadline, last = 0, time.monotonic() + _PATIENCE_S, None
@@ -163,7 +161,6 @@ def kafka_python_client(kafka: Kafka, address: str) -> Outcome:
 
 
 def aiokafka_client(kafka: Kafka, address: str) -> Outcome:
-    """``aiokafka``."""
     return asyncio.run(_aiokafka(address, topic_name()))
 
 
@@ -244,7 +241,7 @@ def _outcome(found: dict[str, Any]) -> Outcome:
 
 
 def _kafkajs_package() -> Path:
-    """Return the folder of kafkajs; npm installs it into the cache if it is missing."""
+    """Return the folder of kafkajs. If it is missing, npm installs it into the cache."""
     home = cache_directory() / f"kafkajs-{_KAFKAJS}"
     package = Path("node_modules") / "kafkajs"
     if not (home / package).is_dir():

@@ -1,14 +1,12 @@
-"""Record ``/metrics`` of a proxy under floods and calm clients, for the tests of the alert rules.
+"""Records ``/metrics`` of a proxy under floods and calm clients, for the tests of the alert rules.
 
-``python -m tests.end_to_end.support.flood_recording [SECONDS]`` writes ``tests/data/floods.json``: each series that the
-rules query, scraped every 15 s from a proxy with default settings in front of a real Kafka. These clients have a quota
-of 256 KiB/s each, sampled and paced:
+``python -m tests.end_to_end.support.flood_recording [SECONDS]`` writes ``tests/data/floods.json``: the series that the
+rules query, every 15 s. The proxy has default settings, and runs in front of a real Kafka. Each client has a quota of
+256 KiB/s, and runs once with a sampled and once with a paced quota:
 
 * floods: a producer and a consumer of Java (Kafka's own performance tools) and of librdkafka;
-* calm: a producer at 0.6 of its quota, and thirty connections that all write at once every ten seconds, 0.6 on average:
-  their waits add up to several seconds a second.
-
-The recording begins after a minute.
+* calm: a producer at 0.6 of its quota, and thirty connections that all write at once every ten seconds, at 0.6 of
+  the quota on average.
 """
 
 from __future__ import annotations
@@ -54,7 +52,7 @@ _SECONDS: Final = 600
 _RECORD_BYTES: Final = 1_000
 _CROWD: Final = 30
 _CROWD_EVERY_S: Final = 10.0
-# Size of a waiting client's buffer; with the default, records expire before their turn.
+# A producer's buffer. In the larger default buffer, records of a throttled client expire before they are sent.
 _BUFFER_BYTES: Final = 4 * MIB
 _KAFKA_TOOLS: Final = "org.apache.kafka.tools."
 
@@ -77,13 +75,13 @@ def _java_consumer(kafka: Kafka, directory: Path, address: str, topic: str, clie
     file = directory / f"{client_id}.properties"
     file.write_text(f"client.id={client_id}\n")
     words = ("--bootstrap-server", address, "--topic", topic, "--consumer.config", str(file))
-    # The tool ends after this many milliseconds without a record.
+    # The tool would end after ``--timeout`` milliseconds without a record.
     counts = ("--messages", "1000000000", "--timeout", "3600000")
     return _java(kafka, directory, client_id, "ConsumerPerformance", *words, *counts)
 
 
 def _librdkafka_producer(address: str, topic: str, client_id: str, end: Event, *, bytes_a_second: float = 0) -> None:
-    """Flood, or write at this rate."""
+    """Write at this rate, or as fast as possible if the rate is 0."""
     producer = confluent_kafka.Producer(
         {
             "bootstrap.servers": address,
@@ -123,7 +121,7 @@ def _librdkafka_consumer(address: str, topic: str, client_id: str, end: Event) -
 
 
 def _crowd(port: int, topic: str, client_id: str, end: Event) -> None:
-    """Thirty connections that write at once, and then pause."""
+    """Let thirty connections write at the same time, once every ten seconds."""
     clients = [RawClient(port, client_id=client_id, timeout_s=60) for _ in range(_CROWD)]
     size = int(_QUOTA * _CALM * _CROWD_EVERY_S / _CROWD)
     body = produce_body(topic, record_batch([os.urandom(size)]), acks=1)
@@ -154,7 +152,7 @@ def _scrapes(proxy: Proxy, seconds: int) -> Iterator[dict[str, float]]:
 
 
 def record(seconds: int = _SECONDS) -> None:
-    """Run all clients, and write the file."""
+    """Run all clients, and write the recording."""
     end = Event()
     with ExitStack() as stack:
         kafka = stack.enter_context(Kafka(KAFKA_4, config={"log.retention.check.interval.ms": 30_000}))

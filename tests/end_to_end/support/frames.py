@@ -1,6 +1,6 @@
-"""Kafka frames over a blocking socket, for tests that count every byte or send what real clients do not.
+"""Kafka frames over a blocking socket, for tests that count every byte or send unusual frames.
 
-Nothing of the product is used here, so a fault in its codec cannot hide itself.
+No code of the product is used, so that tests detect faults of its codec.
 
 A request frame: int32 size, int16 api_key, int16 api_version, int32 correlation_id, nullable string client_id, body.
 """
@@ -20,7 +20,7 @@ PRODUCE: Final = 0
 FETCH: Final = 1
 METADATA: Final = 3
 API_VERSIONS: Final = 18
-# One non-flexible version of each API with a throttle time that every broker supports.
+# Every broker supports these non-flexible versions. Their responses have a throttle time.
 PRODUCE_VERSION: Final = 7
 FETCH_VERSION: Final = 4
 _NO_BYTES: Final = -1
@@ -45,7 +45,7 @@ class FetchResponse(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """A response: its size on the wire (the four bytes of the size field included), correlation id and body."""
+    """A response: its size on the wire (including the size field of 4 bytes), correlation id and body."""
 
     size_bytes: int
     correlation_id: int
@@ -53,7 +53,7 @@ class Frame:
 
 
 def string(text: str | None) -> bytes:
-    """A nullable string: int16 length (-1 for null), then UTF-8."""
+    """Encode a nullable string: int16 length (-1 for null), then UTF-8."""
     if text is None:
         return struct.pack(">h", _NO_BYTES)
     encoded = text.encode()
@@ -61,13 +61,13 @@ def string(text: str | None) -> bytes:
 
 
 def request(api_key: int, version: int, correlation_id: int, client_id: str | None, body: bytes) -> bytes:
-    """A whole request frame with a header of version 1."""
+    """Build a request frame with header version 1."""
     payload = struct.pack(">hhi", api_key, version, correlation_id) + string(client_id) + body
     return struct.pack(">i", len(payload)) + payload
 
 
 def record_batch(values: list[bytes]) -> bytes:
-    """An uncompressed record batch (magic 2) with these values and no keys."""
+    """Build an uncompressed record batch (magic 2) with these values and no keys."""
     size = 200 + sum(len(value) + 40 for value in values)
     builder = DefaultRecordBatchBuilder(
         magic=2, compression_type=0, is_transactional=0, producer_id=-1, producer_epoch=-1, base_sequence=-1,
@@ -80,7 +80,7 @@ def record_batch(values: list[bytes]) -> bytes:
 
 
 def produce_body(topic: str, batch: bytes, *, acks: int, partition: int = 0, timeout_ms: int = 30_000) -> bytes:
-    """The body of a Produce v3 to v7 request for one partition."""
+    """Build the body of a Produce v3 to v7 request for one partition."""
     return (
         string(None)
         + struct.pack(">hii", acks, timeout_ms, 1)
@@ -100,7 +100,7 @@ def fetch_body(
     min_bytes: int = 1,
     replica_id: int = -1,
 ) -> bytes:
-    """The body of a Fetch v4 request for one partition; ``max_bytes`` bounds the response and the partition."""
+    """Build the body of a Fetch v4 request for one partition. ``max_bytes`` is the limit of response and partition."""
     return (
         struct.pack(">iiiibi", replica_id, max_wait_ms, min_bytes, max_bytes, 0, 1)
         + string(topic)
@@ -126,12 +126,12 @@ def read_fetch(body: bytes) -> FetchResponse:
 
 
 class RawClient:
-    """One connection that sends raw frames and counts the bytes of each direction."""
+    """A connection that sends raw frames, and counts the bytes in each direction."""
 
     def __init__(
         self, port: int, *, client_id: str | None = "raw", host: str = "127.0.0.1", timeout_s: float = 30
     ) -> None:
-        """Connect. ``timeout_s`` bounds each later read and write."""
+        """Connect. ``timeout_s`` is the timeout of each read and write."""
         self.client_id = client_id
         self.sent_bytes = 0
         self.received_bytes = 0
@@ -143,29 +143,24 @@ class RawClient:
         self.socket.close()
 
     def send_bytes(self, data: bytes) -> None:
-        """Write bytes as they are."""
+        """Send bytes that need not be a frame."""
         self.socket.sendall(data)
         self.sent_bytes += len(data)
 
     def send(self, api_key: int, version: int, body: bytes) -> int:
-        """Send one request without waiting for its response; return its correlation id."""
+        """Send a request, and return its correlation id without waiting for the response."""
         self._correlation_id += 1
         self.send_bytes(request(api_key, version, self._correlation_id, self.client_id, body))
         return self._correlation_id
 
     def receive(self) -> Frame:
-        """Read one response.
-
-        Raises:
-            EOFError: The peer closed the connection.
-            TimeoutError: Nothing came in time.
-        """
+        """Read one response. Raises EOFError if the peer closed the connection, or TimeoutError."""
         (size,) = struct.unpack(">i", self._exactly(4))
         payload = self._exactly(size)
         return Frame(size_bytes=4 + size, correlation_id=struct.unpack_from(">i", payload)[0], body=bytes(payload[4:]))
 
     def ask(self, api_key: int, version: int, body: bytes) -> Frame:
-        """Send one request and wait for its response."""
+        """Send a request, and return its response."""
         expected = self.send(api_key, version, body)
         frame = self.receive()
         if frame.correlation_id != expected:
@@ -173,35 +168,31 @@ class RawClient:
         return frame
 
     def produce(self, topic: str, batch: bytes, *, acks: int = 1, partition: int = 0) -> ProduceResponse:
-        """Produce one batch and wait for the answer."""
+        """Send a Produce request with one batch, and return its response."""
         body = produce_body(topic, batch, acks=acks, partition=partition)
         return read_produce(self.ask(PRODUCE, PRODUCE_VERSION, body).body)
 
     def fetch(
         self, topic: str, *, offset: int, max_bytes: int, partition: int = 0, max_wait_ms: int = 500
     ) -> FetchResponse:
-        """Fetch once from one partition."""
+        """Send a Fetch request for one partition, and return its response."""
         body = fetch_body(topic, offset=offset, max_bytes=max_bytes, partition=partition, max_wait_ms=max_wait_ms)
         return read_fetch(self.ask(FETCH, FETCH_VERSION, body).body)
 
     def exchange_token(self, token: bytes) -> bytes:
-        """Send a bare SASL token, as after SaslHandshake v0, and return the broker's."""
+        """Send a SASL token without a Kafka header (after SaslHandshake v0), and return the broker's token."""
         self.send_bytes(struct.pack(">i", len(token)) + token)
         (size,) = struct.unpack(">i", self._exactly(4))
         return bytes(self._exactly(size))
 
     def api_versions(self) -> dict[int, tuple[int, int]]:
-        """Request ApiVersions v0; return API key -> least and greatest version."""
+        """Send ApiVersions v0, and return the lowest and the highest version of each API key."""
         body = self.ask(API_VERSIONS, 0, b"").body
         _, count = struct.unpack_from(">hi", body)
         return {key: (low, high) for key, low, high in struct.iter_unpack(">hhh", body[6 : 6 + 6 * count])}
 
     def is_closed_by_peer(self) -> bool:
-        """Wait for the end of the stream, and drop remaining data. A reset counts as an end.
-
-        Raises:
-            TimeoutError: The connection is still open after the timeout.
-        """
+        """Wait until the peer closes or resets the connection. Raises TimeoutError if it does neither."""
         try:
             while self.socket.recv(65_536):
                 pass
@@ -224,7 +215,7 @@ class RawClient:
 
 @contextmanager
 def raw_client(port: int, *, client_id: str | None = "raw", timeout_s: float = 30) -> Iterator[RawClient]:
-    """A ``RawClient`` for the length of a ``with`` block."""
+    """Open a ``RawClient``, and close it at the end of the ``with`` block."""
     client = RawClient(port, client_id=client_id, timeout_s=timeout_s)
     try:
         yield client

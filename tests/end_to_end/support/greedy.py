@@ -1,4 +1,4 @@
-"""One greedy user and ten polite ones at a busy broker: their throughput and latency."""
+"""One greedy user and ten polite users at a slow broker: their throughput and latency."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ POLITE: Final = tuple(Crowd(f"polite-{number}") for number in range(10))
 GREEDY: Final = Crowd("greedy", connections=100)
 _SERVICE_MS: Final = 5
 _SLOW_WRITES: Final = Path(__file__).parents[1] / "java" / "SlowWrites.java"
-# Not counted: the time until all are connected, and the end, when some have finished.
+# These seconds do not count. In the first some clients still connect, and in the last some have finished.
 _WARM_UP_S: Final = 1
 _RUN_OUT_S: Final = 0.5
 
 
 def slow_kafka() -> Kafka:
-    """A broker with one thread and writes of 5 ms, so that the broker is the bottleneck, not the machine."""
+    """Return a broker with one I/O thread and writes of 5 ms, so that the broker is the bottleneck."""
     return Kafka(
         KAFKA_4,
         config={"num.io.threads": 1, "authorizer.class.name": "SlowWrites", "slow.writes.ms": _SERVICE_MS},
@@ -32,7 +32,7 @@ def slow_kafka() -> Kafka:
 
 
 class Outcome(NamedTuple):
-    """Results from when all users are connected."""
+    """The requests that were answered after the start and before the end of the load."""
 
     polite: list[Served]
     greedy: list[Served]
@@ -40,9 +40,9 @@ class Outcome(NamedTuple):
 
     @property
     def p99_ms(self) -> float:
-        """Latency of polite requests: lower quartile over the seconds' 99th percentiles.
+        """Return the 99th percentile of the polite users' latency in a calm second.
 
-        Other load of the machine affects some seconds, a queue all of them.
+        It is the lower quartile over all seconds, because other programs of the machine slow down only some of them.
         """
         seconds: dict[int, list[float]] = {}
         for one in self.polite:
@@ -52,12 +52,10 @@ class Outcome(NamedTuple):
 
     @property
     def median_ms(self) -> float:
-        """Median latency of polite requests."""
         return statistics.median(one.took_s for one in self.polite) * 1_000
 
     @property
     def per_second(self) -> float:
-        """Requests per second of all users."""
         return (len(self.polite) + len(self.greedy)) / self.seconds
 
     def __str__(self) -> str:
@@ -77,7 +75,7 @@ def meet(
     is_greedy_there: bool = True,
     kind: Writes = Writes(),  # noqa: B008 - a value
 ) -> Outcome:
-    """Run all users behind a proxy with this ``fair_call_queue``; None: without one."""
+    """Run all users behind a proxy. ``queue`` is its ``fair_call_queue``, or None for a proxy without one."""
     loads = [POLITE, (GREEDY,)] if is_greedy_there else [POLITE]
     served: dict[str, list[Served]] = {}
     with Proxy({} if queue is None else {"fair_call_queue": queue}, kafka) as proxy, ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""A real Apache Kafka in KRaft mode: one or several nodes, each broker and controller in one process."""
+"""Runs Apache Kafka in KRaft mode. Each node is a broker and a controller in one process."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ DIRECT: Final = "DIRECT"
 PROXIED: Final = "PROXIED"
 REPLICATION: Final = "REPLICATION"
 _CONTROLLER: Final = "CONTROLLER"
-# A killed broker may register again only after its last session has expired, 9 s by default. Not a default of the
-# harness, because a busy machine would then fence healthy brokers.
+# A killed broker can register again only after its session has expired, by default after 9 s. Only some tests shorten
+# the session, because on a busy machine healthy brokers would be fenced.
 QUICK_TO_RETURN: Final[dict[str, str | int]] = {"broker.session.timeout.ms": 2_000, "broker.heartbeat.interval.ms": 500}
 _START_TIMEOUT_S: Final = 60
-# Only C1 halves the CPU time of short-lived tools; the serial collector needs no threads.
+# The C1 compiler alone halves the CPU time of short-lived tools, and the serial collector needs no threads.
 _SHORT_LIVED: Final = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 _LOGS_REQUESTS: Final = "-Dorg.slf4j.simpleLogger.log.kafka.request.logger=debug"
 # "connection":"127.0.0.1:9092-127.0.0.9:51234-0-1"
@@ -44,37 +44,35 @@ _NAMES_OF_NODE: Final = "meta.properties"
 
 # The output of StorageTool in this run, by release.
 _formatted: dict[str, Path] = {}
-# Class paths for which an archive was attempted.
+# Class paths for which this run has tried to write an archive.
 _archived: set[Path] = set()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """A broker's listener: its port, and the advertised port (its proxy's, or its own)."""
+    """A broker's listener. It advertises the port of the test's proxy, or its own port if it has no proxy."""
 
     port: int
     advertised_port: int
 
     @property
     def address(self) -> str:
-        """``host:port`` of the broker itself."""
+        """Return ``host:port`` of the broker itself."""
         return f"127.0.0.1:{self.port}"
 
     @property
     def advertised_address(self) -> str:
-        """The advertised ``host:port``: bind a proxy here."""
+        """Return the advertised ``host:port``, at which the test's proxy listens."""
         return f"127.0.0.1:{self.advertised_port}"
 
 
 class Request(NamedTuple):
-    """A request in the broker's log."""
-
     api: str  # PRODUCE, FETCH, ...
     source: str  # the source address
 
 
 class Broker:
-    """One node with its ports and data; it can be stopped, killed and restarted with both."""
+    """A node of the cluster. It keeps its ports and data when it is restarted."""
 
     def __init__(
         self,
@@ -103,7 +101,7 @@ class Broker:
         return self._process
 
     def start(self) -> None:
-        """Start the process; ``wait`` waits until it answers."""
+        """Start the process without waiting until it answers."""
         command = [java(), "-Xmx512m", "-Xms128m", "-XX:+UseSerialGC", _QUIET, *self._options]
         if self.jmx_port is not None:
             command += [
@@ -117,11 +115,7 @@ class Broker:
         self._process = Process([*command, "-cp", self._classpath, "kafka.Kafka", self.properties], log=self._log)
 
     def wait(self) -> None:
-        """Wait until every listener answers a request.
-
-        Raises:
-            HarnessError: It ended or did not answer in time; the message carries the end of its log.
-        """
+        """Wait until every listener answers a request. Raises HarnessError if that takes too long."""
         process = self.process
 
         def is_up() -> bool:
@@ -145,7 +139,7 @@ class Broker:
         return self._log.read_text(errors="replace")
 
     def requests(self, listener: str) -> Iterator[Request]:
-        """Return the logged requests at a listener; needs ``Kafka(logs_requests=True)``."""
+        """Yield the logged requests at a listener. Needs ``Kafka(logs_requests=True)``."""
         wanted = f'"listener":"{listener}"'
         with self._log.open(errors="replace") as lines:
             for line in lines:
@@ -153,7 +147,7 @@ class Broker:
                     yield Request(api=api[1], source=found[1])
 
     def stop(self) -> None:
-        """Shut down in order."""
+        """Shut the broker down with SIGTERM."""
         self.process.stop()
         self._process = None
 
@@ -163,7 +157,7 @@ class Broker:
         self._process = None
 
     def restart(self) -> None:
-        """Restart on the same ports and data; return when the broker answers."""
+        """Restart the broker with the same ports and data, and wait until it answers."""
         if self._process is not None:
             self.stop()
         self.start()
@@ -171,21 +165,21 @@ class Broker:
 
 
 class Kafka:
-    """A cluster in a ``with`` block.
+    """A cluster, which runs during a ``with`` block.
 
-    Each broker has a listener ``DIRECT``, which advertises itself, and one for each name in ``proxied``, which
-    advertises an unused port for the test's proxy.
+    Each broker has a listener ``DIRECT``, which advertises itself, and further listeners. A proxied listener advertises
+    an unused port for the test's proxy.
 
     Args:
-        version: A release that Maven resolves. nodes: Number of brokers; node ids start at 1. proxied: Names of further
-        listeners. inter_broker_proxied: Whether brokers use a listener ``REPLICATION`` among themselves, which
-        advertises a port for
-            the test's proxy; without a proxy there they cannot reach each other.
-        unproxied: Names of further listeners that advertise themselves.
-        config: Broker settings in addition to the harness's.
+        version: The Kafka release.
+        nodes: The number of brokers. Node ids start at 1.
+        proxied: The names of the proxied listeners.
+        inter_broker_proxied: Whether brokers reach each other only at a proxied listener ``REPLICATION``.
+        unproxied: The names of further listeners, which advertise themselves.
+        config: Broker settings in addition to those that this class makes.
         jmx: Whether each broker opens a JMX port.
         logs_requests: Whether each broker logs every request, for ``Broker.requests``.
-        plugins: Java sources, compiled and put on the class path of the brokers.
+        plugins: Java sources, which are compiled and put on the brokers' class path.
     """
 
     def __init__(
@@ -239,28 +233,27 @@ class Kafka:
 
     @property
     def broker(self) -> Broker:
-        """The first broker."""
         return self.brokers[0]
 
     @property
     def bootstrap_servers(self) -> str:
-        """``host:port`` of the direct listeners, separated by commas."""
+        """Return ``host:port`` of all direct listeners, separated by commas."""
         return self.addresses(DIRECT)
 
     def addresses(self, listener: str) -> str:
-        """``host:port`` of this listener of each broker, separated by commas."""
+        """Return ``host:port`` of this listener at each broker, separated by commas."""
         return ",".join(broker.listeners[listener].address for broker in self.brokers)
 
     def listener(self, name: str = PROXIED) -> Endpoint:
-        """A listener of the first broker."""
+        """Return a listener of the first broker."""
         return self.broker.listeners[name]
 
     def run_java(
         self, main_class: str, *arguments: str | Path, timeout_s: float = 120, classpath: str | None = None
     ) -> str:
-        """Run a class of this release, or of another class path, and return its standard output.
+        """Run a Java class or source file, and return its standard output.
 
-        The class may also be the path of a Java source without a package.
+        By default the class path is that of this release. A source file must not declare a package.
         """
         classpath = classpath or self.classpath
         options = reading(class_archive(classpath))
@@ -272,7 +265,7 @@ class Kafka:
         )
 
     def add_broker(self) -> Broker:
-        """Start one more node without a controller; return it when it answers."""
+        """Start one more broker, which is no controller, and wait until it answers."""
         broker = self._plan(max(broker.node_id for broker in self.brokers) + 1)
         self.brokers.append(broker)
         self._start(broker)
@@ -284,7 +277,7 @@ class Kafka:
         self.classpath = f"{self.classpath}:{directory}"
 
     def _start_controllers(self) -> None:
-        """Give each node a port for its controller, which starts with the node."""
+        """Choose the port of each node's controller, which starts together with the node."""
         self._controllers = {node_id: free_port() for node_id in range(1, self._nodes + 1)}
 
     def _start(self, broker: Broker) -> None:
@@ -292,7 +285,7 @@ class Kafka:
         broker.start()
 
     def _format(self, broker: Broker) -> None:
-        """Format the data directory with StorageTool; its output is cached, because it depends on the release only."""
+        """Format the data directory. The result is cached, because it depends only on the release."""
         if self.version not in _formatted:
             self.run_java("kafka.tools.StorageTool", "format", "-t", self._cluster_id, "-c", broker.properties)
             kept = scratch_directory(f"formatted-{self.version}")
@@ -304,7 +297,7 @@ class Kafka:
         )
 
     def _start_options(self) -> tuple[str, ...]:
-        """Return options that load the class archive; the first broker of all writes it."""
+        """Return the Java options that load the class archive, which is written first if it is missing."""
         archive = class_archive(self.classpath)
         if not archive.exists() and archive not in _archived:
             _archived.add(archive)
@@ -371,7 +364,7 @@ class Kafka:
             "transaction.state.log.replication.factor": copies,
             "transaction.state.log.min.isr": 1,
             "group.initial.rebalance.delay.ms": 0,
-            "socket.listen.backlog.size": 1_000,  # with Kafka's default of 50 many connects take minutes
+            "socket.listen.backlog.size": 1_000,  # with Kafka's default of 50, many new connections take minutes
         }
         return {**own, **self._config}
 
@@ -384,5 +377,5 @@ class Kafka:
 
 
 def _random_id() -> str:
-    # The leading zero byte makes the first character a letter; a "-" would look like an option.
+    # The zero byte makes the first character a letter, because a "-" would look like an option.
     return base64.urlsafe_b64encode(b"\0" + os.urandom(15)).decode().rstrip("=")

@@ -1,4 +1,4 @@
-"""Kafka's own command for configs, several times in one process."""
+"""Runs several commands of kafka-configs in one Java process."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _CONFIGS: Final = Path(__file__).parents[1] / "java" / "Configs.java"
 def run_configs(
     kafka: Kafka, version: str, bootstrap_servers: str, *commands: str, expected: Sequence[Sequence[str]] = ()
 ) -> list[list[str]]:
-    """Run commands separated into words by ``|``; return exit status and sorted output lines of each.
+    """Run commands, and return the exit status and the sorted output lines of each.
 
-    A broker describes a change some milliseconds after its acknowledgement. With ``expected``, the outputs of another
-    run, a command is repeated until its output is equal, for two seconds at most.
+    ``|`` separates the words of a command. A command may name its own ``--bootstrap-server``. Stack traces and empty
+    lines are left out.
 
-    A command with ``--bootstrap-server`` goes to that address. Addresses of the others, stack traces and
-    empty lines are left out.
+    A broker describes a change some milliseconds after its acknowledgement. So ``--describe`` is repeated for up to two
+    seconds until its output equals ``expected``, the output of another run.
     """
     with NamedTemporaryFile("w", encoding="utf-8") as file:
         file.write("\x1e".join("\n".join(lines) for _, *lines in expected))
@@ -36,7 +36,7 @@ def run_configs(
             classpath=kafka_classpath(version),
             timeout_s=300,
         )
-    # A block ends with an empty line, and may contain others; the next block begins with a status.
+    # Each command's block begins with its status and ends with an empty line. It may contain further empty lines.
     blocks = re.split(r"\n\n(?=\d+\n)", text.replace(bootstrap_servers, "BOOTSTRAP"))
     assert len(blocks) == len(commands), text
     outputs = []

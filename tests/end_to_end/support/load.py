@@ -1,7 +1,7 @@
-"""Floods of raw frames, and the rates of their answers.
+"""Floods of raw frames, and the rates of their responses.
 
-Kafka charges a frame without its size field; for Fetch v4 that holds for the response too. Sampled windows cause
-bursts, N windows apart, so a rate must be taken over whole cycles.
+Sizes are those that Kafka charges, without the size field of a frame. A sampled quota causes bursts, so its rate must
+be measured over whole cycles of burst and silence.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _RECORD_BYTES: Final = 16 * KIB
 
 
 class Answer(NamedTuple):
-    """An answer: its time (``time.monotonic``), its charge, and its throttle time."""
+    """A response: its time (``time.monotonic``), the charged bytes, and the throttle time."""
 
     at_s: float
     size_bytes: int
@@ -46,7 +46,7 @@ def batch_of(size_bytes: int) -> bytes:
 
 
 def is_throttled(client: RawClient, topic: str) -> bool:
-    """Return whether a Produce of 64 KiB is throttled, by the proxy or the broker."""
+    """Produce 64 KiB, and return whether the response has a throttle time."""
     return client.produce(topic, batch_of(64 * KIB)).throttle_time_ms > 0
 
 
@@ -61,17 +61,10 @@ def produce_flood(
     obeys: bool = True,
     is_over: Callable[[], bool] = lambda: False,
 ) -> list[Answer]:
-    """Produce as much as possible.
+    """Write to partition 0 as fast as possible, and return the responses.
 
-    Args:
-        port: The port on this machine.
-        topic: The topic, whose partition 0 is written.
-        client_id: The client-id.
-        request_bytes: The size of each batch.
-        seconds: The duration. A longer mute is cut short.
-        ahead: Requests that are sent before the first answer is read.
-        obeys: Whether it waits for ``throttle_time_ms``.
-        is_over: Whether to end early; called after each answer.
+    ``ahead`` is the number of requests in flight. ``obeys`` says whether the client waits for ``throttle_time_ms``. The
+    flood ends early when ``is_over`` returns True.
     """
     body = produce_body(topic, batch_of(request_bytes), acks=1)
     client = RawClient(port, client_id=client_id)
@@ -98,7 +91,7 @@ def produce_flood(
 def fetch_flood(
     port: int, topic: str, *, client_id: str, max_bytes: int, seconds: float, obeys: bool = True
 ) -> list[Answer]:
-    """Fetch the start of partition 0 repeatedly, as fast as possible."""
+    """Fetch the start of partition 0 again and again, as fast as possible."""
     body = fetch_body(topic, offset=0, max_bytes=max_bytes)
     client = RawClient(port, client_id=client_id)
     answers: list[Answer] = []
@@ -116,14 +109,14 @@ def fetch_flood(
 
 
 def throttled_s(answers: Iterable[Answer]) -> float:
-    """Return the sum of throttle times in seconds."""
+    """Return the sum of the throttle times in seconds."""
     return sum(answer.throttle_time_ms for answer in answers) / 1_000
 
 
 def steady_rate(answers: Sequence[Answer], *, after_s: float) -> float:
-    """Return bytes per second of an even flow, from the first answer after ``after_s`` to the last.
+    """Return the bytes per second of an even flow, from the first response after ``after_s`` to the last.
 
-    The first answer's bytes lie before the interval and the last one's within it, so the ends cause no error.
+    The bytes of the first response do not count, because they were transferred earlier.
     """
     start = answers[0].at_s + after_s
     late = [answer for answer in answers if answer.at_s >= start]
@@ -140,14 +133,10 @@ def per_second(answers: Sequence[Answer]) -> list[int]:
 
 
 def rate_over_whole_cycles(flow: Iterable[tuple[float, float]], *, quota: float) -> float:
-    """Return bytes per second of a flow of (time, bytes) in bursts, from the start of one burst to that of another.
+    """Return the rate of a bursty flow of (time, bytes), from the start of the second burst to that of the last.
 
-    A burst lies between two silences. The first burst is left out, because it begins with an empty history. So are
-    bursts with less than half the bytes of the largest, which are fragments. Bursts become longer from cycle to cycle:
-    under Kafka's own quota a client measures 0.95 of it from middle to middle, and 0.998 from start to start.
-
-    Raises:
-        AssertionError: There are fewer than three bursts, so there is no whole cycle after the first.
+    The first burst begins with empty windows, so it does not count. A burst with less than half the bytes of the
+    largest is a fragment, and does not count either. Raises AssertionError if fewer than three bursts remain.
     """
     moments = list(flow)
     bursts = _bursts(moments, quota)
@@ -160,7 +149,7 @@ def rate_over_whole_cycles(flow: Iterable[tuple[float, float]], *, quota: float)
 
 
 def _bursts(moments: list[tuple[float, float]], quota: float) -> list[list[tuple[float, float]]]:
-    """Split a flow at its silences: most of a second with less than half the quota."""
+    """Split a flow into bursts. Three quarters of a second at no more than the quota end a burst."""
     first = moments[0][0]
     bins: list[list[tuple[float, float]]] = [[] for _ in range(int((moments[-1][0] - first) / _BIN_S) + 1)]
     for moment in moments:
@@ -180,5 +169,4 @@ def _bursts(moments: list[tuple[float, float]], quota: float) -> list[list[tuple
 
 
 def flow_of(answers: Iterable[Answer]) -> list[tuple[float, float]]:
-    """Return answers as a flow of (time, bytes)."""
     return [(answer.at_s, answer.size_bytes) for answer in answers]

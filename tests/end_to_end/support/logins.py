@@ -1,4 +1,4 @@
-"""SASL over a ``RawClient``, and SCRAM users of a broker."""
+"""Logs in with SASL over a ``RawClient``, and creates SCRAM users at a broker."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ def secret_of(user: str) -> str:
 
 
 def add_scram_users(kafka: Kafka, users: Sequence[str], *mechanisms: str) -> None:
-    """Create SCRAM users, each with the password of ``secret_of``."""
+    """Create SCRAM users with the passwords of ``secret_of``."""
     admin: Any = import_module("confluent_kafka.admin")
     client = admin.AdminClient({"bootstrap.servers": kafka.bootstrap_servers, **QUIET})
     for mechanism in mechanisms:
         credentials = admin.ScramCredentialInfo(getattr(admin.ScramMechanism, mechanism.replace("-", "_")), _ITERATIONS)
-        # A request may hold each user once.
+        # A request may contain each user only once.
         wanted = [admin.UserScramCredentialUpsertion(user, credentials, secret_of(user).encode()) for user in users]
         for done in client.alter_user_scram_credentials(wanted).values():
             done.result(timeout=30)
 
 
 def shake_hands(client: RawClient, mechanism: str, *, version: int) -> int:
-    """Send SaslHandshake; return the error code."""
+    """Send SaslHandshake, and return the error code."""
     answer = client.ask(SASL_HANDSHAKE, version, string(mechanism)).body
     return int(struct.unpack_from(">h", answer)[0])
 
 
 def authenticate(client: RawClient, token: bytes) -> tuple[int, bytes]:
-    """Exchange tokens by SaslAuthenticate v1; return the error code and the broker's token."""
+    """Send a token by SaslAuthenticate v1, and return the error code and the broker's token."""
     body = client.ask(SASL_AUTHENTICATE, 1, struct.pack(">i", len(token)) + token).body
     error_code, text_bytes = struct.unpack_from(">hh", body)
     at = 4 + max(text_bytes, 0)
@@ -49,17 +49,13 @@ def authenticate(client: RawClient, token: bytes) -> tuple[int, bytes]:
 
 
 def log_in_plain(client: RawClient, user: str, password: str | None = None) -> int:
-    """Log in by name and password; return the error code."""
+    """Log in with SASL PLAIN, and return the error code."""
     assert shake_hands(client, "PLAIN", version=1) == 0
     return authenticate(client, f"\0{user}\0{password or secret_of(user)}".encode())[0]
 
 
 def log_in_scram(client: RawClient, user: str, mechanism: str = "SCRAM-SHA-256") -> None:
-    """Log in by SCRAM, and check the broker's signature.
-
-    Raises:
-        AssertionError: The broker refused.
-    """
+    """Log in with SCRAM, and check the broker's signature. Raises AssertionError if the broker refuses."""
     scram: Any = import_module("kafka.net.sasl.scram")
     exchange = scram.ScramClient(user, secret_of(user), mechanism)
     assert shake_hands(client, mechanism, version=1) == 0

@@ -1,14 +1,14 @@
-"""Groups of many consumers, or many producers, of a real client library, in one process per library.
+"""A group of many consumers, or many producers, of one client library in one process.
 
 ``python -m tests.end_to_end.support.many_members {librdkafka|aiokafka} {consume|produce} TOPIC COUNT SECONDS SIZE
-KEY=VALUE…`` does the same as ``java/Members.java``, and prints the same JSON object:
+KEY=VALUE…`` prints the same JSON object as ``java/Members.java``:
 
-* ``rebalances``: when a consumer was given partitions (``time.monotonic``);
+* ``rebalances``: the times (``time.monotonic``) at which a consumer was assigned partitions;
 * ``flow``: pairs of a time and the bytes of values that were read, or acknowledged, until then;
 * ``errors``: pairs of a time and an error that a client reported or logged;
-* ``sent``: how many records each producer sent. Their keys are ``PRODUCER:NUMBER``.
+* ``sent``: the number of records of each producer. Their keys are ``PRODUCER:NUMBER``.
 
-``SIZE`` is the number of records of a partition, after which a consumer starts again, or the size of a record.
+A producer's records have SIZE bytes. A consumer reads the first SIZE records of a partition again and again.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ _PROGRAM: Final = Path(__file__).parents[1] / "java" / "Members.java"
 _BUFFER_BYTES: Final = 512 * 1024
 _EVERY_S: Final = 0.5
 _PATIENCE_S: Final = 120
-# Java logs these at info level: a closed connection, a request timeout.
+# These classes of Java's client log closed connections and timeouts at info level.
 _NEWS: Final = ("NetworkClient", "FetchSessionHandler", "producer.internals.Sender")
 _BAD_NEWS: Final = re.compile(r"disconnect|timed out|timeout|cancelled|error|exception|WARN|ERROR", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """Results of the members, as above, on the clock of ``time.monotonic``.
+    """The results of all clients, as described above.
 
-    ``errors`` starts when the last consumer has its partitions: while a group forms, each new member causes a
-    rebalance, which some libraries log as a warning.
+    ``errors`` starts with the last assignment of partitions, because some libraries log a warning for each rebalance
+    while a group forms.
     """
 
     rebalances: list[float]
@@ -63,7 +63,7 @@ class Report:
     sent: list[int]
 
     def rate(self, from_s: float, to_s: float) -> float:
-        """Return bytes per second of values that passed in this time."""
+        """Return the bytes of values per second between two times."""
         return (self._up_to(to_s) - self._up_to(from_s)) / (to_s - from_s)
 
     def _up_to(self, at_s: float) -> int:
@@ -71,7 +71,7 @@ class Report:
 
 
 class Members:
-    """Clients of one library, for at most a ``with`` block."""
+    """Runs clients of one library, until the end of the ``with`` block at the latest."""
 
     def __init__(
         self,
@@ -119,11 +119,7 @@ class Members:
         self._scratch.__exit__(None, None, None)
 
     def report(self) -> Report:
-        """Wait for the end.
-
-        Raises:
-            HarnessError: The clients did not end, or failed.
-        """
+        """Wait until the clients end, and return their report. Raises HarnessError if they fail or do not end."""
         process = self._process
         wait_until(
             lambda: not process.is_running,
@@ -145,11 +141,11 @@ class Members:
         )
 
 
-# ---- in a process of its own ----
+# ---- code of the client process ----
 
 
 class _Results:
-    """The data that is printed at the end."""
+    """Collects the data that is printed at the end."""
 
     def __init__(self, count: int, seconds: int) -> None:
         self.end_s = time.monotonic() + seconds
@@ -173,7 +169,7 @@ class _Results:
 
 
 class _Logged(logging.Handler):
-    """Records log messages of the libraries from warning level on as errors."""
+    """Records the warnings and errors that a library logs."""
 
     def __init__(self, results: _Results) -> None:
         super().__init__(logging.WARNING)

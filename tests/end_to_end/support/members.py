@@ -1,4 +1,4 @@
-"""Members of consumer groups that count rebalances, for each client library, and the broker's count."""
+"""Group members of each client library, which count their rebalances, and the generations of a group."""
 
 import asyncio
 import struct
@@ -19,7 +19,7 @@ Report = dict[str, int]
 
 
 def java_member(kafka: Kafka, address: str, topic: str, group: str, seconds: int) -> Report:
-    """Run a member for this time; return ``assignments``, ``revocations`` and ``size_bytes``."""
+    """Run a member for this time, and return ``assignments``, ``revocations`` and ``size_bytes``."""
     settings = {
         "bootstrap.servers": address,
         "client.id": "java",
@@ -33,7 +33,7 @@ def java_member(kafka: Kafka, address: str, topic: str, group: str, seconds: int
 
 
 def librdkafka_member(address: str, topic: str, group: str, seconds: int) -> Report:
-    """As ``java_member``."""
+    """Do the same as ``java_member``."""
     report = {"assignments": 0, "revocations": 0, "size_bytes": 0}
 
     def assigned(consumer: object, partitions: object) -> None:
@@ -63,7 +63,7 @@ def librdkafka_member(address: str, topic: str, group: str, seconds: int) -> Rep
 
 
 def aiokafka_member(address: str, topic: str, group: str, seconds: int) -> Report:
-    """As ``java_member``."""
+    """Do the same as ``java_member``."""
     return asyncio.run(_until(address, topic, group, seconds))
 
 
@@ -75,7 +75,7 @@ async def _until(address: str, topic: str, group: str, seconds: int) -> Report:
             report["assignments"] += 1
 
         def on_partitions_revoked(self, revoked: Collection[Any]) -> None:
-            report["revocations"] += len(revoked) > 0  # also called without partitions before the first assignment
+            report["revocations"] += len(revoked) > 0  # the first call has no partitions
 
     consumer = aiokafka.AIOKafkaConsumer(
         bootstrap_servers=address,
@@ -95,9 +95,10 @@ async def _until(address: str, topic: str, group: str, seconds: int) -> Report:
 
 
 def generations(kafka: Kafka, groups: Collection[str]) -> dict[str, int]:
-    """Return the number of generations of each group, read from the broker's groups topic.
+    """Return the generation of each group, read from the topic ``__consumer_offsets``.
 
-    A key is int16 version (2: a group) and the group's name; a value int16 version, protocol type, int32 generation.
+    A key is int16 version (2 for a group) and the group's name. A value begins with int16 version, the protocol type
+    and int32 generation.
     """
     found = dict.fromkeys(groups, 0)
     partitions = [

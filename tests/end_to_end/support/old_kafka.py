@@ -1,4 +1,4 @@
-"""Kafka with ZooKeeper: 2.8.2, with followers that fetch like brokers of 0.10.1, and older releases."""
+"""Runs Kafka releases with ZooKeeper. Followers of 2.8.2 fetch like brokers of 0.10.1."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _START_TIMEOUT_S: Final = 60
 
 
 class OldKafka(Kafka):
-    """A cluster like ``Kafka``, except for its listeners.
+    """A cluster like ``Kafka``, but each broker has only one listener.
 
-    Brokers of 0.10.1 know listeners by security protocol, so only one can be in plaintext. ``DIRECT`` and, if proxied,
-    ``REPLICATION`` are two names of it, and clients that ask it for brokers are sent to the proxies, too.
+    Brokers of 0.10.1 identify listeners by security protocol, so only one can be in plaintext. ``DIRECT`` and
+    ``REPLICATION`` are two names of this listener. If it is proxied, clients are sent to the proxies too.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class OldKafka(Kafka):
 
     @property
     def zookeeper(self) -> str:
-        """``host:port`` of ZooKeeper."""
+        """Return ``host:port`` of ZooKeeper."""
         return f"127.0.0.1:{self._zookeeper_port}"
 
     def _start_controllers(self) -> None:
@@ -59,7 +59,7 @@ class OldKafka(Kafka):
             "admin.enableServer=false\n"
             "maxClientCnxns=0\n"
         )
-        # ZooKeeper of 2.8, because versions before 3.5 do not start on Java 17.
+        # This ZooKeeper is that of Kafka 2.8, because versions before 3.5 do not start on Java 17.
         classpath = kafka_classpath(KAFKA_2_8)
         options = reading(class_archive(classpath))
         command = [java(), *options, "-Xmx128m", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
@@ -73,7 +73,7 @@ class OldKafka(Kafka):
             return probe.connect_ex(("127.0.0.1", self._zookeeper_port)) == 0
 
     def _format(self, broker: Broker) -> None:
-        """Do nothing: the broker creates its data directory."""
+        """Do nothing, because the broker creates its data directory."""
 
     def _trainee(self) -> Kafka:
         return OldKafka(self.version)

@@ -1,7 +1,7 @@
-"""Clients that work until stopped, on records or on topics.
+"""Clients that work until they are stopped, and fail if their application gets an error.
 
-They send 0, 1, 2, …, or read a topic again and again, or create, extend and delete topics. Each raises if its
-application got an error. Records are numbers in decimal. ``java/Refused.java`` does the same with Kafka's own clients.
+A producer sends 0, 1, 2, … in decimal, a consumer reads a topic again and again, and an administrator creates, extends
+and deletes topics. ``java/Refused.java`` does the same with Kafka's own clients.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from kafka.admin import KafkaAdminClient
 from kafka.admin import NewTopic as KafkaPythonTopic
 from kafka.errors import NodeNotReadyError, ThrottlingQuotaExceededError
 
-# Whether to continue, called between two steps.
+# Returns whether to continue. It is called between two steps.
 IsWanted = Callable[[], bool]
-# address, topic, partition, client_id, is_wanted -> how many records were acknowledged.
+# address, topic, partition, client_id, is_wanted -> number of acknowledged records
 Producer = Callable[[str, str, int, str, IsWanted], int]
-# address, topic, client_id, count, is_wanted; reads partition 0, which has ``count`` records.
+# address, topic, client_id, count, is_wanted. It reads partition 0, which has ``count`` records.
 Consumer = Callable[[str, str, str, int, IsWanted], None]
 
 _EVERY_S: Final = 0.1
@@ -33,7 +33,7 @@ _BATCH_BYTES: Final = 200
 
 
 def librdkafka_producer(settings: Mapping[str, str | int | bool]) -> Producer:
-    """``confluent-kafka`` with these settings over its defaults."""
+    """Return a producer of ``confluent-kafka``. ``settings`` override its defaults."""
 
     def produce(address: str, topic: str, partition: int, client_id: str, is_wanted: IsWanted) -> int:
         failures: list[object] = []
@@ -61,7 +61,7 @@ def librdkafka_producer(settings: Mapping[str, str | int | bool]) -> Producer:
 
 
 def kafka_python_producer(settings: Mapping[str, Any]) -> Producer:
-    """``kafka-python`` with these settings over its defaults."""
+    """Return a producer of ``kafka-python``. ``settings`` override its defaults."""
 
     def produce(address: str, topic: str, partition: int, client_id: str, is_wanted: IsWanted) -> int:
         producer = kafka_python.KafkaProducer(
@@ -81,7 +81,7 @@ def kafka_python_producer(settings: Mapping[str, Any]) -> Producer:
 
 
 def aiokafka_producer(settings: Mapping[str, Any]) -> Producer:
-    """``aiokafka`` with these settings over its defaults."""
+    """Return a producer of ``aiokafka``. ``settings`` override its defaults."""
 
     async def produce(address: str, topic: str, partition: int, client_id: str, is_wanted: IsWanted) -> int:
         producer = aiokafka.AIOKafkaProducer(
@@ -98,7 +98,7 @@ def aiokafka_producer(settings: Mapping[str, Any]) -> Producer:
 
 
 class _Reader:
-    """Checks that 0 to ``count`` - 1 arrive once each and in order."""
+    """Checks that the records 0 to ``count`` - 1 arrive once each and in order."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -118,7 +118,6 @@ class _Reader:
 
 
 def consume_with_librdkafka(address: str, topic: str, client_id: str, count: int, is_wanted: IsWanted) -> None:
-    """``confluent-kafka``."""
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": address,
@@ -140,7 +139,6 @@ def consume_with_librdkafka(address: str, topic: str, client_id: str, count: int
 
 
 def consume_with_kafka_python(address: str, topic: str, client_id: str, count: int, is_wanted: IsWanted) -> None:
-    """``kafka-python``."""
     consumer = kafka_python.KafkaConsumer(
         bootstrap_servers=[address], client_id=client_id, group_id=None, max_partition_fetch_bytes=1
     )
@@ -159,8 +157,6 @@ def consume_with_kafka_python(address: str, topic: str, client_id: str, count: i
 
 
 def consume_with_aiokafka(address: str, topic: str, client_id: str, count: int, is_wanted: IsWanted) -> None:
-    """``aiokafka``."""
-
     async def consume() -> None:
         partition = aiokafka.TopicPartition(topic, 0)
         consumer = aiokafka.AIOKafkaConsumer(
@@ -180,7 +176,7 @@ def consume_with_aiokafka(address: str, topic: str, client_id: str, count: int, 
 
 
 def manage_with_librdkafka(address: str, client_id: str, is_wanted: IsWanted) -> int:
-    """Create, extend and delete topics with ``confluent-kafka``; return the number of rounds."""
+    """Create, extend and delete topics until stopped, and return the number of rounds."""
     admin = AdminClient({"bootstrap.servers": address, "client.id": client_id})
     times = 0
     while is_wanted():
@@ -193,7 +189,7 @@ def manage_with_librdkafka(address: str, client_id: str, is_wanted: IsWanted) ->
 
 
 def manage_with_kafka_python(address: str, client_id: str, is_wanted: IsWanted) -> int:
-    """The same with ``kafka-python``, whose application has to retry."""
+    """Do the same. The application has to retry, because kafka-python does not."""
     admin = KafkaAdminClient(bootstrap_servers=[address], client_id=client_id)
     times = 0
     try:
@@ -213,7 +209,7 @@ def _until_admitted(ask: Callable[..., object], wanted: object) -> None:
     while True:
         try:
             ask(wanted)
-        except (ThrottlingQuotaExceededError, NodeNotReadyError):  # the latter while it obeys its throttle time
+        except (ThrottlingQuotaExceededError, NodeNotReadyError):  # NodeNotReady means that it is throttled
             assert time.monotonic() < deadline, f"{wanted} was never admitted"
             time.sleep(_EVERY_S)
         else:

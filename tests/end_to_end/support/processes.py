@@ -1,8 +1,7 @@
-"""Programs started by the tests: each in its own process group, none of which outlives the test run.
+"""Starts programs for the tests, each in its own process group. No program outlives the test run.
 
-Three mechanisms end them: ``stop`` and ``kill`` in a test, an ``atexit`` hook for an interrupted run, and the kernel's
-parent-death signal for a killed run. Scratch directories contain the run's process id, so the next run can remove those
-of a killed one.
+An ``atexit`` hook ends them after an interrupt, and the kernel's parent-death signal if the run is killed. The names of
+scratch directories contain the run's process id, so that a later run can remove those of a killed run.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ from pathlib import Path
 from typing import Final
 
 _SCRATCH_PREFIX: Final = "kafka-quota-proxy-e2e-"
-# Below Linux' ephemeral ports (32768). In that range a client that redials a stopped server can connect to itself, and
-# an outgoing connection can take the port during a restart.
+# Linux takes the ports of outgoing connections from 32768 on. Such a connection could take a server's port during a
+# restart, or connect to itself.
 _PORTS: Final = range(15_000, 32_000)
 _PR_SET_PDEATHSIG: Final = 1
 
@@ -35,7 +34,7 @@ _given_out: set[int] = set()
 
 
 class HarnessError(Exception):
-    """A part of the test bed is missing or did not start; the message has the remedy."""
+    """Something that the tests need is missing or did not start. The message names the remedy."""
 
 
 def free_port() -> int:
@@ -53,7 +52,7 @@ def free_port() -> int:
 
 
 def free_ports(count: int) -> int:
-    """Return the first of several unused ports in a row."""
+    """Return the first of ``count`` consecutive unused ports."""
     while True:
         first = random.choice(_PORTS)  # noqa: S311
         wanted = range(first, first + count)
@@ -67,22 +66,18 @@ def free_ports(count: int) -> int:
 
 
 def allow_open_files(count: int) -> int:
-    """Raise the limit of open files, which the proxy and the broker inherit; return the new limit."""
+    """Raise the limit of open files, which started programs inherit, and return the new limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     for limits in ((count, max(hard, count)), (hard, hard)):
         if soft < count:
-            with contextlib.suppress(ValueError):  # more than this machine allows
+            with contextlib.suppress(ValueError):  # the machine does not allow that many
                 resource.setrlimit(resource.RLIMIT_NOFILE, limits)
                 break
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 def wait_until(is_true: Callable[[], bool], *, timeout_s: float, what: str, poll_s: float = 0.05) -> None:
-    """Wait for a condition.
-
-    Raises:
-        HarnessError: It did not become true in time.
-    """
+    """Wait for a condition. Raises HarnessError if it does not become true in time."""
     deadline = time.monotonic() + timeout_s
     while not is_true():
         if time.monotonic() > deadline:
@@ -91,7 +86,7 @@ def wait_until(is_true: Callable[[], bool], *, timeout_s: float, what: str, poll
 
 
 def scratch_directory(name: str) -> Path:
-    """Create an empty directory, which this run removes at its end, or the next run."""
+    """Create an empty directory, which is removed at the end of this run or by a later run."""
     return Path(tempfile.mkdtemp(prefix=f"{_SCRATCH_PREFIX}{os.getpid()}-{name}-"))
 
 
@@ -119,15 +114,15 @@ def _die_with_parent() -> None:
 
 
 class Process:
-    """A running program whose output goes to a file.
+    """A running program. Its output is appended to a file.
 
-    Start it from the main thread: the kernel's parent-death signal fires when the *thread* that started it ends.
+    Start it from the main thread, because the parent-death signal is sent when the *thread* that started it ends.
     """
 
     def __init__(
         self, command: Sequence[str | Path], *, log: Path, env: Mapping[str, str] | None = None, cwd: Path | None = None
     ) -> None:
-        """Start ``command``; standard output and error are appended to ``log``."""
+        """Start ``command``. Standard output and standard error are appended to ``log``."""
         self.command = [str(part) for part in command]
         self.log = log
         with log.open("ab") as output:
@@ -145,33 +140,31 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """The program's process id."""
         return self._popen.pid
 
     @property
     def is_running(self) -> bool:
-        """Whether the program has not ended yet."""
         return self._popen.poll() is None
 
     @property
     def exit_status(self) -> int | None:
-        """The exit status, negative for a signal; ``None`` while it runs."""
+        """Return the exit status: negative after a signal, None while the program runs."""
         return self._popen.poll()
 
     def output(self) -> str:
-        """All that the program wrote so far."""
+        """Return all that the program has written so far."""
         return self.log.read_text(errors="replace")
 
     def log_tail(self, lines: int = 40) -> str:
-        """The last lines of its output, for an error message."""
+        """Return the last lines of the output, for an error message."""
         return "\n".join(self.output().splitlines()[-lines:])
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the program alone."""
+        """Send a signal to the program, but not to its children."""
         self._popen.send_signal(number)
 
     def stop(self, *, timeout_s: float = 30) -> int:
-        """End the program with SIGTERM, after ``timeout_s`` with SIGKILL; return its exit status."""
+        """End the program with SIGTERM, or with SIGKILL after ``timeout_s``, and return its exit status."""
         if self.is_running:
             self._popen.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -179,31 +172,27 @@ class Process:
         return self.kill()
 
     def kill(self) -> int:
-        """End the program and its children with SIGKILL; return its exit status."""
+        """End the program and its children with SIGKILL, and return its exit status."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._popen.pid, signal.SIGKILL)
         _running.discard(self)
         return self._popen.wait()
 
     def memory_bytes(self) -> int:
-        """Resident memory; Linux only."""
+        """Return the resident memory. Linux only."""
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
             if line.startswith("VmRSS:"):
                 return int(line.split()[1]) * 1024
         raise HarnessError(f"process {self.pid} has no resident memory: has it ended?")
 
     def cpu_seconds(self) -> float:
-        """User and system time so far; Linux only."""
+        """Return the user and system time so far. Linux only."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def run(command: Sequence[str | Path], *, timeout_s: float = 120, cwd: Path | None = None) -> str:
-    """Run a program to its end and return its standard output.
-
-    Raises:
-        HarnessError: It failed or took too long; the message carries the end of both its outputs.
-    """
+    """Run a program to its end, and return its standard output. Raises HarnessError if the program fails."""
     words = [str(part) for part in command]
     try:
         done = subprocess.run(
@@ -219,7 +208,7 @@ def run(command: Sequence[str | Path], *, timeout_s: float = 120, cwd: Path | No
 
 @contextlib.contextmanager
 def scratch(name: str) -> Iterator[Path]:
-    """A scratch directory for the length of a ``with`` block."""
+    """Create a scratch directory, and remove it at the end of the ``with`` block."""
     directory = scratch_directory(name)
     try:
         yield directory

@@ -1,4 +1,4 @@
-"""The product under test: ``python -m proxy run FILE`` as a process of its own."""
+"""Runs the proxy under test, ``python -m proxy run FILE``, as a process of its own."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _START_TIMEOUT_S: Final = 20
 _RELOADED_AT: Final = "kafka_quota_proxy_config_last_reload_timestamp_seconds"
 _RELOAD_WORKED: Final = "kafka_quota_proxy_config_last_reload_successful"
 
-# Running proxies by address. A cluster has one port for a proxy, so only one proxy at a time can be in front of it.
+# The running proxies by address. A cluster advertises one port, so only one proxy at a time can be in front of it.
 _listening: dict[str, Proxy] = {}
 
 
@@ -36,18 +36,18 @@ class Metrics:
     """One scrape of ``/metrics``."""
 
     def __init__(self, text: str) -> None:
-        self._lines = text.split("\n")  # and nowhere else: client-ids may hold any character
+        self._lines = text.split("\n")  # not splitlines(), because client-ids may contain any character
 
     def total(self, name: str, **labels: str) -> float:
-        """Return the sum of the series with this name and (at least) these labels; 0 without any."""
+        """Return the sum of the series with this name and at least these labels, or 0 if there are none."""
         return sum(self.values(name, **labels))
 
     def values(self, name: str, **labels: str) -> list[float]:
-        """The value of each series with this name and (at least) these labels."""
+        """Return the value of each series with this name and at least these labels."""
         return [sample.value for sample in self._samples(name) if labels.items() <= sample.labels.items()]
 
     def label_values(self, name: str, label: str) -> set[str]:
-        """Return the values of a label in the series of this name."""
+        """Return the values of a label in all series with this name."""
         return {sample.labels[label] for sample in self._samples(name) if label in sample.labels}
 
     def _samples(self, name: str) -> list[Sample]:
@@ -56,14 +56,12 @@ class Metrics:
 
 
 class Proxy:
-    """A proxy in a ``with`` block, in front of the first broker of a cluster or of any ports.
+    """A proxy, which runs during a ``with`` block, in front of a cluster or of any ports.
 
     Args:
-        settings: The configuration. If ``admin`` or, with a cluster as ``upstream``, ``listeners`` are missing, they
-        are
-            added: one listener for each proxied listener of the first broker, with the same name, and
-            ``REPLICATION-1``, ``REPLICATION-2``, … if the cluster has proxied inter-broker listeners.
-        upstream: The cluster; None if ``settings`` has listeners.
+        settings: The configuration. A missing ``admin`` is added. With ``upstream``, missing ``listeners`` are added:
+            one for each proxied listener of the first broker, and one for each broker if ``REPLICATION`` is proxied.
+        upstream: The cluster, or None if ``settings`` has listeners.
         module: The module to run in place of ``proxy``, with the same arguments.
     """
 
@@ -89,7 +87,7 @@ class Proxy:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop the proxy and remove its files; print its log if the test failed."""
+        """Stop the proxy and remove its files. Add the end of its log to a test's error."""
         if error is not None and self._process is not None:
             error.add_note(f"The proxy's log ends:\n{self._process.log_tail()}")
         self._end()
@@ -101,14 +99,14 @@ class Proxy:
         return self._process
 
     def port(self, listener: str = PROXIED) -> int:
-        """The port of a listener."""
+        """Return the port of a listener."""
         for entry in self._settings["listeners"]:
             if entry["name"] == listener:
                 return int(entry["bind"].rpartition(":")[2])
         raise KeyError(listener)
 
     def address(self, listener: str = PROXIED) -> str:
-        """``host:port`` of a listener."""
+        """Return ``host:port`` of a listener."""
         return f"127.0.0.1:{self.port(listener)}"
 
     @property
@@ -117,11 +115,7 @@ class Proxy:
         return self.process.output()
 
     def start(self) -> None:
-        """Start the proxy (again) with the present file; return when every listener is announced.
-
-        Raises:
-            HarnessError: It did not start, or another Proxy of this run listens there.
-        """
+        """Start the proxy with the current file, and wait until it listens. Raises HarnessError if that fails."""
         self._take_addresses()
         self._log.unlink(missing_ok=True)
         self._process = Process([sys.executable, "-m", self._module, "run", self.file], log=self._log, cwd=_ROOT)
@@ -141,31 +135,30 @@ class Proxy:
             raise HarnessError(f"the proxy did not come up: {error}\n{tail}") from error
 
     def stop(self) -> int:
-        """Stop in order and return the exit status."""
+        """Stop the proxy with SIGTERM, and return the exit status."""
         status = self.process.stop()
         self._give_addresses_back()
         return status
 
     def kill(self) -> None:
-        """Kill with SIGKILL."""
         self.process.kill()
         self._give_addresses_back()
 
     def write(self, settings: Settings | str) -> None:
-        """Write the whole configuration file without a signal; a string is written unchanged."""
+        """Write the configuration file, without a signal to the proxy. A string is written unchanged."""
         text = settings if isinstance(settings, str) else yaml.safe_dump(dict(settings), sort_keys=False)
         draft = self.file.with_suffix(".draft")
         draft.write_text(text)
         draft.replace(self.file)
 
     def edit(self, settings: Settings | str) -> None:
-        """Write the configuration file, with the listeners and the admin port that the proxy already has."""
+        """Write the configuration file, and keep the present listeners and admin port."""
         if not isinstance(settings, str):
             settings = {**settings, "listeners": self._settings["listeners"], "admin": self._settings["admin"]}
         self.write(settings)
 
     def reload(self, settings: Settings | str) -> bool:
-        """Edit the file, send SIGHUP, wait for the outcome; return whether the reload succeeded."""
+        """Edit the file, send SIGHUP, and return whether the reload succeeded."""
         before = self.metrics()
         worked, at = before.total(_RELOAD_WORKED), before.total(_RELOADED_AT)
         log_size = len(self.log)
@@ -186,7 +179,7 @@ class Proxy:
         return Metrics(self.admin("/metrics"))
 
     def is_ready(self) -> bool:
-        """Whether ``/readyz`` answers with a success."""
+        """Return whether ``/readyz`` reports success."""
         try:
             self.admin("/readyz")
         except HTTPError as refusal:
@@ -195,11 +188,7 @@ class Proxy:
         return True
 
     def admin(self, path: str) -> str:
-        """Send a GET to the admin port and return the body.
-
-        Raises:
-            urllib.error.HTTPError: The status is not a success.
-        """
+        """Send a GET to the admin port, and return the body. Raises HTTPError if the status is not a success."""
         url = f"http://{self._settings['admin']['bind']}{path}"
         with urllib.request.urlopen(url, timeout=10) as response:
             body: bytes = response.read()
@@ -241,7 +230,7 @@ def _completed(settings: Settings, upstream: Kafka | None) -> dict[str, Any]:
 
 
 def replication_listener(broker: Broker) -> dict[str, Any]:
-    """Return the file's entry for the listener that other brokers use for this one."""
+    """Return the configuration of the listener at which other brokers reach this broker."""
     endpoint = broker.listeners[REPLICATION]
     return {
         "name": f"{REPLICATION}-{broker.node_id}",

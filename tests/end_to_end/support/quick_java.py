@@ -1,9 +1,4 @@
-"""Class archives and compiled programs that speed up Java's start, kept in the cache with the jars.
-
-A test run starts many Javas, most of them for seconds. With an archive of the classes that a broker loads (class data
-sharing) a broker starts in three quarters of the time and a tool in two thirds. A compiled program of ours takes a
-third.
-"""
+"""Speeds up the start of Java with class archives and compiled programs, which are kept in the cache."""
 
 from __future__ import annotations
 
@@ -18,7 +13,7 @@ from typing import Final
 from tests.end_to_end.support.artifacts import cache_directory, java
 from tests.end_to_end.support.processes import run
 
-# Java ignores an archive that does not fit; its warning must not appear in the output of tools.
+# Java ignores an archive that does not fit. Its warning must not appear in the output of tools.
 _SILENT: Final = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 
 
@@ -29,23 +24,17 @@ def class_archive(classpath: str) -> Path:
 
 
 def reading(archive: Path) -> tuple[str, ...]:
-    """Return options for a Java whose class path begins with that of the archive; none without an archive."""
+    """Return the Java options that load an archive, or none if the archive does not exist."""
     return (f"-XX:SharedArchiveFile={archive}", *_SILENT) if archive.exists() else ()
 
 
 def writing(archive: Path) -> tuple[str, ...]:
-    """Return options for a Java that writes the archive at its end."""
+    """Return the Java options that write an archive when Java ends."""
     return (f"-XX:ArchiveClassesAtExit={archive}", *_SILENT)
 
 
 def compiled(source: Path, classpath: str) -> Path:
-    """Return a directory with the classes of a program, compiled if the cache has none.
-
-    Classes appear in the cache by one rename, so an interrupted run leaves nothing that looks complete.
-
-    Raises:
-        HarnessError: The program does not compile.
-    """
+    """Return a directory with the classes of a program, compiled if necessary. Raises HarnessError if that fails."""
     return _compiled(source, source.read_bytes(), classpath)
 
 
@@ -59,7 +48,7 @@ def _compiled(source: Path, text: bytes, classpath: str) -> Path:
             run(["javac", "-J-XX:TieredStopAtLevel=1", "-cp", classpath, "-d", draft / "classes", source], timeout_s=60)
             (draft / "classes").rename(directory)
         except OSError:
-            if not directory.is_dir():  # otherwise another run was faster, and its classes are equal
+            if not directory.is_dir():  # otherwise another run has just put the same classes there
                 raise
         finally:
             shutil.rmtree(draft, ignore_errors=True)
@@ -73,7 +62,7 @@ def _identity() -> bytes:
 
 @cache
 def _jars(classpath: str) -> bytes:
-    """Return what Java compares before it reads an archive: names, sizes and times of the jars, in order."""
+    """Return the names, sizes and times of the jars, which Java compares with those of the archive."""
     jars = [jar for part in classpath.split(":") for jar in Path(part).parent.glob("*.jar") if part.endswith("/*")]
     return "".join(f"{jar} {jar.stat().st_size} {jar.stat().st_mtime_ns}\n" for jar in jars).encode()
 

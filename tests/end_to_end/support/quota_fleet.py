@@ -1,4 +1,4 @@
-"""Proxies that keep their quotas in one topic, and clients that ask them about quotas."""
+"""Proxies that keep their quotas in one topic (a fleet), and administrators that change the quotas."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SET: Final = re.compile(r"(\S+) .*kafka://\S+@(\d+) sets the quotas of (.+)$", 
 
 
 class Admin:
-    """An administrator with a connection of its own."""
+    """An administrator with a connection to one proxy."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=60)
@@ -46,11 +46,10 @@ class Admin:
         self._socket.close()
 
     def alter(self, entity: EntityParts, limits: Mapping[str, float | None]) -> Altered:
-        """Alter one entity, and return the result."""
         return self.alter_all([(entity, limits)])[0]
 
     def alter_all(self, changes: Sequence[tuple[EntityParts, Mapping[str, float | None]]]) -> tuple[Altered, ...]:
-        """Alter several entities at once."""
+        """Change the quotas of several entities with one request."""
         self._correlation_id += 1
         alterations = tuple(
             Alteration(entity, tuple(Op(key, value) for key, value in limits.items())) for entity, limits in changes
@@ -60,7 +59,6 @@ class Admin:
         return read_alter_response(frame, _ALTER_VERSION).results
 
     def describe(self) -> Quotas:
-        """Return all quotas."""
         self._correlation_id += 1
         request = DescribeRequest(_ALTER_VERSION, self._correlation_id, (), is_strict=False)
         response = self._exchange(write_describe_request(request, client_id="admin"))
@@ -82,7 +80,7 @@ class Admin:
 
 
 def settings(kafka: Kafka, topic: str, directory: Path | None, servers: str | None = None) -> dict[str, Any]:
-    """Return the configuration of a proxy of a fleet; ``servers``: the addresses of the topic's cluster."""
+    """Return the configuration of a proxy of the fleet. ``servers`` are the brokers that have the topic."""
     store = {"kafka": {"bootstrap_servers": servers or kafka.bootstrap_servers, "topic": topic}}
     return {
         "listeners": [
@@ -95,21 +93,21 @@ def settings(kafka: Kafka, topic: str, directory: Path | None, servers: str | No
 
 @contextmanager
 def fleet(kafka: Kafka, topic: str, directory: Path, count: int) -> Iterator[list[Proxy]]:
-    """Run several proxies."""
+    """Run ``count`` proxies with one quota topic."""
     with ExitStack() as stack:
         yield [stack.enter_context(Proxy(settings(kafka, topic, directory / f"p{number}"))) for number in range(count)]
 
 
 def detail(proxy: Proxy) -> dict[str, Any]:
-    """Return what ``/readyz`` reports of the store."""
+    """Return what ``/readyz`` reports about the store of quotas."""
     try:
         answer = proxy.admin("/readyz")
-    except HTTPError as error:  # the broker behind the proxy is away, too
+    except HTTPError as error:  # the proxy is not ready
         answer = error.read().decode()
     found: dict[str, Any] = json.loads(answer)["store"]
     return found
 
 
 def came_into_force(proxy: Proxy) -> list[tuple[str, int, str]]:
-    """Return time, offset and content of each change in force, in the order of the log."""
+    """Return the time, the offset and the content of each change that the proxy has logged as in force."""
     return [(at, int(offset), what) for at, offset, what in _SET.findall(proxy.log)]

@@ -1,4 +1,4 @@
-"""Partitions that move between brokers: filled, reassigned by Kafka's own tool, and measured in the brokers' files."""
+"""Moves partitions between brokers with Kafka's own tool, and measures the moves in the brokers' files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.end_to_end.support.proxy import Proxy, Settings
 from tests.end_to_end.support.watch import Watch
 
 _IN_FLIGHT: Final = 8
-# Different fillings of partitions reveal compression and mixed-up partitions.
+# Batches differ, so that compression and mixed-up partitions are detected.
 _DIFFERENT_BATCHES: Final = 4
 _STARTS_UP_S: Final = 2.0
 
@@ -42,10 +42,7 @@ _STARTS_UP_S: Final = 2.0
 def behind_proxies(
     version: str, settings: Settings, *, config: Mapping[str, str | int] | None = None, jmx: bool = False
 ) -> Iterator[Bed]:
-    """Run three brokers that reach each other through one proxy, in a ``with`` block.
-
-    Brokers of 2.8 cannot have a JMX port.
-    """
+    """Run three brokers that reach each other only through a proxy. Brokers of 2.8 have no JMX port."""
     with (
         _three_brokers(version, inter_broker_proxied=True, config=config, jmx=jmx) as kafka,
         Proxy(settings, kafka) as proxy,
@@ -56,7 +53,7 @@ def behind_proxies(
 
 @contextlib.contextmanager
 def without_proxies(version: str) -> Iterator[Kafka]:
-    """Run three brokers without a proxy, in a ``with`` block."""
+    """Run three brokers without a proxy."""
     with _three_brokers(version, inter_broker_proxied=False, config=None) as kafka:
         _wait_for_each_other(kafka)
         yield kafka
@@ -71,7 +68,7 @@ def _three_brokers(
 
 
 def _wait_for_each_other(kafka: Kafka) -> None:
-    # A client that connects earlier may wait in vain.
+    # A client that connects earlier may not see all brokers.
     wait_until(lambda: knows_its_brokers(kafka), timeout_s=60, what="the brokers know each other")
 
 
@@ -87,7 +84,7 @@ class Bed(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """The size of a topic at a broker at one time."""
+    """The size of a topic at one broker at one time."""
 
     at_s: float  # time.monotonic
     size_bytes: int
@@ -95,7 +92,7 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Load:
-    """A topic with records whose partitions are all on the same brokers."""
+    """A topic with records. All its partitions are on the same brokers."""
 
     kafka: Kafka
     topic: str
@@ -107,7 +104,7 @@ class Load:
         return sum(_size(file) for partition in range(self.partitions) for file in _segments(broker, self, partition))
 
     def digests(self, broker: Broker) -> list[str]:
-        """Return the SHA-256 of each partition's records at a broker, independent of segments."""
+        """Return the SHA-256 of the records of each partition at a broker."""
         return [_digest(_segments(broker, self, partition)) for partition in range(self.partitions)]
 
 
@@ -120,9 +117,9 @@ def load(
     partitions: int = 4,
     config: dict[str, str] | None = None,
 ) -> Load:
-    """Create a topic on these nodes, the leader first, and fill it directly at the leader.
+    """Create a topic on these brokers, the leader first, and write to it directly at the leader.
 
-    Each record is its own batch, because the oldest format has no others without compression.
+    Each record is a batch of its own, because the oldest message format has larger batches only with compression.
     """
     topic = create_topic(kafka, partitions=partitions, replicas=on, config=config)
     leader = broker_of(kafka, on[0])
@@ -146,13 +143,12 @@ def load(
 
 
 def broker_of(kafka: Kafka, node_id: int) -> Broker:
-    """Return the broker with this node id."""
     return next(broker for broker in kafka.brokers if broker.node_id == node_id)
 
 
 @dataclass(kw_only=True)
 class Reassignment:
-    """A move of all partitions of a load to other nodes by ``kafka-reassign-partitions.sh``."""
+    """Moves all partitions of a load to other brokers with ``kafka-reassign-partitions.sh``."""
 
     load: Load
     to: Sequence[int]
@@ -167,23 +163,22 @@ class Reassignment:
         self._plan = json.dumps({"version": 1, "partitions": moves})
 
     def execute(self, *options: str) -> str:
-        """Start the move, or with ``--additional`` change its throttle; return the tool's output."""
+        """Start the move, or change its throttle if the option ``--additional`` is given. Return the tool's output."""
         throttle = () if self.throttle is None else ("--throttle", str(self.throttle))
         return self._tool("--execute", *throttle, *options)
 
     def verify(self) -> str:
-        """Run ``--verify``, which removes the throttle if the move is complete; return the output."""
+        """Run ``--verify``, which removes the throttle after a complete move. Return the tool's output."""
         return self._tool("--verify")
 
     def is_done(self) -> bool:
-        """Return whether every partition is on exactly the target nodes."""
+        """Return whether every partition is on exactly the target brokers, and all replicas are in sync."""
         client = AdminClient({"bootstrap.servers": self.load.kafka.bootstrap_servers, **QUIET})
         found = client.list_topics(self.load.topic, timeout=30).topics[self.load.topic].partitions
         wanted = set(self.to)
         return all(set(one.replicas) == wanted == set(one.isrs) for one in found.values())
 
     def wait(self, *, timeout_s: float) -> None:
-        """Wait for the end of the move."""
         wait_until(self.is_done, timeout_s=timeout_s, what=f"{self.load.topic} is on {self.to}", poll_s=0.2)
 
     def _tool(self, *arguments: str) -> str:
@@ -199,10 +194,7 @@ class Reassignment:
 
 
 class Growth(Watch):
-    """The size of a load at a broker, sampled ten times a second in a ``with`` block.
-
-    Sizes come from the broker's data directory, so that neither proxy nor broker measures itself.
-    """
+    """The bytes of a load in a broker's data directory, sampled ten times a second in a ``with`` block."""
 
     def __init__(self, load: Load, broker: Broker) -> None:
         super().__init__()
@@ -211,7 +203,7 @@ class Growth(Watch):
         self._broker = broker
 
     def wait_for(self, size_bytes: float, *, timeout_s: float) -> None:
-        """Wait until the broker has this size."""
+        """Wait until the broker has this many bytes of the load."""
         wait_until(
             lambda: bool(self.samples) and self.samples[-1].size_bytes >= size_bytes,
             timeout_s=timeout_s,
@@ -219,14 +211,14 @@ class Growth(Watch):
         )
 
     def between(self, since_s: float, until_s: float) -> int:
-        """Return the bytes added between two times of ``time.monotonic``."""
+        """Return the bytes that were added between two times of ``time.monotonic``."""
         inside = [size for at, size in self.samples if since_s <= at <= until_s]
         return inside[-1] - inside[0]
 
     def rate(self, *, since_s: float | None = None, until_s: float | None = None) -> float:
-        """Return bytes per second between two times of ``time.monotonic``.
+        """Return the bytes per second between two times of ``time.monotonic``.
 
-        By default over the steady part: without the first two seconds, and without the first and the last tenth.
+        By default, the first two seconds and the first and the last tenth of the bytes do not count.
         """
         steps = self.steps()
         if since_s is None:
@@ -240,7 +232,7 @@ class Growth(Watch):
         return statistics.linear_regression(*zip(*inside, strict=True)).slope
 
     def steps(self) -> list[Sample]:
-        """Return the samples that grew, because data arrives in chunks."""
+        """Return the samples at which the size had grown."""
         return [after for before, after in zip(self.samples, self.samples[1:], strict=False) if after[1] > before[1]]
 
     def _look(self) -> None:

@@ -1,7 +1,4 @@
-"""Measurements of rebalances in ``bench/rebalances.json``, from which ``bench/REBALANCES.md`` is written.
-
-A run replaces the cells that it measures; each row has the date of its measurement.
-"""
+"""Keeps measurements of rebalances in ``bench/rebalances.json``, and writes ``bench/REBALANCES.md`` from them."""
 
 from __future__ import annotations
 
@@ -54,7 +51,6 @@ def put(table: str, row: str, column: str, cell: str) -> None:
 
 
 def get(table: str, row: str, column: str) -> str | None:
-    """Return the last value of a cell."""
     return _read().get(table, {}).get(row, {}).get(column)
 
 

@@ -1,7 +1,7 @@
-"""Numbered records that prove they arrived once, in order and byte for byte.
+"""Numbered records, for tests that each record arrives once, in order and byte for byte.
 
-A record's key is its number in decimal; its value is int64 number, then filler that depends on the number, then the
-CRC-32 of both. ``java/Records.java`` makes and checks the same bytes.
+The key is the number in decimal. The value is the number as int64, filler that depends on the number, and the CRC-32 of
+both. ``java/Records.java`` uses the same bytes.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ _COUNTING: Final = bytes(range(256)) * 2
 
 
 def key(number: int) -> bytes:
-    """The key of a record."""
     return b"%d" % number
 
 
 def value(number: int) -> bytes:
-    """The value of a record, ``VALUE_BYTES`` long."""
+    """Return the value of a record, which has ``VALUE_BYTES`` bytes."""
     start = number & 255
     head = struct.pack(">q", number) + _COUNTING[start : start + _FILLER_BYTES]
     return head + struct.pack(">I", zlib.crc32(head))
@@ -34,11 +33,7 @@ class Checker:
         self.seen = 0
 
     def take(self, got_key: bytes | None, got_value: bytes | None) -> None:
-        """Check one record.
-
-        Raises:
-            AssertionError: It is not the next one, or its bytes differ.
-        """
+        """Check one record. Raises AssertionError if it is not the next one, or if its bytes are wrong."""
         if got_key != key(self.seen) or got_value != value(self.seen):
             raise AssertionError(f"expected record {self.seen}, got key {got_key!r} with value {got_value!r}")
         self.seen += 1

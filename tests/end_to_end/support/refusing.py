@@ -1,10 +1,9 @@
-"""The proxy with a fair call queue that is full about every other time: ``refusing.py run FILE``.
+"""The proxy with a fair call queue that refuses about every second request: ``refusing.py run FILE``.
 
-Only that is changed; the answers and the handling of the connection are the product's. Which requests of a client-id
-are refused depends only on their order, so a busy machine changes nothing, and several in a row are refused too. The
-sequence has no period, because a period equal to the requests in flight would always refuse the same ones.
+Only the decision to refuse is replaced. It depends on the client-id and the order of the client's requests, so it is
+the same on a busy machine. It is random, because with a regular pattern the same request could be refused for ever.
 
-For each refusal it prints a line, ``refused CLIENT_ID API_KEY``.
+Each refusal prints a line ``refused CLIENT_ID API_KEY``.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from kafka_quota_proxy.proxy.session import broker_turn
 
 
 def refuse_at_times() -> None:
-    """Replace the queue's check."""
+    """Replace the decision of the queue, and print each refusal."""
     ask = Dispatcher.ask
     chances: dict[str, Random] = {}
 

@@ -1,4 +1,4 @@
-"""A TCP relay between clients and a server that can be cut, with one thread for all connections."""
+"""A TCP relay between clients and a server, which a test can cut. One thread serves all connections."""
 
 from __future__ import annotations
 
@@ -13,11 +13,7 @@ _CHUNK = 64 * 1024
 
 
 class Relay:
-    """Forwards ports in a ``with`` block while it is not cut.
-
-    Args:
-        ports: listening port and target port, both of 127.0.0.1.
-    """
+    """Forwards ports of 127.0.0.1 in a ``with`` block. ``ports`` maps listening ports to target ports."""
 
     def __init__(self, ports: dict[int, int]) -> None:
         self._ports = ports
@@ -40,7 +36,7 @@ class Relay:
         self._loop.close()
 
     def mend(self) -> None:
-        """Accept connections again."""
+        """Accept connections again after a cut."""
         asyncio.run_coroutine_threadsafe(self._mend(), self._loop).result(10)
 
     def cut(self) -> None:

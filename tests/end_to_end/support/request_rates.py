@@ -1,4 +1,4 @@
-"""Throughput of two clients under the same ``request_percentage``, one of its broker, one of the proxy."""
+"""Compares the request rates of two clients under one ``request_percentage``, at a broker and at the proxy."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ from tests.end_to_end.support.proxy import Proxy
 from tests.end_to_end.support.tools import jmx
 
 PERCENT: Final = 5
-# One-time costs that only the first client would pay: compiling the broker's code, and handshakes.
+# A single client exceeds this quota even with requests as cheap as handshakes.
 SMALL_PERCENT: Final = 1
 LOADS: Final = ("Produce 16 kB", "Fetch 65 kB", "Metadata")
 # Short windows, so that a run of seconds has several cycles.
 WINDOWS: Final = 3
-# A login that the broker does not want: its answer is ILLEGAL_SASL_STATE.
+# A handshake at a listener without SASL. The broker answers ILLEGAL_SASL_STATE.
 HANDSHAKE: Final = "SaslHandshake"
 _KAFKAS, _OURS, _WARM = "theirs", "ours", "warm"
 _SASL_HANDSHAKE: Final = 17
 _WARM_UP_S: Final = 4
-# More seconds than any run takes, and so many windows that the partial one does not matter.
+# Each window is a second, and no run takes that long. So a rate times the windows is a sum.
 SUM_WINDOWS: Final = 3_001
-# As under a quota: bursts after pauses in which threads sleep.
+# Bursts follow pauses in which the broker's threads sleep, as under a quota.
 _BURST_S, _BREAK_S, _BURSTS = 0.4, 1.5, 6
 
 
 class Question(NamedTuple):
-    """A request that is repeated after each answer."""
+    """A request that is sent again after each response."""
 
     api_key: int
     api_version: int
@@ -55,14 +55,14 @@ class Question(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """Answered requests per second under the broker's quota, and under ours."""
+    """Responses per second under the broker's quota, and under the proxy's."""
 
     kafkas: float
     ours: float
 
 
 class Ratio(NamedTuple):
-    """Our rate over the broker's, in rounds, because a single round has few bursts and varies with the machine."""
+    """The proxy's rate over the broker's, in several rounds, because single rounds vary with the machine."""
 
     pairs: Sequence[Pair]
 
@@ -73,7 +73,6 @@ class Ratio(NamedTuple):
 
     @property
     def median(self) -> float:
-        """Return the median ratio."""
         return median(self.each)
 
     def __str__(self) -> str:
@@ -85,16 +84,16 @@ Ask = Callable[[str, int, float, int], Ratio]
 
 
 def broker_ns(kafka: Kafka) -> dict[str, float]:
-    """Return the request time that a broker with ``SUM_WINDOWS`` charged since its start, by client-id."""
+    """Return the request time in ns that the broker has charged each client-id. It must have ``SUM_WINDOWS``."""
     beans = jmx(kafka, "kafka.server:type=Request,*", "request-time")
     found = {name[1]: rate for bean, rate in beans.items() if (name := re.search(r"client-id=([^,:]+)", bean))}
     return {client_id: rate / 100 * 1e9 * (SUM_WINDOWS - 0.5) for client_id, rate in found.items() if rate == rate}
 
 
 def measured_scale() -> float:
-    """Return the broker's charge on this machine over the proxy's, for the same requests.
+    """Return the request time that a broker charges on this machine, over the time that the proxy charges.
 
-    Both count the time of one client that sends in bursts, as under a quota, and neither throttles it.
+    Both charge the same client, which sends in bursts and is not throttled.
     """
     counted = {"request_percentage": 100_000.0}
     settings = {"quotas": [{"client-id": DEFAULT, **counted}]}
@@ -117,14 +116,11 @@ def measured_scale() -> float:
 
 @contextmanager
 def limited_alike(scale: float = 1) -> Iterator[Ask]:
-    """Start a broker and a proxy with the same quota for a client each.
+    """Start a broker and a proxy with the same quota. ``scale`` is ``request_time_scale``.
 
-    Args:
-        scale: The proxy's ``request_time_scale``.
-
-    Yields:     A function that runs both clients in turn, because at the same time they would wait for each other,
-    which only     the proxy charges. It takes the name of a question, the number of rounds, the seconds of each client
-    in a round,     and the percentage of the quota.
+    Yields a function that sends a question by two clients, one at the broker and one at the proxy. Its arguments are
+    the question's name, the number of rounds, the seconds of each client in a round, and the quota in percent. The
+    clients take turns, because the proxy would charge the time that they wait for each other.
     """
     limits = {percent: {"request_percentage": percent} for percent in (PERCENT, SMALL_PERCENT)}
     settings = {
@@ -174,7 +170,7 @@ def _questions(kafka: Kafka) -> dict[str, Question]:
 
 
 def _answers_per_second(port: int, client_id: str, question: Question, seconds: float) -> float:
-    """Send the request after each answer; return answers per second."""
+    """Send the request again after each response, and return the responses per second."""
     count, began = 0, time.monotonic()
     with raw_client(port, client_id=client_id) as client:
         while time.monotonic() < began + seconds:

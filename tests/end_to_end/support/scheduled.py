@@ -1,8 +1,4 @@
-"""Loads from a fixed schedule; a throttled client sends later.
-
-Each load has its own thread or process, and all start at the same time. The client reports when a record was
-acknowledged, or read.
-"""
+"""Runs loads by a fixed schedule, all from the same moment. A throttled client sends later than scheduled."""
 
 from __future__ import annotations
 
@@ -26,20 +22,20 @@ RECORD_BYTES: Final = 10_000
 JAVA_PROGRAM: Final = Path(__file__).parents[1] / "java" / "Scheduled.java"
 # On a busy machine a Java client takes seconds to connect.
 _HEAD_START_S: Final = 10
-# Longer than any throttle time.
+# The timeout of requests, longer than any throttle time.
 _PATIENCE_S: Final = 300
 _POLL_S: Final = 0.01
 
 
 class Due(NamedTuple):
-    """A number of records, and the time at which they are due after the start."""
+    """A number of records that are due ``at_s`` seconds after the start."""
 
     at_s: float
     records: int
 
 
 def every(tick_s: float, seconds: float, records_per_second: Callable[[float], float]) -> list[Due]:
-    """Return the schedule of a rate that is a function of time, in whole records per ``tick_s``."""
+    """Return the schedule of a rate that varies over time. Each tick has a whole number of records."""
     found, left = list[Due](), 0.0
     for tick in range(round(seconds / tick_s)):
         at_s = round(tick * tick_s, 3)
@@ -52,31 +48,31 @@ def every(tick_s: float, seconds: float, records_per_second: Callable[[float], f
 
 
 class Start(NamedTuple):
-    """A moment on two clocks."""
+    """The start of all loads, on the monotonic and on the wall clock."""
 
     monotonic_s: float
     wall_ms: int
 
     @property
     def age_s(self) -> float:
-        """Return the time since then; below 0: it is in the future."""
+        """Return the seconds since the start, negative before it."""
         return time.monotonic() - self.monotonic_s
 
 
-# When each record passed, in seconds after the start.
+# When each record was acknowledged, or read, in seconds after the start.
 Passed = list[float]
 
 
 class Client(Protocol):
-    """A client library that executes a schedule. Returns when all records have passed."""
+    """A client of some library. ``run`` executes a schedule, and returns when all records have passed."""
 
     def run(self, address: str, topic: str, client_id: str, schedule: Sequence[Due], start: Start) -> Passed:
-        """Produce to, or consume from, partition 0 of a topic."""
+        """Produce to partition 0 of a topic, or consume from it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Librdkafka:
-    """A producer, or several in turn, with a connection each."""
+    """A producer, or several that take turns. Each has a connection of its own."""
 
     settings: Mapping[str, str | int]
     connections: int = 1
@@ -208,12 +204,12 @@ class Load:
 
     @property
     def records(self) -> int:
-        """Return the records of the whole schedule."""
+        """Return the number of records in the schedule."""
         return sum(due.records for due in self.schedule)
 
 
 def topics_of(kafka: Kafka, loads: Sequence[Load]) -> dict[str, str]:
-    """Create a topic for each load, with the records that it will read."""
+    """Create a topic for each load. If the load is a consumer, the topic gets the records that it will read."""
     topics = {load.client_id: create_topic(kafka) for load in loads}
     for load in loads:
         if load.kind == "fetch":
@@ -225,12 +221,8 @@ def topics_of(kafka: Kafka, loads: Sequence[Load]) -> dict[str, str]:
 
 
 def run_all(loads: Sequence[Load], address: str, topics: Mapping[str, str]) -> tuple[Start, dict[str, Passed]]:
-    """Run all loads at once to their ends; return the start, and the results of each client.
-
-    Raises:
-        HarnessError: A client was not ready in time.
-    """
-    # On a full second, like the intervals of a usage log.
+    """Run all loads at the same time. Returns the start and the results. Raises HarnessError if a client was late."""
+    # Loads start on a full second, like the intervals of a usage log.
     now_ms = time.time_ns() // 1_000_000
     wait_ms = 1_000 * _HEAD_START_S - now_ms % 1_000
     start = Start(time.monotonic() + wait_ms / 1_000, now_ms + wait_ms)

@@ -9,7 +9,7 @@ from tests.end_to_end.support.watch import Watch
 
 
 class Scrapes(Watch):
-    """Scrapes a proxy ten times a second for the length of a ``with`` block."""
+    """Scrapes a proxy ten times a second in a ``with`` block."""
 
     def __init__(self, proxy: Proxy) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Shares of a quota, from the answers to a crowd: in any window, and by connection."""
+"""The parts of a quota that a crowd used, and that each of its connections used."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Final, NamedTuple
 
 from tests.end_to_end.support.crowds import Answer, Outcome
 
-# With fewer turns a connection may have none by chance.
+# With fewer turns on average, a connection may have none by chance.
 _ENOUGH_TURNS: Final = 10
 _STEP_S: Final = 0.25
 
 
 class Shares(NamedTuple):
-    """Bytes over those that the quota allows: of the whole time, and of its windows."""
+    """The bytes that passed over those that the quota allows: in all, and in the lowest and highest window."""
 
     mean: float
     lowest: float
@@ -26,7 +26,7 @@ class Shares(NamedTuple):
 
 
 def shares(outcome: Outcome, *, quota: float, after_s: float, window_s: float) -> Shares:
-    """Return the shares of all windows, a quarter of a second apart, from ``after_s`` to the end."""
+    """Return the shares from ``after_s`` to the end. Windows start a quarter of a second apart."""
     begin_s, end_s = outcome.begin_s + after_s, outcome.end_s
     if window_s > end_s - begin_s:
         raise ValueError(f"a window of {window_s} s does not fit the {end_s - begin_s} s that are looked at")
@@ -42,14 +42,14 @@ def shares(outcome: Outcome, *, quota: float, after_s: float, window_s: float) -
 
 
 class Fairness(NamedTuple):
-    """Bytes of the connections with the least and the most, in parts of the mean."""
+    """The least and the most bytes of a connection, relative to the mean."""
 
     least: float
     most: float
 
 
 def fairness(outcome: Outcome, *, after_s: float) -> Fairness | None:
-    """Compare connections from ``after_s`` on; None if connections had fewer than ten turns on average."""
+    """Compare the connections from ``after_s`` on. Returns None if they had fewer than ten turns on average."""
     late = _with_data([one for one in outcome.answers if one.at_s >= outcome.begin_s + after_s])
     if len(late) < _ENOUGH_TURNS * outcome.connections:
         return None

@@ -31,7 +31,7 @@ def proxy_to_sink(
     others: Sequence[Mapping[str, Any]] = (),
     **settings: Any,  # noqa: ANN401 - as in the file
 ) -> Iterator[Proxy]:
-    """Run a proxy in front of a sink, with the listener ``clients`` and those of ``others``."""
+    """Run a proxy in front of a sink, with the listener ``clients`` and further listeners ``others``."""
     port = free_port()
     with scratch("sink") as directory:
         sink = Process([sys.executable, "-c", _SINK, str(port)], log=directory / "sink.log")

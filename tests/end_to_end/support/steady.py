@@ -1,4 +1,4 @@
-"""Clients with a steady rate while partitions move, and a watch over the replicas in sync."""
+"""Clients with a steady rate, and a watch over in-sync replicas, while partitions move."""
 
 from __future__ import annotations
 
@@ -21,17 +21,14 @@ _PATIENCE_S: Final = 60
 
 
 class Latency(NamedTuple):
-    """The time from when a record was due until it was acknowledged, or read."""
+    """The time of a record from when it was due until it was acknowledged, or read."""
 
     due_s: float  # time.monotonic
     took_s: float
 
 
 class SteadyClients:
-    """A producer with acks=all and a consumer of the same topic, in a ``with`` block.
-
-    Latencies count from when a record was due, so that waiting behind others counts.
-    """
+    """A producer with acks=all and a consumer of the same topic, at a fixed rate, in a ``with`` block."""
 
     def __init__(self, kafka: Kafka, topic: str, *, records_per_second: float) -> None:
         self.acknowledged: list[Latency] = []
@@ -53,7 +50,7 @@ class SteadyClients:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop both; the consumer reads everything first."""
+        """Stop both clients, the consumer after it has read everything."""
         self._is_over.set()
         for thread in self._threads:
             thread.join()
@@ -97,7 +94,7 @@ class SteadyClients:
         return not self._threads[0].is_alive() and len(self.read) >= len(self.acknowledged)
 
     def _at_the_end(self) -> confluent_kafka.Consumer:
-        """Return a consumer of new records only, because the topic may have gigabytes."""
+        """Return a consumer that starts at the end, because the topic may have gigabytes."""
         consumer = confluent_kafka.Consumer({**self._settings, "group.id": "unused", "enable.auto.commit": False})
         found = consumer.list_topics(self._topic, timeout=30).topics[self._topic].partitions
         places = [confluent_kafka.TopicPartition(self._topic, number) for number in found]
@@ -108,13 +105,13 @@ class SteadyClients:
 
 
 def p99_ms(latencies: list[Latency], *, since_s: float = 0, until_s: float = float("inf")) -> float:
-    """Return the 99th percentile of records due between two times, in milliseconds."""
+    """Return the 99th percentile of the latencies of records that were due between two times, in ms."""
     took = [one.took_s for one in latencies if since_s <= one.due_s <= until_s]
     return statistics.quantiles(took, n=100)[98] * 1_000
 
 
 def is_in_sync(kafka: Kafka, topic: str) -> bool:
-    """Return whether every replica of a topic is in sync."""
+    """Return whether all replicas of a topic are in sync."""
     client = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, **QUIET})
     partitions = client.list_topics(topic, timeout=30).topics[topic].partitions.values()
     return all(len(one.isrs) == len(one.replicas) for one in partitions)
@@ -126,10 +123,7 @@ def _latency(message: confluent_kafka.Message) -> Latency:
 
 
 class SyncWatch(Watch):
-    """Topics that had a replica out of sync, sampled ten times a second in a ``with`` block.
-
-    Their partitions are those that ``UnderReplicatedPartitions`` counts.
-    """
+    """Collects topics with replicas out of sync, sampled ten times a second in a ``with`` block."""
 
     def __init__(self, kafka: Kafka) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A counter of the proxy over time, for the load of a Java tool."""
+"""Records how a byte counter of the proxy grows, for the load of a Java tool."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Timeline(Watch):
             self.throttled_at_s = now_s
 
     def steady_rate(self, *, before_end_s: float = 0.5) -> float:
-        """Return bytes per second of an even flow, from the first throttling until near the end."""
+        """Return the bytes per second from the first throttling until shortly before the end."""
         if self.throttled_at_s is None:
             raise AssertionError(f"{self._labels} was never throttled")
         last = self.flow[-1][0] - before_end_s

@@ -1,4 +1,4 @@
-"""A real Kafka with TLS listeners in addition to plaintext ones."""
+"""A real Kafka with TLS listeners in addition to plaintext listeners."""
 
 from __future__ import annotations
 
@@ -14,15 +14,9 @@ from tests.support.certificates import Authority
 class TlsKafka(Kafka):
     """A cluster with additional TLS listeners.
 
-    Args:
-        version: A release that Maven resolves.
-        directory: A directory for the brokers' certificate, signed by ``authority`` for 127.0.0.1.
-        authority: The CA of the brokers' certificate and of clients' certificates.
-        tls: Settings of each TLS listener by name, such as ``ssl.client.auth``.
-        unproxied: TLS listeners that advertise themselves.
-        sasl: TLS listeners with a login.
-        nodes: Number of brokers.
-        config: Broker settings in addition to the harness's.
+    ``directory`` is for the brokers' certificate, which ``authority`` signs for 127.0.0.1. ``tls`` has the settings of
+    each TLS listener, such as ``ssl.client.auth``. Of these listeners, those in ``unproxied`` advertise themselves, and
+    those in ``sasl`` require a login. The other arguments are those of ``Kafka``.
     """
 
     def __init__(
@@ -54,7 +48,7 @@ class TlsKafka(Kafka):
         self.tls: dict[tuple[int, str], Endpoint] = {}
 
     def tls_endpoint(self, name: str, node_id: int = 1) -> Endpoint:
-        """Return a TLS listener of a broker; it advertises an unused port unless it is unproxied."""
+        """Return a TLS listener of a broker. If it is proxied, it advertises an unused port."""
         return self.tls[node_id, name]
 
     def _properties(self, *args: Any) -> dict[str, str | int]:  # noqa: ANN401 - whatever the base class has
@@ -69,6 +63,6 @@ class TlsKafka(Kafka):
             protocol = "SASL_SSL" if name in self._sasl else "SSL"
             own["listener.security.protocol.map"] = f"{own['listener.security.protocol.map']},{name}:{protocol}"
             for key, value in settings.items():
-                # A properties file needs a doubled backslash.
+                # In a properties file, a backslash must be doubled.
                 own[f"listener.name.{name.lower()}.{key}"] = value.replace("\\", "\\\\")
         return own

@@ -1,4 +1,4 @@
-"""Apache Kafka's own command-line tools, run from the release's jars, with parsed output."""
+"""Runs Apache Kafka's own command-line tools from the release's jars, and parses their output."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MEBIBYTE: Final = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Produced:
-    """The summary of ``ProducerPerformance``; latencies and throttle times in milliseconds."""
+    """The summary of ``ProducerPerformance``. Latencies and throttle times are in milliseconds."""
 
     records: int
     records_per_second: float
@@ -40,7 +40,7 @@ class Produced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consumed:
-    """The summary of ``ConsumerPerformance``; joining the group is not part of ``fetch_s``."""
+    """The summary of ``ConsumerPerformance``. ``fetch_s`` does not include joining the group."""
 
     records: int
     size_bytes: float
@@ -58,10 +58,10 @@ def producer_performance(
     properties: Mapping[str, str | int] | None = None,
     timeout_s: float = 200,
 ) -> Produced:
-    """Run ``ProducerPerformance``; ``throughput`` is in records per second, -1: unlimited."""
+    """Run ``ProducerPerformance``. ``throughput`` is in records per second, or -1 for no limit."""
     settings = {"bootstrap.servers": bootstrap_servers} | dict(properties or {})
     with scratch("producer") as directory:
-        # The tool accepts no value with a "=" on its command line.
+        # On its command line, the tool accepts no value that contains "=".
         file = directory / "producer.properties"
         file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         out = kafka.run_java(
@@ -104,7 +104,7 @@ def consumer_performance(
 ) -> Consumed:
     """Run ``ConsumerPerformance`` until it has read this many records.
 
-    The tool sets ``max.partition.fetch.bytes`` to ``fetch_size_bytes``, whatever the properties say.
+    ``fetch_size_bytes`` sets ``max.partition.fetch.bytes``, even if the properties have another value.
     """
     with scratch("consumer") as directory:
         file = directory / "consumer.properties"
@@ -130,7 +130,7 @@ def consumer_performance(
 def end_to_end_latency(
     kafka: Kafka, *, bootstrap_servers: str, topic: str, records: int, record_size_bytes: int
 ) -> tuple[int, int, int]:
-    """Run ``EndToEndLatency`` and return the 50th, 99th and 99.9th percentile in milliseconds."""
+    """Run ``EndToEndLatency``, and return the 50th, 99th and 99.9th percentiles in milliseconds."""
     out = kafka.run_java(
         "org.apache.kafka.tools.EndToEndLatency", bootstrap_servers, topic, str(records), "1", str(record_size_bytes)
     )
@@ -141,7 +141,7 @@ def end_to_end_latency(
 
 
 def set_broker_quota(kafka: Kafka, name: str, limits: Mapping[str, float], *, entity_type: str = "clients") -> None:
-    """Set Kafka's own quota of a client-id, or of another entity, like ``kafka-configs.sh --alter``."""
+    """Set a broker's own quota of a client-id or another entity, like ``kafka-configs.sh --alter``."""
     kafka.run_java(
         "kafka.admin.ConfigCommand",
         "--bootstrap-server", kafka.bootstrap_servers,
@@ -151,7 +151,7 @@ def set_broker_quota(kafka: Kafka, name: str, limits: Mapping[str, float], *, en
 
 
 def reassign(kafka: Kafka, address: str, topic: str, replicas: list[int], *, timeout_s: float = 60) -> None:
-    """Move partition 0 of a topic to these brokers, the new leader first; return when the move is done."""
+    """Move partition 0 of a topic to these brokers, the new leader first, and wait until the move is done."""
     command = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
     with scratch("reassignment") as directory:
         plan = directory / "plan.json"
@@ -166,7 +166,7 @@ def reassign(kafka: Kafka, address: str, topic: str, replicas: list[int], *, tim
 
 
 def jmx(kafka: Kafka, object_name: str, attribute: str) -> dict[str, float]:
-    """Read one attribute of every MBean that matches; the result is keyed by ``NAME:ATTRIBUTE``."""
+    """Read one attribute of every matching MBean. The keys of the result are ``NAME:ATTRIBUTE``."""
     out = kafka.run_java(
         "org.apache.kafka.tools.JmxTool",
         "--jmx-url", f"service:jmx:rmi:///jndi/rmi://127.0.0.1:{kafka.broker.jmx_port}/jmxrmi",

@@ -1,4 +1,4 @@
-"""Something sampled ten times a second, in a thread, in a ``with`` block."""
+"""A thread that samples something ten times a second in a ``with`` block."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _EVERY_S: Final = 0.1
 
 
 class Watch(ABC):
-    """Subclasses sample in ``_look``."""
+    """A subclass takes its samples in ``_look``."""
 
     def __init__(self) -> None:
         self._is_over = threading.Event()
@@ -33,4 +33,4 @@ class Watch(ABC):
 
     @abstractmethod
     def _look(self) -> None:
-        """Look once."""
+        """Take one sample."""

@@ -1,6 +1,6 @@
 """The command ``alerts`` on files of the usage log.
 
-The records are late, out of order and duplicated, some lines are malformed, and the command is stopped and resumed.
+Records are late, out of order or duplicated, lines are malformed, and the command is stopped and resumed.
 """
 
 import io
@@ -25,7 +25,7 @@ BASE_MS = 1_767_225_600_000
 
 
 def used(at_s: float, amount: int, **given: Any) -> dict[str, Any]:  # noqa: ANN401
-    """Return a record under a limit of 100 bytes a second, which is 1,000 bytes in a window of these tests."""
+    """Return a record under a limit of 100 bytes a second, which allows 1,000 bytes in a window of these tests."""
     return record(start_ms=BASE_MS + int(at_s * 1_000), limit=100.0, amount=amount, **given)
 
 
@@ -76,8 +76,8 @@ def test_alerts_come_once_over_runs_and_what_is_left_out_is_counted(
         "fault": "is no JSON object; a record is one object on one line",
         "text": "bad",
     }
-    # A record of 14 s before the newest one is not late, and a duplicate counts once. The next watermarks are 9 s and
-    # 15 s.
+    # A record of 14 s before the newest one is not late, and a duplicate counts once. The watermark moves to 9 s, and
+    # then to 15 s.
     write_log(usage / "2.jsonl", [used(29, 1), used(3, 900), used(9.5, 50)])
     assert main([*words, "--once"]) == 0
     assert found(tmp_path) == []
@@ -187,7 +187,7 @@ def test_without_a_destination_alerts_are_printed(
 
 @contextmanager
 def nobody_reads() -> Iterator[io.TextIOWrapper]:
-    """Yield a stdout that is a pipe with a closed reading end."""
+    """Yield a stdout that is a closed pipe."""
     reading, writing = os.pipe()
     os.close(reading)
     # It has no buffer, because closing it would try to flush the rest of a buffer and fail.

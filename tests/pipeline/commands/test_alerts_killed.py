@@ -1,4 +1,4 @@
-"""Alerts in files, written by a job that is killed once. tests/end_to_end/test_alerts.py is the long form."""
+"""A job that writes alerts to files is killed once. tests/end_to_end/test_alerts.py is the long form."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.kafka
 
 
 def used(seconds: range) -> list[Record]:
-    """Return a record for each second and bucket, so that windows are over, near and far below the limit."""
+    """Return a record for each second and bucket. The windows are over, near and far below the limit."""
     return [
         record(
             start_ms=BASE_MS + second * 1_000,

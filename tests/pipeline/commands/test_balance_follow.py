@@ -1,7 +1,4 @@
-"""``balance --follow``: its arguments, its publications and its end, with a fake clock, topic and stream.
-
-tests/end_to_end/test_balance_follow.py runs the command with a real Kafka.
-"""
+"""``balance --follow`` with a fake clock, topic and stream: its arguments, its publications and its end."""
 
 from __future__ import annotations
 
@@ -176,10 +173,9 @@ class FakeEnd:
 
 
 class FakeTopic:
-    """A quota topic that keeps the publications with their times.
+    """A quota topic that keeps the publications with their times. A publication takes ``took_s``.
 
-    From ``other_from_s`` on another publisher writes to the topic. ``took_s`` is the duration of each publication.
-    ``looked_s`` is the time at which the program last read the topic.
+    From ``other_from_s`` on another publisher writes too. ``looked_s`` is the time of the last read.
     """
 
     def __init__(self, clock: FakeTime) -> None:
@@ -243,10 +239,7 @@ def publish(played: Played, *, end: FakeEnd, found: Found = NOTHING) -> None:
 
 
 def test_follow_looks_for_another_publisher_before_it_writes(played: Played) -> None:
-    """A process that was suspended must look for another publisher before it writes.
-
-    The fake topic checks the order.
-    """
+    """A process that was suspended must not write if another process has taken over."""
     played.topic.other_from_s = played.clock.now_s + 5
 
     with pytest.raises(PipelineError, match="another balance"):
@@ -257,9 +250,9 @@ def test_follow_looks_for_another_publisher_before_it_writes(played: Played) -> 
 
 @pytest.mark.parametrize(("stood_still_s", "writes"), [(6.9, True), (7.1, False)])
 def test_a_process_suspended_for_too_long_ends(played: Played, stood_still_s: float, *, writes: bool) -> None:
-    """Another process takes over one lease and one --every after the last publication.
+    """A write may take half a lease.
 
-    A write may take half a lease.
+    Another process takes over one lease and one --every after the last publication.
     """
 
     class Stalled(FakeEnd):
@@ -307,7 +300,7 @@ class FakeQuery:
 
 
 class Followed(NamedTuple):
-    """A stream without Spark. ``come`` processes a batch, and a batch that fails ends the query, as in Spark."""
+    """A stream without Spark. ``come`` processes a batch. As in Spark, a batch that fails ends the query."""
 
     stream: balance_follow._Stream
     query: FakeQuery
@@ -380,10 +373,7 @@ LEFT = Found(
 
 @pytest.fixture
 def command(played: Played, followed: Followed, monkeypatch: pytest.MonkeyPatch) -> FakeEnd:
-    """Prepare ``balance --follow`` with a fake topic, stream and clock.
-
-    The returned event ends it after some rounds.
-    """
+    """Prepare ``balance --follow`` with the fakes. The returned event ends the command after 20 waits."""
     end = FakeEnd(played.clock, 20)
     monkeypatch.setattr(balance_follow, "session", MagicMock())
     monkeypatch.setattr(balance_follow, "topic", MagicMock())
@@ -440,9 +430,7 @@ def test_a_second_publisher_during_the_wait_ends_the_command(
     assert run(limits) == 1
 
     assert played.topic.published == []
-    assert (
-        played.clock.now_s - 1_000 == 2
-    )  # it ends as soon as it finds the other publisher, not at its first publication
+    assert played.clock.now_s - 1_000 == 2  # it ends when it finds the other publisher, before its first publication
     assert "kafka-quota-pipeline balance: another balance --follow" in capsys.readouterr().err
 
 

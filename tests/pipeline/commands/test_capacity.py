@@ -1,4 +1,4 @@
-"""The files that ``capacity`` writes about the limits. tests/pipeline/test_main.py tests how limits are computed."""
+"""The files that ``capacity`` writes about limits. tests/pipeline/test_main.py tests how limits are computed."""
 
 import pytest
 
