@@ -1,1 +1,1 @@
-"""Keeps limits on replication, which come from the configuration file or from the cluster's own configs."""
+"""Keeps the limits on replication traffic, which come from the configuration file or from the cluster's own configs."""

@@ -1,4 +1,4 @@
-"""Reads throttles, topic ids and reassignments from the cluster, and never writes to the cluster."""
+"""Reads replication throttles, topic ids and reassignments from the cluster."""
 
 from __future__ import annotations
 
@@ -26,11 +26,10 @@ _IDENTIFY_TIMEOUT_MS: Final = 3_000
 
 
 class ClusterReader:
-    """A connection to one cluster, which stays open from one reading to the next.
+    """Reads from one cluster, on connections that stay open between calls.
 
-    Every method blocks, and only one thread at a time may use the reader. The constructor and every method may raise an
-    exception, most often one of ``proxy.background.admin_client.ADMIN_ERRORS``. After an exception, close this reader
-    and create another.
+    Every method blocks, and only one thread at a time may read. After an exception, such as one of
+    ``admin_client.ADMIN_ERRORS``, close this reader and create another.
     """
 
     def __init__(self, settings: AdminClient, fallback: tuple[Address, ...]) -> None:
@@ -38,7 +37,7 @@ class ClusterReader:
         self._client = ClusterClient(settings, fallback)
 
     def close(self) -> None:
-        """Close the reader's connections and end its thread. If another thread waits for a call, that call fails."""
+        """Close the reader's connections. If a call is in progress in another thread, the call fails."""
         self._client.close()
 
     def read(self, *, has_topics: bool, has_configs: bool, has_topic_configs: bool) -> Readings:
@@ -60,11 +59,11 @@ class ClusterReader:
         )
 
     def identify(self, upstream: Address, node_ids: Iterable[int]) -> int | None:
-        """Return the node id of the broker at an address; None if that broker has none of these node ids.
+        """Return the node id of the broker at ``upstream``; None if that broker has none of ``node_ids``.
 
-        Metadata does not show this, because it lists the addresses that brokers advertise, which may be a proxy's. But
-        a broker answers DescribeConfigs only for its own node id, and refuses other node ids (INVALID_REQUEST). So the
-        broker at the address is asked for the configs of all these node ids.
+        A Metadata response does not show the node id if the brokers advertise addresses of a proxy. So the broker is
+        asked for the configs of all ``node_ids``. The broker answers for its own node id, and refuses the others
+        (INVALID_REQUEST).
         """
         query = ConfigQuery(ConfigKind.BROKER, tuple(map(str, node_ids)), _RATES)
         with BrokerClient(self._settings, (upstream,), timeout_ms=_IDENTIFY_TIMEOUT_MS) as client:
@@ -72,7 +71,7 @@ class ClusterReader:
         return found[0] if len(found) == 1 else None
 
     def _broker_configs(self, node_ids: Iterable[int]) -> Mapping[int, Mapping[str, str | None] | None]:
-        """Ask all brokers at the same time for their own configs. A broker that does not answer gets None."""
+        """Return the configs of all brokers by node id. The configs of a broker that does not answer are None."""
         queries = [ConfigQuery(ConfigKind.BROKER, (str(node_id),), _RATES, node_id) for node_id in node_ids]
         answers = self._client.configs(queries)
         failures = [answer for answer in answers if isinstance(answer, Exception)]
@@ -97,5 +96,5 @@ class ClusterReader:
 
 
 def _topic_names(topics: Iterable[Topic]) -> Mapping[bytes, str]:
-    """Return topic names by id. Topics have no id if brokers, or inter.broker.protocol.version, are older than 2.8."""
+    """Return topic names by topic id. Clusters older than Kafka 2.8 have no topic ids."""
     return {topic.topic_id: topic.name for topic in topics if topic.topic_id is not None}

@@ -1,7 +1,6 @@
-"""Describes the cluster's own replication throttles as a value, without I/O and without a clock.
+"""Computes the replication throttles that the cluster's own configs set, and drops forgotten ones.
 
-``view_of`` computes this ``ClusterView`` from the cluster's answers. ``Lease`` drops a throttle that is still set long
-after the reassignment has ended.
+This module does no I/O and reads no clock.
 """
 
 from __future__ import annotations
@@ -27,12 +26,11 @@ _MOST_NAMED: Final = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterView:
-    """The part of the cluster's state that limits on replication need. It is empty until the cluster answers.
+    """The state of the cluster on which limits on replication depend. It is empty until the cluster answers.
 
-    Without ``replication.from_cluster``, rates and lists stay empty.
-
-    Rates are in bytes per second, from the broker's own config or the cluster-wide default. A broker without a rate is
-    unlimited. Kafka accepts a rate of 0, which lets nothing pass. A topic without a list has no throttled replicas.
+    Rates are in bytes per second. A broker without a rate is unlimited, and a rate of 0 stops throttled replication. A
+    topic without a list has no throttled replicas. Unless ``replication.from_cluster`` is set, there are no rates or
+    lists.
     """
 
     topic_names: Mapping[bytes, str] = field(default_factory=dict)  # by topic id, 16 bytes
@@ -52,10 +50,7 @@ class ClusterView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readings:
-    """The cluster's answers to one poll.
-
-    A field is None if it was not requested or is not available. Its last known value then stays in force.
-    """
+    """The cluster's answers to one poll. If a field is None, its last known value stays in force."""
 
     racks: Mapping[int, str | None]  # by node id, of all brokers
     topic_names: Mapping[bytes, str] | None = None
@@ -76,12 +71,12 @@ def servers_of(listeners: Iterable[Listener]) -> tuple[Address, ...]:
 
 
 def servers_behind(config: ProxyConfig) -> tuple[Address, ...]:
-    """Return the brokers behind ``inter_broker`` listeners, to ask if the configuration file names no others."""
+    """Return the addresses of the brokers behind ``inter_broker`` listeners."""
     return servers_of(listener for listener in config.listeners if listener.inter_broker)
 
 
 def view_of(readings: Readings, before: ClusterView) -> tuple[ClusterView, tuple[str, ...]]:
-    """Return the view ``before`` updated with the answers, and a text for each config value that cannot be read."""
+    """Return ``before`` updated with ``readings``, and an error text for each invalid config value."""
     unread: list[str] = []
     view = replace(
         before,
@@ -103,9 +98,10 @@ def without_throttle(view: ClusterView) -> ClusterView:
 
 
 class Lease:
-    """Limits how long a throttle holds without a reassignment, because a forgotten throttle slows replicas unnoticed.
+    """Drops a throttle that is still set ``lease_ms`` after the last reassignment has ended.
 
-    The time begins when the last reassignment ends, and begins again whenever the throttle changes.
+    The operator has probably forgotten such a throttle, which slows replicas down. If the throttle changes, the lease
+    begins again.
     """
 
     def __init__(self, lease_ms: int | None) -> None:
@@ -117,11 +113,11 @@ class Lease:
 
     @property
     def is_orphaned(self) -> bool:
-        """Whether the operator was warned of a throttle without a reassignment, and the throttle is still set."""
+        """Whether a throttle is set without a reassignment, and the operator was warned of the throttle."""
         return self._throttle is not None and self._is_reported
 
     def apply(self, view: ClusterView, *, now_ms: int) -> tuple[ClusterView, tuple[str, ...]]:
-        """Return the view to enforce, and messages for the operator. Each message is returned only once."""
+        """Return the view to enforce, and new messages for the operator."""
         throttle = replace(view, topic_names={}, racks={}, node_ids={})
         if view.moving or not view.has_throttle:
             revived = self._is_dropped and view.has_throttle

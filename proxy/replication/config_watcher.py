@@ -1,6 +1,6 @@
 """Reads the cluster's state every few seconds in a thread, and reports it on the event loop as a ``ClusterView``.
 
-If the cluster cannot be reached, its last view stays in force. This module never writes to the cluster.
+If the cluster cannot be reached, the last view stays in force.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ _IDENTIFY_AGAIN_MS: Final = 30_000
 
 
 class ConfigReader(Protocol):
-    """Reads data from a cluster, in one thread at a time. If a method raises any exception, the poll has failed."""
+    """The methods of ``ClusterReader`` that the watcher calls."""
 
     def read(self, *, has_topics: bool, has_configs: bool, has_topic_configs: bool) -> Readings:
         """Return the data that the arguments request. See ``ClusterReader.read``."""
 
     def identify(self, upstream: Address, node_ids: Iterable[int]) -> int | None:
-        """Return the node id of the broker at an address; None if that broker has none of these node ids."""
+        """Return the node id of the broker at ``upstream``. See ``ClusterReader.identify``."""
 
     def close(self) -> None:
         """Close the reader's connections. Any thread may call this."""
 
 
 class ReplicationWatcher:
-    """Follows the state of one cluster. All methods run on the event loop, except ``_ask``, which runs in a thread.
+    """Polls the state of one cluster, and reports each change. Its public methods run on the event loop.
 
     Attributes:
         view: The view that was last passed to ``on_view``.
@@ -63,12 +63,12 @@ class ReplicationWatcher:
         on_view: Callable[[ClusterView], None],
         connect: Callable[[AdminClient, tuple[Address, ...]], ConfigReader] | None = None,
     ) -> None:
-        """Prepare to follow a cluster.
+        """Prepare to poll a cluster.
 
         Args:
             replication: The section ``replication`` of the configuration file.
-            upstreams: The addresses of the listeners' upstreams, each with the node id that the file gives, or None.
-            fallback: The brokers to ask if the section names none, as ``cluster_view.servers_behind`` returns them.
+            upstreams: The address of each listener's upstream, with its node id from the configuration file, or None.
+            fallback: The brokers to ask if ``replication`` names none.
             on_view: Called on the event loop with each view that differs from the view before.
             connect: Returns a reader, and is called in a thread. By default it returns a ``ClusterReader``.
         """
@@ -93,15 +93,11 @@ class ReplicationWatcher:
 
     @property
     def is_orphaned(self) -> bool:
-        """Whether the cluster still has a throttle although nothing has been reassigned for a while."""
+        """Whether a throttle is set without a reassignment, and the operator was warned of the throttle."""
         return self._lease.is_orphaned
 
     def request(self) -> None:
-        """Request a poll that reads everything again soon, in particular topic ids.
-
-        However often this is called, a poll begins at most twice a second. If ``poll_interval`` is shorter than half a
-        second, polls begin at that interval.
-        """
+        """Request a poll soon that reads all topics too, for example to find a new topic id. May be called often."""
         self._all_topics_from_ms = 0
         self._requested.set()
 
@@ -209,7 +205,7 @@ class ReplicationWatcher:
             self._report()
 
     def _close(self) -> None:
-        """Close the connection to the cluster. A reading in progress fails. Do not wait for a thread that hangs."""
+        """Close the connection to the cluster, in a thread because closing may block. A reading in progress fails."""
         self._epoch += 1
         reader, self._reader = self._reader, None
         if reader is not None:
@@ -218,7 +214,7 @@ class ReplicationWatcher:
     def _ask(
         self, settings: AdminClient, epoch: int, *, has_topics: bool, has_configs: bool, has_topic_configs: bool
     ) -> Readings:
-        """Read from the cluster; connect first if needed. This runs in a thread, one call at a time."""
+        """Read the requested data from the cluster, and connect first if needed. Runs in a thread."""
         reader = self._reader
         if reader is None:
             reader = self._reader = self._connect(settings, self._fallback)

@@ -1,8 +1,7 @@
 """Finds the quotas to which a partition is charged when a follower fetches it from a leader.
 
-A process has one ``Throttle``, with the limits of the configuration file and of the cluster (``ClusterView``). Each
-broker behind the proxy has a ``Leader``, which returns ``Limits`` for each follower. A ``Limits`` object is valid until
-``Throttle.generation`` changes.
+A process has one ``Throttle``. Each broker behind the proxy has a ``Leader``, which returns ``Limits`` for each
+follower. ``Limits`` are valid until ``Throttle.generation`` changes.
 
 Source: ``ReplicationQuotaManager.isThrottled`` in Apache Kafka, KIP-73.
 """
@@ -29,7 +28,7 @@ Listing = tuple[Lists, int | None]
 
 
 class Path(NamedTuple):
-    """A path from leaders to followers that has a rate of its own. None stands for any broker or rack."""
+    """A path from leaders to followers that has a rate of its own. A field that is None matches any broker or rack."""
 
     leader: int | None
     follower: int | None
@@ -38,7 +37,7 @@ class Path(NamedTuple):
 
 
 class Charge(NamedTuple):
-    """A quota to which a fetched partition is charged, and the part of the fetch that counts."""
+    """A quota to which a fetched partition is charged, and how much of the response is charged."""
 
     quota: ReplicationQuota
     counts_all: bool  # whether in-sync replicas are charged too, as Kafka does if replicas are listed
@@ -63,23 +62,23 @@ class Throttle:
         self.paths: dict[Path, ReplicationQuota] = {}
 
     def update(self, replication: Replication | None, *, now_ms: int) -> None:
-        """Put the limits of a reloaded configuration file in force, from the next fetch on. Usage is kept."""
+        """Enforce the limits of a reloaded configuration file from the next fetch on. Usage is kept."""
         self.replication = replication
         self._refresh(now_ms)
 
     def see(self, view: ClusterView, *, now_ms: int) -> None:
-        """Put the limits of the cluster in force, from the next fetch on. Usage is kept."""
+        """Enforce the limits of the cluster's own configs from the next fetch on. Usage is kept."""
         self.view = view
         self._refresh(now_ms)
 
     def leader(self, address: Address, node_id: int | None = None) -> "Leader":
-        """Add a broker behind the proxy, and return its ``Leader``. If ``node_id`` is None, the view supplies it."""
+        """Add a broker and return its ``Leader``. If ``node_id`` is None, the node id is looked up by ``address``."""
         leader = Leader(self, address, node_id)
         self.leaders.append(leader)
         return leader
 
     def next_ticket(self) -> int:
-        """Return the next number of a place in the waiting line of a quota."""
+        """Return a ticket for a waiting fetch. When a quota has room, the fetch with the lowest ticket goes first."""
         self._last_ticket += 1
         return self._last_ticket
 
@@ -100,7 +99,7 @@ class Throttle:
         return self.view.follower_rates.get(follower) if rules.from_cluster else rules.follower_rate
 
     def follower_quota(self, follower: int, *, now_ms: int) -> ReplicationQuota:
-        """Return the quota for all fetches of a follower through this process."""
+        """Return the quota for everything that a follower fetches through this process."""
         quota = self.followers.get(follower)
         if quota is None:
             if len(self.followers) >= _MAX_FOLLOWERS:
@@ -120,7 +119,7 @@ class Throttle:
                 yield quota
 
     def lists(self) -> tuple[Lists, Lists]:
-        """Return the lists of throttled replicas on the side of leaders, and on the side of followers."""
+        """Return the throttled replicas of leaders, and the throttled replicas of followers."""
         rules = self.replication
         if rules is None:
             return {}, {}
@@ -138,7 +137,7 @@ class Throttle:
         )
 
     def quota(self, limit: float | None, now_ms: int) -> ReplicationQuota:
-        """Return a new quota, which measures in the windows of the ``replication.quota.window.*`` settings."""
+        """Return a new quota, with the number and length of windows that ``replication.quota.window.*`` set."""
         return ReplicationQuota(limit, samples=self._samples, window_ms=self._window_ms, now_ms=now_ms)
 
     def _refresh(self, now_ms: int) -> None:
@@ -151,7 +150,7 @@ class Throttle:
 
 
 class Leader:
-    """A broker behind the proxy, as the leader that followers fetch from."""
+    """A broker behind the proxy from which followers fetch. One quota applies to everything that they fetch."""
 
     __slots__ = ("_address", "_node_id", "absorbed_by", "known_quota", "throttle")
 
@@ -201,7 +200,7 @@ class Leader:
 
 
 class Limits:
-    """The quotas for what one follower fetches from one leader, and which partitions are charged to each of them."""
+    """Finds the quotas to which each partition is charged when one follower fetches from one leader."""
 
     __slots__ = ("_sides", "_throttle", "follower", "generation", "is_active", "known", "leader_id")
 
@@ -221,10 +220,7 @@ class Limits:
     def charges(self, topic: bytes, partition: int, *, is_id: bool) -> tuple[Charge, ...]:
         """Return the quotas to which a partition is charged. The tuple is empty if the partition is not throttled.
 
-        Args:
-            topic: The topic's name in UTF-8, or the topic's id.
-            partition: The number of the partition.
-            is_id: Whether ``topic`` is an id. A follower uses ids, or names, in all its fetches.
+        ``topic`` is the topic's id if ``is_id`` is True, and otherwise its name in UTF-8.
         """
         charges = self.known.get((topic, partition))
         if charges is not None:
@@ -250,7 +246,7 @@ class Limits:
         *,
         is_id: bool,
     ) -> None:
-        """Add each throttled partition to ``found``, with the quotas to which it is charged."""
+        """Add each throttled partition of ``partitions`` to ``found``, with the quotas to which it is charged."""
         known = self.known
         for key in partitions:
             charges = known.get(key)
@@ -275,7 +271,7 @@ class Limits:
         yield Charge(quota, leaders is not None, is_leaders=True), ((leaders, self.leader_id),)
         quota = throttle.follower_quota(follower, now_ms=now_ms)
         yield Charge(quota, followers is not None, is_leaders=False), ((followers, follower),)
-        # The cluster's lists belong to the cluster's rates. A path of the configuration file uses its lists.
+        # The cluster's lists belong to the cluster's rates. A path uses the lists of the configuration file.
         listings: tuple[Listing, ...] = ((leaders, self.leader_id), (followers, follower))
         if throttle.replication is not None and throttle.replication.from_cluster:
             listings = ((None, None),)

@@ -3,7 +3,7 @@
 server, active_rules, known_brokers   the running proxy; the rules in force; the brokers that listeners lead to
 acceptor, tls_handshake               new connections, up to their first byte of Kafka's protocol
 connection, transport_pair, route     one client's connection, its two transports, and where it leads
-broker, broker_registry, broker_queue one broker: its quotas, which upstreams lead to it, and the queue before it
+broker, broker_registry, broker_queue one broker: its quotas, the upstreams that lead to it, and its fair call queue
 broker_dialer, cluster_query          connections that the proxy opens
 sweeps, shutdown                      periodic work, and the stop
 config_reloader                       reads the configuration file again when it changes

@@ -1,11 +1,10 @@
 """Accepts connections from a listening socket, within limits, and finds out the address of each client.
 
-asyncio's own servers accept every connection. This module closes a connection above a limit before it allocates
-anything for the connection. It reads a PROXY protocol header from the socket before a transport, plain or TLS, reads
-the first byte.
+Unlike asyncio's own servers, this module closes a connection above a limit before it allocates anything for the
+connection. It reads a PROXY protocol header from the socket before a transport, plain or TLS, reads the first byte.
 
-Quotas on new connections (``proxy.quota.connections``) are checked first. If one of them pauses the listener, the
-connection that exceeded the limit is held until the pause is over, and later connections wait in the system's backlog.
+If a quota on new connections (``proxy.quota.connections``) pauses the listener, the connection that exceeded the quota
+is held until the pause is over. Later connections wait in the system's backlog.
 """
 
 import asyncio
@@ -70,14 +69,14 @@ def bind(address: Address) -> list[socket.socket]:
 
 
 def cannot_listen(address: Address, error: OSError) -> str:
-    """Return an error text that names the address, the cause, and what to do about it."""
+    """Return an error text that names the address, the cause, and a remedy."""
     hint = _HINTS.get(error.errno or 0, "use an address of this machine")
     # create_server repeats the address.
     return f"cannot listen on {address}: {(error.strerror or str(error)).partition(' (while ')[0]}; {hint}"
 
 
 class Arrival(NamedTuple):
-    """An accepted connection, the quota on new connections that it counts for, and when it was counted there."""
+    """An accepted connection, and the quota on new connections to which it was charged."""
 
     client: socket.socket
     source: tuple[str, int]
@@ -88,13 +87,8 @@ class Arrival(NamedTuple):
 class Acceptor:
     """Accepts the clients of one listening socket until ``close`` is called.
 
-    Args:
-        bound: The socket, which listens already.
-        listener: The state of the listener that the socket belongs to.
-        accept: Returns the protocol of a new connection.
-        quota: Returns the quota on new connections. It is called for each connection, because a port may change to
-            another broker.
-        tasks: Runs one task for each new connection, which reads the PROXY protocol header and creates the transport.
+    ``accept`` returns the protocol of a new connection. ``quota`` returns the quota on new connections, and is called
+    for each connection, because a port may later lead to another broker.
     """
 
     def __init__(
@@ -151,7 +145,7 @@ class Acceptor:
                 return
 
     def _receive(self, client: socket.socket, source: tuple[str, int]) -> None:
-        """Count a new connection for the listener's quota; hold it if the quota pauses the listener."""
+        """Charge a new connection to the listener's quota. Hold the connection if the quota pauses the listener."""
         client.setblocking(False)
         now_ms = monotonic_ns() // 1_000_000
         arrival = Arrival(client, source, self._quota(), now_ms)
@@ -199,7 +193,7 @@ class Acceptor:
             self._refuse(MAX_CONNECTIONS, arrival.source[0])
 
     async def _admit(self, arrival: Arrival, counted: CountedConnection) -> None:
-        """Find out the client's address, and create the transport. No action of a client makes this method raise."""
+        """Find out the client's address. Then create the transport, or refuse the client."""
         listener = self._listener
         client, source = arrival.client, arrival.source
         cause: str | None = None
@@ -234,7 +228,7 @@ class Acceptor:
     async def _source_of(
         self, client: socket.socket, expected: ProxyProtocol, source: tuple[str, int]
     ) -> tuple[tuple[str, int], str | None]:
-        """Return the client's address from the PROXY protocol header, and the cause of a refusal or None."""
+        """Return the client's address, and the cause of a refusal. The cause is None if the client is accepted."""
         if expected.sources and not any(ip_address(source[0]) in network for network in expected.sources):
             return source, _UNTRUSTED
         timeout_ms = self._listener.settings.login_timeout_ms
@@ -266,18 +260,12 @@ def _abandon(client: socket.socket, counted: CountedConnection) -> None:
 
 
 def _keep_ms(arrival: Arrival, host: str) -> int:
-    """Return how many ms to keep a connection open unserved because its address connects too often; 0 to serve it."""
+    """Charge a connection to its client's address. Return for how many ms to delay a refusal; 0 to serve the client."""
     return arrival.quota.record_address(host, arrived_ms=arrival.arrived_ms, now_ms=monotonic_ns() // 1_000_000)
 
 
 async def _read_header(loop: asyncio.AbstractEventLoop, client: socket.socket) -> tuple[str, int] | None:
-    """Read a PROXY protocol header from a socket, and no byte after it. Return the client's address, if it has one.
-
-    Raises:
-        EOFError: If the client closes the connection before the end of the header.
-        OSError: If the connection breaks.
-        MalformedProxyHeader: If the bytes are no PROXY protocol header.
-    """
+    """Read a PROXY protocol header, and no byte after it. Return the client's address; None if the header has none."""
     received = b""
     is_readable = asyncio.Event()
     loop.add_reader(client, is_readable.set)

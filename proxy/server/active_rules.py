@@ -1,4 +1,4 @@
-"""Keeps the configuration in force, which is the configuration file with the quota rules of other sources."""
+"""Keeps the configuration in force, which combines the configuration file with the quota rules of other sources."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -18,15 +18,13 @@ from kafka_quota_proxy.proxy.session.client_account import Policy
 class ActiveRules:
     """The rules in force, and the sources that change them.
 
-    Args:
-        config: The configuration with which the process starts.
-        wall_ms: Returns the Unix time in ms, which decides when rules begin and expire.
-        on_changed: Called when a source has changed single rules, with these changes.
+    ``wall_ms`` returns the Unix time in ms, which decides when rules begin and expire. ``on_changed`` is called with
+    the changes when a source has changed single rules.
 
     Attributes:
-        config: The configuration in force. It lacks single rules that have changed since the last reload, because one
-            change must not copy all rules. ``tables`` has these rules as well.
-        file: The configuration file as it was read last. It has every rule of the file, and no others.
+        config: The configuration in force. Rules that have changed since the last reload may be missing.
+        tables: All rules in force.
+        file: The configuration file as it was read last, without the rules of other sources.
     """
 
     def __init__(
@@ -43,7 +41,7 @@ class ActiveRules:
         self.tables = RuleTables(self.config)
 
     def apply(self, file: ProxyConfig) -> RuleTableChanges | None:
-        """Put the rules of a reloaded file in force. Return the changed rules; None if any rule may have changed."""
+        """Enforce the rules of a reloaded file. Return the changed rules; None if any rule may have changed."""
         # These keys take effect at the next start only. For example, what a bucket remembers for the usage log is fixed
         # when the bucket is made.
         started = self._started_with
@@ -59,7 +57,7 @@ class ActiveRules:
         return self.tables.change(self.config, changes)
 
     def policy(self, listener: Listener) -> Policy:
-        """Return the policy for the connections of a listener, as the configuration in force says."""
+        """Return the policy for the connections of a listener."""
         return Policy(
             listener.max_frame_size_bytes,
             listener.enforcement or self.config.enforcement,
@@ -79,7 +77,7 @@ class ActiveRules:
         return Administration(principals.admins, principals.forward_quota_requests, self.quota_manager, listener)
 
     def _merged(self) -> ProxyConfig:
-        """Return the configuration with the rules that the sources have now."""
+        """Return the configuration with the current rules of the sources."""
         if self.broker_quotas is not None:
             rules = self.broker_quotas.rules
             return replace(self.config, quotas=rules.quotas, ip_quotas=rules.ip_quotas)
@@ -88,13 +86,13 @@ class ActiveRules:
         return replace(self.config, quotas=(*rules.quotas, *of_topic), ip_quotas=rules.ip_quotas)
 
     def _change_topic_rules(self, changes: Mapping[Entity, QuotaRule | None]) -> None:
-        """Put changed rules of the quota topic in force. A rule that is None now is removed."""
+        """Enforce changed rules of the quota topic. None in place of a rule removes the rule."""
         if self.quota_topic is not None:
             self.config = self._merged()
             self._change(changes, {})
 
     def _change_stored_rules(self, changes: RuleChanges, ips: IpChanges) -> None:
-        """Put rules in force that were changed by a request to the proxy, or by a schedule."""
+        """Enforce rules that were changed by a request to the proxy, or by a schedule."""
         # If the rules come from the brokers, their source reports changes of the file's own rules as well.
         if self.broker_quotas is None:
             self._change(changes, ips)

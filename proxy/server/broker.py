@@ -13,7 +13,7 @@ from kafka_quota_proxy.proxy.server.tls.contexts import TlsContext
 
 
 class Broker:
-    """The state that all upstreams of one broker share: quotas, queue, service time, and the limit on its followers."""
+    """The state that all upstreams of a broker share: quotas, fair call queue, service time, and replication limit."""
 
     __slots__ = ("leader", "queue", "quotas", "service")
 
@@ -24,10 +24,7 @@ class Broker:
         self.queue: BrokerQueue | None = None  # None if no listener has ever had a queue
 
     def absorb(self, other: "Broker", *, now_ms: int) -> None:
-        """Take over the usage of ``other``, which has turned out to be the same broker.
-
-        Requests that are in flight at ``other`` still end with the state of ``other``.
-        """
+        """Take over the usage of ``other``, which has turned out to be the same broker."""
         self.quotas.absorb(other.quotas, now_ms=now_ms)
         if self.leader is None:
             self.leader = other.leader
@@ -42,13 +39,9 @@ class Broker:
 class Upstream:
     """An address that leads to a broker. A broker of a cluster may move to another address.
 
-    Args:
-        address: The address as the configuration file, or the cluster, writes it.
-        make: Creates the ``Broker`` of the upstream. If another upstream turns out to lead to the same broker, the two
-            share one ``Broker``.
-        tls: The TLS context to dial with; None for plaintext.
-        shaping: How the listener measures rates; None for the setting of the whole configuration file.
-        is_bootstrap: Whether this is a bootstrap server, which stands in for brokers that are not known yet.
+    ``make`` creates a ``Broker``, which all upstreams of the same broker share. ``tls`` is the context to dial with, or
+    None for plaintext. ``shaping`` says how rates are measured. A bootstrap server (``is_bootstrap``) stands in for
+    brokers that are not known yet.
     """
 
     __slots__ = (
@@ -88,20 +81,20 @@ class Upstream:
 
     @property
     def quotas(self) -> BrokerQuotas:
-        """The quotas of the broker's clients, which ``broker`` holds."""
+        """The quotas of the broker's clients."""
         return self.broker.quotas
 
     @property
     def location(self) -> UpstreamLocation:
-        """The known facts about which broker the upstream leads to."""
+        """What is known about the broker to which the upstream leads."""
         return UpstreamLocation(self.address, self.peers, self.identity)
 
 
 def local_address(source: str | None) -> tuple[str, int] | None:
-    """Return ``source`` as the argument ``local_addr`` of ``create_connection``. The system chooses the port."""
+    """Return the argument ``local_addr`` of ``create_connection`` for the address ``source`` and any port."""
     return None if source is None else (source, 0)
 
 
 def numeric(name: tuple[object, ...] | None) -> Address | None:
-    """Return the address of one end of a socket from its ``name``; None if the socket is closed."""
+    """Return a socket name, such as from ``getpeername``, as an ``Address``; None if the socket is closed."""
     return None if not name else Address(host=canonical(str(name[0])), port=int(str(name[1])))

@@ -30,10 +30,7 @@ _REFUSAL_S: Final = 0.2
 
 
 class BrokerConnection(asyncio.Protocol):
-    """The protocol of the transport to a broker. It passes every event to its ``ClientConnection``.
-
-    The dialer passes the transport itself to ``ClientConnection.broker_connected`` when the dial has succeeded.
-    """
+    """The protocol of the transport to a broker. It passes every event to the client's ``ClientConnection``."""
 
     __slots__ = ("_owner", "_transport")
 
@@ -49,21 +46,21 @@ class BrokerConnection(asyncio.Protocol):
 
     @isolated
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Remember the transport, so that ``fail`` can abort it even before the dial has ended."""
+        """Store the transport, so that ``fail`` can abort it even before the dial has ended."""
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Pass the bytes that the broker sent to ``ClientConnection.broker_received``."""
+        """Pass the bytes from the broker to ``ClientConnection.broker_received``."""
         self._owner.broker_received(data)
 
     @isolated
     def pause_writing(self) -> None:
-        """Report to ``ClientConnection.broker_full`` that the write buffer to the broker is full."""
+        """Report to the client's connection that the write buffer to the broker is full."""
         self._owner.broker_full(True)
 
     @isolated
     def resume_writing(self) -> None:
-        """Report to ``ClientConnection.broker_full`` that the write buffer to the broker has room again."""
+        """Report to the client's connection that the write buffer to the broker has room."""
         self._owner.broker_full(False)
 
     @isolated
@@ -84,10 +81,7 @@ class BrokerDialer:
         self._queues: dict[Address, _DialQueue] = {}  # by address, while it is being dialled
 
     def start(self, connection: ClientConnection) -> "PendingDial":
-        """Dial the broker of a client's connection, at once or after other dials to that address have ended.
-
-        The end of the dial calls ``broker_connected`` or ``broker_failed`` of the connection.
-        """
+        """Queue a dial for a client. When it ends, call the client's ``broker_connected`` or ``broker_failed``."""
         address = connection.route.upstream.address
         queue = self._queues.setdefault(address, _DialQueue(address))
         dial = PendingDial(connection, queue)
@@ -102,7 +96,7 @@ class BrokerDialer:
                 dial.give_up()
 
     def _start_queued(self, queue: "_DialQueue") -> None:
-        """Start queued dials until as many run as may run at the same time."""
+        """Start queued dials, until ``_MAX_DIALS`` run at the same time."""
         while queue.waiting and len(queue.running) < _MAX_DIALS:
             dial, _ = queue.waiting.popitem(last=False)
             broker = BrokerConnection(dial.connection)
@@ -176,7 +170,7 @@ class BrokerDialer:
 
 
 class _DialQueue:
-    """The dials to one address: the running ones, and those that wait for their turn in order of arrival."""
+    """The running dials to one address, and the dials that wait for their turn, in order of arrival."""
 
     __slots__ = ("address", "running", "waiting")
 
@@ -211,13 +205,10 @@ class PendingDial:
 async def probe(
     upstream: Upstream, source: str | None, on_reached: Callable[[Address | None, bool], None] = lambda _, __: None
 ) -> None:
-    """Connect to a broker every two seconds, and keep ``upstream.is_reachable`` up to date, until cancelled.
+    """Connect to a broker every two seconds until cancelled, and keep ``upstream.is_reachable`` up to date.
 
-    Args:
-        upstream: The upstream that leads to the broker.
-        source: The address of this machine to dial from. If it is None, the system chooses the address.
-        on_reached: Called after each success with the numeric address that was reached, and with whether the broker
-            was unreachable before.
+    ``on_reached`` is called after each success, with the numeric address of the broker, and with True if the broker was
+    unreachable before.
     """
     local_addr = local_address(source)
     was_away = True
@@ -235,11 +226,7 @@ async def probe(
 
 
 async def _connect_once(upstream: Upstream, local_addr: tuple[str, int] | None) -> Address | None:
-    """Connect to a broker, with TLS if it is configured, and disconnect. Return the broker's numeric address.
-
-    Raises:
-        OSError: If the broker cannot be reached, or if the TLS handshake fails (``ssl.SSLError`` is an ``OSError``).
-    """
+    """Connect to a broker, with TLS if it is configured, and disconnect. Return the broker's numeric address."""
     reader, writer = await asyncio.open_connection(
         upstream.address.host,
         upstream.address.port,

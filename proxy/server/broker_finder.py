@@ -1,11 +1,10 @@
 """Finds out to which broker of which cluster an ``upstream`` leads, from the broker's Metadata responses.
 
-The proxy asks a broker once whenever the broker becomes reachable, and reads every response to a client's Metadata
-request. If the broker requires a login, the responses to clients are the only source, because the proxy has no login of
-its own. Only bytes that come from the broker count, so a client cannot forge them.
+The proxy asks a broker once whenever the broker becomes reachable, and reads all Metadata responses to clients. If the
+broker requires a login, only responses to clients are available, because the proxy has no login of its own.
 
-A response lists all brokers and does not say which of them has sent it. The sender is found in one of these ways, the
-first of them that works:
+A response lists all brokers and does not say which of them has sent it. The sender is found in the first of these ways
+that works:
 
 * The configuration file gives the ``node_id`` of the broker.
 * One broker advertises the address to which the proxy's connection leads.
@@ -41,12 +40,10 @@ _Response = tuple[str | None, Mapping[int, Address], frozenset[Address]]
 
 
 class BrokerFinder:
-    """Identifies the brokers of upstreams, and passes these identities to the registry.
+    """Identifies the brokers of upstreams, and reports them to the registry ``brokers``.
 
-    Args:
-        brokers: The registry, which keeps the upstreams and their brokers.
-        node_ids: The node ids that the configuration file gives for upstreams; None for an upstream without one.
-        source: The address of this machine to dial from. If it is None, the system chooses the address.
+    ``node_ids`` has the node id of each upstream from the configuration file, or None. ``source`` is the address of
+    this machine to dial from, or None.
     """
 
     def __init__(self, brokers: BrokerRegistry, node_ids: Mapping[Address, int | None], source: str | None) -> None:
@@ -60,13 +57,13 @@ class BrokerFinder:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def listen(self, route: Route) -> None:
-        """Read the Metadata responses that the broker of a route sends to its clients."""
+        """Read the Metadata responses that the broker of a route sends to clients."""
         upstream = route.upstream
         self._binds.setdefault(upstream, set()).add(route.listener.settings.bind)
         route.context.on_metadata = partial(self._read_response, upstream)
 
     def reached(self, upstream: Upstream, peer: Address | None, *, is_back: bool) -> None:
-        """Note that a connection has reached the address ``peer``. Query the broker if it was unreachable before."""
+        """Note that a connection has reached ``peer``. Query the broker if it was unreachable before (``is_back``)."""
         self._brokers.reached(upstream, peer, is_back=is_back)
         # If there is only one upstream, no other one can lead to the same broker.
         if is_back and len(self._brokers.upstreams) > 1:
@@ -92,7 +89,7 @@ class BrokerFinder:
             self._apply(upstream, answer.cluster_id, answer.brokers)
 
     def _apply(self, upstream: Upstream, cluster_id: str | None, brokers: Mapping[int, Address]) -> None:
-        """Identify the broker that has sent a response. A response without a cluster id proves nothing."""
+        """Identify the broker that has sent a response. A response without a cluster id is ignored."""
         response = cluster_id, brokers, upstream.location.places
         if cluster_id is None or self._last.get(upstream) == response:
             return
@@ -129,7 +126,7 @@ class BrokerFinder:
             )  # fmt: skip
 
     def _has_another(self, upstream: Upstream, cluster_id: str) -> bool:
-        """Whether another upstream leads to that cluster but, as far as is known, not to the same broker."""
+        """Whether another upstream leads to a broker of the cluster, perhaps to the broker of ``upstream``."""
         return any(
             one.broker is not upstream.broker and one.identity is not None and one.identity.cluster_id == cluster_id
             for one in self._brokers.upstreams

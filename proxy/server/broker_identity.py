@@ -1,9 +1,9 @@
 """Finds out which upstreams lead to the same broker, however their addresses are written.
 
-A broker is identified by its cluster's id and its node id. Upstreams with the same identity lead to the same broker. An
-upstream without an identity is compared by its places: the address as it is written, and the numeric address that a
-connection has reached. If connections have reached two numeric addresses behind one name, these may be two brokers, so
-they prove nothing.
+A broker is identified by its cluster's id and its node id. If the identity of an upstream is unknown, its places are
+compared with those of other upstreams. A place is the address as it is written, or the numeric address that connections
+have reached. If connections have reached several numeric addresses, these are not used, because each may be another
+broker.
 
 This module does no I/O and reads no clock.
 """
@@ -29,10 +29,7 @@ class BrokerIdentity(NamedTuple):
 
 
 class UpstreamLocation(NamedTuple):
-    """The known facts about where an upstream leads.
-
-    ``peers`` holds the numeric addresses that connections have reached.
-    """
+    """What is known about an upstream's broker. ``peers`` has the numeric addresses that connections have reached."""
 
     address: Address
     peers: frozenset[Address] = NOWHERE
@@ -40,15 +37,12 @@ class UpstreamLocation(NamedTuple):
 
     @property
     def places(self) -> frozenset[Address]:
-        """The addresses of the upstream that, as far as is known, belong to one broker only."""
+        """The upstream's address as it is written, and its numeric address if connections have reached only one."""
         return self.peers | {self.address} if len(self.peers) == 1 else frozenset({self.address})
 
 
 def group_by_broker(upstreams: Sequence[UpstreamLocation]) -> list[list[int]]:
-    """Group the upstreams that lead to the same broker, and return the indexes of each group in order.
-
-    The groups are ordered by their first index.
-    """
+    """Group the upstreams that lead to the same broker. Return the indexes of each group in ascending order."""
     of_place: dict[Address, set[BrokerIdentity]] = {}
     for upstream in upstreams:
         if upstream.identity is not None:
@@ -73,12 +67,9 @@ def group_by_broker(upstreams: Sequence[UpstreamLocation]) -> list[list[int]]:
 def node_at(
     brokers: Mapping[int, Address], places: frozenset[Address], hosts: Mapping[str, Sequence[str]]
 ) -> int | None:
-    """Return the node id of the broker that advertises one of ``places``; None if not exactly one broker does.
+    """Return the node id of the broker that advertises one of ``places``; None if no broker or several brokers do.
 
-    Args:
-        brokers: The addresses that brokers advertise, by node id.
-        places: The addresses to which the proxy, or its clients, connect.
-        hosts: The numeric addresses of each host name.
+    ``brokers`` has the advertised addresses by node id. ``hosts`` has the numeric addresses of host names.
     """
     nodes = {node_id for node_id, address in brokers.items() if not places.isdisjoint(_spellings(address, hosts))}
     return nodes.pop() if len(nodes) == 1 else None
@@ -90,7 +81,7 @@ def _spellings(address: Address, hosts: Mapping[str, Sequence[str]]) -> set[Addr
 
 
 def _connected(places: Mapping[int, frozenset[Address]]) -> list[list[int]]:
-    """Group the indexes of upstreams. Within a group, each upstream shares a place with another one of the group."""
+    """Group the indexes of upstreams, so that upstreams with a common place are in the same group."""
     left, found = dict(places), []
     while left:
         first = next(iter(left))

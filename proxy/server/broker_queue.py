@@ -1,4 +1,9 @@
-"""Runs the fair call queue of one broker on the event loop: wakes connections, and takes back slots after a time."""
+"""Runs the fair call queue of one broker on the event loop.
+
+Each connection has a ticket, which is its place in the queue. When the ticket gets one of the broker's slots, this
+module wakes the connection, which forwards its request. If a request keeps its slot for too long, the slot is taken
+back.
+"""
 
 import asyncio
 from time import monotonic_ns
@@ -15,14 +20,14 @@ from kafka_quota_proxy.proxy.fair_queue.slot_timeouts import SlotTimeouts
 
 
 class Waiting(Protocol):
-    """A connection that waits in the queue with a ticket, until the ticket gets a slot."""
+    """A connection with a request that waits in the queue."""
 
     def take_turn(self) -> None:
-        """Go on with the request, now that its ticket has a slot."""
+        """Forward the request, because the ticket of the connection has got a slot."""
 
 
 class ListenerPriorities:
-    """The priority levels of one listener's users. After a reload, the new scheduler takes over the users' costs."""
+    """Assigns the users of one listener to priority levels, by the cost of their requests."""
 
     def __init__(self, settings: FairCallQueue) -> None:
         self.settings = settings
@@ -31,7 +36,7 @@ class ListenerPriorities:
         self.stats = QueueStats()
 
     def update(self, settings: FairCallQueue) -> None:
-        """Apply the listener's settings of the queue from a reloaded configuration file."""
+        """Apply the settings of the queue from a reloaded configuration file. The users' costs are kept."""
         if settings != self.settings:
             before = self.scheduler
             self.identity = identities(settings)
@@ -53,10 +58,7 @@ class BrokerQueue:
         self._timer_us = 0  # when the timer fires
 
     def listener_queue(self, priorities: ListenerPriorities, before: ListenerQueue | None) -> ListenerQueue:
-        """Return the state that a listener's connections share in this queue.
-
-        If the listener has such a state already, ``before`` is that state, and is updated and returned.
-        """
+        """Return the state that a listener's connections share in this queue. If ``before`` is given, update it."""
         settings = priorities.settings
         if settings != self._settings:
             if _slots(settings) != _slots(self._settings):
@@ -78,16 +80,13 @@ class BrokerQueue:
         return before
 
     def absorb(self, other: "BrokerQueue") -> None:
-        """Add the overflow counts of ``other``, which has turned out to be the queue of the same broker.
-
-        Requests that wait or run in ``other`` also finish in ``other``. New requests come to this queue.
-        """
+        """Take over the statistics of ``other``, a queue of the same broker. Requests in ``other`` are not moved."""
         own, others = self.dispatcher.queue.overflowed, other.dispatcher.queue.overflowed
         for level in range(min(len(own), len(others))):
             own[level] += others[level]
 
     def wake(self) -> None:
-        """Wake the connections that have got a slot, after the callback that runs now."""
+        """Wake the connections that have got a slot, as soon as the running callback has ended."""
         if not self._is_waking:
             self._is_waking = True
             asyncio.get_running_loop().call_soon(self._wake)
@@ -103,7 +102,7 @@ class BrokerQueue:
 
     @repeated
     def _look(self) -> None:
-        """Take slots back from requests that keep them too long, and set the timer for the next deadline."""
+        """Take slots back from requests that are past their deadline, and set the timer for the next deadline."""
         self._timer = None
         now_us = monotonic_ns() // 1_000
         at_us = self._timeouts.park_due(now_us)

@@ -1,9 +1,8 @@
-"""Keeps all upstreams, and assigns those that lead to the same broker one set of quotas and one queue.
+"""Keeps all upstreams, and assigns upstreams of the same broker one set of quotas and one queue.
 
-Facts become known one after the other: an upstream is added, a connection reaches an address, a broker names its
-cluster. After each fact, the upstreams are grouped by broker again (``broker_identity``). When two brokers turn out to
-be one, their usage is added up, so that no client has used less than before. When an upstream turns out to lead to
-another broker, the usage stays with the broker for which it was counted.
+The upstreams are grouped by broker (``broker_identity``) again whenever an upstream is added, moved or identified, or a
+connection reaches a new address. If two brokers turn out to be one, their usage is added up. If an upstream turns out
+to lead to another broker, the usage stays with the broker for which it was counted.
 """
 
 import logging
@@ -35,11 +34,11 @@ class BrokerRegistry:
         return tuple(self._upstreams)
 
     def first(self, broker: Broker) -> Upstream:
-        """Return the upstream that was added first of all upstreams that lead to ``broker``."""
+        """Return the upstream of ``broker`` that was added first."""
         return next(upstream for upstream in self._upstreams if upstream.broker is broker)
 
     def add(self, upstream: Upstream) -> Upstream:
-        """Add an upstream, find out which broker it leads to, and return it."""
+        """Add an upstream, assign it a broker, and return the upstream."""
         self._upstreams.append(upstream)
         self._regroup()
         return upstream
@@ -50,19 +49,16 @@ class BrokerRegistry:
         self._regroup()
 
     def identify(self, upstream: Upstream, identity: BrokerIdentity | None) -> None:
-        """Set the broker that an upstream leads to. ``identity`` is None if the broker is no longer known."""
+        """Set the identity of an upstream's broker; None if the broker is no longer known."""
         if upstream.identity != identity:
             upstream.identity = identity
             self._regroup()
 
     def reached(self, upstream: Upstream, peer: Address | None, *, is_back: bool = False) -> None:
-        """Note the numeric address that a connection to an upstream has reached.
+        """Note the numeric address that a connection has reached; None if the connection is closed already.
 
-        Args:
-            upstream: The upstream.
-            peer: The address; None if the connection is closed already.
-            is_back: Whether the broker was unreachable before. The addresses that connections reached earlier are then
-                forgotten, because another broker may have had them.
+        If ``is_back``, the broker was unreachable. Earlier addresses are then forgotten, because another broker may
+        have had them.
         """
         if peer is None:
             return
@@ -110,8 +106,5 @@ class BrokerRegistry:
 
 
 def _assignment_order(members: list[Upstream]) -> tuple[bool, bool]:
-    """Return a sort key for groups of upstreams. In this order the groups may keep a ``Broker`` that they have.
-
-    Groups with an identified upstream come first, and groups of nothing but bootstrap servers come last.
-    """
+    """Return a sort key that puts groups with an identified upstream first, and groups of bootstrap servers last."""
     return all(one.is_bootstrap for one in members), all(one.identity is None for one in members)

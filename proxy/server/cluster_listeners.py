@@ -1,13 +1,12 @@
 """Keeps the brokers of a cluster, and opens the ports of each listener in front of the cluster.
 
-``BrokerCluster.see`` gets the brokers of every response that lists some, before the response goes on to its client. It
-also gets the answers to a query that the proxy sends to the cluster every few seconds. When a broker joins the cluster,
-``see`` binds a port for the broker at once, so the port is open before any client hears of the broker.
+``BrokerCluster.see`` gets the brokers from every response that lists brokers, before the response is forwarded to its
+client. The proxy also queries the cluster every few seconds. When a broker joins, ``see`` opens a port for the broker
+at once, before any client learns of the broker.
 
 A cluster that requires a login does not answer the proxy's query. Until the cluster has answered a client, every port
-of the listener is open and leads to a bootstrap server. The reason is that clients remember ports from before a restart
-of the proxy, and most clients (Java before 4.0) never return to the bootstrap address. Any broker can answer the
-requests that arrive at such a port, or make the client look up the brokers again.
+of the listener is open and leads to a bootstrap server. Otherwise clients could not reconnect after a restart of the
+proxy, because most of them (Java before 4.0) never return to the bootstrap address.
 """
 
 import asyncio
@@ -45,9 +44,9 @@ _WARN_EVERY_S: Final = 60.0
 
 
 class ClusterListener:
-    """One listener in front of a cluster, with its bootstrap port and a port for each broker.
+    """One listener in front of a cluster, with a bootstrap port and a port for each broker.
 
-    ``routes`` maps the node ids of the known brokers to their routes.
+    ``routes`` has the routes to the known brokers, by node id.
     """
 
     def __init__(self, listener: ListenerState, cluster: "BrokerCluster") -> None:
@@ -67,7 +66,7 @@ class ClusterListener:
         return [*self.routes.values(), *self._stand_ins.values()]
 
     def accept(self) -> ClientConnection:
-        """Return the protocol of a new client at the bootstrap port. It leads to the next reachable broker in turn."""
+        """Return the protocol of a client at the bootstrap port. The reachable brokers get these clients in turn."""
         routes = [route for route in self.routes.values() if route.upstream.is_reachable] or list(self.routes.values())
         self._turn += 1
         if routes:
@@ -75,11 +74,11 @@ class ClusterListener:
         return self._route(self._cluster.bootstrap(self._turn)).accept()
 
     def arrivals(self) -> ListenerQuota:
-        """Return the quota on new connections at the bootstrap port, which has quotas of its own."""
+        """Return the quota on new connections at the bootstrap port."""
         return self._cluster.bootstrap_quotas.arrivals.listener(self.listener.name)
 
     def follow(self, brokers: Mapping[int, Address], *, is_all: bool, now_ms: int) -> None:
-        """Open and close ports, so that each broker has one. The arguments are those of ``ClusterMembers.see``."""
+        """Open and close ports, so that each broker has a port. The arguments are those of ``ClusterMembers.see``."""
         changes = self._members.see(brokers, is_all=is_all, now_ms=now_ms)
         for node_id in changes.without_port:
             log.error(
@@ -131,11 +130,11 @@ class ClusterListener:
         self._stand_ins.clear()
         for connection in self.listener.connections:
             if connection.route in routes:
-                # Drain it later, because the response that named the brokers has not been written yet.
+                # Drain it later, because the response that lists the brokers has not been written yet.
                 asyncio.get_running_loop().call_soon(connection.drain, "broker_known")
 
     def _bind(self, node_id: int, level: int) -> bool:
-        """Listen on the port of a broker; return whether that succeeded. A failure is logged at ``level``."""
+        """Listen on the port of a broker, and return whether that succeeded. Log a failure at ``level``."""
         port = self._members.cluster.port_of(node_id)
         family = socket.AF_INET6 if ":" in self._bind_host else socket.AF_INET
         try:
@@ -170,8 +169,8 @@ class ClusterListener:
 class BrokerCluster:
     """The brokers of one cluster, by node id. All listeners in front of the cluster share the brokers' quotas.
 
-    The bootstrap ports have quotas of their own (``bootstrap_quotas``), as if they were one more broker. A quota on new
-    connections is checked when a client connects, and which broker will serve that client may not be known yet.
+    The bootstrap ports have quotas of their own (``bootstrap_quotas``), because a quota on new connections is checked
+    before the client's broker is chosen.
     """
 
     def __init__(
@@ -206,7 +205,7 @@ class BrokerCluster:
         return [*self.brokers.values(), *self._servers]
 
     def quotas_by_node_id(self) -> Iterator[tuple[int | None, BrokerQuotas]]:
-        """Yield the quotas of brokers, bootstrap servers and bootstrap ports, with the node id of each if known."""
+        """Yield the quotas of brokers, bootstrap servers and bootstrap ports, each with its node id or None."""
         node_ids = {upstream.address: node_id for node_id, upstream in self.brokers.items()}
         for node_id, upstream in self.brokers.items():
             yield node_id, upstream.quotas
@@ -226,7 +225,7 @@ class BrokerCluster:
         return added
 
     def set_shaping(self, shaping: Shaping | None) -> None:
-        """Change how rates are measured, for all brokers and for those that join later."""
+        """Set how rates are measured, for all brokers and for those that join later."""
         self.shaping = shaping
         for upstream in self.upstreams:
             upstream.shaping = shaping
@@ -238,7 +237,7 @@ class BrokerCluster:
             listener.close()
 
     def bootstrap(self, turn: int) -> Upstream:
-        """Return a bootstrap server for a client that connects before any broker is known. ``turn`` selects it."""
+        """Return a bootstrap server. Successive values of ``turn`` select the servers in turn."""
         return self._servers[turn % len(self._servers)]
 
     def upstream(self, node_id: int, address: Address) -> Upstream:
@@ -256,12 +255,10 @@ class BrokerCluster:
         return upstream
 
     def see(self, brokers: Mapping[int, Address], is_all: bool, cluster_id: str | None = None) -> None:
-        """Apply an answer of the cluster: open and close ports, and note brokers that have moved.
+        """Open and close ports, and note brokers that have moved, after a response that lists ``brokers`` by node id.
 
-        Args:
-            brokers: The addresses of brokers, by node id.
-            is_all: Whether the answer lists all brokers that are alive.
-            cluster_id: The id of the cluster; None if the answer has none.
+        ``is_all`` says whether the response lists all brokers that are alive. ``cluster_id`` is None if the response
+        has none.
         """
         if self._is_closed:
             return

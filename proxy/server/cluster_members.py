@@ -1,9 +1,9 @@
-"""Follows which brokers a cluster has, from the cluster's own responses.
+"""Follows which brokers a cluster has, from responses that list brokers.
 
-Every response that lists brokers is passed to ``ClusterMembers.see``, which returns what has changed. The caller opens
-and closes ports accordingly, before the response goes on to a client. This module does no I/O and reads no clock.
+``ClusterMembers.see`` returns what has changed. The caller then opens and closes ports, before it forwards the response
+to a client. This module does no I/O and reads no clock.
 
-Source: MetadataResponse.json and DescribeClusterResponse.json of Apache Kafka, which list the brokers that are alive.
+Source: MetadataResponse.json and DescribeClusterResponse.json of Apache Kafka.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ NO_CHANGES: Final = MemberChanges()
 
 
 class ClusterMembers:
-    """The members of a cluster. ``brokers`` has the addresses of those with a port of the listener, by node id."""
+    """The brokers of a cluster for which a listener has a port. ``brokers`` has their addresses by node id."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -36,12 +36,9 @@ class ClusterMembers:
         self._without_port: set[int] = set()
 
     def see(self, brokers: Mapping[int, Address], *, is_all: bool, now_ms: int) -> MemberChanges:
-        """Apply a response that lists brokers, and return what has changed.
+        """Apply a response with the addresses of ``brokers`` by node id, and return what has changed.
 
-        Args:
-            brokers: The addresses in the response, by node id.
-            is_all: Whether the response lists all brokers that are alive, as Metadata does.
-            now_ms: The current time.
+        ``is_all`` says whether the response lists all brokers that are alive, as Metadata does.
         """
         if brokers == self.brokers and not self._absent_since_ms:
             return NO_CHANGES

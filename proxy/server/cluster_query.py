@@ -1,7 +1,4 @@
-"""Asks a broker for the id and the brokers of its cluster, by a Metadata request such as clients send.
-
-A cluster that requires a login does not answer. Its brokers then become known from its answers to clients.
-"""
+"""Asks a broker for the id and the brokers of its cluster, with a Metadata request such as clients send."""
 
 import asyncio
 import ssl
@@ -26,13 +23,7 @@ _CORRELATION_ID: Final = 1
 
 
 class ClusterDescription(NamedTuple):
-    """A broker's answer about its cluster.
-
-    Attributes:
-        brokers: The addresses of the brokers that are alive, by node id.
-        cluster_id: The id of the cluster, if the answer has one.
-        peer: The numeric address of the broker that answered, if it is known.
-    """
+    """A cluster as one of its brokers describes it. ``peer`` is the numeric address of that broker, if it is known."""
 
     brokers: dict[int, Address]
     cluster_id: str | None
@@ -40,14 +31,14 @@ class ClusterDescription(NamedTuple):
 
 
 def request() -> bytes:
-    """Return a whole Metadata request that names no topic, so that only the brokers are listed."""
+    """Return a Metadata request, with its size and header, that asks for the brokers and for no topics."""
     size_bytes = _HEADER.size - 4 + len(_CLIENT_ID) + 4
     head = _HEADER.pack(size_bytes, ApiKey.METADATA, _VERSION, _CORRELATION_ID, len(_CLIENT_ID))
     return head + _CLIENT_ID + _INT32.pack(0)
 
 
 def read(frame: bytes, peer: Address | None = None) -> ClusterDescription:
-    """Read the whole Metadata response of the broker at ``peer``.
+    """Read a Metadata response, which starts with its size, from the broker at ``peer``.
 
     Raises:
         ProtocolError: If the bytes are no such response.
@@ -60,13 +51,11 @@ def read(frame: bytes, peer: Address | None = None) -> ClusterDescription:
 
 
 async def describe_cluster(address: Address, source: str | None, tls: TlsContext | None = None) -> ClusterDescription:
-    """Ask the broker at ``address`` about its cluster, on a connection of its own.
-
-    ``source`` is the address of this machine to dial from. If it is None, the system chooses the address.
+    """Ask the broker at ``address`` about its cluster, on a new connection from the local address ``source``.
 
     Raises:
         OSError: If the broker cannot be reached, or does not answer.
-        ProtocolError: If the broker sends something else than a Metadata response.
+        ProtocolError: If the broker sends something other than a Metadata response.
     """
     writer: asyncio.StreamWriter | None = None
     try:

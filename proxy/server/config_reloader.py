@@ -1,7 +1,7 @@
 """Reloads the configuration file when it changes. A file with an error changes nothing.
 
-The file is polled with ``os.stat``. Polling detects writes in place, renames over the file, and the swapped symbolic
-links of a Kubernetes ConfigMap. A system notification for a file would miss the last two.
+The file is polled with ``os.stat``. A notification by the system would miss a rename over the file, and the swapped
+symbolic links of a Kubernetes ConfigMap.
 """
 
 import asyncio
@@ -111,10 +111,7 @@ class Reloader:
 
 
 def needs_restart(running: ProxyConfig, new: ProxyConfig) -> tuple[str, ...]:
-    """Return the keys with a changed value that takes effect at the next start only.
-
-    ``running`` is the configuration with which the process was started.
-    """
+    """Return the changed keys that take effect only at the next start. The process was started with ``running``."""
     keys: list[str] = []
     before = {listener.name: listener for listener in running.listeners}
     after = {listener.name: listener for listener in new.listeners}
@@ -138,7 +135,7 @@ def needs_restart(running: ProxyConfig, new: ProxyConfig) -> tuple[str, ...]:
 
 
 def summary(old: ProxyConfig, new: ProxyConfig) -> str:
-    """Return one line on how two configurations differ. It has the number of quotas, and other keys that changed."""
+    """Return a line with the number of added, removed and changed quotas, and the other keys that changed."""
     before, after = _by_entity(old), _by_entity(new)
     added, removed = len(after.keys() - before.keys()), len(before.keys() - after.keys())
     changed = sum(1 for entity, rule in after.items() if entity in before and before[entity] != rule)

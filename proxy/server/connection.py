@@ -1,17 +1,14 @@
 """Runs one client's connection, which is two transports and one timer around a session.
 
-The session makes the decisions, and this module does the I/O. Each callback reads the clock once, passes the bytes to
-the session, and then writes, pauses reading and sets the timer as the session says. This module adds back-pressure:
-while one side cannot be written to, the other side is not read.
+The session makes the decisions, and this module does the I/O. While one side cannot be written to, the other side is
+not read.
 
-A client that is throttled is still read until it sends the next request, so that the loss of the client is noticed. A
-client that sends more than that is not read until the throttle time is over. The server then polls the client's socket,
-because neither asyncio nor uvloop reports a lost peer while reading is paused.
+A throttled client is read until it sends its next request, so that the loss of the client is noticed. After that
+request, the client is not read until the throttle time is over. Meanwhile the server polls the client's socket, because
+the event loop does not report a lost peer while reading is paused.
 
 A connection is drained when the proxy shuts down, or when the connection reaches its maximum age. It then accepts no
-further requests, answers those that it has accepted, and closes the proxy's side after the last response. It goes on
-reading until the client closes the other side (``half_close``). If the proxy closed both sides while requests are
-unread, the kernel would send a reset, and the client could lose the last responses.
+further requests, answers those that it has accepted, and closes the proxy's side (``half_close``).
 """
 
 import asyncio
@@ -70,29 +67,26 @@ class ClientConnection(asyncio.Protocol):
 
     @property
     def is_past_login(self) -> bool:
-        """Whether the client has sent a request and is not within a SASL login, so that no login timeout applies."""
+        """Whether the client has sent a request and is not within a SASL login. If so, no login timeout applies."""
         has_requested = self.transports.broker is not None or self._dial is not None or self._state.has_waited
         return has_requested and not self.session.is_logging_in
 
     @property
     @isolated
     def paused_socket(self) -> tuple[int, int] | None:
-        """The file descriptor of a client that is not being read, and the events to poll for in addition to errors.
-
-        This is None if the client is being read. The events include the end of the client's stream (POLLRDHUP) only
-        while the dial to the broker is queued and every request expects a response. No request has reached the broker
-        by then, so the connection may end. Later the requests of such a client are still forwarded and answered.
-        """
+        """The file descriptor of a client that is not read, and the events to poll for; None if the client is read."""
         client = self.transports.client
         if client is None or self.transports.reads_client or self.is_closed:
             return None
+        # While the dial is queued, no request has reached the broker. So if every request expects a response, the
+        # connection may end with the client's stream (POLLRDHUP). Otherwise the requests are still forwarded.
         is_useless = self._dial is not None and self._dial.is_waiting and not self.session.awaits_no_answers
         return client.get_extra_info("socket").fileno(), select.POLLRDHUP if is_useless else 0
 
     @property
     @isolated
     def held_bytes(self) -> int:
-        """How many bytes are held in memory until a throttle time ends, a frame is complete, or a slow peer reads."""
+        """How many bytes the connection holds in memory."""
         return self.transports.buffered_bytes + self.session.held_bytes
 
     # -- callbacks of the client's transport --
@@ -119,7 +113,7 @@ class ClientConnection(asyncio.Protocol):
         out = state.to_broker
         broker = self._flow_to_broker
         if broker is not None and len(out) == 1 and not state.is_blocked and not state.to_client:
-            broker.write(out.pop())  # the common case: the bytes are passed on unchanged
+            broker.write(out.pop())  # the common case: the bytes are forwarded unchanged
         else:
             self.flush(now_ms)
         self.request_ns = monotonic_ns() - started_ns
@@ -144,7 +138,7 @@ class ClientConnection(asyncio.Protocol):
 
     @isolated
     def resume_writing(self) -> None:
-        """Read the broker again, and forward requests that waited for room."""
+        """Read the broker again, because the write buffer to the client has room."""
         self.transports.is_client_full = False
         self._now_ms()
         self.session.resume_answers()
@@ -231,7 +225,7 @@ class ClientConnection(asyncio.Protocol):
         self._run(self.session.release, "peer")
 
     def _run(self, step: Callable[..., None], sender: str) -> None:
-        """Let the session do a step, then ``flush``. ``sender`` is the side that sent the bytes for the step."""
+        """Call a method of the session, then ``flush``. A protocol error is attributed to ``sender``."""
         now_ms = self._now_ms()
         try:
             step(now_ms=now_ms)
@@ -241,7 +235,7 @@ class ClientConnection(asyncio.Protocol):
             self.flush(now_ms)
 
     def _now_ms(self) -> int:
-        """Give the session the current time, and return it in ms. This must precede every call of the session."""
+        """Set the session's time, and return it in ms. Call this before every call of the session."""
         now_ns = self._state.now_ns = monotonic_ns()
         return now_ns // 1_000_000
 
@@ -304,7 +298,7 @@ class ClientConnection(asyncio.Protocol):
         self.flush(now_ms)
 
     def _close_when_answered(self) -> None:
-        """Close the connection if every request is answered, but only the proxy's side if the client's is open."""
+        """Close the connection if every request is answered. Close only the proxy's side if the client's is open."""
         session, client = self.session, self.transports.client
         if session.is_idle and self._has_client_ended:
             self.close("client_closed")
@@ -319,7 +313,7 @@ class ClientConnection(asyncio.Protocol):
             self.transports.update_reading(reads_client=True, reads_broker=self.transports.reads_broker)
 
     def close(self, cause: str) -> None:
-        """Flush what was written, then close both sides. Count ``cause``. May be called again."""
+        """Flush what was written, then close both sides. Count the disconnect under ``cause``. May be called again."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -343,7 +337,7 @@ class ClientConnection(asyncio.Protocol):
             self._forget_broker()
 
     def abort(self, cause: str) -> None:
-        """Close both sides now, and drop the bytes that are not written yet. Count ``cause``."""
+        """Close both sides now, and drop the bytes that are not written yet. Count the disconnect under ``cause``."""
         transports = (self.transports.client, self.transports.broker)
         self.close(cause)
         for transport in transports:
@@ -352,7 +346,7 @@ class ClientConnection(asyncio.Protocol):
 
     @isolated
     def abort_client(self) -> None:
-        """Abort the client's transport, because the server has found it broken."""
+        """Abort the client's transport, because the server has found that the client is lost."""
         if self.transports.client is not None:
             self.transports.client.abort()
 
@@ -393,7 +387,7 @@ class ClientConnection(asyncio.Protocol):
 
 
 def _cause(side: str, error: Exception | None) -> str:
-    """Return the cause under which to count a disconnect, after the transport to ``side`` is lost."""
+    """Return the cause under which to count the loss of the transport to ``side``."""
     if error is None:
         return f"{side}_closed"
     # uvloop closes the transport of a callback that raises.

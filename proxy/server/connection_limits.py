@@ -1,7 +1,7 @@
 """Limits how many connections a listener accepts, how long each may stay, and how much memory all may hold.
 
-This module reads no clock, and requests do not call it. A connection is checked when one of its time limits may have
-passed, and at least once a minute, because a reload may have changed the limits.
+This module reads no clock. A connection is checked when one of its time limits may have passed, and at least once a
+minute, because a reload may have changed the limits.
 """
 
 from collections.abc import Iterator
@@ -90,7 +90,7 @@ class CountedConnection:
 
 
 def spread() -> Iterator[float]:
-    """Yield numbers from 0 to 1 that are evenly distributed, however many of them are used (golden ratio)."""
+    """Yield numbers from 0 to 1 that are always evenly distributed (golden ratio)."""
     number = 0.0
     while True:
         number = (number + _GOLDEN_RATIO) % 1.0
@@ -98,7 +98,7 @@ def spread() -> Iterator[float]:
 
 
 class TimeLimits:
-    """The times of one connection, which are compared with the time limits of its listener.
+    """Compares one connection with the time limits of its listener.
 
     ``active_ms`` is the time of the last check that found the connection in use.
     """
@@ -141,7 +141,7 @@ def _is_over(time_ms: int, limit_ms: int | None) -> bool:
 
 
 class TimerWheel(Generic[_T]):
-    """Holds items that are due later, with one slot for each second. A second without due items costs nothing."""
+    """Holds items until they are due, with one slot for each second."""
 
     __slots__ = ("_due", "_next")
 
@@ -172,10 +172,7 @@ class TimerWheel(Generic[_T]):
 
 
 def largest_holders(held: list[tuple[int, _T]], max_buffered_bytes: int) -> list[_T]:
-    """Return which holders of memory to close, so that the others together hold at most ``max_buffered_bytes``.
-
-    ``held`` has the size in bytes of each holder. The largest holders are closed first.
-    """
+    """Return the largest holders of memory, so that the others together hold at most ``max_buffered_bytes``."""
     excess_bytes = sum(size_bytes for size_bytes, _ in held) - max_buffered_bytes
     found: list[_T] = []
     for size_bytes, holder in sorted(held, key=itemgetter(0), reverse=True):

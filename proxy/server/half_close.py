@@ -1,8 +1,7 @@
-"""Ends a drained connection: the proxy has closed its side, and waits until the client closes the other side.
+"""Waits until the client closes a drained connection, after the proxy has closed its own side.
 
-The client receives the end of the proxy's stream after the last response. Until the client closes its own side, this
-protocol reads what the client still sends. If a socket is closed while bytes are unread, the connection is reset, and a
-reset can destroy responses that the client has not read yet (RFC 1122, 4.2.2.13).
+Meanwhile this module reads what the client still sends. If a socket is closed while bytes are unread, the connection is
+reset. A reset can destroy responses that the client has not read yet (RFC 1122, 4.2.2.13).
 """
 
 import asyncio
@@ -34,7 +33,7 @@ class HalfClosedClient(asyncio.Protocol):
 
     @isolated
     def _give_up(self, waits: int) -> None:
-        """Close the connection, or wait again (up to ``waits`` times) while the client reads what was written."""
+        """Close the connection, but first wait up to ``waits`` times while the client reads what was written."""
         if waits == 0 or not self._client.get_write_buffer_size():
             self._owner.close(self._cause)
         else:
@@ -49,7 +48,7 @@ class HalfClosedClient(asyncio.Protocol):
         self._owner.fail()
 
     def data_received(self, data: bytes) -> None:
-        """Forward requests that expect no response (acks=0). Drop others, which the client sends again elsewhere."""
+        """Forward requests that expect no response (acks=0). Drop others, which clients send again elsewhere."""
         if self._owner.session.awaits_no_answers and not self._owner.is_closed:
             self._owner.data_received(data)
 

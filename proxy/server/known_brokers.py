@@ -26,7 +26,7 @@ class KnownBrokers:
     Attributes:
         single: The upstreams of the listeners that have the key ``upstream``, by address.
         clusters: The clusters of the other listeners, by the set of their ``bootstrap_servers``.
-        entrances: The object that accepts the clients of each listener: one route, or the routes to a cluster.
+        entrances: The object that accepts the clients of each listener.
         registry: Knows which upstreams lead to the same broker.
     """
 
@@ -75,10 +75,7 @@ class KnownBrokers:
         return upstream
 
     def update(self, listeners: Mapping[str, Listener], changed: RuleTableChanges | None, config: ProxyConfig) -> None:
-        """Apply a reloaded configuration file to every listener and broker, even to a broker without a listener.
-
-        ``changed`` holds the rules that have changed. If it is None, any rule may have changed.
-        """
+        """Apply a reloaded configuration file. ``changed`` has the changed rules; None if any rule may have changed."""
         for listener, entrance in self.entrances.items():
             settings = listeners.get(listener.name)
             if settings is None:
@@ -102,12 +99,12 @@ class KnownBrokers:
             broker.quotas.update(config, shaping=self.registry.first(broker).shaping, changed=changed)
 
     def follow(self, changed: RuleTableChanges) -> None:
-        """Put single changed rules in force at all brokers, from the next request on."""
+        """Enforce single changed rules at all brokers, from the next request on."""
         for quotas in self.quotas:
             quotas.rules_changed(changed)
 
     async def probe(self, upstream: Upstream, source: str | None) -> None:
-        """Probe regularly whether a broker can be reached, until cancelled. Dial from the address ``source``."""
+        """Probe a broker regularly until cancelled. ``source`` is the address of this machine to dial from, or None."""
         await probe(upstream, source, lambda peer, was_away: self._finder.reached(upstream, peer, is_back=was_away))
 
     def close(self) -> None:
@@ -135,10 +132,7 @@ class KnownBrokers:
 
     @property
     def quotas_by_name(self) -> list[tuple[str, BrokerQuotas]]:
-        """All quotas with a name each.
-
-        The quotas of a broker are named by the address of its first upstream, those of bootstrap ports ``bootstrap``.
-        """
+        """All quotas with their names: the address of the broker's first upstream, or ``bootstrap``."""
         clusters = tuple(self.clusters.values())
         upstreams = [*self.single.values(), *(one for cluster in clusters for one in tuple(cluster.brokers.values()))]
         names = _first_names(upstreams)
@@ -148,7 +142,7 @@ class KnownBrokers:
 
     @property
     def queues_by_name(self) -> list[tuple[str, BrokerQueue]]:
-        """The fair call queue of each broker that has a queue, with the address of the broker's first upstream."""
+        """The fair call queue of each broker that has one, with the address of the broker's first upstream."""
         return [(name, one.queue) for one, name in _first_names(self.upstreams).items() if one.queue is not None]
 
     def upstreams_of(self, listener: ListenerState) -> list[Upstream]:
@@ -196,7 +190,7 @@ def _first_names(upstreams: list[Upstream]) -> dict[Broker, str]:
 
 
 def node_ids(config: ProxyConfig) -> dict[Address, int | None]:
-    """Return the node id that listeners give for each ``upstream``; None for an upstream without a given node id."""
+    """Return the node id that the configuration file gives for each ``upstream``, or None."""
     found: dict[Address, int | None] = {}
     for listener in config.listeners:
         if listener.upstream is not None:

@@ -16,11 +16,7 @@ _BUCKETS: Final = tuple(min(max(bits - _FIRST_BITS, 0), len(BOUNDS_NS)) for bits
 
 
 class Latency:
-    """The histograms of one listener.
-
-    ``counts[api_key]`` holds one count for each bound, and a last one for longer times. ``sums_ns[api_key]`` holds the
-    sum of all times.
-    """
+    """The histograms of one listener, by API key. ``counts`` has one count for each bound, and one for longer times."""
 
     __slots__ = ("counts", "sums_ns")
 
@@ -29,7 +25,7 @@ class Latency:
         self.sums_ns: dict[int, int] = {}
 
     def observe(self, api_key: int, elapsed_ns: int) -> None:
-        """Count a response to the API ``api_key``. It spent ``elapsed_ns`` in the proxy, together with its request."""
+        """Count a response. Its request and the response together spent ``elapsed_ns`` in the proxy."""
         counts = self.counts.get(api_key)
         if counts is None:
             if api_key not in HIGHEST_VERSION:

@@ -1,4 +1,4 @@
-"""Keeps the state that all connections of one listener share, whichever broker they lead to."""
+"""Keeps the state that all connections of one listener share."""
 
 import asyncio
 import logging
@@ -33,7 +33,7 @@ class ListenerState:
     Attributes:
         settings: The listener's section of the configuration file. A reload replaces ``settings`` and ``policy``.
         handshake: Wraps the protocol of a new connection, as TLS does; None for plaintext.
-        priorities: The users' levels in the fair call queue; None if requests are forwarded as they come.
+        priorities: The users' levels in the fair call queue; None if the listener does not use the queue.
         open_count: Counts each connection from the time it is accepted until its transport is closed.
         broker_count: How many transports to brokers are open.
     """
@@ -76,13 +76,12 @@ class ListenerState:
     ) -> asyncio.BaseProtocol:
         """Return the protocol of a new connection.
 
-        ``accept`` is called after the handshake, and returns the ``ClientConnection``. ``abandon`` is called if the
-        handshake fails.
+        ``accept`` is called after the TLS handshake, or ``abandon`` if the handshake fails.
         """
         return accept() if self.handshake is None else self.handshake(accept, abandon)
 
     def may_warn(self, cause: str) -> bool:
-        """Return whether to log this cause as a warning now, which is done at most once in some seconds."""
+        """Return whether to log this cause as a warning now. Each cause is logged at most once in ten seconds."""
         now_ns = monotonic_ns()
         if now_ns < self._next_warning_ns.get(cause, 0):
             return False

@@ -1,8 +1,7 @@
 """Keeps the connection to a broker open after the client has left, until the client's last fetches are charged.
 
-A fetch is charged by the size of its response, so its response must still be received. Such an orphaned connection
-costs a file descriptor and nothing else. It counts towards no limit of its listener, and only the length of each
-response is read.
+A fetch is charged by the size of its response, so the proxy must still receive the response. An orphaned connection
+counts towards no limit of its listener.
 """
 
 import asyncio
@@ -26,10 +25,7 @@ LOST: Final = "lost"  # the broker closed, or the proxy stopped; nothing is char
 
 
 class OrphanedConnections:
-    """The orphaned connections of one listener. If there are too many, the oldest one is ended.
-
-    ``counts`` holds how many have ended in each way: ``ANSWERED``, ``CUT_SHORT`` or ``LOST``.
-    """
+    """The orphaned connections of one listener, at most ``MAX_KEPT``. ``counts`` says how many ended in which way."""
 
     def __init__(self) -> None:
         self.counts = dict.fromkeys((ANSWERED, CUT_SHORT, LOST), 0)
@@ -40,10 +36,7 @@ class OrphanedConnections:
         return len(self._kept)
 
     def keep(self, broker: asyncio.Transport, unanswered: Unanswered, *, is_paused: bool) -> None:
-        """Read the transport ``broker`` until all fetches in ``unanswered`` are charged, then close it.
-
-        ``is_paused`` says whether reading from the transport is paused now.
-        """
+        """Read from ``broker`` until all fetches in ``unanswered`` are charged, then close the transport."""
         orphan = _OrphanedConnection(self, broker, unanswered)
         self._kept[orphan] = None
         if self._is_closed or broker.is_closing():

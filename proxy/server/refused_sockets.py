@@ -11,10 +11,7 @@ MAX_KEPT: Final = 500
 
 
 class RefusedSockets:
-    """The refused sockets of one listener.
-
-    If there are too many, the oldest one is closed early, unlike in Kafka. ``hurried`` counts these.
-    """
+    """The refused sockets of one listener, at most ``MAX_KEPT``. ``hurried`` counts those that were closed early."""
 
     def __init__(self) -> None:
         self._kept: dict[socket.socket, asyncio.TimerHandle] = {}
@@ -25,7 +22,7 @@ class RefusedSockets:
         return len(self._kept)
 
     def keep(self, client: socket.socket, time_ms: int) -> None:
-        """Close the socket ``client`` after ``time_ms``, or at once if that is 0. Too many sockets close earlier."""
+        """Close the socket ``client`` after ``time_ms``, or earlier if too many sockets are kept."""
         if self._is_closed or not time_ms:
             client.close()
             return

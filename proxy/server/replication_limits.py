@@ -1,4 +1,4 @@
-"""Applies limits on replication, and runs the watcher that asks the cluster for the data that the limits need."""
+"""Applies limits on replication, and runs the watcher that reads the state of the cluster."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
@@ -13,11 +13,7 @@ from kafka_quota_proxy.proxy.usage.meter import FOLLOWER_REPLICATION, LEADER_REP
 
 
 class ReplicationLimits:
-    """Starts and stops the watcher as limits on replication are set and removed.
-
-    No watcher runs while there are no limits, or if the configuration file names no broker to ask
-    (``config.replication_checks`` has warned about that). ``start`` starts a task that runs until it is cancelled.
-    """
+    """Applies limits on replication. A watcher runs while there are limits, and the proxy knows a broker to ask."""
 
     def __init__(
         self, config: ProxyConfig, start: Callable[[Callable[[], Coroutine[None, None, None]]], asyncio.Task[None]]
@@ -46,7 +42,7 @@ class ReplicationLimits:
             self._watching = self._start(self.watcher.run)
 
     def stop(self) -> None:
-        """Stop the watcher, and forget what it has read, which would be outdated when limits are set again."""
+        """Stop the watcher, and forget what it has read."""
         if self._watching is not None:
             self._watching.cancel()
             self.see(ClusterView())
@@ -57,7 +53,7 @@ class ReplicationLimits:
         self.throttle.see(view, now_ms=monotonic_ns() // 1_000_000)
 
     def metered(self) -> Iterator[MeteredReplicas]:
-        """Yield, for the usage log, the quotas of all replicas that are or were throttled."""
+        """Yield the quotas of all leaders and followers for the usage log."""
         throttle = self.throttle
         for leader in throttle.leaders:
             if leader.known_quota is not None:

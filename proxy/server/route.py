@@ -31,7 +31,7 @@ class Route:
         self._attach_queue()
 
     def all_routes(self) -> list["Route"]:
-        """Return a list of this route only. ``ClusterListener`` has the same method and returns several routes."""
+        """Return a list of this route only. ``ClusterListener.all_routes`` returns several routes."""
         return [self]
 
     def arrivals(self) -> ListenerQuota:
@@ -39,15 +39,12 @@ class Route:
         return self.context.quotas.arrivals.listener(self.listener.name)
 
     def follow_listener(self) -> None:
-        """Apply the listener's policy and its settings of the fair call queue, which a reload has replaced."""
+        """Apply the listener's policy and queue settings, which a reload has replaced."""
         self.context.policy = self.listener.policy
         self._attach_queue()
 
     def _attach_queue(self) -> None:
-        """Use the broker's fair call queue if the listener is configured to use it.
-
-        Connections that wait in the previous queue still get their turn in that queue.
-        """
+        """Use the broker's fair call queue if the listener is configured to use it."""
         priorities, broker, before = self.listener.priorities, self.upstream.broker, self.context.queue
         if priorities is None:
             self.context.queue = None
@@ -72,5 +69,5 @@ class Route:
 
 
 def _wake_soon(waiter: Waiter) -> None:
-    """Resume a waiting connection later, because the callback that runs now is in the middle of another session."""
+    """Resume a waiting connection after the running callback, which is in the middle of another session."""
     asyncio.get_running_loop().call_soon(waiter.take_turn)

@@ -1,8 +1,4 @@
-"""Runs the proxy in one process with one event loop.
-
-``Server.run`` opens the listeners and serves clients until ``stop`` is called. ``Server.apply`` puts a new
-configuration in force without closing a connection.
-"""
+"""Runs the proxy in one process with one event loop."""
 
 import asyncio
 import gc
@@ -46,11 +42,7 @@ Work = Callable[[], Coroutine[None, None, None]]
 
 
 class Server:
-    """The running proxy.
-
-    Args:
-        config: The configuration with which the process starts.
-        wall_ms: Returns the Unix time in ms, which decides when rules begin and expire.
+    """The running proxy. ``wall_ms`` returns the Unix time in ms, which decides when rules begin and expire.
 
     Raises:
         TlsFileError: If a certificate or key file cannot be used.
@@ -100,7 +92,7 @@ class Server:
         return self._stopping.is_set()
 
     def apply(self, file: ProxyConfig) -> None:
-        """Put a reloaded configuration file in force, from the next request on. Listeners and connections stay open."""
+        """Apply a reloaded configuration file from the next request on. Listeners and connections stay open."""
         changed = self.rules.apply(file)
         self.replication.update(file.replication)
         self.brokers.update({listener.name: listener for listener in file.listeners}, changed, self.config)
@@ -112,10 +104,7 @@ class Server:
         self._stopping.set()
 
     async def run(self, *, companion: Work | None = None) -> None:
-        """Open the listeners, and serve clients until ``stop`` is called.
-
-        Args:
-            companion: A coroutine function that runs for as long as the server does, such as ``Reloader.watch``.
+        """Open the listeners, and serve clients until ``stop`` is called. Meanwhile also run ``companion``.
 
         Raises:
             StartError: If a listener's address cannot be bound, or the store of quotas cannot be used.
@@ -167,7 +156,7 @@ class Server:
             task.cancel()
 
     async def _first_rules(self) -> list[asyncio.Task[None]]:
-        """Wait for the rules that do not come from the configuration file; return the tasks started for them."""
+        """Wait for the rules that do not come from the configuration file. Return the tasks started for them."""
         if self.config.store is not None:
             await _read_store(self.quota_manager, self._stopping, self._tasks)
             self.apply(self.rules.file)
@@ -220,11 +209,7 @@ class Server:
 
 
 async def _read_store(manager: QuotaManager, stopping: asyncio.Event, tasks: asyncio.TaskGroup) -> None:
-    """Wait until the stored quotas are read or the server stops. A topic that stores them may be unavailable at first.
-
-    Raises:
-        StartError: If the store cannot be used.
-    """
+    """Wait until the stored quotas are read or the server stops. Raises StartError if the store cannot be used."""
     # This is not a task of the group, so that its failure is raised here and nowhere else.
     reading = asyncio.ensure_future(manager.read())
     stopped = tasks.create_task(stopping.wait())
@@ -237,7 +222,7 @@ async def _read_store(manager: QuotaManager, stopping: asyncio.Event, tasks: asy
 
 
 async def _await_rules(source: QuotaSource, stopping: asyncio.Event, tasks: asyncio.TaskGroup) -> None:
-    """Wait at most some seconds until a source has read its first rules, or until the server stops."""
+    """Wait until a source has read its first rules, some seconds have passed, or the server stops."""
     waits = [tasks.create_task(event.wait()) for event in (source.may_serve, stopping)]
     await asyncio.wait(waits, timeout=_FIRST_RULES_S, return_when=asyncio.FIRST_COMPLETED)
     for wait in waits:

@@ -40,7 +40,7 @@ async def drain_connections(
             for one in handshakes:
                 one.close()
             for listener in listeners:
-                for connection in tuple(listener.connections):  # including those accepted as it began
+                for connection in tuple(listener.connections):  # also those accepted when the drain began
                     connection.drain(_CAUSE)
         with suppress(TimeoutError):
             async with asyncio.timeout(_STEP_S):

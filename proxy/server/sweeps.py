@@ -28,10 +28,7 @@ _PAGE_BYTES: Final = resource.getpagesize()
 
 
 class Sweeps:
-    """The periodic work on all listeners.
-
-    ``config`` returns the configuration in force, and ``quotas`` returns the quotas of all brokers.
-    """
+    """Does the periodic work on all listeners. ``quotas`` returns the quotas of all brokers."""
 
     def __init__(
         self,
@@ -76,7 +73,7 @@ class Sweeps:
             attempt(connection.abort, MAX_BUFFERED)
 
     async def expire_buckets(self) -> None:
-        """Remove the buckets that no client has used for a while, at all brokers, every half minute."""
+        """Remove unused buckets at all brokers every half minute."""
         while True:
             await asyncio.sleep(_EXPIRE_EVERY_S)
             for quotas in self._quotas():
@@ -89,7 +86,7 @@ async def _expire_buckets_of(quotas: BrokerQuotas) -> None:
 
 
 def _log_unknown_users(listener: ListenerState) -> None:
-    """Warn once for each SASL mechanism that hides the user's name. A metric counts such logins."""
+    """Warn once for each SASL mechanism that does not show the user's name."""
     while listener.counters.newly_unknown:
         log.warning(
             "listener %s: a client has logged in by SASL mechanism %s, which does not show the user's name: such "
@@ -99,7 +96,7 @@ def _log_unknown_users(listener: ListenerState) -> None:
 
 
 def _abort_lost_clients(listener: ListenerState) -> None:
-    """Abort paused clients that are lost, because the event loop does not report a loss while reading is paused."""
+    """Abort paused clients that are lost. The event loop does not report their loss while reading is paused."""
     poller = select.poll()
     paused: dict[int, ClientConnection] = {}
     for connection in tuple(listener.connections):
@@ -113,7 +110,7 @@ def _abort_lost_clients(listener: ListenerState) -> None:
 
 
 def resident_bytes() -> int:
-    """Return the resident memory of this process; a huge number if the system does not report it. Takes 10 us."""
+    """Return the resident memory of this process; a huge number if the system does not report it."""
     try:
         return int(_STATM.read_bytes().split()[1]) * _PAGE_BYTES
     except (OSError, IndexError, ValueError):

@@ -15,10 +15,7 @@ log = logging.getLogger(__name__)
 
 
 class TlsHandshakes:
-    """The TLS handshakes of one listener.
-
-    ``pending`` holds the transports with an unfinished handshake. These have no session yet.
-    """
+    """The TLS handshakes of one listener. ``pending`` holds the transports with an unfinished handshake."""
 
     def __init__(self, listener: ListenerState, settings: ClientTls, context: TlsContext) -> None:
         self.pending: set[TlsTransport] = set()
@@ -27,7 +24,7 @@ class TlsHandshakes:
         self._context = context
 
     def new_protocol(self, accept: Callable[[], ClientConnection], abandon: Callable[[], None]) -> TlsTransport:
-        """Return the protocol of a new connection. The arguments are those of ``ListenerState.new_protocol``."""
+        """Return the protocol of a new connection. See ``ListenerState.new_protocol``."""
 
         def welcome(tls: ssl.SSLObject) -> ClientConnection:
             user = user_of_certificate(tls.getpeercert(binary_form=True), self._rules)

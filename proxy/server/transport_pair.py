@@ -47,10 +47,7 @@ class TransportPair:
             _set_reading(self.broker, reads_broker)
 
     def close(self, *, keeps_broker: bool) -> None:
-        """Flush what was written, then close both transports. Limit how long a peer may take to read.
-
-        If ``keeps_broker`` is True, the transport to the broker stays open.
-        """
+        """Flush and close both transports, or only the client's if ``keeps_broker``. Limit the time that this takes."""
         for transport in (self.client, self.broker):
             if transport is not None and not transport.is_closing():
                 with suppress(OSError):

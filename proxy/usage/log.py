@@ -1,7 +1,4 @@
-"""Reads the counters at the end of each interval, and puts the records of the usage log into the sinks.
-
-This runs on the event loop and never waits for I/O, because the sinks write in threads.
-"""
+"""Reads the counters of quotas at the end of each interval, and passes the records of the usage log to the sinks."""
 
 import asyncio
 import logging
@@ -31,7 +28,7 @@ _LOOK_S: Final = 0.01
 class UsageLogger:
     """Writes the usage log of a proxy, between ``start`` and ``stop``.
 
-    ``brokers`` and ``replicas`` are called for each interval, and return the objects with the counters to read.
+    ``brokers`` and ``replicas`` are called at the end of each interval, and return the counters to read.
     """
 
     def __init__(
@@ -57,10 +54,7 @@ class UsageLogger:
             sink.start()
 
     async def run(self) -> None:
-        """Log one interval after another, until cancelled.
-
-        Intervals end when the wall clock is at a multiple of their length, such as each full minute.
-        """
+        """Log intervals until cancelled. An interval ends when the wall clock is at a multiple of its length."""
         while True:
             await asyncio.sleep(_until_end_ms(_wall_ms(), self._interval_ms) / 1_000)
             if not self._may_read():
@@ -75,10 +69,7 @@ class UsageLogger:
                 report(error, "could not read an interval of the usage log; its use is in a later one")
 
     async def stop(self, hurry: asyncio.Event) -> None:
-        """Log the use up to now, and wait until the sinks have written it.
-
-        The wait takes at most ``STOP_TIMEOUT_S``, and ends early if ``hurry`` is set.
-        """
+        """Log the use up to now. Wait until it is written, ``STOP_TIMEOUT_S`` has passed, or ``hurry`` is set."""
         self._may_read()
         for batch in self._read():
             if batch is not None:
@@ -96,10 +87,7 @@ class UsageLogger:
             sink.join(0)
 
     def _may_read(self) -> bool:
-        """Whether the counters may be read, because every sink is ready and has room.
-
-        Once all sinks know which interval an earlier process logged last, the next interval is set to start after it.
-        """
+        """Return whether every sink is ready and has room. If not, the interval gets longer."""
         if not self._is_ready:
             known = [sink.last_start_ms for sink in self.sinks]
             if None not in known:
@@ -132,7 +120,7 @@ def usage_log(
     brokers: Callable[[], Iterable[MeteredBroker]],
     replicas: Callable[[], Iterable[MeteredReplicas]],
 ) -> UsageLogger | None:
-    """Return the logger that a configuration asks for, or None if the configuration has no usage log."""
+    """Return the logger for the section ``usage_log`` of the configuration file; None if there is no such section."""
     settings = config.usage_log
     if settings is None:
         return None
@@ -149,21 +137,15 @@ def usage_log(
 
 
 def proxy_name(config: ProxyConfig) -> str:
-    """Return the name of this proxy in the usage log, and among the proxies that share a limit.
-
-    By default the name consists of the host name and the port of the first listener.
-    """
+    """Return the name of this proxy. By default it consists of the host name and the port of the first listener."""
     given = config.usage_log.proxy if config.usage_log is not None else None
     return given or f"{socket.gethostname()}-{config.listeners[0].bind.port}"
 
 
 def _until_end_ms(wall_ms: int, interval_ms: int) -> int:
-    """Return the time until the end of the interval on the wall clock.
-
-    If at most a tenth of the interval is left, the result is the time until the end of the next one. A timer may fire
-    slightly early, and that must not cause a second, very short interval.
-    """
+    """Return the time until the wall clock is at a multiple of ``interval_ms``. Skip a multiple that is very near."""
     left_ms = interval_ms - wall_ms % interval_ms
+    # Otherwise a timer that fires slightly early would be followed by a very short interval.
     return left_ms if left_ms > interval_ms // 10 else left_ms + interval_ms
 
 

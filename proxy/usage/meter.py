@@ -1,8 +1,7 @@
 """Turns the counters of quotas into records of the use of each bucket in an interval.
 
-The use is the difference between a counter and its last reading. The last reading is kept together with the counter, in
-``logged``. So if a bucket is removed to make room for others, it keeps its unread use and waits in ``DepartedBuckets``.
-Each use is logged exactly once, whatever happens between two readings.
+A bucket holds the usage of one client under a quota. Its use in an interval is the difference between a counter and the
+last reading of the counter (``logged``). A bucket that was removed stays in ``DepartedBuckets`` until it is read.
 """
 
 from collections.abc import Iterable, Iterator
@@ -48,7 +47,7 @@ class MeteredReplicas(NamedTuple):
 
 
 class Meter:
-    """Reads all counters of a proxy at the end of each interval. ``timeline`` says when an interval began."""
+    """Reads all counters of a proxy at the end of each interval."""
 
     def __init__(self, proxy: str, timeline: Timeline) -> None:
         self.timeline = timeline
@@ -60,8 +59,8 @@ class Meter:
     ) -> Iterator[Batch | None]:
         """End the interval, and yield its records in batches.
 
-        Before that, yield None after each step of the work, so that the event loop can serve clients in between. If the
-        caller does not run the iterator to its end, the use that was read becomes part of the next interval.
+        Before the batches, yield None after each step, so that the event loop can serve clients in between. If the
+        caller abandons the iterator, the remaining records become part of the next interval.
         """
         for one in replicas:
             self._add_replicas(one)
@@ -166,16 +165,13 @@ class Meter:
             self._add(UsageKey(replicas.node_id, replicas.kind, "", ""), record)
 
     def _add(self, identity: UsageKey, used: UsageCounts) -> None:
-        """Add a record to the interval. Two records with the same key are added up, under the rule of the later one."""
+        """Add a record to the interval. Records with the same key are added up."""
         before = self._records.get(identity)
         self._records[identity] = used if before is None else before.plus(used)
 
 
 def _waits(moved: UsageTotals) -> tuple[int, int]:
-    """Return the number of throttled requests and their throttle time.
-
-    Both include requests that were only observed, and not made to wait.
-    """
+    """Return the number and the throttle time of throttled requests, including those that were only observed."""
     return (
         moved.throttled_requests + moved.observed_throttled_requests,
         moved.throttle_time_ms + moved.observed_throttle_time_ms,

@@ -1,6 +1,6 @@
-"""Defines a record of the usage log, which is the use of one bucket of a quota in one interval, and its JSON.
+"""Defines a record of the usage log, which is the use of one bucket in one interval, and encodes it as JSON.
 
-``docs/reference/usage-log.md`` documents the format.
+A bucket holds the usage of one client under a quota. ``docs/reference/usage-log.md`` documents the format.
 """
 
 from collections.abc import Iterator
@@ -13,10 +13,7 @@ _encode: Final = JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
 class UsageKey(NamedTuple):
-    """Names the bucket of a quota to which a record belongs.
-
-    Together with the name of the proxy and the start of the interval, this identifies the record.
-    """
+    """Identifies the bucket to which a record belongs."""
 
     broker: int | None  # the node id, or None while it is unknown
     kind: str
@@ -28,8 +25,8 @@ class UsageKey(NamedTuple):
 class UsageCounts(NamedTuple):
     """The use of a bucket in one interval, and the quota rule of the bucket.
 
-    ``amount`` is the amount that was charged. It counts bytes (produce, fetch, replication), per cent of a thread times
-    milliseconds (request), or requests, partitions or connections. It is below 0 if more was refunded than charged.
+    ``amount`` is what was charged: bytes (produce, fetch, replication), per cent of a thread times milliseconds
+    (request), requests, partitions or connections. It is negative if more was refunded than charged.
     """
 
     amount: int
@@ -70,7 +67,7 @@ class Batch(NamedTuple):
             yield (head + _encode(_fields(identity, usage))[1:]).encode("ascii")
 
     def keys(self) -> Iterator[bytes]:
-        """Yield for each record, as JSON, the key that the record has in a Kafka topic."""
+        """Yield the key under which each record is sent to a Kafka topic, as JSON."""
         for identity, _ in self.records:
             yield _encode({"proxy": self.proxy, **_names(identity)}).encode("ascii")
 

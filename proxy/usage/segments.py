@@ -5,10 +5,8 @@ The functions block, so they must not run on the event loop. A file has one of t
     usage-PROXY-START_MS.jsonl.part     being written
     usage-PROXY-START_MS.jsonl          complete, never changed again
 
-``START_MS`` is the ``start_ms`` of the file's first record. A complete file has whole lines only. If a write fails in
-the middle of a line, for example on a full disk, the incomplete line is cut off before the write is retried. A lock on
-``usage-PROXY.lock`` makes a second process with the same name wait until the first has ended. Otherwise the second
-process might mistake a file in use for a leftover of a crash.
+``START_MS`` is the ``start_ms`` of the file's first record. A complete file has whole lines only. A lock on
+``usage-PROXY.lock`` keeps a second process with the same name from completing a file that is still in use.
 """
 
 import json
@@ -36,10 +34,7 @@ _TAIL_BYTES: Final = 64 * 1024  # longer than any line, which has some 3 KB at m
 
 
 class Segments:
-    """Writes the usage log of one proxy to files.
-
-    ``begin`` must be called first. Each method may be called again after it has failed.
-    """
+    """Writes the usage log of one proxy to files. Call ``begin`` first. A call that has failed may be repeated."""
 
     name = "files"
 
@@ -59,13 +54,11 @@ class Segments:
 
     @property
     def rotate_from_ms(self) -> int | None:
-        """Return the time (ms, monotonic clock) at which the open file is due for rotation, or None without one."""
+        """Return when to rotate the open file (ms, monotonic clock), or None if no file is open."""
         return None if self._file < 0 else self._rotate_from_ms
 
     def begin(self) -> int:
-        """Lock the files of this proxy, and complete files that a crash has left behind.
-
-        Returns the ``start_ms`` of the last interval in the files, or 0 if there are no files.
+        """Lock the files, and complete those that a crash has left behind. Return the last logged ``start_ms``, or 0.
 
         Raises:
             OSError: If the directory cannot be used, or another process uses it.
@@ -81,9 +74,7 @@ class Segments:
         return max((_last_start_ms(path) for path in list(self._files())[-2:]), default=0)
 
     def write(self, batch: Batch, *, now_ms: int) -> None:
-        """Append all records of a batch.
-
-        After a failure, a call with the same batch continues where the failed call stopped.
+        """Append all records of a batch. After a failure, call it again with the same batch to append the rest.
 
         Raises:
             OSError: If the disk is full, or the file or the directory is faulty.
@@ -167,7 +158,7 @@ class Segments:
             self._is_torn = False
 
     def _files(self, *, is_part: bool = False) -> Iterator[Path]:
-        """Return the complete files of this proxy, or with ``is_part`` the incomplete files, the oldest first."""
+        """Return the complete files of this proxy, or its incomplete files if ``is_part``. The oldest come first."""
         found = ((path, self._own.fullmatch(path.name)) for path in self._directory.iterdir())
         named = [
             (int(match[1]), int(match[2] or 0), path) for path, match in found if match and bool(match[3]) == is_part
@@ -175,10 +166,7 @@ class Segments:
         return (path for _, _, path in sorted(named))
 
     def _trim(self) -> None:
-        """Remove the oldest complete files until the rest has at most ``retention_size_bytes``.
-
-        If a file cannot be removed, that is tried again when the next file is completed.
-        """
+        """Remove the oldest complete files until the others have at most ``retention_size_bytes``. Keep the newest."""
         most = self._settings.retention_size_bytes
         if most is None:
             return
@@ -198,7 +186,7 @@ class Segments:
 
 
 def _chunks(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Join lines to chunks, so that one system call writes many lines."""
+    """Join lines into chunks, so that one system call writes many lines."""
     some: list[bytes] = []
     size_bytes = 0
     for count, line in enumerate(lines, start=1):
@@ -214,7 +202,7 @@ def _chunks(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _complete_leftover(path: Path) -> None:
-    """Complete a file that a crash has left behind. Its whole lines stay, and an incomplete last line is removed."""
+    """Complete a file that a crash has left behind. Cut off an incomplete last line."""
     size_bytes = path.stat().st_size
     whole_bytes = _end_of_last_line(path, size_bytes)
     if not whole_bytes:
@@ -242,7 +230,7 @@ def _end_of_last_line(path: Path, size_bytes: int) -> int:
 
 
 def _last_start_ms(path: Path) -> int:
-    """Return the ``start_ms`` of a file's last line, or 0 if that line cannot be parsed."""
+    """Return the ``start_ms`` of the file's last line, or 0 if that line cannot be parsed."""
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
         lines = file.read().splitlines()

@@ -1,8 +1,7 @@
 """Queues batches of the usage log, and writes them to files or to a topic in a thread.
 
-The event loop puts batches into the queue and never waits. A failed write is retried until it succeeds. Meanwhile the
-queue fills. When it is full, the event loop stops reading the counters, so that no record is lost but the current
-interval gets longer. Only when the proxy stops is there a time limit, after which the rest is dropped.
+A failed write is retried until it succeeds. While the queue is full, no counters are read, and the current interval
+gets longer. So no record is lost. When the proxy stops, the writes have a time limit, and the rest is dropped.
 """
 
 import logging
@@ -28,17 +27,14 @@ class Writer(Protocol):
     name: str
 
     def begin(self) -> int:
-        """Prepare to write.
-
-        Returns the ``start_ms`` of the last interval that an earlier process logged, or 0 if that is unknown.
-        """
+        """Prepare to write. Return the ``start_ms`` of the last logged interval, or 0 if it is unknown."""
 
     def write(self, batch: Batch, *, now_ms: int) -> None:
         """Write a batch. After a failure the sink calls this method again with the same batch."""
 
     @property
     def rotate_from_ms(self) -> int | None:
-        """Return the time (ms, monotonic clock) at which ``complete`` is due, or None if it is not due at any time."""
+        """Return when to call ``complete`` (ms, monotonic clock), or None if there is no file to complete."""
 
     def complete(self) -> None:
         """Complete the current file, so that the next batch goes to a new one."""
@@ -48,9 +44,7 @@ class Writer(Protocol):
 
 
 class Sink:
-    """A destination of the usage log: a queue of batches, and a thread that passes them to ``writer``.
-
-    The numbers below are also exported as metrics.
+    """Passes the batches in its queue to ``writer``, in a thread.
 
     Attributes:
         written: The number of records that were written since the start.
@@ -58,9 +52,7 @@ class Sink:
         failures: The number of failed attempts to write.
         is_failing: Whether the last attempt to write failed.
         last_write_s: The Unix time at which the last batch was written, or 0 before the first batch.
-        queued: The number of records that wait to be written.
-        last_start_ms: The start of the last interval that an earlier process logged. It is 0 if that is unknown, and
-            None until the writer has begun.
+        last_start_ms: The result of ``Writer.begin``; None until the writer has begun.
     """
 
     def __init__(self, writer: Writer, *, retry_s: float = _RETRY_S, most: int = MAX_QUEUED_RECORDS) -> None:
@@ -89,30 +81,24 @@ class Sink:
 
     @property
     def has_room(self) -> bool:
-        """Whether the queue has room for another batch, whatever its size."""
+        """Whether the queue accepts another batch, of any size."""
         return self.queued < self._most
 
     def put(self, batch: Batch) -> None:
-        """Add a batch to the queue, without waiting. The batch is accepted even if the queue is full."""
+        """Add a batch to the queue without waiting, even if the queue is full."""
         with self._changed:
             self._batches.append(batch)
             self.queued += len(batch.records)
             self._changed.notify()
 
     def stop(self, timeout_s: float) -> None:
-        """Ask the thread to write what is queued within the time limit, and then to end.
-
-        This returns at once. ``join`` waits for the thread, and counts the records that were not written as dropped.
-        """
+        """Ask the thread to end when the queue is written or ``timeout_s`` has passed. Return at once."""
         with self._changed:
             self._ends_s = monotonic() + timeout_s
             self._changed.notify()
 
     def join(self, timeout_s: float) -> None:
-        """Wait for the thread to end. Records that are still queued afterwards are dropped, counted and reported.
-
-        A thread may still run after the timeout if it hangs on a disk that does not answer.
-        """
+        """Wait for the thread to end. Records that are still queued then are counted as dropped."""
         if self._thread.ident is not None:
             self._thread.join(timeout_s)
         if self.queued:
@@ -148,7 +134,7 @@ class Sink:
         self.last_write_s = time()
 
     def _next(self) -> Batch | None:
-        """Wait for the next batch and return it, or None after a stop. Meanwhile complete files that are due."""
+        """Wait for the next batch and return it, or None after a stop. While waiting, complete files that are due."""
         while True:
             due_ms = self._writer.rotate_from_ms
             if due_ms is not None and monotonic_ns() // 1_000_000 >= due_ms:
@@ -162,10 +148,7 @@ class Sink:
                 self._changed.wait(None if due_ms is None else max(0.0, due_ms / 1_000 - monotonic()))
 
     def _retried(self, work: Callable[[], None], what: str) -> bool:
-        """Call ``work`` until it succeeds. Returns False if the time limit of a stop ends before that.
-
-        ``what`` is a verb for the log message.
-        """
+        """Call ``work`` until it succeeds. Return False if the time limit of a stop passes first."""
         while True:
             try:
                 work()
@@ -186,7 +169,7 @@ class Sink:
                 return True
 
     def _wait_to_retry(self) -> bool:
-        """Wait before the next attempt, and return whether the time limit of a stop allows one."""
+        """Wait before the next attempt. Return False if the time limit of a stop has passed."""
         until_s = monotonic() + self._retry_s
         with self._changed:
             while (left_s := until_s - monotonic()) > 0:

@@ -1,10 +1,8 @@
 """Determines the start of each interval of the usage log, in Unix time.
 
-Each start is later than the one before, even if the wall clock steps. The length of an interval is measured on a
-monotonic clock, and its start comes from the wall clock. If the wall clock steps forward, there is a gap between two
-intervals. If the wall clock steps back, the starts continue from the last one and advance at half speed, until the wall
-clock has caught up. Until then intervals overlap. So a program that reads records in order of time never gets a late
-record, and a sum for one second is at most twice too high.
+Each start is later than the one before, even if the wall clock steps. If the wall clock steps forward, there is a gap
+between two intervals. If it steps back, starts advance at half speed until the wall clock has caught up. Until then
+intervals overlap.
 """
 
 from typing import Final, NamedTuple
@@ -21,10 +19,7 @@ class Span(NamedTuple):
 
 
 class Timeline:
-    """Divides time into the intervals of the usage log.
-
-    ``wall_ms`` is Unix time, and ``now_ms`` is the time on a monotonic clock.
-    """
+    """Divides time into intervals. ``wall_ms`` is Unix time, and ``now_ms`` is the time on a monotonic clock."""
 
     def __init__(self, *, wall_ms: int, now_ms: int) -> None:
         self._end_ms = wall_ms  # the end of the last interval
@@ -32,7 +27,7 @@ class Timeline:
         self._now_ms = now_ms
 
     def start_after(self, start_ms: int) -> None:
-        """Let all further intervals start after ``start_ms``, which is the last start that is already in the log."""
+        """Let the next intervals start after ``start_ms``, which is the last start that is already in the log."""
         self._least_ms = max(self._least_ms, start_ms + 1)
 
     def roll(self, *, wall_ms: int, now_ms: int) -> Span:

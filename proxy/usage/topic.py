@@ -1,10 +1,8 @@
 """Writes the usage log to a Kafka topic, with aiokafka's idempotent producer.
 
-The producer runs on an event loop of its own in the sink's thread. A record takes some 45 microseconds, for which
-clients would have to wait if the proxy's event loop did this work. The event loop of the thread runs only while there
-are records to send. The module is imported only if a topic is configured, because it loads aiokafka.
-
-If a response of the broker was lost, a record may be in the topic twice. Both copies have the same key and start.
+The producer runs on an event loop of its own in the sink's thread, because its work would delay clients. This module is
+imported only if a topic is configured, because it loads aiokafka. If a response of the broker is lost, a record may be
+in the topic twice, with the same key and start.
 """
 
 import asyncio
@@ -43,7 +41,7 @@ class TopicWriter:
         self._left: list[tuple[bytes, bytes]] = []  # keys and values of its unsent records
 
     def begin(self) -> int:
-        """Connect to the cluster. Returns 0, because the topic is not read for records of an earlier process.
+        """Connect to the cluster. Return 0, because the last logged interval is not read from the topic.
 
         Raises:
             Exception: If the cluster cannot be reached, or a password or certificate file cannot be used.
@@ -52,12 +50,10 @@ class TopicWriter:
         return 0
 
     def write(self, batch: Batch, *, now_ms: int) -> None:
-        """Send all records of a batch, and wait until the broker has acknowledged them.
-
-        After a failure, a call with the same batch sends only the records that were not acknowledged.
+        """Send all records of a batch. After a failure, call it again with the same batch to send the rest.
 
         Raises:
-            Exception: If some records were not acknowledged in time.
+            Exception: If the broker has not acknowledged some records in time.
         """
         if batch is not self._batch:
             self._batch, self._left = batch, list(zip(batch.keys(), batch.lines(), strict=True))

@@ -1,9 +1,7 @@
-"""Builds TLS contexts for clients and brokers from the files of certificates and keys, and follows file changes.
+"""Builds TLS contexts for clients and brokers from certificate and key files, and rebuilds them when the files change.
 
-A handshake keeps the context that is in force when it begins. A new context is used for later handshakes. OpenSSL's
-defaults apply to session tickets, ciphers and groups, and no ALPN is offered, as in Kafka.
-
-Files are polled with ``os.stat``, for the reasons that ``config_reloader`` gives.
+A handshake keeps the context with which it began. OpenSSL's defaults apply to session tickets, ciphers and groups, and
+no ALPN is offered, as in Kafka. Files are polled with ``os.stat``, for the reasons that ``config_reloader`` gives.
 """
 
 from __future__ import annotations
@@ -48,11 +46,7 @@ _CLIENT_FAULTS: Final = {
 
 
 def client_side_context(tls: ClientTls) -> ssl.SSLContext:
-    """Return a TLS context for connections from clients.
-
-    Raises:
-        TlsFileError: If one of the files in ``tls`` cannot be used.
-    """
+    """Return a TLS context for connections from clients. Raises TlsFileError if a file cannot be used."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _VERSIONS[tls.min_version]
     # A client could request one key exchange after another; Kafka's clients never do.
@@ -93,11 +87,7 @@ class TlsContext:
     """The TLS context for clients or for brokers, and the files from which it was built."""
 
     def __init__(self, tls: ClientTls | UpstreamTls) -> None:
-        """Build the first context.
-
-        Raises:
-            TlsFileError: If one of the files in ``tls`` cannot be used.
-        """
+        """Build the first context. Raises TlsFileError if a file cannot be used."""
         self.settings = tls
         self.last_reload_successful = True
         self.expires_at: datetime | None = None  # of the proxy's certificate; None without one
@@ -116,7 +106,7 @@ class TlsContext:
         """Return whether the files differ from those that were last used. Call this regularly.
 
         A change is reported only if the files have stayed the same since the call before, because a certificate and its
-        key are replaced one after the other, and half a file of CAs is valid too. Takes about 2 us per file.
+        key are replaced one after the other.
         """
         stat = self._stat_all()
         has_settled = stat == self._last_stat
@@ -127,8 +117,7 @@ class TlsContext:
         """Build a new context if the contents of the files have changed, and return whether they have.
 
         Raises:
-            TlsFileError: If a file cannot be used, or if the certificate has expired. The old context then stays in
-                force, and the files count as unchanged until they change again.
+            TlsFileError: If a file cannot be used, or the certificate has expired. The old context then stays in force.
         """
         self._used_stat = self._last_stat = self._stat_all()
         content_hash = self._content_hash()
@@ -141,7 +130,7 @@ class TlsContext:
         return True
 
     def reload(self, *, now: datetime) -> None:
-        """Rebuild the context, and log the outcome. This reads files, so do not call it in the event loop's thread."""
+        """Rebuild the context, and log the outcome. Run this in a thread, because it reads files."""
         try:
             is_new = self.rebuild(now=now)
         except TlsFileError as error:
@@ -163,7 +152,7 @@ class TlsContext:
         return tuple(file_state(path) for path in self._paths)
 
     def _content_hash(self) -> bytes:
-        """Return a hash of the contents of all files. If a file cannot be read, ``_build`` reports the error."""
+        """Return a hash of the contents of all files. A file that cannot be read counts as empty."""
         digest = hashlib.sha256()
         for path in self._paths:
             try:
@@ -193,7 +182,7 @@ async def _reload_if_changed(context: TlsContext) -> None:
 
 
 def client_fault(error: Exception) -> str:
-    """Return the cause by which a client's failed TLS handshake is counted. There are about ten causes."""
+    """Return the cause by which a client's failed TLS handshake is counted."""
     match error:
         case ProtocolError():
             return f"tls_{error.reason}"
@@ -209,11 +198,7 @@ def client_fault(error: Exception) -> str:
 
 
 def broker_fault(error: ssl.SSLError, context: TlsContext | None, host: str) -> str:
-    """Return a text on why the TLS handshake with a broker failed, and what would help.
-
-    In TLS 1.3 a broker refuses the proxy's certificate only after the proxy's side of the handshake is done. The error
-    then comes with the first bytes that are read.
-    """
+    """Return a text on why the TLS handshake with a broker failed, and what would help."""
     tls = context.settings if context else None
     if not isinstance(tls, UpstreamTls):
         return f"the TLS handshake with {host} failed: {error}"

@@ -1,7 +1,7 @@
 """Formats the subject of a certificate as Java does, by RFC 2253.
 
-Kafka's rules and quotas use this text, so every character must be as in Java, even where Java departs from the RFC.
-Java reads every value as UTF-8, whatever its string type, and escapes carriage returns at either end like spaces.
+Kafka's rules and quotas use this text, so every character must be as in Java. Unlike the RFC, Java reads every value as
+UTF-8, whatever its string type, and escapes carriage returns at either end like spaces.
 
 Source: ``X500Principal.getName()``, which is ``sun.security.x509.AVA.toRFC2253String``, in Java 17.
 """
@@ -42,7 +42,7 @@ _MAX_OID_BYTES: Final = 128
 
 
 def rfc2253_name(subject: Element) -> str:
-    r"""Return a subject as text, last part first, such as ``CN=Duke,OU=Java\, Software,C=US``. An empty one is "".
+    r"""Return a subject as text, last part first, such as ``CN=Duke,OU=Java\, Software,C=US``.
 
     Args:
         subject: An X.501 ``Name``: a SEQUENCE of SETs of SEQUENCEs of an OID and any value.
@@ -86,10 +86,7 @@ def _escaped(text: str) -> str:
 
 
 def _dotted(content: bytes) -> str:
-    """Return an OBJECT IDENTIFIER as decimal numbers with dots.
-
-    ``content`` has each number in base 128, with the high bit set on all bytes of a number but its last.
-    """
+    """Return an OBJECT IDENTIFIER (X.690, 8.19) as decimal numbers with dots."""
     if not content or content[-1] & 0x80 or len(content) > _MAX_OID_BYTES:
         raise CertificateError("an attribute of the subject has a type that is no OBJECT IDENTIFIER")
     numbers: list[int] = []

@@ -21,9 +21,8 @@ def user_of_certificate(der: bytes | None, rules: Iterable[MappingRule]) -> str:
     """Return the name of a client's user, without ``User:``, from the client's certificate.
 
     Args:
-        der: The certificate, X.509 in DER, as ``ssl.SSLSocket.getpeercert(True)`` returns it. If it is None, the client
-            has presented no certificate, and the user is ``ANONYMOUS`` whatever the rules are.
-        rules: The listener's mapping rules. The first rule that matches the whole name counts.
+        der: The certificate (X.509 in DER). If it is None, the client presented none, and the user is ``ANONYMOUS``.
+        rules: The listener's mapping rules. The first rule that matches the whole name applies.
 
     Raises:
         MalformedCertificate: If the certificate is not X.509, or if Java could not read its subject.
@@ -48,23 +47,19 @@ def map_name(distinguished_name: str, rules: Iterable[MappingRule]) -> str:
         if rule.pattern is None:
             return distinguished_name
         if not _can_be_matched(distinguished_name):
-            break  # a later rule could map it to another user than Kafka does
+            break  # a later rule could map the name to another user than Kafka does
         if rule.pattern.fullmatch(distinguished_name):
             return _in_case(_replaced(distinguished_name, rule.pattern, rule.replacement), rule.letter_case)
     raise NoMatchingRule(f"no rule applies to {distinguished_name[:200]!r}")
 
 
 def _can_be_matched(name: str) -> bool:
-    """Whether a pattern treats the name as in Java, where ``$`` also matches before a final line end."""
+    """Return False if Java might match the name differently. In Java, ``$`` also matches before a final line end."""
     return len(name) <= MAX_NAME_LENGTH and not name.endswith(LINE_TERMINATORS)
 
 
 def _replaced(text: str, pattern: Pattern, replacement: tuple[str | int, ...]) -> str:
-    """Replace every match of ``pattern``, as Java's ``String.replaceAll`` does.
-
-    Although the pattern matches the whole text, its first match may be shorter. The pattern ``.*`` matches twice, the
-    second time with an empty match at the end. An anchored pattern matches once.
-    """
+    """Replace every match as Java's ``String.replaceAll`` does. For example, ``.*`` matches again at the end."""
     parts: list[str] = []
     at = 0
     for found in _finds(text, pattern):

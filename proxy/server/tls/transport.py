@@ -1,12 +1,11 @@
 """Implements a TLS transport, which lies between a plain transport (below) and a protocol (above).
 
-The protocol above uses the TLS transport like any other transport. This module replaces the event loop's own TLS for
-three reasons. The TLS transport sends the alert that says why a handshake failed. Without the alert, clients take a
-refusal for a broken network and retry for ever. The TLS transport needs less than 256 KiB for each connection. And it
-decrypts at twice the speed, because records are read into one buffer that all connections share.
+This module replaces the event loop's own TLS for three reasons. It sends the alert that says why a handshake failed,
+without which clients retry for ever. All connections share one read buffer, which saves memory. And it decrypts at
+twice the speed.
 
 ``close`` sends ``close_notify``, and does not wait until the peer sends one too (RFC 8446, 6.1). A peer that has sent
-``close_notify`` first still gets its responses, like a peer that has closed its side of a plain connection.
+``close_notify`` first still gets its responses.
 """
 
 import asyncio
@@ -30,7 +29,7 @@ _PLAIN: Final = memoryview(bytearray(512 * 1024))
 
 
 class SaidNothingError(ConnectionResetError):
-    """The peer has disconnected without sending a byte. Most likely it was a health check."""
+    """The peer has disconnected without sending a byte, as health checks do."""
 
 
 class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
@@ -38,11 +37,9 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
 
     Args:
         context: Holds the certificate to present, and the certificates to trust.
-        server_hostname: The name or address that the peer's certificate must be for. If it is None, the proxy is the
-            server.
+        server_hostname: The name or address that the broker's certificate must be for; None if the proxy is the server.
         welcome: Returns the protocol above after the handshake. If it raises a ``ProtocolError``, the handshake fails.
-        fail: Called once with this transport and an error. If ``is_up`` is False, the error has ended the handshake.
-            Otherwise it has ended the connection later, and the protocol above gets ``connection_lost`` as well.
+        fail: Called once if an error ends the connection. During the handshake ``is_up`` is False.
     """
 
     __slots__ = (
@@ -164,7 +161,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         return self._is_closing
 
     def get_write_buffer_size(self) -> int:
-        """Return how many encrypted bytes wait in the transport below. This transport has no buffer of its own."""
+        """Return how many encrypted bytes wait in the transport below."""
         return self._below.get_write_buffer_size()
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
@@ -314,7 +311,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
     def _flush(self) -> None:
         if self._outgoing.pending:
             data = self._outgoing.read()
-            if not self._has_ended:  # otherwise it answers a key update, which the peer no longer needs
+            if not self._has_ended:  # otherwise the data answers a key update, which the peer no longer needs
                 self._below.write(data)
 
     @isolated
