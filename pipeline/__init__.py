@@ -2,7 +2,7 @@
 
 * ``record``           defines the columns of the log
 * ``session``          starts the Spark session
-* ``parsing``          turns lines into records, and finds faults and duplicates; no I/O
+* ``parsing``          turns lines into records, and finds faults and duplicates
 * ``usage_reader``     reads the log, with ``log_files`` and ``kafka_source``; ``damaged_files`` finds broken files
 * ``writing``          writes tables; ``files`` renames and deletes
 * ``kafka_config``     reads the client configuration for Kafka topics

@@ -135,10 +135,7 @@ def _run(given: Sequence[str]) -> int:
 
 
 def parser(chosen: str | None) -> argparse.ArgumentParser:
-    """Return the parser of the whole command line.
-
-    Only the subparser of the ``chosen`` command gets its arguments.
-    """
+    """Return the parser of the whole command line, with the arguments of the command ``chosen`` only."""
     whole = argparse.ArgumentParser(
         prog=_PROGRAM,
         description="From the usage log of kafka-quota-proxy to limits, forecasts, bills and throttles, with Spark.",

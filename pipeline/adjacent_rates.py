@@ -1,7 +1,7 @@
 """Adds to each record the rates of the same client's records right before and after it.
 
-The records of all clients of a bucket arrive together, in the order of their starts. The rate after a record is known
-when the next record of the client has arrived, or when the next record can no longer adjoin it.
+Records arrive in the order of their starts, from all clients of a bucket. So the rate after a record is known when the
+client's next record has arrived, or when that record can no longer follow without a gap.
 
 This module needs no Spark.
 """
@@ -29,11 +29,7 @@ class AdjacentRates:
         self._returned = 0  # the number of kept records that were returned already
 
     def take(self, start_ms: Whole, client: Whole, interval_ms: Whole, amount: Whole, requests: Whole) -> Rows:
-        """Add records, and return the records for which both adjacent rates are known by now.
-
-        A record must not begin before the records that were added earlier. ``client`` is a number that distinguishes
-        the clients that share the bucket.
-        """
+        """Add records, and return the records that have both rates by now. ``client`` has a number for each client."""
         new = np.stack((start_ms, client, interval_ms, amount, requests))
         self._kept = np.concatenate((self._kept, new), axis=1)
         return self._known(is_end=False)

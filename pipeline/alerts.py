@@ -2,12 +2,11 @@
 
 The functions take and return DataFrames and do no I/O.
 
-A record counts in the window of event time in which it starts. Each bucket and window has at most one alert, with the
-level ``over`` or, if that does not apply, ``near``. The alert is final when the window closes: later records do not
-change it.
+A record counts in the window in which it starts. Each bucket and window has at most one alert, with the level ``over``
+or else ``near``. The alert is final when the window closes.
 
-Every value of an alert is a maximum or a sum of integers. So the same records give exactly the same alert in any order
-and in any batches. Exactly-once delivery relies on this.
+Alerts contain only maxima and sums of integers. So the same records give exactly the same alert in any order and in any
+batches. Exactly-once delivery relies on this.
 """
 
 from typing import Final
@@ -30,22 +29,19 @@ _IN_MILLISECONDS: Final = ("request",)
 
 
 def marked_ahead(rows: DataFrame, now: Column, *, late_ms: int) -> DataFrame:
-    """Add the column ``is_ahead``, which is true for records too far in the future.
+    """Add the column ``is_ahead``, which is true for records that start more than ``late_ms`` after ``now``.
 
-    A record is too far in the future if it starts more than ``late_ms`` after ``now``. Correct clocks differ by less.
-    The newest record moves the watermark for all proxies. So a proxy with a clock that is a day ahead would make the
-    records of all other proxies too late for a day.
-
-    ``now`` is a timestamp. A stream should pass ``current_timestamp()``, which stays the same if a batch is repeated.
+    A proxy's clock may be a day ahead. Its records would move the watermark of the stream, and make the records of all
+    other proxies too late. A stream should pass ``current_timestamp()``, which stays the same if a batch is repeated.
     """
     return rows.withColumn("is_ahead", F.coalesce(F.col("start_ms") > F.unix_millis(now) + late_ms, F.lit(False)))
 
 
 def once(records: DataFrame, *, late_ms: int) -> DataFrame:
-    """Drop duplicate records and records that come too late, and add the event ``time`` of each record.
+    """Drop duplicate and late records, and add the event ``time`` of each record.
 
-    The identity of a record contains the time. So Spark forgets a record when the watermark has passed it, after which
-    a copy is too late anyway. ``dropDuplicatesWithinWatermark`` would remember the record twice as long for no benefit.
+    Duplicates have the same time. So Spark can forget a record when the watermark has passed it.
+    ``dropDuplicatesWithinWatermark`` would remember the record twice as long.
     """
     timed = records.select(*COLUMNS, F.timestamp_millis("start_ms").alias(TIME))
     return timed.withWatermark(TIME, f"{late_ms} milliseconds").dropDuplicates([*IDENTITY, TIME])
@@ -54,14 +50,12 @@ def once(records: DataFrame, *, late_ms: int) -> DataFrame:
 def alerts(records: DataFrame, *, window_ms: int, near: float) -> DataFrame:
     """Return an alert for each bucket and window in which the bucket was over its limit or near it.
 
-    ``records`` is the result of ``once``. The level is ``over`` if requests were throttled (or would have been, if the
-    quota had been enforced), or if the amount exceeds the amount that the limit allows in the window. It is ``near`` if
-    the amount exceeds the fraction ``near`` of the allowed amount. If the limit changed within a window, the highest
-    limit counts. Use without a limit does not count. If the intervals of the records add up to more than the window,
-    the limit is applied to their total time.
+    ``records`` is the result of ``once``. Windows are aligned to the epoch. The limit allows an amount in the window,
+    or in the total time of the records' intervals if that is longer. If the limit changed, the highest limit applies.
 
-    The first window starts at the epoch, and the windows follow each other without gaps. ``use`` is the amount as a
-    fraction of the allowed amount, and null without a limit.
+    The level is ``over`` if the amount exceeds the allowed amount, or if requests were throttled (or would have been,
+    with enforcement). It is ``near`` if the amount exceeds the fraction ``near`` of the allowed amount. The column
+    ``use`` is the amount divided by the allowed amount, or null without a limit.
     """
     is_limited = F.col("limit").isNotNull()
     window = F.window(TIME, f"{window_ms} milliseconds").alias("window")
@@ -94,7 +88,7 @@ def alerts(records: DataFrame, *, window_ms: int, near: float) -> DataFrame:
 def encoded(found: DataFrame) -> DataFrame:
     """Return alerts as Kafka records, with ``key`` and ``value`` in compact JSON and ``start_ms`` as the timestamp.
 
-    The key is the bucket, so that all alerts of a bucket are in one partition, in the order of their windows.
+    The key is the bucket, so that its alerts are in one partition, in the order of their windows.
     """
     every = {"ignoreNullFields": "false"}
     key, value = F.to_json(F.struct(*ALERT_KEY), every), F.to_json(F.struct(*ALERT), every)

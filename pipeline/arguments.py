@@ -1,7 +1,4 @@
-"""Declares the arguments of each command.
-
-Spark is not imported, so that ``--help`` and wrong arguments are answered at once.
-"""
+"""Declares the arguments of each command. Spark is not imported, so that ``--help`` is answered at once."""
 
 import argparse
 import re

@@ -3,19 +3,14 @@
 This module needs no Spark, does no I/O and reads no clock.
 
 A record has the amount of an interval, but not how the amount was spread over the interval. So the amount is cut into
-as many parts as the record has requests. The number of parts is at most one for each second of the interval, or twenty
-if that is more. If the interval is at most two seconds long, the arrival times are derived from the adjacent records of
-the same client:
+one part for each request, but at most one for each second, or twenty if that is more. The parts are spread evenly,
+except in intervals of at most two seconds. In these the adjacent records of the same client determine the times:
 
 * If a record has a higher rate than both neighbours, the client sent at the higher one of their rates, and the rest
   arrived at once in the middle. A longer burst would show in two records.
 * If the rate of a record is between those of its neighbours, the client changed once from one rate to the other.
-* In all other records the parts are spread evenly.
 
-A part arrives at the time at which its middle arrives.
-
-All numbers are int64 in arrays, except for amounts with sums that might overflow, which are Python integers in arrays
-of objects.
+A part has the arrival time of its middle. Numbers are int64 in arrays, or Python integers where sums might overflow.
 """
 
 from itertools import pairwise
@@ -43,8 +38,8 @@ _MOST_PARTS: Final = 1 << 20
 class Rows(NamedTuple):
     """The records of one bucket, ordered by ``start_ms``.
 
-    ``before`` and ``after`` are the rates of the adjacent records of the same client. They are 0 if there is no
-    adjacent record, and infinite if the rate is unknown.
+    ``before`` and ``after`` are the rates of the adjacent records of the same client. A rate is 0 if there is no
+    adjacent record, and infinite if it is unknown.
     """
 
     start_ms: Whole
@@ -71,10 +66,7 @@ def parts_of(requests: Whole, interval_ms: Whole) -> Whole:
 
 
 def parts(rows: Rows) -> Parts:
-    """Cut records into parts. The amounts of the parts of a record add up to its amount.
-
-    Parts that arrive at the same time have the order of their records.
-    """
+    """Cut records into parts, in the order of arrival. The parts of a record add up to its amount."""
     counts = parts_of(rows.requests, rows.interval_ms)
     amount: Amounts = rows.amount
     if len(amount) and (np.abs(amount).max() > _MOST_AMOUNT or counts.max() > _MOST_PARTS):
@@ -110,18 +102,12 @@ def _is_shaped(rows: Rows) -> NDArray[np.bool_]:
 
 
 def _shaped(rows: Rows, middle: NDArray[np.float64]) -> Whole:
-    """Return the time of each part, relative to the start of its record.
-
-    Args:
-        rows: the record of each part. Its rate is above 0 and above the rate of a neighbour.
-        middle: the fraction of the record's amount that arrives before the middle of the part, above 0 and below 1.
-    """
+    """Return each part's time within its interval. ``middle`` is the fraction of the amount before its middle."""
     higher = np.maximum(rows.before, rows.after)
     is_burst = rows.amount > higher * rows.interval_ms
     passed = rows.amount * middle
     with np.errstate(divide="ignore"):
-        # The time at which the part arrives at the first rate, and the time at which it arrives at the second rate if
-        # the rest arrives until the end.
+        # The part's time at the first rate from the start, and at the second rate back from the end.
         first = passed / np.where(is_burst, higher, rows.before)
         second = rows.interval_ms - (rows.amount - passed) / np.where(is_burst, higher, rows.after)
     changed = np.where(rows.before < rows.after, np.minimum(first, second), np.maximum(first, second))
@@ -139,7 +125,7 @@ def _sorted(at_ms: Whole, amount: Amounts) -> Parts:
 class ArrivalQueue:
     """Takes records in the order of ``start_ms``, and returns their parts in the order of arrival.
 
-    The intervals of the records may overlap. ``active_ms`` is the time that the records cover.
+    The intervals of the records may overlap. ``active_ms`` is the time that they cover.
     """
 
     def __init__(self) -> None:
@@ -148,11 +134,7 @@ class ArrivalQueue:
         self._waiting = NO_PARTS
 
     def take(self, rows: Rows) -> list[Parts]:
-        """Add records, and return the parts that are due, in several pieces.
-
-        A record must not begin before the records that were added earlier. A part is due if no later record can have an
-        earlier part.
-        """
+        """Add records. Return the parts that are due, which means that no later record can have an earlier part."""
         if not len(rows.start_ms):
             return []
         self._add_active_time(rows)
@@ -161,7 +143,7 @@ class ArrivalQueue:
         return [self._due(Rows._make(column[first:last] for column in rows)) for first, last in pairwise(cuts)]
 
     def rest(self) -> Parts:
-        """Return the parts that are still in the queue after the last record was added."""
+        """Return the remaining parts, after the last record was added."""
         due, self._waiting = self._waiting, NO_PARTS
         return due
 

@@ -1,10 +1,7 @@
-"""Divides the limits of a whole cluster over its proxies by demand, with a guaranteed minimum.
-
-This module does no I/O. ``demand`` and ``recent_use`` take and return DataFrames.
+"""Divides the limits of a whole cluster over its proxies by demand, with a guaranteed minimum. Does no I/O.
 
 Each of n proxies gets ``floor`` * L / n of a limit L, and a part of the rest in proportion to its demand. Shares are
-whole bytes, rounded down, so their sum never exceeds L. An entity that is not in the log gets an even share of its
-rule, L / n.
+rounded down to whole bytes, so their sum never exceeds L. An entity that is not in the log gets even shares, L / n.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,8 +34,8 @@ class Share(NamedTuple):
 def demand(records: DataFrame, entities: DataFrame, *, last_ms: int | None) -> DataFrame:
     """Return the ``amount`` that each bucket with a limit used at each proxy, and the ``limit``.
 
-    If ``last_ms`` is given, only the last ``last_ms`` milliseconds of the log count. Buckets that no rule can name are
-    left out, so they keep even shares. ``entities`` is the result of ``whatif.resolved``.
+    Only the last ``last_ms`` milliseconds of the log count, or the whole log if None. Buckets that no rule can name,
+    such as ``<shared>``, are left out and keep even shares. ``entities`` is the result of ``whatif.resolved``.
     """
     used = records.where(F.col("kind").isin(*BYTE_KINDS))
     if last_ms is not None:
@@ -54,7 +51,7 @@ def demand(records: DataFrame, entities: DataFrame, *, last_ms: int | None) -> D
 
 
 def recent_use(rows: DataFrame, proxies: Sequence[str]) -> DataFrame:
-    """Return the use of each bucket with a limit at each of ``proxies``, from rows of ``parsed``."""
+    """Return the use of each bucket with a limit at each of ``proxies``, from rows of ``parsing.parsed``."""
     records = rows.where(
         F.col("fault").isNull()
         & F.col("kind").isin(*BYTE_KINDS)
@@ -74,8 +71,8 @@ def recent_use(rows: DataFrame, proxies: Sequence[str]) -> DataFrame:
 def divided(limit: float, demands: Mapping[str, int], proxies: Sequence[str], *, floor: float) -> dict[str, int]:
     """Divide a limit by demand, and return the share of each proxy in bytes per second, at least 1.
 
-    The sum of the shares is at most the limit, unless the limit is below the number of proxies. ``floor`` is the
-    guaranteed fraction of an even share, from 0 to 1. A proxy that is missing in ``demands`` used nothing.
+    ``floor`` is the guaranteed fraction of an even share, from 0 to 1. A proxy that is missing in ``demands`` used
+    nothing.
     """
     total = sum(demands.values())
     even = 1 / len(proxies)
@@ -84,7 +81,7 @@ def divided(limit: float, demands: Mapping[str, int], proxies: Sequence[str], *,
 
 
 def shares(rows: Iterable[Mapping[str, Any]], proxies: Sequence[str], *, floor: float) -> list[Share]:
-    """Return the shares of all buckets that occur in the rows of ``demand``."""
+    """Return the shares of all buckets in the rows of ``demand``."""
     demands: dict[tuple[str, str, str], dict[str, int]] = {}
     limits: dict[tuple[str, str, str], float] = {}
     for row in rows:
@@ -99,11 +96,10 @@ def shares(rows: Iterable[Mapping[str, Any]], proxies: Sequence[str], *, floor: 
 
 
 def rules_of(proxy: str, given: Sequence[Share], rules: Iterable[QuotaRule], proxies: int) -> list[QuotaRule]:
-    """Return the rules of one proxy: the computed share where there is one, and otherwise an even share.
+    """Return the rules of one proxy, with the computed shares, and even shares of all other limits.
 
-    A computed share takes the enforcement and shaping of its rule. A file has only one rule for the same names. If
-    another rule for these names has a different enforcement or shaping, for example the one for fetch, the even share
-    stays.
+    A computed share keeps the enforcement and shaping of its rule. A file has only one rule for an entity. So the even
+    share stays if the entity's rule for the other kind (produce or fetch) has a different enforcement or shaping.
     """
     rules = tuple(rules)
     tables = {kind.label: RuleTable(kind, rules) for kind in _KINDS}
@@ -122,7 +118,7 @@ def rules_of(proxy: str, given: Sequence[Share], rules: Iterable[QuotaRule], pro
 
 
 def _even_rules(rules: Iterable[QuotaRule], proxies: int) -> dict[tuple[EntityName, EntityName], QuotaRule]:
-    """Return the rules that limit bytes, each reduced to an even share, by user and client-id."""
+    """Return the rules that limit bytes, by user and client-id, each with an even share of its limits."""
     found = {}
     for rule in rules:
         even = {key: _even(rule.limits[key], proxies) for key in BYTE_RATES if key in rule.limits}
@@ -132,11 +128,7 @@ def _even_rules(rules: Iterable[QuotaRule], proxies: int) -> dict[tuple[EntityNa
 
 
 def _named(share: Share, table: RuleTable, proxies: int) -> list[QuotaRule]:
-    """Return a rule that grants a share, and the rules that keep the other limits of the user as they are.
-
-    A rule for a user takes precedence over the rules for default users with a client-id, which have applied to this
-    user so far. So these rules are repeated for the user by name, with even shares.
-    """
+    """Return a rule that grants a share, and copies of the rules that it would otherwise override."""
     found = table.resolve(user=share.user, client_id=share.client_id)
     key = _RATE_KEYS[share.kind]
     ways: dict[str, Any] = {}

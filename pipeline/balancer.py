@@ -3,8 +3,8 @@
 This module does no I/O and reads no clock. ``Balancer`` keeps the state of the buckets, ``limit_division`` computes
 their shares, and ``leases`` changes shares without exceeding a limit.
 
-A bucket gets shares when it is throttled at a proxy. It keeps them until an even share has been enough at all proxies
-for a while. The other buckets need no shares, since the common rule applies to them.
+By default a common rule gives each proxy an even share of a limit. A bucket gets shares of its own when it is throttled
+at a proxy. It keeps them until even shares have been enough at all proxies for a while.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,7 +32,7 @@ _SILENCE_MS: Final = 15_000
 
 
 class Bucket(NamedTuple):
-    """The entity of one limit. A name is ``""`` if the rule does not distinguish users (or client-ids)."""
+    """The kind and the entity of one limit. A name is ``""`` if the rule does not distinguish users (or client-ids)."""
 
     kind: str
     user: str
@@ -85,10 +85,7 @@ class _BucketState:
 
 
 class Balancer:
-    """Keeps the shares of all buckets under the quotas of a cluster.
-
-    Each proxy has to be in front of exactly one broker.
-    """
+    """Keeps the shares of all buckets under the quotas of a cluster. Each proxy must have exactly one broker."""
 
     def __init__(self, limits: ProxyConfig, proxies: Sequence[str], terms: Terms) -> None:
         self._limits = limits
@@ -112,10 +109,7 @@ class Balancer:
         ]
 
     def take(self, uses: Iterable[Use], *, now_ms: int) -> None:
-        """Add the use that the log shows since the last call.
-
-        A bucket that is missing in ``uses`` was not used.
-        """
+        """Add the use since the last call. A bucket that is missing in ``uses`` was not used."""
         self._last_use_ms = now_ms
         for proxy, bucket, used in uses:
             known = self._known.get(bucket)
@@ -129,10 +123,7 @@ class Balancer:
             known.demands.setdefault(proxy, DemandTracker()).take(used, share=share, now_ms=now_ms)
 
     def publish(self, *, now_ms: int) -> Publication:
-        """Return the next publication, with the shares as they are from ``now_ms`` on.
-
-        The topic must have acknowledged the previous publication before this call.
-        """
+        """Return the next publication. The topic must have acknowledged the previous publication."""
         self.turned_away = 0
         # While the log is late, its earlier records do not expire.
         known_until_ms = self._last_use_ms if now_ms - self._last_use_ms < _SILENCE_MS else now_ms
@@ -184,10 +175,7 @@ class Balancer:
         known.goal = known.leases.shares
 
     def _move(self, known: _BucketState, leases: Leases, demands: Mapping[str, ProxyDemand], now_ms: int) -> bool:
-        """Move the shares of a bucket towards its demand, and return whether they have changed.
-
-        Sets ``known.leases`` to None if the bucket no longer needs shares.
-        """
+        """Move a bucket's shares towards its demand, or end unneeded shares. Return whether the shares changed."""
         if any(demand.is_throttled or demand.rate > leases.even for demand in demands.values()):
             known.fits_since_ms = None
         elif known.fits_since_ms is None:
@@ -235,7 +223,7 @@ class Balancer:
 
 
 def _divides_users(limits: ProxyConfig, kind: QuotaKind) -> bool:
-    """Return whether a rule with a limit of this kind is for default users and names client-ids."""
+    """Return whether a rule of this kind is for default users with a client-id."""
     return any(
         rule.user is DEFAULT and rule.client_id is not None and kind.limit_of(rule) is not None
         for rule in limits.quotas

@@ -3,8 +3,8 @@
 The functions take and return DataFrames and do no I/O.
 
 A rate is the amount of a record divided by its interval, in bytes per second. An interval below 100 ms, as it occurs
-when a proxy starts or stops, counts as 100 ms, since Kafka's quotas are not finer. Percentiles are taken over the
-intervals that have a record. Otherwise an entity that works for ten minutes a day would get a limit of almost 0.
+when a proxy starts or stops, counts as 100 ms. Percentiles count only intervals with a record. Otherwise an entity that
+works for ten minutes a day would get a limit of almost 0.
 """
 
 from collections.abc import Iterable, Mapping
@@ -38,10 +38,7 @@ _RATE_KEYS: Final = {kind.label: kind.key for kind in (QuotaKind.PRODUCE, QuotaK
 
 
 def byte_usage(records: DataFrame) -> DataFrame:
-    """Return the produce and fetch records, with their ``rate`` in bytes per second.
-
-    An unknown broker becomes -1, since a join never matches a null.
-    """
+    """Return the produce and fetch records with their ``rate``. An unknown broker becomes -1, as joins ignore nulls."""
     interval_ms = F.greatest("interval_ms", F.lit(100))
     rate = F.greatest(F.lit(0).cast("long"), F.floor(F.col("amount") * 1_000 / interval_ms))
     used = records.where(F.col("kind").isin(*BYTE_KINDS))
@@ -51,9 +48,8 @@ def byte_usage(records: DataFrame) -> DataFrame:
 def percentiles(usage: DataFrame, percentile: float) -> DataFrame:
     """Return the peak, the median, the mean, the ``percentile`` and the demand of each bucket.
 
-    ``percentile`` is from 50 to 100. The demand has the columns ``whatif.DEMAND``. The rates are counted in a histogram
-    with logarithmic bins. Its counts are exact, so the result does not depend on the order of the records. A percentile
-    is at most 1.1 % above the true value, and never below the true value.
+    ``percentile`` is from 50 to 100. The demand has the columns ``whatif.DEMAND``. Rates are counted in a histogram
+    with logarithmic bins, so percentiles are up to 1.1 % too high, and do not depend on the order of the records.
     """
     bin_of = F.when(F.col("rate") < 1, F.lit(-1)).otherwise(F.ceil(F.log2("rate") * _BINS))
     bins = usage.groupBy(*BUCKET, bin_of.alias("bin")).agg(
@@ -82,7 +78,7 @@ def percentiles(usage: DataFrame, percentile: float) -> DataFrame:
 
 
 def _at(percentile: float) -> Column:
-    """Return the aggregation for the lowest rate that ``percentile`` per cent of the intervals do not exceed."""
+    """Return the Spark column with the given percentile of the rates."""
     wanted = F.ceil(F.col("of") * (percentile / 100) - 1e-9)
     return F.min(F.when(F.col("rank") >= wanted, F.col("peak")))
 
@@ -90,7 +86,7 @@ def _at(percentile: float) -> Column:
 def entities(buckets: DataFrame) -> DataFrame:
     """Return the rates of each entity on its busiest broker, and its sums over all brokers.
 
-    The busiest broker decides about a limit, since a Kafka quota applies on each broker separately.
+    The busiest broker determines the limit, since a Kafka quota applies on each broker separately.
     """
     return buckets.groupBy(*ENTITY).agg(
         *(F.max(name).alias(name) for name in ("median", "percentile", "peak", "part")),
@@ -101,11 +97,7 @@ def entities(buckets: DataFrame) -> DataFrame:
 
 
 class Suggestion(NamedTuple):
-    """A suggested limit for an entity, in bytes per second.
-
-    ``limit`` is None if no limit can be suggested. ``why`` explains the limit or its absence, and is empty if there is
-    nothing to explain.
-    """
+    """A suggested limit for an entity, in bytes per second, or None. ``why`` is a remark on it, and may be empty."""
 
     kind: str
     user: str
@@ -119,16 +111,13 @@ class Suggestion(NamedTuple):
 
     @property
     def never_waits(self) -> int:
-        """The lowest limit with three digits under which a replay never throttles the entity.
-
-        With Kafka's default of 11 windows of one second, the amount that counts at any instant arrived within 12 s and
-        is divided by at least 10 s, which makes 1.2 times the peak. The arrival times of a record's parts are a guess,
-        so one part more may count at either end of these 12 s.
-        """
+        """The lowest limit with three digits under which a replay never throttles the entity."""
+        # With 11 windows of one second, the amount that counts arrived within 12 s and is divided by at least 10 s. One
+        # part more may count at either end, since the arrival times of parts are a guess.
         return rounded_up(1.2 * self.peak + 0.2 * self.part)
 
     def ladder(self) -> list["Suggestion"]:
-        """Return this suggestion and the higher ones to try after it, in ascending order."""
+        """Return this suggestion and the higher suggestions to try after it, in ascending order."""
         steps = [self]
         while (higher := steps[-1].raised()).limit != steps[-1].limit:
             steps.append(higher)
@@ -143,10 +132,7 @@ class Suggestion(NamedTuple):
 
 
 def suggestion(entity: Row, *, headroom: float) -> Suggestion:
-    """Return the first limit to try for ``entity``, which is a row of ``entities``.
-
-    The limit is the percentile times ``headroom``, rounded up to three digits.
-    """
+    """Return the first limit to try for a row of ``entities``: its percentile times ``headroom``."""
     kind, user, client_id = entity["kind"], entity["user"], entity["client_id"]
     numbers = (int(entity["percentile"]), int(entity["peak"]), int(entity["part"]))
     limit = None
@@ -193,30 +179,25 @@ def config_of(suggestions: Iterable[Suggestion]) -> ProxyConfig:
 
 
 def ramp(one: Suggestion, steps: int) -> list[int]:
-    """Return the limits of a ramp that falls to the suggested limit in the given number of steps.
+    """Return the limits of a ramp down to the suggested limit. Each step divides the limit by the same factor.
 
-    Each step divides the limit by the same factor, beginning from the limit that never throttles. Returns an empty list
-    if there is no suggested limit.
+    The ramp starts from the limit that never throttles. Returns an empty list if there is no suggested limit.
     """
     if one.limit is None:
         return []
     top = max(one.never_waits, one.limit)
-    # Each step divides the limit by the same factor.
     factors = [(top / one.limit) ** ((steps - step) / steps) for step in range(1, steps + 1)]
     return [rounded_up(one.limit * factor) for factor in factors[:-1]] + [one.limit]
 
 
 def ramp_steps(suggested: Iterable[Suggestion], steps: int) -> list[list[Suggestion]]:
-    """Return the suggestions for each step of a ramp, without the entities that have no suggested limit."""
+    """Return the suggestions for each step of a ramp. Entities without a suggested limit are left out."""
     every = [(one, ramp(one, steps)) for one in suggested if one.limit is not None]
     return [[one._replace(limit=limits[step], why="") for one, limits in every] for step in range(steps)]
 
 
 def minutes(usage: DataFrame) -> DataFrame:
-    """Sum up the usage by minute, which is precise enough for tables by hour or day and has fewer rows.
-
-    A row has the summed amount, the highest rate and the longest interval of the records that begin in its minute.
-    """
+    """Return the amount, the highest rate and the longest interval of each bucket by minute."""
     minute = start_of(60_000).alias("start_ms")
     return usage.groupBy(*BUCKET, minute).agg(
         F.sum("amount").alias("amount"), F.max("rate").alias("rate"), F.max("interval_ms").alias("interval_ms")
@@ -242,10 +223,9 @@ def hourly(usage: DataFrame) -> DataFrame:
 def growth(hours: DataFrame) -> DataFrame:
     """Return how fast the busiest hours of each entity grow, in per cent of their median per 30 days.
 
-    This is the estimator of Theil and Sen, which Hirsch extended to data with seasons. It takes the mean rate in the
-    busiest hour of each day, and the slope between each pair of days that are a whole number of weeks apart. The median
-    of these slopes is the growth. Only the last 90 days count, and the result is null if they have fewer than five such
-    pairs. One unusual day does not change the result, and neither does a weekend at the end.
+    This is the estimator of Theil and Sen, with Hirsch's extension for seasons. Each day has the mean rate of its
+    busiest hour. The growth is the median slope between all pairs of days that are whole weeks apart. Only the last 90
+    days count, and the result is null if they have fewer than five such pairs.
     """
     day = F.floor(F.col("hour_ms") / _DAY_MS).alias("day")
     days = hours.groupBy(*ENTITY, day).agg(F.max("mean").alias("busiest"), F.count("*").alias("hours"))
@@ -264,7 +244,7 @@ def growth(hours: DataFrame) -> DataFrame:
 def brokers(usage: DataFrame) -> DataFrame:
     """Return the amount of all entities together, and the rate of the busiest minute, for each broker and kind."""
     minutes = usage.groupBy(*PLACE, "kind", start_of(60_000).alias("minute_ms")).agg(F.sum("amount").alias("amount"))
-    # A record longer than a minute counts in the minute of its start, and its rate is that over its length.
+    # A record longer than a minute counts in the minute of its start. Its amount is divided by its whole length.
     longest = usage.groupBy(*PLACE, "kind").agg(F.greatest(F.max("interval_ms"), F.lit(60_000)).alias("span_ms"))
     return (
         minutes.join(F.broadcast(longest), on=[*PLACE, "kind"], how="inner")
@@ -281,15 +261,10 @@ def brokers(usage: DataFrame) -> DataFrame:
 def oversubscription(
     used: DataFrame, buckets: DataFrame, limits: DataFrame, capacities: Mapping[tuple[int, str], float]
 ) -> DataFrame:
-    """Compare the sum of the limits of all entities on a broker with its capacity, for each kind.
+    """Compare the sum of all limits on each broker with its capacity, for each kind. An unknown capacity is null.
 
-    The capacity is null if it is unknown.
-
-    Args:
-        used: the result of ``brokers``.
-        buckets: the result of ``percentiles``, which shows the brokers that each entity uses.
-        limits: the columns of ``ENTITY``, and ``limit``.
-        capacities: the capacity in bytes per second, by broker and kind.
+    ``used`` is the result of ``brokers``, and ``buckets`` of ``percentiles``. ``limits`` has the columns of ``ENTITY``,
+    and ``limit``. ``capacities`` has bytes per second, by broker and kind.
     """
     sums = (
         buckets.join(F.broadcast(limits), on=[*ENTITY], how="inner")

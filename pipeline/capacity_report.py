@@ -1,7 +1,4 @@
-"""Builds the report of the command ``capacity``.
-
-The report shows the limits and their throttling, the load of brokers, and the busy hours.
-"""
+"""Builds the report of the command ``capacity``, about limits, throttling, the load of brokers and busy hours."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -42,10 +39,10 @@ def capacity_page(
 ) -> str:
     """Return the HTML of report.html.
 
-    ``suggestions`` begin with those of the busiest entities, and ``top`` has the hours of these entities, with
-    ``hour_ms`` and ``peak``. ``throttled`` has the outcome of the replay under the limit of each entity. ``growth`` has
-    the growth of each entity in per cent per 30 days. ``seasons`` and ``brokers`` are rows of ``capacity.seasons`` and
-    ``capacity.oversubscription``. ``log`` describes the log, and ``notes`` are the faults of the log.
+    ``suggestions`` begin with those of the busiest entities, and ``top`` has rows of ``capacity.hourly`` for these
+    entities. ``throttled`` and ``growth`` have the outcome of the replay and the growth of each entity. ``seasons`` and
+    ``brokers`` are rows of ``capacity.seasons`` and ``capacity.oversubscription``. ``log`` describes the log, and
+    ``notes`` its faults.
     """
     sections = [
         Section(
@@ -109,7 +106,7 @@ def _facts(
 
 
 def _which(count: int) -> str:
-    """Return a sentence that says which entities the table shows, and where the others are."""
+    """Return a sentence about the entities that the table shows and those that it does not show."""
     shown = f"The {_MOST_ROWS} that use most, of {count:,}: all" if count > _MOST_ROWS else "All"
     return f"{shown} are in suggestions/, and as rules in quotas.yaml."
 
@@ -203,10 +200,7 @@ def _heat_maps(seasons: Sequence[Row]) -> str:
 
 
 def busy_and_quiet(cells: Mapping[tuple[int, int], float]) -> str:
-    """Return a text that names the busiest hour and the quietest run of consecutive hours.
-
-    ``cells`` has the rates by weekday (0 is Monday) and hour.
-    """
+    """Describe the busiest hour and the quietest consecutive hours, from rates by weekday (0 is Monday) and hour."""
     day, hour = max(cells, key=lambda place: (cells[place], [-part for part in place]))
     words = f"busiest {_DAYS[day]} {hour:02}:00, {_rate(cells[day, hour])}"
     runs = {}

@@ -1,10 +1,8 @@
 """Computes the bytes and the cost of each owner. The sum over all owners equals the sum of the log.
 
-The functions take and return DataFrames and do no I/O.
-
-Owners may change. Each line of owners.csv has a first day and a day from which it no longer applies, both in UTC. A
-line with a user and a client-id takes precedence over a line with a user only, which takes precedence over a line with
-a client-id only. Bytes that no line matches go to ``(nobody)``.
+Owners are the teams in owners.csv, which are billed for users and client-ids. Each line has a first day and a day from
+which it no longer applies, both in UTC. A line with a user and a client-id takes precedence over a line with a user
+only, which takes precedence over a line with a client-id only. Bytes that no line matches go to ``(nobody)``.
 """
 
 from collections.abc import Sequence
@@ -25,10 +23,7 @@ _OWNERS: Final = "owner_user string, owner_client_id string, owner string, from_
 
 
 class Owner(NamedTuple):
-    """A line of owners.csv: the team that is billed for the matching names in [from_ms, until_ms).
-
-    A name of None matches any name.
-    """
+    """A line of owners.csv, which applies in [from_ms, until_ms). A name of None matches any name."""
 
     user: str | None
     client_id: str | None
@@ -38,12 +33,12 @@ class Owner(NamedTuple):
 
     @property
     def rank(self) -> int:
-        """The precedence of the line. The matching line with the lowest rank counts."""
+        """The precedence of the line. The matching line with the lowest rank applies."""
         return 2 * (self.user is None) + (self.client_id is None)
 
 
 class Handover(NamedTuple):
-    """A change of owner for the matching names at one time. A name of None matches any name."""
+    """A change of owner for the matching names. A name of None matches any name."""
 
     user: str | None
     client_id: str | None
@@ -53,11 +48,7 @@ class Handover(NamedTuple):
 
 
 def handovers(owners: Sequence[Owner]) -> list[Handover]:
-    """Return the changes of owner for the names of each line, in the order of time.
-
-    The owner may change when a line begins or ends. While no line for exactly these names applies, the most specific of
-    the other lines counts.
-    """
+    """Return each change of owner that occurs when a line begins or ends, in the order of time."""
     by_names: dict[tuple[str | None, str | None], list[Owner]] = {}
     for one in owners:
         by_names.setdefault((one.user, one.client_id), []).append(one)
@@ -82,7 +73,7 @@ def _owner_at(lines: Sequence[Owner], at_ms: int) -> str:
 def overlaps(owners: Sequence[tuple[str, Owner]]) -> list[str]:
     """Return a fault for each pair of lines that apply to the same names at the same time.
 
-    ``owners`` has the place of each line, as FILE:LINE, and the line.
+    ``owners`` has lines, each after its place as FILE:LINE.
     """
     by_names = sorted(
         owners, key=lambda line: (line[1].user or "", line[1].client_id or "", line[1].rank, line[1].from_ms)
@@ -102,10 +93,7 @@ def month_of(text: str) -> tuple[int, int]:
 
 
 def charged(records: DataFrame, owners: Sequence[Owner]) -> DataFrame:
-    """Return the produced and fetched bytes by owner, user, client-id, kind and day.
-
-    A record counts at the time of its start.
-    """
+    """Return the produced and fetched bytes by owner, user, client-id, kind and day of the records' starts."""
     used = records.where(F.col("kind").isin(*BYTE_KINDS))
     # Owners are joined to sums by name and hour, which are far fewer than records.
     hours = used.groupBy("kind", "user", "client_id", start_of(_HOUR_MS).alias("hour_ms")).agg(
@@ -131,10 +119,9 @@ def charged(records: DataFrame, owners: Sequence[Owner]) -> DataFrame:
 
 
 def handed_over(days: DataFrame, changes: Sequence[Handover]) -> DataFrame:
-    """Return the changes of owner that fall within the days of the bill, each with its ``day``.
+    """Return the changes of owner with bytes both before and after them, each with its ``day``.
 
-    ``days`` is the result of ``charged``. A change is left out if the matching names have bytes only before it or only
-    after it. A name of null means any name.
+    ``days`` is the result of ``charged``. A name of null means any name.
     """
     rows = [(*one[:2], _day_of(one.at_ms), one.before, one.after) for one in changes]
     listed = days.sparkSession.createDataFrame(
@@ -149,10 +136,7 @@ def handed_over(days: DataFrame, changes: Sequence[Handover]) -> DataFrame:
 
 
 def bill(days: DataFrame, price: float) -> DataFrame:
-    """Return the bytes and the cost by owner and kind, with costs rounded to four digits.
-
-    ``price`` is the price of 10^9 bytes.
-    """
+    """Return the bytes and the cost by owner and kind. ``price`` is the price of 10^9 bytes."""
     cost = F.round(F.col("bytes") / 1e9 * price, 4)
     return days.groupBy("owner", "kind").agg(F.sum("bytes").alias("bytes")).withColumn("cost", cost)
 
@@ -160,8 +144,7 @@ def bill(days: DataFrame, price: float) -> DataFrame:
 def gaps(records: DataFrame, month: tuple[int, int] | None) -> DataFrame:
     """Return the periods of whole hours in which a proxy has no record.
 
-    Only the time between the first and the last record of the proxy counts, or the whole ``month`` if it is given (its
-    start and end in ms).
+    They are within the ``month`` (its start and end in ms), or between the first and the last record if it is None.
     """
     hours = records.select("proxy", start_of(_HOUR_MS).alias("hour_ms")).distinct()
     if month is not None:
@@ -177,10 +160,7 @@ def gaps(records: DataFrame, month: tuple[int, int] | None) -> DataFrame:
 
 
 def steps_back(records: DataFrame) -> DataFrame:
-    """Return, for each proxy and day, the period that was logged twice, because the clock stepped back.
-
-    ``intervals`` is the number of intervals that overlap earlier ones.
-    """
+    """Return, for each proxy and day, the period that was logged twice because the clock stepped back."""
     spans = records.groupBy("proxy", "start_ms").agg(F.max(F.col("start_ms") + F.col("interval_ms")).alias("end_ms"))
     before = Window.partitionBy("proxy").orderBy("start_ms").rowsBetween(Window.unboundedPreceding, -1)
     again = spans.withColumn("covered_ms", F.max("end_ms").over(before)).where("start_ms < covered_ms")

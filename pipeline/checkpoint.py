@@ -6,9 +6,8 @@
     CHECKPOINT/spark/                              Spark's read position, watermark and open windows
     CHECKPOINT/quarantine/batch-0000000017.jsonl   source, line (for a topic the offset, for a file null), fault, text
 
-A stream may run for years on a log with bad lines. So only some bad lines of each batch are kept, and only those of the
-last batches. They arrive with the progress report of their batch, so that the log is not read again for them. For a log
-that has ended, ``usage_reader`` keeps all bad lines.
+A stream may run for years on a log with bad lines. So only some bad lines of the last batches are kept. They come with
+Spark's progress report of their batch, which saves a second read of the log.
 """
 
 import json
@@ -34,12 +33,10 @@ def spark_part(checkpoint: str) -> str:
 
 
 def job_of(files: Files, checkpoint: str, settings: Mapping[str, str]) -> str:
-    """Return the id of the job that the checkpoint belongs to. A new checkpoint is created first.
+    """Return the id of the job that a checkpoint belongs to. Creates the checkpoint if it does not exist.
 
-    ``settings`` maps names of arguments to values that must not change while the job exists.
-
-    Raises:
-        UsageError: if the job has other settings, or if the directory is no checkpoint.
+    ``settings`` must not change while the job exists. Raises UsageError if the job has other settings, or if the
+    directory is no checkpoint.
     """
     root = checkpoint.rstrip("/")
     path = f"{root}/{_FILE}"
@@ -62,20 +59,14 @@ def job_of(files: Files, checkpoint: str, settings: Mapping[str, str]) -> str:
 
 
 def bad_lines() -> Column:
-    """Return an aggregation of rows of ``parsed``: the rows with a fault as JSON, or null if there are none.
-
-    If there are more than ``LINES`` such rows, the result has the last of them by their place.
-    """
+    """Return an aggregation of rows of ``parsed``: the last ``LINES`` bad rows as JSON, or null if there are none."""
     place = F.struct("source", "position", "text")
     line = F.to_json(F.struct("source", F.col("position").alias("line"), "fault", "text"))
     return F.max_by(line, F.when(F.col("fault").isNotNull(), place), LINES)
 
 
 class Quarantine:
-    """A directory of bad lines, with a file for each batch that had bad lines.
-
-    The directory is created together with its first file.
-    """
+    """A directory with a file for each batch that had bad lines. It is created together with its first file."""
 
     def __init__(self, files: Files, directory: str) -> None:
         self._files = files

@@ -1,7 +1,6 @@
 """Finds the damaged files of a log, and the kind of damage. ``usage_reader`` lists them in quarantine.
 
-A local .gz file is examined by a Spark worker. A .gz file on HDFS or in an object store is examined by the driver,
-which reads it through Hadoop. Only one piece of a file is in memory at a time.
+Spark's workers examine local .gz files. The driver examines other .gz files, which it reads through Hadoop.
 """
 
 import re
@@ -31,10 +30,7 @@ _OTHER_TYPE: Final = re.compile(r"SchemaColumnConvertNotSupportedException: colu
 
 
 def faults_here(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-    """Yield a row of ``FAULT`` for each broken .gz file on a local disk.
-
-    The batches have the columns ``path`` (a URI) and ``source``.
-    """
+    """Yield a row of ``FAULT`` for each broken local .gz file. The batches have a ``path`` (a URI) and a ``source``."""
     for batch in batches:
         faults = [_fault_here(path) for path in batch["path"]]
         found = pd.DataFrame({"fault": faults, "text": None, "source": batch["source"], "line": None})
@@ -58,7 +54,7 @@ def faults_of_blank(files: Files, paths: Sequence[str]) -> list[tuple[str, None,
 
 
 def faults_elsewhere(files: Files, paths: Sequence[str]) -> list[tuple[str, None, str, None]]:
-    """Return a row of ``FAULT`` for each broken .gz file in ``paths``, which has no local files."""
+    """Return a row of ``FAULT`` for each broken .gz file in ``paths``, which are not local."""
     gz = [path for path in paths if path.endswith(".gz")]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         faults = pool.map(lambda path: fault_of_gz(files.chunks(path, _PIECE_BYTES)), gz)
@@ -66,7 +62,7 @@ def faults_elsewhere(files: Files, paths: Sequence[str]) -> list[tuple[str, None
 
 
 def fault_of_gz(pieces: Iterable[bytes]) -> str | None:
-    """Return the fault of a .gz file, or None if it has none. The file may have several gzip members."""
+    """Return the fault of a .gz file, or None if it has none. Several gzip members are allowed."""
     inflate = zlib.decompressobj(wbits=31)
     for piece in pieces:
         rest = piece

@@ -1,11 +1,8 @@
 """Delivers alerts exactly once, to files. ``topic_delivery`` delivers them to a Kafka topic.
 
 A stream numbers its batches. After a crash it repeats the last batch with the same rows. A delivery writes a batch and
-its number atomically, and skips a batch with a number that is written already. So a process may be killed at any time
-(decision 0018).
-
-* ``FileDelivery``   writes a file for each batch, which appears by a rename under the name of the batch
-* ``PrintDelivery``  prints alerts for people to read, but not exactly once
+its number atomically, and skips a batch that is written already. So a process may be killed at any time (decision
+0018).
 """
 
 import sys
@@ -21,20 +18,14 @@ class Delivery(ABC):
     """The destination of the alerts of a stream."""
 
     def begin(self) -> None:  # noqa: B027 - not every destination has something to begin
-        """Connect to the destination, and end the unfinished work of an earlier process.
-
-        Raises:
-            PipelineError: if the destination cannot be reached.
-        """
+        """Connect, and end the unfinished work of an earlier process. Raises PipelineError if that fails."""
 
     @abstractmethod
     def deliver(self, rows: DataFrame, batch: int) -> None:
-        """Write the ``key``, ``value`` and ``start_ms`` of a batch, unless a batch with its number is written already.
+        """Write the ``key``, ``value`` and ``start_ms`` of a batch, unless the batch is written already.
 
-        In either case, all of ``rows`` has to be evaluated, since that updates the state of the stream.
-
-        Raises:
-            PipelineError: if the batch could not be written. Only a new process can retry it.
+        In either case, all of ``rows`` must be evaluated, since that updates the state of the stream. Raises
+        PipelineError if the batch could not be written. Only a new process can retry it.
         """
 
     def end(self) -> None:  # noqa: B027
@@ -42,10 +33,7 @@ class Delivery(ABC):
 
 
 class FileDelivery(Delivery):
-    """Writes each batch as a file of JSON Lines, ``OUT/alerts-JOB-BATCH.jsonl``.
-
-    A batch without alerts gets no file.
-    """
+    """Writes each batch that has alerts as a file of JSON Lines, ``OUT/alerts-JOB-BATCH.jsonl``."""
 
     def __init__(self, spark: SparkSession, out: str, job: str) -> None:
         self._files = Files(spark)
@@ -70,10 +58,7 @@ class FileDelivery(Delivery):
 
 
 class PrintDelivery(Delivery):
-    """Prints alerts to stdout as JSON Lines.
-
-    It needs no batch numbers, since a stream without a checkpoint never repeats a batch.
-    """
+    """Prints alerts to stdout as JSON Lines. It has no checkpoint, so a batch is never repeated."""
 
     def deliver(self, rows: DataFrame, batch: int) -> None:
         """Print the alerts of a batch, in the order of their windows."""
@@ -84,8 +69,5 @@ class PrintDelivery(Delivery):
 
 
 def _ordered(rows: DataFrame) -> DataFrame:
-    """Return the values in the order of time, in one partition.
-
-    A global sort would evaluate the state of the stream twice.
-    """
+    """Return the values in order, in one partition. A global sort would evaluate the state of the stream twice."""
     return rows.repartition(1).sortWithinPartitions("start_ms", "value").select("value")

@@ -1,6 +1,6 @@
 """Reads the input files of commands: capacities, owners, partition sizes and reassignment plans.
 
-Every fault is reported with its place, as FILE:LINE.
+Each function raises InputError with all faults of its file, each with its place as FILE:LINE.
 """
 
 import csv
@@ -37,7 +37,7 @@ class _Reader:
         self.faults: list[str] = []
 
     def value(self, line: _Line, column: str, read: Callable[[str], _T]) -> _T | None:
-        """Parse a value with ``read``. Add a fault and return None if the value is wrong."""
+        """Parse a value with ``read``. If the value is wrong, add a fault and return None."""
         try:
             return read(line.values[column])
         except (ValueError, UnitError) as error:
@@ -51,11 +51,7 @@ class _Reader:
 
 
 def capacities(path: str) -> dict[tuple[int, str], float]:
-    """Read the capacity of each broker in bytes per second, by node id and kind, from a CSV or YAML file.
-
-    Raises:
-        InputError: if the file is faulty. The error has every fault.
-    """
+    """Read the capacity of each broker in bytes per second, by node id and kind, from a CSV or YAML file."""
     columns = ("broker", *BYTE_KINDS)
     is_yaml = path.endswith((".yaml", ".yml"))
     reader = _Reader()
@@ -75,11 +71,7 @@ def capacities(path: str) -> dict[tuple[int, str], float]:
 
 
 def owners(path: str) -> list[Owner]:
-    """Read owners.csv, which names the owner of each user and client-id, and the days for which a line applies.
-
-    Raises:
-        InputError: if the file is faulty. The error has every fault.
-    """
+    """Read owners.csv, which has the owner of each user and client-id, and the days for which a line applies."""
     reader = _Reader()
     found: list[tuple[str, Owner]] = []
     for line in _csv_lines(path, columns=("user", "client_id", "owner"), optional=("from", "until")):
@@ -102,11 +94,7 @@ def owners(path: str) -> list[Owner]:
 
 
 def reassignment_plan(path: str) -> dict[tuple[str, int], list[int]]:
-    """Read a plan of kafka-reassign-partitions.sh, and return the replicas that it gives each partition.
-
-    Raises:
-        InputError: if the file is no such plan.
-    """
+    """Read a plan of kafka-reassign-partitions.sh, and return the replicas that it gives each partition."""
     try:
         return {
             (str(one["topic"]), int(one["partition"])): [int(node) for node in one["replicas"]]
@@ -119,13 +107,7 @@ def reassignment_plan(path: str) -> dict[tuple[str, int], list[int]]:
 
 
 def partition_sizes(path: str) -> dict[tuple[str, int], Partition]:
-    """Read the sizes and replicas of partitions from a CSV file.
-
-    The column ``replicas`` has node ids with a space between them.
-
-    Raises:
-        InputError: if the file is faulty. The error has every fault.
-    """
+    """Read the sizes and replicas of partitions from a CSV file. Replicas are node ids with spaces between them."""
     reader = _Reader()
     found = {}
     for line in _csv_lines(path, columns=_SIZES):
@@ -150,10 +132,7 @@ def _text_of(path: str) -> str:
 
 
 def _csv_lines(path: str, *, columns: Sequence[str], optional: Sequence[str] = ()) -> Iterator[_Line]:
-    """Yield the lines of a CSV file with a header, with all values stripped.
-
-    Skips empty lines and lines that begin with #.
-    """
+    """Yield the lines of a CSV file with a header. Skips empty lines and lines that begin with #."""
     reader = csv.reader(_text_of(path).splitlines(), skipinitialspace=True)
     rows = [(reader.line_num, [value.strip() for value in row]) for row in reader]
     rows = [(number, row) for number, row in rows if any(row) and not row[0].startswith("#")]

@@ -1,8 +1,7 @@
 """Reads the client configuration for ``kafka://`` addresses, a file of Kafka client properties (``--kafka-config``).
 
-The file is the same as for the option ``--command-config`` of Kafka's tools. Spark reads with Kafka's own client, which
-accepts all properties. This program writes topics with aiokafka, which gets the keyword arguments of
-``client_keywords``.
+The file is the same as for the option ``--command-config`` of Kafka's tools. Spark's Kafka client accepts all
+properties. aiokafka, which writes topics, accepts those that ``client_keywords`` understands.
 """
 
 import re
@@ -45,10 +44,7 @@ class Setting(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaConfig:
-    """The settings of a client configuration, by their Kafka names.
-
-    They are left out of the ``repr``, since there are passwords among them.
-    """
+    """The settings of a client configuration, by their Kafka names. They may be passwords, so ``repr`` hides them."""
 
     file: str = ""
     settings: Mapping[str, Setting] = field(default_factory=dict, repr=False)
@@ -60,8 +56,7 @@ class KafkaConfig:
     def client_keywords(self) -> dict[str, object]:
         """Return the settings as keyword arguments of aiokafka for SASL and TLS.
 
-        Raises:
-            InputError: if aiokafka does not support a setting, or if a file that a setting names cannot be used.
+        Raises InputError if aiokafka does not support a setting, or if a file that a setting names cannot be used.
         """
         protocol = self._value("security.protocol", "PLAINTEXT").upper()
         keywords: dict[str, object] = {"security_protocol": protocol}
@@ -129,8 +124,7 @@ class KafkaConfig:
 def read_kafka_config(path: str) -> KafkaConfig:
     """Read a file of Kafka client properties.
 
-    Raises:
-        InputError: if the file cannot be read, has a faulty line, or has a setting that the program sets itself.
+    Raises InputError if the file is unreadable or faulty, or if it has a setting that the program sets itself.
     """
     try:
         text = Path(path).read_text(encoding="utf-8-sig")

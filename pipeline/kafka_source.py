@@ -38,10 +38,8 @@ def topic(
 ) -> DataFrame:
     """Return the lines of ``kafka://HOST:PORT/TOPIC``. The place of a line is its partition and offset.
 
-    With ``is_news_only``, the stream begins at the end of the topic, and continues if records were lost.
-
-    Raises:
-        UsageError: if ``usage`` is no such address, or if Spark lacks its Kafka connector.
+    With ``is_news_only``, the stream begins at the end of the topic, and continues if records were lost. Raises
+    UsageError if the address is wrong, or if Spark lacks its Kafka connector.
     """
     servers, name = kafka_place(usage, "--usage")
     options = {**_PATIENCE, **kafka.spark_options(), "kafka.bootstrap.servers": servers, "subscribe": name}
@@ -69,7 +67,7 @@ def topic(
 
 
 def kafka_fault(stack: str) -> str | None:
-    """Return the innermost error of Kafka's client in a Java stack trace in words, or None if there is none."""
+    """Return the innermost Kafka error of a Java stack trace in words, or None if there is none."""
     found = _KAFKA_ERROR.findall(stack)
     if not found:
         return None
@@ -78,10 +76,9 @@ def kafka_fault(stack: str) -> str | None:
 
 
 def kafka_place(place: str, argument: str) -> tuple[str, str]:
-    """Split ``kafka://HOST:PORT/TOPIC`` into the servers (with commas between them) and the topic.
+    """Split ``kafka://HOST:PORT/TOPIC`` into servers (separated by commas) and topic.
 
-    Raises:
-        UsageError: if ``place`` is another kind of address. The error names the ``argument``.
+    Raises UsageError with the name of the ``argument`` if ``place`` is another kind of address.
     """
     parts = urlsplit(place)
     name = parts.path.strip("/")

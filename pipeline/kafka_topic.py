@@ -1,7 +1,4 @@
-"""Gives blocking callers access to a topic that this program writes.
-
-aiokafka runs on an event loop, in a thread of its own.
-"""
+"""Gives blocking callers access to a topic that this program writes. aiokafka runs in a thread of its own."""
 
 import asyncio
 import logging
@@ -30,11 +27,8 @@ T = TypeVar("T")
 class KafkaTopic:
     """Runs the coroutines of aiokafka clients, and turns their failures into messages for users.
 
-    Args:
-        servers: ``HOST:PORT``, with commas between several servers.
-        topic: the name of the topic.
-        security: the keyword arguments of aiokafka for SASL and TLS.
-        on_close: closes the clients. It is cut off after a second.
+    ``servers`` has the form ``HOST:PORT,HOST:PORT…``. ``security`` has the keyword arguments of aiokafka for SASL and
+    TLS. ``on_close`` closes the clients, and is cut off after a second.
     """
 
     def __init__(
@@ -49,11 +43,7 @@ class KafkaTopic:
         self._thread: LoopThread | None = None
 
     def run(self, work: Coroutine[Any, Any, T], *, timeout_s: float) -> T:
-        """Run ``work`` on the event loop, and return its result.
-
-        Raises:
-            PipelineError: if ``work`` failed or took longer than ``timeout_s``.
-        """
+        """Run ``work`` on the event loop, and return its result. Raises PipelineError if it fails or takes too long."""
         if self._thread is None:
             # Failures arrive as exceptions. aiokafka would log them too, with stack traces.
             logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
@@ -71,10 +61,8 @@ class KafkaTopic:
     async def wait_for_broker(self) -> None:
         """Return as soon as a broker accepts a connection and the login.
 
-        aiokafka does not say why its own start found no broker, so this method tries the brokers first.
-
-        Raises:
-            Exception: if no broker accepted in time, or if a broker refused the login or the certificate.
+        aiokafka's own start does not say why it found no broker. This method raises the exception of the attempt that
+        failed.
         """
         loop = asyncio.get_running_loop()
         # A failed client leaves futures behind, and nothing retrieves their exceptions.

@@ -2,20 +2,17 @@
 
 This module does no I/O and reads no clock.
 
-The publisher of shares gets no acknowledgements from the proxies. It relies on two facts. A proxy receives a
-publication within ``delay_ms`` or not at all. The share of a proxy expires ``lease_ms`` after the last publication that
-the proxy received. After that, the proxy uses the ``even`` share of the common rule, which is the limit divided by the
-number of proxies. So
+The proxies do not acknowledge publications of shares. The publisher relies on two facts. A proxy receives a publication
+within ``delay_ms`` or not at all. The share of a proxy expires ``lease_ms`` after the last publication that the proxy
+received. After that, the proxy uses the ``even`` share, which is the limit divided by the number of proxies. So
 
-* a share that was lowered may still apply until ``hold_ms`` = ``lease_ms`` + ``delay_ms`` after the publication that
-  lowered it. By then, the proxy has received the publication, or its lease has expired. Until then, the old share
+* a share that was lowered may still apply for ``hold_ms`` = ``lease_ms`` + ``delay_ms``. Until then, the old share
   counts in full.
-* a share is raised only by an amount that no proxy can still use.
+* a share is raised only by an amount that no proxy can still use. So it does no harm if a proxy misses some records of
+  a publication.
 
-While all proxies are connected, the sum of the applied shares is at most the limit at every instant. A proxy that loses
-its connection returns to ``even``, which may be more than the share that counts for it. So each disconnected proxy can
-add at most ``even`` to the sum. It does no harm if a proxy receives only some of the records of a publication,
-since a publication gives out only amounts that are free already.
+While all proxies are connected, the sum of the applied shares is at most the limit. A proxy that loses its connection
+returns to ``even``, so it may add at most ``even`` to the sum.
 
 Shares are whole bytes per second. They are at least 1, since 0 would mean no limit. So a limit below the number of
 proxies is exceeded.
@@ -26,18 +23,14 @@ from typing import NamedTuple
 
 
 class _Held(NamedTuple):
-    """The earlier, higher value of a share that was lowered, and the time until which a proxy may still apply it."""
+    """The earlier, higher value of a share that was lowered. A proxy may still apply it until ``until_ms``."""
 
     share: int
     until_ms: int
 
 
 class Leases:
-    """Keeps the shares of one limit, in whole bytes per second.
-
-    At first each proxy has the ``even`` share, which does not have to be published. A share that was lowered may still
-    apply for ``hold_ms``.
-    """
+    """Keeps the shares of one limit, in whole bytes per second. At first each proxy has the ``even`` share."""
 
     __slots__ = ("_held", "_hold_ms", "even", "limit", "shares")
 
@@ -49,10 +42,10 @@ class Leases:
         self._held: dict[str, list[_Held]] = {proxy: [] for proxy in proxies}
 
     def move(self, goal: Mapping[str, int], *, now_ms: int) -> bool:
-        """Move the shares a step towards ``goal``. Return whether a share has changed and has to be published.
+        """Move the shares a step towards ``goal``. Return whether a share has changed and must be published.
 
-        ``goal`` has a share of at least 1 for each proxy, and the sum of these is at most the limit. ``now_ms`` is
-        later than the acknowledgement of the last publication by Kafka.
+        ``goal`` has a share of at least 1 for each proxy, and their sum is at most the limit. Kafka must have
+        acknowledged the last publication before ``now_ms``.
         """
         before = dict(self.shares)
         for proxy, wanted in goal.items():
@@ -70,7 +63,7 @@ class Leases:
         return self.shares != before
 
     def is_even(self, *, now_ms: int) -> bool:
-        """Return whether all proxies can return to the common rule, since none can still use more than ``even``."""
+        """Return whether no proxy can still use more than ``even``, so that all can return to the common rule."""
         return all(self._taken(proxy, now_ms) <= self.even for proxy in self.shares)
 
     def _taken(self, proxy: str, now_ms: int) -> int:
@@ -80,5 +73,5 @@ class Leases:
 
 
 def even_share(limit: float, proxies: int) -> int:
-    """Return the share of each proxy under the common rule, in bytes per second."""
+    """Return the share of each proxy if a limit is divided evenly, in bytes per second."""
     return max(1, int(limit) // proxies)

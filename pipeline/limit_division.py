@@ -2,13 +2,13 @@
 
 This module does no I/O and reads no clock.
 
-If a proxy throttles requests, the demand there exceeds the use by an unknown amount. The demand counts as the whole
-limit if all recent samples were throttled, and otherwise as a quarter more than the use. Without throttling, the demand
-counts as a twentieth more than the use.
+Without throttling, demand counts as a twentieth more than the use. If a proxy throttles requests, demand exceeds the
+use by an unknown amount. It counts as the whole limit if all recent samples were throttled, and otherwise as a quarter
+more than the use.
 
 A proxy with a small demand gets all of it, and the other proxies get equal shares. The rest of the limit goes to the
-proxies that throttle, or to all proxies if none does. So constant demand leads to constant shares: two proxies that
-each want more than there is end with equal shares, whatever they had before.
+proxies that throttle, or to all proxies if none does. Earlier shares have no influence, so constant demand leads to
+constant shares.
 """
 
 from collections import deque
@@ -22,8 +22,8 @@ _ROOM: Final = 1.05
 _GROWTH: Final = 1.25
 # If throttled use is below this fraction of the share, it came in bursts, and a higher share would not help.
 _USED_UP: Final = 0.8
-# How long a sample counts, in addition to two of its intervals. The time is short, since a load that has ended keeps
-# its share during this time, and since a share that was lowered too early returns at once.
+# How long a sample counts, in addition to two of its intervals. The time is short, since a client that has stopped
+# keeps its share during this time.
 _RECENT_MS: Final = 1_000
 _LONGEST_INTERVAL_MS: Final = 30_000
 # A throttled client is silent for its throttle time, which hardly ever exceeds this.
@@ -55,11 +55,7 @@ class _Sample(NamedTuple):
 
 
 class DemandTracker:
-    """Tracks the recent use of one bucket at one proxy.
-
-    Each call of ``take`` adds a sample, which counts for some time. The highest rate of the samples that still count
-    determines the demand.
-    """
+    """Tracks the recent use of one bucket at one proxy. The sample with the highest rate determines the demand."""
 
     __slots__ = ("_samples",)
 
@@ -67,10 +63,7 @@ class DemandTracker:
         self._samples: deque[_Sample] = deque(maxlen=_MOST_SAMPLES)
 
     def take(self, used: ProxyUsage, *, share: int, now_ms: int) -> None:
-        """Add the use from records that arrived together at ``now_ms``.
-
-        ``share`` is the share of the bucket at this proxy, in bytes per second.
-        """
+        """Add the use from records that arrived at ``now_ms``. ``share`` is the proxy's share in bytes per second."""
         rate = max(0, used.amount) * 1_000 / max(_LEAST_MS, used.interval_ms)
         counts_ms = _RECENT_MS + 2 * min(used.longest_interval_ms, _LONGEST_INTERVAL_MS)
         is_throttled = used.throttled_requests > 0 and rate >= _USED_UP * share
@@ -80,7 +73,7 @@ class DemandTracker:
         self._samples.append(_Sample(now_ms + counts_ms, rate, is_throttled))
 
     def demand(self, *, limit: int, now_ms: int) -> ProxyDemand:
-        """Return the current demand, which is ``limit`` (bytes per second) if all recent use was throttled."""
+        """Return the current demand. It is ``limit`` (bytes per second) if all recent use was throttled."""
         self._samples = deque((one for one in self._samples if one.until_ms > now_ms), maxlen=_MOST_SAMPLES)
         rate = max((one.rate for one in self._samples), default=0.0)
         throttled = sum(one.is_throttled for one in self._samples)
@@ -93,8 +86,8 @@ class DemandTracker:
 def divide_limit(limit: int, demands: Mapping[str, ProxyDemand], *, floor: float) -> dict[str, int]:
     """Divide ``limit`` by demand, and return the share of each proxy in bytes per second, at least 1.
 
-    The sum of the shares is at most the limit, unless the limit is below the number of proxies. ``floor`` is the
-    guaranteed fraction of an even share, from 0 to 1.
+    ``floor`` is the guaranteed fraction of an even share, from 0 to 1. The sum of the shares is at most the limit,
+    unless the limit is below the number of proxies.
     """
     # Shares are at least 1, which must not push the sum above the limit.
     least = max(min(1, limit // len(demands)), int(limit * floor) // len(demands))
@@ -107,10 +100,7 @@ def divide_limit(limit: int, demands: Mapping[str, ProxyDemand], *, floor: float
 
 
 def _leveled(lacking: Mapping[str, float], left: int) -> dict[str, int]:
-    """Return how much of ``left`` each proxy gets, in bytes per second. This is the rate that it lacks, if possible.
-
-    If ``left`` is not enough for all, the proxies that lack most get equal amounts.
-    """
+    """Give each proxy the rate that it lacks. If ``left`` is not enough, the proxies that lack most get equal rates."""
     given = {}
     waiting = len(lacking)
     for proxy in sorted(lacking, key=lambda one: lacking[one]):

@@ -1,6 +1,6 @@
 """Finds the files of a usage log: the text and Parquet files below a path.
 
-Directories that hold results of these commands are skipped.
+Directories with results of these commands are skipped. A *block* is a piece of a file that Spark reads at once.
 """
 
 import re
@@ -37,11 +37,7 @@ _IS_PATTERN: Final = re.compile(r"[*?\[{]")
 
 
 class LogFiles:
-    """The files of a usage log, without those in directories that hold results.
-
-    Raises:
-        UsageError: if the path does not exist.
-    """
+    """The files of a usage log, without directories of results. Raises UsageError if the path does not exist."""
 
     def __init__(self, spark: SparkSession, usage: str) -> None:
         self._spark = spark
@@ -52,10 +48,7 @@ class LogFiles:
         self.passed_over = tuple(sorted(at for at in directories if is_results(files, at)))
 
     def lines(self) -> DataFrame | None:
-        """Return the lines of the text files, or None if there are no text files.
-
-        Each line comes with its file, the block in which Spark reads it, and its position.
-        """
+        """Return the lines of the text files with file, block and position, or None if there are no text files."""
         # A file may be removed by retention while it is read, or may end too early. The rest of such a file is skipped.
         options = {"ignoreMissingFiles": "true", "ignoreCorruptFiles": "true"}
         rows = self._loaded("text", TEXT, **options)
@@ -64,10 +57,7 @@ class LogFiles:
         return rows.select("value", *line_place(), F.monotonically_increasing_id().alias("position"))
 
     def stored(self, *, without: Container[str] = (), **options: str) -> DataFrame | None:
-        """Return the records of the Parquet files, or None if there are no Parquet files.
-
-        Each record comes with its file and block. Its position is 0.
-        """
+        """Return the records of the Parquet files with file and block, or None if there are none. The position is 0."""
         rows = self._loaded("parquet", _PARQUET, without, **_SUMS, **options)
         return None if rows is None else rows.select(*COLUMNS, *line_place(), F.lit(0).cast("long").alias("position"))
 
@@ -90,8 +80,7 @@ class LogFiles:
     def unreadable(self) -> dict[str, str]:
         """Return the Parquet files that cannot be read completely, with the reasons.
 
-        The rows of each file are counted twice: once from its footer, and once by reading them. Only the files with
-        different counts are examined.
+        A file is examined if the number of rows in its footer differs from the number of rows that can be read.
         """
         with silenced(self._spark):
             rows = self.stored(ignoreCorruptFiles="true")
@@ -126,10 +115,7 @@ class LogFiles:
 
 
 def decoded(path: str) -> str:
-    """Return a path that Spark lists, without ``file:`` at the start and without URL escapes.
-
-    The column ``source`` has paths in this form.
-    """
+    """Return a path that Spark lists in the form of the column ``source``, without ``file:`` and URL escapes."""
     return re.sub(_LOCAL, "", unquote(path))
 
 
@@ -139,17 +125,14 @@ def _as_pattern(path: str) -> str:
 
 
 def log_root(files: Files, usage: str) -> str:
-    """Return the directory that contains all files of a log.
-
-    If ``usage`` is a pattern, the directory is the part before the first wildcard.
-    """
+    """Return the directory of a log. For a pattern, this is the part before the first wildcard."""
     parts = usage.rstrip("/").split("/")
     plain = list(takewhile(lambda part: not _IS_PATTERN.search(part), parts))
     return decoded(files.absolute("/".join(plain) or ("/" if usage.startswith("/") else ".")))
 
 
 def _directories_of(path: str, root: str) -> Iterator[str]:
-    """Yield the directories between a file and the root, without the root."""
+    """Yield the directories between a file and the root."""
     at = path.rpartition("/")[0]
     while at.startswith(f"{root.rstrip('/')}/"):
         yield at
@@ -157,7 +140,7 @@ def _directories_of(path: str, root: str) -> Iterator[str]:
 
 
 def line_place() -> tuple[Column, Column]:
-    """Return two columns: the file of a line, and the start of the block in which Spark reads the line."""
+    """Return two columns: the file of a line, and the start of its block."""
     path = F.regexp_replace(F.col("_metadata.file_path"), _LOCAL, "")
     return path.alias("source"), F.col("_metadata.file_block_start").alias("block")
 
@@ -175,11 +158,7 @@ def name_pattern(endings: Sequence[str]) -> str:
 
 
 def listed(spark: SparkSession, usage: str) -> DataFrame:
-    """List all files of a log, without reading their content.
-
-    Raises:
-        UsageError: if the path does not exist.
-    """
+    """List all files of a log, without reading their content. Raises UsageError if the path does not exist."""
     try:
         return _reader(spark, "binaryFile", (*TEXT, *_PARQUET)).load(usage)
     except AnalysisException as error:

@@ -1,6 +1,6 @@
 """Parses lines of text into records. A bad line gets its fault and its place (file, block and position).
 
-This module does no I/O. The caller passes the lines together with their places.
+This module does no I/O.
 """
 
 from collections.abc import Iterator
@@ -52,8 +52,8 @@ _LONGEST_SHOWN: Final = 4_000
 def parsed(lines: DataFrame) -> DataFrame:
     """Parse lines (``value`` and ``PLACE``), and return a row for each line that is not blank.
 
-    A row has the columns of a record, ``fault``, ``text`` and the place. Fault, text and place are null unless the line
-    is bad.
+    A row has the columns of a record, ``fault``, ``text`` and the place. In the row of a good line, ``fault``, ``text``
+    and the place are null.
     """
     record = F.from_json("value", _AS_WRITTEN, {"columnNameOfCorruptRecord": _CORRUPT}).alias("record")
     rows = lines.where(F.trim("value") != "").select(*PLACE, "value", record)
@@ -61,7 +61,7 @@ def parsed(lines: DataFrame) -> DataFrame:
 
 
 def checked(records: DataFrame) -> DataFrame:
-    """Check records that have types already, as Parquet has, and return them in the form of ``parsed``."""
+    """Check the records of Parquet files, which have types already. Return them in the form of ``parsed``."""
     as_struct = records.select(F.struct(*COLUMNS, F.lit(None).cast("string").alias(_CORRUPT)).alias("record"), *PLACE)
     return _with_fault(as_struct, _missing(), F.to_json("record"))
 
@@ -113,8 +113,7 @@ def _missing() -> Column:
 def quarantined(bad: DataFrame, lines: DataFrame) -> DataFrame:
     """Return rows of ``parsed`` that have a fault, with their line numbers from 1.
 
-    Spark reads a file in blocks. So the number of a line is its rank in its block plus the number of lines in all
-    earlier blocks, which ``lines`` provides.
+    Spark reads a file in blocks. So a line number is the rank in the block plus the number of lines in earlier blocks.
     """
     blocks = lines.groupBy("source", "block").agg(F.count("*").alias("lines"), F.min("position").alias("first"))
     before = Window.partitionBy("source").orderBy("block").rowsBetween(Window.unboundedPreceding, -1)
@@ -126,9 +125,8 @@ def quarantined(bad: DataFrame, lines: DataFrame) -> DataFrame:
 def duplicate_keys(records: DataFrame) -> DataFrame:
     """Return the ``key`` of each record that may have a duplicate.
 
-    A key is a hash of the identity with 8 bytes, so that a log without duplicates costs little. Different records may
-    have the same key by chance, so ``without_duplicates`` compares the identities. Keys are sorted and not grouped,
-    since nearly all of them differ and a hash table would be ten times as large.
+    A key is an 8-byte hash of the record's identity, so that a log without duplicates costs little. Different records
+    may have the same key. Keys are sorted and not grouped, since a hash table would be ten times as large.
     """
     return records.select(_key()).repartition("key").sortWithinPartitions("key").mapInArrow(_repeated, "key long")
 
@@ -145,7 +143,7 @@ def _repeated(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def without_duplicates(records: DataFrame, keys: DataFrame) -> DataFrame:
     """Return each record once. ``keys`` is the result of ``duplicate_keys``.
 
-    If copies of a record differ, which should not happen, the copy with the greatest columns is kept.
+    Copies of a record should not differ. If they do, the copy with the greatest values is kept.
     """
     keyed, keys = records.withColumn("key", _key()), keys.select("key")
     rest = [name for name in COLUMNS if name not in IDENTITY]

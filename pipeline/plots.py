@@ -1,8 +1,7 @@
 """Draws plots with matplotlib, as SVG for a report page.
 
 A plot is as wide as a phone, and grows where there is more room. Its colours are those of the page, which changes them
-in dark mode. Names of clients are drawn as plain text, since matplotlib would read text between two dollar signs as a
-formula.
+in dark mode. Names of clients are drawn as plain text, since matplotlib reads ``$…$`` as a formula.
 """
 
 import re
@@ -66,10 +65,7 @@ class Load(NamedTuple):
 
 
 def rate_over_time(start_ms: int, step_ms: int, rates: Sequence[float | None], limit: float | None) -> str:
-    """Plot a rate over time, in bytes per second, with another colour for the part above the limit.
-
-    A rate of None means that nothing was used.
-    """
+    """Plot a rate over time (bytes per second), with another colour above the limit. A rate of None means no use."""
     together = -(-len(rates) // _MOST_POINTS) or 1
     values = [max(rate or 0 for rate in rates[at : at + together]) for at in range(0, len(rates), together)]
     start = datetime.fromtimestamp(start_ms / 1_000, UTC)
@@ -99,10 +95,7 @@ def rate_over_time(start_ms: int, step_ms: int, rates: Sequence[float | None], l
 
 
 def heat_map(cells: Mapping[tuple[int, int], float]) -> str:
-    """Plot rates (bytes per second) as a map of weekdays (0 is Monday) and hours.
-
-    Hours without a rate stay empty.
-    """
+    """Plot rates (bytes per second) by weekday (0 is Monday) and hour. Hours without a rate stay empty."""
     places = sorted(cells)
     low, high = 0.06, 0.94
     corners = ((low, low), (high, low), (high, high), (low, high))
@@ -153,10 +146,7 @@ def loads(lines: Sequence[Load]) -> str:
 
 @contextmanager
 def _lines(words: Sequence[tuple[str, str]]) -> Iterator[tuple[Figure, Any]]:
-    """Yield axes with a row for each name. The text of the row is at its right end.
-
-    A name is above its bar, so it may be as long as the plot is wide.
-    """
+    """Yield axes with a row for each pair of words: the name above its bar, and the text at the right end."""
     with _figure(0.3 + 0.55 * len(words)) as (figure, axis):
         for place, (name, said) in enumerate(words):
             for at, text, side in ((0.0, _short(name), "left"), (1.0, shown(said), "right")):

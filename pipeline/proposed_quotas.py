@@ -39,10 +39,7 @@ class ProposedQuotas:
     def buckets(
         self, limits: Iterable[float], table: RuleTable, *, kind: str, user: str, client_id: str
     ) -> list[Bucket]:
-        """Create a bucket for each of ``limits``, in bytes per second.
-
-        Except for the limit, each bucket follows the rule that ``table`` has for this user and client-id.
-        """
+        """Create a bucket for each limit, in bytes per second. The entity's rule determines its other settings."""
         rule = table.resolve(user=user, client_id=client_id).rule
         rules = [replace(rule, limits={**rule.limits, **dict.fromkeys(BYTE_RATES, limit)}) for limit in limits if rule]
         return [self._bucket(kind, user, client_id, [rule]) for rule in rules]

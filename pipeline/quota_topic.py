@@ -1,8 +1,7 @@
 """Writes shares and rules to the quota topic, and reads the records of an earlier process.
 
-``config.quota_record`` defines the format of the records. Each record that this module writes has a header with the id
-of the publisher. So the rules of other writers can be left alone. Two publishers notice each other, since together they
-would give out more than a limit.
+``config.quota_record`` defines the format of the records. A header of each record has the id of its publisher. So the
+publisher leaves the rules of other writers alone, and notices a second publisher. Two publishers would exceed limits.
 """
 
 import asyncio
@@ -37,10 +36,7 @@ _NO_CONFIG: Final = KafkaConfig()
 
 
 class Found(NamedTuple):
-    """The records of an earlier ``balance`` process.
-
-    A rule is left out if another writer has changed it since.
-    """
+    """The records of an earlier ``balance`` process, without the rules that another writer has changed since."""
 
     rules: tuple[Rule, ...]
     shares: tuple[Share, ...]
@@ -48,12 +44,9 @@ class Found(NamedTuple):
 
 
 class QuotaTopic:
-    """Gives the publisher access to the quota topic.
+    """Gives the publisher access to the quota topic. Raises InputError if ``kafka`` has an unusable setting.
 
     Records that are not acknowledged within ``delivery_ms`` are dropped, and never reach the topic later.
-
-    Raises:
-        InputError: if ``kafka`` has a setting that cannot be used.
     """
 
     def __init__(self, servers: str, topic: str, kafka: KafkaConfig = _NO_CONFIG, *, delivery_ms: int) -> None:
@@ -67,17 +60,15 @@ class QuotaTopic:
     def begin(self) -> Found:
         """Create the topic if it does not exist, and return the records of an earlier process.
 
-        Raises:
-            PipelineError: if the topic cannot be reached, or has a wrong configuration.
+        Raises PipelineError if the topic cannot be reached, or has a wrong configuration.
         """
         return self._topic.run(self._begin(), timeout_s=_TIMEOUT_S)
 
     def publish(self, records: Iterable[QuotaRecord]) -> None:
         """Write records in this order, and wait until the broker has acknowledged them.
 
-        Raises:
-            PipelineError: if some of the records could not be written. It is unknown which records were written. The
-                connections are closed in this case.
+        Raises PipelineError if it fails. In this case some records may have been written, and the connections are
+        closed.
         """
         try:
             self._topic.run(self._publish([encode(one) for one in records]), timeout_s=self._delivery_ms / 1_000)
@@ -87,11 +78,7 @@ class QuotaTopic:
             raise
 
     def check_alone(self) -> None:
-        """Check that no other process publishes shares, by reading the records that are new in the topic.
-
-        Raises:
-            PipelineError: if another process publishes to the topic, or if the topic cannot be read.
-        """
+        """Read the topic's new records. Raises PipelineError if that fails or if another process publishes shares."""
         publishers = {publisher for publisher, _ in self._topic.run(self._to_end(), timeout_s=_TIMEOUT_S)}
         if publishers - {None, self._id}:
             raise PipelineError(
@@ -139,11 +126,7 @@ class QuotaTopic:
         await asyncio.gather(*sent)
 
     async def _check_topic(self) -> None:
-        """Create the topic if it does not exist, or check its configuration.
-
-        Raises:
-            PipelineError: if the topic has a wrong configuration, or if its configuration cannot be read.
-        """
+        """Create the topic if it does not exist. Raises PipelineError if its configuration is wrong or unreadable."""
         try:
             partitions = await self._partitions()
         except UnknownTopicOrPartitionError:
@@ -189,7 +172,7 @@ class QuotaTopic:
             raise for_code(error_code)(*message)
 
     async def _policy(self) -> str | None:
-        """Return the cleanup policy of the topic, or None if this user may not read the policy."""
+        """Return the cleanup policy of the topic, or None if this user may not read it."""
         answer = await self._ask(DescribeConfigsRequest([(_TOPIC_RESOURCE, self._topic.name, [_POLICY])]))
         ((_, _, _, _, entries),) = answer.resources
         return {name: value for name, value, *_ in entries}.get(_POLICY)

@@ -1,7 +1,4 @@
-"""Reads and writes files with quotas.
-
-A file is either a configuration file of the proxy, or contains nothing but quotas.
-"""
+"""Reads and writes files with quotas, which are configuration files of the proxy or contain nothing but quotas."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -22,11 +19,8 @@ _DEFAULTS: Final = ProxyConfig(listeners=())
 def read_quotas(path: str) -> ProxyConfig:
     """Read a configuration file of the proxy, or a file that has only quotas.
 
-    A file without listeners gets one, since a configuration needs a listener.
-
-    Raises:
-        InputError: if the file is faulty. The error has every fault as FILE:LINE: KEY: fault. A rule that changes with
-            time is a fault too, since a replay needs one limit of each rule.
+    Raises InputError with all faults as FILE:LINE: KEY: fault. A rule that changes with time is a fault, since a replay
+    needs one limit of each rule.
     """
     try:
         data = Path(path).read_bytes()
@@ -71,10 +65,7 @@ def as_file(rules: Iterable[tuple[QuotaRule, str]], *, head: Iterable[str], held
 
 
 def _settings(held: ProxyConfig) -> list[str]:
-    """Return a configuration line for each of four settings, unless it has its default.
-
-    The settings are enforcement, max_throttle_time, shaping and burst.
-    """
+    """Return the configuration lines for the settings of ``held`` that do not have their defaults."""
     longest_ms = held.max_throttle_time_ms
     written = {
         "enforcement": held.enforcement.value,

@@ -1,13 +1,10 @@
-"""Computes the throttle that a partition reassignment needs, by KIP-73.
+"""Computes the throttle that a partition reassignment needs, by the questions and answers of KIP-73.
 
-The throttle follows from the bytes to copy, the rate of incoming data and the available time. A broker has to send (or
-receive) L bytes while A bytes a second arrive for the same replicas. At a throttle of R bytes a second this takes L /
-(R - A) seconds, and never ends unless R is above A. To end in W seconds, it needs R = L / W + A. All brokers get the
-same throttle, so the broker that needs most decides.
+A broker has to send or receive L bytes while A bytes per second arrive for the same replicas. At a throttle of R bytes
+per second this takes L / (R - A) seconds, and never ends unless R is above A. To end in W seconds, it needs R = L / W +
+A. All brokers get the same throttle, so the broker that needs most decides.
 
 This module does no I/O. It uses Spark only to measure the use by clients.
-
-Source: the questions and answers of KIP-73.
 """
 
 from collections.abc import Iterable, Mapping
@@ -30,10 +27,7 @@ class Side(Enum):
 
 
 class Partition(NamedTuple):
-    """A partition with its size.
-
-    ``leader`` and ``replicas`` are node ids. ``incoming_byte_rate`` is in bytes per second.
-    """
+    """A partition with its size and the rate of its incoming data. Brokers are node ids."""
 
     leader: int
     replicas: frozenset[int]
@@ -42,7 +36,7 @@ class Partition(NamedTuple):
 
 
 class Load(NamedTuple):
-    """The bytes that a broker has to copy in one role, and the rate of incoming bytes meanwhile."""
+    """The bytes that a broker has to copy in one role, and the rate of new bytes that arrive meanwhile."""
 
     broker: int
     side: Side
@@ -50,11 +44,11 @@ class Load(NamedTuple):
     incoming_rate: float
 
     def rate_to_end_in(self, window_ms: int) -> float:
-        """Return the throttle at which the copying ends in ``window_ms``, in bytes per second."""
+        """Return the throttle with which the copying takes ``window_ms``, in bytes per second."""
         return self.left_bytes * 1_000 / window_ms + self.incoming_rate
 
     def time_ms(self, rate: float) -> float | None:
-        """Return how long the copying takes at a throttle of ``rate``, or None if it never ends."""
+        """Return how long the copying takes with a throttle of ``rate``, or None if it never ends."""
         net = rate - self.incoming_rate
         if not self.left_bytes:
             return 0.0
@@ -64,8 +58,7 @@ class Load(NamedTuple):
 def loads(now: Mapping[tuple[str, int], Partition], target: Mapping[tuple[str, int], Iterable[int]]) -> list[Load]:
     """Return what each broker has to send and to receive, sorted by node id.
 
-    ``target`` has the planned replicas of each partition, by topic and partition number. Each of these partitions has
-    to be in ``now``.
+    ``target`` has the planned replicas of partitions, by topic and partition number. Each partition must be in ``now``.
     """
     left: dict[tuple[int, Side], int] = {}
     incoming: dict[tuple[int, Side], float] = {}
@@ -80,10 +73,7 @@ def loads(now: Mapping[tuple[str, int], Partition], target: Mapping[tuple[str, i
 
 
 def client_hours(records: DataFrame) -> DataFrame:
-    """Return how much clients use each broker in each hour of the day (UTC).
-
-    ``peak`` and ``mean`` are the highest and the mean rate of the hour over all days.
-    """
+    """Return the peak and the mean rate of clients on each broker in each hour of the day (UTC)."""
     placed = records.where(F.col("kind").isin(*BYTE_KINDS) & F.col("broker").isNotNull())
     hours = placed.groupBy("broker", "kind", start_of(_HOUR_MS).alias("hour_ms"))
     rates = hours.agg((F.sum("amount") * 1_000 / _HOUR_MS).alias("rate"))
@@ -93,10 +83,10 @@ def client_hours(records: DataFrame) -> DataFrame:
 
 
 def quietest_hour(means: Mapping[int, float], window_ms: int) -> int | None:
-    """Return the hour (UTC) at which to begin so that clients use least during the window.
+    """Return the hour (UTC) at which a window must begin so that clients use least in it. Returns None without rates.
 
-    Returns None if ``means`` is empty. ``means`` has the rates by hour of the day, and a missing hour had no use. If
-    the window is longer than a day, only its first day counts.
+    ``means`` has the rates by hour of the day, and a missing hour had no use. If the window is longer than a day, only
+    its first day counts.
     """
     if not means:
         return None

@@ -66,5 +66,5 @@ NAME_OF_DEFAULTS: Final = DEFAULT.value
 
 
 def start_of(span_ms: int) -> Column:
-    """Return the start of the time span of ``span_ms`` (an hour, a minute …) in which a record starts."""
+    """Return the start of the hour, minute or other time span (``span_ms``) in which a record starts."""
     return F.col("start_ms") - F.pmod(F.col("start_ms"), F.lit(span_ms))

@@ -6,8 +6,6 @@ This module needs no Spark, does no I/O and reads no clock.
 they came over one connection. Each part is sent when it has arrived and the bucket is not in debt. A fetch gets as many
 bytes as there is room for, then the next piece. So a throttled client sends later and is charged later, as under real
 limits. The replay cannot know which requests the client would have given up or put into one batch.
-
-While no part has to wait, many parts are charged at once (see ``unthrottled``). The others are charged one by one.
 """
 
 from dataclasses import dataclass, field
@@ -45,7 +43,7 @@ class Hour:
 
 @dataclass(slots=True)
 class Outcome:
-    """The outcome of a replay. ``hours`` maps the start of each hour (ms since the epoch) to its outcome."""
+    """The outcome of a replay. ``hours`` has the outcome of each hour by its start (ms since the epoch)."""
 
     sent_ms: int = 0  # when the last part was sent
     active_ms: int = 0  # the time that records cover
@@ -122,10 +120,7 @@ class _Sender:
                 self._hour(hour_ms).amount += int(parts.amount[begin:end].sum())
 
     def _send_alone(self, parts: Parts, at: int) -> int:
-        """Send parts one by one until no part has had to wait for some time.
-
-        Returns the number of parts that were sent.
-        """
+        """Send parts one by one until no part has had to wait for some time. Return the number of sent parts."""
         sent = 0
         for came_ms, amount in zip(*(column[at : at + _MOST_ALONE].tolist() for column in parts), strict=True):
             if self._left <= 0 and self._free_ms <= came_ms:

@@ -67,10 +67,7 @@ def session(
 
 @contextmanager
 def silenced(spark: SparkSession) -> Iterator[None]:
-    """Turn off Spark's log during the block.
-
-    The caller catches the failures of the block and reports each in one sentence.
-    """
+    """Turn off Spark's log during the block, because the caller reports each failure in one sentence."""
     spark.sparkContext.setLogLevel("OFF")
     try:
         yield

@@ -1,7 +1,7 @@
 """Generates the usage log of many proxies, for trials and for tests of scale.
 
-The log is built from column expressions over row numbers. The values of a row depend only on the seed, the bucket and
-the time. So the same seed gives the same log for any number of partitions.
+The values of a row depend only on the seed, the bucket and the time. So the same seed gives the same log for any number
+of partitions.
 
 Each entity has a mean rate (log-normally distributed over the entities), a pattern over the day and the week, bursts of
 five minutes, a trend, and noise. One entity in eight appears during the log, and one in eight disappears.
@@ -29,10 +29,7 @@ _DIGITS: Final = 53  # of a double
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedCluster:
-    """The size of the simulated log.
-
-    Each entity produces to each broker and fetches from it. Each broker has one proxy.
-    """
+    """The size of the simulated log. Each entity uses each broker, and each broker has one proxy."""
 
     entities: int
     brokers: int
@@ -88,10 +85,7 @@ def _with_places(rows: DataFrame, cluster: SimulatedCluster) -> DataFrame:
 
 
 def _is_alive(cluster: SimulatedCluster) -> Column:
-    """Return whether the entity exists at the time of the row.
-
-    Some entities appear or disappear in the middle half of the log.
-    """
+    """Return whether the entity exists at the time of the row. Some entities appear or disappear during the log."""
     part = (F.col("start_ms") - cluster.start_ms) / (cluster.days * _DAY_MS)
     turn = 0.25 + 0.5 * _chance(cluster, "turn of life", "entity")
     return F.when(F.col("entity") % 8 == 5, part >= turn).when(F.col("entity") % 8 == 6, part < turn).otherwise(True)
@@ -135,7 +129,7 @@ def _rate(cluster: SimulatedCluster) -> Column:
 
 
 def _chance(cluster: SimulatedCluster, what: str, *of: str | Column) -> Column:
-    """Return a random number of at least 0 and below 1. The same arguments give the same number."""
+    """Return a random number of at least 0 and below 1, which depends only on the arguments."""
     return F.shiftrightunsigned(F.xxhash64(F.lit(cluster.seed), F.lit(what), *of), 64 - _DIGITS) / float(1 << _DIGITS)
 
 

@@ -1,10 +1,8 @@
-"""Replays buckets one after the other, from rows that are sorted by key.
+"""Replays buckets one after the other, from rows that are sorted by key. Needs no Spark.
 
 The key of a row consists of the number of its bucket and, in the lower 42 bits, the start of the record plus one, which
-is enough until the year 2100. The first row of a bucket has 0 in these bits, and holds only the names and the limits of
-the bucket. So names are sent once for each bucket, and a bucket may begin in one batch and end in another.
-
-This module needs no Spark.
+is enough until the year 2100. The first row of a bucket has 0 in these bits, and contains only the names and the limits
+of the bucket. So names are sent once for each bucket, and a bucket may begin in one batch and end in another.
 """
 
 import json
@@ -44,8 +42,8 @@ HOURS: Final = pa.schema(
 def replayed(batches: Iterator[pa.RecordBatch], quotas: ProposedQuotas) -> Iterator[pa.RecordBatch]:
     """Replay rows, and yield the outcome of each bucket after its last row.
 
-    The columns of ``batches`` are ``key``, those of ``ROW``, and ``HEAD``. The rows are sorted by key. The rules come
-    from ``quotas``, the limits from the first row of each bucket.
+    ``batches`` have the columns ``key``, ``ROW`` and ``HEAD``, and are sorted by key. The rules come from ``quotas``,
+    the limits from the first row of each bucket.
     """
     tables, heads = quotas.tables(), dict[int, str]()
     running: _BucketReplay | None = None
@@ -95,10 +93,7 @@ class _BucketReplay:
 
 
 def _in_order(batches: Iterator[pa.RecordBatch], heads: dict[int, str]) -> Iterator[NDArray[np.int64]]:
-    """Yield the keys and numbers of rows, in pieces.
-
-    The rows with the same key are in one piece, and are sorted by the columns of ``ROW``.
-    """
+    """Yield the keys and numbers of rows in pieces, sorted by key and ``ROW``. A key is never split between pieces."""
     left = np.empty((1 + len(ROW), 0), np.int64)
     for batch in batches:
         if not batch.num_rows:

@@ -52,14 +52,9 @@ _NAME: Final = "kafka-quota-pipeline-alerts"
 class TopicDelivery(Delivery):
     """Writes alerts to a topic. A consumer with ``isolation.level=read_committed`` sees each alert once.
 
-    Only one process can write under the transactional id of a job. ``begin`` fences off an earlier process, and waits
-    until its transactions are committed or aborted.
-
-    Args:
-        servers: ``HOST:PORT``, with commas between several servers.
-        topic: the name of the topic.
-        job: identifies the job, as a part of the transactional id and of the name of the consumer group.
-        security: the keyword arguments of aiokafka for SASL and TLS.
+    Only one process can write under the transactional id of a ``job``. ``begin`` fences off an earlier process, and
+    waits until its transactions are committed or aborted. ``security`` has the keyword arguments of aiokafka for SASL
+    and TLS.
     """
 
     def __init__(self, servers: str, topic: str, job: str, security: Mapping[str, object] | None = None) -> None:
@@ -69,7 +64,7 @@ class TopicDelivery(Delivery):
         self._next = 0  # the number of the next batch
 
     def begin(self) -> None:
-        """Fence off an earlier process, then read the number of the batch that it would have written next."""
+        """Fence off an earlier process, then read the number of the next batch to write."""
         self._topic.run(self._begin(), timeout_s=_BEGIN_S)
 
     def deliver(self, rows: DataFrame, batch: int) -> None:
@@ -120,10 +115,7 @@ class TopicDelivery(Delivery):
         await self._producer.commit_transaction()
 
     async def _committed(self) -> int:
-        """Return the number of the next batch.
-
-        Waits until no transaction of an earlier process can change this number any more.
-        """
+        """Return the number of the next batch, when no transaction of an earlier process can change it any more."""
         client = self._producer.client
         while True:
             try:
@@ -190,12 +182,9 @@ class _StableOffset(RequestStruct):  # type: ignore[misc]
 
 
 class _StableOffsetRequest(Request[OffsetFetchRequest_v1 | OffsetFetchRequest_v3 | _StableOffset]):  # type: ignore[misc]
-    """Asks for the committed offset of partition 0, which a broker refuses while a transaction may change it.
+    """Asks for the committed offset of partition 0. A broker refuses it during a transaction (v7, KIP-447)."""
 
-    The request of aiokafka only has versions up to 3. From version 7 (Kafka 2.5, KIP-447), a broker answers
-    UNSTABLE_OFFSET_COMMIT while a transaction is being completed. Source: OffsetFetchRequest.json in Apache Kafka.
-    """
-
+    # aiokafka only has versions up to 3. Source: OffsetFetchRequest.json in Apache Kafka.
     API_KEY = 9
 
     def __init__(self, group: str, topic: str) -> None:

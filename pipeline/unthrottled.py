@@ -3,10 +3,9 @@
 This module needs no Spark, does no I/O and reads no clock.
 
 Without throttling, each part is sent when it arrives, so the arithmetic of ``proxy.quota`` can be done for many parts
-at once, in arrays. Only parts that are certainly followed by no throttling are charged in this way. The first part
-after which the bucket may throttle, and all later parts, are charged by ``proxy.quota`` itself. Before that, the state
-of the ``proxy.quota`` bucket is set as if the bucket had been charged with all earlier parts. The results for both
-kinds of bucket are exact to the last digit.
+at once, in arrays. The first part that may cause throttling, and all later parts, are charged by ``proxy.quota``
+itself. Before that, the bucket gets the state that it would have after all earlier parts. The results are exact to the
+last digit.
 """
 
 from collections.abc import Sequence
@@ -29,21 +28,17 @@ class UnthrottledCharger(Protocol):
     """Charges the parts of one bucket that cause no throttling."""
 
     def leave(self) -> None:
-        """Copy the state of the bucket, which was charged directly until now, and continue from this state."""
+        """Continue from the current state of the bucket, which was charged directly until now."""
 
     def charged(self, parts: Parts, begin: int, end: int) -> int:
-        """Charge parts from the start of ``parts[begin:end]`` while they cause no throttling; return their number.
+        """Charge the parts of ``parts[begin:end]`` up to the first part that may cause throttling; return their number.
 
-        The bucket itself is not charged. If a part is left, the state of the bucket is set to what it would be before
-        this part.
+        The bucket itself is not charged. If parts are left, the bucket gets the state that it would have before them.
         """
 
 
 def unthrottled_chargers(*buckets: Bucket) -> list[UnthrottledCharger]:
-    """Create a charger for each bucket, of the class that matches the arithmetic of the bucket.
-
-    All chargers have to be called with the same parts.
-    """
+    """Create a charger for each bucket. All chargers must be called with the same parts."""
     chains, found = _Chains(), list[UnthrottledCharger]()
     for bucket in buckets:
         tokens = None if bucket.pacing_tokens is None else _Tokens(bucket.pacing_tokens, bucket.limit)
@@ -64,10 +59,7 @@ class _Events(NamedTuple):
 
 
 class _Chains:
-    """Caches the starts of the slots (sampled windows) of a rate.
-
-    The starts depend on the parts only, so buckets with different limits share them.
-    """
+    """Caches the starts of slots (sampled windows), which are the same for buckets with different limits."""
 
     def __init__(self) -> None:
         self._parts: Parts | None = None
@@ -102,15 +94,11 @@ def _events(slots: Sequence[Slot], slot_ms: int, parts: Parts) -> _Events:
 
 
 class _Windows:
-    """Charges a bucket that has the sampled windows of Kafka.
+    """Charges a bucket that has the sampled windows of Kafka, and perhaps a token bucket for admission."""
 
-    Since each event is charged here, three rules determine the value of a ``Rate`` with N windows of length W. A slot
-    begins with the first event that is at least W after the start of the previous slot. A slot counts while its last
-    event is less than N * W ago. The time span of the rate begins with the first slot that counts. The reset of an old
-    slot changes nothing, since a reset slot never starts before another slot that counts for longer.
-
-    If a token bucket admits requests before the windows do, only as many parts are taken as there are tokens for.
-    """
+    # Three rules determine a ``Rate`` with N windows of length W. A slot begins with the first event that is at least W
+    # after the start of the previous slot. A slot counts while its last event is less than N * W ago. The time span of
+    # the rate begins with the first slot that counts.
 
     def __init__(self, bucket: Bucket, tokens: "_Tokens | None", chains: _Chains) -> None:
         self._bucket = bucket
@@ -142,10 +130,7 @@ class _Windows:
         return stop - events.past
 
     def _first_over(self, events: _Events) -> int:
-        """Return the index of the first new part after which the rate exceeds the limit.
-
-        Returns the number of events if there is no such part.
-        """
+        """Return the index of the first new part that makes the rate exceed the limit, or the number of events."""
         at_ms, until, begins, ends, past = events
         last_ms = at_ms[ends - 1]
         # An upper bound for each slot is the sum that counts at its start plus the whole slot, over at least N - 1
@@ -165,7 +150,7 @@ class _Windows:
 
 
 def _recorded(slots: Sequence[Slot]) -> list[Slot]:
-    """Return the slots that hold recorded charges, without the slots that were reset later."""
+    """Return the slots that contain recorded charges, without the slots that were reset later."""
     found = list[Slot]()
     for slot in reversed(slots):
         # A reset slot does not start before the slot that follows it in the ring.
@@ -176,12 +161,10 @@ def _recorded(slots: Sequence[Slot]) -> list[Slot]:
 
 
 class _Tokens:
-    """Charges a token bucket: that of ``shaping: paced``, or the one that is checked before sampled windows.
+    """Charges a token bucket: that of ``shaping: paced``, or the one that is checked before sampled windows."""
 
-    The number of tokens is a sum of fractions, and depends on each charge since the bucket was last full. So this class
-    finds the last part before which the bucket is certainly full, provided that no earlier part can cause throttling,
-    and takes the parts before it. The error of this computation is far below the margin that "certainly" allows for.
-    """
+    # The number of tokens depends on each charge since the bucket was last full. So ``charged`` finds the last part
+    # before which the bucket is certainly full, and takes the parts before it.
 
     def __init__(self, tokens: TokenBucket, limit: float) -> None:
         self._tokens = tokens

@@ -1,8 +1,7 @@
 """Reads a usage log from JSON Lines (also .gz), Parquet files, a growing directory or a Kafka topic.
 
 Unreadable input never stops a job. Bad lines and broken files are counted, and written to a quarantine with their
-places. A record that occurs more than once counts once. If directories below the log hold results of these commands,
-their files are not read.
+places. A record that occurs more than once counts once. Directories with results of these commands are skipped.
 """
 
 from dataclasses import dataclass
@@ -39,10 +38,7 @@ _BYTES_AT_ONCE: Final = str(256 << 20)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """The records of a usage log, and the number of lines, files and duplicates that were left out.
-
-    The columns are those of ``RECORD``, and each record occurs once.
-    """
+    """The records of a usage log, each once, and the number of lines, files and duplicates that were left out."""
 
     records: DataFrame
     bad_lines: int
@@ -63,11 +59,8 @@ class Usage:
 def read(spark: SparkSession, usage: str, output: Output, *, kafka: KafkaConfig = _NO_CONFIG) -> Usage:
     """Read a usage log, and write its faults to ``quarantine/`` in the output.
 
-    ``usage`` is a file, a directory (which is read with its subdirectories), a pattern, or ``kafka://HOST:PORT/TOPIC``.
-
-    Raises:
-        UsageError: if there is nothing to read.
-        PipelineError: if the topic cannot be read.
+    ``usage`` is a file, a directory with its subdirectories, a pattern, or ``kafka://HOST:PORT/TOPIC``. Raises
+    UsageError if there is nothing to read, and PipelineError if the topic cannot be read.
     """
     if usage.startswith("kafka://"):
         try:
@@ -164,12 +157,9 @@ def _usage(
 
 
 def check_apart(files: Files, usage: str, argument: str, place: str) -> None:
-    """Check that a stream does not write to a place below the log that it follows.
+    """Check that a stream does not write to a place below its own log, because it would read its output as log.
 
-    Its output would be read as a part of the log.
-
-    Raises:
-        UsageError: if ``place`` is below the log. The error names the ``argument``.
+    Raises UsageError with the name of the ``argument`` if ``place`` is below the log.
     """
     if usage.startswith("kafka://"):
         return
@@ -181,11 +171,8 @@ def check_apart(files: Files, usage: str, argument: str, place: str) -> None:
 def followed(spark: SparkSession, usage: str, *, kafka: KafkaConfig = _NO_CONFIG) -> DataFrame:
     """Return the lines of a growing log as a stream, from a topic or from the files of a directory.
 
-    A file is read when it is complete. Files are read in the order of their modification times. The place of a line
-    within a file is unknown, so ``block`` and ``position`` are null.
-
-    Raises:
-        UsageError: if there is nothing to read.
+    Files are read when they are complete, in the order of their modification times. The place of a line within a file
+    is unknown, so ``block`` and ``position`` are null. Raises UsageError if there is nothing to read.
     """
     if usage.startswith("kafka://"):
         return topic(spark, usage, kafka=kafka, is_stream=True)

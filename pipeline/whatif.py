@@ -2,8 +2,7 @@
 
 The total demand of each bucket is computed first. Buckets that cannot exceed their limit are not replayed, and each of
 the others gets a number. The rows are sorted by a key that combines this number with the time, and stream through
-``replay`` one bucket at a time. So a client with half of all rows needs no more memory than any other. The first row of
-a bucket holds its name and its limits.
+``replay`` one bucket at a time. So a client with half of all rows needs no more memory than any other.
 """
 
 from collections.abc import Iterator
@@ -35,8 +34,8 @@ _COUNTED: Final = ("delayed_amount", "throttled_requests", "throttle_time_ms", "
 def resolved(records: DataFrame, quotas: ProposedQuotas) -> DataFrame:
     """Return the bucket of each (kind, user, client_id) under these quotas, with its limit and its rule in words.
 
-    ``limit`` is null without a rule. A record with the user "" belongs to a bucket of all users, so the effect of rules
-    for users on it cannot be forecast. ``records`` may also be the result of ``total_demand``.
+    ``limit`` is null without a rule. ``records`` may also be the result of ``total_demand``. A record with the user ""
+    is from a bucket of all users, so the effect of rules for single users cannot be forecast.
     """
     config = quotas.config
     exempt = config.principals.exempt
@@ -58,10 +57,7 @@ def resolved(records: DataFrame, quotas: ProposedQuotas) -> DataFrame:
 
 
 def total_demand(records: DataFrame) -> DataFrame:
-    """Return the demand of each bucket in the log, with the columns ``BUCKET`` and ``DEMAND``.
-
-    An unknown broker becomes -1, since a join never matches a null.
-    """
+    """Return the demand of each bucket, with the columns ``BUCKET`` and ``DEMAND``. An unknown broker becomes -1."""
     placed = records.where(F.col("kind").isin(*BYTE_KINDS)).withColumn("broker", _broker())
     return placed.groupBy(*BUCKET).agg(*demand())
 
@@ -78,10 +74,7 @@ def demand() -> list[Column]:
 
 
 def at_once() -> Column:
-    """Return the largest amount of a record that may arrive at one instant.
-
-    According to ``arrivals``, this is the whole amount if the interval is short, or else one part.
-    """
+    """Return the largest amount of a record that may arrive at one instant, by the rules of ``arrivals``."""
     most = F.greatest(F.lit(LEAST_PARTS), F.expr("interval_ms div 1000"))
     parts = F.greatest(F.lit(1), F.least("requests", most))
     return F.when(F.col("interval_ms") <= LONGEST_SHAPED_MS, F.col("amount")).otherwise(F.ceil(F.col("amount") / parts))
@@ -90,8 +83,8 @@ def at_once() -> Column:
 def forecast(records: DataFrame, demands: DataFrame, entities: DataFrame, quotas: ProposedQuotas) -> DataFrame:
     """Return the outcome by bucket, limit and hour, for the buckets that may exceed their limit.
 
-    ``demands`` is the result of ``total_demand`` for the records. ``entities`` is the result of ``resolved`` under the
-    ``quotas``, with a row for each limit to try.
+    ``demands`` is the result of ``total_demand``. ``entities`` is the result of ``resolved``, with a row for each limit
+    to try.
     """
     # Rows are placed by a partition number, since adaptive execution would merge partitions by their size. Most of the
     # work is done in Python, and Spark does not know its cost.
@@ -111,16 +104,13 @@ def _broker() -> Column:
 
 
 def _named(demands: DataFrame, entities: DataFrame) -> DataFrame:
-    """Return the demand of the entities that have a limit, with the bucket to which each entity is charged."""
+    """Return the demand of the entities that have a limit, with the bucket that each entity is charged to."""
     limited = entities.where("limit IS NOT NULL").drop("rule")
     return demands.join(F.broadcast(limited), on=[*_ENTITY], how="inner")
 
 
 def _keyed(records: DataFrame, named: DataFrame, quotas: ProposedQuotas, partitions: int) -> DataFrame:
-    """Return the rows to replay, with their ``partition`` and ``key``.
-
-    The first row of each bucket holds the names and the limits of the bucket, in the column ``HEAD``.
-    """
+    """Return the rows to replay. The first row of each bucket has its names and limits, in the column ``HEAD``."""
     sums = named.groupBy(*PROPOSED_BUCKET, "limit").agg(F.sum("densest").alias("densest"), F.sum("part").alias("part"))
     buckets = (
         sums.where(_may_wait(quotas))
@@ -156,16 +146,12 @@ def _keyed(records: DataFrame, named: DataFrame, quotas: ProposedQuotas, partiti
 
 
 def _may_wait(quotas: ProposedQuotas) -> Column:
-    """Return whether a bucket with records of this ``densest`` rate and ``part`` may exceed its ``limit``.
-
-    With N sampled windows, the amount that counts at an instant arrived within N + 1 windows, and is divided by at
-    least N - 1 windows. If this rate is below the limit, a part fits into half of what N - 1 windows allow, so the
-    tokens that admit fetches do not run out either. A token bucket is never in debt if tokens arrive as fast as bytes,
-    apart from the effect of parts. The arrival time of a part is a guess, so one part more may count at either end of
-    an interval.
-    """
+    """Return whether a bucket with records of this ``densest`` rate and ``part`` may exceed its ``limit``."""
     config, shapings = quotas.config, quotas.shapings()
     windows, window_s = config.kafka.quota_window_num, config.kafka.quota_window_size_seconds
+    # With N sampled windows, the amount that counts at an instant arrived within N + 1 windows, and is divided by at
+    # least N - 1 windows. A token bucket is never in debt if tokens arrive as fast as bytes. One part more may count at
+    # either end of an interval, since the arrival time of a part is a guess.
     parts = 2 * F.col("part")
     most, room = (windows + 1) * window_s * F.col("densest") + parts, (windows - 1) * window_s * F.col("limit")
     may = (most > room) if Shaping.SAMPLED in shapings else F.lit(False)
@@ -178,8 +164,8 @@ def _may_wait(quotas: ProposedQuotas) -> Column:
 def outcomes(demands: DataFrame, entities: DataFrame, hours: DataFrame) -> DataFrame:
     """Return the demand and the outcome for each bucket of the log and each limit.
 
-    ``achieved_rate`` is the rate from the first record to the last sent part, and ``late_ms`` is the time from the end
-    of the records to that part. ``throttled_share`` is ``throttle_time_ms`` divided by the time that has records.
+    ``achieved_rate`` is the rate from the first record to the last sent part. ``late_ms`` is the time from the end of
+    the records to that part. ``throttled_share`` is ``throttle_time_ms`` divided by the time that has records.
     """
     whole = (
         _named(demands, entities)

@@ -1,7 +1,6 @@
 """Writes the results of a command. They appear complete or not at all, and a second run replaces them.
 
-A command writes its results to a staging directory next to ``--out``. The staging directory is renamed when the results
-are complete.
+A command writes to a staging directory next to ``--out``, which is renamed when the results are complete.
 """
 
 import tempfile
@@ -28,7 +27,7 @@ _BY: Final = "written by kafka-quota-pipeline; replaced as a whole when it runs 
 class Output:
     """The results of one command, in a ``staging`` directory.
 
-    If ``explain`` is given, it is called with the name and the rows of each table before the table is written.
+    ``explain`` is called with the name and the rows of each table before the table is written.
     """
 
     def __init__(self, spark: SparkSession, staging: str, explain: Callable[[str, DataFrame], None] | None) -> None:
@@ -50,16 +49,12 @@ class Output:
         """Write rows, in their order, as a directory of files.
 
         ``form`` is parquet, csv, json or json.gz. Each value of the columns ``partitions`` gets a directory of its own.
-        ``files`` is the number of files. If it is None, each partition of the rows becomes a file, which suits large
-        tables.
+        ``files`` is the number of files, or None for one file per partition of the rows.
         """
         self._write(f"{self.path}/{name}", frame, partitions, form, files)
 
     def daily(self, name: str, frame: DataFrame, *order: str, form: str = "parquet") -> None:
-        """Write a table that grows with the log, as a directory for each ``day``.
-
-        Each directory has one file, with rows sorted by the columns ``order``.
-        """
+        """Write a table with a directory for each ``day``. Each has one file, sorted by the columns ``order``."""
         rows = frame.repartition("day").sortWithinPartitions("day", *order)
         self.table(name, rows, partitions=["day"], form=form, files=None)
 
@@ -108,14 +103,10 @@ def staged(
 ) -> Iterator[Output]:
     """Yield an ``Output`` that becomes ``out`` if the block succeeds, and is deleted otherwise.
 
-    With ``is_log``, the result is a usage log, which ``usage_reader`` also reads as a part of a larger log.
-
-    The old results are renamed first. If the new results then cannot take their place, the old ones are renamed back.
-    If the process is killed between the two renames, the next run restores the old results. On a file system without an
-    atomic rename (object stores), the replacement is not atomic either.
-
-    Raises:
-        UsageError: if ``out`` exists, is not empty, and was not written by this program.
+    With ``is_log``, the result is a usage log, which ``usage_reader`` also reads as a part of a larger log. Old results
+    are set aside until the new results are in their place. If the process is killed in between, the next run restores
+    them. On object stores the replacement is not atomic. Raises UsageError if ``out`` has files that this program did
+    not write.
     """
     files = Files(spark)
     out = out.rstrip("/") or "/"

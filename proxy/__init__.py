@@ -1,9 +1,13 @@
-"""The proxy, from the floor up.
+"""The proxy. Each folder is one part of it.
 
-* ``quota``       the arithmetic: who is charged, how fast they are, how long they wait
-* ``session``     one client's connection without I/O: bytes and the time in, what to write and when to wait out
-* ``connection``  two transports and one timer around a session
-* ``server``      listeners, dials, sweeps
-* ``metrics``, ``admin``, ``reload``, ``log``, ``throttle_log``   what operators see and change
-* ``commands``    the command line; ``demo`` what ``kafka-quota-proxy demo`` shows
+* ``quota``          computes which bucket a request charges, and how long its client waits
+* ``session``        decides what is forwarded on one client's connection, and when
+* ``fair_queue``     decides when each request is forwarded to a broker
+* ``server``         does the I/O: listeners, connections, timers and reloads
+* ``client_quotas``  changes quotas while the proxy runs
+* ``replication``    limits the replication between brokers
+* ``usage``          writes the usage log
+* ``admin``          serves health checks, metrics and quotas over HTTP
+* ``background``     runs tasks, threads and the proxy's own Kafka clients
+* ``cli``            has the commands of the command line
 """

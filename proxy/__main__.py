@@ -74,11 +74,7 @@ _COMMANDS: Final = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status.
-
-    Args:
-        arguments: The command line without the program's name. If None, the command line of this process is used.
-    """
+    """Run one command and return its exit status. By default the arguments are those of this process."""
     try:
         try:
             return _run(list(sys.argv[1:] if arguments is None else arguments))
@@ -110,10 +106,7 @@ def _run(given: Sequence[str]) -> int:
 
 
 def _parser(chosen: str | None) -> argparse.ArgumentParser:
-    """Return the parser of the whole command line.
-
-    Only the module of the command ``chosen`` is imported and declares its arguments.
-    """
+    """Return the parser of the whole command line, with the arguments of the command ``chosen`` only."""
     parser = argparse.ArgumentParser(
         prog=_PROGRAM,
         description="Kafka quotas, enforced in front of any broker.",

@@ -1,7 +1,7 @@
-"""``kafka-quota-pipeline alerts`` follows the log, and reports once each bucket that is over a limit or near it.
+"""``kafka-quota-pipeline alerts`` follows the log, and reports each bucket that is over a limit or near it.
 
 It runs until SIGTERM or Ctrl-C, or with ``--once`` until it has read the existing records. After a crash it continues
-from ``--checkpoint``. Without a destination it prints the alerts of new records, and remembers no progress.
+from ``--checkpoint``. Without ``--to`` and ``--out`` it prints the alerts of new records, and keeps no checkpoint.
 """
 
 import argparse
@@ -195,7 +195,7 @@ class _Stream:
         self._reported_until = ""  # the timestamp of the last reported progress
 
     def deliver(self, rows: DataFrame, batch: int) -> None:
-        """Deliver a batch. The stream can end only between two batches."""
+        """Deliver a batch, unless the stream is ending."""
         with self._delivering:
             if self._is_ending:
                 raise InterruptedError
@@ -206,12 +206,7 @@ class _Stream:
                 raise
 
     def run(self, query: StreamingQuery, end: Event) -> None:
-        """Wait until the query has ended, either by itself or because ``end`` was set.
-
-        Raises:
-            PipelineError: if the query failed.
-            BrokenPipeError: if the reader of stdout is gone.
-        """
+        """Wait until the query ends, or stop it when ``end`` is set. Raises PipelineError or BrokenPipeError."""
         try:
             while not end.is_set() and not query.awaitTermination(_POLL_S):  # type: ignore[arg-type]  # (or part of a second)
                 self._report(query)

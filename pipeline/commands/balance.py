@@ -1,7 +1,4 @@
-"""``kafka-quota-pipeline balance`` divides the limits of a cluster over its proxies.
-
-It divides them once into files, or continuously through a topic.
-"""
+"""``kafka-quota-pipeline balance`` divides the limits of a cluster over its proxies, once or continuously."""
 
 import argparse
 import sys
@@ -21,10 +18,7 @@ _FLOOR: Final = 0.1
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Write OUT/PROXY/quotas.yaml for each proxy in the log, or publish shares to a topic with ``--follow``.
-
-    Returns the exit status.
-    """
+    """Write OUT/PROXY/quotas.yaml for each proxy, or publish shares with ``--follow``. Return the exit status."""
     if args.follow:
         return follow(args)
     if args.out is None:

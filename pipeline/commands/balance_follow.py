@@ -1,8 +1,7 @@
 """``kafka-quota-pipeline balance --follow`` divides the limits of a cluster over its proxies every few seconds.
 
-A Spark stream adds up the use that the proxies log, and this process writes their shares to the quota topic. The
-process keeps no state: the demand is that of the last seconds, and a new process waits until all leases have expired.
-So the stream needs no checkpoint, and begins with new records.
+A Spark stream adds up the use that the proxies log, and this process writes their shares to the quota topic. Nothing is
+stored: demand comes from the last seconds of the log, and a new process waits until all earlier shares have expired.
 """
 
 import argparse
@@ -118,11 +117,7 @@ def _delivery_ms(args: argparse.Namespace) -> int:
 
 
 def _latest_ms(args: argparse.Namespace) -> int:
-    """Return the longest allowed time between the starts of two publications, in ms.
-
-    A new process waits for this time plus the time limit for writing. So it never publishes before an old process has
-    stopped.
-    """
+    """Return the longest allowed time between two publications, in ms. A new process waits longer than this."""
     return int(args.lease) - _delivery_ms(args) + int(args.every)
 
 
@@ -131,10 +126,7 @@ def _now_ms() -> int:
 
 
 class _Stream:
-    """Receives the use of the proxies from a Spark stream, in a thread of Spark, and passes it to the balancer.
-
-    Each batch is collected as one row for each proxy and each bucket that has a limit and was used.
-    """
+    """Passes the use of the proxies from a Spark stream to the balancer, in a thread of Spark."""
 
     def __init__(self, lines: DataFrame, balancer: Balancer, args: argparse.Namespace, end: Event) -> None:
         self.lock = Lock()  # guards the balancer
@@ -157,11 +149,7 @@ class _Stream:
         self._query: StreamingQuery = writer.trigger(processingTime=f"{args.every} milliseconds").start()
 
     def check(self) -> None:
-        """Check that the stream is running, and report which lines it left out.
-
-        Raises:
-            PipelineError: if the stream has ended by itself.
-        """
+        """Report the lines that the stream left out. Raises PipelineError if the stream has ended by itself."""
         try:
             is_active, error = self._query.isActive, self._query.exception()
             self._read_progress()
@@ -210,11 +198,7 @@ class _Stream:
             self._balancer.take(map(_use, found), now_ms=_now_ms())
 
     def _check_brokers(self, found: Sequence[Row]) -> None:
-        """Check that each proxy has one broker only, since its share would apply to each broker separately.
-
-        Raises:
-            PipelineError: if a proxy has several brokers.
-        """
+        """Raise PipelineError if a proxy has several brokers, because its share would apply to each of them."""
         for row in found:
             for broker in (row["broker"], row["other_broker"]):
                 if broker is None:  # unknown so far
@@ -276,10 +260,7 @@ def _use(row: Row) -> Use:
 def _wait_for_leases(
     quotas: QuotaTopic, found: Found, args: argparse.Namespace, *, until_s: float, end: Event, stream: _Stream
 ) -> None:
-    """Wait until the shares of an earlier process have expired.
-
-    Meanwhile, check that the earlier process has really ended.
-    """
+    """Wait until an earlier process's shares have expired. Raises PipelineError if that process still publishes."""
     if found.lease_ms is None and not found.shares:
         return
     lease_ms = max(found.lease_ms or 0, args.lease)
@@ -296,17 +277,14 @@ def _wait_for_leases(
 def _publish(
     quotas: QuotaTopic, balancer: Balancer, found: Found, args: argparse.Namespace, *, end: Event, stream: _Stream
 ) -> None:
-    """Publish the changed shares at each interval, with a record of news that renews the leases of all shares.
-
-    The process may have been suspended, and another one may have started meanwhile. So it looks for another publisher
-    before each write. After a pause that is long enough for another process to start, it ends without writing.
-    """
+    """Publish the changed shares at each interval, with a record of news that renews the leases of all shares."""
     due_s = time.monotonic()
     first: list[QuotaRecord] = list(_first(balancer, found))
     before_ms: int | None = None
     rules_ms = _now_ms()
     while not end.is_set():
         stream.check()
+        # This process may have been suspended, and another process may have started meanwhile.
         quotas.check_alone()
         now_ms = _now_ms()
         if before_ms is not None:
@@ -337,10 +315,7 @@ def _check_in_time(since_ms: int, args: argparse.Namespace) -> None:
 
 
 def _first(balancer: Balancer, found: Found) -> Iterator[QuotaRecord]:
-    """Yield the records to write in the first publication.
-
-    They remove the shares and rules that an earlier process left behind, and set the common rules.
-    """
+    """Yield the first records: they set the common rules, and remove an earlier process's shares and other rules."""
     for share in found.shares:
         yield replace(share, limits={})
     wanted = {(rule.user, rule.client_id): rule for rule in balancer.rules()}
@@ -364,5 +339,5 @@ def _report(publication: Publication, balancer: Balancer) -> None:
 
 
 def _printable(text: str) -> str:
-    """Return a name in a form that is safe on a terminal, since clients choose their own names."""
+    """Return a name in a form that is safe on a terminal. Clients choose their own names."""
     return text if text.isprintable() else repr(text)

@@ -69,12 +69,7 @@ def execute(args: argparse.Namespace) -> int:
 def _replayed(
     records: DataFrame, buckets: DataFrame, suggested: list[Suggestion], args: argparse.Namespace, output: Output
 ) -> tuple[list[Suggestion], dict[tuple[str, str, str], dict[str, Any]]]:
-    """Replay the log under all limits to try, and choose the lowest acceptable limit of each entity.
-
-    A limit is acceptable if it throttles the entity for at most the part of its time that ``--percentile`` leaves, such
-    as 1 % with 99. Returns the chosen suggestions, and their outcomes by entity. All limits are replayed at once, since
-    they share most of the work. Each bucket has a rule of its own, so the limits of other entities do not matter.
-    """
+    """Replay the log under all limits to try. Return the lowest acceptable limits, and their outcomes by entity."""
     quotas = ProposedQuotas(config=config_of(suggested), shaping=Shaping(args.shaping) if args.shaping else None)
     ladders = {one[:3]: one.ladder() for one in suggested if one.limit is not None}
     rungs = [(*one[:3], float(one.limit)) for ladder in ladders.values() for one in ladder if one.limit is not None]
@@ -85,6 +80,7 @@ def _replayed(
     hours = output.keep("replayed", forecast(records, used, found, quotas))
     worst = _worst(outcomes(used, found, hours)).collect()  # a few rows for each entity
     outcome = {(row["kind"], row["user"], row["client_id"], row["limit"]): row.asDict() for row in worst}
+    # With --percentile 99, an acceptable limit throttles an entity for at most 1 % of its time.
     bearable = 1 - args.percentile / 100
     chosen = {
         names: next((one for one in ladder if outcome[*names, one.limit]["throttled_share"] <= bearable), ladder[-1])
@@ -95,10 +91,7 @@ def _replayed(
 
 
 def _worst(by_bucket: DataFrame) -> DataFrame:
-    """Return the outcome of each entity and limit.
-
-    It has the sums over all brokers, and the share of throttled time on the broker where that is highest.
-    """
+    """Return the outcome of each entity and limit, with the highest share of throttled time on any broker."""
     names = [F.col("kind"), F.col("bucket_user").alias("user"), F.col("bucket_client_id").alias("client_id")]
     summed = ("throttle_time_ms", "throttled_requests", "delayed_amount")
     return by_bucket.groupBy(*names, "limit").agg(

@@ -25,10 +25,7 @@ _FAILED: Final = "terminated with exception: "
 
 @contextmanager
 def running(args: argparse.Namespace) -> Iterator[tuple[SparkSession, Output]]:
-    """Yield the Spark session, and an ``Output`` that becomes the directory ``--out`` at the end of the block.
-
-    Without ``--out``, the output is deleted at the end.
-    """
+    """Yield the Spark session and the ``Output``, which becomes the directory ``--out`` or is deleted at the end."""
     spark = session(master=args.master, conf=dict(args.conf))
     plans, is_log = explain if args.explain else None, args.command == "simulate"
     place = passing(spark, explain=plans) if args.out is None else staged(spark, args.out, explain=plans, is_log=is_log)
@@ -62,10 +59,7 @@ def say(words: str) -> None:
 
 @contextmanager
 def progress_lines(spark: SparkSession, *, every_s: float = _REPORT_EVERY_S) -> Iterator[None]:
-    """Write lines with the progress of Spark's current step to stderr.
-
-    If stderr is a terminal, Spark shows its own progress bar there, and this function writes nothing.
-    """
+    """Write the progress of Spark's current step to stderr, unless Spark shows its own progress bar on a terminal."""
     if sys.stderr.isatty():
         yield
         return
@@ -105,10 +99,7 @@ def cause_of(error: StreamingQueryException) -> str:
 
 
 def line_counts() -> list[Column]:
-    """Return aggregations over rows of ``parsed``, which Spark computes for each batch of a stream.
-
-    They are the number of lines, the number of bad lines, and one bad line as an example.
-    """
+    """Return aggregations over rows of ``parsed``: the number of lines, the number of bad lines, and a bad line."""
     words = F.concat_ws(": ", F.concat_ws(" at ", "source", "position"), "fault")
     bad_one = F.max(F.when(F.col("fault").isNotNull(), words))
     return [F.count("*").alias("lines"), F.count("fault").alias("bad"), bad_one.alias("bad_one")]

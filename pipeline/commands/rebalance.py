@@ -1,7 +1,4 @@
-"""``kafka-quota-pipeline rebalance`` prints the throttle that a partition reassignment needs.
-
-With ``--out`` it also writes tables.
-"""
+"""``kafka-quota-pipeline rebalance`` prints the throttle that a partition reassignment needs."""
 
 import argparse
 import sys
@@ -16,10 +13,7 @@ from kafka_quota_proxy.pipeline.report import duration, size
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Print the throttle that each broker needs.
-
-    Returns the exit status, which is 1 if the reassignment never ends at the given throttle.
-    """
+    """Print the throttle of each broker. Return 1 if the reassignment never ends at ``--throttle``, otherwise 0."""
     now, target = partition_sizes(args.sizes), reassignment_plan(args.plan)
     unknown = [
         f"{args.sizes}: has no line for {topic}-{number}, which is in {args.plan}"
@@ -134,12 +128,7 @@ class _Forecast(NamedTuple):
         return "\n".join(lines) + "\n"
 
     def _left_for_clients(self, load: Load) -> float | None:
-        """Return how much capacity is left after the throttle and the use of clients, in bytes per second.
-
-        Returns None if the capacity is unknown. The result is negative if the capacity is not enough. A leader sends,
-        which takes from the capacity for fetches. A follower receives, which takes from the capacity for produce
-        requests.
-        """
+        """Return the capacity left after the throttle and the clients' use, in bytes per second, or None if unknown."""
         place = (load.broker, "fetch" if load.side is Side.LEADER else "produce")
         capacity = self.capacities.get(place)
         return None if capacity is None else capacity - self.rate - self.peaks.get(place, 0.0)

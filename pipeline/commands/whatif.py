@@ -17,10 +17,7 @@ _SHOWN = 20
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Write the forecast by bucket and by hour, and print the buckets that are throttled longest.
-
-    Returns the exit status.
-    """
+    """Write the forecast by bucket and hour, and print the buckets that are throttled longest."""
     config = read_quotas(args.quotas)
     quotas = ProposedQuotas(config=config, shaping=Shaping(args.shaping) if args.shaping else None)
     with running(args) as (spark, output):

@@ -1,4 +1,4 @@
-"""The client with which the commands ``quotas`` and ``explain`` use the admin port of a running proxy."""
+"""The client that the commands ``quotas`` and ``explain`` use to talk to the admin port of a running proxy."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -34,11 +34,11 @@ Queues: TypeAlias = Sequence[Mapping[str, Any]]
 
 
 class AdminPortError(Exception):
-    """A request to the admin port failed. The text of the error says why."""
+    """A request to the admin port failed. The message says why."""
 
 
 class ListedRule(NamedTuple):
-    """A rule in the list that the admin port returns, as the rule was set."""
+    """A rule that the admin port lists. ``rule`` has the limits that were set, ``status`` the limits in force now."""
 
     entity: Entity
     rule: StoredRule
@@ -49,7 +49,7 @@ class ListedRule(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The proxy's answer to a request for changes."""
+    """The proxy's answer to a request that changes quotas."""
 
     results: list[Result]
     retry_after_s: int  # above 0 if there were too many changes; the time to wait before trying again
@@ -59,11 +59,8 @@ class Answer(NamedTuple):
 class AdminClient:
     """Sends requests to the admin port at ``url``, which has the form ``http://HOST:PORT``.
 
-    Only changes need the ``token``. Every call raises AdminPortError if the request fails. If this was a request for
-    changes, either none was made or their outcome is unknown.
-
-    Raises:
-        AdminPortError: The URL has another form.
+    Only ``change`` needs the ``token``. AdminPortError is raised if ``url`` is malformed or a request fails. After a
+    failed ``change``, the changes may or may not have been made.
     """
 
     def __init__(self, url: str, *, token: str = "") -> None:
@@ -77,7 +74,7 @@ class AdminClient:
         self._url, self._host, self._token = url, address.hostname, token
 
     def rules(self, names: Mapping[str, EntityName]) -> list[ListedRule]:
-        """Return the rules that are set for entities with all of these names, or all rules if there are no names."""
+        """Return the rules of the entities with all of these names. Without names, returns all rules."""
         query = [("default", kind) if name is DEFAULT else (kind, str(name)) for kind, name in names.items()]
         _, body = self._request("GET", f"{_QUOTAS}?{urlencode(query)}" if query else _QUOTAS)
         return [
@@ -93,7 +90,7 @@ class AdminClient:
         ]
 
     def change(self, changes: RequestedChanges) -> Answer:
-        """Send changes to the proxy. It makes none of them if there have been too many changes recently."""
+        """Send changes to the proxy, which rejects all of them if there were too many changes recently."""
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self._token}"}
         response, body = self._request("POST", _QUOTAS, written_changes(changes), headers)
         results = self._parse(lambda: read_results(body))
@@ -102,7 +99,7 @@ class AdminClient:
         return Answer(results, int(after[:6]) if is_limited else 0, body.decode())
 
     def priority(self, *, user: str, client_id: str, ip: str) -> Queues:
-        """Return a client's priority in each fair call queue. ``ip`` identifies a client that does not log in."""
+        """Return a client's priority in each fair call queue. ``ip`` identifies a client that is not authenticated."""
         _, body = self._request("GET", f"/callqueue?{urlencode({'user': user, 'client-id': client_id, 'ip': ip})}")
         queues: Queues = self._parse(lambda: json.loads(body))
         return queues

@@ -1,6 +1,6 @@
 """``kafka-quota-proxy check`` shows all faults of a configuration file, with their lines.
 
-The command also reads the directory of a store. It changes nothing there, because a proxy may be using the store.
+The command also reads the directory of a store. It never writes there, because a running proxy may be using the store.
 """
 
 import argparse
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Print the faults that were found. Return 0 if the configuration file can be used and 2 if not."""
+    """Print the faults of the configuration file. Return 0 if the file can be used and 2 if not."""
     checked = _check(args.config)
     if args.strict:
         errors = (replace(finding, severity=Severity.ERROR) for finding in checked.findings)
@@ -103,7 +103,7 @@ class StoreReport(NamedTuple):
 
 
 def report_on(store: Store, path: Path, config: ProxyConfig) -> StoreReport:
-    """Return the state of a store with its files in the directory ``path``."""
+    """Examine the store with its files in the directory ``path``, and return its state."""
     fault = directory_fault(path)
     errors = () if fault is None else (fault,)
     try:
@@ -125,10 +125,7 @@ def report_on(store: Store, path: Path, config: ProxyConfig) -> StoreReport:
 
 
 def _disk_faults(report: StoreReport | None, config: ProxyConfig, document: Document) -> Iterator[Fault]:
-    """Yield the faults that are found on disk, at the lines of the configuration file to which they belong.
-
-    These are the paths that a proxy could not use, and the rules of a store that the configuration file overrides.
-    """
+    """Yield the unusable paths, and the faults of the store, each with its line in the configuration file."""
     if fault := audit_log_fault(config):
         yield fault_at(document, AUDIT_LOG, fault)
     if fault := usage_log_fault(config):
@@ -150,10 +147,7 @@ def _disk_faults(report: StoreReport | None, config: ProxyConfig, document: Docu
 
 
 def _name_faults(document: Document) -> list[Fault]:
-    """Return a warning for each listener that leads to the broker of another listener under another name.
-
-    DNS is asked for the addresses of the names.
-    """
+    """Return a warning for each listener that reaches the same broker as another listener by another host name."""
     file = UncheckedFile(document)
     hosts = {name: found for name in hosts_to_find(file) if (found := _addresses_of(name))}
     check_one_broker(file, hosts=hosts)
@@ -168,7 +162,7 @@ def _addresses_of(host: str) -> frozenset[str]:
 
 
 def _other_sources(config: ProxyConfig) -> str:
-    """Name the other sources of quotas, which ``check`` does not read, as a part of the summary."""
+    """Return the part of the summary about sources of quotas that ``check`` does not read."""
     source = "the brokers" if isinstance(config.quotas_from, QuotasFromBroker) else config.quotas_from
     if config.store is not None:  # a configuration with a store has no quotas_from
         source = config.store.topic
@@ -176,7 +170,7 @@ def _other_sources(config: ProxyConfig) -> str:
 
 
 def _store_summary(config: ProxyConfig, report: StoreReport | None) -> str:
-    """Describe the directory of the store, as a part of the summary. Returns "" if there is no such directory."""
+    """Return the part of the summary about the store's directory, or "" if there is no store."""
     if config.store is None or report is None:
         return ""
     if not report.is_there:

@@ -1,7 +1,7 @@
 """``kafka-quota-proxy explain`` shows which quotas apply to a client, at which level, and why other rules do not apply.
 
-The rules are those of the configuration file and its store, now or at another instant. With ``--url`` the command asks
-a running proxy for the client's priority in its fair call queues.
+The command reads the configuration file and its store, and shows the rules of now or of another time. With ``--url`` it
+also asks a running proxy for the client's priority in its fair call queues.
 """
 
 import argparse
@@ -100,11 +100,9 @@ def _fail(message: str, status: int) -> int:
 
 
 def rules_at(loaded: Loaded, *, now_ms: int) -> Rules:
-    """Return the rules that apply at the instant ``now_ms``, from the configuration file and its store.
+    """Return the rules of the configuration file and its store that apply at the Unix time ``now_ms``.
 
-    Raises:
-        OSError: The store cannot be read.
-        UnusableStoreError: The store is damaged, or this version cannot read it.
+    Raises OSError if the store cannot be read, and UnusableStoreError if it is damaged or has an unknown format.
     """
     store = loaded.config.store
     effective = EffectiveRules(loaded.config, name=str(store or ""), now_ms=now_ms)
@@ -138,10 +136,7 @@ def _has_store_files(store: Store) -> bool:
 
 
 def _priority_lines(queues: Queues, listeners: Iterable[str]) -> Iterator[str]:
-    """Yield the lines about a client's priority in each fair call queue.
-
-    ``listeners`` are the names of all listeners in the configuration file, including those without a queue.
-    """
+    """Yield lines about a client's priority at each of ``listeners``, with or without a fair call queue."""
     for queue in queues:
         for user in queue["users"]:
             level = f"priority level {user['level']}, of 0 (served first) to {queue['levels'] - 1}"

@@ -3,8 +3,8 @@
     2026-01-01T12:00:00.000Z WARNING server.server cannot reach upstream ...
     {"time": "2026-01-01T12:00:00.000Z", "level": "warning", "logger": "server.server", "message": "..."}
 
-Times are UTC. The message of a record stays on one line, so that text from clients (such as a client-id with a line
-feed) cannot forge a record.
+Times are UTC. Line feeds in messages are escaped, so that text from clients (such as a client-id) cannot forge a
+record.
 """
 
 import json
@@ -21,7 +21,7 @@ _FIELDS: Final = frozenset({"time", "level", "logger", "message", "exception"})
 
 
 def configure_logging(log: Log) -> None:
-    """Make the root logger write to stderr in the format and with the level of ``log``. May be called again."""
+    """Make the root logger write to stderr, with the format and level of ``log``. May be called again."""
     handler = _StderrHandler()
     handler.setFormatter(JsonFormatter() if log.format is LogFormat.JSON else TextFormatter())
     root = logging.getLogger()
@@ -44,10 +44,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """Formats a record as a JSON object on one line.
-
-    The object has the time, level, logger and message, the exception (if any), and the fields of ``extra``.
-    """
+    """Formats a record as a JSON object on one line, with any exception and the fields of ``extra``."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one line of JSON."""
@@ -69,7 +66,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class _StderrHandler(logging.StreamHandler[TextIO]):
-    """Writes to the file that ``sys.stderr`` was when the handler was created."""
+    """Writes to stderr. ``configure_logging`` replaces a handler of this class when it is called again."""
 
     def __init__(self) -> None:
         super().__init__(sys.stderr)

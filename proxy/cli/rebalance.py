@@ -1,6 +1,6 @@
 """``kafka-quota-proxy rebalance`` shows how far a reassignment is, when it ends, and whether its throttle lets it end.
 
-The command reads the cluster through an admin client and never writes to the cluster.
+The command never writes to the cluster.
 """
 
 import argparse
@@ -98,10 +98,7 @@ def _watch(config: ProxyConfig, *, clock: Clock, display: Display, plan: Plan) -
 
 
 def deadline(by: time_of_day | timedelta, now: datetime) -> datetime:
-    """Return the deadline that ``--by`` sets.
-
-    ``by`` is a duration from ``now``, or a time of day. In that case the deadline is its next occurrence.
-    """
+    """Return the time that is the duration ``by`` after ``now``, or the next occurrence of the time of day ``by``."""
     if isinstance(by, timedelta):
         return now + by
     # The zone is added last, so that it has the offset of that day, which may be in summer time.

@@ -1,8 +1,6 @@
 """``kafka-quota-proxy demo`` shows how the proxy holds a producer and a consumer at their quotas.
 
-The demo needs neither Java nor Docker.
-
-The demo runs these processes, and all of them end with it::
+The demo needs neither Java nor Docker. It runs these processes, which all end with it::
 
     demo: an aiokafka producer and consumer  →  the real proxy  →  relay  →  librdkafka's mock cluster
                                                                    └────── embedded_broker ────┘

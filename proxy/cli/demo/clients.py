@@ -34,10 +34,8 @@ _STOP_TIMEOUT_S: Final = 0.2
 async def produce(bootstrap: str, *, value_bytes: int, flow: Flow, clock: Callable[[], float]) -> None:
     """Send records of ``value_bytes`` until cancelled, and count them in ``flow``.
 
-    Each record is sent after the record before it has been acknowledged.
-
-    Raises:
-        aiokafka.errors.KafkaError: The broker or the proxy refused a request, or cannot be reached any more.
+    Each record waits for the acknowledgement of the previous record. Raises KafkaError if a request is refused, or if
+    the proxy is unreachable.
     """
     producer = aiokafka.AIOKafkaProducer(
         bootstrap_servers=bootstrap,
@@ -58,8 +56,7 @@ async def produce(bootstrap: str, *, value_bytes: int, flow: Flow, clock: Callab
 async def consume(bootstrap: str, *, flow: Flow, clock: Callable[[], float]) -> None:
     """Read the preloaded topic over and over until cancelled, and count its records in ``flow``.
 
-    Raises:
-        aiokafka.errors.KafkaError: The broker or the proxy refused a request, or cannot be reached any more.
+    Raises KafkaError if a request is refused, or if the proxy is unreachable.
     """
     partition = aiokafka.TopicPartition(CONSUMER_TOPIC, 0)
     # The consumer joins no group, because the mock holds each join for three seconds and no other consumer shares the

@@ -52,7 +52,7 @@ class Display(ABC):
 
 
 class LiveDisplay(Display):
-    """Draws a table in place, again and again, with notes above the table."""
+    """Redraws a table in place. Notes appear above the table."""
 
     def __init__(self) -> None:
         self._console = Console()
@@ -86,7 +86,7 @@ class PlainDisplay(Display):
         sys.stdout.flush()
 
     def show(self, views: Sequence[ClientView], *, elapsed_s: float, planned_s: float) -> None:
-        """Print a line with the state of all clients if a second has passed since the last such line."""
+        """Print a line with the state of all clients if the last line is a second old."""
         if int(elapsed_s) > self._last_s:
             self._last_s = int(elapsed_s)
             self.note(f"{self._last_s:3d}/{planned_s:.0f} s  " + "  |  ".join(plain_line(view) for view in views))
@@ -132,7 +132,7 @@ def _average(view: ClientView) -> Text:
 
 
 def plain_line(view: ClientView) -> str:
-    """Describe the state of one client in a few words."""
+    """Return the state of one client in words, as a part of a line of ``PlainDisplay``."""
     average = "" if view.rate is None else f", average {format_rate(view.rate)} ({view.rate / view.quota:.1%})"
     return (
         f"{view.name} {format_rate(view.rate_now)} of {format_rate(view.quota)}{average}, "
@@ -141,13 +141,13 @@ def plain_line(view: ClientView) -> str:
 
 
 def sparkline(rates: Sequence[float]) -> str:
-    """Draw the values as bars, one for each second, scaled so that the highest value fills its bar."""
+    """Draw each value as a bar. The highest value fills its bar."""
     highest = max(rates, default=0) or 1
     return "".join(_BARS[round(rate / highest * (len(_BARS) - 1))] for rate in rates)
 
 
 def format_rate(bytes_per_second: float) -> str:
-    """Return a rate as text, in the largest binary unit in which the number is at least 1."""
+    """Return a rate as text with a binary unit, such as ``1.5 MiB/s``."""
     for unit, size in _UNITS:
         if bytes_per_second >= size:
             return f"{bytes_per_second / size:.1f} {unit}/s"
@@ -155,5 +155,5 @@ def format_rate(bytes_per_second: float) -> str:
 
 
 def format_seconds(milliseconds: float) -> str:
-    """Return a time as text, in seconds."""
+    """Return a time as text, such as ``1.5 s``."""
     return f"{milliseconds / 1000:.1f} s"

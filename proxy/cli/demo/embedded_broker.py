@@ -1,8 +1,7 @@
 """Runs the demo's broker as a process: ``python -m … --advertise HOST:PORT --preload BYTES:COUNT``.
 
-The process prints ``ready on HOST:PORT`` once the consumer's topic is full and Metadata responses name the advertised
-address. It ends on SIGTERM or SIGINT. The advertised address is the proxy's, so clients that bootstrap at the proxy
-come back to the proxy, as with a broker behind a sidecar.
+The process fills the consumer's topic, prints ``ready on HOST:PORT``, and ends on SIGTERM or SIGINT. Its Metadata
+responses contain the ``--advertise`` address. This is the proxy's address, so clients connect through the proxy.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ async def _run(*, advertised: str, value_bytes: int, records: int) -> None:
     with MockCluster((PRODUCER_TOPIC, CONSUMER_TOPIC)) as mock:
         server = await mock_relay.serve(mock_port=mock.port)
         host, port = server.sockets[0].getsockname()
-        # The topic is filled before the proxy's address is advertised. The proxy would charge these bytes.
+        # The topic is filled before the proxy's address is advertised, because the proxy would charge these bytes.
         mock.advertise(host, port)
         await preload(f"{host}:{port}", value_bytes=value_bytes, records=records)
         advertised_host, _, advertised_port = advertised.rpartition(":")
@@ -39,7 +38,7 @@ async def _run(*, advertised: str, value_bytes: int, records: int) -> None:
 
 
 async def preload(bootstrap: str, *, value_bytes: int, records: int) -> None:
-    """Fill the consumer's topic with batches of one record each, because the mock answers a fetch with one batch."""
+    """Fill the consumer's topic. Each record is a batch of its own, so that a fetch returns one record."""
     async with aiokafka.AIOKafkaProducer(
         bootstrap_servers=bootstrap, max_request_size=2 * value_bytes + 1024
     ) as producer:

@@ -1,6 +1,6 @@
-"""Computes the rate of a client, for a comparison with the client's quota.
+"""Computes the rate of a client, to compare it with the client's quota.
 
-This module does no I/O and reads no clock. All times that it gets are seconds of the same clock.
+This module does no I/O and reads no clock. All times are seconds of the same clock.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ _PACED_BURST_S: Final = 1.0
 # A rate over a shorter time says more about the size of a request than about the flow.
 _SHORTEST_S: Final = 1.0
 # A burst begins where a quarter of a second carries at least 0.6 of what the quota allows in that time. Between bursts
-# Kafka's throttle lets one request per second through, which is a fortieth of the quota. In the second before a burst
-# the flow is at the quota itself, so the average does not depend on where in that second the burst is said to begin.
+# Kafka's throttle lets one request per second through, which is a fortieth of the quota.
 _BURST_SPAN_S: Final = 0.25
 _BURST_SHARE: Final = 0.6
 # Kafka's default windows make cycles of 11 to 12.5 s. In each cycle at least four seconds are silent.
@@ -26,7 +25,7 @@ _SILENCE_SHARE: Final = 0.3
 
 
 class MeasurementError(DemoError):
-    """There is not enough traffic for a rate."""
+    """There was too little traffic to compute a rate."""
 
 
 class Flow:
@@ -39,7 +38,7 @@ class Flow:
         self._sums: list[int] = [0]  # _sums[i] is the sum of the bytes of the first i records
 
     def record(self, size_bytes: int, *, now_s: float) -> None:
-        """Add ``size_bytes`` that were acknowledged or delivered at ``now_s``. Times must never go back."""
+        """Add ``size_bytes`` that were acknowledged or delivered at ``now_s``, which must not decrease."""
         self._times.append(now_s)
         self._sums.append(self._sums[-1] + size_bytes)
 
@@ -58,10 +57,10 @@ class Flow:
 
 
 def burst_end(flow: Flow, *, quota_bytes_per_second: float) -> float | None:
-    """Return the time when a client with paced shaping had used up its burst, at least a second after its first byte.
+    """Return the time at which a client with paced shaping has used up its burst, or None if it has not.
 
-    A client is throttled as soon as it has used the burst and all that the quota has added since the first byte. From
-    then on the proxy sets the pace. Returns None if the client was never throttled, for instance on a slow machine.
+    The burst is used up when the client has moved the burst and everything that its quota has added since the first
+    byte. The client is throttled from then on. The result is at least a second after the first byte.
     """
     if not flow.times:
         return None
@@ -75,14 +74,10 @@ def burst_end(flow: Flow, *, quota_bytes_per_second: float) -> float | None:
 
 
 def paced_rate(flow: Flow, *, quota_bytes_per_second: float, now_s: float) -> float:
-    """Return the rate of a client with paced shaping, in bytes per second.
+    """Return the rate of a client with paced shaping from the end of its burst until now, in bytes per second.
 
-    The rate is measured from the end of the burst until now. If the client has not used up its burst, it is measured
-    from a second after the first byte. The burst is not part of the rate, because an idle client has saved it up. The
-    rate is measured until now and not until the last byte, so that it falls if the flow stops.
-
-    Raises:
-        MeasurementError: There was no traffic, or the rate would be measured over less than a second.
+    A client that has not used up its burst is measured from a second after its first byte. The rate includes the time
+    since the last byte, so that it falls if the flow stops. Raises MeasurementError if less than a second is measured.
     """
     start_s = burst_end(flow, quota_bytes_per_second=quota_bytes_per_second)
     if start_s is None and flow.times:
@@ -95,10 +90,7 @@ def paced_rate(flow: Flow, *, quota_bytes_per_second: float, now_s: float) -> fl
 def burst_starts(flow: Flow, *, quota_bytes_per_second: float) -> list[float]:
     """Return the times at which the bursts of a client with sampled shaping began. The first byte begins a burst.
 
-    Args:
-        flow: The bytes of a client that moves as many as it may, in requests of at most a fortieth of what the quota
-            allows in a second.
-        quota_bytes_per_second: The quota of this client.
+    The client must move as many bytes as its quota allows, in requests of at most a fortieth of a second's worth.
     """
     enough = _BURST_SHARE * _BURST_SPAN_S * quota_bytes_per_second
     little = _SILENCE_SHARE * _SILENCE_S * quota_bytes_per_second
@@ -123,11 +115,8 @@ def burst_starts(flow: Flow, *, quota_bytes_per_second: float) -> list[float]:
 def sampled_rate(flow: Flow, *, quota_bytes_per_second: float) -> float:
     """Return the rate of a client with sampled shaping, over whole cycles of burst and silence, in bytes per second.
 
-    The rate is measured from the start of the first burst to the start of the last burst. Over any other time it would
-    depend on how much of a burst that time includes, because a burst carries eleven seconds' worth of bytes.
-
-    Raises:
-        MeasurementError: No cycle is complete yet.
+    A part of a cycle would distort the rate, because a burst carries eleven seconds' worth of bytes. Raises
+    MeasurementError if no cycle is complete.
     """
     starts = burst_starts(flow, quota_bytes_per_second=quota_bytes_per_second)
     if len(starts) < 2:

@@ -1,9 +1,7 @@
 """Runs librdkafka's mock cluster, a Kafka-protocol broker inside confluent-kafka's wheel, through ctypes.
 
-librdkafka's ABI promise does not include the interface of the mock cluster (``rdkafka_mock.h``). Therefore
-confluent-kafka is pinned to a minor version, and a test runs a client against the mock. The mock keeps 5 MiB or 100,000
-batches per partition, listens on loopback ports of its own choice, and at the end of the log always waits the full
-``max_wait_ms`` of a fetch.
+The interface of the mock cluster (``rdkafka_mock.h``) may change in any release. Therefore confluent-kafka is pinned to
+a minor version. The mock keeps 5 MiB or 100,000 batches per partition, and listens on loopback ports of its own choice.
 """
 
 from __future__ import annotations
@@ -42,8 +40,7 @@ _BUNDLED: Final = (
 class MockCluster:
     """A mock cluster of one broker, with topics of one partition each. Use it as a context manager.
 
-    Raises:
-        DemoError: confluent-kafka is not installed, its librdkafka is not found, or it has no mock cluster.
+    Raises DemoError if confluent-kafka is not installed, or if its librdkafka has no mock cluster.
     """
 
     def __init__(self, topics: tuple[str, ...]) -> None:
@@ -67,7 +64,7 @@ class MockCluster:
         return int(bootstraps(self._cluster).decode().rpartition(":")[2])
 
     def advertise(self, host: str, port: int) -> None:
-        """Give clients this address as the broker's, in all Metadata responses from now on."""
+        """Make all Metadata responses from now on contain this address as the broker's."""
         set_address = self._function("mock_broker_set_host_port", None, c_void_p, c_int32, c_char_p, c_int)
         set_address(self._cluster, _NODE_ID, host.encode(), port)
 
@@ -79,10 +76,7 @@ class MockCluster:
         self._function("destroy", None, c_void_p)(self._client)
 
     def _new_client(self) -> int:
-        """Create the librdkafka client in which the mock cluster runs, and return its handle.
-
-        The client itself connects to no broker.
-        """
+        """Return the handle of a new librdkafka client. It hosts the mock cluster, and connects to no broker."""
         configuration = self._function("conf_new", c_void_p)()
         message = ctypes.create_string_buffer(_ERROR_BYTES)
         set_key = self._function("conf_set", c_int, c_void_p, c_char_p, c_char_p, c_char_p, c_size_t)
@@ -105,11 +99,7 @@ class MockCluster:
 
 
 def load_librdkafka() -> ctypes.CDLL:
-    """Open the same librdkafka library that confluent-kafka itself uses.
-
-    Raises:
-        DemoError: confluent-kafka is not installed, or its librdkafka was not found.
-    """
+    """Open the same librdkafka library that confluent-kafka uses. Raises DemoError if one of them is missing."""
     try:
         module = importlib.import_module("confluent_kafka")
     except ImportError as error:
@@ -125,10 +115,7 @@ def load_librdkafka() -> ctypes.CDLL:
 
 
 def library_in_maps(maps: str) -> str | None:
-    """Return the path of librdkafka from ``maps``, the text of Linux' ``/proc/self/maps``.
-
-    Returns None if this process has not loaded librdkafka.
-    """
+    """Return the path of librdkafka from the text of Linux' ``/proc/self/maps``, or None if it is not loaded."""
     for line in maps.splitlines():
         # address perms offset dev inode path; the path may hold spaces
         fields = line.split(maxsplit=5)
@@ -138,10 +125,7 @@ def library_in_maps(maps: str) -> str | None:
 
 
 def bundled_library(package: Path) -> str | None:
-    """Return the path of the librdkafka that the wheel of a package contains. Returns None if there is none.
-
-    ``package`` is the directory of the installed package.
-    """
+    """Return the path of the librdkafka in the wheel that is installed in the directory ``package``, or None."""
     for directory, pattern in _BUNDLED:
         for path in sorted((package / directory).glob(pattern)):
             return str(path.resolve())
@@ -149,18 +133,14 @@ def bundled_library(package: Path) -> str | None:
 
 
 def missing_extra_message(package: str, *, soabi: str) -> str:
-    """Return a message that a package is missing and how to install it. ``soabi`` is Python's ABI tag."""
+    """Return a message that says how to install a missing package. ``soabi`` is Python's ABI tag."""
     if "musl" in soabi and package.startswith("confluent_kafka"):
         return "the demo's broker (confluent-kafka) has no wheel for musl (Alpine): use a glibc system, such as Debian"
     return f"the demo needs {package}, which is not installed: pip install 'kafka-quota-proxy[demo]'"
 
 
 def require_extra(*packages: str) -> None:
-    """Check that the packages of the extra ``demo`` are installed, without importing them.
-
-    Raises:
-        DemoError: A package is not installed.
-    """
+    """Raise DemoError if a package of the extra ``demo`` is not installed. Imports none of the packages."""
     for package in packages:
         if importlib.util.find_spec(package) is None:
             raise DemoError(missing_extra_message(package, soabi=_soabi()))

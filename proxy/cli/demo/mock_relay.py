@@ -4,8 +4,8 @@
   response.
 * The mock responds to Produce with acks=0, but Apache Kafka does not. The relay drops the response.
 
-``Repairs`` decides what to change, without I/O. ``serve`` moves the frames. In this module a frame does not include its
-int32 length.
+``Repairs`` decides what to change, without I/O. ``serve`` moves the frames. A frame is a request or response without
+its int32 length.
 """
 
 from __future__ import annotations
@@ -34,8 +34,7 @@ _MAX_FRAME_BYTES: Final = 104_857_600  # Kafka's socket.request.max.bytes
 class Repairs:
     """Repairs the requests and responses of one connection.
 
-    For each request with a response to repair, it keeps the repairing function by the correlation id. The methods
-    raise struct.error or ValueError if a frame ends too early.
+    The methods raise struct.error or ValueError if a frame ends too early.
     """
 
     def __init__(self) -> None:
@@ -71,9 +70,8 @@ def flexible_api_versions_response(frame: bytes) -> bytes:
     """Convert an ApiVersions response v0 to v3, which has the same layout as v4.
 
     v0 consists of int32 correlation_id, int16 error_code, int32 count and, for each API, int16 api_key, int16
-    min_version and int16 max_version. In v3 the count is a uvarint that is 1 more than the number of APIs,
-    and int32 throttle_time_ms follows the last API. Each API, and the whole response, ends with tagged fields, which
-    are a 0 if there are none. Every version has a response header v0.
+    min_version and int16 max_version. In v3 the count is a uvarint of the number of APIs plus 1. After the last API
+    comes int32 throttle_time_ms. Each API, and the whole response, ends with tagged fields (a 0 byte if empty).
     """
     (count,) = struct.unpack_from(">i", frame, 6)
     out = bytearray(frame[:6]) + UnsignedVarInt32.encode(count + 1)

@@ -1,8 +1,7 @@
 """Runs the other processes of the demo. Each runs under a guard, so that it ends with the demo, even after SIGKILL.
 
-A guard is a process of this module: ``python -m … PROGRAM ARGUMENT…`` runs a program until it ends, or until the
-guard's standard input ends. That is a pipe from the demo, and the kernel closes it in whatever way the demo ends. A
-parent-death signal would work on Linux only.
+A guard is a process of this module: ``python -m … PROGRAM ARGUMENT…``. Its standard input is a pipe from the demo. The
+kernel closes the pipe however the demo ends, and then the guard ends the program.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _TAIL_LINES: Final = 5
 
 
 class Child:
-    """A program that runs under a guard, with the file that its standard error goes to."""
+    """A program that runs under a guard. ``log`` contains its standard error."""
 
     def __init__(self, name: str, process: asyncio.subprocess.Process, *, log: Path) -> None:
         self._name = name
@@ -37,10 +36,9 @@ class Child:
         self._log = log
 
     async def wait_for_line(self, ready: re.Pattern[str]) -> re.Match[str]:
-        """Wait for the first line of the program's standard output that matches ``ready``, and return the match.
+        """Wait for a line of standard output that matches ``ready``, and return the match.
 
-        Raises:
-            DemoError: The program ended, or did not print such a line in time.
+        Raises DemoError if the program ends, or prints no such line in time.
         """
         if self._process.stdout is None:
             raise AssertionError("started without a pipe")
@@ -55,11 +53,7 @@ class Child:
         raise AssertionError("fail_when_ended returns only by raising")
 
     async def fail_when_ended(self) -> None:
-        """Wait until the program ends, and then raise an error, because it should not end while the demo runs.
-
-        Raises:
-            DemoError: The program has ended.
-        """
+        """Wait until the program ends, then raise DemoError, because it should not end while the demo runs."""
         if self._process.stdout is not None:
             while await self._process.stdout.read(4_096):  # a full pipe would block the program
                 pass
@@ -105,7 +99,7 @@ async def running(name: str, arguments: Sequence[str], *, log: Path) -> AsyncIte
 
 
 def free_ports(count: int) -> list[int]:
-    """Return as many free ports on 127.0.0.1 as ``count`` says."""
+    """Return ``count`` free ports on 127.0.0.1."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:
@@ -114,10 +108,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def guard(command: list[str]) -> int:
-    """Run ``command`` until it ends or standard input ends, and return its exit status.
-
-    The exit status is 128 + n if signal n has ended the command.
-    """
+    """Run ``command`` until it ends or standard input ends. Return its exit status, or 128 + n after signal n."""
     # The program has a process group of its own, so that its children end, too. It has no standard input, because the
     # guard watches that.
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, process_group=0) as program:

@@ -46,11 +46,7 @@ class _MeasuredClient:
     throttle_time_ms: float = 0.0
 
     def rate(self, *, now_s: float) -> float:
-        """Return the measured rate to compare with the quota, in bytes per second.
-
-        Raises:
-            MeasurementError: There was too little traffic.
-        """
+        """Return the rate in bytes per second. Raises MeasurementError if there was too little traffic."""
         if self.shaping is Shaping.SAMPLED:
             return measure.sampled_rate(self.flow, quota_bytes_per_second=self.quota)
         return measure.paced_rate(self.flow, quota_bytes_per_second=self.quota, now_s=now_s)
@@ -76,11 +72,7 @@ class _MeasuredClient:
         )
 
     def outcome(self, *, now_s: float) -> Outcome:
-        """Return the final result of this client.
-
-        Raises:
-            MeasurementError: There was too little traffic.
-        """
+        """Return the final result of this client. Raises MeasurementError if there was too little traffic."""
         return Outcome(
             quota_bytes_per_second=self.quota,
             measured_bytes_per_second=round(self.rate(now_s=now_s), 1),
@@ -90,7 +82,7 @@ class _MeasuredClient:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The result of one client, as ``--json`` prints it. The throttle time is the sum over all of its requests."""
+    """The result of one client, as ``--json`` prints it. The throttle time is the sum over all its requests."""
 
     quota_bytes_per_second: int
     measured_bytes_per_second: float
@@ -104,11 +96,7 @@ class Outcome:
 
 
 async def run(options: Options, display: Display) -> tuple[Outcome, Outcome]:
-    """Run the demo, and return the results of the producer and of the consumer.
-
-    Raises:
-        DemoError: The demo could not run to its end.
-    """
+    """Run the demo, and return the results of the producer and the consumer. Raises DemoError if it fails."""
     task = asyncio.current_task()
     if task is not None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
@@ -144,7 +132,7 @@ async def run(options: Options, display: Display) -> tuple[Outcome, Outcome]:
 
 
 def proxy_config(options: Options, *, proxy_port: int, admin_port: int, upstream: str) -> str:
-    """Return the proxy's configuration file, as a sidecar of the embedded broker. It is JSON, which is valid YAML."""
+    """Return a configuration file for a proxy in front of the embedded broker. It is JSON, which is valid YAML."""
     return json.dumps(
         {
             "listeners": [{"name": "demo", "bind": f"127.0.0.1:{proxy_port}", "upstream": upstream}],
@@ -162,12 +150,9 @@ def proxy_config(options: Options, *, proxy_port: int, admin_port: int, upstream
 
 
 async def until_first_end(show: Coroutine[None, None, float], others: Sequence[Coroutine[None, None, None]]) -> float:
-    """Run ``show`` to its end, together with the coroutines ``others``, and return the result of ``show``.
+    """Run ``show`` and ``others`` until ``show`` ends, then cancel the others. Return the result of ``show``.
 
-    The end of ``show`` cancels the others. The first failure of any coroutine ends them all.
-
-    Raises:
-        DemoError: One of the coroutines failed.
+    If a coroutine fails, the others are cancelled. Raises DemoError if the failure is a DemoError or KafkaError.
     """
     try:
         async with asyncio.TaskGroup() as group:
@@ -185,7 +170,7 @@ async def until_first_end(show: Coroutine[None, None, float], others: Sequence[C
 
 
 async def _show(options: Options, measured: Sequence[_MeasuredClient], display: Display, *, metrics: str) -> float:
-    """Show the state of the clients until the demo is over. Return the time until which rates are measured."""
+    """Update the display until the demo is over. Return the time of the last update."""
     started_s = await _first_bytes(measured)
     planned_s = options.planned_seconds
     scraped_s = 0.0
@@ -214,11 +199,7 @@ async def _first_bytes(measured: Sequence[_MeasuredClient]) -> float:
 
 
 def _is_measured(options: Options, measured: Sequence[_MeasuredClient], *, elapsed_s: float) -> bool:
-    """Return whether there has been enough traffic for the rates, so that the demo may end.
-
-    With sampled windows each client needs a whole cycle of burst and silence. Past a time limit the demo may end
-    without one.
-    """
+    """Return whether each client has moved enough bytes for a rate, or the demo has waited long enough."""
     limit_s = options.planned_seconds + workload.SAMPLED_PATIENCE_SECONDS
     if options.shaping is Shaping.PACED or elapsed_s >= limit_s:
         return True
@@ -226,11 +207,7 @@ def _is_measured(options: Options, measured: Sequence[_MeasuredClient], *, elaps
 
 
 def fetch_metrics(url: str) -> str:
-    """Return the text of the proxy's ``/metrics``. The call blocks, so make it in a thread.
-
-    Raises:
-        DemoError: The proxy does not answer.
-    """
+    """Return the text of the proxy's ``/metrics``. Blocks. Raises DemoError if the proxy does not answer."""
     try:
         with urllib.request.urlopen(url, timeout=_SCRAPE_TIMEOUT_S) as response:  # noqa: S310 - http://127.0.0.1 of our own
             text: str = response.read().decode()
@@ -240,7 +217,7 @@ def fetch_metrics(url: str) -> str:
 
 
 def throttle_time_ms(metrics: str, *, client_id: str) -> float:
-    """Return a client's throttle time from metrics in Prometheus' text format, or 0 if the client has no series yet."""
+    """Return a client's throttle time from the text of ``/metrics``, or 0 if the text does not contain the client."""
     return sum(
         sample.value * 1_000
         for family in text_string_to_metric_families(metrics)

@@ -1,4 +1,4 @@
-"""Defines the options of the demo, and computes the sizes of requests and the duration from them. It does no I/O."""
+"""Defines the options of the demo, and computes the sizes of requests and the duration. Does no I/O."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ SAMPLED_PATIENCE_SECONDS: Final = 15
 
 # The demo fails if a measured rate differs from its quota by more than this share of the quota.
 TOLERANCE: Final = 0.05
-# The number of requests per second when a client is at its quota. There are enough for an even picture, and few enough
-# that a client can send a burst of eleven seconds' worth in one second.
+# The number of requests per second when a client is at its quota. It is low enough that a client can send a burst of
+# eleven seconds' worth in one second.
 _REQUESTS_PER_SECOND: Final = 40
 # Less than the 5 MiB that the mock cluster keeps per partition.
 _PRELOAD_BYTES: Final = 4 * 1024 * 1024
@@ -36,7 +36,7 @@ _PRELOAD_RECORDS: Final = 400
 
 
 class DemoError(Exception):
-    """The demo cannot continue. The text of the error says what to do."""
+    """The demo cannot continue. The message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,21 +50,18 @@ class Options:
 
     @property
     def planned_seconds(self) -> int:
-        """The duration of the demo. With sampled shaping it is long enough for a whole cycle of Kafka's windows."""
+        """The duration of the demo. With sampled shaping it is long enough for a cycle of burst and silence."""
         return max(self.seconds, SAMPLED_SECONDS) if self.shaping is Shaping.SAMPLED else self.seconds
 
 
 def record_bytes(rate: int, *, overhead_bytes: int) -> int:
-    """Return the size of a record's value, such that 40 requests of one record each are a second's worth of ``rate``.
+    """Return the size of a record's value, so that 40 requests of one record use up the quota ``rate`` for a second.
 
-    ``overhead_bytes`` is what Kafka charges for such a request or response in addition to the value.
+    ``overhead_bytes`` is what Kafka charges for a request or response in addition to the value.
     """
     return max(rate // _REQUESTS_PER_SECOND - overhead_bytes, 1)
 
 
 def preload_records(value_bytes: int) -> int:
-    """Return how many records of this size to preload, so that they fit into a partition of the mock cluster.
-
-    The consumer reads these records over and over.
-    """
+    """Return how many records of this size to preload. They must fit into a partition of the mock cluster."""
     return max(1, min(_PRELOAD_RECORDS, _PRELOAD_BYTES // (value_bytes + 100)))

@@ -19,11 +19,8 @@ def as_json(
 ) -> str:
     """Return an explanation as the text of one JSON object.
 
-    Args:
-        found: The explanation.
-        config: The configuration, which may name other sources of rules.
-        known_last: The directory that has the last known rules of the store's topic, if there is one.
-        queues: The client's priority in each fair call queue of a running proxy, if a proxy was asked.
+    ``known_last`` is the directory with the last known rules of the store's topic, if there is one. ``queues`` has the
+    client's priorities if a running proxy was asked.
     """
     fields: dict[str, object] = {verdict.key: _fields(found, verdict) for verdict in found.verdicts}
     fields[CONNECTION_CREATION_RATE] = _ip_fields(found.of_ip)
@@ -97,9 +94,6 @@ def _other_rules(key: str, others: Iterable[OtherRule]) -> list[dict[str, object
 
 
 def _number(limit: float | None) -> float:
-    """Return a limit as a number for JSON, which is an integer if the limit is whole.
-
-    If there is no limit, returns the number that means "unlimited" in Kafka.
-    """
+    """Return a limit as a JSON number. Without a limit, returns Kafka's number for "unlimited"."""
     limit = UNLIMITED if limit is None else min(limit, UNLIMITED)
     return int(limit) if limit == int(limit) else limit

@@ -17,11 +17,7 @@ from kafka_quota_proxy.proxy.quota.entity import Tags
 
 
 def lines(found: Explanation, *, max_throttle_time_ms: int | None) -> Iterator[str]:
-    """Yield the lines of an explanation.
-
-    ``max_throttle_time_ms`` is the longest time for which the proxy throttles a client at once, or None if it has no
-    bound.
-    """
+    """Yield the lines of an explanation. ``max_throttle_time_ms`` is None if throttle times have no limit."""
     client = f"client-id {found.client_id}" if found.client_id else "no client-id"
     yield f"user {found.user}, {client}"
     if found.charged_user != found.user:
@@ -114,9 +110,9 @@ def _amount(key: str, limit: float | None) -> str:
 
 
 def rule_hints(config: ProxyConfig, *, known_last: str | None) -> Iterator[str]:
-    """Yield hints about rules that ``explain`` does not read because a topic or the brokers have them.
+    """Yield a hint about each source of rules that ``explain`` does not read: a topic or the brokers.
 
-    ``known_last`` is the directory that has the last known rules of the store's topic, if there is one.
+    ``known_last`` is the directory with the last known rules of the store's topic, if there is one.
     """
     if config.store is not None and config.store.topic is not None:
         known = (
@@ -138,7 +134,7 @@ def rule_hints(config: ProxyConfig, *, known_last: str | None) -> Iterator[str]:
 
 
 def queue_hints(config: ProxyConfig) -> Iterator[str]:
-    """Yield a hint on how to ask for the client's priority, if any listener has a fair call queue."""
+    """Yield a hint on how to see the client's priority, if any listener has a fair call queue."""
     how = f"--url http://{config.admin.bind}" if config.admin else "--url (and admin.bind in the file)"
     names = [listener.name for listener in config.listeners if listener.fair_call_queue is not None]
     if names:

@@ -20,7 +20,7 @@ class AtListener:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherRule:
-    """A rule that matches the client but does not apply, with the reason."""
+    """A rule that matches the client but does not apply, and the reason."""
 
     rule: QuotaRule | IpRule
     level: Level | None  # None for a rule of an address
@@ -29,10 +29,7 @@ class OtherRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The client's limit in one kind of quota.
-
-    ``rule`` is None if nothing limits the client. In this case ``why`` may give the reason.
-    """
+    """The client's limit in one kind of quota. Without a limit ``rule`` is None, and ``why`` may say why."""
 
     key: str  # the key of the quota, which is Kafka's or the proxy's own
     rule: QuotaRule | None
@@ -69,7 +66,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """The quotas of one client, with the rules that they come from."""
+    """The quotas of one client, and the rules that set them."""
 
     user: str
     client_id: str

@@ -1,4 +1,4 @@
-"""Finds the quotas that apply to a client at the instant of ``Rules``, with the code that runs in the proxy."""
+"""Finds the quotas that apply to a client under given ``Rules``, with the code that runs in the proxy."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -20,10 +20,7 @@ _OF_BROKERS: Final = "the user is a broker's (principals.brokers), and may have 
 
 
 def explain(rules: Rules, *, user: str, client_id: str, ip: str | None = None) -> Explanation:
-    """Return the explanation of a client's quotas.
-
-    ``client_id`` is "" if the client sends none. ``ip`` is an address as ``parse_ip`` returns it.
-    """
+    """Explain a client's quotas. ``client_id`` is "" if the client sends none. ``ip`` is a result of ``parse_ip``."""
     principals = rules.config.principals
     charged_user, is_exempt = PrincipalRules(principals).charged_user(user)
     of_connections = _of_connections(
@@ -43,7 +40,7 @@ def explain(rules: Rules, *, user: str, client_id: str, ip: str | None = None) -
 
 
 def _of_buckets(rules: Rules, user: str, charged_user: str, client_id: str) -> Iterator[tuple[QuotaKind, Verdict]]:
-    """Yield the client's verdict for each kind of quota that charges requests to buckets."""
+    """Yield the client's verdict for each kind of quota that has buckets."""
     config = rules.config
     # Listeners in front of one broker share its buckets; only their enforcement and shaping differ.
     quotas_at = [(listener, BrokerQuotas(config, shaping=listener.shaping)) for listener in config.listeners]
@@ -75,7 +72,7 @@ def _verdict(
 
 
 def _with_times(verdict: Verdict, rules: Rules, kind: QuotaKind, *, user: str, client_id: str) -> Verdict:
-    """Return the verdict with the future changes of its rule, and with the rules that do not apply at this instant."""
+    """Add to a verdict the future changes of its rule, and the rules that have expired or are out of schedule."""
     now_ms = rules.now_ms
     winner = verdict.rule and rules.timed.get(StoreEntity(verdict.rule.user, verdict.rule.client_id))
     of_clients = [rule for rule in rules.timed.values() if isinstance(rule, QuotaRule)]
@@ -97,10 +94,7 @@ def _is_silent(rule: QuotaRule, kind: QuotaKind, now_ms: int) -> bool:
 
 
 def _of_connections(rules: Rules, *, user: str, client_id: str, is_exempt: bool, is_broker: bool) -> Verdict:
-    """Return the verdict for the limit on a client's open connections, which has no bucket.
-
-    Connections of brokers are not limited, as in ``Account.count``.
-    """
+    """Return the verdict on a client's open connections. This limit has no bucket, and brokers are exempt from it."""
     table = RuleTable(QuotaKind.CONNECTIONS, rules.config.quotas)
     found = table.resolve(user=bounded(user), client_id=bounded(client_id))
     is_free = is_exempt or is_broker
@@ -168,5 +162,5 @@ def _at_listener(listener: Listener, bucket: Bucket, rules: Rules) -> AtListener
 
 
 def _with_line(rule: QuotaRule, rules: Rules) -> QuotaRule:
-    """Return the rule with FILE:LINE as its source, even if it is a static default under the key ``kafka``."""
+    """Return the rule with FILE:LINE as its source, even if the rule comes from the key ``kafka``."""
     return replace(rule, source=rules.kafka_sources.get(rule.source, rule.source))

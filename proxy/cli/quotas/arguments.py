@@ -40,11 +40,11 @@ _EXAMPLES: Final = {
 
 
 class UsageError(Exception):
-    """The user typed something wrong. The text of the error says what would be right."""
+    """The user's arguments are wrong. The message says what would be right."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of ``quotas``. The parsed argument ``action`` is the name of the chosen action."""
+    """Declare the arguments of ``quotas``. The argument ``action`` becomes the name of the chosen action."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
 
     def action(name: str, summary: str) -> argparse.ArgumentParser:
@@ -112,7 +112,7 @@ def _add_change(parser: argparse.ArgumentParser) -> None:
 
 
 def client_of(args: argparse.Namespace) -> AdminClient:
-    """Return a client of the admin port that sends the token of ``--token-file``."""
+    """Return a client of the admin port with the token from ``--token-file``."""
     path = args.token_file or os.environ.get(_TOKEN_FILE)
     if not path:
         raise UsageError(f"give --token-file FILE (or ${_TOKEN_FILE}): a change needs the proxy's token")
@@ -143,10 +143,7 @@ def entity_in(args: argparse.Namespace) -> Entity:
 
 
 def settings_in(args: argparse.Namespace, entity: Entity) -> tuple[dict[str, float | None], dict[str, object]]:
-    """Return the limits and the terms (expiry, schedule and so on) that ``--set`` and ``--unset`` change.
-
-    A value of None removes the limit or term.
-    """
+    """Return the limits and the terms (expiry, schedule …) to change, by key. A value of None removes the key."""
     limits: dict[str, float | None] = {}
     terms: dict[str, object] = {}
     known = keys_of(entity)
@@ -193,7 +190,7 @@ def _term(key: str, text: str) -> object:
 
 
 def _plain(value: object) -> object:
-    """Return a YAML value in which each date or time is the text that the user typed."""
+    """Replace each date or time in a YAML value by the text that the user typed."""
     if isinstance(value, dict):
         return {key: _plain(each) for key, each in value.items()}
     if isinstance(value, list):

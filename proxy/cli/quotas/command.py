@@ -104,7 +104,7 @@ def _export(args: argparse.Namespace) -> int:
 
 
 def _report_left_out(rules: Iterable[ListedRule]) -> int:
-    """Write the rules that YAML cannot express to standard error. Return the exit status: 1 if there are any."""
+    """Print each rule that YAML cannot express. Return the exit status, which is 1 if there are any."""
     reasons = [(one.entity, not_in_yaml(one.entity, one.rule)) for one in rules]
     for entity, reason in reasons:
         if reason is not None:
@@ -187,7 +187,7 @@ def _batches(all_differences: Iterable[Difference]) -> Iterator[list[Difference]
 
 
 def _change_when_allowed(client: AdminClient, changes: RequestedChanges) -> Answer:
-    """Send changes to the proxy. If the proxy asks for a wait, wait and send them again until it accepts them."""
+    """Send changes to the proxy. If there are too many, wait as long as the proxy says and send them again."""
     while True:
         answer = client.change(changes)
         if not answer.retry_after_s:
@@ -208,7 +208,7 @@ class _NotDone(NamedTuple):
 
 
 def _not_done(results: Iterable[Result]) -> _NotDone:
-    """Write the changes that were refused, or have an unknown outcome, to standard error. Return their numbers."""
+    """Print the changes that were refused or have an unknown outcome, and count them."""
     errors = [one for one in results if one.error is not None]
     for one in errors:
         sys.stderr.write(f"{shown_entity(one.entity)}: {'may hold: ' if one.may_hold else ''}{one.error}\n")

@@ -18,7 +18,7 @@ from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRul
 
 
 class Difference(NamedTuple):
-    """The old and the new rule of an entity, which differ. A rule is None if the entity has none."""
+    """The old and the new rule of an entity. A rule is None if the entity has none."""
 
     entity: Entity
     old: StoredRule | None
@@ -26,9 +26,9 @@ class Difference(NamedTuple):
 
 
 def differences(old: Mapping[Entity, StoredRule], new: Mapping[Entity, StoredRule | None]) -> tuple[Difference, ...]:
-    """Return the entities with different rules in ``old`` and ``new``, in the order of ``new``.
+    """Return the entities of ``new`` that have another rule in ``old``, in the order of ``new``.
 
-    Entities that are not in ``new`` keep their rules. If ``new`` has None for an entity, its rule is removed.
+    If ``new`` has None for an entity, its rule is removed. Entities that are not in ``new`` keep their rules.
     """
     return tuple(
         Difference(entity, old.get(entity), rule) for entity, rule in new.items() if not _is_same(old.get(entity), rule)
@@ -49,7 +49,7 @@ def lines(difference: Difference) -> Iterator[str]:
 
 
 def changes_of(some: Iterable[Difference], *, is_dry_run: bool) -> RequestedChanges:
-    """Return changes that lead to exactly the new rules, even if the old rules have changed since they were read."""
+    """Return changes that set exactly the new rules, even if another client has changed the old rules meanwhile."""
     alterations: list[Alteration] = []
     terms: dict[Entity, TermsChange] = {}
     for entity, _, new in some:

@@ -1,9 +1,8 @@
 """Reads and writes files of rules.
 
-A file is YAML with a list ``quotas:``, as in a configuration file, or JSON, as the admin port returns it. YAML is for
-people and for configuration files. It cannot express every rule of a store. In YAML, ``<default>`` is the default
-entity and never a name, an address is an IP address in its usual form, and a limit that is not a byte rate is at most
-2147483647. JSON can express all rules.
+A file is YAML with a list ``quotas:``, as in a configuration file, or JSON, as the admin port returns it. JSON can
+express all rules of a store. YAML cannot express an entity named ``<default>``, a host name, an unusual form of an IP
+address, or a limit above 2147483647 that is not a byte rate.
 """
 
 import json
@@ -34,8 +33,8 @@ _EXAMPLE: Final = "quotas: [{user: alice, producer_byte_rate: 10MiB}]"
 def as_yaml(rules: Iterable[tuple[Entity, StoredRule, str]]) -> Iterator[str]:
     """Yield the lines of a YAML file with these rules.
 
-    Each rule comes with a text that becomes its comment, unless the text is empty. A rule that YAML cannot express (see
-    ``not_in_yaml``) becomes a comment as a whole.
+    Each rule comes with a text for its comment, which may be empty. A rule that YAML cannot express becomes a comment
+    as a whole.
     """
     yield "quotas:"
     count = 0
@@ -51,7 +50,7 @@ def as_yaml(rules: Iterable[tuple[Entity, StoredRule, str]]) -> Iterator[str]:
 
 
 def not_in_yaml(entity: Entity, rule: StoredRule) -> str | None:
-    """Return why YAML cannot express a rule. Returns None if YAML can express it."""
+    """Return why YAML cannot express a rule, or None if it can."""
     return _not_a_name(entity) or _not_a_limit(rule)
 
 
@@ -120,7 +119,7 @@ def _quoted(text: str) -> str:
 
 
 def _flow(value: object) -> str:
-    """Return the value of a term, such as a schedule, as one line of YAML."""
+    """Return a term, such as a schedule, as one line of YAML."""
     if isinstance(value, Mapping):
         parts = (f"{key}: {_limit(key, each) if _is_number(each) else _flow(each)}" for key, each in value.items())
         return "{" + ", ".join(parts) + "}"
@@ -141,11 +140,7 @@ def _limit(key: str, value: object) -> str:
 
 
 def read(data: bytes, *, file: str) -> Rules:
-    """Return the rules of a file, which may be YAML or JSON.
-
-    Raises:
-        ConfigError: The file has faults. The text of the error has one line for each, as FILE:LINE: KEY: fault.
-    """
+    """Return the rules of a YAML or JSON file. Raises ConfigError with a line FILE:LINE: KEY: fault for each fault."""
     if _is_json(data):
         return _read_json(data, file)
     document = parse(data.decode("utf-8", "replace"), file=file)

@@ -20,7 +20,7 @@ _HEADINGS: Final = ("topic", "to", "left", "done", "rate", "limit", "incoming", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What the operator asked with ``--throttle`` and ``--by``. A number is None if that was not asked."""
+    """The questions of the operator, from ``--throttle`` and ``--by``. A number is None if it was not given."""
 
     throttle: float | None = None  # "when would it end with this throttle?", in bytes per second
     by_ms: float | None = None  # "which throttle ends it within this time from now?"
@@ -28,7 +28,7 @@ class Question:
 
 
 def lines(report: Report, *, now: datetime, question: Question, notes: Sequence[str] = ()) -> Iterator[str]:
-    """Yield the lines of the report. ``now`` is the local time of its last sample."""
+    """Yield the lines of the report. ``now`` is the local time of the report's last sample."""
     yield from _table([_HEADINGS, *(_cells(row, now) for row in report.rows)])
     yield summary(report, now=now)
     yield from _too_low(report)
@@ -46,7 +46,7 @@ def summary(report: Report, *, now: datetime) -> str:
 
 
 def bar(report: Report) -> str:
-    """Draw a progress bar of the share of bytes that has been copied, with the percentage."""
+    """Draw a progress bar with the percentage of the bytes that have been copied."""
     filled = int(_done(report) * _BAR)
     return f"[{_FILLED * filled}{_EMPTY * (_BAR - filled)}] {_percent(report)}"
 
@@ -54,8 +54,7 @@ def bar(report: Report) -> str:
 def as_json(report: Report, *, time_ms: int, question: Question, notes: Sequence[str] = ()) -> dict[str, Any]:
     """Return the report as a JSON object, in bytes, bytes per second and milliseconds.
 
-    A null stands for "never", "unknown" or "no limit". ``time_ms`` is the time of the report, in milliseconds since
-    1970 (UTC).
+    A null stands for "never", "unknown" or "no limit". ``time_ms`` is the Unix time of the report.
     """
     fields: dict[str, Any] = {
         "time_ms": time_ms,
@@ -135,7 +134,7 @@ def _cells(row: Row, now: datetime) -> tuple[str, ...]:
 
 
 def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield the rows as lines of aligned cells: the first two columns (words) to the left, the others to the right."""
+    """Yield the rows as aligned lines: the first two columns to the left, the others to the right."""
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
     for row in rows:
         words = [cell.ljust(width) for cell, width in zip(row[:2], widths[:2], strict=True)]
@@ -144,10 +143,7 @@ def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 
 def _too_low(report: Report) -> Iterator[str]:
-    """Yield a line for each reason why the reassignment never ends.
-
-    Leaders, followers and paths with the same reason share one line.
-    """
+    """Yield a line for each reason why the reassignment never ends, with the brokers or paths that have this reason."""
     holders_by_reason: dict[str, list[str]] = {}
     for estimate in report.estimates:
         if estimate.verdict is Verdict.TOO_LOW:
@@ -215,7 +211,7 @@ def _end(verdict: Verdict, time_left_ms: float | None, now: datetime) -> str:
 
 
 def _done(one: Report | Row) -> float:
-    """Return the share of bytes that has been copied, from 0 to 1."""
+    """Return the fraction of the bytes that has been copied, from 0 to 1."""
     return 1.0 if one.size_bytes == 0 else min(1.0, max(0.0, 1 - one.left_bytes / one.size_bytes))
 
 

@@ -1,9 +1,8 @@
 """Takes snapshots of a cluster's partition reassignments through an admin client, and never writes to the cluster.
 
-The controller knows which partitions move. Any broker knows the leaders, the in-sync replicas and the topics' lists of
-throttled replicas. The brokers between which a partition moves know the sizes of its logs and the rates of their
-throttles. To read all this the admin client needs DESCRIBE and DESCRIBE_CONFIGS on the cluster and the topics, as for
-``kafka-reassign-partitions.sh --list`` and ``kafka-configs.sh --describe``.
+The admin client needs DESCRIBE and DESCRIBE_CONFIGS on the cluster and the topics, as ``kafka-reassign-partitions.sh
+--list`` and ``kafka-configs.sh --describe`` do. Only the controller knows which partitions move, and only the brokers
+with the replicas know the sizes of logs and the rates of throttles.
 """
 
 from __future__ import annotations
@@ -70,12 +69,9 @@ class ClusterSnapshot:
 
 
 class SnapshotReader:
-    """Takes one snapshot of a cluster after the other.
+    """Takes snapshots of a cluster.
 
-    Args:
-        admin: A connected client. Its calls block.
-        config: The proxy's configuration, which may contain throttles.
-        clock_ms: Returns the milliseconds of a monotonic clock.
+    ``admin`` is a connected client with blocking calls. ``clock_ms`` returns milliseconds of a monotonic clock.
     """
 
     def __init__(self, admin: ClusterClient, config: ProxyConfig, *, clock_ms: Callable[[], int]) -> None:
@@ -94,10 +90,8 @@ class SnapshotReader:
     def read(self) -> ClusterSnapshot:
         """Ask the cluster for the state of all its reassignments.
 
-        Raises:
-            ReadingError: A topic cannot be described, a partition has no leader, or the size of a log is missing.
-            Exception: The cluster does not answer. The exception is one of
-                ``proxy.background.admin_client.ADMIN_ERRORS``.
+        Raises ReadingError if the answer lacks a topic, a leader or the size of a log. If the cluster does not answer,
+        raises one of ``proxy.background.admin_client.ADMIN_ERRORS``.
         """
         moving = {
             Move(topic, partition, follower)
@@ -167,7 +161,7 @@ class SnapshotReader:
         return {move: _sizes_of(move, partitions[move.topic, move.partition], moves, sizes) for move in moves}
 
     def _read_throttles(self, moves: Mapping[Move, Sizes], now_ms: int) -> None:
-        """Read the throttles again if two seconds have passed since the last time, or if a move is new."""
+        """Read the throttles again if they are two seconds old or if a move is new."""
         is_fresh = self._throttles_at_ms is not None and now_ms - self._throttles_at_ms < _CONFIGS_EVERY_MS
         if not moves or (is_fresh and moves.keys() <= self._throttles_for):
             return
@@ -193,10 +187,7 @@ class SnapshotReader:
 
 
 def _leaders_behind(config: ProxyConfig) -> frozenset[int] | None:
-    """Return the node ids of the brokers from which followers fetch through this proxy.
-
-    Returns None if the configuration file does not say all of these node ids.
-    """
+    """Return the node ids of the brokers behind inter-broker listeners, or None if a node id is not configured."""
     believed = [listener for listener in config.listeners if listener.inter_broker]
     node_ids = frozenset(listener.node_id for listener in believed if listener.node_id is not None)
     return node_ids if believed and all(listener.node_id is not None for listener in believed) else None
@@ -227,7 +218,7 @@ def _sizes_of(
 
 
 def _values(answer: Sequence[Configs] | Exception) -> dict[str, dict[str, str]]:
-    """Return the configs that have a value, by the name of the topic or broker. Raises ``answer`` if it is an error."""
+    """Return the configs with a value, by name of the topic or broker. Raises ``answer`` if it is an exception."""
     if isinstance(answer, Exception):
         raise answer
     return {

@@ -28,7 +28,7 @@ class Display(ABC):
         """Show a report, with the answers to ``question`` and with the sentences in ``notes``."""
 
     def end(self, state: str, text: str, *, now: datetime) -> None:
-        """Show the outcome: ``state`` is ``none``, ``done`` or ``given up``, and ``text`` says the same in words."""
+        """Show the outcome. ``state`` is ``none``, ``done`` or ``given up``, and ``text`` is a sentence about it."""
         self._out.write(f"{text}\n")
 
     def show_error(self, text: str) -> None:
@@ -66,7 +66,7 @@ class JsonDisplay(Display):
 
 
 class LiveDisplay(Display):
-    """Draws each report, with a progress bar, over the previous report. The outcome comes below the last report."""
+    """Draws each report over the previous report, with a progress bar."""
 
     _drawn_lines = 0
 

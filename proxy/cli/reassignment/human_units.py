@@ -13,7 +13,7 @@ _LONGEST_MS: Final = 366 * 86_400_000
 
 
 def size_text(size_bytes: float) -> str:
-    """Return a size as text, in the largest unit in which the number is at least 1."""
+    """Return a size as text with a decimal unit, such as ``1.5 MB``."""
     for unit, factor in _UNITS:
         if size_bytes >= factor * 0.9995:  # 999.96 kB are 1.00 MB
             return f"{size_bytes / factor:.{_digits(size_bytes / factor)}f} {unit}"
@@ -21,7 +21,7 @@ def size_text(size_bytes: float) -> str:
 
 
 def rate_text(rate: float) -> str:
-    """Return a rate in bytes per second as text, in the largest unit in which the number is at least 1."""
+    """Return a rate as text with a decimal unit, such as ``1.5 MB/s``."""
     return f"{size_text(rate)}/s"
 
 
@@ -45,7 +45,7 @@ def duration_text(duration_ms: float) -> str:
 
 
 def clock_text(now: datetime, duration_ms: float) -> str:
-    """Return the time of day ``duration_ms`` after ``now``, with the date unless that is today."""
+    """Return the time of day ``duration_ms`` after ``now``, with the date if it is another day."""
     if duration_ms > _LONGEST_MS:
         return "no date"
     then = now + timedelta(milliseconds=duration_ms)

@@ -9,13 +9,9 @@ from itertools import pairwise
 def growth(steps: Sequence[int | None], durations_ms: Sequence[int]) -> list[float]:
     """Return how much a log grew from each sample to the next, in bytes.
 
-    Args:
-        steps: The difference of the log's sizes in each sample and the next. A step is None if one size was not read.
-        durations_ms: The time between the two samples of each step.
-
-    Returns:
-        The steps. A negative step (retention deleted a segment) is replaced by the mean growth of the other steps, and
-        a step that is None by 0.
+    ``steps`` has the differences of the log's sizes, and ``durations_ms`` the times between samples. A step is None if
+    a size is unknown, and counts as 0. A negative step means that retention deleted a segment. It is replaced by the
+    mean growth.
     """
     forward = [(step, ms) for step, ms in zip(steps, durations_ms, strict=True) if step is not None and step >= 0]
     forward_ms = sum(ms for _, ms in forward)
@@ -29,12 +25,9 @@ def growth(steps: Sequence[int | None], durations_ms: Sequence[int]) -> list[flo
 def rate(growths: Iterable[Sequence[float]], times_ms: Sequence[int]) -> float:
     """Return the rate at which several logs together grow, in bytes per second.
 
-    A throttled log grows in steps, often one a second. The rate is measured from the end of one step to the end of
-    another, so that it does not depend on when the first and the last sample were taken.
-
-    Args:
-        growths: The steps of each log, as ``growth`` returns them.
-        times_ms: The times of the samples. There is one time more than a log has steps.
+    ``growths`` has a result of ``growth`` for each log, and ``times_ms`` the times of the samples. A throttled log
+    grows in steps, often one a second. The rate is measured from the end of one step to the end of another, so that it
+    does not depend on when the samples were taken.
     """
     steps: list[float] = [sum(column) for column in zip(*growths, strict=True)]
     ends = [at for at, step in zip(times_ms[1:], steps, strict=False) if step > 0]

@@ -1,7 +1,6 @@
 """Defines the values that describe a reassignment: samples, throttles, estimates and reports.
 
-A *move* is a replica that is being copied to a broker. Sizes are those of log directories, in bytes.
-Rates are in bytes per second.
+A *move* is a replica that is being copied to a broker. Sizes are in bytes, rates in bytes per second.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class Sample:
 
 
 class Side(Enum):
-    """The kind of place where a throttle counts the bytes that are copied."""
+    """The kind of place where a throttle counts copied bytes."""
 
     LEADER = "leader"
     FOLLOWER = "follower"
@@ -47,7 +46,7 @@ class Side(Enum):
 
 
 class Holder(NamedTuple):
-    """Identifies what a throttle applies to: a leader or a follower, by its node id, or a path between them."""
+    """The place where a throttle applies: a leader, a follower, or a path between them. Brokers are node ids."""
 
     side: Side
     leader: int | None
@@ -64,7 +63,7 @@ class Source(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """A throttle that is active, with the moves that share its rate."""
+    """An active throttle, and the moves that share its rate."""
 
     source: Source
     holder: Holder
@@ -84,7 +83,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """The copying that is left to do at one leader, follower or path. Rates are in bytes per second."""
+    """The copying that is left to do at one leader, follower or path."""
 
     holder: Holder
     left_bytes: int
@@ -94,24 +93,21 @@ class Load:
 
     @property
     def smallest_rate(self) -> float:
-        """The throttle under which the copying just keeps pace with new data. Under any higher throttle it ends."""
+        """The rate that a throttle must exceed so that the copying ends."""
         return (self.incoming_rate + self.in_sync_rate) / self.effect
 
     def rate_to_end_in(self, duration_ms: float) -> float:
-        """Return the throttle under which the copying ends in ``duration_ms``, which must be above 0."""
+        """Return the throttle with which the copying takes ``duration_ms``, which must be above 0."""
         return (self.left_bytes * 1_000 / duration_ms + self.incoming_rate + self.in_sync_rate) / self.effect
 
     def time_left_ms(self, rate: float) -> float | None:
-        """Return the time until the copying ends under a throttle of ``rate``. Returns None if it never ends."""
+        """Return how long the copying takes with a throttle of ``rate``, or None if it never ends."""
         return time_to_copy_ms(self.left_bytes, rate * self.effect - self.in_sync_rate - self.incoming_rate)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """The outlook for the moves at one leader, follower or path.
-
-    ``limit`` and ``source`` are None if there is no throttle.
-    """
+    """The outlook for the moves at a leader, follower or path. Without a throttle ``limit`` and ``source`` are None."""
 
     load: Load
     source: Source | None
@@ -140,7 +136,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """The report on a whole reassignment. Rates are in bytes per second."""
+    """The report on a whole reassignment."""
 
     span_ms: int  # the time over which rates were measured
     rows: tuple[Row, ...]  # by topic, then broker
@@ -155,31 +151,22 @@ class Report:
 
     @property
     def smallest_rate(self) -> float:
-        """The throttle for all brokers, on both sides, under which the copying just keeps pace with new data.
-
-        Under any higher throttle the reassignment ends.
-        """
+        """The rate that a throttle at all brokers must exceed so that the reassignment ends."""
         return max((load.smallest_rate for load in self.loads), default=0.0)
 
     def rate_to_end_in(self, duration_ms: float) -> float:
-        """Return the throttle for all brokers, on both sides, under which the reassignment ends in ``duration_ms``.
-
-        ``duration_ms`` must be above 0.
-        """
+        """Return the throttle at all brokers with which the reassignment takes ``duration_ms``, which is above 0."""
         return max((load.rate_to_end_in(duration_ms) for load in self.loads), default=0.0)
 
     def time_left_at_ms(self, rate: float) -> float | None:
-        """Return the time until the reassignment ends under a throttle of ``rate`` at all brokers, on both sides.
-
-        Returns None if it never ends.
-        """
+        """Return how long the reassignment takes with this throttle at all brokers, or None if it never ends."""
         times = [load.time_left_ms(rate) for load in self.loads]
         ends = [time for time in times if time is not None]
         return max(ends, default=0.0) if len(ends) == len(times) else None
 
 
 def time_to_copy_ms(left_bytes: int, net_rate: float) -> float | None:
-    """Return the time to copy ``left_bytes``. Returns None if the copying never ends.
+    """Return the time to copy ``left_bytes``, or None if the copying never ends.
 
     ``net_rate`` is the rate of copying minus the rate of new data, in bytes per second.
     """

@@ -1,12 +1,10 @@
-"""Computes the progress of a reassignment: the bytes left, the rates, the end, and the throttle that would end it.
+"""Computes the progress of a reassignment: the bytes left, the rates, the time left, and the throttle that it needs.
 
 A new replica copies the existing data and the data that arrives meanwhile. If R bytes per second are copied and A bytes
-per second of new data arrive, then copying the L bytes that are left takes L / (R − A) seconds. It never ends unless A
-is below R. Source: the questions and answers of KIP-73, which consider a single throttle. This module computes the time
-for each leader, each follower and each path with a throttle. The slowest of them decides.
+per second arrive, the L bytes that are left take L / (R − A) seconds. The copying never ends unless R is above A
+(KIP-73, questions and answers). The time is computed for each leader, follower and path. The slowest decides.
 
-Sizes are those of log directories, in bytes. Retention makes logs shrink, so rates are computed from growth alone, and
-a shrinking log counts as one that grows at the mean rate of the window.
+Sizes are those of log directories. Retention makes logs shrink, so rates count only growth.
 """
 
 from __future__ import annotations
@@ -60,20 +58,16 @@ _REACHED: Final = 0.7
 
 
 class Progress:
-    """Collects samples of a reassignment and computes reports from them.
-
-    It keeps the samples of the last ``WINDOW_MS``, and the size of each move that has completed.
-    """
+    """Collects samples of a reassignment over the last ``WINDOW_MS``, and computes reports from them."""
 
     def __init__(self) -> None:
         self._samples: deque[_ThrottledSample] = deque()
         self._arrived: dict[Move, int] = {}  # the size of each completed move, in bytes
 
     def add(self, sample: Sample, limits: Iterable[Limit], *, arrived: Iterable[Move] = ()) -> None:
-        """Add a sample and the throttles that applied when it was taken.
+        """Add a sample, and the throttles that applied when it was taken, one for each source and holder.
 
-        ``limits`` has at most one throttle for each source and holder. ``arrived`` are moves of earlier samples that
-        have completed since then.
+        ``arrived`` has the moves that have completed since the previous sample.
         """
         latest = _ThrottledSample(sample, {(limit.source, limit.holder): limit for limit in limits})
         for move in arrived:
@@ -89,7 +83,7 @@ class Progress:
         return next((moves[move].leader_bytes for moves in earlier if move in moves), 0)
 
     def report(self) -> Report:
-        """Return the report at the time of the last sample. At least one sample must have been added."""
+        """Return the report at the time of the last sample. There must be a sample."""
         return _Window(tuple(self._samples), self._arrived).report()
 
 
@@ -102,15 +96,12 @@ class _ThrottledSample(NamedTuple):
 
 
 def _is_changed(before: _Limits, now: _Limits) -> bool:
-    """Return whether the rate of a throttle has changed.
-
-    A throttle that is only in ``before`` or only in ``now`` does not count. It usually disappeared with its last move.
-    """
+    """Return whether a throttle has another rate than before. New and removed throttles do not count."""
     return any(key in before and before[key].rate != limit.rate for key, limit in now.items())
 
 
 class _Group(NamedTuple):
-    """The moves that share a throttle, or the moves to one follower that have no throttle, and their measured rate."""
+    """The moves that share a throttle, or the unthrottled moves to one follower, with their measured rate."""
 
     load: Load
     limit: Limit | None
@@ -122,7 +113,7 @@ class _Group(NamedTuple):
 
 
 class _Window:
-    """Computes one report from its samples and from the growth of the logs between them."""
+    """Computes one report from the samples of the window."""
 
     def __init__(self, samples: Sequence[_ThrottledSample], arrived: Mapping[Move, int]) -> None:
         self._times = [one.sample.time_ms for one in samples]
@@ -167,10 +158,7 @@ class _Window:
         )
 
     def _moves_by_limit(self) -> list[tuple[Holder, Limit | None, frozenset[Move]]]:
-        """Return the groups of moves that share a throttle, each with the throttle and its holder.
-
-        The moves to one follower that have no throttle form a group, too.
-        """
+        """Return the moves of each throttle, and the unthrottled moves to each follower."""
         groups: list[tuple[Holder, Limit | None, frozenset[Move]]] = []
         free = set(self._now)
         for limit in sorted(self._limits[-1].values(), key=_by_name):
@@ -206,11 +194,7 @@ class _Window:
         return min(copied, lasting) if lasting > load.incoming_rate else copied
 
     def _estimate(self, group: _Group, *, effect: float, is_decisive: bool) -> Estimate:
-        """Return the outlook for a group of moves.
-
-        It follows from the measured rate, or from the throttle if that rate is not reliable or if ``is_decisive`` is
-        False, which means that the throttles of other holders limit these moves.
-        """
+        """Return the outlook for a group. Its measured rate counts only if the group's own throttle ``is_decisive``."""
         limit = group.limit.rate if group.limit else None
         verdict, time_left_ms = _outlook(
             group.load,
@@ -229,21 +213,21 @@ class _Window:
         )
 
     def _moves_in_window(self, limit: Limit | None, moves: frozenset[Move]) -> frozenset[Move]:
-        """Return all moves that shared the throttle ``limit`` at some time in the window, including completed moves."""
+        """Return all moves that shared ``limit`` during the window, including completed moves."""
         if limit is None:
             return moves
         key = (limit.source, limit.holder)
         return moves.union(*(limits[key].moves for limits in self._limits if key in limits)) & self._copied.keys()
 
     def _is_known(self, limit: float | None, partitions: int) -> bool:
-        """Return whether the window is long enough for a measured rate that is more reliable than the limit."""
+        """Return whether the window is long enough for a reliable measured rate."""
         if self.span_ms < LEAST_SPAN_MS:
             return False
         fetch_bytes = min(_RESPONSE_BYTES, partitions * _PARTITION_BYTES)
         return limit is None or limit * self.span_ms / 1_000 >= _LEAST_FETCHES * fetch_bytes
 
     def _loads(self) -> Iterable[Load]:
-        """Yield the copying that is left at each leader and each follower, as if all brokers had the same throttle."""
+        """Yield the copying that is left at each leader and each follower."""
         charges_in_sync = any(limit.charges_in_sync for limit in self._limits[-1].values()) or not self._limits[-1]
         by_holder: dict[Holder, set[Move]] = {}
         for leader, move in sorted((sizes.leader, move) for move, sizes in self._now.items()):
@@ -280,7 +264,7 @@ class _Window:
         verdict, time_left_ms = _worst(over)
         own_ms = time_to_copy_ms(left_bytes, copied - incoming) if self.span_ms >= LEAST_SPAN_MS else None
         if own_ms is not None and verdict is Verdict.TOO_LOW:
-            verdict, time_left_ms = Verdict.ENDS, own_ms  # it is the lag of another move that grows
+            verdict, time_left_ms = Verdict.ENDS, own_ms  # another move falls behind, not this one
         elif own_ms is not None and time_left_ms is not None:
             # This row ends no later than the other moves that share its throttle, and may end sooner.
             time_left_ms = min(own_ms, time_left_ms)
@@ -313,11 +297,7 @@ class _Window:
 def _outlook(
     load: Load, limit: float | None, copied: float | None, *, is_settled: bool
 ) -> tuple[Verdict, float | None]:
-    """Return whether the copying that is left in ``load`` will end, and the time left.
-
-    Both follow from the measured rate ``copied`` if that is known, otherwise from the throttle ``limit``.
-    ``is_settled`` says whether the samples span a whole window of Kafka's quotas.
-    """
+    """Return whether and when the copying ends, from the measured rate ``copied``, or else from the throttle."""
     if load.left_bytes == 0:
         return Verdict.ENDS, 0.0
     promised = None if limit is None else limit - load.in_sync_rate
@@ -349,7 +329,7 @@ def _follower_bytes(before: Sizes, after: Sizes) -> int:
 
 
 def _leader_bytes(before: Sizes, after: Sizes) -> int | None:
-    """Return the growth of the leader's log. Returns None if the leader has changed, since its log is another one."""
+    """Return the growth of the leader's log, or None if another broker has become the leader."""
     return after.leader_bytes - before.leader_bytes if before.leader == after.leader else None
 
 

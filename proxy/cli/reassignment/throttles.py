@@ -1,7 +1,7 @@
 """Finds the throttles of each move in the proxy's configuration file and in the dynamic configs of the cluster.
 
-If a move has throttles from both sources, both apply. Kafka's own throttle needs a rate at the broker and a list of
-replicas at the topic. If one of the two is missing, Kafka does not throttle the move, and the report says so.
+If a move has throttles from both sources, both apply. Kafka throttles a move only if the broker has a rate and the
+topic's list of throttled replicas contains the move. If one of the two is missing, the report says so.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kafka_quota_proxy.proxy.cli.reassignment.model import Holder, Limit, Move, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfigs:
-    """The replication configs of one broker. Rates are in bytes per second. A rate is None if there is no throttle."""
+    """The replication configs of one broker. Rates are in bytes per second, or None without a throttle."""
 
     leader_rate: float | None = None  # leader.replication.throttled.rate
     follower_rate: float | None = None
@@ -35,7 +35,7 @@ _Lists: TypeAlias = Mapping[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterThrottles:
-    """The replication configs of a cluster. Brokers are identified by their node ids."""
+    """The replication configs of a cluster. Brokers are node ids."""
 
     brokers: Mapping[int, BrokerConfigs] = field(default_factory=dict)
     leader_replicas: _Lists = field(default_factory=dict)
@@ -47,12 +47,12 @@ class ClusterThrottles:
         return self.brokers.get(node_id, _NO_CONFIGS)
 
     def rate(self, side: Side, node_id: int) -> float | None:
-        """Return the throttle of a broker as a leader or as a follower. Returns None if there is no throttle."""
+        """Return the throttle of a broker as a leader or as a follower, or None if there is none."""
         configs = self.configs(node_id)
         return configs.leader_rate if side is Side.LEADER else configs.follower_rate
 
     def listed(self, side: Side, moves: Mapping[Move, Sizes]) -> dict[Move, Sizes]:
-        """Return those of ``moves`` that the topics' lists of throttled leaders or followers (``side``) contain."""
+        """Return the moves that are in their topic's list of throttled leaders or followers, as ``side`` says."""
         return _listed(side, moves, self.leader_replicas if side is Side.LEADER else self.follower_replicas)
 
 
@@ -61,7 +61,7 @@ _SIDES = (Side.LEADER, Side.FOLLOWER)
 
 
 def cluster_limits(moves: Mapping[Move, Sizes], cluster: ClusterThrottles) -> Iterator[Limit]:
-    """Yield the throttles that Kafka's brokers enforce on any of the moves."""
+    """Yield the throttles that Kafka's brokers apply to any of the moves."""
     for side in _SIDES:
         for broker, its in _by_broker(side, cluster.listed(side, moves)).items():
             rate = cluster.rate(side, broker)
@@ -78,8 +78,8 @@ def file_limits(
 ) -> Iterator[Limit]:
     """Yield the throttles of the configuration file that apply to any of the moves.
 
-    ``leaders`` are the node ids of the brokers behind the proxy. If it is None, all brokers are behind the proxy.
-    ``racks`` has the rack of each broker by node id.
+    ``leaders`` are the node ids of the brokers behind the proxy, or None for all brokers. ``racks`` has the rack of
+    each broker.
     """
     behind = {move: sizes for move, sizes in moves.items() if leaders is None or sizes.leader in leaders}
     for side, rate, lists in (
@@ -101,7 +101,7 @@ def unknown_throttles(cluster: ClusterThrottles) -> Iterator[str]:
 
 
 def unlisted_moves(moves: Mapping[Move, Sizes], cluster: ClusterThrottles) -> Iterator[str]:
-    """Yield a sentence for each topic with moves that are not throttled because the topic's list lacks them."""
+    """Yield a sentence for each topic with moves that its list of throttled replicas does not contain."""
     for side in _SIDES:
         free: dict[tuple[str, int], None] = {}
         for move in sorted(moves.keys() - cluster.listed(side, moves).keys()):
@@ -118,12 +118,9 @@ def unlisted_moves(moves: Mapping[Move, Sizes], cluster: ClusterThrottles) -> It
 def split_throttles(
     moves: Mapping[Move, Sizes], replication: Replication, *, leaders: Collection[int] | None, proxied: int
 ) -> Iterator[str]:
-    """Yield a sentence for each follower that may exceed the throttle of the configuration file.
+    """Yield a sentence for each follower that may exceed its throttle because it fetches through several proxies.
 
-    A follower may exceed it if several proxies apply it separately.
-
-    ``leaders`` are the node ids of the brokers behind this proxy, or None if they are unknown. ``proxied`` is the
-    number of these brokers.
+    ``leaders`` are the node ids of the brokers behind this proxy, or None if unknown. ``proxied`` is their number.
     """
     if replication.follower_rate is None:
         return
@@ -173,13 +170,11 @@ def bursts(moves: Mapping[Move, Sizes], limits: Iterable[Limit], cluster: Cluste
 def first_responses_ms(
     *, leaders: int, response_bytes: int, leader_rate: float | None, follower_rate: float | None
 ) -> float | None:
-    """Return how long a follower's first responses take at its throttled rate. Returns None if it has no throttle.
+    """Return how long a follower's first responses take at its throttle, or None if it has no throttle.
 
-    The first responses of all leaders arrive together, before any of them is counted. If they take longer than the
-    quota's window (the number of windows times their size), they exceed the throttle, and each window begins with a
-    burst.
-
-    ``follower_rate`` is the throttle for all leaders together, ``leader_rate`` the throttle for each leader.
+    The first responses of all leaders arrive before any of them is counted. If they take longer than the quota's
+    window, they exceed the throttle, and each window begins with a burst. ``follower_rate`` is the throttle for all
+    leaders together, ``leader_rate`` the throttle for each leader.
 
     Source: question 5 of KIP-73, with the follower's throttle instead of its network speed.
     """
@@ -222,10 +217,7 @@ def _limit(
 
 
 def _by_path(moves: Mapping[Move, Sizes], replication: Replication, racks: Mapping[int, str | None]) -> Iterator[Limit]:
-    """Yield a limit for each path of the configuration file that fits any of the moves.
-
-    All moves that fit a path share its limit. A move may fit several paths.
-    """
+    """Yield a limit for each path of the configuration file that applies to any of the moves."""
     at_leader, at_follower = replication.leader_replicas, replication.follower_replicas
     listed = moves
     if not replication.from_cluster and at_leader is not None and at_follower is not None:

@@ -38,7 +38,7 @@ class Clock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What the operator chose on the command line: when to report, and which questions to answer."""
+    """What the operator chose: when to report, and which questions to answer."""
 
     first_ms: int  # the time before the first report
     every_ms: int  # the time between reports
@@ -49,11 +49,9 @@ class Plan:
 
 
 class Watcher:
-    """Reads the cluster again and again, shows reports, and stops when the reassignment has ended.
+    """Reads the cluster repeatedly and shows reports, until the reassignment has ended.
 
-    Args:
-        read: Returns the state of the cluster.
-        failures: The exceptions that ``read`` raises if the cluster is unreachable.
+    ``read`` returns the state of the cluster. It raises one of ``failures`` if the cluster is unreachable.
     """
 
     def __init__(
@@ -77,14 +75,13 @@ class Watcher:
 
     @property
     def status(self) -> int:
-        """The exit status if the watch stopped now: 1 if the last report says "never ends", otherwise 0."""
+        """The exit status so far: 1 if the last report says "never ends", otherwise 0."""
         return 1 if self._verdict is Verdict.TOO_LOW else 0
 
     def run(self) -> int:
         """Watch until the reassignment ends, or until the first report if the plan says so. Return the exit status.
 
-        Raises:
-            Exception: The cluster cannot be read. The exception is one of ``failures``, or ReadingError.
+        Raises ReadingError or one of ``failures`` if the cluster cannot be read.
         """
         due_ms = self._clock.now_ms() + self._plan.first_ms
         has_begun = False
@@ -127,7 +124,7 @@ class Watcher:
         return 0
 
     def _read_patiently(self, *, has_begun: bool) -> ClusterSnapshot:
-        """Return the state of the cluster. Once a watch has begun, retry for up to a minute before raising an error."""
+        """Return the state of the cluster. A watch that has begun retries for a minute before it raises an error."""
         give_up_ms = self._clock.now_ms() + (_PATIENCE_MS if has_begun and self._plan.continues else 0)
         while True:
             try:
