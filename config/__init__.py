@@ -1,5 +1,5 @@
 """Reads the operator's configuration file into typed, validated values.
 
-``model`` defines the values and does no I/O. ``load`` reads them from YAML, and reports every fault with its line.
-``units`` reads sizes and durations, and ``errors`` defines the exceptions. ``example.yaml`` shows every key.
+``model`` defines the values. ``load`` reads them from YAML, and reports every fault with its line. ``units`` reads
+sizes and durations, and ``errors`` defines the exceptions. ``example.yaml`` shows every key.
 """

@@ -15,10 +15,7 @@ _ADDRESS_HELP: Final = 'write HOST:PORT, such as 127.0.0.1:9092 or "[::1]:9092"'
 
 
 def parse_address(value: str) -> Address:
-    """Return the address that ``HOST:PORT`` or ``[IPV6]:PORT`` names, with a port from 0 to 65535.
-
-    Raises UnitError if ``value`` is not such an address.
-    """
+    """Return the address in ``HOST:PORT`` or ``[IPV6]:PORT``. Raises UnitError if ``value`` is not an address."""
     if "://" in value:
         protocol, _, rest = value.partition("://")
         raise UnitError(f"an address here has no protocol; write {rest or 'HOST:PORT'} without {protocol}://")
@@ -38,10 +35,7 @@ def parse_address(value: str) -> Address:
 
 
 def parse_ip(value: str) -> str:
-    """Return an IP address in its normal form. An IPv4 address mapped into IPv6 is returned as IPv4.
-
-    Raises UnitError if ``value`` is not an IP address.
-    """
+    """Return an IP address in its normal form, a mapped IPv4 address as IPv4. Raises UnitError if it is not valid."""
     if "/" in value:
         raise UnitError(f"{shown(value)} is a network; write one address, or <default> for each of all others")
     try:
@@ -52,9 +46,9 @@ def parse_ip(value: str) -> str:
 
 
 def parse_addresses(value: str) -> tuple[Address, ...]:
-    """Return the addresses that ``HOST:PORT,HOST:PORT`` names, without duplicates.
+    """Return the addresses in ``HOST:PORT,HOST:PORT``, without duplicates.
 
-    The result is never empty. Raises UnitError if a part of the text is not an address or has port 0.
+    Raises UnitError if there is no address, if one of them is not valid, or if one has port 0.
     """
     addresses = tuple(dict.fromkeys(parse_address(part.strip()) for part in value.split(",")))
     for address in addresses:
@@ -64,10 +58,7 @@ def parse_addresses(value: str) -> tuple[Address, ...]:
 
 
 def parse_port_range(value: str) -> tuple[int, int]:
-    """Return the first and the last port that ``FIRST-LAST`` names.
-
-    Raises UnitError if ``value`` is not a range of ports within 1 to 65535.
-    """
+    """Return the first and the last port of ``FIRST-LAST``. Raises UnitError if the range is not valid."""
     match = _PORT_RANGE.fullmatch(value.strip())
     if match is None:
         raise UnitError(f"{shown(value)} is not a range of ports; {_PORT_RANGE_HELP}")
@@ -78,8 +69,5 @@ def parse_port_range(value: str) -> tuple[int, int]:
 
 
 def default_broker_ports(bind: Address) -> tuple[int, int]:
-    """Return the first and the last port for brokers if the configuration file gives none.
-
-    These ports follow the bootstrap port, which is the port of ``bind``.
-    """
+    """Return the default range of ports for brokers, which begins after the port of ``bind``."""
     return bind.port + 1, bind.port + BROKER_PORTS

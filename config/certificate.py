@@ -1,7 +1,7 @@
 """Reads the subject of an X.509 certificate, and the period for which the certificate is valid.
 
-The standard library can neither return the bytes of a subject nor list the certificates in a file. All other properties
-of a certificate are checked by OpenSSL.
+The standard library can neither return the bytes of a subject nor list the certificates in a file. OpenSSL checks all
+other properties of a certificate.
 
 Shape (RFC 5280)::
 
@@ -35,10 +35,7 @@ class CertificateError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """One element of a DER encoding, which consists of a tag, a length and the content.
-
-    The whole element is ``data[start:end]``, and its content is ``data[content_start:end]``.
-    """
+    """One element of a DER encoding, ``data[start:end]``. Its content is ``data[content_start:end]``."""
 
     data: bytes
     tag: int
@@ -48,7 +45,7 @@ class Element:
 
     @property
     def encoded(self) -> bytes:
-        """The bytes of the whole element, which are its tag, its length and its content."""
+        """The bytes of the whole element."""
         return self.data[self.start : self.end]
 
     @property
@@ -64,10 +61,7 @@ def subject_of(der: bytes) -> Element:
 
 
 def validity_of(der: bytes) -> tuple[datetime, datetime]:
-    """Return the first and the last instant at which a certificate is valid.
-
-    Raises CertificateError if ``der`` is not a certificate in DER.
-    """
+    """Return the period for which a certificate in DER is valid. Raises CertificateError if it is no certificate."""
     fields, first = _fields(der)
     times = children(_only(fields, first + 3, _SEQUENCE))
     if len(times) != 2:
@@ -76,10 +70,7 @@ def validity_of(der: bytes) -> tuple[datetime, datetime]:
 
 
 def certificates_of(pem: bytes) -> list[bytes]:
-    """Return the certificates in the bytes of a PEM file, in order, each as DER.
-
-    Raises CertificateError if one of them is not base64.
-    """
+    """Return the certificates in the bytes of a PEM file, each as DER. Raises CertificateError if one is not base64."""
     try:
         return [base64.b64decode(b"".join(body.split()), validate=True) for body in _PEM.findall(pem)]
     except ValueError as error:
@@ -87,10 +78,7 @@ def certificates_of(pem: bytes) -> list[bytes]:
 
 
 def children(parent: Element) -> list[Element]:
-    """Return the elements that the content of an element consists of.
-
-    Raises CertificateError if the content does not consist of whole elements.
-    """
+    """Return the elements in the content of an element. Raises CertificateError if they are not whole elements."""
     found: list[Element] = []
     at = parent.content_start
     while at < parent.end:
@@ -100,7 +88,7 @@ def children(parent: Element) -> list[Element]:
 
 
 def _fields(der: bytes) -> tuple[list[Element], int]:
-    """Return the elements of ``tbsCertificate``, and the index at which they have the serial number."""
+    """Return the elements of ``tbsCertificate``, and the index of the serial number in them."""
     fields = children(_only(children(_element(der, 0, len(der))), 0, _SEQUENCE))
     first = 1 if fields and fields[0].tag == _VERSION else 0
     _only(fields, first, _INTEGER)
@@ -114,10 +102,7 @@ def _only(elements: list[Element], index: int, tag: int) -> Element:
 
 
 def _element(data: bytes, at: int, end: int) -> Element:
-    """Read the element that begins at ``at`` and ends at ``end`` or before.
-
-    An element is a uint8 tag, then the length of the content, then the content.
-    """
+    """Read the element at ``at``: a uint8 tag, the length of the content, the content. It must end by ``end``."""
     if end - at < 2:
         raise CertificateError("no DER: an element ends before its length")
     tag, length, content_start = data[at], data[at + 1], at + 2

@@ -67,10 +67,7 @@ def _replication(
 
 
 def _around_client(build: Callable[..., Any], own: str) -> Callable[..., Any]:
-    """Return a function that builds an object from a section that also has the settings of a Kafka client.
-
-    The object has one field ``own``, and the field ``client`` with all other settings.
-    """
+    """Return a function that makes an object of a section, with the Kafka client's settings as ``client``."""
 
     def make(**given: Any) -> Any:  # noqa: ANN401
         outer = {own: given.pop(own)} if own in given else {}
@@ -91,10 +88,7 @@ def _quotas_from(
 
 
 def quotas_from_mapping(value: object) -> object:
-    """Expand the short form ``broker`` or ``kafka://HOST:PORT,HOST:PORT/TOPIC`` of ``quotas_from`` to a mapping.
-
-    A value that is already a mapping is returned as it is.
-    """
+    """Return ``quotas_from`` as a mapping, also for ``broker`` or ``kafka://HOST:PORT,HOST:PORT/TOPIC``."""
     if isinstance(value, dict):
         return value
     if not isinstance(value, str):

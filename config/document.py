@@ -1,8 +1,7 @@
 """Turns YAML text into plain Python values, and finds the line of each value.
 
-PyYAML's own constructor keeps no line numbers and accepts duplicate keys silently. Therefore this module lets PyYAML
-compose the tree of nodes and walks the tree itself, which gives the values and the faults. A line number is looked up
-in the tree only when it is needed.
+PyYAML's own constructor keeps no line numbers and accepts duplicate keys. So this module lets PyYAML compose the tree
+of nodes, and walks the tree itself.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _BRACKETED_ADDRESS: Final = re.compile(r"\[[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*\]:[0-9]
 
 @dataclass(frozen=True, slots=True)
 class Odd:
-    """A scalar of a YAML type that no key of the configuration accepts, such as a date, kept as its text."""
+    """The text of a scalar with a YAML type that the configuration file does not use, such as a date."""
 
     text: str
 
@@ -60,7 +59,7 @@ class Document:
     root: yaml.Node | None  # None if the file is empty
 
     def line(self, location: Location) -> int:
-        """Return the line of a key or element, or of the nearest parent that exists."""
+        """Return the line of a key or element, or of its nearest parent in the file."""
         return self._find(location)[0]
 
     def text(self, location: Location) -> str:
@@ -96,10 +95,7 @@ class Document:
 
 
 def parse(text: str, *, file: str) -> Document:
-    """Read one YAML document.
-
-    Raises InvalidYamlError if the syntax is wrong. The error has the first fault only, because the parser stops there.
-    """
+    """Read one YAML document. Raises InvalidYamlError with the first fault if the syntax is wrong."""
     try:
         root = yaml.compose(text, Loader=_Loader)
     except yaml.YAMLError as error:
@@ -114,10 +110,7 @@ def parse(text: str, *, file: str) -> Document:
 
 
 def located(file: Path, location: Location, message: str, severity: Severity = Severity.ERROR) -> Fault:
-    """Make a fault at a key of a file, which is read again to find the line of the key.
-
-    If the file cannot be read, the line is 1.
-    """
+    """Make a fault at a key of a file. Reads the file to find the line. If this fails, the line is 1."""
     try:
         document = parse(file.read_text(encoding="utf-8"), file=str(file))
     except (ConfigError, OSError, UnicodeDecodeError):

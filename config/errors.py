@@ -12,7 +12,7 @@ from enum import Enum
 
 
 class Severity(Enum):
-    """Says whether a fault is an error, so that the configuration file cannot be used, or only a warning."""
+    """Whether a fault is a warning, or an error that makes the configuration file unusable."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -20,7 +20,7 @@ class Severity(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """A fault of the configuration file, with a message that also tells the remedy."""
+    """A fault of the configuration file. The message also tells the remedy."""
 
     file: str
     line: int  # from 1
@@ -54,10 +54,7 @@ class InvalidConfigError(ConfigError):
 
 
 class StartError(OSError):
-    """The proxy cannot start as configured, for example because an address is in use or a disk is read-only.
-
-    ``location`` is the path to the key of the configuration file that must be changed.
-    """
+    """The proxy cannot start as configured. ``location`` is the path to the configuration key that must be changed."""
 
     def __init__(self, location: Sequence[str | int], message: str) -> None:
         self.location = location
@@ -65,10 +62,7 @@ class StartError(OSError):
 
 
 class TlsFileError(Exception):
-    """A file with certificates or a private key cannot be used.
-
-    ``key`` is the key in the configuration section that names the file, such as ``client_ca``.
-    """
+    """A certificate or key file cannot be used. ``key`` is the configuration key that names the file."""
 
     def __init__(self, key: str, message: str) -> None:
         self.key = key
@@ -88,7 +82,7 @@ class ThrottledReplicasError(ValueError):
 
 
 class TermsError(ValueError):
-    """The terms of a quota rule are not valid.
+    """The terms of a quota rule are not valid. Terms are all keys of a rule except its limits.
 
     ``path`` leads from the rule to the key at fault, such as ``("schedule", "days")``.
     """

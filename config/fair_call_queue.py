@@ -1,6 +1,6 @@
 """The settings of a fair call queue, which decides which requests go to a broker first.
 
-They are Hadoop's settings, and options for what this program can do in another way than Hadoop.
+They are Hadoop's settings, and options for the points in which this program can differ from Hadoop.
 """
 
 from __future__ import annotations
@@ -34,10 +34,7 @@ class IdentityProvider(Enum):
 
 @dataclass(frozen=True, slots=True)
 class OwnIdentityProvider:
-    """A Python function of the operator that names the identity to which a request is charged.
-
-    The configuration file has it as ``MODULE:FUNCTION``.
-    """
+    """A Python function of the operator that returns the identity to which a request is charged."""
 
     module: str
     function: str
@@ -59,7 +56,7 @@ class FairCallQueueMode(Enum):
 
 
 class ResponseTimeAverage(Enum):
-    """How a level's mean response time is carried over to the next period, where f is the decay factor."""
+    """How a level's mean response time is carried over to the next period. f is the decay factor."""
 
     HADOOP = "hadoop"  # f * old + new, so with f = 0.5 a constant response time of 2 s gives 4 s
     NORMALISED = "normalised"  # f * old + (1 - f) * new
@@ -88,10 +85,7 @@ class WithinLevel(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostWeights:
-    """The cost of a microsecond that a request spends in each phase.
-
-    Phases and defaults are those of Hadoop's ``WeightedTimeCostProvider``.
-    """
+    """The cost of a microsecond in each phase of a request (Hadoop's ``WeightedTimeCostProvider``)."""
 
     lockshared: int = 10
     lockexclusive: int = 100
@@ -106,11 +100,9 @@ class CostWeights:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FairCallQueue:
-    """The settings of the fair call queue in front of a broker.
+    """The settings of the fair call queue in front of a broker, with the defaults for four levels.
 
-    Everything in which this program differs from Hadoop is an option. Level 0 is served first. A tuple has one element
-    for each level, but ``thresholds`` has none for the last level. The defaults are those for four levels and ``mode:
-    improved``.
+    Level 0 is served first. A tuple has one element for each level. Only ``thresholds`` has none for the last level.
     """
 
     mode: FairCallQueueMode = FairCallQueueMode.IMPROVED

@@ -30,7 +30,7 @@ _E = TypeVar("_E", bound=Enum)
 
 
 def check_fair_call_queue(file: UncheckedFile) -> None:
-    """Report faults that concern more than one key, in the top-level section and in the sections of listeners."""
+    """Report faults of ``fair_call_queue`` that concern more than one key, at the top level and in listeners."""
     for at, section in _sections(file):
         _Section(file, at, section).check()
     _check_shared_upstreams(file)
@@ -58,10 +58,7 @@ def _sections(file: UncheckedFile) -> Iterator[tuple[Location, Mapping[str, obje
 
 
 def _check_shared_upstreams(file: UncheckedFile) -> None:
-    """Report listeners in front of the same broker that have different settings of the queue.
-
-    Such listeners share the broker's queue. A listener may also opt out with ``fair_call_queue: false``.
-    """
+    """Report listeners that share the queue of a broker and have different settings for it."""
     first: dict[frozenset[Address], tuple[object, int]] = {}
     for at, listener in file.elements("listeners"):
         upstream, section = upstreams_of(listener), listener.get(_KEY, file.top.get(_KEY))
@@ -101,7 +98,7 @@ class _Section:
         self._warn_of_what_has_no_effect()
 
     def _warn_of_deprecated(self) -> None:
-        """Warn of Hadoop's deprecated keys, which win over their new names if both are set."""
+        """Warn of Hadoop's deprecated keys, which take precedence over their new names."""
         for old, new in options.DEPRECATED.items():
             if self._section.get(old):
                 instead = f", and wins over {new}" if new in self._section else ""
@@ -195,10 +192,7 @@ class _Section:
                 self._warn(key, f"has no effect without {needed}")
 
     def _keys_of(self, key: str) -> list[str]:
-        """Return a list with the key by which the section sets a setting, or an empty list if no key sets it.
-
-        The key is ``key`` itself, or Hadoop's deprecated key for the same setting if that is set, because it wins.
-        """
+        """Return a list with the name of the key that sets this setting, or an empty list if none does."""
         old = next(old for old, new in options.DEPRECATED.items() if new == key)
         return [old] if self._section.get(old) else [key] if key in self._section else []
 

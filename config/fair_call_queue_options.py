@@ -1,7 +1,7 @@
 """Reads the values of the section ``fair_call_queue``, and knows the defaults of its keys.
 
-Most keys are Hadoop's. Hadoop writes a list as text, such as ``8,4,2,1``, and a class by its full name. This module
-also accepts a YAML list, and a short word instead of the class.
+Hadoop writes a list as text, such as ``8,4,2,1``, and a class by its full name. This module also accepts a YAML list,
+and a short word instead of the class.
 
 Source: Hadoop's ``CommonConfigurationKeys``, ``FairCallQueue``, ``DecayRpcScheduler`` and ``WeightedTimeCostProvider``.
 """
@@ -27,7 +27,7 @@ CAPACITY_WEIGHTS: Final = "callqueue.capacity.weights"
 MULTIPLEXER_WEIGHTS: Final = "faircallqueue.multiplexer.weights"
 THRESHOLDS: Final = "decay-scheduler.thresholds"
 RESPONSE_TIMES: Final = "decay-scheduler.backoff.responsetime.thresholds"
-# Hadoop's deprecated keys and their new names. If both are set, the deprecated key wins.
+# Hadoop's deprecated keys and their new names. If both are set, the deprecated key applies.
 DEPRECATED: Final[Mapping[str, str]] = {
     "faircallqueue.priority-levels": LEVELS,
     "faircallqueue.decay-scheduler.period-ms": "decay-scheduler.period-ms",
@@ -70,7 +70,7 @@ _E = TypeVar("_E", bound=Enum)
 
 
 def parse_implementation(value: object, choices: type[_E]) -> _E:
-    """Return the member of an Enum that a short word or the name of one of Hadoop's classes stands for."""
+    """Return the member of an Enum for a short word or for the name of one of Hadoop's classes."""
     words = {str(choice.value): choice for choice in choices}
     classes = {name: choice for name, choice in _CLASSES.items() if isinstance(choice, choices)}
     found = (words | classes).get(value) if isinstance(value, str) else None
@@ -80,7 +80,7 @@ def parse_implementation(value: object, choices: type[_E]) -> _E:
 
 
 def parse_identity_provider(value: object) -> queue.IdentityProvider | queue.OwnIdentityProvider:
-    """Return the identity provider, which is a built-in one or, for ``MODULE:FUNCTION``, a function of the operator."""
+    """Return a built-in identity provider, or the operator's function for ``MODULE:FUNCTION``."""
     own = _OWN_FUNCTION.fullmatch(value) if isinstance(value, str) else None
     if own is not None:
         return queue.OwnIdentityProvider(own["module"], own["function"])
@@ -91,10 +91,7 @@ def parse_identity_provider(value: object) -> queue.IdentityProvider | queue.Own
 
 
 def parse_providers(value: object, choices: type[_E]) -> _E:
-    """Return the first implementation in a list with commas, as Hadoop does.
-
-    Raises ValueError if any implementation in the list is not known.
-    """
+    """Return the first implementation in a list with commas, as Hadoop does. Raises ValueError if any is not known."""
     names = map(str.strip, value.split(",")) if isinstance(value, str) else (value,)
     first, *_ = (parse_implementation(name, choices) for name in names)
     return first
@@ -103,7 +100,7 @@ def parse_providers(value: object, choices: type[_E]) -> _E:
 def parse_whole_numbers(value: object, *, minimum: int = 1) -> tuple[int, ...]:
     """Return the whole numbers in a list or in text with commas, or a single number as a tuple.
 
-    Each number is from ``minimum`` to the largest int32, as a Java int.
+    Each number is from ``minimum`` to the largest int32.
     """
     return tuple(_whole(each, minimum) for each in _parts(value, "whole numbers such as 8,4,2,1"))
 
@@ -111,8 +108,7 @@ def parse_whole_numbers(value: object, *, minimum: int = 1) -> tuple[int, ...]:
 def parse_turns(value: object) -> tuple[int, ...]:
     """Return the weights of the multiplexer, which say how many turns each level has in a round.
 
-    Weights below 1 are refused. Hadoop accepts them and counts the turns down to 0. From such a weight it never arrives
-    at 0, so that one level has all turns for ever.
+    Weights below 1 are refused. In Hadoop, a level with such a weight gets all turns for ever.
     """
     weights = parse_whole_numbers(value, minimum=INT32_MIN)
     wrong = next((weight for weight in weights if weight < 1), None)
@@ -123,9 +119,9 @@ def parse_turns(value: object) -> tuple[int, ...]:
 
 
 def parse_durations_ms(value: object) -> tuple[int, ...]:
-    """Return the durations in a list or in text with commas, or a single one as a tuple, in milliseconds, each above 0.
+    """Return the durations in a list or in text with commas, or a single duration as a tuple, in milliseconds.
 
-    A number without a unit is in milliseconds, as in Hadoop. All other durations of the configuration file need a unit.
+    As in Hadoop, a number without a unit is in milliseconds.
     """
     return tuple(_duration_ms(each) for each in _parts(value, "durations such as 10s,20s,30s,40s"))
 
@@ -139,7 +135,7 @@ def parse_names(value: object) -> frozenset[str]:
 
 
 def parse_max_in_flight(value: object) -> int | None:
-    """Return the fixed number of requests that may be at a broker at a time, or None for ``adaptive``."""
+    """Return how many requests may be at a broker at a time, or None for ``adaptive``."""
     if value == ADAPTIVE:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= INT32_MAX:
@@ -148,11 +144,10 @@ def parse_max_in_flight(value: object) -> int | None:
 
 
 def settings(given: Mapping[str, Any]) -> queue.FairCallQueue:
-    """Make the settings of a fair call queue from a section, with defaults for keys that the section does not set.
+    """Make the settings of a fair call queue from the values of a section, with defaults for missing keys.
 
-    ``given`` has the valid values of the section under the names of ``fair_call_queue_schema``. These are the fields of
-    ``FairCallQueue``, ``deprecated_…`` for Hadoop's deprecated keys, and ``weight_…`` for the weights of
-    ``CostWeights``.
+    The keys of ``given`` are the fields of ``FairCallQueue``, ``deprecated_…`` for Hadoop's deprecated keys, and
+    ``weight_…`` for the fields of ``CostWeights``.
     """
     # An empty list means that the key is not set.
     own = {

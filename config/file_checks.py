@@ -1,8 +1,7 @@
 """Runs all checks of a configuration file that concern more than one key.
 
-Some of them report errors, others warn of what is valid but most likely a mistake. The checks read the file before
-validation, so that all faults of the file are reported at once. They ignore a value of the wrong type, because the
-schema reports it.
+Some report errors, others warn of valid settings that are most likely a mistake. The checks read the file before
+validation, so that all faults are reported at once. They ignore values of the wrong type, which the schema reports.
 """
 
 from typing import Final
@@ -29,10 +28,7 @@ _NULLABLE: Final = {
 
 
 def check(file: UncheckedFile, *, now_ms: int | None = None) -> None:
-    """Run all checks, which report their faults to ``file``.
-
-    If ``now_ms`` is given, which is Unix time, expired rules are reported as well.
-    """
+    """Run all checks. They report faults to ``file``, and expired rules if the Unix time ``now_ms`` is given."""
     check_listeners(file)
     check_one_broker(file)
     check_quotas(file)

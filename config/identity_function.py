@@ -1,7 +1,4 @@
-"""Imports the Python function of the operator that names the identity to which a request is charged.
-
-The fair call queue uses it instead of a built-in identity provider.
-"""
+"""Imports the operator's Python function that returns the identity to which the fair call queue charges a request."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -14,10 +11,7 @@ IdentityFunction = Callable[[str, str, str], str | None]
 
 
 def load_identity_function(provider: OwnIdentityProvider) -> IdentityFunction:
-    """Import the function.
-
-    Raises ValueError if its module cannot be imported, or if the module has no such function.
-    """
+    """Import the operator's function. Raises ValueError if there is no such module or function."""
     try:
         module = import_module(provider.module)
     except Exception as error:  # the operator's code may raise anything

@@ -1,15 +1,14 @@
 r"""Translates Java's regular expressions into RE2's.
 
 Kafka's principal mapping rules use ``java.util.regex.Pattern``, which backtracks. Names come from clients, so the proxy
-must match them in linear time (``config.linear_regex``). This module therefore parses each pattern by Java's grammar
-and writes it again for RE2. It refuses a construct that RE2 cannot express exactly, or that is of no use in a mapping
-rule, with an error that tells the remedy. A rule that silently gives another user than Kafka would be worse than no
-rule.
+must match them in linear time (``config.linear_regex``). This module parses each pattern by Java's grammar, and writes
+it again for RE2. It refuses a construct that RE2 cannot express exactly, because a rule must never give another user
+than in Kafka.
 
-The two languages differ. Without flags, Java's ``\w``, ``\d`` and ``(?i)`` apply to ASCII, but RE2's ``(?i)`` applies
-to Unicode. Java's ``.`` matches none of six line terminators, RE2's ``.`` only excludes the line feed. Java's ``$``
-also matches before a line terminator at the end of the name, but the translated ``$`` matches only at the end. A caller
-must therefore not match a name that ends with one of ``LINE_TERMINATORS``.
+The two languages differ. Java's ``\w``, ``\d`` and ``(?i)`` apply to ASCII, but RE2's ``(?i)`` applies to Unicode.
+Java's ``.`` excludes six line terminators, RE2's ``.`` only excludes the line feed. Java's ``$`` also matches before a
+line terminator at the end of the name, but the translated ``$`` does not. So a caller must not match a name that ends
+with one of ``LINE_TERMINATORS``.
 
 Source: ``java.util.regex.Pattern`` of Java 17; ``tests/end_to_end/test_principal_mapping.py`` compares the two.
 """
@@ -49,7 +48,7 @@ _Flags = frozenset[str]
 
 
 class JavaRegexError(ValueError):
-    """A pattern is not valid in Java, or RE2 has no counterpart for it. ``str`` gives the remedy."""
+    """A pattern is not valid in Java, or RE2 cannot express it. ``str`` gives the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +61,7 @@ class _Atom:
 def compile_java(pattern: str) -> Pattern:
     """Return a compiled pattern that matches as ``pattern`` does in Java, except for ``$``.
 
-    Groups keep their numbers and names. Raises JavaRegexError if the pattern is not valid or cannot be translated.
+    Groups keep their numbers and names. Raises JavaRegexError if the pattern is not valid or RE2 cannot express it.
     """
     translated = _Translator(pattern).translate()
     try:
@@ -72,7 +71,7 @@ def compile_java(pattern: str) -> Pattern:
 
 
 class _Translator:
-    """Translates a pattern in a single pass. Each method reads from ``_at`` on and moves ``_at`` past what it read."""
+    """Translates a pattern in a single pass. Each method reads from ``_at`` on, and moves ``_at`` past what it read."""
 
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
@@ -86,7 +85,7 @@ class _Translator:
         return text
 
     def _alternatives(self, flags: _Flags, depth: int) -> _Atom:
-        """Read alternatives up to the ``)`` that ends the current group, or up to the end of the pattern."""
+        """Read alternatives up to the end of the current group, or up to the end of the pattern."""
         if depth > _MAX_DEPTH:
             _refuse(f"more than {_MAX_DEPTH} groups within groups")
         flags = self._leading_flags(flags)
@@ -271,16 +270,13 @@ def _counted(found: re.Match[str]) -> str:
 
 
 def _cased(character: str, flags: _Flags) -> str:
-    """Return a pattern that matches a character. Under ``(?i)``, it matches an ASCII letter in both cases."""
+    """Return a pattern for a character. Under ``(?i)``, it matches an ASCII letter in both cases."""
     members = _character_range(character, character, flags)
     return members if members == _literal(character) else f"[{members}]"
 
 
 def _character_range(first: str, last: str, flags: _Flags) -> str:
-    """Return a range of characters for use within brackets.
-
-    Under ``(?i)``, the ASCII letters of the range are included in both cases.
-    """
+    """Return a range of characters for use within brackets. Under ``(?i)``, it has ASCII letters in both cases."""
     members = _literal(first) if first == last else f"{_literal(first)}-{_literal(last)}"
     for letters in ("az", "AZ") if "i" in flags else ():
         low, high = max(first, letters[0]), min(last, letters[1])

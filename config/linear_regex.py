@@ -1,8 +1,8 @@
 r"""Matches the names of clients against regular expressions, in time linear in the length of the name.
 
-Python's ``re`` backtracks. With the pattern ``(a+)+`` it takes seconds for a name of 27 characters, and blocks the
-event loop for this time. This module uses RE2, which never backtracks. RE2 refuses patterns that need backtracking,
-which are look-around, back-references, and possessive and atomic groups.
+Python's ``re`` backtracks. With the pattern ``(a+)+`` and a name of 27 characters, it blocks the event loop for
+seconds. So this module uses RE2, which never backtracks. RE2 refuses look-around, back-references, and possessive and
+atomic groups.
 
 Source: https://github.com/google/re2/wiki/Syntax.
 """
@@ -19,7 +19,7 @@ _PIECE: Final = re.compile(r"\\(?:(?P<number>[1-9][0-9]?)|g<(?P<group>[a-zA-Z_0-
 
 
 class LinearRegexError(ValueError):
-    """A pattern is not a valid regular expression, or cannot be matched in linear time. ``str`` gives the reason."""
+    """A pattern is not valid, or cannot be matched in linear time. ``str`` gives the reason."""
 
 
 # RE2's objects are typed as those of re, since they share the methods in use: fullmatch, search, groups and groupindex
@@ -40,10 +40,7 @@ def compile_linear(pattern: str) -> Pattern:
 
 
 def match_whole(pattern: Pattern, name: str) -> Match | None:
-    """Match a pattern against a whole name.
-
-    Returns None if the name does not match, is too long, or has an unpaired surrogate.
-    """
+    """Match a whole name. Returns None if it does not match, is too long, or has an unpaired surrogate."""
     if len(name) > MAX_NAME_LENGTH:
         return None
     try:
@@ -53,10 +50,10 @@ def match_whole(pattern: Pattern, name: str) -> Match | None:
 
 
 def read_replacement(text: str, pattern: Pattern) -> tuple[str | int, ...]:
-    r"""Read a replacement, in which ``\1``, ``\g<1>`` and ``\g<name>`` stand for groups of the pattern.
+    r"""Return the parts of a replacement, which are literal texts and numbers of groups.
 
-    Returns the parts of the replacement, which are literal texts and numbers of groups. Raises LinearRegexError if it
-    has another backslash, or names a group that the pattern does not have.
+    ``\1``, ``\g<1>`` and ``\g<name>`` stand for groups of the pattern. Raises LinearRegexError if there is no such
+    group, or if there is another backslash.
     """
     parts: list[str | int] = []
     at = 0
@@ -71,7 +68,7 @@ def read_replacement(text: str, pattern: Pattern) -> tuple[str | int, ...]:
 
 
 def replaced(found: Match, replacement: tuple[str | int, ...]) -> str:
-    """Return a replacement with the text that each group matched, which is "" for a group that did not match."""
+    """Return a replacement with the text that each group matched. A group that did not match is empty."""
     return "".join(part if isinstance(part, str) else found[part] or "" for part in replacement)
 
 

@@ -64,7 +64,7 @@ def _check_binds(file: UncheckedFile) -> None:
 
 
 def _binds(file: UncheckedFile) -> Iterator[tuple[Location, Address]]:
-    """Yield the locations and bind addresses of all listeners, then those of the admin port."""
+    """Yield the locations and bind addresses of all listeners and of the admin port."""
     admin = file.mapping_at("admin") or {}
     places: list[tuple[Location, object]] = [
         ((*at, "bind"), listener.get("bind")) for at, listener in file.elements("listeners")
@@ -117,10 +117,7 @@ def _check_broker_ports(file: UncheckedFile) -> None:
 
 
 def _port_range(listener: dict[str, object], bind: Address | None) -> tuple[int, int] | None:
-    """Return the first and the last port that a listener has for brokers, from the file or by default.
-
-    Returns None if the listener has no such ports or they are not valid.
-    """
+    """Return the first and the last port that a listener has for brokers, or None if it has no valid ports."""
     given = listener.get("broker_ports")
     if given is None:
         return default_broker_ports(bind) if bind and bind.port and "bootstrap_servers" in listener else None
@@ -153,11 +150,7 @@ def _check_client_auth(file: UncheckedFile, at: tuple[str | int, ...], client_tl
 
 
 def _check_shared_upstreams(file: UncheckedFile) -> None:
-    """Report listeners in front of the same broker that have different shaping or ``upstream_tls``.
-
-    These must be equal, because such listeners share the buckets of the broker, and the regular test whether the broker
-    can be reached.
-    """
+    """Report listeners in front of the same broker that have different shaping or ``upstream_tls``."""
     file_wide = file.top.get("shaping", Shaping.SAMPLED.value)
     first: dict[frozenset[Address], tuple[object, object, int]] = {}
     for at, listener in file.elements("listeners"):

@@ -1,7 +1,6 @@
 """The operator's configuration file as frozen dataclasses, which ``config.load`` makes from YAML.
 
-This module does no I/O and reads no clock. Whatever units the configuration file uses, times are stored in whole
-milliseconds, sizes in whole bytes and rates in bytes per second.
+Times are stored in whole milliseconds, sizes in whole bytes and rates in bytes per second.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from kafka_quota_proxy.config.units import UNLIMITED
 
 # The longest user or client-id. In Kafka's protocol, the length of a client-id is an int16.
 MAX_NAME_BYTES: Final = 32_767
-# The largest number of buckets of each kind at a broker. Buckets of users and client-ids that rules name do not count.
+# The largest number of buckets of each kind at a broker. Buckets with rules of their own do not count.
 MAX_BUCKETS: Final = 100_000
 # How many ports after the bootstrap port are reserved for brokers by default.
 BROKER_PORTS: Final = 100
@@ -87,7 +86,7 @@ class Cluster:
     last_port: int
 
     def port_of(self, node_id: int) -> int | None:
-        """Return the proxy's port for the broker with this node id, or None if it is beyond the range of ports."""
+        """Return the proxy's port for the broker with this node id, or None if the proxy has no port for it."""
         port = self.first_port + node_id
         return port if self.first_port <= port <= self.last_port else None
 
@@ -104,10 +103,7 @@ class ProxyProtocol:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
-    """A port that clients connect to.
-
-    The listener stands either in front of one broker (``upstream``), or is the bootstrap server of a ``cluster``.
-    """
+    """A port that clients connect to, in front of one broker (``upstream``) or of a whole ``cluster``."""
 
     name: str
     bind: Address
@@ -154,9 +150,7 @@ class KafkaSettings:
 class QuotaRule:
     """One rule under ``quotas:`` in the configuration file, which gives limits to a user, a client-id or both.
 
-    At least one of ``user`` and ``client_id`` is set. From ``expires_ms`` on, the rule does not apply. At times outside
-    its schedule, it has the limits of ``Schedule.otherwise``, or does not apply either. ``proxy.quota.rule_terms``
-    decides this.
+    At least one of ``user`` and ``client_id`` is set. ``proxy.quota.rule_terms`` computes the limits at one instant.
     """
 
     user: EntityName
@@ -183,11 +177,7 @@ class QuotaRule:
         source: str = "",
         **limit_of_key: float | None,
     ) -> None:
-        """Make a rule.
-
-        Limits are given as the mapping ``limits``, which is not copied, or by name, as in
-        ``producer_byte_rate=1000.0``.
-        """
+        """Make a rule. Limits are given in ``limits`` or by name, as in ``producer_byte_rate=1000.0``."""
         if limit_of_key:
             unknown = limit_of_key.keys() - set(CLIENT_LIMIT_KEYS)
             if unknown:
@@ -222,7 +212,7 @@ class IpRule:
 
     @property
     def limits(self) -> Mapping[str, float]:
-        """The limits of the rule by key, as ``QuotaRule`` has them. There is only one."""
+        """The only limit of the rule, by its key."""
         return {CONNECTION_CREATION_RATE: self.connection_creation_rate}
 
 
@@ -246,10 +236,9 @@ class AdminClient:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicationPath:
-    """A limit on the replication traffic between brokers, which all matching pairs of leader and follower share.
+    """A limit on the replication traffic between brokers. All matching pairs of leader and follower share it.
 
-    A pair matches by the node ids and by the racks of both brokers. At least one of these four fields is set. A field
-    that is None matches any broker.
+    At least one of the four fields for node ids and racks is set. A field that is None matches any broker.
     """
 
     leader: int | None = None  # node ids
@@ -262,10 +251,7 @@ class ReplicationPath:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replication:
-    """The limits on replication traffic of replicas that lag behind their leaders.
-
-    If no lists of replicas are given, each replica that lags is throttled.
-    """
+    """The limits on the traffic of replicas that lag behind their leaders."""
 
     leader_rate: float | None = None  # what each broker behind this proxy sends as a leader
     follower_rate: float | None = None  # what each follower fetches through this proxy, from all leaders together
@@ -298,10 +284,7 @@ class UsageTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageLog:
-    """Settings of the usage log, which records what each bucket was charged in each interval.
-
-    At least one of ``files`` and ``topic`` is set.
-    """
+    """The usage log, which records what each bucket was charged in each interval, in files, a topic, or both."""
 
     interval_ms: int = 1_000
     proxy: str | None = None  # its name in the records; None: the host name and the first listener's port
@@ -311,10 +294,7 @@ class UsageLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotasFrom:
-    """A Kafka topic with quota rules for all proxies, and the share of each quota that a single proxy may use.
-
-    ``config.quota_record`` describes the records.
-    """
+    """A Kafka topic with the quota rules of all proxies, and each proxy's share of them (``config.quota_record``)."""
 
     topic: str = "kafka-quota-store"
     client: AdminClient = field(default_factory=AdminClient)
@@ -325,7 +305,7 @@ class QuotasFrom:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotasFromBroker:
-    """The quotas that the Kafka cluster itself stores. The proxy asks the brokers for them by DescribeClientQuotas."""
+    """The quotas that the Kafka cluster itself stores. The proxy reads them by DescribeClientQuotas."""
 
     every_ms: int = 2_000
     client: AdminClient = field(default_factory=AdminClient)  # by default, the brokers of all listeners
@@ -336,7 +316,7 @@ class QuotasFromBroker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Store:
-    """Where quotas are stored that clients change through the proxy, which is a directory, a topic, or both.
+    """Where the proxy stores quotas that clients change through it: in a directory, a topic, or both.
 
     If there is a topic, the directory keeps a copy of the last known rules of the topic.
     """

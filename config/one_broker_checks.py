@@ -1,8 +1,7 @@
 """Warns of listeners that may lead to the same broker under different addresses.
 
-The clients of such listeners share the quotas at the broker. The running proxy learns from the brokers which of them it
-has reached, but this check warns before the start. It compares the texts of addresses, and IP addresses of host names
-that the caller has looked up.
+The clients of such listeners share the quotas at the broker. The running proxy finds this out from the brokers, but
+this check warns before the start.
 """
 
 from collections.abc import Collection, Mapping
@@ -27,7 +26,7 @@ def check_one_broker(file: UncheckedFile, *, hosts: Mapping[str, Collection[str]
     """Warn of each listener that may lead to the same broker as a listener before it in the file.
 
     ``hosts`` has the IP addresses of host names. Without ``hosts``, host names are compared as texts. With ``hosts``,
-    only listeners are reported that have different host names and a common IP address.
+    only listeners with different host names and a common IP address are reported.
     """
     before: list[_Upstream] = []
     for upstream in _upstreams(file):
@@ -60,10 +59,7 @@ def _upstreams(file: UncheckedFile) -> list[_Upstream]:
 def _shared(
     one: _Upstream, other: _Upstream, hosts: Mapping[str, Collection[str]] | None
 ) -> tuple[Address, Address] | None:
-    """Return a server of each of two upstreams such that both servers may be the same broker.
-
-    Returns None if there are no such servers, or if both upstreams have exactly the same servers.
-    """
+    """Return one server of each upstream such that both may be the same broker, or None if there are none."""
     if one.key == other.key and set(one.servers) == set(other.servers):
         return None
     pairs = [(server, same) for server in one.servers for same in other.servers if server.port == same.port]
@@ -85,6 +81,6 @@ def _warn(file: UncheckedFile, one: _Upstream, other: _Upstream, server: Address
 
 
 def _spellings(host: str) -> set[str]:
-    """Return the names under which a host is compared. All names of this machine have one of them in common."""
+    """Return the names under which a host is compared. One of them is the same for all names of this machine."""
     name = host.lower().rstrip(".")
     return {name, _LOOPBACK} if name in _OWN else {name}

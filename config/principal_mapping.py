@@ -2,10 +2,10 @@ r"""Reads Kafka's ``ssl.principal.mapping.rules``, which map the distinguished n
 
 The value is a list of rules, separated by commas. A rule is ``DEFAULT`` or ``RULE:pattern/replacement/``, optionally
 with ``L`` (lower case) or ``U`` (upper case) after the last slash. A slash within a pattern or a replacement is written
-``\/``. A comma within them needs no escape, because a rule ends at its last slash. Empty rules are ignored.
+``\/``. Empty rules are ignored.
 
-This module reads and checks the rules, and ``server.tls.principal`` applies them. It also finds faults that Kafka finds
-only when a client connects, such as a group that does not exist or a stray ``$``.
+``server.tls.principal`` applies the rules. This module also finds faults that Kafka finds only when a client connects,
+such as a group that does not exist or a stray ``$``.
 
 Source: ``org.apache.kafka.common.security.ssl.SslPrincipalMapper`` and ``java.util.regex.Matcher``.
 """
@@ -60,10 +60,7 @@ class MappingRuleError(ValueError):
 
 
 def parse_rules(text: str) -> tuple[MappingRule, ...]:
-    """Return the rules in a value of ``ssl.principal.mapping.rules``, without empty rules.
-
-    Raises MappingRuleError if one of them is not valid.
-    """
+    """Return the rules in a value of ``ssl.principal.mapping.rules``. Raises MappingRuleError if one is not valid."""
     return tuple(_rule(source) for source in _split(text) if source)
 
 
@@ -147,7 +144,7 @@ def _group(text: str, at: int, pattern: Pattern) -> tuple[int, int]:
 def _with_literal_back_references(text: str, groups: int) -> str:
     """Put a backslash in front of each ``$`` that refers to a group that does not exist, as Kafka does.
 
-    Two oddities of Kafka are kept. The text stays as it is if the pattern has no groups at all. And the backslashes are
+    Two oddities of Kafka are kept. The text stays as it is if the pattern has no groups at all. The backslashes are
     inserted at positions in the original text, so the second backslash lands one character too far to the left.
     """
     if groups == 0:

@@ -7,8 +7,7 @@ from typing import Final
 
 # The principal of a connection that did not authenticate (KafkaPrincipal.ANONYMOUS).
 ANONYMOUS: Final = "ANONYMOUS"
-# The user of a connection that authenticated by a mechanism in which this proxy cannot read the user. Only Kafka knows
-# it.
+# The user of a connection with a login in which this proxy cannot read the user.
 UNKNOWN: Final = "UNKNOWN"
 
 
@@ -22,7 +21,7 @@ class Fold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principals:
-    """Settings about users. They all use the name of a principal without Kafka's prefix ``User:``."""
+    """Settings about users, by the name of a principal without Kafka's prefix ``User:``."""
 
     fold: tuple[Fold, ...] = ()
     exempt: frozenset[str] = frozenset()

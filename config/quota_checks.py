@@ -27,7 +27,7 @@ def check_quotas(file: UncheckedFile) -> None:
 
 
 def warn_of_expired(file: UncheckedFile, *, now_ms: int) -> None:
-    """Warn of each rule that has expired at ``now_ms``, which is Unix time."""
+    """Warn of each rule that has expired at the Unix time ``now_ms``."""
     for at, rule in file.elements("quotas"):
         location = (*at, "expires")
         expires_ms = parsed(parse_instant_ms, file.document.text(location)) if "expires" in rule else None
@@ -60,7 +60,7 @@ def _check_entities(file: UncheckedFile) -> None:
 
 
 def _client(rule: Mapping[str, object]) -> dict[str, object] | None:
-    """Return the user and client-id of a rule by key, or None if one of them is not a name or both are missing."""
+    """Return the keys ``user`` and ``client-id`` of a rule, or None if they are not valid or both are missing."""
     names = {key: rule[key] for key in ("user", "client-id") if rule.get(key) is not None}
     return names if names and all(isinstance(name, str) for name in names.values()) else None
 

@@ -1,9 +1,7 @@
 """The table of all kinds of quota, which has one row for each kind, such as ``producer_byte_rate``.
 
-A row says how limits of its kind are written, named and shown. What is charged to a quota, and when, is not in the
-table. The table is used wherever kinds of quota occur: in the configuration file, the quota topic, the store,
-``/metrics``, the command ``explain``, the usage log and the table in ``docs/reference/quotas.md``. To add a kind, write
-a row and a module that charges clients.
+A row says how limits of its kind are written, named and shown, wherever kinds of quota occur. To add a kind, write a
+row and a module that charges clients.
 """
 
 from collections.abc import Callable, Mapping
@@ -46,7 +44,7 @@ class HasLimits(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitUnit:
-    """The unit of a limit. It says how an operator writes such a limit, and how this program prints it."""
+    """The unit of a limit: how an operator writes such a limit, and how this program prints it."""
 
     parse: Callable[[str | float], float]  # raises UnitError
     expected: str  # for error messages, such as "requests per second, such as 100"
@@ -88,7 +86,7 @@ class KafkaMetrics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaKindSpec:
-    """All properties of one kind of quota, which are a row of the table ``QuotaKind``."""
+    """A row of the table ``QuotaKind``: all properties of one kind of quota."""
 
     key: str  # in the configuration file; Kafka's own name if Kafka has the quota
     label: str  # the name of the kind in metrics and in the usage log
@@ -242,10 +240,7 @@ STATIC_DEFAULTS: Final[Mapping[str, str]] = {
 
 
 def parse_limit(key: str, value: object) -> float:
-    """Return a limit that is given as a number or as text, in the unit of its key.
-
-    ``key`` is one of ``KIND_OF_KEY``. Raises UnitError if ``value`` is not a valid limit for the key.
-    """
+    """Return a limit from a number or text in the unit of its key. Raises UnitError if it is not valid."""
     unit = KIND_OF_KEY[key].spec.unit
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         suffix = "" if value is None else f", not {shown(value)}"

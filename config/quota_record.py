@@ -1,13 +1,12 @@
 """Encodes and decodes the records of the quota topic, through which several proxies share their quotas.
 
-This module does no I/O and reads no clock. The topic is compacted and has one partition. The key of a record is JSON in
-UTF-8, without spaces and with its fields in the order below. A name that is null is the default entity, as in Kafka's
-own API. A field that is absent is not part of the entity::
+The topic is compacted and has one partition. The key of a record is JSON in UTF-8, without spaces and with its fields
+in the order below. A name that is null is the default entity, as in Kafka's own API. A field that is absent is not part
+of the entity::
 
     {"user":"alice","client-id":"etl"}                              a rule for every proxy; also {"ip":"192.0.2.7"}
-    {"user":"alice","client-id":"etl","key":"producer_byte_rate"}   a setting, one limit that a client changed at a
-    proxy
-    {"proxy":"p1","user":"alice","client-id":"etl"}                 a share, the part of a quota for one proxy
+    {"user":"alice","client-id":"etl","key":"producer_byte_rate"}   a setting: one limit, changed by a client
+    {"proxy":"p1","user":"alice","client-id":"etl"}                 a share: the part of a quota for one proxy
     {"news":"balance"}                                              news, which extend the time that shares apply
 
 The value of a record is a JSON object:
@@ -54,7 +53,7 @@ _write: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allo
 
 
 class FaultKind(Enum):
-    """Says which half of a record is not valid."""
+    """Says whether the key or the value of a record is not valid."""
 
     KEY = "key"
     VALUE = "value"
@@ -72,7 +71,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One limit or the terms of an entity's rule, set by a client through one proxy. It applies at all proxies."""
+    """One limit of an entity's rule, or the rule's terms, set by a client. It applies at all proxies."""
 
     user: EntityName = None
     client_id: EntityName = None
@@ -85,7 +84,7 @@ class Setting:
 class Share:
     """The limits that an entity has at one proxy.
 
-    They replace the limits of the rule for as long as ``News`` keep them valid. There are no shares for IP addresses.
+    They replace the limits of the rule for as long as ``News`` keep them valid. Rules for IP addresses have no shares.
     """
 
     proxy: str
@@ -96,10 +95,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class News:
-    """Says that shares apply for another ``lease_ms`` from now on.
-
-    If ``lease_ms`` is 0, the record is a deletion, and shares do not apply any more.
-    """
+    """Says that shares apply for another ``lease_ms``. If ``lease_ms`` is 0, shares do not apply any more."""
 
     published_ms: int = 0  # Unix time, by the clock of the publisher
     lease_ms: int = 0
@@ -135,7 +131,7 @@ def encode(record: QuotaRecord) -> tuple[bytes, bytes | None]:
 
 
 def decode(key: bytes | None, value: bytes | None) -> QuotaRecord | RecordFault:
-    """Return the record that a key and a value hold, or a ``RecordFault`` if they are not valid. Raises nothing."""
+    """Return the record in a key and a value, or a ``RecordFault`` if they are not valid. Raises nothing."""
     try:
         record = _decode_key(key)
     except ValueError as error:
@@ -235,10 +231,7 @@ def _with_value(record: QuotaRecord, value: bytes | None) -> QuotaRecord:
 
 
 def _setting(key: str, given: Mapping[str, object]) -> float | Mapping[str, object]:
-    """Return the value of a setting, which is a limit or terms.
-
-    A limit may be any that Kafka's API accepts, even if the configuration file does not accept it.
-    """
+    """Return the value of a setting: terms, or any limit that Kafka's API accepts."""
     value = given.get("value")
     if given.keys() != {"value"}:
         raise ValueError("a setting has the key value only")

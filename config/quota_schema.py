@@ -61,10 +61,7 @@ def _fold(*, match: str, to: str) -> Fold:
 
 
 def _as_written(parse: Callable[[object], Any]) -> Callable[[object], Any]:
-    """Return a reader that passes instants and hours to ``parse`` as the texts that they are in the file.
-
-    YAML would turn them into dates and numbers.
-    """
+    """Return a reader that passes dates and hours to ``parse`` as the file spells them."""
 
     def written(value: object) -> object:
         if isinstance(value, dict):

@@ -30,16 +30,13 @@ def check_quotas_from(file: UncheckedFile) -> None:
 
 
 def asks_broker(file: UncheckedFile) -> bool:
-    """Whether the proxy takes its rules from the quotas that the brokers have, as ``quotas_from: broker`` says."""
+    """Whether the proxy takes its rules from the brokers' own quotas (``quotas_from: broker``)."""
     given = file.top.get(_KEY)
     return given == "broker" or (isinstance(given, dict) and "broker" in given)
 
 
 def _warn_of_own_address(file: UncheckedFile) -> None:
-    """Warn of addresses of this proxy itself, under which the proxy would have to read quotas.
-
-    The proxy reads quotas before it serves clients, so it cannot read them through itself.
-    """
+    """Warn of addresses of this proxy itself, because it reads quotas before it serves clients."""
     for location, server, what in _servers(file):
         for at, listener in file.elements("listeners"):
             bind = address_of(listener.get("bind"))
@@ -69,11 +66,7 @@ def _leads_here(server: Address, bind: Address, advertised_host: object) -> bool
 
 
 def _warn_of_plaintext(file: UncheckedFile) -> None:
-    """Warn if brokers are asked for quotas in plaintext although a listener has ``upstream_tls``.
-
-    The TLS settings of listeners do not apply to the client that asks for quotas, because they may differ between
-    listeners.
-    """
+    """Warn if brokers are asked for quotas in plaintext although a listener has ``upstream_tls``."""
     section = file.mapping_at(_KEY, "broker") or {}
     if not asks_broker(file) or {"bootstrap_servers", "security_protocol"} & section.keys():
         return

@@ -1,6 +1,6 @@
 """Computes ramps, which change the limits of a rule from old to new ones in several steps.
 
-The steps are at fixed times, so that a restart of the proxy does not change them. This module reads no clock.
+The steps are at fixed times, so that a restart of the proxy does not change them.
 """
 
 from dataclasses import dataclass
@@ -10,9 +10,8 @@ from dataclasses import dataclass
 class Ramp:
     """A gradual change from old limits to the limits of a rule.
 
-    Step i of n applies from ``begins_ms`` + i * ``over_ms`` / n on. Step 0 has the old limits, which also apply before
-    the ramp begins. ``start`` has the old limits, as pairs of key and limit. A limit of the rule with a key that
-    ``start`` does not name applies at once.
+    Step i of n applies from ``begins_ms`` + i * ``over_ms`` / n on. Until step 1, the old limits in ``start`` apply. A
+    limit of the rule without an old limit applies at once.
     """
 
     start: tuple[tuple[str, float], ...]

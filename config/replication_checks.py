@@ -40,10 +40,7 @@ def check_replication(file: UncheckedFile) -> None:
 
 
 def _check_node_ids(file: UncheckedFile) -> None:
-    """Report an upstream with two node ids, and warn of a node id with two upstreams.
-
-    The second case is valid if the addresses belong to the same broker, or to brokers of different clusters.
-    """
+    """Report an upstream with two node ids, and warn of a node id with two upstreams."""
     upstream_of: dict[int, tuple[frozenset[Address], int]] = {}
     node_id_of: dict[frozenset[Address], tuple[int, int]] = {}
     for at, listener in file.elements("listeners"):
@@ -100,10 +97,7 @@ def _check_admin_client(file: UncheckedFile, inter_broker: list[dict[str, object
 
 
 def check_client(file: UncheckedFile, *at: str) -> None:
-    """Report keys of a Kafka client's settings, such as ``admin_client``, that need or exclude each other.
-
-    ``at`` is the path to the section with these settings.
-    """
+    """Report keys of a Kafka client's settings, in the section at ``at``, that need or exclude each other."""
     settings = file.mapping_at(*at) or {}
     given = settings.get("security_protocol", SecurityProtocol.PLAINTEXT.value)
     if given not in [known.value for known in SecurityProtocol]:
@@ -122,7 +116,7 @@ def check_client(file: UncheckedFile, *at: str) -> None:
 
 
 def check_topic(file: UncheckedFile, section: str) -> None:
-    """Report faults of the key ``kafka`` of a section, which has a topic and the settings of a client for the topic."""
+    """Report faults of the key ``kafka``, which has a topic and the settings of a client for this topic."""
     topic = file.mapping_at(section, "kafka")
     if topic is not None:
         if "bootstrap_servers" not in topic:
@@ -170,7 +164,7 @@ def _warn_of_nothing(
 def _warn_of_part_of_a_follower(
     file: UncheckedFile, replication: Mapping[str, object], inter_broker: list[dict[str, object]]
 ) -> None:
-    """Warn of a follower rate if only one broker is behind the proxy, since it limits only fetches from that broker."""
+    """Warn if a follower rate limits only fetches from one broker, because no other broker is behind the proxy."""
     upstreams = {address for listener in inter_broker for address in addresses_of(listener.get("upstream"))}
     if _RATES[1] in replication and len(upstreams) == 1 and all("upstream" in listener for listener in inter_broker):
         message = f"holds for what a follower fetches from {next(iter(upstreams))} alone, the one broker behind this "

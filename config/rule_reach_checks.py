@@ -1,9 +1,11 @@
-"""Warns of rules in ``quotas`` and ``principals`` that reach no client, and of clients that no rule reaches.
+"""Warns of rules in ``quotas`` and ``principals`` that apply to no client, and of clients without any rule.
 
-A rule reaches no client if it has a name that no client can have, or if another rule always comes first. Kafka looks up
-the rule for a client on eight levels, which ``docs/reference/quotas.md`` lists. Two facts about them matter here.
-First, a rule for a client-id without a user is looked up only if no rule for the user exists, so a rule for ``user:
-<default>`` hides such rules from every client. Second, an empty client-id is never looked up.
+A rule applies to no client if no client can have its name, or if another rule always comes first. Kafka looks up the
+rule for a client on eight levels, which ``docs/reference/quotas.md`` lists. Two facts about them matter here:
+
+* A rule for a client-id without a user is looked up only if no rule for the user exists. So a rule for ``user:
+  <default>`` hides such rules from every client.
+* An empty client-id is never looked up.
 """
 
 import re
@@ -41,7 +43,7 @@ _PARENTHESES: Final = re.compile(
 
 
 class _Rule(NamedTuple):
-    """A rule for users or client-ids. ``user`` or ``client_id`` is None if the rule does not mention it."""
+    """A rule for users or client-ids. ``user`` or ``client_id`` is None if the rule does not have it."""
 
     at: tuple[str | int, ...]
     user: str | None
@@ -51,7 +53,7 @@ class _Rule(NamedTuple):
 
 
 def check_rule_reach(file: UncheckedFile) -> None:
-    """Warn of each rule that reaches no client, and of clients that the rules do not reach."""
+    """Warn of each rule that applies to no client, and of clients without any rule."""
     rules = list(_rules(file))
     _warn_of_names(file, rules)
     _warn_of_exempt(file, rules)
@@ -157,7 +159,7 @@ class _Fold(NamedTuple):
         return None if found is None else replaced(found, self.to)
 
     def may_make(self, name: str) -> bool:
-        """Whether the fold may charge some user under ``name``. True also if that cannot be determined."""
+        """Whether the fold may charge a user under ``name``. It is True if this cannot be determined."""
         groups = {0: self.source, **dict(_groups(self.source))}
         # In the replacement, a group that did not match is empty.
         parts = (re.escape(part) if isinstance(part, str) else f"(?:{groups.get(part, '.*')})?" for part in self.to)
@@ -209,11 +211,7 @@ def _folds(file: UncheckedFile) -> Iterator[_Fold]:
 
 
 def _warn_of_hidden(file: UncheckedFile, rules: Sequence[_Rule]) -> None:
-    """Warn of rules for a client-id without a user that a rule for the default user hides.
-
-    Such a rule is looked up only if no rule for the client's user exists, and the rule for the default user always
-    exists.
-    """
+    """Warn of rules for a client-id without a user that a rule for the default user hides."""
     hiding: dict[str, _Rule] = {}
     for rule in rules:
         if rule.user == _DEFAULT and rule.client_id in (None, _DEFAULT) and not rule.is_temporary:
@@ -249,8 +247,7 @@ def _warn_of_nested(file: UncheckedFile, rules: Sequence[_Rule]) -> None:
     """Warn of a user's limit that looks like a bound for the sum of the user's client-ids.
 
     Limits do not nest. If each client-id of a user has a limit of its own, the user's limit applies only to clients
-    without a client-id. There is no warning if the user's limit is not above that of each client-id, since it is then
-    hardly meant as a bound for the sum.
+    without a client-id.
     """
     of_each = {rule.user: rule for rule in rules if rule.client_id == _DEFAULT and not rule.is_temporary}
     for rule in rules:
@@ -273,10 +270,7 @@ def _is_above(key: str, value: object, other: object) -> bool:
 
 
 def _warn_of_nameless_clients(file: UncheckedFile, rules: Sequence[_Rule]) -> None:
-    """Warn of limits for each client-id that leave clients without a client-id unlimited.
-
-    Only rules for a user without a client-id apply to such clients.
-    """
+    """Warn if clients without a client-id are unlimited, although each client-id has a limit."""
     of_users: dict[str, set[str]] = {}
     for rule in rules:
         if rule.user is not None and rule.client_id is None:

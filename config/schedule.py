@@ -1,13 +1,11 @@
 """Schedules, which say on which days and at which hours a rule applies, in the local time of a time zone.
 
-This module reads no clock. A schedule is open, which means that its rule applies, whenever the local time is on one of
-its days and within its hours. This also holds when clocks change. For example, assume that a schedule begins or ends at
-02:30:
+A schedule is open, which means that its rule applies, whenever the local time is on one of its days and within its
+hours. This also holds when clocks change:
 
-* If the clock jumps from 02:00 to 03:00, the schedule begins or ends at 03:00, because 02:30 does not exist.
-* If the clock goes back from 03:00 to 02:00, the hour comes twice and both count. A schedule that begins at 02:30 opens
-  at the first 02:30, is closed from the second 02:00 to the second 02:30, and opens again. A schedule that ends at
-  02:30 closes at the first 02:30, and is open again from the second 02:00 to the second 02:30.
+* If the clock jumps from 02:00 to 03:00, a schedule that begins or ends at 02:30 begins or ends at 03:00.
+* If the clock goes back from 03:00 to 02:00, this hour comes twice. A schedule that begins at 02:30 is open in the
+  second half of both hours.
 
 Time zones are read from the system's database, or from the package tzdata if the system has no database.
 """
@@ -37,9 +35,9 @@ _NO_ZONE: Final = re.compile(r"(?:right|posix)/.*|localtime|posixrules|Factory")
 class Schedule:
     """The days and hours at which the limits of a rule apply.
 
-    If ``end_minute`` is not after ``begin_minute``, the hours pass midnight, and belong to the day on which they begin.
-    ``otherwise`` has the limits for all other times, as pairs of key and limit. If ``otherwise`` is None, the rule does
-    not exist at other times.
+    If ``end_minute`` is not after ``begin_minute``, the hours go past midnight, and belong to the day on which they
+    begin. ``otherwise`` has the limits for all other times, as pairs of key and limit. If ``otherwise`` is None, the
+    rule does not apply at other times.
     """
 
     time_zone: str
@@ -51,7 +49,7 @@ class Schedule:
 
 @lru_cache(maxsize=1_000)
 def zone(name: str) -> ZoneInfo:
-    """Return the time zone with this name, which is read only once. Raises ValueError if there is no such time zone."""
+    """Return the time zone with this name. Raises ValueError if there is no such time zone."""
     if _NO_ZONE.fullmatch(name):
         raise ValueError(name)
     try:
@@ -61,7 +59,7 @@ def zone(name: str) -> ZoneInfo:
 
 
 def is_open(schedule: Schedule, *, now_ms: int) -> bool:
-    """Return whether the schedule is open at ``now_ms``, which is Unix time."""
+    """Return whether the schedule is open at the Unix time ``now_ms``."""
     return _shows(schedule, now_ms + _offset_ms(zone(schedule.time_zone), now_ms))
 
 
@@ -83,7 +81,7 @@ def next_change_ms(schedule: Schedule, *, now_ms: int) -> int | None:
 
 
 def _shows(schedule: Schedule, wall_ms: int) -> bool:
-    """Return whether the schedule is open at a local time, given as milliseconds since 1970-01-01 00:00 local time."""
+    """Return whether the schedule is open at a local time, in milliseconds since 1970-01-01 00:00 local time."""
     day, of_day_ms = divmod(wall_ms, _DAY_MS)
     weekday = (day + _EPOCH_WEEKDAY) % 7
     begin_ms, end_ms = schedule.begin_minute * _MINUTE_MS, schedule.end_minute * _MINUTE_MS
@@ -107,10 +105,7 @@ def _offset_ms(where: ZoneInfo, at_ms: int) -> int:
 
 
 def _jump_ms(where: ZoneInfo, before_ms: int, after_ms: int) -> int:
-    """Return the instant at which clocks change between two instants with different UTC offsets.
-
-    Clocks change at whole seconds, so the instant is found by bisection over seconds.
-    """
+    """Return the instant at which clocks change between two instants with different UTC offsets."""
     before, after = before_ms // 1_000, -(-after_ms // 1_000)
     offset_ms = _offset_ms(where, before_ms)
     while after - before > 1:
@@ -123,10 +118,7 @@ def _jump_ms(where: ZoneInfo, before_ms: int, after_ms: int) -> int:
 
 
 def days_of(text: str) -> frozenset[int]:
-    """Return the days that a text such as ``mon``, ``mon-fri`` or ``sat-mon`` names, where 0 is Monday.
-
-    Raises ValueError if the text does not name days.
-    """
+    """Return the days in ``mon``, ``mon-fri`` or ``sat-mon``, where 0 is Monday. Raises ValueError for other texts."""
     first, dash, last = text.strip().lower().partition("-")
     begin = DAYS.index(first.strip())
     end = DAYS.index(last.strip()) if dash else begin

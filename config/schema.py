@@ -71,7 +71,7 @@ def _tls_version(value: object) -> TlsVersion:
 
 
 def _mapping_rules(value: object) -> tuple[MappingRule, ...]:
-    """Read one element of ``principal_mapping_rules``. It may hold several rules, separated by commas as in Kafka."""
+    """Read one element of ``principal_mapping_rules``, which may have several rules, separated by commas."""
     rules = parse_rules(read.text("a rule: DEFAULT or RULE:pattern/replacement/")(value))
     if not rules:
         raise ValueError("holds no rule; write DEFAULT or RULE:pattern/replacement/")

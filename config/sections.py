@@ -1,7 +1,6 @@
 """Describes the sections of a configuration file as tables of keys, and reads the file by these tables.
 
-The reader reports every fault with its line and its remedy. Faults are unknown keys, missing keys and values of another
-form.
+The reader reports every unknown key, missing key and wrong value with its line and its remedy.
 """
 
 import difflib
@@ -14,8 +13,7 @@ from typing import Any, Final
 from kafka_quota_proxy.config.document import Document, fault_at
 from kafka_quota_proxy.config.errors import Fault, TermsError
 
-# A function that turns a value from YAML into a value of ``config.model``. It raises ValueError, which tells the
-# remedy.
+# Turns a value from YAML into a value of ``config.model``, or raises ValueError with the remedy.
 Read = Callable[[object], Any]
 _Location = tuple[str | int, ...]
 _HADOOPS_PREFIX: Final = re.compile(r"ipc\.(?:[0-9]+\.)?")
@@ -32,10 +30,7 @@ class TextWantedError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ListOf:
-    """Describes a list in the configuration file.
-
-    ``read`` reads each element, and ``collect`` makes the collection for ``config.model`` from the elements.
-    """
+    """Describes a list. ``read`` reads each element, and ``collect`` makes the collection for ``config.model``."""
 
     read: "Read | Section"
     collect: Callable[[Iterable[Any]], Any] = tuple
@@ -44,10 +39,7 @@ class ListOf:
 
 @dataclass(frozen=True, slots=True)
 class MappingOf:
-    """Describes a mapping in which the operator chooses the keys, such as names of topics.
-
-    ``noun`` says what the keys are, in the plural, for error messages.
-    """
+    """Describes a mapping with keys that the operator chooses. ``noun`` is what an error message calls these keys."""
 
     read_key: Read
     read: Read
@@ -60,7 +52,7 @@ class Key:
     """Describes one key of a section.
 
     Attributes:
-        read: Reads the value of the key, or describes the section, list or mapping that it is.
+        read: A function that reads the value, or the description of a section, list or mapping.
         field: The name of the field in ``config.model``. By default it is the key with ``_`` for ``.`` and ``-``.
         missing: The remedy to report if the key is missing, or None if the key is optional.
         is_path: Whether the value is a path. A relative path starts from the directory of the configuration file.
@@ -80,8 +72,8 @@ class Section:
     """Describes a section of the configuration file, which is a mapping with known keys.
 
     Args:
-        build: Makes an object of ``config.model``. Its keyword arguments are the values of the keys in the file, by
-            field. It raises ValueError if they do not fit together.
+        build: Makes an object of ``config.model`` from the values, or raises ValueError if they do not fit
+            together.
         keys: The keys that the section may have, in the order in which the documentation lists them.
         has_source: Whether ``build`` also gets ``source``, which is FILE:LINE of the section.
     """
@@ -111,7 +103,7 @@ class SectionReader:
         self._directory = Path(document.file).parent
 
     def read(self) -> Any:  # noqa: ANN401 - what the root's ``build`` makes
-        """Return what the ``build`` of the root section makes of the file, or None if the file has faults."""
+        """Return the object that the root section builds from the file, or None if the file has faults."""
         return self._section(self._root, self._document.data, ())
 
     def _section(self, section: Section, given: object, location: _Location) -> object:

@@ -59,10 +59,7 @@ class Sasl:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientTls:
-    """TLS between clients and a listener.
-
-    Files are given as paths of PEM files. A relative path starts from the working directory.
-    """
+    """TLS between clients and a listener, with paths of PEM files, relative to the working directory."""
 
     certificate: str  # the listener's own certificate, then intermediate ones
     key: str  # the private key, not encrypted
@@ -74,10 +71,9 @@ class ClientTls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamTls:
-    """TLS between the proxy and brokers.
+    """TLS between the proxy and brokers, with paths of PEM files as in ``ClientTls``.
 
-    Files are given as in ``ClientTls``. ``certificate`` and ``key`` are the proxy's own, and are either both set or
-    both None.
+    ``certificate`` and ``key`` are the proxy's own. Either both are set, or both are None.
     """
 
     ca: str | None = None  # the authorities that sign broker certificates; None: those that the system trusts

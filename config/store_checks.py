@@ -1,6 +1,6 @@
-"""Checks ``store`` and the keys that permit changes of quotas.
+"""Checks ``store`` and the keys that allow changes of quotas.
 
-Reports keys that need or exclude each other, and administrators that any client could be.
+Warns of an administrator's name that any client could claim.
 """
 
 from typing import Final

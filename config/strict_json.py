@@ -11,10 +11,7 @@ class StrictJsonError(ValueError):
 
 
 def parse_json(data: bytes) -> object:
-    """Return the value that JSON in UTF-8 encodes.
-
-    Raises StrictJsonError if ``data`` is not JSON in UTF-8, or has duplicate keys, NaN or infinities.
-    """
+    """Return the value of JSON in UTF-8. Raises StrictJsonError if ``data`` is not valid."""
     try:
         return json.loads(data.decode(), object_pairs_hook=_unique, parse_constant=_no_constant)
     except StrictJsonError:

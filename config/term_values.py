@@ -71,10 +71,7 @@ def parse_member(at: _At, value: object, choices: type[_E]) -> _E:
 
 
 def parse_instant_ms(value: object, at: _At = ()) -> int:
-    """Return the Unix time in milliseconds of an instant such as ``2026-12-01T00:00:00Z``.
-
-    Raises TermsError if ``value`` is not such an instant.
-    """
+    """Return the Unix time in ms of an instant with a time zone. Raises TermsError if it is not valid."""
     text = _text(at, value, _INSTANT_HELP)
     match = _INSTANT.fullmatch(text)
     try:
@@ -130,14 +127,14 @@ def parse_ramp(value: object) -> Ramp:
 
 
 def written_instant(unix_ms: int) -> str:
-    """Return a Unix time in milliseconds as the configuration file has it, in UTC."""
+    """Return a Unix time in milliseconds in the form of the configuration file, in UTC."""
     seconds, ms = divmod(unix_ms, 1_000)
     text = datetime.fromtimestamp(seconds, tz=UTC).strftime("%Y-%m-%dT%H:%M:%S")
     return f"{text}.{ms:03}Z" if ms else f"{text}Z"
 
 
 def written_duration(duration_ms: int) -> str:
-    """Return a duration above 0 as the configuration file has it, in the largest unit in which it is a whole number."""
+    """Return a duration above 0 in the form of the configuration file, with the largest exact unit."""
     unit, factor = next((unit, factor) for unit, factor in _MS_BY_UNIT.items() if duration_ms % factor == 0)
     return f"{duration_ms // factor}{unit}"
 
@@ -178,7 +175,7 @@ def _zone(at: _At, value: object) -> str:
 
 
 def _minutes(at: _At, value: object) -> tuple[int, int]:
-    """Read hours such as ``08:00-18:00``. Return the minute of the day at which they begin, and at which they end."""
+    """Read hours such as ``08:00-18:00``. Return the minutes of the day at which they begin and end."""
     match = _HOURS.fullmatch(_text(at, value, _HOURS_HELP).strip())
     if match is None:
         raise TermsError(at, f"{shown(value)} are no hours; write {_HOURS_HELP}")

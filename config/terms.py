@@ -1,19 +1,19 @@
 """The terms of a quota rule, which are everything but its limits: enforcement, shaping, expiry, schedule and ramp.
 
-This module holds terms as values, and reads and writes them as mappings. The configuration file, the store and requests
-to the admin port have such mappings in YAML or JSON::
+This module reads terms from mappings, and writes them as mappings. The configuration file, the store and requests to
+the admin port have such mappings in YAML or JSON::
 
     enforcement: observe
     shaping: paced
-    expires: 2026-12-01T00:00:00Z                     the rule ends at this instant
-        schedule:                                         at other times the rule does not apply
+    expires: 2026-12-01T00:00:00Z                         the rule ends at this instant
+    schedule:                                             at other times the rule does not apply
       {days: [mon-fri], hours: 08:00-18:00, time_zone: Europe/Berlin,
-              otherwise: {producer_byte_rate: 50MiB}}        or, if given, has these limits
-    ramp:                                             from old limits to the rule's own, in equal steps
+       otherwise: {producer_byte_rate: 50MiB}}            or, if given, has these limits
+    ramp:                                                 from old limits to the rule's own, in equal steps
       {from: {producer_byte_rate: 50MiB}, begins: 2026-11-22T20:00:00Z, over: 2h, steps: 8}
 
-Instants have a time zone, ``Z`` or an offset such as ``+01:00``, and are always written with ``Z``. Reading what was
-written gives the same terms. ``proxy.quota.rule_terms`` applies terms to rules.
+Instants have a time zone, ``Z`` or an offset such as ``+01:00``, and are always written with ``Z``. Reading written
+terms gives the same terms. ``proxy.quota.rule_terms`` applies terms to rules.
 """
 
 from collections.abc import Callable, Collection
@@ -76,10 +76,7 @@ NO_TERMS: Final = Terms()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TermsChange:
-    """A change of a rule's terms.
-
-    ``given`` has the terms to set, and ``removed`` the keys of ``TERMS`` to remove. All other terms stay as they are.
-    """
+    """A change of a rule's terms. It sets the terms in ``given``, and removes those with the keys in ``removed``."""
 
     given: Terms = NO_TERMS
     removed: frozenset[str] = frozenset()
@@ -91,7 +88,7 @@ def replacement(terms: Terms) -> TermsChange:
 
 
 def changed_terms(terms: Terms, change: TermsChange) -> Terms:
-    """Return the terms that result from applying a change to ``terms``."""
+    """Return the result of applying a change to ``terms``."""
     values = ((key, term.field, getattr(change.given, term.field)) for key, term in _TERMS.items())
     new = {field: value for key, field, value in values if value is not None or key in change.removed}
     return replace(terms, **new) if new else terms
@@ -110,19 +107,18 @@ def terms_of(rule: QuotaRule | IpRule) -> Terms:
 
 
 def read_terms(given: object) -> Terms:
-    """Return the terms that a mapping describes.
+    """Return the terms that a mapping describes. Raises TermsError if the mapping is not valid.
 
-    Raises TermsError if the mapping is not valid. ``check_terms`` checks whether the terms also fit a rule.
+    ``check_terms`` checks whether the terms also fit a rule.
     """
     values = known_mapping((), given, TERMS)
     return Terms(**{term.field: term.read(values[key]) for key, term in _TERMS.items() if key in values})
 
 
 def read_terms_change(given: object) -> TermsChange:
-    """Return the change of terms that a mapping describes.
+    """Return the change of terms that a mapping describes. Raises TermsError if the mapping is not valid.
 
-    A key with the value None removes the term. None instead of a mapping removes all terms. Raises TermsError if the
-    mapping is not valid.
+    A key with the value None removes the term. None instead of a mapping removes all terms.
     """
     if given is None:
         return replacement(NO_TERMS)

@@ -6,10 +6,8 @@ Kafka has them in the topic configs ``leader.replication.throttled.replicas`` an
     value := "*" | item ("," item)*      blanks around the value and around items, and empty items, are ignored
     item  := partition ":" broker        both in digits; "-" instead of ":", as in the text of KIP-73, is read as well
 
-In Kafka, ``ThrottledReplicaListValidator`` validates such a value, and ``ConfigHandler`` parses it. ``ConfigHandler``
-fails on some values that the validator accepts, such as values with an empty item before the last or a blank in the
-middle. This module has a single parser, which accepts all that the validator accepts. There is no keyword ``none``. To
-throttle no replica, the value is empty or not set.
+This module accepts all that Kafka's ``ThrottledReplicaListValidator`` accepts, even values on which Kafka's
+``ConfigHandler`` fails later. There is no keyword ``none``. To throttle no replica, the value is empty or not set.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ _HELP: Final = 'write "*" for all, or PARTITION:BROKER,PARTITION:BROKER, such as
 
 @dataclass(frozen=True, slots=True)
 class ThrottledReplicas:
-    """The throttled replicas of one topic, which are all its replicas, or those of some partitions on some brokers."""
+    """The throttled replicas of one topic: all its replicas, or those of some partitions on some brokers."""
 
     is_all: bool
     partitions: Mapping[int, frozenset[int]]  # by node id of the broker; empty if ``is_all``
@@ -47,10 +45,7 @@ ALL_REPLICAS: Final = ThrottledReplicas(is_all=True, partitions={})
 
 
 def parse(text: str) -> ThrottledReplicas:
-    """Return the replicas that a value lists.
-
-    Raises ThrottledReplicasError if Kafka would refuse the value, or if a number in it is not an int32.
-    """
+    """Return the replicas in a value. Raises ThrottledReplicasError if Kafka would refuse the value."""
     replicas, unread = read(text)
     if unread:
         raise ThrottledReplicasError(f"{shown(unread[0])} names no replica; {_HELP}")
@@ -60,7 +55,7 @@ def parse(text: str) -> ThrottledReplicas:
 
 
 def read(text: str) -> tuple[ThrottledReplicas, tuple[str, ...]]:
-    """Read a value from a cluster's configs leniently. Return the replicas, and the items that cannot be parsed."""
+    """Read a value from a cluster's configs. Return the replicas, and the items that cannot be parsed."""
     partitions: dict[int, set[int]] = {}
     unread: list[str] = []
     items = _items(text)

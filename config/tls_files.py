@@ -1,7 +1,7 @@
 """Loads certificates and private keys from files into an ``SSLContext``, and reports faults of these files.
 
-OpenSSL decides whether a file is valid, but its error often only says "PEM lib". Therefore this module also reads the
-file itself, to name the reason and the file in the error.
+OpenSSL's error for a file that is not valid often only says "PEM lib". So this module also reads the file itself, to
+name the reason and the file in the error.
 """
 
 from __future__ import annotations
@@ -32,11 +32,7 @@ _NO_PEM: Final = "; other forms, such as DER and Java's JKS and PKCS12, have to 
 
 
 def load_certificate(context: ssl.SSLContext, *, certificate: str, key: str) -> None:
-    """Load the certificate that a context presents to its peers, and its private key.
-
-    ``certificate`` is the path of a file that begins with that certificate, and ``key`` the path of its key. Raises
-    TlsFileError if one of the files cannot be used.
-    """
+    """Load a context's own certificate and private key. Raises TlsFileError if one of the files cannot be used."""
     _certificates("certificate", certificate)
     content = _read("key", key)
     if _IS_ENCRYPTED.search(content):
@@ -57,9 +53,9 @@ def load_certificate(context: ssl.SSLContext, *, certificate: str, key: str) -> 
 
 
 def load_ca(context: ssl.SSLContext, *, key: str, ca: str) -> None:
-    """Let a context trust all certificates in the file ``ca``.
+    """Let a context trust all certificates in the file ``ca``. Raises TlsFileError if the file cannot be used.
 
-    Raises TlsFileError if the file cannot be used. ``key`` is the configuration key that names the file, for the error.
+    ``key`` is the configuration key with the file's name, for the error.
     """
     _certificates(key, ca)
     try:
@@ -69,10 +65,7 @@ def load_ca(context: ssl.SSLContext, *, key: str, ca: str) -> None:
 
 
 def expiry_of(certificate: str) -> datetime:
-    """Return the time at which the first certificate in a file expires, which is the one presented to peers.
-
-    Raises TlsFileError if it cannot be read.
-    """
+    """Return the time at which the first certificate in a file expires. Raises TlsFileError if it cannot be read."""
     try:
         return validity_of(_certificates("certificate", certificate)[0])[1]
     except CertificateError as error:
@@ -88,10 +81,7 @@ def check_expiry(certificate: str, *, now: datetime) -> None:
 
 
 def check_files(file: UncheckedFile, directory: Path, *, now: datetime) -> None:
-    """Report faults of all TLS and password files that the configuration names.
-
-    Relative names start from ``directory``.
-    """
+    """Report faults of all TLS and password files in the configuration. Relative names start from ``directory``."""
     for at, listener in file.elements("listeners"):
         for key in _SECTIONS:
             section = listener.get(key)
@@ -124,10 +114,7 @@ def _check_section(file: UncheckedFile, at: tuple[str | int, ...], paths: dict[s
 
 
 def _check_admin_client_files(file: UncheckedFile, directory: Path) -> None:
-    """Report files that cannot be read among those of the Kafka clients that the proxy itself runs.
-
-    The content of these files is checked when the clients connect.
-    """
+    """Report files of the proxy's own Kafka clients that cannot be read."""
     for section in _ADMIN_CLIENTS:
         settings = file.mapping_at(*section) or {}
         for key in _ADMIN_CLIENT_FILE_KEYS:

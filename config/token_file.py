@@ -33,10 +33,7 @@ def read_token(path: str | Path) -> str:
 
 
 def check_token_file(file: UncheckedFile, directory: Path) -> None:
-    """Report faults of the token file that ``admin.quotas_token_file`` names.
-
-    A relative name starts from ``directory``.
-    """
+    """Report faults of the file ``admin.quotas_token_file``. A relative name starts from ``directory``."""
     name = (file.mapping_at(_AT[0]) or {}).get(_AT[1])
     if not isinstance(name, str) or not name:
         return

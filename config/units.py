@@ -2,8 +2,8 @@
 
 A size or a rate is a number with one of the units ``B``, ``kB`` or ``KB``, ``MB``, ``GB``, ``TB`` (powers of 1,000) or
 ``KiB``, ``MiB``, ``GiB``, ``TiB`` (powers of 1,024). A number without a unit means bytes. A duration is a number with
-``ms``, ``s``, ``m`` or ``h``. A duration without a unit is refused, because some readers would take it for seconds.
-Sizes and durations may have a decimal point if the result is a whole number of bytes or milliseconds.
+``ms``, ``s``, ``m`` or ``h``. The unit is required, because some readers would take a bare number for seconds. Sizes
+and durations may have a decimal point if the result is a whole number of bytes or milliseconds.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def parse_size(value: str | float) -> int:
 
 
 def parse_rate(value: str | float) -> float:
-    """Return a byte rate in bytes per second, above 0 and at most the largest int64, as in Kafka.
+    """Return a byte rate in bytes per second, above 0 and at most the largest int64.
 
     The text may end with ``/s``. Raises UnitError if ``value`` is not such a rate.
     """
@@ -66,7 +66,7 @@ def parse_rate(value: str | float) -> float:
 
 
 def parse_number(value: str | float, *, kind: str, example: str, allows_0: bool = False) -> float:
-    """Return a number without a unit, above 0 and at most the largest int32, which means "no limit" in Kafka.
+    """Return a number without a unit, above 0 and at most the largest int32.
 
     The number may be 0 if ``allows_0``. ``kind``, such as "a percentage", and ``example`` are used in the error
     message. Raises UnitError if ``value`` is not such a number.
@@ -86,10 +86,7 @@ def parse_duration_ms(value: str | float) -> int:
 
 
 def _amount(value: str | float, factors: Mapping[str, int], *, kind: str, help_text: str) -> Decimal:
-    """Return a number of 0 or more, multiplied by the factor of its unit.
-
-    ``factors`` has the unit "" if a number without a unit is valid. Raises UnitError for other values.
-    """
+    """Return a number of 0 or more, multiplied by the factor of its unit. Raises UnitError for other values."""
     # Arithmetic overflows with a million digits, and Python refuses to print a whole number of some thousand digits.
     is_long = len(value) > _MOST_DIGITS if isinstance(value, str) else abs(value) > _MOST_WHOLE
     if is_long and not isinstance(value, float):
@@ -128,7 +125,7 @@ def shown(value: object) -> str:
 
 
 def described_size(size_bytes: int) -> str:
-    """Return a size in words, in bytes and, from 1 KiB on, also in a larger unit: ``2048 bytes (2 KiB)``."""
+    """Return a size in bytes and, from 1 KiB on, also in a larger unit: ``2048 bytes (2 KiB)``."""
     for unit in ("GiB", "MiB", "KiB"):
         factor = _BYTES_PER_UNIT[unit]
         if size_bytes >= factor:
@@ -137,10 +134,7 @@ def described_size(size_bytes: int) -> str:
 
 
 def written_rate(rate: float) -> str:
-    """Return a rate in bytes per second as text that ``parse_rate`` reads as the same rate.
-
-    The text has a larger unit, such as ``MiB``, only if it is exact with that unit.
-    """
+    """Return a byte rate as text that ``parse_rate`` reads as the same rate, with the largest exact unit."""
     if rate != int(rate):
         return written_number(rate)
     # As a float, Kafka's "no limit" is rounded up.

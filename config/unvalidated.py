@@ -28,11 +28,11 @@ class UncheckedFile:
         self.faults: list[Fault] = []
 
     def error(self, location: Location, message: str) -> None:
-        """Report an error at a key, with which the configuration cannot be used."""
+        """Report an error at a key. The configuration cannot be used with it."""
         self.faults.append(fault_at(self.document, location, message))
 
     def warn(self, location: Location, message: str) -> None:
-        """Report a warning at a key, with which the configuration can still be used."""
+        """Report a warning at a key. The configuration can still be used."""
         self.faults.append(fault_at(self.document, location, message, Severity.WARNING))
 
     def line(self, location: Location) -> int:
@@ -56,10 +56,7 @@ class UncheckedFile:
         return value if isinstance(value, dict) else None
 
     def check_null(self, location: Location, example: str) -> None:
-        """Report a key that has no value in the file.
-
-        YAML reads a missing value as null. Null has a meaning for such a key, so the operator must write it explicitly.
-        """
+        """Report a key without a value. Null has a meaning for this key, so it must be written explicitly."""
         *path, key = location
         section = self._at(path)
         if isinstance(section, dict) and section.get(key, key) is None and not self.document.text(location):
@@ -76,7 +73,7 @@ class UncheckedFile:
 
 
 def parsed(parse: Callable[[str], _T], value: object) -> _T | None:
-    """Return what ``parse`` makes of a text, or None if the value is not a text or ``parse`` raises ValueError."""
+    """Return the value that ``parse`` reads from a text, or None if the text is not valid."""
     try:
         return parse(value) if isinstance(value, str) else None
     except ValueError:
@@ -91,17 +88,17 @@ def addresses_of(value: object) -> tuple[Address, ...]:
 
 
 def address_of(value: object) -> Address | None:
-    """Return the address that a value gives, or None if the value is not an address."""
+    """Return the address in a value, or None if the value is not an address."""
     return parsed(parse_address, value)
 
 
 def upstreams_of(listener: dict[str, object]) -> frozenset[Address]:
-    """Return the addresses of brokers that a listener names under ``upstream`` and ``bootstrap_servers``."""
+    """Return the addresses of brokers that a listener has under ``upstream`` and ``bootstrap_servers``."""
     return frozenset(addresses_of(listener.get("upstream")) + addresses_of(listener.get("bootstrap_servers")))
 
 
 def leads_to(address: Address, bind: Address) -> bool:
-    """Whether a connection to ``address`` reaches a listener that binds to ``bind``, as far as both texts show."""
+    """Whether a connection to ``address`` reaches a listener on ``bind``, judged without looking up host names."""
     own = address.host == bind.host or (address.host in _OWN_HOST and bind.host in _OWN_HOST)
     return own and address.port == bind.port
 
@@ -112,10 +109,7 @@ def share_host(one: str, other: str) -> bool:
 
 
 def small_rate(value: object) -> str | None:
-    """Return a warning if a byte rate is a number without a unit and so low that the unit may be forgotten.
-
-    Returns None for any other value.
-    """
+    """Return a warning if a byte rate has no unit and is so low that its unit seems to be missing."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     # A rate with a unit, such as 500B, is not a mistake.
     if not is_number and not (isinstance(value, str) and value.isdigit()):

@@ -28,7 +28,7 @@ _T = TypeVar("_T")
 def text(expected: str) -> Callable[[object], str]:
     """Return a reader of text that is not empty.
 
-    ``expected`` says what the operator should write, for the error message. It has this meaning in all functions below.
+    Here and in the functions below, ``expected`` tells the operator in an error message what to write.
     """
 
     def read(value: object) -> str:
@@ -42,11 +42,7 @@ def text(expected: str) -> Callable[[object], str]:
 
 
 def parsed(parse: Callable[[str], _T], expected: str) -> Callable[[object], _T]:
-    """Return a reader of text that ``parse`` converts.
-
-    For a value of another type, the error does not advise quotes, because the value in quotes would not be valid
-    either.
-    """
+    """Return a reader of text that ``parse`` converts."""
 
     def read(value: object) -> _T:
         if not isinstance(value, str):
@@ -81,7 +77,7 @@ def quantity(
 
 
 def or_null(read: Callable[[object], _T]) -> Callable[[object], _T | None]:
-    """Return a reader that takes null as None and passes all other values to ``read``."""
+    """Return a reader that returns None for null, and passes all other values to ``read``."""
     return lambda value: None if value is None else read(value)
 
 
@@ -115,7 +111,7 @@ def whole_number(least: int, most: int, why: str = "") -> Callable[[object], int
 
 
 def number_between(low: float, high: float, *, is_open: bool) -> Callable[[object], float]:
-    """Return a reader of a number from ``low`` to ``high``, without these two themselves if ``is_open``."""
+    """Return a reader of a number from ``low`` to ``high``. If ``is_open``, these two are not valid themselves."""
 
     def read(value: object) -> float:
         is_edge = is_open and value in (low, high)
@@ -128,7 +124,7 @@ def number_between(low: float, high: float, *, is_open: bool) -> Callable[[objec
 
 
 def positive_duration(expected: str) -> Callable[[object], int]:
-    """Return a reader of a duration above 0 as milliseconds."""
+    """Return a reader of a duration above 0, which returns milliseconds."""
     otherwise = f"must be above 0 and at most {INT32_MAX}ms, an int32; write a duration such as 1s"
     return quantity(parse_duration_ms, expected, least=1, most=INT32_MAX, otherwise=otherwise)
 
@@ -149,7 +145,7 @@ def user_name(value: object) -> str:
 
 
 def bootstrap_servers(value: object) -> tuple[Address, ...]:
-    """Read addresses, which are given as a list or as text with commas."""
+    """Read addresses from a list or from text with commas."""
     if isinstance(value, list) and value and all(isinstance(each, str) for each in value):
         value = ",".join(value)
     return parsed(parse_addresses, "HOST:PORT,HOST:PORT, such as broker1:9092,broker2:9092")(value)

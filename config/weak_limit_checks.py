@@ -1,7 +1,4 @@
-"""Warns of keys that make limits ineffective.
-
-Examples are listeners that trust what any client says, extreme times, and limits that are only observed.
-"""
+"""Warns of keys that make limits ineffective, such as trust in what clients say, or limits that are only observed."""
 
 from collections.abc import Mapping
 from ipaddress import ip_address
@@ -96,10 +93,7 @@ def _warn_of_windows(file: UncheckedFile) -> None:
 
 
 def _warn_of_observing(file: UncheckedFile) -> None:
-    """Warn if all limits are only observed and none is enforced.
-
-    The enforcement of a rule overrides that of the listener, which overrides the top-level key.
-    """
+    """Warn if all limits are only observed and none is enforced."""
     of_file = file.top.get("enforcement", Enforcement.RESPOND.value)
     of_listeners = [listener.get("enforcement", of_file) for _, listener in file.elements("listeners")]
     of_rules = [

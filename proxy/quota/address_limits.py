@@ -1,4 +1,4 @@
-"""Keeps the rules that say how many connections per second each IP address may create. Counts no connections."""
+"""Keeps the rules that say how many connections per second each IP address may create."""
 
 from collections.abc import Iterable, Iterator
 from ipaddress import IPv6Address, ip_address
@@ -12,10 +12,9 @@ UNLIMITED_RATE: Final = 2**31 - 1
 
 
 def canonical(host: str) -> str:
-    """Return an IP address in the spelling that is used to look up rules. Returns a host name unchanged.
+    """Return an IP address in the spelling that is used to look up rules, or a host name unchanged.
 
-    An IPv4 address that is mapped to IPv6 becomes an IPv4 address. Each IPv6 address counts by itself, as in Kafka, and
-    not together with others of its prefix.
+    An IPv4 address that is mapped to IPv6 becomes an IPv4 address.
     """
     try:
         address = ip_address(host)
@@ -41,11 +40,7 @@ class AddressLimits:
         self._limits = {canonical(str(host)): limit for host, limit in limits.items()}
 
     def change(self, changes: IpChanges) -> dict[str, bool]:
-        """Change single rules. The cost does not depend on the number of other rules.
-
-        Returns:
-            Maps an address to True if a rule names it since the change, or to False if no rule names it any more.
-        """
+        """Change rules. Return True for each address that now has a rule of its own, and False for one that lost it."""
         named: dict[str, bool] = {}
         for ip, rule in changes.items():
             if ip is DEFAULT:

@@ -1,4 +1,4 @@
-"""Keeps the quotas of one broker: the buckets of all kinds of quota, and the principals that are folded or exempt.
+"""Keeps the quotas of one broker: the buckets of all kinds of quota, and the user that each principal counts as.
 
 Kafka's quotas apply to each broker separately. All listeners in front of one broker share one ``BrokerQuotas``.
 """
@@ -25,7 +25,7 @@ _METRIC_WINDOW_S: Final = 30
 
 
 class PrincipalRules:
-    """Finds the user that each principal counts as: several principals may be folded into one user."""
+    """Finds the user that each principal counts as. Several principals may count as one user."""
 
     def __init__(self, principals: Principals) -> None:
         patterns = ((compile_linear(fold.match), fold.to) for fold in principals.fold)
@@ -34,10 +34,7 @@ class PrincipalRules:
         self.brokers = principals.brokers
 
     def charged_user(self, principal: str) -> tuple[str, bool]:
-        """Return the user that ``principal`` counts as, and whether it is exempt from quotas.
-
-        The first folding rule that matches determines the user.
-        """
+        """Return the user that ``principal`` counts as, and whether this user is exempt from quotas."""
         for pattern, to in self._folds:
             found = match_whole(pattern, principal)
             if found:
@@ -59,7 +56,7 @@ class BrokerQuotas:
         rules: The rules, which other brokers may share. By default these are the rules of ``config``.
 
     Attributes:
-        generation: A number that increases whenever connections must look up their buckets again.
+        generation: Increases whenever connections must look up their buckets again.
         lines: The lines of requests that wait in front of the buckets.
         limits_requests: Whether any rule limits the time or the number of requests.
         request_time_scale: See ``request_time.charged_ns``.
@@ -108,10 +105,9 @@ class BrokerQuotas:
     def update(
         self, config: ProxyConfig, *, shaping: Shaping | None = None, changed: RuleTableChanges | None = None
     ) -> None:
-        """Apply new settings and follow a change of ``rules``. The recorded usage stays.
+        """Apply new settings and changed rules. The recorded usage stays.
 
-        ``shaping`` is the shaping that the listener sets, if it sets one. The cost grows only with the number of rules
-        in ``changed``. If ``changed`` is None, any rule may have changed.
+        ``shaping`` is the listener's own shaping, if it sets one. If ``changed`` is None, any rule may have changed.
         """
         self._own_shaping = shaping
         self._principals = PrincipalRules(config.principals)
@@ -137,7 +133,7 @@ class BrokerQuotas:
         )
 
     def rules_changed(self, changed: RuleTableChanges) -> None:
-        """Follow a change of ``rules``. The changed rules apply from the next request on."""
+        """Apply changed rules from the next request on."""
         for kind, named in changed.tables.items():
             self._managers[kind].rules_changed(named)
         if changed.has_connections:
@@ -150,7 +146,7 @@ class BrokerQuotas:
     def absorb(self, other: "BrokerQuotas", *, now_ms: int) -> None:
         """Take over the state of ``other``, which belongs to the same broker and is no longer used.
 
-        If a connection still holds a bucket of ``other``, it charges the bucket here that absorbed that one.
+        Connections may still charge buckets of ``other``. These charges then count in this object.
         """
         for kind, manager in self._managers.items():
             manager.absorb(other.manager(kind), now_ms=now_ms)
@@ -161,7 +157,8 @@ class BrokerQuotas:
     def renew(self, *, beyond: int = 0) -> None:
         """Make every connection look up its buckets again, and wake all waiting requests.
 
-        The new generation is above ``beyond``, the generation of another ``BrokerQuotas`` that connections used before.
+        Connections may have the generation ``beyond`` of another ``BrokerQuotas``. The new generation is higher than
+        that.
         """
         self.generation = max(self.generation, beyond) + 1
         self.lines.wake_all()
@@ -173,7 +170,7 @@ class BrokerQuotas:
         return bucket.line
 
     def is_broker(self, principal: str) -> bool:
-        """Return whether this principal is a broker, so that the proxy trusts the ``replica_id`` of its fetches."""
+        """Return whether this principal is a broker. Only a broker's ``replica_id`` is trusted."""
         return principal in self._principals.brokers
 
     def buckets(self, *, principal: str, client_id: str, now_ms: int) -> tuple[Bucket, ...]:
@@ -195,7 +192,7 @@ class BrokerQuotas:
         return bucket
 
     def hold(self, bucket: Bucket) -> None:
-        """Add a holder to ``bucket``, which keeps it from being evicted until ``release``."""
+        """Add a holder, which is a connection that keeps ``bucket``. A bucket with holders is not evicted."""
         bucket.holders += 1
 
     def release(self, bucket: Bucket, *, now_ms: int) -> None:
@@ -208,10 +205,7 @@ class BrokerQuotas:
             pass
 
     def expire_slices(self, *, now_ms: int) -> Iterator[None]:
-        """Remove the buckets and addresses that had no traffic for an hour, in slices.
-
-        The event loop can run other tasks between the slices.
-        """
+        """Remove the buckets and addresses that had no traffic for an hour. Yields now and then for other tasks."""
         for manager in self.managers:
             for removed in manager.expire_slices(now_ms=now_ms):
                 if removed:
@@ -230,10 +224,7 @@ class BrokerQuotas:
         return self.limits(QuotaKind.REQUEST) or self.limits(QuotaKind.REQUEST_RATE)
 
     def _max_throttle_time_ms(self, config: ProxyConfig, kind: QuotaKind) -> int | None:
-        """Return the longest throttle time that a response tells a client. For request time, Kafka allows one window.
-
-        Source: ``ClientRequestQuotaManager.throttleTime``.
-        """
+        """Return the longest throttle time of a response. For request time, it is at most one window, as in Kafka."""
         most_ms = config.max_throttle_time_ms
         if kind is not QuotaKind.REQUEST:
             return most_ms
@@ -241,21 +232,17 @@ class BrokerQuotas:
         return window_ms if most_ms is None else min(most_ms, window_ms)
 
     def _arithmetic(self, config: ProxyConfig, kind: QuotaKind) -> tuple[Shaping, int]:
-        """Return the shaping and the burst in ms. As in Kafka, a token bucket always decides on mutations."""
+        """Return the shaping and the burst in ms. Controller mutations always have a token bucket, as in Kafka."""
         if kind is QuotaKind.MUTATION:
             kafka = config.kafka
             return Shaping.PACED, kafka.controller_quota_window_num * kafka.controller_quota_window_size_seconds * 1_000
         return self._own_shaping or config.shaping, config.burst_ms
 
     def _windows(self, kafka: KafkaSettings, kind: QuotaKind) -> KafkaSettings:
-        """Return Kafka's settings with the windows of this kind of quota.
-
-        A token bucket decides on mutations, so their rate is only a metric and has the windows of a metric.
-
-        Source: ``ControllerMutationQuotaManager.registerQuotaMetrics``.
-        """
+        """Return ``kafka`` with the windows in which this kind of quota is measured."""
         if kind is not QuotaKind.MUTATION:
             return kafka
+        # A token bucket limits mutations. Their rate is only a metric (ControllerMutationQuotaManager).
         return replace(kafka, quota_window_num=_METRIC_SAMPLES, quota_window_size_seconds=_METRIC_WINDOW_S)
 
     def _manager(self, config: ProxyConfig, kind: QuotaKind) -> ClientQuotaManager:

@@ -1,4 +1,4 @@
-"""Decides how long the clients of one entity (a user, a client-id, or both) wait."""
+"""Applies the limit on one entity (a user, a client-id, or both), and computes how long its clients wait."""
 
 from dataclasses import dataclass
 from math import ceil
@@ -22,21 +22,19 @@ _UNBOUNDED: Final = bucket_bounds(
 
 @dataclass(slots=True, eq=False, repr=False)
 class Bucket(EntityUsage):
-    """The limit on the usage of one entity.
+    """The usage of one entity, and the limit on it.
 
-    A bucket decides by sampled windows (``rate``), as Kafka does, or by a token bucket if the quota is paced. An amount
-    over the limit stays recorded, and the clients owe it until enough time has passed. ``max_throttle_time_ms`` bounds
-    only the throttle time that one response tells a client.
+    The limit applies to sampled windows (``rate``), as in Kafka, or to a token bucket if the quota is paced. Usage over
+    the limit is also recorded. Clients then owe the excess until enough time has passed.
 
     Attributes:
         enforcement: The enforcement that the rule sets. None means that the listener's setting applies.
-        generation: The generation of the rules that the bucket follows. -1 means that it has followed none yet.
-        in_flight: The sum of the amounts of requests that the broker has not answered. A fetch counts with the amount
-            that it is expected to bring.
-        silent_until_ms: No request of any connection passes before this time.
-        line: The requests that wait to pass. It is None until the first request waits.
-        absorbed_by: The bucket that absorbed this one and takes its charges.
-        holders, is_listed, is_parked: See ``BucketTable``, which uses them.
+        generation: The generation of the rules that set the limit, or -1 if the limit has not been set yet.
+        in_flight: The sum of the expected charges of all requests that the broker has not answered.
+        silent_until_ms: No request is forwarded before this time.
+        line: The line of waiting requests. It is None until the first request waits.
+        absorbed_by: The bucket that took over this one and gets its charges.
+        holders, is_listed, is_parked: Used by ``BucketTable``.
     """
 
     rule: QuotaRule | None = None
@@ -67,15 +65,14 @@ class Bucket(EntityUsage):
         max_throttle_time_ms: int,
         now_ms: int,
     ) -> None:
-        """Change how the bucket decides. The recorded usage stays, and clients still owe the same amount.
+        """Change how the bucket applies its limit. The recorded usage stays, and clients still owe the same amount.
 
         Args:
             room: The amount that the limit allows in the shortest window over which a rate is measured.
-            burst_ms: How much an idle client saves up in the token bucket that decides, in milliseconds of the limit.
-                With None, sampled windows decide.
-            pacer_ms: How much an idle client saves up in a token bucket that spreads requests in front of the sampled
-                windows, in milliseconds of the limit. With None, there is no such token bucket. Fetches have it,
-                because otherwise they would get a window's worth of bytes at once every eleven seconds.
+            burst_ms: How much an idle client saves up, in milliseconds of the limit, or None if the quota is not
+                paced.
+            pacer_ms: The same for a second token bucket, which spreads fetches, or None if there is none. Sampled
+                windows alone would allow a window's worth of bytes at once.
             longest_wait_ms: The longest wait that ``charge`` returns.
             max_throttle_time_ms: The longest throttle time that a response tells a client.
             now_ms: The time.
@@ -107,7 +104,7 @@ class Bucket(EntityUsage):
         return tokens
 
     def _wait_ms(self, now_ms: int) -> int:
-        """Return how many milliseconds pass until the usage is within the limit again."""
+        """Return the time until the usage is within the limit again."""
         limit = self.limit
         if self._tokens is not None:
             tokens = self._tokens.peek(byte_rate_limit=limit, now_ms=now_ms)
@@ -119,9 +116,7 @@ class Bucket(EntityUsage):
         return min(wait_ms, self._bounds.longest_wait_ms)
 
     def charge(self, amount: int, *, now_ms: int) -> int:
-        """Record ``amount``, and return the wait in milliseconds that it causes. Returns 0 within the limit.
-
-        The bucket needs all of this wait to come back to its limit, even if the response tells the client less.
+        """Record ``amount``, and return the wait in ms that it causes, or 0 within the limit.
 
         Source: ``ClientQuotaManager.recordAndGetThrottleTimeMs``.
         """
@@ -155,10 +150,7 @@ class Bucket(EntityUsage):
         return wait_ms if wait_ms < longest_wait_ms else longest_wait_ms
 
     def uncharge(self, amount: int, *, now_ms: int) -> None:
-        """Take back an amount that was charged but not delivered.
-
-        Source: ``ClientQuotaManager.unrecordQuotaSensor``.
-        """
+        """Take back an amount that was charged but not delivered (Kafka's ``unrecordQuotaSensor``)."""
         if self.absorbed_by is not None:
             self.absorbed_by.uncharge(amount, now_ms=now_ms)
             return
@@ -171,7 +163,7 @@ class Bucket(EntityUsage):
             self._tokens.record(-amount, byte_rate_limit=self.limit, now_ms=now_ms)
 
     def has_room(self, amount: int, *, now_ms: int) -> bool:
-        """Return whether ``amount`` and all amounts in flight could be charged without a wait. Changes nothing."""
+        """Return whether the limit has room for ``amount`` and all requests in flight. Changes nothing."""
         if self.absorbed_by is not None:
             return self.absorbed_by.has_room(amount, now_ms=now_ms)
         more = self.in_flight + amount
@@ -184,7 +176,7 @@ class Bucket(EntityUsage):
         return rate.peek(now_ms=now_ms, more=more) <= self.limit
 
     def silence(self, wait_ms: int, *, now_ms: int) -> None:
-        """Hold back the requests of all connections for ``wait_ms`` from now on."""
+        """Forward no request of any connection for ``wait_ms`` from now on."""
         if self.absorbed_by is not None:
             self.absorbed_by.silence(wait_ms, now_ms=now_ms)
             return
@@ -224,10 +216,10 @@ class Bucket(EntityUsage):
         return self._bounds.max_throttle_time_ms
 
     def reserve(self, amount: int, *, now_ms: int) -> None:
-        """Reserve the amount that a request is expected to charge when it is answered, until ``settle``.
+        """Reserve the amount that a request is expected to charge, until ``settle``.
 
-        The reservation holds other requests back for as long as a charge of this amount would, and no longer. So a
-        request that is never answered does not block its bucket for ever.
+        A reservation delays other requests for no longer than a charge of this amount would. So a request that is never
+        answered does not block its bucket for ever.
         """
         from_ms = max(self._reserved_until_ms, now_ms) if self.in_flight else now_ms
         self._reserved_until_ms = from_ms + amount * 1_000 / self.limit
@@ -240,11 +232,10 @@ class Bucket(EntityUsage):
             self._reserved_until_ms -= amount * 1_000 / self.limit
 
     def is_free(self, amount: int, *, now_ms: int) -> bool:
-        """Return whether a request that is expected to charge ``amount`` may pass. Changes nothing.
+        """Return whether a request that is expected to charge ``amount`` may be forwarded now. Changes nothing.
 
-        The request passes if no amount is owed and if it fits into the limit together with all requests in flight.
-        With no request in flight it passes even if it does not fit, because one request may always go over the limit.
-        Later requests then wait until that amount is paid.
+        Clients must owe nothing, and the limit must have room for this request and all requests in flight. If no
+        request is in flight, this request needs no room, but later requests wait until its amount is paid.
         """
         if now_ms < self.silent_until_ms:
             return False
@@ -255,7 +246,7 @@ class Bucket(EntityUsage):
         return not self.in_flight or now_ms >= self._reserved_until_ms or self.has_room(amount, now_ms=now_ms)
 
     def free_at_ms(self, *, now_ms: int) -> int:
-        """Return the time when a request that is held back may pass, if nothing is charged before. Changes nothing."""
+        """Return the earliest time when a waiting request may be forwarded. Changes nothing."""
         at_ms = float(self.silent_until_ms)
         if self._pacer is not None:
             tokens = self._pacer.peek(byte_rate_limit=self.limit, now_ms=now_ms)
@@ -265,7 +256,7 @@ class Bucket(EntityUsage):
         return max(now_ms + 1, ceil(at_ms))
 
     def line_wait_ms(self, place: Place | None, *, now_ms: int) -> int:
-        """Estimate how many milliseconds a request waits in the line. Without a ``place`` the request arrives now."""
+        """Estimate how many ms a request waits in the line. If ``place`` is None, it is a new request."""
         free_ms = wait_ms = self.free_at_ms(now_ms=now_ms) - now_ms
         line = self.line
         if line is not None:
@@ -273,36 +264,28 @@ class Bucket(EntityUsage):
             ahead = line.ahead(place) * line.mean_amount
             wait_ms += ceil(ahead * 1_000 / self.limit)
             if self._tokens is None and ahead:
-                # All of a window's records stop counting at once. A client that is away at that time would miss its
-                # share.
+                # All records of a window stop counting at the same time. A client should be back by then.
                 room_at_ms = self.rate.room_at_ms(self._sampled_room - ahead, now_ms=now_ms)
                 wait_ms = max(free_ms, min(wait_ms, room_at_ms - now_ms))
         return min(wait_ms, MAX_THROTTLE_TIME_MS)
 
     def spread_wait_ms(self, *, now_ms: int) -> int:
-        """Return for how many ms the token bucket in front of the sampled windows holds back the next fetch.
-
-        Returns 0 for a bucket without such a token bucket. Changes nothing.
-        """
+        """Return for how many ms the next fetch must be delayed to spread fetches evenly. Changes nothing."""
         if self._pacer is None:
             return 0
         tokens = self._pacer.peek(byte_rate_limit=self.limit, now_ms=now_ms)
         return min(wait_for_tokens_ms(tokens=tokens, byte_rate_limit=self.limit), self._bounds.longest_wait_ms)
 
     def fetch_bytes(self, most_bytes: int) -> int:
-        """Return how many bytes the first fetch of a connection is expected to bring, if it asks for ``most_bytes``.
+        """Return the expected size of the response to the first fetch of a connection, which asks for ``most_bytes``.
 
-        A broker returns at least one batch, however few bytes a fetch asks for. So a fetch is expected to bring at
-        least the mean of the last fetches.
+        A broker may return a batch larger than ``most_bytes``. So this is at least the mean size of the last responses.
         """
         mean_bytes = self.line.mean_amount if self.line is not None else 0.0
         return max(most_bytes, int(mean_bytes or self.max_fetch_bytes))
 
     def fetch_room(self, *, now_ms: int) -> float:
-        """Return how many bytes fetches may bring in addition to those that are in flight.
-
-        A negative number means that there is no room.
-        """
+        """Return how many more bytes the limit allows, less the expected responses in flight. May be negative."""
         tokens = self._tokens
         if tokens is not None:
             return tokens.peek(byte_rate_limit=self.limit, now_ms=now_ms) - self.in_flight
@@ -314,21 +297,21 @@ class Bucket(EntityUsage):
         return room - self.in_flight
 
     def fetch_cap(self, room: float) -> int:
-        """Return how many bytes a fetch may ask for if the bucket has ``room`` bytes. 1 means a single batch.
+        """Return how many bytes a fetch may ask for if the limit allows ``room`` more bytes, at least 1.
 
-        A fetch may always ask for some milliseconds of the limit (``least_fetch``), because a client that fetched one
-        batch after another would get less than its quota. The connections of the bucket share the bytes that the limit
-        allows at once, because all of them may wait at the broker for data and get it at the same moment.
+        The cap is at least ``BucketBounds.least_fetch``. Otherwise a client would fetch single batches, and get less
+        than its quota. The connections of a bucket share the bytes that the limit allows at once, because the broker
+        may answer all their fetches at the same moment.
         """
         if self.line:
-            return 1  # A single batch comes whole. The last of several may be cut off, and a client throws that away.
+            return 1  # Brokers send a single batch whole. They may cut off the last of several, which wastes its bytes.
         bounds, holders = self._bounds, self.holders
         share = bounds.fetch_share if holders <= 1 else bounds.fetch_share / holders
         return max(1, int(min(max(room, bounds.least_fetch), share)))
 
     @property
     def max_fetch_bytes(self) -> int:
-        """The most bytes that a fetch may ever ask for (see ``BucketBounds.max_fetch``)."""
+        """The most bytes that one fetch may ask for."""
         return self._bounds.max_fetch
 
     @property
@@ -338,25 +321,24 @@ class Bucket(EntityUsage):
 
     @property
     def shaping(self) -> Shaping:
-        """Whether sampled windows or a token bucket decide."""
+        """Whether the limit applies to sampled windows or to a token bucket."""
         return Shaping.SAMPLED if self._tokens is None else Shaping.PACED
 
     @property
     def pacing_tokens(self) -> TokenBucket | None:
-        """The token bucket that decides, or the token bucket in front of the sampled windows, or None."""
+        """The token bucket of a paced quota, or else the one that spreads fetches. None if the bucket has neither."""
         return self._pacer if self._tokens is None else self._tokens
 
     def tokens(self, *, now_ms: int) -> float | None:
-        """Return the tokens of a paced bucket, or None if sampled windows decide. Negative tokens are owed."""
+        """Return the tokens of a paced bucket, or None if it is not paced. Negative tokens are owed."""
         tokens = self._tokens  # Read only once, because a scrape of the metrics runs in another thread.
         return None if tokens is None else tokens.peek(byte_rate_limit=self.limit, now_ms=now_ms)
 
     def owes_until_ms(self, *, now_ms: int, has_new_rules: bool = False) -> float:
-        """Return the time until which the bucket must be kept, because clients may owe an amount. Changes nothing.
+        """Return the time until which clients may owe an amount, or a past time if they owe nothing. Changes nothing.
 
-        If the bucket is over its limit, this is the time when its recorded usage no longer counts. The time is never
-        before ``silent_until_ms``. A past time means that no client owes anything. With ``has_new_rules`` the limit may
-        have changed, so the bucket counts as over its limit.
+        If ``has_new_rules``, the limit may be lower than before. Then this is the time until which any recorded usage
+        counts.
         """
         tokens = self._tokens
         if tokens is None:
@@ -371,8 +353,8 @@ class Bucket(EntityUsage):
     def absorb(self, other: "Bucket", *, now_ms: int) -> None:
         """Take over the usage of ``other``, a bucket with the same tags at the same broker.
 
-        Requests that are in flight in ``other`` are charged to this bucket when they are answered. The manager sets the
-        limit again afterwards, which computes the wait for the sum of both usages.
+        Requests in flight in ``other`` are charged to this bucket when they are answered. The caller must configure
+        this bucket again, so that its wait is computed from the usage of both buckets.
         """
         for own, others in ((self._tokens, other._tokens), (self._pacer, other._pacer)):  # noqa: SLF001 - same class
             if own is not None and others is not None:

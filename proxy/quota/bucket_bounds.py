@@ -1,4 +1,4 @@
-"""Computes the bounds that follow from the limit of a bucket, such as the most that one fetch may ask for."""
+"""Computes bounds from the limit of a bucket, such as the most bytes that one fetch may ask for."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,9 +14,9 @@ class BucketBounds:
     """The bounds of a bucket, which are computed when its limit changes.
 
     Attributes:
-        max_fetch: The most bytes that a fetch may ever ask for. The limit allows them in a burst or in a window.
+        max_fetch: The most bytes that one fetch may ask for.
         fetch_share: The most bytes that all connections of the bucket together may ask for at a time.
-        least_fetch: The bytes that a fetch may always ask for.
+        least_fetch: The number of bytes that a fetch may ask for even if the limit is used up.
         longest_wait_ms: The longest wait that a charge returns.
         max_throttle_time_ms: The longest throttle time that a response tells a client.
     """
@@ -34,8 +34,8 @@ def bucket_bounds(
 ) -> BucketBounds:
     """Return the bounds of a bucket. Buckets with the same limit share one object, which saves a tenth of their memory.
 
-    ``room`` is the amount that the limit allows in a burst if it is paced, else in N - 1 of the N windows. ``saved_ms``
-    is how much an idle client saves up, in milliseconds of the limit. With None, the client saves up ``room``.
+    ``room`` is the amount that the limit allows at once. ``saved_ms`` is how much an idle client saves up, in
+    milliseconds of the limit. If ``saved_ms`` is None, the client saves up ``room``.
     """
     return BucketBounds(
         max_fetch=max(1, int(min(room, MAX_INT32))),

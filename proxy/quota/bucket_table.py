@@ -1,14 +1,14 @@
 """Keeps the buckets in a table of bounded size, and evicts a bucket when a full table needs a place for a new one.
 
-Clients choose their names, so there may be any number of names. A full table evicts the bucket that has had no holder
-for the longest time. It never evicts these buckets:
+A holder of a bucket is a connection that keeps the bucket and charges it without a look-up. A full table evicts the
+bucket that has had no holder for the longest time. It never evicts these buckets:
 
-* A bucket with a holder. A holder is a connection that keeps its bucket and charges it without a look-up. If the bucket
-  were evicted, the next connection with the same name would get a second bucket, so this name would have two quotas.
+* A bucket with a holder. Otherwise the next connection of the same client would get a second bucket, and the client
+  would have two quotas.
 * A bucket with requests in flight, or over its limit.
-* A bucket that a rule names. Each rule names at most one bucket, so these buckets do not count towards the bound.
+* A bucket with a rule of its own, which is a rule without ``<default>``. Such buckets do not count towards the bound.
 
-No step looks at all buckets. A bucket that may not be evicted now is parked: it is checked again at a later time.
+A bucket that may not be evicted now is parked, which means that it is checked again at a later time.
 """
 
 from collections import OrderedDict
@@ -18,10 +18,10 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from kafka_quota_proxy.proxy.quota.entity import Tags
 
-# How long a bucket is parked because of requests in flight, or because a rule names it. Nothing says when these end.
+# How long a bucket is parked if it has requests in flight, or if it has a rule of its own.
 _IN_FLIGHT_MS: Final = 1_000
 _NAMED_MS: Final = 60_000
-_LONGEST_MS: Final = 3_600_000  # after an hour of silence a bucket expires, whatever it owes
+_LONGEST_MS: Final = 3_600_000  # a bucket without traffic expires after this time, even if clients owe an amount
 _RECHECKED_AT_ONCE: Final = 8
 
 
@@ -42,10 +42,9 @@ class BucketTable(Generic[_T]):
     """The buckets of one kind of quota.
 
     Args:
-        max_buckets: The most buckets that the table has. Buckets that a rule names do not count.
-        owes_until_ms: Returns the time until which clients owe an amount to a bucket. A past time means that they owe
-            nothing.
-        is_named: Returns whether a rule names the bucket with these tags.
+        max_buckets: The most buckets that the table has, not counting buckets with rules of their own.
+        owes_until_ms: Returns the time until which clients owe an amount to a bucket, or a past time.
+        is_named: Returns whether the bucket with these tags has a rule of its own.
         on_removed: Is called with each bucket that leaves the table.
     """
 
@@ -63,9 +62,8 @@ class BucketTable(Generic[_T]):
         self._is_named = is_named
         self._on_removed = on_removed
         self._by_tags: dict[Tags, _T] = {}
-        self._named = 0  # how many buckets of the table are named by a rule
-        # Buckets without holders, the one that was released first in front. A bucket that has a holder again is skipped
-        # when its turn to be evicted comes.
+        self._named = 0  # how many buckets of the table have rules of their own
+        # Buckets without holders, in the order of their release. Some may have a holder again; they are not evicted.
         self._idle: OrderedDict[_T, None] = OrderedDict()
         # The time to check each parked bucket again, a number that keeps the heap from comparing buckets, and the
         # bucket.
@@ -85,7 +83,7 @@ class BucketTable(Generic[_T]):
         return self._by_tags.get(tags)
 
     def add(self, bucket: _T) -> None:
-        """Add ``bucket``. Call ``make_room`` first, unless a rule names the bucket."""
+        """Add ``bucket``. Call ``make_room`` first, unless the bucket has a rule of its own."""
         bucket.is_listed = True
         self._by_tags[bucket.tags] = bucket
         self._named += self._is_named(bucket.tags)
@@ -97,7 +95,7 @@ class BucketTable(Generic[_T]):
         self._unlist(bucket)
 
     def release(self, bucket: _T, *, now_ms: int) -> None:
-        """Remove one holder of ``bucket``. Without holders the bucket may be evicted."""
+        """Remove one holder of ``bucket``. A bucket without holders may be evicted."""
         bucket.holders -= 1
         if bucket.holders or bucket.is_parked or self._by_tags.get(bucket.tags) is not bucket:
             return  # the last condition means that the bucket was removed, or that it belongs to another broker
@@ -106,25 +104,25 @@ class BucketTable(Generic[_T]):
             self._idle.move_to_end(bucket)
 
     def make_room(self, *, now_ms: int) -> bool:
-        """Return whether one more bucket may be added. If the table is full, evict a bucket first."""
+        """Evict a bucket if the table is full. Return whether there is now a place for one more bucket."""
         room = self.max_buckets + self._named - len(self._by_tags)
         if room > 0:
             return True
-        # If a reload has lowered the bound, there are too many buckets. Then two leave for each new one.
+        # If a reload has lowered the bound, the table is too large. Then two buckets are evicted for each new one.
         evicted = [self._evict(now_ms) for _ in range(1 if room == 0 else 2)]
         return any(evicted)
 
     def recount_named(self, named: Iterable[Tags]) -> None:
-        """Count again how many buckets of the table are named by a rule. ``named`` has the tags that rules name."""
+        """Count the buckets with rules of their own again. ``named`` has the tags of all such rules."""
         self._named = sum(tags in self._by_tags for tags in named)
 
     def count_named(self, tags: Tags, *, is_named: bool) -> None:
-        """Follow a change of rules: a rule now names the bucket with these tags, or no longer names it."""
+        """Update the count of buckets with rules of their own, after the rule for these tags was added or removed."""
         if tags in self._by_tags:
             self._named += 1 if is_named else -1
 
     def recheck_parked(self, *, now_ms: int, most: int) -> None:
-        """Check whether parked buckets may be evicted now. Checks at most ``most`` buckets that are due."""
+        """Check up to ``most`` parked buckets that are due, and unpark those that may be evicted now."""
         for _ in range(most):
             if not self._parked or self._parked[0][0] > now_ms:
                 break
@@ -156,7 +154,7 @@ class BucketTable(Generic[_T]):
         self._on_removed(bucket)
 
     def _park(self, bucket: _T, now_ms: int) -> bool:
-        """Park ``bucket`` if it may not be evicted now, and return whether it was parked."""
+        """Park ``bucket`` if it may not be evicted now. Return whether it was parked."""
         until_ms = self._owes_until_ms(bucket, now_ms)
         if bucket.in_flight:
             until_ms = max(until_ms, now_ms + _IN_FLIGHT_MS)

@@ -1,7 +1,4 @@
-"""Keeps the buckets of one kind of quota at one broker: finds them, changes their limits and removes old ones.
-
-The class is named after ``ClientQuotaManager`` in Kafka.
-"""
+"""Keeps the buckets of one kind of quota at one broker: finds them, changes their limits and removes old ones."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -33,9 +30,8 @@ _MAX_EVICTED_RESOLVED: Final = 1_000
 class DepartedBuckets:
     """Keeps evicted and expired buckets until the usage log has read them.
 
-    A connection may still hold such a bucket and charge it. Then the bucket is kept until that connection releases it.
-    Clients choose their names, so the number of buckets is bounded. ``other`` is the sum of the usage of the buckets
-    that were not kept.
+    The number of kept buckets is bounded, but a bucket that is still in use is always kept. ``other`` is the total
+    usage of the buckets that were not kept.
     """
 
     def __init__(self, max_buckets: int = MAX_DEPARTED) -> None:
@@ -60,27 +56,25 @@ class DepartedBuckets:
 
 
 class ClientQuotaManager:
-    """All buckets of one kind of quota at one broker.
+    """All buckets of one kind of quota at one broker (``ClientQuotaManager`` in Kafka).
 
-    When rules change, the samples of the buckets stay. So a lower limit throttles at once because of past usage, and a
-    higher limit lets the next request pass. A bucket takes its new limit at its next look-up. A connection must look up
-    its buckets again when ``BrokerQuotas.generation`` has changed.
+    When rules change, the samples of the buckets stay. So a lower limit throttles at once because of past usage. A
+    bucket gets its new limit at its next look-up.
 
     Args:
         kind: The kind of quota.
-        rules: The rules, or a table of rules that other brokers share. After a change of the table, call
-            ``rules_changed``.
+        rules: The rules, or a table of rules. After a change of the table, call ``rules_changed``.
         kafka: Kafka's settings, which have the number and the length of the windows.
-        shaping: Whether sampled windows or a token bucket decide, for rules that do not set their own shaping.
-        burst_ms: How much an idle client saves up under paced shaping, in milliseconds of its limit.
+        shaping: The shaping (sampled windows or a token bucket) for rules that do not set one.
+        burst_ms: How much an idle client of a paced quota saves up, in milliseconds of its limit.
         max_throttle_time_ms: The longest throttle time that a response tells a client. None sets no bound.
-        max_buckets: How many buckets there may be. Buckets that a rule names do not count.
+        max_buckets: The most buckets that there may be, not counting buckets with rules of their own.
         is_logged: Whether a usage log reads ``departed``.
 
     Attributes:
         generation: Increases with every change of rules.
         departed: Buckets that left the table and that the usage log has not read. It is None without a usage log.
-        departed_usage: The sum of the usage of all buckets that left the table.
+        departed_usage: The total usage of all buckets that left the table.
     """
 
     def __init__(
@@ -128,15 +122,12 @@ class ClientQuotaManager:
 
     @property
     def overflows(self) -> int:
-        """How many look-ups found no place in the table."""
+        """How many look-ups returned a shared bucket because the table was full."""
         return self._shared.lookups
 
     @property
     def sharing_ended(self) -> int:
-        """How often clients stopped sharing buckets because the table had room again.
-
-        Connections with a shared bucket must then look up their buckets again.
-        """
+        """How often clients stopped sharing buckets. Connections must then look up their buckets again."""
         return self._shared.reopened
 
     # -- rules --
@@ -144,7 +135,7 @@ class ClientQuotaManager:
     def configure(
         self, *, shaping: Shaping, burst_ms: int, max_throttle_time_ms: int | None, max_buckets: int = MAX_BUCKETS
     ) -> None:
-        """Change how limits are enforced. The cost does not grow with the number of rules or buckets."""
+        """Change how limits are enforced."""
         self._buckets.max_buckets = max_buckets
         self._shaping = shaping
         self._burst_ms = burst_ms
@@ -152,10 +143,10 @@ class ClientQuotaManager:
         self._start_generation()
 
     def rules_changed(self, named: Mapping[Tags, bool] | None) -> None:
-        """Follow a change of the rules in ``table``. The cost does not grow with the number of buckets.
+        """Apply changed rules of ``table``.
 
-        ``named`` maps the tags of a bucket to True if a rule names the bucket since the change, or to False if no rule
-        names it any more. If ``named`` is None, the change may concern any bucket.
+        ``named`` maps the tags of a bucket to True if a rule of its own was added, or to False if it was removed. If
+        ``named`` is None, any rules may have been added or removed.
         """
         if named is None:
             self._buckets.recount_named(self.table.named())
@@ -165,20 +156,14 @@ class ClientQuotaManager:
         self._start_generation()
 
     def limit_of(self, bucket: Bucket) -> float | None:
-        """Return the limit of ``bucket`` in the unit of its rule, or None if it has no limit.
-
-        The current rules apply, even if the bucket was not looked up since the last change of rules.
-        """
+        """Return the limit of ``bucket`` under the current rules, or None if it has no limit."""
         if bucket.generation == self.generation:
             return bucket.limit / self.kind.per_unit if bucket.is_limited else None
         user, client_id = bucket.tags
         return self.table.limit_of_tags(user=user, client_id=client_id)
 
     def max_value_in_window(self, limit: float) -> float:
-        """Return the amount that ``limit`` allows in the shortest window, which has N - 1 of the N samples.
-
-        Source: ``ClientQuotaManager.getMaxValueInQuotaWindow``.
-        """
+        """Return the amount that ``limit`` allows in N - 1 of the N windows (Kafka's ``getMaxValueInQuotaWindow``)."""
         return limit * (self._samples - 1) * self._window_ms / 1_000
 
     def _start_generation(self) -> None:
@@ -190,8 +175,8 @@ class ClientQuotaManager:
     def bucket(self, *, user: str, client_id: str, now_ms: int, is_exempt: bool = False) -> Bucket:
         """Return the bucket that this user and client-id charge, and apply the current limit to it.
 
-        A client without a limit gets the bucket of exactly this user and client-id, which keeps the usage
-        of unlimited clients apart. A client with a limit gets the bucket with the tags that Kafka would use.
+        A client without a limit has a bucket of its own, so that its usage is known. A client with a limit has the
+        bucket with the tags that Kafka would use.
         """
         if is_exempt:
             return self._look_up(Tags(user, client_id), None, None, None, None, now_ms)
@@ -209,15 +194,12 @@ class ClientQuotaManager:
         return bucket
 
     def record_and_get_throttle_time_ms(self, amount: int, *, user: str, client_id: str, now_ms: int) -> int:
-        """Look up the bucket, charge it, and return the throttle time in milliseconds.
-
-        Source: ``ClientQuotaManager.recordAndGetThrottleTimeMs``.
-        """
+        """Look up the bucket, charge it, and return the throttle time in milliseconds."""
         bucket = self.bucket(user=user, client_id=client_id, now_ms=now_ms)
         return min(bucket.charge(amount, now_ms=now_ms), bucket.max_throttle_time_ms)
 
     def release(self, bucket: Bucket, *, now_ms: int) -> None:
-        """Remove one holder of ``bucket``. The holder must have been counted in ``bucket.holders`` before."""
+        """Remove one holder of ``bucket``. The caller must have counted this holder in ``bucket.holders``."""
         self._buckets.release(bucket, now_ms=now_ms)
 
     def _look_up(
@@ -264,7 +246,7 @@ class ClientQuotaManager:
         )
 
     def _has_place(self, now_ms: int) -> bool:
-        """Return whether a new client gets a bucket of its own. Evicts the oldest bucket if the table is full."""
+        """Return whether a new client gets a bucket of its own. May evict a bucket to make room."""
         if not self._shared.may_open(now_ms=now_ms):
             return False
         if not self._buckets.make_room(now_ms=now_ms):
@@ -288,7 +270,7 @@ class ClientQuotaManager:
     def expire_slices(self, *, now_ms: int) -> Iterator[int]:
         """Remove the buckets that were not charged for an hour, in slices. Yield how many buckets each slice removed.
 
-        The event loop can run other tasks between the slices. To expire 200,000 buckets at once would take 0.2 s.
+        The event loop can run other tasks between the slices. Expiring 200,000 buckets at once would take 0.2 s.
         """
         buckets = list(self._buckets)
         for start in range(0, len(buckets), _EXPIRY_SLICE):
@@ -330,9 +312,9 @@ class ClientQuotaManager:
             self.departed.absorb(other.departed)
 
     def _adopt(self, bucket: Bucket, now_ms: int) -> None:
-        """Add a bucket of another manager to the table. Its next look-up applies the rules of this manager."""
+        """Add a bucket of another manager to the table. The next look-up sets its limit."""
         self._kafka_rates.adopt(bucket, now_ms=now_ms)
-        bucket.generation = 0  # no table that has changed has this generation
+        bucket.generation = 0  # an earlier generation than that of this manager, so the next look-up sets the limit
         bucket.is_parked = False
         bucket.line = None  # waiting requests look the bucket up again and join a line of this broker
         self._buckets.add(bucket)

@@ -1,14 +1,14 @@
 """Limits how fast connections to one broker are created: Kafka's connection creation quotas (KIP-612).
 
 A new connection is first recorded for the broker and its listener. If one of them is over its limit, the listener
-stops accepting connections for a while. The new connection is served when this pause is over, and later connections
-wait in the backlog of the operating system. Then the connection is recorded for its IP address. If the address is over
-its limit, the connection is refused: it is taken back from all three rates, kept open for a while without being served,
-and then closed.
+pauses, which means that it stops accepting connections for a while. The new connection is served after the pause.
 
-Clients may connect from any number of addresses, so the table of addresses is bounded like the table of buckets
-(``quota.bucket_table``). It evicts the address that has not connected for the longest time, but never an address whose
-next connection would be refused. If such addresses fill the table, all addresses without a place share one rate.
+Then the connection is recorded for its IP address. If the address is over its limit, the connection is refused: it is
+kept open for a while without being served, and then closed. A refused connection is taken back from the rates of the
+broker, the listener and the address.
+
+The table of addresses is bounded (``quota.bucket_table``). It never evicts an address that is at its limit. If such
+addresses fill the table, all addresses without a place share one rate.
 
 Source: ``ConnectionQuotas`` of kafka.network.SocketServer.
 """
@@ -45,18 +45,18 @@ class _AddressEntry:
 
 @dataclass(slots=True, eq=False, repr=False)
 class ListenerQuota:
-    """The connections of one listener to one broker, limited for the listener, the broker and each address.
+    """The connections of one listener to one broker, with the limits on them.
 
     Attributes:
         limit: The limit of the listener in connections per second.
         is_protected: Whether the broker's limit does not apply to this listener.
         observes: Whether limits are measured but not enforced.
         arrived: How many connections have arrived since the start.
-        paused: How many connections have paused the listener.
-        pause_time_ms: The sum of these pauses.
+        paused: How many connections made the listener pause.
+        pause_time_ms: The total time of these pauses.
         refused: How many connections were refused because of the limit of their address.
         observed: How many connections enforcement would have paused or refused.
-        pause_time, address_throttle_time: The means of pauses and throttle times in the last minute, as in Kafka.
+        pause_time, address_throttle_time: The mean pause and throttle time of the last minute, as in Kafka.
         logged: The part of ``usage`` that the usage log has read.
     """
 
@@ -101,14 +101,14 @@ class ListenerQuota:
         self._broker = broker
 
     def configure(self, listener: Listener | None, enforcement: Enforcement) -> None:
-        """Apply the settings of a listener. None means that the new configuration file no longer has this listener."""
+        """Apply the settings of a listener, or remove its limits if ``listener`` is None."""
         own = listener.max_connection_creation_rate if listener else None
         self.limit = UNLIMITED_RATE if own is None else own
         self.is_protected = listener is not None and listener.inter_broker
         self.observes = ((listener.enforcement if listener else None) or enforcement) is Enforcement.OBSERVE
 
     def record(self, *, now_ms: int) -> int:
-        """Record a connection, and return for how many ms the listener must stop accepting, or 0 within the limits.
+        """Record a connection. Return for how many ms the listener must stop accepting, or 0 within the limits.
 
         Source: ``ConnectionQuotas.recordConnectionAndGetThrottleTimeMs``.
         """
@@ -128,11 +128,10 @@ class ListenerQuota:
         return pause_ms
 
     def record_address(self, host: str, *, arrived_ms: int, now_ms: int) -> int:
-        """Record a connection for its address, and return for how many ms to keep it open without serving it.
+        """Record a connection for its address. If it is refused, return for how many ms to keep it open, else 0.
 
-        Returns 0 if the connection is to be served. A refused connection is taken back from the rates of the listener
-        and the broker, which recorded it at ``arrived_ms``. If that was more than one window ago, it is not taken back,
-        because the credit would count for longer than the connection did.
+        ``arrived_ms`` is the time of ``record``. The rates of the listener and the broker are corrected only within one
+        window of that time, because a later correction would count for longer than the connection.
 
         Source: ``ConnectionQuotas.recordIpConnectionMaybeThrottle``.
         """
@@ -157,8 +156,7 @@ class ListenerQuota:
 class ConnectionQuotas:
     """The limits and rates of all listeners in front of one broker, and of the addresses that connect to it.
 
-    When limits change, the samples of the rates stay. So a lower limit applies at once, and a higher limit at the next
-    connection. Other brokers may share ``limits``, the limits of addresses.
+    When limits change, the samples of the rates stay. Other brokers may share ``limits``, the limits of addresses.
     """
 
     def __init__(self, config: ProxyConfig, limits: AddressLimits | None = None) -> None:
@@ -177,7 +175,7 @@ class ConnectionQuotas:
 
     @property
     def listeners(self) -> tuple[ListenerQuota, ...]:
-        """The quotas of all listeners for which ``listener`` was called."""
+        """The quotas of all listeners at this broker."""
         return tuple(self._listeners.values())
 
     @property
@@ -203,10 +201,10 @@ class ConnectionQuotas:
             listener.configure(self._by_name.get(listener.name), config.enforcement)
 
     def rules_changed(self, named: Mapping[str, bool] | None) -> None:
-        """Follow a change of the rules in ``limits``.
+        """Apply changed rules of ``limits``.
 
-        ``named`` maps an address to True if a rule names it since the change, or to False if no rule names it any more.
-        If ``named`` is None, the change may concern any address.
+        ``named`` maps an address to True if a rule for this address was added, or to False if it was removed. If
+        ``named`` is None, any rules may have been added or removed.
         """
         if named is None:
             self._addresses.recount_named(Tags("", host) for host in self.limits)
@@ -252,10 +250,7 @@ class ConnectionQuotas:
         return 0.0 if source is None else source.rate.peek(now_ms=now_ms)
 
     def expire_slices(self, *, now_ms: int) -> Iterator[None]:
-        """Remove the addresses that have not connected for an hour, in slices.
-
-        The event loop can run other tasks between the slices.
-        """
+        """Remove the addresses that have not connected for an hour. Yields now and then for other tasks."""
         sources = list(self._addresses)
         for start in range(0, len(sources), _EXPIRY_SLICE):
             for source in sources[start : start + _EXPIRY_SLICE]:
@@ -284,7 +279,7 @@ class ConnectionQuotas:
     def record_address(self, host: str, *, is_taken_back: bool, now_ms: int) -> int:
         """Record a connection of an address, and return the throttle time in ms that it causes, at most one window.
 
-        With ``is_taken_back``, a connection over the limit is taken back from the rate of the address.
+        If ``is_taken_back``, a connection over the limit does not stay in the rate of the address.
         """
         host = canonical(host)
         limit = self.limits.of(host)

@@ -1,8 +1,8 @@
 """Finds the bucket that a connection charges, and the limit that applies, by Kafka's eight levels of rules.
 
-Kafka does this in two steps (``ClientQuotaManager.DefaultQuotaCallback``). First, the *tags* of a connection name its
-bucket. They have the actual user and client-id, never ``<default>``. Then the *limit* is looked up for these tags. So a
-rule for ``<default>`` gives its limit to many buckets, for example to one bucket for each user.
+Kafka does this in two steps (``ClientQuotaManager.DefaultQuotaCallback``). First, it determines the *tags* of the
+connection, which identify its bucket. Tags have the actual user and client-id, never ``<default>``. Then Kafka looks up
+the *limit* for these tags. So a rule for ``<default>`` gives each user or client-id a bucket of its own.
 """
 
 from collections import Counter
@@ -16,14 +16,14 @@ from kafka_quota_proxy.config.quota_kinds import QuotaKind
 
 
 class Tags(NamedTuple):
-    """The name of a bucket. ``user`` or ``client_id`` is empty if all users or client-ids share the bucket."""
+    """The key of a bucket. ``user`` or ``client_id`` is empty if all users or client-ids share the bucket."""
 
     user: str
     client_id: str
 
 
 class Level(NamedTuple):
-    """One of Kafka's eight levels of rules. It determines which rule to look up, and which bucket that rule limits."""
+    """One of Kafka's eight levels of rules. It says which rule to look up, and which bucket the rule applies to."""
 
     number: int
     says: str
@@ -33,11 +33,11 @@ class Level(NamedTuple):
     client_id: bool | None
 
     def entity(self, user: str, client_id: str) -> tuple[EntityName, EntityName]:
-        """Return the entity that a rule of this level must have to apply to this user and client-id."""
+        """Return the entity of the rule that this level has for a user and client-id."""
         return _name(self.user, user), _name(self.client_id, client_id)
 
     def tags(self, user: str, client_id: str) -> tuple[str, str]:
-        """Return the tags of the bucket that this user and client-id charge if a rule of this level applies."""
+        """Return the tags of the bucket that a user and client-id charge if a rule of this level applies."""
         return "" if self.user is None else user, "" if self.client_id is None else client_id
 
 
@@ -79,9 +79,9 @@ Entity = tuple[EntityName, EntityName]  # user and client-id of a rule
 
 
 def bounded(name: str) -> str:
-    """Return ``name``, or its beginning and a digest if it is long, so that no table stores names of 32 KB.
+    """Return ``name``. If it is long, return its beginning and a digest, so that no table stores names of 32 KB.
 
-    The names of rules are bounded in the same way, so a rule for a long name applies to that name alone.
+    The names in rules must be bounded in the same way.
     """
     if len(name) <= MAX_NAME_LENGTH:
         return name
@@ -93,16 +93,13 @@ def _bounded_entity(name: EntityName) -> EntityName:
 
 
 def tags_named(entity: Entity) -> Tags | None:
-    """Return the bucket that a rule for this entity limits, or None if a default in it means any number of buckets."""
+    """Return the tags of the one bucket that a rule for this entity applies to, or None for a default rule."""
     user, client_id = entity
     return None if user is DEFAULT or client_id is DEFAULT else Tags(user or "", client_id or "")
 
 
 class Resolution(NamedTuple):
-    """The bucket of a user and client-id, and the rule that applies to it.
-
-    ``rule``, ``level`` and ``limit`` are None if no rule applies.
-    """
+    """The bucket of a user and client-id, and the rule that applies to it, if there is one."""
 
     tags: Tags
     rule: QuotaRule | None
@@ -141,11 +138,9 @@ class RuleTable:
         self._count_levels()
 
     def change(self, rules: Mapping[Entity, QuotaRule | None]) -> dict[Tags, bool] | None:
-        """Add, replace or remove rules, as ``put`` does. The cost does not depend on the number of other rules.
+        """Add, replace or remove rules, as ``put`` does. Return None if no rule of this table has changed.
 
-        Returns:
-            Maps the tags of a bucket to True if a rule names the bucket since the change, or to False if no rule names
-            it any more. Returns None if nothing in this table has changed.
+        Otherwise returns True for each bucket that now has a rule of its own, and False for each bucket that lost it.
         """
         has_changed = False
         named: dict[Tags, bool] = {}
@@ -158,10 +153,9 @@ class RuleTable:
         return named if has_changed else None
 
     def put(self, entity: Entity, rule: QuotaRule | None) -> bool:
-        """Add or replace the rule of an entity, or remove it if ``rule`` is None. Return whether the table changes.
+        """Set the rule of an entity, or remove it if ``rule`` is None. Return whether the table has changed.
 
-        A rule without a limit of this kind counts as None. The caller must have passed the names of ``entity`` through
-        ``bounded``.
+        A rule without a limit of this kind counts as None. The names of ``entity`` must be ``bounded``.
         """
         if rule is not None and self.kind.limit_of(rule) is None:
             rule = None
@@ -180,7 +174,7 @@ class RuleTable:
         return True
 
     def _count_levels(self) -> None:
-        # A kind of entity without any rule left does not count. Older brokers still count it, but find the same limits.
+        # Only kinds of entity that still have rules count. Older brokers count others too, but find the same limits.
         self._types = 0
         for (user, client_id), count in self._at_level.items():
             if count:
@@ -199,11 +193,11 @@ class RuleTable:
         return self._rules.get(entity)
 
     def names(self, tags: Tags) -> bool:
-        """Return whether there is a rule for exactly this user and client-id, without any default."""
+        """Return whether the bucket with these tags has a rule of its own, which is a rule without defaults."""
         return (tags.user or None, tags.client_id or None) in self._rules
 
     def named(self) -> Iterator[Tags]:
-        """Yield the buckets that rules name. A rule with a default names no bucket."""
+        """Yield the tags of all buckets that have rules of their own."""
         for entity in self._rules:
             tags = tags_named(entity)
             if tags is not None:
@@ -212,7 +206,7 @@ class RuleTable:
     def tags(self, *, user: str, client_id: str) -> tuple[str, str]:
         """Return the tags of the bucket that a connection charges.
 
-        ``user`` is ``ANONYMOUS`` without authentication, and never empty. ``client_id`` is empty if it is null.
+        ``user`` is ``ANONYMOUS`` without authentication, and never empty. ``client_id`` may be empty.
 
         Source: ``DefaultQuotaCallback.quotaMetricTags``.
         """
@@ -237,10 +231,7 @@ class RuleTable:
         return Resolution(tags, None, None, None)
 
     def limit_of_tags(self, *, user: str, client_id: str) -> float | None:
-        """Return the limit of the bucket with these tags, or None.
-
-        Source: ``DefaultQuotaCallback.quotaLimit``.
-        """
+        """Return the limit of the bucket with these tags, or None (Kafka's ``DefaultQuotaCallback.quotaLimit``)."""
         for level in self._levels_of(Tags(user, client_id)):
             rule = self._rules.get(level.entity(user, client_id))
             if rule is not None:
@@ -267,13 +258,7 @@ class RuleTable:
         return Candidate(level=level, rule=rule, wins=False, reason=reason)
 
     def _levels_of(self, tags: Tags) -> tuple[Level, ...]:
-        """Return the levels that Kafka looks up for these tags.
-
-        If all rules are for client-ids, an empty client-id has no level to look up. Its clients are unlimited, as in
-        Kafka.
-
-        Source: ``DefaultQuotaCallback.quotaLimit``.
-        """
+        """Return the levels that Kafka looks up for these tags (``DefaultQuotaCallback.quotaLimit``)."""
         if tags.user:
             return _OF_PAIRS if tags.client_id else _OF_USERS
-        return _OF_CLIENTS if tags.client_id else ()
+        return _OF_CLIENTS if tags.client_id else ()  # Kafka does not limit an empty client-id without a user.

@@ -1,4 +1,4 @@
-"""Measures the usage of one entity (a user, a client-id, or both) with rates and totals. Decides nothing."""
+"""Measures the usage of one entity (a user, a client-id, or both) with rates and totals."""
 
 from dataclasses import dataclass, field
 from operator import add, sub
@@ -12,7 +12,7 @@ from kafka_quota_proxy.proxy.quota.shadow_bucket import ShadowBucket
 
 
 class UsageTotals(NamedTuple):
-    """Totals since the start. ``amount`` is in the unit that the kind of quota records, for example in bytes."""
+    """Totals since the start. ``amount`` is in the unit of the usage, for example in bytes."""
 
     amount: int = 0
     requests: int = 0
@@ -39,7 +39,7 @@ class ThrottleTotals:
 
     Attributes:
         average_ms: The mean throttle time, Kafka's metric ``throttle-time``.
-        shadow: The state that the bucket would have under enforcement, if the bucket is only observed.
+        shadow: What an observed bucket would be under enforcement. It is None until the bucket is over its limit.
     """
 
     requests: int = 0
@@ -51,7 +51,7 @@ class ThrottleTotals:
     _counted_until_ms: int = 0  # the end of the waits that are in time_ms
 
     def count(self, wait_ms: int, *, now_ms: int) -> None:
-        """Count one throttled request. If waits overlap, the time that they share counts once in ``time_ms``."""
+        """Count one throttled request. Time in which several waits overlap counts once in ``time_ms``."""
         self.requests += 1
         self.average_ms.record(wait_ms, now_ms=now_ms)
         until_ms = now_ms + wait_ms
@@ -60,24 +60,22 @@ class ThrottleTotals:
             self._counted_until_ms = until_ms
 
     def count_observed(self, waits_ms: list[int], *, max_wait_ms: int) -> None:
-        """Count requests that enforcement would have throttled. ``waits_ms`` has the wait of each request."""
+        """Count the waits of requests that enforcement would have throttled, each up to ``max_wait_ms``."""
         self.observed_requests += len(waits_ms)
         self.observed_time_ms += sum(min(wait_ms, max_wait_ms) for wait_ms in waits_ms)
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class EntityUsage:
-    """The usage of one entity for one kind of quota. Counters are plain integers, which metrics read as they are.
+    """The usage of one entity for one kind of quota.
 
     Attributes:
-        limit: The limit per second, in the unit that the kind of quota records, or ``float(UNLIMITED)``.
+        limit: The limit per second, in the unit in which usage is recorded, or ``float(UNLIMITED)``.
         rate: The rate of all charges.
         last_record_ms: The time of the last charge.
-        has_kafka_tags: Whether Kafka measures this usage under the same tags, so that ``rate`` is the rate in Kafka.
-        kafka_rate: The rate under the tags that Kafka uses, if these are other tags. All buckets that Kafka measures
-            under these tags share it.
-        kept_rates: The rates that Kafka measured under earlier rules, at most three. They count again if those rules
-            come back.
+        has_kafka_tags: Whether Kafka would use the same tags, so that ``rate`` is the rate in Kafka.
+        kafka_rate: The rate under the tags that Kafka would use, if they differ. Several buckets may share it.
+        kept_rates: Rates under the tags of earlier rules. They count again if those rules come back.
         amount: The sum of all charges.
         requests: The number of charges.
         logged: The part of ``usage`` that the usage log has read.
@@ -115,31 +113,28 @@ class EntityUsage:
 
     @property
     def used_s(self) -> float:
-        """The usage, counted in seconds of the limit that applied at the time.
-
-        It grows by 1 in each second in which the entity uses its whole limit.
-        """
+        """The usage, counted in seconds of the limit. It grows by 1 per second while an entity uses its whole limit."""
         before_s, amount_before, limit = self._used
         return before_s + (self.amount - amount_before) / limit if limit < UNLIMITED else before_s
 
     def utilisation(self, *, now_ms: int) -> float | None:
-        """Return the rate divided by the limit, or None without a limit."""
+        """Return the rate divided by the limit, or None if there is no limit."""
         return self.rate.peek(now_ms=now_ms) / self.limit if self.is_limited else None
 
     def set_limit(self, limit: float) -> None:
-        """Change the limit. ``used_s`` keeps the part that was used under the old limit."""
+        """Change the limit. ``used_s`` counts earlier usage by the old limit."""
         if limit != self.limit:
             self._used = (self.used_s, self.amount, limit)
         self.limit = limit
         self.is_limited = limit < UNLIMITED
 
     def keep_rate(self, rate: Rate) -> None:
-        """Keep a reference to a rate that may count again after another change of rules."""
+        """Keep a rate that may count again after another change of rules."""
         if rate not in self.kept_rates:
             self.kept_rates = (*self.kept_rates, rate)
 
     def absorb_usage(self, other: "EntityUsage", *, now_ms: int) -> None:
-        """Add the usage of ``other``, and set its totals to 0, so that nothing is counted twice."""
+        """Add the usage of ``other``, and set the totals of ``other`` to 0, so that nothing is counted twice."""
         self.rate.absorb(other.rate, now_ms=now_ms)
         for rate in other.kept_rates:
             self.keep_rate(rate)

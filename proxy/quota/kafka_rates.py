@@ -1,8 +1,8 @@
 """Measures rates under the tags that Kafka would use, for buckets that have other tags.
 
-In this proxy, each unlimited client has its own bucket, which keeps the usage of clients apart. In Kafka, the tags of a
-client depend on the kinds of rules that exist, even if no rule limits the client. If the client gets a limit later,
-Kafka counts the usage that was recorded under these tags.
+Tags are the user and client-id under which usage is recorded. In this proxy, each client without a limit has a bucket
+of its own. In Kafka, several such clients may share tags. If they get a limit later, Kafka applies it to the usage that
+was recorded under these tags.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from kafka_quota_proxy.proxy.quota.rate import Rate
 
 
 class KafkaRates:
-    """The rates of one kind of quota under Kafka's tags. A rate exists only while a bucket refers to it."""
+    """The rates of one kind of quota by the tags that Kafka would use. A rate exists while a bucket refers to it."""
 
     def __init__(self, find_bucket: Callable[[Tags], Bucket | None], new_rate: Callable[[], Rate]) -> None:
         self._find_bucket = find_bucket
@@ -25,10 +25,9 @@ class KafkaRates:
         return len(self._rates)
 
     def assign(self, bucket: Bucket, tags: Tags | None) -> None:
-        """Make all charges of ``bucket`` count under ``tags``, the tags that Kafka gives to its clients.
+        """Measure the charges of ``bucket`` under the tags that Kafka would use, or not at all if ``tags`` is None.
 
-        None means that Kafka would record nothing. Kafka keeps the samples of tags that are no longer charged, and so
-        does the bucket while it exists.
+        The bucket keeps its earlier rates, because Kafka keeps the samples of tags that are no longer charged.
         """
         has_kafka_tags = tags == bucket.tags
         if has_kafka_tags != bucket.has_kafka_tags:
@@ -53,7 +52,7 @@ class KafkaRates:
                 own.absorb(rate, now_ms=now_ms)
 
     def adopt(self, bucket: Bucket, *, now_ms: int) -> None:
-        """Take over a bucket from another manager: merge its rate with the rate that this one has for the same tags."""
+        """Take over a bucket of another manager, and merge its rate with a rate of the same tags, if there is one."""
         own = self._rates.get(bucket.tags) if bucket.has_kafka_tags else None
         if own is not None:
             own.absorb(bucket.rate, now_ms=now_ms)

@@ -1,14 +1,11 @@
-"""Keeps requests waiting in a line in front of a bucket until nothing is owed. They pass in the order of arrival.
+"""Keeps requests waiting in a line in front of a bucket until nothing is owed. Forwards them in the order of arrival.
 
-If each connection waited only for its own requests, thirty connections would wait at the same time, and together they
-would send thirty times the limit. So a request takes a place in the line if its bucket is over the limit, and one
-request passes at a time.
+If each connection waited only for its own requests, thirty connections would send thirty times the limit. So a request
+takes a place in the line if its bucket is over the limit, and one request is forwarded at a time.
 
-A connection may be away and keep its place. A fetch that has waited for its ``max_wait_ms`` is answered without records
-and with a throttle time, after which the client comes back. If the client is late by ``_LATE_MS``, the place no longer
-counts.
-
-The line does no I/O. ``BrokerLines.wake`` makes a connection check again whether its request may pass.
+A connection may be away and keep its place. After ``max_wait_ms``, a waiting fetch is answered without records and with
+a throttle time. The client should fetch again when this time is over. If it is late by ``_LATE_MS``, it loses its
+place.
 """
 
 from collections.abc import Callable
@@ -18,7 +15,7 @@ from typing import Final, Protocol
 
 # How late a connection may come back before it loses its place.
 _LATE_MS: Final = 2_000
-# The size of a request counts for one part in eight in the mean, which is the size expected of the next request.
+# The amount of a request counts for an eighth of the mean, which is the expected amount of the next request.
 _PARTS: Final = 8
 
 
@@ -26,15 +23,15 @@ class Waiter(Protocol):
     """The connection of a request that waits."""
 
     def take_turn(self) -> None:
-        """Check again whether the request may pass. Must not be called from within a call of the session itself."""
+        """Check again whether the request may be forwarded. Must not be called while other code of the waiter runs."""
 
 
 class BrokerLines:
-    """All lines at one broker. Knows how to wake a connection, and which lines have waiting requests.
+    """All lines at one broker.
 
     Attributes:
-        wake: Is called with each waiter that should check again whether its request may pass. It calls the waiter soon,
-            but not at once. By default it only appends the waiter to ``woken``, for use without an event loop.
+        wake: Makes a connection check again whether its request may be forwarded, soon after the call. By default
+            it appends the connection to ``woken``.
     """
 
     __slots__ = ("_lines", "wake", "woken")
@@ -60,17 +57,17 @@ class BrokerLines:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Place:
-    """A connection's place in the line of one bucket, from its first wait until its request passes.
+    """A connection's place in the line of one bucket, from its first wait until its request is forwarded.
 
     Attributes:
         line: The line.
         owner: The connection.
-        rank: The position in the line. Lower ranks pass first.
-        due: The turn of the request: how many requests must have left the line since the line was created.
+        rank: The position in the line. Lower ranks come first.
+        due: The value that ``Line._served`` must reach before it is this request's turn.
         back_ms: The time when the connection should come back, if it is away.
         is_waiting: Whether the request waits. Otherwise the connection is away.
         is_listed: Whether the place is in the heap of the line.
-        is_woken: Whether the connection was woken, and has not checked yet whether its request may pass.
+        is_woken: Whether the connection was woken, and has not yet checked whether its request may be forwarded.
     """
 
     line: "Line"
@@ -98,7 +95,7 @@ class Line:
         self._away: set[Place] = set()
         self._sweep_ms = 0
         self._last_rank = 0
-        self._served = 0
+        self._served = 0  # how many requests have left the line since it was created
         self.mean_amount = 0.0  # the mean amount of the last requests
 
     def __len__(self) -> int:
@@ -138,7 +135,7 @@ class Line:
         self._away.add(place)
 
     def leave(self, place: Place) -> None:
-        """Remove ``place`` from the line, because its request passes or will never come."""
+        """Remove ``place``, because its request is forwarded now or will never come."""
         self._away.discard(place)
         self._served += 1
         if place.is_waiting:
@@ -146,11 +143,11 @@ class Line:
         self.wake_first()
 
     def ahead(self, place: Place | None) -> int:
-        """Return how many requests pass before the request of ``place``, or before a new request if it is None."""
+        """Return how many requests come before that of ``place``, or before a new one if ``place`` is None."""
         return len(self) if place is None else max(0, place.due - self._served)
 
     def sweep(self, *, now_ms: int) -> None:
-        """Stop counting connections that are late to come back. Checks this at most once a second."""
+        """Remove connections that are late to come back. Checks this at most once a second."""
         if now_ms >= self._sweep_ms:
             self._sweep_ms = now_ms + 1_000
             late = [place for place in self._away if place.back_ms + _LATE_MS <= now_ms]
@@ -158,11 +155,11 @@ class Line:
             self._served += len(late)
 
     def note(self, amount: int) -> None:
-        """Add the amount of a request to the mean amount."""
+        """Update ``mean_amount`` with the amount of one more request."""
         self.mean_amount += (amount - self.mean_amount) / _PARTS if self.mean_amount else amount
 
     def end_request(self, amount: int) -> None:
-        """Add the amount that a request has charged to the mean amount, and wake the first waiting request."""
+        """Update ``mean_amount`` with the charge of a request, and wake the first waiting request."""
         self.note(amount)
         self.wake_first()
 

@@ -1,21 +1,18 @@
 """Applies ``controller_mutation_rate``, which limits how many partitions a client changes in a second (KIP-599).
 
-The *permits* of a topic are the number of partitions that it is created with, that are added to it, or that it has
-when it is deleted. Each permit takes a token. A client violates its quota while its tokens are negative.
+The *permits* of a topic are the number of partitions that a request creates, adds or deletes. A client violates its
+quota while its tokens are negative.
 
-* A strict quota is for versions of the API that have the error THROTTLING_QUOTA_EXCEEDED. Each topic is checked and
-  then recorded. So topics are accepted until the tokens are negative, and then refused. The response says how long the
-  client must wait.
-* A permissive quota is for older versions. All topics are recorded, and the client waits until its tokens are back at
-  0.
+* A strict quota applies to versions of the API that have the error THROTTLING_QUOTA_EXCEEDED. Each topic is checked and
+  then recorded. So topics are accepted until the tokens are negative, and then refused.
+* A permissive quota applies to older versions. All topics are recorded, and the client must wait until its tokens are
+  no longer negative.
 
-The permits of a request become known in three steps. The request has some of them. Before it is passed on, the cluster
-is asked for the partitions of topics (``uncounted_topics``). The response shows which changes were not made
-(``settle``). Kafka's controller records a topic after it has validated the change. This proxy records the topic first,
-and takes back the permits of a change that was not made.
+Not every request has the numbers of partitions. Before such a request is forwarded, the cluster is asked for them
+(``uncounted_topics``). All topics are recorded before the broker validates the change. The response shows which changes
+were not made, and their permits are taken back (``settle``).
 
-As in Kafka 4, requests with ``validate_only`` are recorded. Kafka refuses a topic that comes twice in a request. This
-proxy counts the topic once and leaves the refusal to the broker.
+As in Kafka 4, requests with ``validate_only`` are recorded.
 
 Source: ``StrictControllerMutationQuota``, ``PermissiveControllerMutationQuota`` and ``ControllerMutationQuotaManager``,
 ``ReplicationControlManager.createTopic``, ``createPartitions`` and ``deleteTopic`` in Apache Kafka.
@@ -47,14 +44,14 @@ _PERHAPS_DONE: Final = frozenset({-1, 7, 13})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MutationDecision:
-    """Says which topics of a request pass, and what they cost.
+    """Says which topics of a request are forwarded, and what they cost.
 
     Attributes:
         is_strict: Whether topics may be refused.
-        permits: The permits of each topic that passes, in the order of the request.
-        refused: The topics that are not passed on to the broker.
-        missing: The permits of topics that do not exist, according to a broker. They are charged if the change
-            succeeds all the same, because a broker may not know a new topic yet. It has at least one partition.
+        permits: The permits of each topic that is forwarded, in the order of the request.
+        refused: The topics that are not forwarded to the broker.
+        missing: The permits of topics that do not exist, according to the cluster. They are charged only if the
+            change succeeds, because a topic may be too new to be known.
     """
 
     is_strict: bool
@@ -65,17 +62,14 @@ class MutationDecision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MutationThrottle:
-    """How long a client must wait, counted from the time ``recorded_ms`` when its request was recorded."""
+    """How long a client must wait, counted from ``recorded_ms``, when its request was charged."""
 
     throttle_time_ms: int
     recorded_ms: int
 
 
 def uncounted_topics(request: MutationRequest, known: Container[Topic]) -> tuple[Topic, ...]:
-    """Return the topics for which the cluster must be asked for the number of partitions before ``decide``.
-
-    Each topic comes once. The numbers of ``known`` topics need not be asked for. CreateTopics requests need no numbers.
-    """
+    """Return the topics for which the cluster must be asked for the number of partitions before ``decide``."""
     if request.api_key == ApiKey.CREATE_TOPICS:
         return ()
     return tuple(dict.fromkeys(mutation.topic for mutation in request.topics if mutation.topic not in known))
@@ -90,15 +84,14 @@ def decide(
     may_refuse: bool,
     now_ms: int,
 ) -> MutationDecision:
-    """Decide for each topic whether it passes. Changes nothing.
+    """Decide for each topic whether it is forwarded. Changes nothing.
 
     Args:
         request: The client's request.
         bucket: A bucket of ``QuotaKind.MUTATION``.
-        known: The number of partitions by topic, 0 for a topic that does not exist. All other topics have
-            ``ASSUMED_PERMITS``.
+        known: The number of partitions by topic, 0 for a topic that does not exist.
         default_partitions: The broker's ``num.partitions``.
-        may_refuse: Whether topics may be refused. With False, all versions of the API are permissive.
+        may_refuse: Whether topics may be refused. If it is False, the quota is always permissive.
         now_ms: The time.
     """
     is_strict = may_refuse and request.api_version >= FIRST_REFUSABLE_VERSION[request.api_key]
@@ -123,10 +116,9 @@ def decide(
 
 
 def record(decision: MutationDecision, bucket: Bucket, *, now_ms: int) -> MutationThrottle:
-    """Charge the topics that pass. ``now_ms`` must be the time of ``decide``.
+    """Charge the topics that are forwarded, and return how long the client must wait.
 
-    Returns:
-        How long the client must wait. With a strict quota, the wait is above 0 only if a topic was refused.
+    ``now_ms`` must be the time of ``decide``. With a strict quota, the client waits only if a topic was refused.
     """
     wait_ms = min(bucket.charge(sum(decision.permits.values()), now_ms=now_ms), bucket.max_throttle_time_ms)
     if decision.is_strict and not decision.refused:
@@ -135,18 +127,12 @@ def record(decision: MutationDecision, bucket: Bucket, *, now_ms: int) -> Mutati
 
 
 def throttle_time_ms(throttle: MutationThrottle, *, now_ms: int) -> int:
-    """Return how many milliseconds of a wait are left when the response has come, or 0.
-
-    Source: ``AbstractControllerMutationQuota.throttleTime``.
-    """
+    """Return how many ms of a client's wait are left (``AbstractControllerMutationQuota.throttleTime``)."""
     return max(0, throttle.throttle_time_ms - (now_ms - throttle.recorded_ms))
 
 
 def settle(decision: MutationDecision, results: Collection[TopicResult], bucket: Bucket, *, now_ms: int) -> int:
-    """Correct the charge to what the broker did according to ``results``, and return the difference in permits.
-
-    Topics without a result stay charged.
-    """
+    """Correct the charge to what the broker did according to ``results``. Return the difference in permits."""
     by_topic: dict[Topic | None, TopicResult] = {}
     for result in results:
         by_topic[result.name] = by_topic[result.topic_id] = result
@@ -167,11 +153,12 @@ def settle(decision: MutationDecision, results: Collection[TopicResult], bucket:
 
 
 def _costs(request: MutationRequest, known: Mapping[Topic, int], default_partitions: int) -> dict[Topic, int | None]:
-    """Return the permits of each topic, or None if they are unknown. If a topic comes twice, the larger one counts."""
+    """Return the permits of each topic, or None if they are unknown."""
     costs: dict[Topic, int | None] = {}
     for mutation in request.topics:
         topic, permits = mutation.topic, _cost(request.api_key, mutation, known, default_partitions)
         before = costs.get(topic)
+        # If a topic comes twice, the larger number counts. The broker refuses the request.
         costs[topic] = permits if before is None else max(before, permits or before)
     return costs
 

@@ -1,7 +1,7 @@
-"""Limits how many connections a user or client-id has open at once at one broker, by the key ``connections`` of a rule.
+"""Limits how many connections a user or client-id has open at once at one broker, by the quota key ``connections``.
 
-Kafka has no such quota, but this quota has the form of Kafka's quotas: the eight levels of ``entity`` decide which
-connections count together and which limit applies. Closed connections do not count.
+Kafka has no such quota. The eight levels of ``entity`` decide which connections count together, and which limit
+applies.
 """
 
 from collections.abc import Callable, Hashable
@@ -52,22 +52,19 @@ class OpenConnections:
         self._found: dict[Identity, Resolution | None] = {}
 
     def rules_changed(self, charged_user: ChargedUser) -> None:
-        """Count the connections again, because rules or principals have changed. Open connections stay open."""
+        """Count the connections again under changed rules or principals. Open connections stay open."""
         self._charged_user = charged_user
         self._recount()
 
     def absorb(self, other: "OpenConnections") -> None:
-        """Take over the connections of ``other`` at the same broker. ``other.leave`` then counts here."""
+        """Take over the connections of ``other``, which belongs to the same broker and is no longer used."""
         for identity, count in other._by_identity.items():  # noqa: SLF001 - same class
             self._by_identity[identity] = self._by_identity.get(identity, 0) + count
         self._recount()
         other.absorbed_by = self
 
     def open_now(self) -> dict[Tags, int]:
-        """Return the number of open connections by the tags of their bucket. Any thread may call this.
-
-        Connections of exempt principals do not count.
-        """
+        """Return the number of open connections by the tags of their bucket. Any thread may call this."""
         return self._by_tags.copy()
 
     def check(self, identity: Identity) -> ConnectionCheck:
@@ -76,7 +73,7 @@ class OpenConnections:
         return ConnectionCheck(found, self._by_tags.get(found.tags, 0) if found else 0)
 
     def enter(self, identity: Identity, check: ConnectionCheck) -> None:
-        """Count a connection until ``leave``. ``check`` must be what ``check`` has just returned for it."""
+        """Count a connection until ``leave``. ``check`` must be the result of ``self.check(identity)``."""
         self._found[identity] = check.found
         self._add(identity, 1)
 

@@ -1,9 +1,8 @@
 """Measures rates over sampled windows, as Kafka does since 3.8 (``SampledStat``, ``Rate``, ``Avg``).
 
-A rate is a ring of N + 1 slots of W milliseconds each. The current slot is only partly filled. Two details change the
-result by milliseconds. First, a measurement purges the ring: it resets each slot whose last event is N * W or more
-milliseconds old, and a reset slot starts at the time of the measurement. Second, the first measurement of an empty ring
-starts its first slot. ``peek`` returns the result of a measurement but changes nothing.
+A rate is a ring of N + 1 slots of W milliseconds each. The current slot is only partly filled. As in Kafka, a
+measurement purges the ring, which means that it resets each slot with no record in the last N * W milliseconds. The
+first record or measurement starts the first slot. Methods with ``peek`` in their names purge nothing.
 """
 
 from collections.abc import Sequence
@@ -25,19 +24,15 @@ class Slot(NamedTuple):
 
 
 class Rate:
-    """Measures how many units are recorded per second.
-
-    ``record`` and ``measure`` compute what Kafka computes. The times that are passed to one rate must not go backwards.
+    """Measures how many units are recorded per second, as Kafka does. The times of calls must not go backwards.
 
     Args:
         samples: N, the number of windows that count, at least 2.
         window_ms: W, the length of a window in milliseconds.
 
     Attributes:
-        exact_before_ms: Before this time no slot is old enough to be purged, so ``total`` is exact.
+        exact_before_ms: No slot can be purged before this time, so ``total`` is exact until then.
         total: The sum of all slots.
-
-    Source: ``SampledStat`` and ``Rate`` of org.apache.kafka.common.metrics.stats.
     """
 
     # A charge touches one slot instead of twelve, and takes 1 µs instead of 3. For this, three values are kept up to
@@ -85,7 +80,7 @@ class Rate:
         return [Slot(*flat[at : at + _SLOT_LENGTH]) for at in range(0, len(flat), _SLOT_LENGTH)]
 
     def restore(self, slots: Sequence[Slot]) -> None:
-        """Replace all slots by ``slots``, which has at most N + 1 slots and the current one last."""
+        """Replace all slots. There may be at most N + 1 slots, and the current slot must be the last."""
         self._slots = [number for slot in slots for number in slot]
         self._at = max(0, len(self._slots) - _SLOT_LENGTH)
         self._oldest_ms = min((slot.start_ms for slot in slots), default=0)
@@ -120,10 +115,7 @@ class Rate:
         self.total += value
 
     def window_ms(self, *, now_ms: int) -> int:
-        """Return the length of the time over which the sum was recorded, at least 1 ms. Purges the ring, as in Kafka.
-
-        At least N - 1 full windows count as passed, even if the first record was a moment ago.
-        """
+        """Return the time by which the sum of the records is divided, at least N - 1 windows. Purges the ring."""
         if now_ms >= self.exact_before_ms:
             self._purge(now_ms)
         # This is _elapsed_ms without a call. A client at its limit measures with each charge, and a call would nearly
@@ -135,12 +127,12 @@ class Rate:
         return elapsed_ms if elapsed_ms > 0 else 1
 
     def measure(self, *, now_ms: int) -> float:
-        """Return the rate in units per second. Purges the ring, as in Kafka."""
+        """Return the rate in units per second. Purges the ring."""
         window_ms = self.window_ms(now_ms=now_ms)  # must come first, because it removes old records from the total
         return self.total / (window_ms / 1000)
 
     def peek(self, *, now_ms: int, more: int = 0) -> float:
-        """Return what ``measure`` would return after a record of ``more``. Changes nothing. Any thread may call it."""
+        """Return what ``measure`` would return after a record of ``more``. Any thread may call it."""
         slots = self._slots[:]
         if more and slots and now_ms - slots[self._at + _START_MS] >= self._window_ms:
             # The record would start a new slot, which in a full ring replaces the oldest slot.
@@ -156,7 +148,7 @@ class Rate:
         return total / (self._elapsed_ms(now_ms - oldest_ms) / 1000)
 
     def peek_sum(self, *, now_ms: int) -> int:
-        """Return the sum of all records that a measurement would count. Changes nothing."""
+        """Return the sum of all records that a measurement would count."""
         if now_ms < self.exact_before_ms:
             return self.total
         slots = self._slots
@@ -192,10 +184,7 @@ class Rate:
         return now_ms if left <= total else now_ms + self._span_ms
 
     def over_until_ms(self, total: float, *, now_ms: int) -> int:
-        """Return when the last record no longer counts, or 0 if the sum is not above ``total``. Changes nothing.
-
-        If ``total`` is the amount that a limit allows in N - 1 windows, 0 means that the rate is within the limit.
-        """
+        """Return the time when no record counts any more, or 0 if the sum is at most ``total``. Changes nothing."""
         if now_ms < self.exact_before_ms and self.total <= total:
             return 0
         counts = last_ms = 0
@@ -207,7 +196,7 @@ class Rate:
         return last_ms + self._span_ms if counts > total else 0
 
     def _elapsed_ms(self, elapsed_ms: int) -> int:
-        """Return the time that the rate divides the sum by, if the oldest slot began ``elapsed_ms`` ago."""
+        """Return the time by which the sum is divided if the oldest slot began ``elapsed_ms`` ago."""
         missing = self._samples - 1 - elapsed_ms // self._window_ms
         if missing > 0:
             elapsed_ms += missing * self._window_ms
@@ -245,18 +234,12 @@ class Rate:
 
 
 class SimpleRate(Rate):
-    """A rate that divides by at least one window, where ``Rate`` divides by at least N - 1 windows.
-
-    So with Kafka's eleven windows, the first record gives ten times the rate that ``Rate`` measures. Kafka uses this
-    rate for its replication quotas.
-
-    Source: ``SimpleRate`` of org.apache.kafka.common.metrics.stats.
-    """
+    """A rate that divides by at least one window, not by N - 1 windows as ``Rate`` does (Kafka's ``SimpleRate``)."""
 
     __slots__ = ()
 
     def window_ms(self, *, now_ms: int) -> int:
-        """Return the length of the time over which the sum was recorded, at least one window. Purges, as in Kafka."""
+        """Return the time by which the sum of the records is divided, at least one window. Purges the ring."""
         if now_ms >= self.exact_before_ms:
             self._purge(now_ms)
         return self._elapsed_ms(now_ms - self._oldest_ms)
@@ -264,9 +247,7 @@ class SimpleRate(Rate):
     def not_above_at_ms(self, limit: float, *, more: int, now_ms: int) -> int:
         """Return the time when the rate falls to ``limit`` if ``more`` is recorded now and nothing afterwards.
 
-        A time that is not after ``now_ms`` means that the rate is not above the limit now. The rate may fall later than
-        at the returned time, because the start of the oldest slot changes when slots are purged. ``limit`` must be
-        above 0.
+        ``limit`` must be above 0. The caller must check again at the returned time, because a purge may raise the rate.
         """
         if now_ms >= self.exact_before_ms:
             self._purge(now_ms)
@@ -281,10 +262,7 @@ class SimpleRate(Rate):
 
 
 class Average:
-    """The mean of the values that were recorded in the last minute or so. It is NaN if there are no values.
-
-    This is Kafka's metric ``throttle-time``, an ``Avg`` over 2 samples of 30 s, the default of Kafka's metrics.
-    """
+    """The mean of the values of the last minute, or NaN if there are none (Kafka's ``Avg``, with 2 samples of 30 s)."""
 
     __slots__ = ("_slots",)
     _SAMPLES = 2
@@ -304,7 +282,7 @@ class Average:
             self._slots = (*slots[-self._SAMPLES :], (now_ms, now_ms, value, 1))
 
     def peek(self, *, now_ms: int) -> float:
-        """Return the mean, or NaN without values. Changes nothing."""
+        """Return the mean, or NaN if there are no values. Changes nothing."""
         fresh = [slot for slot in self._slots if now_ms - slot[1] < self._SAMPLES * self._WINDOW_MS]
         count = sum(slot[3] for slot in fresh)
         return sum(slot[2] for slot in fresh) / count if count else nan

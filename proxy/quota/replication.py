@@ -1,17 +1,15 @@
 """Limits what replicas fetch as Kafka does, and spreads the bytes evenly over time.
 
-Bytes flow while two measures allow it:
+A fetch is forwarded while two measures allow it:
 
-* Kafka's measure allows it if the ``SimpleRate`` of all charged bytes is not above the limit (``isQuotaExceeded``).
-* A token bucket allows it if tokens are left. Only replicas that lag take tokens. Kafka's measure alone would let ten
-  seconds' worth of bytes pass at once after a quiet time. With the token bucket, replicas that lag get at most the
-  limit times the time, plus one response. The token bucket saves up a quarter of a second, so that late fetches do not
-  keep the flow below the limit.
+* Kafka's measure is the ``SimpleRate`` of all charged bytes, which must not be above the limit (``isQuotaExceeded``).
+  After a quiet time, this measure alone would allow ten seconds' worth of bytes at once.
+* A token bucket must have tokens left. Only replicas that lag take tokens. An idle token bucket saves up a quarter of a
+  second, so that late fetches do not keep the rate below the limit.
 
-A fetch reserves bytes when it is passed on, and the reservation is settled when its response comes. So several
-followers do not all get the same room. A follower without room waits in a line, which is ordered by the time when each
-follower was served last. Without the line, the first follower to ask would get all the room, and that is mostly the
-follower that was served last.
+A fetch reserves the expected bytes of its response, so that several followers do not get the same room. A follower
+without room waits in a line. The follower that was served longest ago comes first. Without the line, the follower that
+was just served would mostly be the first to ask again.
 
 Source: ``ReplicationQuotaManager`` in Apache Kafka, KIP-73.
 """
@@ -22,8 +20,8 @@ from typing import Final
 from kafka_quota_proxy.proxy.quota.entity_usage import NO_USAGE, UsageTotals
 from kafka_quota_proxy.proxy.quota.rate import SimpleRate
 
-# How much one response may bring in addition to the room, in seconds of the limit. It is small enough that a partition
-# in sync is not held up by other records in the same response, and large enough that few requests are needed.
+# How much a response may contain beyond the unused limit, in seconds of the limit. A larger response would delay
+# replicas in sync that share it. Smaller responses would need more requests.
 _STEP_S: Final = 0.1
 # How many tokens are saved up while no fetch takes them, in seconds of the limit.
 _SAVED_S: Final = 0.25
@@ -37,13 +35,13 @@ class ReplicationQuota:
     """One limit on replication, and the bytes that were fetched under it.
 
     Args:
-        limit: The limit in bytes per second. With None, bytes are measured but not limited.
+        limit: The limit in bytes per second. If it is None, bytes are measured but not limited.
         samples: Kafka's ``replication.quota.window.num``.
         window_ms: Kafka's ``replication.quota.window.size.seconds``, in ms.
-        now_ms: The time from which tokens flow in.
+        now_ms: The time at which the token bucket starts empty.
 
     Attributes:
-        absorbed_by: The quota that absorbed this one and records its bytes.
+        absorbed_by: The quota that took over this one and records its bytes.
         rate: The rate of the fetched bytes, as Kafka measures it.
         total: The number of bytes since the start.
         records: How often bytes were charged.
@@ -77,23 +75,20 @@ class ReplicationQuota:
 
     @property
     def usage(self) -> UsageTotals:
-        """The totals since the start. They have no throttle times."""
+        """The totals since the start, without throttle times."""
         return UsageTotals(amount=self.total, requests=self.records)
 
     def change(self, limit: float | None, *, now_ms: int) -> None:
-        """Change the limit. The measured rate stays, and owed bytes are paid at the new rate.
-
-        The line is cleared, because its places are kept for a time that depends on the old limit and may never end.
-        """
+        """Change the limit, and clear the line."""
         self._refill(now_ms)
         self.limit = limit
         self._add(0)
-        self._line.clear()
+        self._line.clear()  # Each place is kept for a time that depends on the old limit. It may be very long.
 
     def absorb(self, other: "ReplicationQuota", *, now_ms: int) -> None:
-        """Take over the measured bytes of ``other``, which belongs to the same broker and passes no more fetches.
+        """Take over the measured bytes of ``other``, which belongs to the same broker and forwards no more fetches.
 
-        Fetches that have a reservation in ``other`` settle it in ``other``, but their bytes are recorded here.
+        A reservation in ``other`` is still settled in ``other``.
         """
         self.rate.absorb(other.rate, now_ms=now_ms)
         self.total += other.total
@@ -111,7 +106,10 @@ class ReplicationQuota:
         self.rate.record(size_bytes, now_ms=now_ms)
 
     def room(self, *, now_ms: int) -> float:
-        """Return how many bytes a response may bring now. Returns 0 until ``room_at_ms``, infinity without limit."""
+        """Return how many bytes the next response may contain.
+
+        Returns 0 before ``room_at_ms``, or infinity if there is no limit.
+        """
         limit = self.limit
         if limit is None:
             return inf
@@ -122,10 +120,9 @@ class ReplicationQuota:
         return max(unused, 0.0) + limit * _STEP_S if unused > -1 else 0.0
 
     def room_at_ms(self, *, now_ms: int) -> int:
-        """Return the time when there is room if no bytes flow before, or ``now_ms`` if there is room now.
+        """Return the time when there is room if no bytes are recorded before, or ``now_ms`` if there is room now.
 
-        Room may come earlier if a reservation is not used up, or later because old samples stop counting. So call
-        this again at the returned time.
+        The caller must check again at the returned time, because the rate may change until then.
         """
         limit = self.limit
         if limit is None:
@@ -137,12 +134,10 @@ class ReplicationQuota:
         return max(paid_ms, self.rate.not_above_at_ms(limit, more=self._reserved, now_ms=now_ms), now_ms)
 
     def wait(self, waiter: object, ticket: int, *, now_ms: int) -> int:
-        """Take a place in the line or keep it, and return the time when its turn is expected.
+        """Take or keep a place in the line, and return the time when the turn of ``waiter`` is expected.
 
-        Args:
-            waiter: The connection. It must call ``leave`` when it stops waiting.
-            ticket: The position in the line. Lower tickets come first. A waiter with a place keeps its first ticket.
-            now_ms: The time.
+        ``waiter`` must call ``leave`` when it stops waiting. Lower tickets come first, and a place keeps its first
+        ticket.
         """
         ahead = self.ahead(waiter, ticket, now_ms=now_ms)
         room_at_ms = self.room_at_ms(now_ms=now_ms) + int(ahead * _STEP_S * 1_000)
@@ -154,7 +149,7 @@ class ReplicationQuota:
         self._line.pop(waiter, None)
 
     def ahead(self, waiter: object, ticket: int, *, now_ms: int) -> int:
-        """Return how many other waiters come first. Removes the places that were not used in time."""
+        """Return how many other waiters come first. Removes waiters that missed their turn."""
         if not self._line:
             return 0
         for late in [one for one, (_, until_ms) in self._line.items() if until_ms < now_ms]:
@@ -163,12 +158,12 @@ class ReplicationQuota:
         return sum(1 for place, _ in self._line.values() if place < own)
 
     def reserve(self, size_bytes: int) -> None:
-        """Reserve the bytes that a fetch may bring, until ``settle``."""
+        """Reserve the expected bytes of a fetch, until ``settle``."""
         self._reserved += size_bytes
         self._tokens -= size_bytes
 
     def settle(self, reserved_bytes: int, brought_bytes: int) -> None:
-        """End a reservation, and take tokens for ``brought_bytes``, the bytes that came for replicas that lag."""
+        """End a reservation, and take tokens for the bytes that were fetched for replicas that lag."""
         self._reserved -= reserved_bytes
         self._add(reserved_bytes - brought_bytes)
 

@@ -1,9 +1,8 @@
 """Estimates how much thread time a request costs a broker, which ``request_percentage`` charges.
 
 Kafka charges the time that its threads spend on a request. A proxy sees only the time from the end of a request to the
-start of its response. This is longer, because threads have to wake up, requests wait in queues, and some requests wait
-for data or for other brokers. ``ServiceClock`` estimates how much of this time was work. ``charged_ns`` adds the time
-for reading and writing the bytes.
+start of its response, in which the request may also wait. ``ServiceClock`` estimates how much of this time was work.
+``charged_ns`` adds the time for reading and writing the bytes.
 
 ``bench/REQUEST_TIME.md`` says how each constant was measured, and how far the estimate is from the broker's own number.
 
@@ -14,12 +13,11 @@ from typing import Final, NamedTuple
 
 from kafka_quota_proxy.protocol.api import ApiKey
 
-# For each part of work, a request spends four parts of time on the hand-over from a network thread to a request thread
-# and back, because each thread has to wake up. Requests that are served at once share the threads, but not the
-# hand-over.
+# The hand-over of a request from a network thread to a request thread and back takes four times as long as the work,
+# because each thread has to wake up. Only the work takes longer if several requests are served at once.
 _HANDOVER_PARTS: Final = 4
-# The longest time for work on a request that may wait, including the hand-over. A fetch of data that has not arrived is
-# looked at twice, by threads that have slept.
+# The longest time for work on a request that may wait, including the hand-over. The broker works twice on a fetch of
+# data that has not arrived, and its threads have to wake up each time.
 _SERVED_AT_MOST_NS: Final = 1_500_000
 # A time that is later than any clock shows.
 _NEVER_NS: Final = 1 << 63
@@ -46,8 +44,7 @@ _EXEMPT: Final = frozenset(
 def is_exempt(api_key: int, *, is_broker: bool) -> bool:
     """Return whether no quota is charged for a request, because a broker sent it through an API between brokers.
 
-    Kafka exempts such a request if the authorizer allows its sender to act for the cluster. A proxy cannot see
-    whether it does. A response without an error does not prove it, for example to WriteTxnMarkers without markers.
+    Kafka also checks whether the sender may act for the cluster. A proxy cannot see this.
     """
     return is_broker and api_key in _EXEMPT
 
@@ -71,13 +68,11 @@ NO_TIME: Final = ServiceTime(0, 0)
 class ServiceClock:
     """Divides the time of one broker among the requests that it serves at once.
 
-    A broker serves one request of a connection at a time. The service of a request begins when its last byte was passed
-    on and the request before it was answered. Some requests may wait at the broker, for example for data. If such a
-    request has no response for a while, it counts as waiting, and gets no share of the time from then on.
+    A broker serves one request of a connection at a time. Some requests may wait at the broker, for example for data.
+    If such a request has no response for a while, it counts as waiting, and gets no more of the broker's time.
 
     Args:
-        parallel: How many requests the broker serves at once without slowing each other down. This is the number of
-            processors that the broker has.
+        parallel: The number of the broker's processors.
     """
 
     __slots__ = ("_at_ns", "_clock_ns", "_last_ticket", "_may_wait", "_parallel", "_served", "_waits_from_ns")
@@ -94,13 +89,13 @@ class ServiceClock:
 
     @property
     def served(self) -> int:
-        """The number of requests that count as being worked on."""
+        """The estimated number of requests that the broker works on now."""
         return self._served
 
     def begin(self, *, may_wait: bool, now_ns: int) -> Service:
-        """Begin the service of a request. The caller must ``end`` it.
+        """Begin the service of a request, which may wait at the broker if ``may_wait``. The caller must ``end`` it.
 
-        ``may_wait`` says whether the request may wait at the broker.
+        Call this when the request was forwarded and the connection's earlier requests were answered.
         """
         # The next lines advance the clock. They are repeated in ``end`` without a call, because each request runs both.
         if now_ns >= self._waits_from_ns:
@@ -121,7 +116,7 @@ class ServiceClock:
     def end(self, service: Service, *, now_ns: int) -> ServiceTime:
         """End the service of a request, and return its time.
 
-        Call this when the response begins to arrive, or when it is certain that it never will.
+        Call this when the response begins to arrive, or when it is certain that there will be no response.
         """
         if now_ns >= self._waits_from_ns:
             self._let_wait(now_ns)
@@ -138,7 +133,7 @@ class ServiceClock:
         return ServiceTime(now_ns - begun_ns, worked_ns)
 
     def _let_wait(self, now_ns: int) -> None:
-        """Mark each request that counts as waiting by now, and advance the clock to the time when its wait began."""
+        """Mark each request that counts as waiting by now, and advance the clock to the start of its wait."""
         self._waits_from_ns = _NEVER_NS
         while self._may_wait:
             ticket, waits_from_ns = next(iter(self._may_wait.items()))
@@ -155,7 +150,7 @@ class ServiceClock:
 def charged_ns(api_key: int, time: ServiceTime, *, request_bytes: int, response_bytes: int, scale: float = 1.0) -> int:
     """Return the charge of a request in nanoseconds of a thread's time.
 
-    ``scale`` corrects the estimate for the broker's machine: it is the broker's own number divided by this estimate.
+    The estimate is multiplied by ``scale``, which corrects it for the speed of the broker's machine.
     """
     response_kb_ns = _FETCHED_KB_NS if api_key in _FETCHES else _RESPONSE_KB_NS
     bytes_ns = (request_bytes * _REQUEST_KB_NS + response_bytes * response_kb_ns) // 1_000

@@ -1,4 +1,4 @@
-"""Has the types for single rules that change while the proxy runs. None stands for a rule that is removed."""
+"""Has the types for single rules that change while the proxy runs. None stands for a removed rule."""
 
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias

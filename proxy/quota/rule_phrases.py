@@ -1,4 +1,4 @@
-"""Describes the times of a rule in words: why the rule is not in force, or when it changes next."""
+"""Describes in words why a rule does not apply, or when its limits change next."""
 
 from collections.abc import Iterator
 
@@ -9,17 +9,14 @@ from kafka_quota_proxy.config.term_values import written_instant
 
 
 def why_inactive(rule: QuotaRule | IpRule, *, now_ms: int) -> str:
-    """Return why a rule is not in force, and when it will be in force again.
-
-    Must be called only if ``rule_terms.in_force`` returns None.
-    """
+    """Return why a rule does not apply, and when it will again. ``rule_terms.in_force`` must have returned None."""
     if rule.expires_ms is not None and now_ms >= rule.expires_ms:
         return f"expired since {written_instant(rule.expires_ms)}"
     return "" if rule.schedule is None else f"outside its schedule ({_words(rule.schedule)}), {_again(rule, now_ms)}"
 
 
 def upcoming_changes(rule: QuotaRule | IpRule, *, now_ms: int) -> Iterator[str]:
-    """Yield one phrase each for the schedule, the ramp and the expiry of a rule that is in force, if it has them."""
+    """Yield one phrase each for the schedule, the ramp and the expiry of a rule that applies now."""
     if rule.schedule is not None:
         next_ms = next_change_ms(rule.schedule, now_ms=now_ms)
         until = "" if next_ms is None else f" until {written_instant(next_ms)}"

@@ -1,7 +1,6 @@
-"""Keeps the rules that change with time, and knows their current form and the time of the next change.
+"""Keeps the rules that change with time: each rule's current limits, and the time of its next change.
 
-The callers pass the time, which is Unix time. It may go back when the clock of the machine is set. The cost depends on
-the number of rules that change with time, and not on the number of other rules.
+All times are Unix time, which may go back when the clock of the machine is set.
 """
 
 from collections.abc import Hashable
@@ -11,7 +10,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from kafka_quota_proxy.config.model import IpRule, QuotaRule
 from kafka_quota_proxy.proxy.quota.rule_terms import in_force, is_timed, next_change_ms
 
-# The heap is rebuilt only if more than this number of its entries belong to rules that were replaced since.
+# The heap is rebuilt only if it has more than this number of entries of replaced rules.
 _LEAST_STALE: Final = 100
 
 K = TypeVar("K", bound=Hashable)
@@ -19,7 +18,7 @@ Rule = QuotaRule | IpRule
 
 
 class _Timed(NamedTuple):
-    """A rule, and the form that it has until ``next_ms``. Without ``next_ms`` it keeps this form for ever."""
+    """A rule, and its form ``current``, which applies until ``next_ms``, or for ever if ``next_ms`` is None."""
 
     rule: Rule
     current: Rule | None
@@ -46,7 +45,7 @@ class RuleSchedule(Generic[K]):
         return {key: timed.rule for key, timed in self._timed.items()}
 
     def put(self, key: K, rule: Rule | None, *, now_ms: int) -> Rule | None:
-        """Add or replace a rule, or remove it if ``rule`` is None. Return the form that the rule has now."""
+        """Add or replace a rule, or remove it if ``rule`` is None. Return the rule with its current limits."""
         if rule is None or not is_timed(rule):
             if self._timed.pop(key, None) is not None:
                 self._repeated.discard(key)
@@ -60,12 +59,12 @@ class RuleSchedule(Generic[K]):
         return self._heap[0][0] if self._heap else None
 
     def due(self, most: int, *, now_ms: int) -> dict[K, Rule | None]:
-        """Return the new form of each rule that has changed, or None for a rule that does not exist now.
+        """Return the rules with changed limits in their new form, or None for a rule that does not apply now.
 
-        This looks at most at ``most`` rules. The caller must call it again while ``next_ms`` is not in the future.
+        Checks at most ``most`` rules. The caller must call it again while ``next_ms`` is not in the future.
         """
         if now_ms < self._as_of_ms:
-            # The clock was set back, so changes that were already made may lie in the future.
+            # The clock was set back, so changes that were already made may be in the future again.
             self._make_all_due(now_ms)
         self._as_of_ms = now_ms
         changed: dict[K, Rule | None] = {}

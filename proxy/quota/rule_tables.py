@@ -1,7 +1,7 @@
-"""Keeps the rules of all kinds of quota, once for all brokers of a proxy, so that a new broker needs no copy.
+"""Keeps the rules of all kinds of quota, which all brokers of a proxy share.
 
-Each broker has its own buckets (``quota.broker``), and follows the changes of these tables. After a change, nothing may
-be charged until every broker has followed it.
+Each broker has buckets of its own (``quota.broker``). After a change of the tables, every broker must apply the change
+before anything is charged.
 """
 
 from collections.abc import Mapping
@@ -18,14 +18,12 @@ _OF_STATIC_DEFAULTS: Final[Entity] = (None, DEFAULT)
 
 
 class RuleTableChanges(NamedTuple):
-    """Says what each broker must follow after a change of rules.
+    """Says what each broker must apply after a change of rules.
 
     Attributes:
-        tables: The changed buckets, for each kind of quota that has changed. The tags of a bucket are mapped to True if
-            a rule names the bucket since the change, or to False if no rule names it any more.
+        tables: For each kind of quota that has changed, the result of ``RuleTable.change``.
         has_connections: Whether a limit on open connections has changed.
-        addresses: The changed addresses. An address is mapped to True if a rule names it since the change, or to False
-            if no rule names it any more.
+        addresses: The result of ``AddressLimits.change``.
     """
 
     tables: Mapping[QuotaKind, Mapping[Tags, bool]]
@@ -49,11 +47,9 @@ class RuleTables:
         self.addresses.update(config.ip_quotas)
 
     def change(self, config: ProxyConfig, changes: QuotaChanges) -> RuleTableChanges:
-        """Change single rules. The cost does not depend on the number of other rules.
+        """Change single rules. The names of entities in ``changes`` must be ``bounded``.
 
-        Args:
-            config: The settings, of which only the static defaults are read.
-            changes: The changes. The names of entities must be ``bounded``.
+        Only the static defaults of ``config`` are read.
         """
         tables: dict[QuotaKind, Mapping[Tags, bool]] = {}
         for kind, table in self.tables.items():
@@ -70,7 +66,7 @@ class RuleTables:
 def rules_of_kind(config: ProxyConfig, kind: QuotaKind) -> tuple[QuotaRule, ...]:
     """Return the rules that set a limit of this kind.
 
-    A static default, which old brokers have in their settings, becomes a rule for the default client-id (level 8 of
+    A static default is a limit in the settings of old brokers. It becomes a rule for the default client-id (level 8 of
     ``entity``), unless there is such a rule.
     """
     rules = tuple(rule for rule in config.quotas if kind.limit_of(rule) is not None)
@@ -81,7 +77,7 @@ def rules_of_kind(config: ProxyConfig, kind: QuotaKind) -> tuple[QuotaRule, ...]
 
 
 def _static_default(config: ProxyConfig, kind: QuotaKind) -> QuotaRule | None:
-    """Return the static default as a rule for the default client-id, if the settings have one."""
+    """Return the static default as a rule for the default client-id, or None if the settings have none."""
     setting = kind.spec.static_default
     if setting is None:
         return None
@@ -92,10 +88,7 @@ def _static_default(config: ProxyConfig, kind: QuotaKind) -> QuotaRule | None:
 
 
 def _with_static_default(config: ProxyConfig, table: RuleTable, kind: QuotaKind, rules: RuleChanges) -> RuleChanges:
-    """Return ``rules`` and, if the static default of ``kind`` must be added or removed, that change as well.
-
-    A static default is a rule for the default client-id, so it gives way to any other rule for this entity.
-    """
+    """Return ``rules``, and the change of the static default if it must be added or removed."""
     source = kind.spec.static_default
     if source is None:
         return rules

@@ -1,8 +1,8 @@
 """Computes the form of a rule at one instant: the rule as it is written, a rule with other limits, or no rule.
 
-An expired rule does not exist, whatever its other terms are. Outside its schedule, a rule has the limits of
-``otherwise``, or does not exist if it has no ``otherwise``. A ramp applies only within the schedule. If a rule does not
-exist, the next of Kafka's eight levels applies (see ``entity``). All times are Unix time.
+An expired rule does not apply. Outside its schedule, a rule has the limits of ``otherwise``, or does not apply if it
+has no ``otherwise``. A ramp applies only within the schedule. If a rule does not apply, the next of Kafka's eight
+levels is looked up (``entity``). All times are Unix time.
 """
 
 from collections.abc import Mapping
@@ -24,10 +24,7 @@ def is_timed(rule: QuotaRule | IpRule) -> bool:
 
 
 def in_force(rule: R, *, now_ms: int) -> R | None:
-    """Return the form of a rule at ``now_ms``, or None if it does not exist then.
-
-    The returned rule has the limits of this instant. Unless it is the rule itself, it has no times.
-    """
+    """Return the rule with its limits at ``now_ms``, or None if it does not apply at that time."""
     if rule.expires_ms is not None and now_ms >= rule.expires_ms:
         return None
     if rule.schedule is not None and not is_open(rule.schedule, now_ms=now_ms):
@@ -67,6 +64,6 @@ def limits_of(rule: QuotaRule | IpRule) -> dict[str, float]:
 
 
 def _with_limits(rule: R, limits: Mapping[str, float]) -> R:
-    """Return a rule for the same entity with only these limits and without times."""
+    """Return a rule for the same entity with only these limits, and without expiry, schedule and ramp."""
     fields: dict[str, Any] = dict(limits) if isinstance(rule, IpRule) else {"limits": limits}
     return replace(rule, **fields, expires_ms=None, schedule=None, ramp=None)

@@ -1,9 +1,8 @@
 """Computes the state that a bucket would have under enforcement, for a bucket that is only observed.
 
 Clients of an observed bucket never wait, so they send more than they would under enforcement. The shadow bucket is
-charged only for the requests that enforcement would have let pass. A request that arrives during a wait would be held
-back, and one such request would pass when the wait ends. So waits that overlap count once, however many requests arrive
-in the meantime.
+charged only for requests that enforcement would have forwarded. During a wait, enforcement would hold back one request
+and forward it afterwards. All other requests of this time are ignored.
 """
 
 from kafka_quota_proxy.config.units import UNLIMITED
@@ -13,12 +12,12 @@ from kafka_quota_proxy.proxy.quota.token_bucket import TokenBucket
 
 
 class ShadowBucket:
-    """A copy of a bucket. It is made when the first request would have to wait, and is enforced from then on.
+    """A copy of a bucket. It is made at the first request that is over the limit, and enforced from then on.
 
     Args:
-        rate: The rate of the bucket, after the first throttled request was charged.
-        tokens: The token bucket of a paced bucket, after the same charge. None if sampled windows decide.
-        wait_ms: The wait of that request.
+        rate: The rate of the bucket after that request was charged.
+        tokens: The token bucket after that request was charged, or None if the bucket is not paced.
+        wait_ms: The wait that the request caused.
         now_ms: The time.
 
     Attributes:
@@ -32,20 +31,20 @@ class ShadowBucket:
         self._rate.restore(rate.slots())
         self._tokens = None if tokens is None else tokens.copy()
         self._blocked_until_ms = now_ms + wait_ms
-        self._held_amount = 0  # the amount of the request that passes when the wait ends
+        self._held_amount = 0  # the amount of the request that is forwarded after the wait
         self.requests = 0
 
     def charge(self, amount: int, *, limit: float, took_ms: int, now_ms: int) -> list[int]:
-        """Charge a request, and return the waits above 0 that enforcement would have caused since the last call.
+        """Charge a request that the broker took ``took_ms`` to answer.
 
-        The broker took ``took_ms`` to answer the request. A request that is held back is charged when its wait and this
-        time are over.
+        Returns the waits above 0 that enforcement would have caused since the last call.
         """
         waits_ms = []
         held_charged_ms = self._blocked_until_ms + took_ms
         if self._held_amount and held_charged_ms <= now_ms:
             waits_ms.append(self._pass(self._held_amount, limit, held_charged_ms))
             self._held_amount = 0
+        # A request that would be held back is charged when its wait is over and the broker has answered it.
         if now_ms < self._blocked_until_ms + took_ms:
             self._held_amount = amount
         else:

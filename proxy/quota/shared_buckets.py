@@ -1,8 +1,8 @@
-"""Keeps the buckets for clients that find no place in a full table of buckets.
+"""Keeps the buckets of clients for which a full table of buckets has no place.
 
-All such clients under one rule share a bucket, and all such clients without a limit share another one. A full table
-stays closed for a second. Otherwise a client could have its own bucket on one connection and the shared bucket on
-another connection. When the table opens again, all connections look up their buckets again.
+All such clients under one rule share a bucket. All such clients without a limit share another bucket. A full table is
+closed for a second, in which new clients share buckets. So the connections of one client use the same bucket. When the
+table opens again, all connections look up their buckets again.
 """
 
 from collections.abc import Callable, Iterator
@@ -44,7 +44,7 @@ class SharedBuckets:
         return self._closed_until_ms is not None
 
     def may_open(self, *, now_ms: int) -> bool:
-        """Return whether the table may look for a place for a new client."""
+        """Return whether the table is open, or was closed for long enough to be opened again."""
         return self._closed_until_ms is None or now_ms >= self._closed_until_ms
 
     def close(self, *, now_ms: int) -> None:
@@ -52,21 +52,20 @@ class SharedBuckets:
         self._closed_until_ms = now_ms + _CLOSED_MS
 
     def open(self) -> None:
-        """Open the table, because it has a place. New clients then get their own buckets again."""
+        """Open the table, because it has a place. New clients then get buckets of their own."""
         if self._closed_until_ms is not None:
             self._closed_until_ms = None
             self.reopened += 1
 
     def bucket(self, tags: Tags, rule: QuotaRule | None, level: Level | None, *, now_ms: int) -> Bucket:
-        """Return the bucket that all clients under this rule share. If ``rule`` is None, they have no limit."""
+        """Return the bucket that all clients under this rule share. None stands for clients without a limit."""
         self.lookups += 1
         entity = (rule.user, rule.client_id) if rule else None
         bucket = self._by_rule.get(entity)
         if bucket is None:
             shared_tags = Tags(SHARED, SHARED)
             if level is not None:
-                # The tags keep the names of the rule. The bucket of {user: alice, client-id: <default>} has (alice,
-                # <shared>).
+                # For example, the rule {user: alice, client-id: <default>} has the bucket (alice, <shared>).
                 user = tags.user if level.user else SHARED
                 client_id = tags.client_id if level.client_id else SHARED
                 shared_tags = Tags(*level.tags(user, client_id))

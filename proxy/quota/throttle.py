@@ -11,9 +11,8 @@ MAX_THROTTLE_TIME_MS: Final = 2**31 - 1
 def throttle_time_ms(*, byte_rate: float, byte_rate_limit: float, window_ms: int) -> int:
     """Return how many milliseconds a client must wait for its rate to fall to the limit.
 
-    O is the rate, T the limit, and W the window. With a pause X after the window, the rate becomes O * W / (W + X).
-    This is T if X = (O - T) / T * W. The result is rounded half up, and at most ``MAX_THROTTLE_TIME_MS``. It is 0 or
-    negative if the rate is within the limit.
+    With a pause X after the window W, the rate O becomes O * W / (W + X). This is the limit T if X = (O - T) / T * W.
+    The result is at most ``MAX_THROTTLE_TIME_MS``. It is 0 or negative if the rate is within the limit.
 
     Source: ``QuotaUtils.throttleTime``. Its ``Math.round(x)`` is floor(x + 0.5).
     """
@@ -22,9 +21,7 @@ def throttle_time_ms(*, byte_rate: float, byte_rate_limit: float, window_ms: int
 
 
 def wait_for_tokens_ms(*, tokens: float, byte_rate_limit: float) -> int:
-    """Return how many milliseconds a token bucket with negative tokens needs to come back to 0.
-
-    The result is rounded half up, and at most ``MAX_THROTTLE_TIME_MS``. It is 0 if the tokens are not negative.
+    """Return how many ms a token bucket needs until its tokens are not negative, at most ``MAX_THROTTLE_TIME_MS``.
 
     Source: ``ControllerMutationQuotaManager.throttleTimeMs``.
     """

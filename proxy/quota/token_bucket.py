@@ -1,22 +1,19 @@
 """Implements ``shaping: paced`` with a token bucket, which spreads the bytes of a client evenly over time.
 
-Kafka has the same arithmetic (``TokenBucket``), but only for controller mutations. Its byte quotas take the mean over
-eleven seconds. So a client that sends as fast as it can first sends eleven seconds' worth of bytes, and must then wait.
+Kafka uses the same arithmetic (``TokenBucket``) for controller mutations. Its byte quotas take the mean over eleven
+seconds, so a fast client sends eleven seconds' worth of bytes at once, and must then wait.
 """
 
 
 class TokenBucket:
-    """A token bucket: its tokens are the bytes that may pass now.
-
-    The tokens may become negative, because a client waits after a request and not before, as with Kafka's quotas.
+    """A token bucket. Each token allows one byte. A negative number of tokens means that the client must wait.
 
     Args:
         burst_ms: How much an idle client saves up, in milliseconds of its limit. It is above 0.
-        byte_rate_limit: Bytes per second that flow in.
-        now_ms: The time. The bucket is full at this time.
+        byte_rate_limit: How many tokens are added per second.
+        now_ms: The time. The token bucket is full at first.
 
-    Source: ``org.apache.kafka.common.metrics.stats.TokenBucket``. It starts empty at Unix time 0, so it is full at
-    its first use.
+    Source: ``org.apache.kafka.common.metrics.stats.TokenBucket``.
     """
 
     __slots__ = ("_last_ms", "_tokens", "burst_ms")
@@ -27,7 +24,7 @@ class TokenBucket:
         self._last_ms = now_ms
 
     def copy(self) -> "TokenBucket":
-        """Return a copy of the token bucket."""
+        """Return a copy."""
         other = TokenBucket(burst_ms=self.burst_ms, byte_rate_limit=0.0, now_ms=self._last_ms)
         other._tokens = self._tokens
         return other
@@ -49,14 +46,14 @@ class TokenBucket:
         self._last_ms = now_ms
 
     def absorb(self, other: "TokenBucket", *, byte_rate_limit: float, now_ms: int) -> None:
-        """Take as many tokens as ``other`` lacks, so that this token bucket accounts for the bytes of both."""
+        """Take as many tokens as are missing in ``other``, so that this token bucket accounts for the bytes of both."""
         burst = other.burst_ms / 1000 * byte_rate_limit
         left = other.peek(byte_rate_limit=byte_rate_limit, now_ms=now_ms)
         self._tokens = self.peek(byte_rate_limit=byte_rate_limit, now_ms=now_ms) - (burst - left)
         self._last_ms = now_ms
 
     def full_at_ms(self, *, byte_rate_limit: float) -> float:
-        """Return the time when the token bucket is full if no bytes pass."""
+        """Return the time when the token bucket is full if no more tokens are taken."""
         missing = self.burst_ms / 1000 * byte_rate_limit - self._tokens
         return self._last_ms + max(0.0, missing) / byte_rate_limit * 1000
 
