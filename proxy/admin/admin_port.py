@@ -1,12 +1,10 @@
-"""Serves the sockets of the admin port. The event loop reads requests and answers probes. Threads answer the others.
+"""Serves the sockets of the admin port.
 
-A connection waits on the event loop until the head of its request has arrived. If the request is a probe (a health
-check), the event loop answers it at once. Any other request gets a thread. There are at most ``MAX_REQUESTS`` such
-threads at a time, and each request is cut off after ``_DEADLINE_S``. So neither idle connections nor slow readers delay
-a probe.
+The event loop reads the head of each request. It answers probes (health checks) itself, and starts a thread for any
+other request. So neither idle connections nor slow readers delay a probe.
 
-At most ``MAX_WAITING`` connections wait. If one more comes, the oldest is closed, and each is closed after
-``_WAIT_TIMEOUT_S``. A waiting connection takes at most ``_MAX_HEAD_BYTES`` and the bytes of one read in memory.
+A connection may wait on the event loop for ``_WAIT_TIMEOUT_S``. If more than ``MAX_WAITING`` connections wait, the
+oldest is closed. At most ``MAX_REQUESTS`` threads run at a time, each for at most ``_DEADLINE_S``.
 """
 
 import asyncio
@@ -53,18 +51,16 @@ _TOO_MANY: Final = ("503 Service Unavailable", f"{MAX_REQUESTS} requests are bei
 
 
 class AdminPort:
-    """Listens on one address, and serves its connections between the calls of ``open`` and ``close``.
-
-    Create and use it on the event loop's thread.
+    """Listens on one address, and answers HTTP requests after a call of ``open``. Use it on the event loop's thread.
 
     Args:
         bind: The address to listen on.
-        location: The keys under which the configuration file has the address, for errors.
-        application: The WSGI application. It is called in threads, and for probes on the event loop.
-        probes: The paths of probes, which a GET answers without I/O.
+        location: The keys of this address in the configuration file, for errors.
+        application: The WSGI application. It runs on the event loop for probes, and in threads for other requests.
+        probes: The paths of the probes, which the application must answer without I/O.
 
     Attributes:
-        address: The address that is listened on, with the real port if ``bind`` has port 0.
+        address: The listening address. If ``bind`` has port 0, this address has the port that the system chose.
 
     Raises:
         StartError: The address cannot be bound.
@@ -93,11 +89,11 @@ class AdminPort:
 
     @repeated
     def open(self) -> None:
-        """Start to accept connections, also after a pause."""
+        """Start accepting connections."""
         self._loop.add_reader(self._listener, self._accept)
 
     def close(self) -> None:
-        """Stop accepting connections, and close all that are open."""
+        """Stop accepting connections, and close all open ones."""
         if self._rest is not None:
             self._rest.cancel()
         self._loop.remove_reader(self._listener)
@@ -132,7 +128,7 @@ class AdminPort:
             self._continue(one)  # most requests have arrived by the time their connections are accepted
 
     def _continue(self, one: "_Waiting") -> None:
-        """Read the bytes of a request that have arrived, or write the rest of a response."""
+        """Read more of a request, or write more of its response."""
         try:
             if one.answer:
                 self._write(one)
@@ -185,7 +181,7 @@ class AdminPort:
             self._drop(one)
 
     def _forget(self, one: "_Waiting") -> None:
-        """Stop waiting for a connection, without closing it."""
+        """Stop watching a connection on the event loop, without closing it."""
         if self._waiting.pop(one.connection, None) is None:
             return
         if one.timer is not None:
@@ -223,7 +219,7 @@ class AdminPort:
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """A connection on the event loop. Its request has not fully arrived, or its response is not fully sent."""
+    """A connection on the event loop. Its request is not complete yet, or its response is not fully sent."""
 
     connection: socket.socket
     peer: str
@@ -233,7 +229,7 @@ class _Waiting:
 
 
 class _RestOfRequest(io.RawIOBase):
-    """A stream of the bytes of a request that were read already, followed by the bytes that the connection brings."""
+    """Reads a request: first the bytes that the event loop has received, then the rest from the socket."""
 
     def __init__(self, head: bytes, connection: socket.socket) -> None:
         self._head = io.BytesIO(head)
@@ -247,7 +243,7 @@ class _RestOfRequest(io.RawIOBase):
 
 
 class _Request(WSGIRequestHandler):
-    """Runs the application for one request. Reads from one file and writes to another, in place of a socket."""
+    """Runs the application for one request, which it reads from ``incoming``. Writes the response to ``outgoing``."""
 
     def __init__(
         self, site: SimpleNamespace, incoming: BinaryIO | io.BufferedReader, outgoing: BinaryIO, peer: str
@@ -258,10 +254,10 @@ class _Request(WSGIRequestHandler):
         self.wfile = outgoing  # type: ignore[assignment]
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-        """Do nothing. A line in the log for each scrape of the metrics would flood the log."""
+        """Do nothing, because a line for each scrape of the metrics would flood the log."""
 
     def get_stderr(self) -> io.StringIO:
-        """Return a stream that discards the tracebacks of wsgiref, such as those after clients that leave early."""
+        """Return a stream that nobody reads, to discard wsgiref's tracebacks."""
         return io.StringIO()
 
 

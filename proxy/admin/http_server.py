@@ -1,7 +1,7 @@
 """Answers the requests to the admin port: ``/metrics``, ``/livez``, ``/readyz``, ``/callqueue`` and ``/quotas``.
 
-``admin_port`` has the sockets and the threads, and this module makes the responses. Only ``/quotas`` can change the
-state of the proxy (see ``quotas_api``). ``admin.metrics_bind`` is a second address that serves metrics and probes only.
+Only ``/quotas`` can change the state of the proxy. ``admin.metrics_bind`` is a second address, which serves metrics and
+probes only.
 """
 
 import asyncio
@@ -82,10 +82,7 @@ class AdminServer:
 
 
 class Health:
-    """Finds out whether the proxy is ready for clients.
-
-    The other probe, ``/livez``, needs no such class. The event loop answers it, which shows that the proxy is alive.
-    """
+    """Decides whether the proxy is ready for clients (``/readyz``)."""
 
     def __init__(self, server: Server, reloads: Reloads) -> None:
         self._server = server
@@ -94,9 +91,8 @@ class Health:
     def readiness(self) -> dict[str, object]:
         """Return the body of the response to ``/readyz``.
 
-        The proxy is ready if clients can connect and the brokers can be reached. It stays ready if the changed
-        configuration file is not valid, because the previous one is still in force. It also stays ready if the topic of
-        quotas cannot be read, if a broker does not return its quotas, and if the store cannot be written.
+        The proxy is ready if clients can connect and the brokers can be reached. The body also shows faults of the
+        configuration file, of the quota source and of the store. Such faults do not change the state.
         """
         rules, manager = self._server.rules.source, self._server.quota_manager
         is_listening = self._server.is_listening
@@ -118,12 +114,10 @@ class Health:
 
 
 class _Application:
-    """The WSGI application. It answers requests in any thread, and probes on the event loop.
+    """The WSGI application of the admin port. If ``quotas_api`` is None, it serves metrics and probes only.
 
-    If ``quotas_api`` is None, it serves metrics and probes only. ``hosts`` holds the names that are allowed in the Host
-    header, in lower case, or is None if any is allowed. The check stops DNS rebinding: a page of another web site may
-    point its own host name to this address, but the browser then sends that name. Probes are not checked, because they
-    show nothing that needs protection.
+    ``hosts`` holds the names that the Host header may contain, in lower case. None allows any name. The check prevents
+    DNS rebinding, where another web site points its own host name to the admin port.
     """
 
     def __init__(
@@ -176,10 +170,7 @@ class _Application:
                 return _json("200 OK" if readiness["state"] == "ready" else "503 Service Unavailable", readiness)
 
     def _is_allowed_host(self, host: str) -> bool:
-        """Return whether a Host header is safe, because a page of another web site could not make a browser send it.
-
-        An IP address, localhost, a configured name and a missing header are safe.
-        """
+        """Return whether the Host header is missing, an IP address, localhost or a configured name."""
         if self._hosts is None or not host:
             return True
         found = _HOST.fullmatch(host)

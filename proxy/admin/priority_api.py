@@ -1,4 +1,4 @@
-"""Answers ``/callqueue``, which shows the priority levels of users and why. Runs in a thread of the admin port."""
+"""Answers ``/callqueue``, which shows the priority levels of users and the reasons. Runs in a thread."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,15 +16,15 @@ _TOP: Final = 10
 def report(server: Server, *, principal: str | None, client_id: str, host: str) -> list[dict[str, Any]]:
     """Return a JSON object for each listener that has a fair call queue.
 
-    The object shows the user ``principal``, or the users with the highest cost if that is None. ``host`` is the address
-    of the client, which identifies a client that has not logged in.
+    Each object describes the user ``principal``, or the users with the highest cost if ``principal`` is None. ``host``
+    is the address of the client, which identifies a client without a login.
     """
     return [
         {
             "listener": listener.name,
             "levels": priorities.settings.levels,
-            # Levels count only if a larger part than this of a broker's slots is in use. With null they never count,
-            # and every user has level 0.
+            # Levels apply only while more than this part of a broker's slots is in use. With null, every user has
+            # level 0.
             "utilisation_floor": _finite(priorities.scheduler.options.utilisation_floor),
             "users": [_user(priorities.scheduler, one) for one in _standings(priorities, principal, client_id, host)],
             "average_response_ms": [round(time_ms, 3) for time_ms in priorities.scheduler.average_response_ms],

@@ -1,8 +1,7 @@
-"""Answers requests to ``/quotas`` of the admin port, which list rules or change them. Runs in threads of that port.
+"""Answers requests to ``/quotas`` of the admin port, which list rules or change them. Runs in threads.
 
-A list needs no authorization. Changes need ``Authorization: Bearer TOKEN``, where TOKEN is the first line of
-``admin.quotas_token_file`` at the time of the request. The quota manager decides on these changes as on those that come
-in Kafka's own requests, in the order of their arrival.
+Listing needs no authorization. Changes need ``Authorization: Bearer TOKEN``, where TOKEN is the first line of
+``admin.quotas_token_file``. This file is read for each request.
 """
 
 import asyncio
@@ -87,10 +86,7 @@ class _BusyError(_RefusedError):
 
 
 class QuotasApi:
-    """Answers requests to ``/quotas``. ``loop`` is the event loop of the proxy.
-
-    If ``token_file`` is None, all changes are refused.
-    """
+    """Answers requests to ``/quotas``. If ``token_file`` is None, all changes are refused."""
 
     def __init__(
         self,
@@ -110,7 +106,7 @@ class QuotasApi:
         self._free = BoundedSemaphore(_MAX_AT_ONCE)
 
     def get(self, environ: WSGIEnvironment) -> Reply:
-        """Answer a GET request with all rules, or with those of the entities that the query names."""
+        """Answer a GET request with all rules, or with those of the entities in the query."""
         try:
             query = _entity_query(environ.get("QUERY_STRING", ""))
         except _RefusedError as refused:
@@ -174,7 +170,7 @@ class QuotasApi:
             raise _RefusedError("401 Unauthorized", _WRONG, ("WWW-Authenticate", "Bearer"))
 
     def _warn(self, message: str, *arguments: str) -> None:
-        """Log a warning, but at most one a minute, so that a stranger cannot fill the log."""
+        """Log a warning, but at most one a minute, so that refused requests cannot fill the log."""
         if monotonic() - self._warned_s >= _WARN_EVERY_S:
             self._warned_s = monotonic()
             log.warning(message, *arguments)
@@ -237,7 +233,7 @@ class QuotasApi:
 
 
 class _Owner:
-    """Owns the ticket of a request, and waits until the ticket has the results."""
+    """Waits for the results of a change. The quota manager calls ``take_turn`` when the results are ready."""
 
     def __init__(self) -> None:
         self.has_turn = asyncio.Event()

@@ -1,13 +1,10 @@
 """Asks a cluster about its brokers, topics, configs and reassignments. It changes nothing in the cluster.
 
-aiokafka's own admin client returns no topic ids and no sizes of logs, cannot ask several brokers for configs at once,
-and reads all topics again after each failure. So this module sends the requests of ``admin_requests`` itself, over
-aiokafka's connections.
+aiokafka's own admin client returns no topic ids and no sizes of logs, and cannot ask several brokers for configs at
+once. So this module sends the requests of ``admin_requests`` itself, over aiokafka's connections.
 
-All calls block, so they must not be made on the event loop. The module is imported only if the configuration file has
-``replication`` or ``quotas_from: broker``, because the import of aiokafka takes time.
-
-Every call may raise one of ``ADMIN_ERRORS``, most often because a broker does not answer in time.
+All calls block, so they must not be made on the event loop. Every call may raise one of ``ADMIN_ERRORS``, mostly
+because a broker does not answer in time. The module is imported only if it is needed, because aiokafka loads slowly.
 """
 
 import asyncio
@@ -49,19 +46,19 @@ T = TypeVar("T")
 class BrokerClient:
     """A connection to the first of several brokers that answers.
 
-    It never uses the addresses in a Metadata response, because these may be addresses of a proxy. A connection that the
-    broker has closed is opened again. The client has a thread, which ``close`` ends.
+    It never uses the addresses in a Metadata response, because these may lead back to this proxy. If the broker closes
+    the connection, the next request opens a new one. The client runs a thread until ``close`` is called.
 
     Args:
         settings: The login and TLS settings. Their ``bootstrap_servers`` are not used.
-        servers: The addresses of the brokers, in the order in which they are tried.
-        timeout_ms: The time limit for each connection with its login, and for each answer.
+        servers: The brokers to try, in this order.
+        timeout_ms: The time limit for connecting and login, and the time limit for each answer.
 
     Attributes:
         server: The address of the broker that answered.
 
     Raises:
-        OSError: A file that the settings name cannot be read or used.
+        OSError: A password or certificate file cannot be read or used.
         ConnectionError: No broker was reached in time, or the login failed.
     """
 
@@ -90,7 +87,7 @@ class BrokerClient:
         self.close()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in the thread of this client, where it may use the connections, and return its result."""
+        """Run a coroutine on this client's event loop, and return its result."""
         return self._thread.run(work)
 
     def ask(self, request: Request) -> Any:  # noqa: ANN401 - aiokafka has no types
@@ -98,7 +95,7 @@ class BrokerClient:
         return self.run(self.send(request, self.server))
 
     def describe_configs(self, query: ConfigQuery) -> list[Configs]:
-        """Return the configs that ``query`` asks for, as the broker ``server`` has them."""
+        """Return the configs that ``server`` has for ``query``."""
         return read_configs(self.ask(_describe(query)))
 
     def close(self) -> None:
@@ -106,10 +103,7 @@ class BrokerClient:
         self._thread.close()
 
     async def send(self, request: Request, server: Address) -> Any:  # noqa: ANN401
-        """Send a request to a broker and return the answer. Runs on the event loop of this client's thread.
-
-        If a connection that was kept open turns out to be closed, the request is sent again over a new one.
-        """
+        """Send a request to a broker and return the answer. Retry over a new connection if the old one was closed."""
         is_kept = server in self._connections
         connection = await self._connection(server)
         try:
@@ -164,7 +158,7 @@ class BrokerClient:
 class ClusterClient(BrokerClient):
     """Sends requests to all brokers of a cluster, each at the address that the cluster advertises.
 
-    The first connection goes to the ``bootstrap_servers`` of ``settings``, or to ``fallback`` if there are none.
+    It first connects to the ``bootstrap_servers`` of ``settings``, or to ``fallback`` if there are none.
     """
 
     def __init__(
@@ -175,27 +169,24 @@ class ClusterClient(BrokerClient):
         super().__init__(settings, settings.bootstrap_servers or fallback, timeout_ms=timeout_ms)
 
     def metadata(self, topics: Sequence[str] | None = ()) -> Metadata:
-        """Return the brokers of the cluster and the named topics, or all topics if ``topics`` is None."""
+        """Return the brokers of the cluster and some topics, or all topics if ``topics`` is None."""
         return self.run(self._metadata(topics))
 
     def configs(self, queries: Sequence[ConfigQuery]) -> list[list[Configs] | Exception]:
-        """Send all queries at once, and return for each either the configs or the exception that it failed with."""
+        """Send all queries at once. Return for each query its configs, or the exception if it failed."""
         return self.run(self._configs(queries))
 
     def reassignments(self) -> dict[tuple[str, int], tuple[int, ...]]:
-        """Return the replicas that are being added to each partition that is being reassigned.
-
-        The keys are topics and partition numbers. The values are node ids of brokers.
-        """
+        """Return the node ids of replicas that a reassignment is adding, by topic and partition number."""
         return self.run(self._reassignments())
 
     def log_sizes(
         self, partitions: Mapping[str, Sequence[int]], node_ids: Iterable[int]
     ) -> dict[tuple[int, str, int], int]:
-        """Return the sizes in bytes of the logs that some brokers have of some partitions.
+        """Return the sizes of logs in bytes, by node id, topic and partition number.
 
-        The keys are node ids, topics and partition numbers. If a replica is being moved to another directory of its
-        broker, only its current log counts. Brokers leave out topics that this client is not allowed to describe.
+        If a log is being moved to another directory, only the old one counts. Brokers leave out topics that this client
+        may not describe.
         """
         return self.run(self._log_sizes(partitions, tuple(node_ids)))
 

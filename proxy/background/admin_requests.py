@@ -1,11 +1,10 @@
-"""Defines requests about a cluster that aiokafka lacks, and their answers, as subclasses of aiokafka's protocol types.
+"""Defines requests that aiokafka lacks, and their responses, as subclasses of aiokafka's protocol types.
 
-aiokafka's Metadata request has no topic ids, and aiokafka has no DescribeLogDirs request. The answer to
-DescribeClientQuotas is not decoded here. ``protocol.client_quotas`` decodes it, and only if it differs from the last
-answer.
+aiokafka's Metadata request has no topic ids, and aiokafka has no DescribeLogDirs request. The response to
+DescribeClientQuotas is not decoded here, because the caller decodes it only if it has changed.
 
 Source: MetadataRequest.json, DescribeLogDirsRequest.json, DescribeClientQuotasRequest.json and their responses in
-Apache Kafka. For each request, Kafka 4 still knows at least one of the versions that are defined here.
+Apache Kafka. Kafka 4 still supports at least one of the versions of each request.
 """
 
 from collections.abc import Mapping, Sequence
@@ -78,17 +77,14 @@ class Metadata(NamedTuple):
 
 
 class ConfigKind(IntEnum):
-    """What a config belongs to, a topic or a broker. The numbers are Kafka's types of config resources."""
+    """The type of resource that a config belongs to, with Kafka's numbers."""
 
     TOPIC = 2
     BROKER = 4
 
 
 class ConfigQuery(NamedTuple):
-    """A query for the configs ``keys`` of the topics or brokers ``names``.
-
-    ``node_id`` is the broker to ask. If it is None, any broker is asked.
-    """
+    """A query for some configs of the topics or brokers ``names``. If ``node_id`` is None, any broker is asked."""
 
     kind: ConfigKind
     names: tuple[str, ...]
@@ -97,7 +93,7 @@ class ConfigQuery(NamedTuple):
 
 
 class Configs(NamedTuple):
-    """The configs of one topic or broker, or the error that the cluster returned for it."""
+    """The configs of one topic or broker, or the error that the cluster returned."""
 
     name: str
     error_code: int
@@ -105,7 +101,7 @@ class Configs(NamedTuple):
     values: Mapping[str, str | None]
 
     def checked(self) -> Mapping[str, str | None]:
-        """Return the values. Raises a ``KafkaError`` if the cluster returned an error."""
+        """Return the configs by key. Raises a ``KafkaError`` if the cluster returned an error."""
         error = for_code(self.error_code)
         if error is not NoError:
             raise error(f"DescribeConfigs of {self.name}: {self.error_message or error.__name__}")
@@ -113,7 +109,7 @@ class Configs(NamedTuple):
 
 
 class _Uuid:
-    """The protocol type of a topic id, which has 16 bytes."""
+    """The protocol type of a topic id (16 bytes)."""
 
     @classmethod
     def decode(cls, data: BytesIO) -> bytes:
@@ -188,10 +184,7 @@ _Metadata = (
 
 
 class MetadataRequest(Request[_Metadata]):  # type: ignore[misc]
-    """A request for the brokers and some topics, or all topics if ``topics`` is None.
-
-    Brokers from Kafka 0.11 on do not create a topic because of this request.
-    """
+    """A request for the brokers and some topics, or all topics if ``topics`` is None. It creates no topic."""
 
     API_KEY = int(ApiKey.METADATA)
 
@@ -245,7 +238,7 @@ class _DescribeLogDirsV1(_DescribeLogDirsV0):
 
 
 class DescribeLogDirsRequest(Request[_DescribeLogDirsV0 | _DescribeLogDirsV1]):  # type: ignore[misc]
-    """A request to a broker for the sizes of its logs of some partitions."""
+    """A request for the sizes of a broker's logs of some partitions."""
 
     API_KEY = int(ApiKey.DESCRIBE_LOG_DIRS)
 
@@ -258,7 +251,7 @@ class DescribeLogDirsRequest(Request[_DescribeLogDirsV0 | _DescribeLogDirsV1]): 
 
 
 class _Frame(Response):  # type: ignore[misc]
-    """A response that is not decoded. Its value is the whole frame, with its size."""
+    """A response that is not decoded. ``decode`` returns the whole frame, with its size in front."""
 
     API_KEY = int(ApiKey.DESCRIBE_CLIENT_QUOTAS)
     API_VERSION = 0
@@ -275,13 +268,13 @@ class _DescribeClientQuotas(DescribeClientQuotasRequest_v0):  # type: ignore[mis
 
 
 class AllClientQuotasRequest(Request[_DescribeClientQuotas]):  # type: ignore[misc]
-    """A request for the quotas of all entities, in version 0. The answer is the whole frame, with its size."""
+    """A request for the quotas of all entities, in version 0. The answer is the undecoded frame of the response."""
 
     API_KEY = int(ApiKey.DESCRIBE_CLIENT_QUOTAS)
     API_VERSION = _DescribeClientQuotas.API_VERSION
 
     def build(self, request_struct_class: type[RequestStruct]) -> RequestStruct:
-        """Return a request without components and with strict=False, which all entities match."""
+        """Return a request without a filter, so that all entities match."""
         return request_struct_class([], False)
 
 

@@ -1,8 +1,6 @@
 """Builds the keyword arguments of aiokafka's clients: the addresses of a cluster, the login and the TLS settings.
 
-The files of the password and the certificates are read at each call, so that a new password is used from the next
-connection on. If such a file cannot be read, the call raises ``OSError``. If certificates cannot be used, it raises
-``ssl.SSLError``, which is a subclass of ``OSError``.
+Each call reads the files of the password and the certificates. It raises ``OSError`` if a file cannot be read or used.
 """
 
 import logging
@@ -14,7 +12,7 @@ from kafka_quota_proxy.config.model import AdminClient
 
 
 def connection(settings: AdminClient, client_id: str) -> dict[str, object]:
-    """Return the arguments for a client that reads or writes topics: addresses, client id, login and TLS."""
+    """Return all arguments for a client that reads or writes topics."""
     # aiokafka logs each attempt to connect as an error. Failures that matter arrive as exceptions.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     return {

@@ -1,7 +1,4 @@
-"""Finds out why the process cannot write to a path that the operator names, and locks a directory.
-
-The commands ``check`` and ``run`` print the same texts. The permissions of the user that runs this process count.
-"""
+"""Finds out why this process cannot write to a path that the operator configured, and locks files."""
 
 import errno
 import fcntl
@@ -14,9 +11,9 @@ _MOUNT: Final = "a file system that is mounted read-only; mount it writable, or 
 
 
 def directory_fault(path: Path) -> str | None:
-    """Return why files cannot be kept in a directory, and the remedy, or None if they can.
+    """Return why files cannot be written in a directory and how to fix that, or None if they can.
 
-    The directory may not exist yet. Then the question is whether it can be created.
+    If the directory does not exist, check whether it can be created.
     """
     try:
         if path.is_dir():
@@ -32,7 +29,7 @@ def directory_fault(path: Path) -> str | None:
 
 
 def file_fault(path: Path) -> str | None:
-    """Return why a file cannot be written or created, and the remedy, or None if it can."""
+    """Return why a file cannot be written or created and how to fix that, or None if it can."""
     if path.is_dir():
         return f"{path} is a directory; name a file in it"
     if path.exists():
@@ -53,11 +50,10 @@ def _why(path: Path) -> str:
 
 
 def lock_file(path: Path, *, taken: str) -> int:
-    """Lock a file, create it if needed, and return its descriptor. The lock is released when the descriptor is closed.
+    """Lock a file, and create it if needed. Return its descriptor, which releases the lock when it is closed.
 
     Raises:
-        OSError: The file cannot be opened, or another process holds the lock. In the second case ``taken`` is the text
-            of the error.
+        OSError: The file cannot be opened, or another process holds the lock (with ``taken`` as the text).
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
     try:

@@ -12,10 +12,7 @@ T = TypeVar("T")
 
 
 async def in_thread(work: Callable[[], T], *, name: str = "cluster") -> T:
-    """Run ``work`` in a new thread, and return its result.
-
-    Unlike a thread of ``asyncio.to_thread``, the new thread does not keep the process from ending.
-    """
+    """Run ``work`` in a new thread, and return its result. The thread does not delay the end of the process."""
     future: Future[T] = Future()
     future.set_running_or_notify_cancel()  # so that this future is not cancelled if the task that awaits it is
     threading.Thread(target=_run, args=(work, future), name=name, daemon=True).start()
@@ -32,7 +29,7 @@ def _run(work: Callable[[], T], future: "Future[T]") -> None:
 
 
 class WorkerThread:
-    """One thread that runs functions one after the other. A call still runs to its end if the caller is cancelled."""
+    """One thread that runs functions one after the other. A call runs to its end even if the caller is cancelled."""
 
     def __init__(self, name: str) -> None:
         self._executor = ThreadPoolExecutor(1, thread_name_prefix=name)
@@ -43,7 +40,7 @@ class WorkerThread:
         return await loop.run_in_executor(self._executor, partial(function, *args, **kwargs))
 
     async def run_large(self, is_small: bool, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a function in the thread, or directly if ``is_small`` says that the call takes little time."""
+        """Call a function in the thread, or on the event loop if ``is_small`` says that the call is short."""
         return function(*args, **kwargs) if is_small else await self.run(function, *args, **kwargs)
 
     def shutdown(self) -> None:

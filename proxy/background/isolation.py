@@ -1,14 +1,13 @@
 """Logs and counts unexpected exceptions, and ends only the work that raised them.
 
 ``isolated``    is for a method of a connection. It calls the ``fail`` method of the connection.
-``alone``       is for a coroutine of one dial, one accepted connection or one request. It ends the coroutine.
+``alone``       is for a coroutine that dials, accepts a connection or serves a request. It ends the coroutine.
 ``kept_up``     is for a coroutine that must go on. It starts the coroutine again.
 ``persisting``  is for a thread that must go on. It starts the work of the thread again.
 ``repeated``    is for a timer or deferred work. It calls the function again later.
-``attempt``     is for one step among others. It lets the other steps follow.
-``watch``       is for every other callback of the event loop, above all those that receive data. They have no guard of
-                their own, because that would cost a call for each request. After an exception uvloop closes their
-                transport.
+``attempt``     is for one of several steps. The other steps still run.
+``watch``       is for all other callbacks of the event loop, such as those that receive data. A guard of their own
+                would cost time for each request. uvloop closes their transport after an exception.
 """
 
 import asyncio
@@ -42,24 +41,24 @@ T = TypeVar("T")
 
 
 class Fallible(Protocol):
-    """An object that can be ended without ending others, such as a connection."""
+    """An object, such as a connection, that can be ended without ending others."""
 
     def fail(self) -> None:
-        """End at once, whatever the state is. May be called again."""
+        """End at once, in any state. May be called again."""
 
 
 F = TypeVar("F", bound=Fallible)
 
 
 def _place(module: str) -> str:
-    """Return the subpackage of ``proxy`` that a module is in, and its last name, such as ``server.connection``."""
+    """Return a short name of a module of ``proxy``, such as ``server.connection``."""
     return f"{module.split('.')[2]}.{module.rpartition('.')[2]}"
 
 
 def report(error: BaseException, what: str = "this program has a fault", *arguments: object) -> None:
     """Log and count an unexpected exception. May be called from any thread.
 
-    ``what`` is a text about the consequence. It may have ``logging`` placeholders such as %s for ``arguments``.
+    ``what`` is a text for the log about the consequence, with ``logging`` placeholders (%s) for ``arguments``.
     """
     frames = [(frame.f_globals.get("__name__", ""), line) for frame, line in walk_tb(error.__traceback__)]
     own = [one for one in frames if one[0].startswith(_PACKAGE) and one[0] != __name__]
@@ -89,7 +88,7 @@ def _handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
 
 
 def isolated(method: Callable[Concatenate[F, P], T]) -> Callable[Concatenate[F, P], T | None]:
-    """Decorate a method. If it raises an exception, report this, call ``fail`` of its object, and return None."""
+    """Decorate a method. After an exception it reports this, calls ``fail`` of its object, and returns None."""
     is_beginning = method.__name__ == "connection_made"
 
     @wraps(method)
@@ -107,7 +106,7 @@ def isolated(method: Callable[Concatenate[F, P], T]) -> Callable[Concatenate[F, 
 
 
 def repeated(method: Callable[P, None]) -> Callable[P, None]:
-    """Decorate a function. If it raises an exception, it is called again every second until it succeeds."""
+    """Decorate a function so that it runs again after an exception, every second until it succeeds."""
 
     @wraps(method)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -121,7 +120,7 @@ def repeated(method: Callable[P, None]) -> Callable[P, None]:
 
 
 def attempt(step: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
-    """Call ``step``. If it raises an exception, report the exception and go on."""
+    """Call ``step``. If it raises an exception, report the exception and return."""
     try:
         step(*args, **kwargs)
     except Exception as error:  # noqa: BLE001 - as above
@@ -131,8 +130,7 @@ def attempt(step: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> Non
 async def alone(work: Callable[[], Coroutine[Any, Any, T]], *, fail: Callable[[], object] | None = None) -> T | None:
     """Await ``work()`` and return its result. If it raises an exception, report this, call ``fail`` and return None.
 
-    The parameter is a function and not a coroutine. A task that is cancelled before it begins would leave a coroutine
-    that was never awaited, and Python would warn of that.
+    ``work`` is a function. A coroutine would never be awaited if its task is cancelled early, and Python warns of that.
     """
     try:
         return await work()
@@ -144,7 +142,7 @@ async def alone(work: Callable[[], Coroutine[Any, Any, T]], *, fail: Callable[[]
 
 
 async def kept_up(work: Callable[[], Coroutine[Any, Any, object]]) -> None:
-    """Await ``work()``. If it raises an exception, report this, and await ``work()`` again after a second."""
+    """Await ``work()``. After an exception, report it, and await ``work()`` again a second later."""
     while True:
         try:
             await work()
@@ -156,7 +154,7 @@ async def kept_up(work: Callable[[], Coroutine[Any, Any, object]]) -> None:
 
 
 def persisting(work: Callable[[], object]) -> Callable[[], None]:
-    """Return a function for a thread, which calls ``work`` until it succeeds, a second after each exception."""
+    """Return a function for a thread, which calls ``work`` again a second after each exception, until it succeeds."""
 
     def run() -> None:
         while True:

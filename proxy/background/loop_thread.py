@@ -1,6 +1,6 @@
-"""Runs an event loop in a thread of its own, for asyncio clients that decode large answers in Python.
+"""Runs an event loop in a thread of its own, for asyncio clients that decode large answers.
 
-On the event loop that serves clients, such an answer would hold up every connection for as long as its decoding takes.
+On the event loop that serves clients, the decoding would delay every connection.
 """
 
 import asyncio
@@ -15,10 +15,7 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """Runs coroutines for other threads, which wait for the result.
-
-    When the thread is closed, ``on_close`` runs on its event loop as the last coroutine.
-    """
+    """Runs coroutines for other threads, which wait for the result. ``close`` runs ``on_close`` as the last one."""
 
     def __init__(self, name: str, *, on_close: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._on_close = on_close
@@ -33,11 +30,7 @@ class LoopThread:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run ``work`` on the event loop of the thread, wait for it, and return its result or raise its error.
-
-        Raises:
-            ConnectionAbortedError: ``close`` was called before this call, or during it.
-        """
+        """Run ``work`` on the thread's event loop and return its result. Raise ``ConnectionAbortedError`` if closed."""
         with self._lock:
             if self._is_closed:
                 work.close()

@@ -1,10 +1,10 @@
-"""Reads what each bucket has used, and decides which buckets have series of their own.
+"""Reads the usage of each bucket, and decides which buckets have series of their own.
 
-A bucket has the usage of one entity (a user, a client-id, or both). Clients choose these names, so there may be any
-number of buckets. Up to ``MAX_BUCKETS`` have series of their own, and keep these while they are active. The usage of
-all other buckets is added up in one series named ``other``. No counter ever falls, not even when a bucket gets its own
-series or is removed, because Prometheus takes a falling counter for a restart. The sum of all series is the total
-usage.
+A bucket records the usage of one entity (a user, a client-id, or both). Clients choose these names, so there may be any
+number of buckets. At most ``MAX_BUCKETS`` have series of their own. The usage of all others is added up in one series
+named ``other``.
+
+No counter ever falls, even if a bucket is evicted, because Prometheus takes a falling counter for a restart.
 """
 
 from collections.abc import Iterable
@@ -27,10 +27,10 @@ OTHER: Final = Tags("other", "other")
 
 
 class Row(NamedTuple):
-    """The state of one bucket at one moment. Buckets of the same entity at several brokers share a row.
+    """The state of one entity's buckets, one at each broker.
 
-    Their rates and usage are added up. The limit applies at each broker separately, so utilisation, throttle time and
-    tokens are those of the broker where they are worst.
+    Rates and usage are summed over the brokers. Each broker applies the limit separately. So utilisation and throttle
+    time are the highest of any broker, and tokens are the lowest.
     """
 
     kind: QuotaKind
@@ -41,14 +41,11 @@ class Row(NamedTuple):
     throttle_time_ms: float  # the mean of the last minute, or NaN if nothing was throttled
     limit: float | None
     tokens: float | None  # the tokens that are left now, or None if the quota has no token bucket
-    used_s: float = 0.0  # the charged amount, as the time in seconds that the limit allows it in
+    used_s: float = 0.0  # each charged amount divided by the limit at that time, summed up
 
 
 def read(managers: Iterable[ClientQuotaManager], *, now_ms: int, rest: Rest) -> list[Row]:
-    """Return a row for each entity that was charged.
-
-    ``managers`` holds the bucket manager of each broker, all for the same kind of quota.
-    """
+    """Return a row for each entity that was charged. ``managers`` holds one manager for each broker."""
     rows: dict[Tags, Row] = {}
     for manager in managers:
         for bucket in paced(manager, rest):
@@ -90,16 +87,16 @@ def _together(one: Row, other: Row) -> Row:
 
 
 class Names:
-    """Remembers which buckets of one kind of quota have series of their own. All scrapes use the same object."""
+    """Remembers which buckets of one kind of quota have series of their own."""
 
     def __init__(self, most: int = MAX_BUCKETS) -> None:
         self._most = most
         self._lock = Lock()
         # For each bucket with its own series: the usage that was counted as "other" before. Its series leave this out.
         self._named: dict[Tags, UsageTotals] = {}
-        # For each bucket with its own series: the usage that these show.
+        # For each bucket with its own series: the usage that its series show.
         self._shown: dict[Tags, UsageTotals] = {}
-        # For each bucket with its own series: the seconds it had used at the last scrape, and how much more is shown.
+        # For each bucket with its own series: its ``used_s`` at the last scrape, and how much more its series show.
         self._used_s: dict[Tags, tuple[float, float]] = {}
         # For each bucket without its own series: the usage at the last scrape.
         self._unnamed: dict[Tags, UsageTotals] = {}
@@ -109,15 +106,11 @@ class Names:
     def divide(
         self, rows: Iterable[Row], rest: Rest, *, gone: UsageTotals = NO_USAGE
     ) -> tuple[list[Row], UsageTotals | None]:
-        """Return the rows of the buckets with their own series, and the usage of all others together.
+        """Return the rows of the buckets with their own series, and the total usage of all other buckets.
 
-        The second value is None if there has never been another bucket.
-
-        Args:
-            rows: The rows of all buckets.
-            rest: A function that is called after every few rows, so that the event loop can run.
-            gone: The total usage of evicted buckets, which must be read before ``rows``. It includes buckets that were
-                created and evicted between two scrapes, and so never had a row.
+        The total is None if every bucket so far has had its own series. ``gone`` is the total usage of evicted buckets.
+        It must be read before ``rows``, because a bucket could count twice otherwise. ``rest`` is called after every
+        few rows.
         """
         by_tags = {row.tags: row for row in rows}
         with self._lock:

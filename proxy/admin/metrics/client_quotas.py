@@ -1,7 +1,4 @@
-"""Reads the metrics of client quotas: the limits, and the usage of each entity (bucket).
-
-The usage is shown under names of the proxy, and under the names that exporters give to Kafka's JMX metrics.
-"""
+"""Reads the metrics of client quotas: the limits, and the usage of each entity."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
@@ -38,22 +35,16 @@ _OF_TABLES: Final[tuple[Metric[Sequence[ClientQuotaManager]], ...]] = (
 
 
 class ClientQuotaMetrics:
-    """Collects the metrics of client quotas.
-
-    Use the same object for all scrapes, because it remembers which users and client-ids have series of their own.
-    """
+    """Collects the metrics of client quotas. It remembers between scrapes which entities have series of their own."""
 
     def __init__(self, *, most_buckets: int | None = None) -> None:
         self._names = {kind: Names() if most_buckets is None else Names(most_buckets) for kind in BUCKET_KINDS}
 
     def collect(self, quotas: Sequence[BrokerQuotas], rest: Rest, *, now_ms: int, has_values: bool) -> Iterator[Family]:
-        """Yield the metrics of client quotas.
+        """Yield the metrics of client quotas. ``quotas`` holds the quotas of each broker.
 
-        Args:
-            quotas: The quotas of each broker.
-            rest: A function that is called after every few rows, so that the event loop can run.
-            now_ms: The time of the monotonic clock that connections use, in milliseconds.
-            has_values: Whether to include Kafka's series of limits (``client.quota.metric.value.enable``).
+        ``rest`` is called after every few rows, so that the event loop can run. If ``has_values`` is true, the limits
+        are also shown under Kafka's names (``client.quota.metric.value.enable``).
         """
         # The first broker is enough, because all brokers have the same rules.
         yield _limits(manager for one in quotas[:1] for manager in one.managers)
@@ -89,10 +80,7 @@ def _limits(managers: Iterable[ClientQuotaManager]) -> Family:
 
 
 def _is_in_use(kind: QuotaKind, managers: Sequence[ClientQuotaManager]) -> bool:
-    """Return whether a kind of quota has metrics.
-
-    Byte rates always have metrics. Other kinds have metrics if they limit a client now or have limited one before.
-    """
+    """Return whether to show a kind of quota: byte rates always, other kinds once a rule has limited them."""
     if kind.spec.is_always_shown:
         return True
     return any(len(manager.table) or len(manager) or manager.departed_usage.requests for manager in managers)

@@ -51,13 +51,7 @@ _OF_REFUSED: Final[tuple[Metric[ListenerState], ...]] = (
 
 
 def connection_metrics(brokers: Sequence[Named], listeners: Sequence[ListenerState], now_ms: int) -> Iterator[Family]:
-    """Yield the metrics of connection quotas.
-
-    Args:
-        brokers: The quotas of each broker, by its address. The bootstrap ports of clusters count as one more broker.
-        listeners: All listeners of the proxy.
-        now_ms: The time of the monotonic clock that connections use, in milliseconds.
-    """
+    """Yield the metrics of connection quotas. ``brokers`` holds the name and the quotas of each broker."""
     yield from _of_listeners(
         [
             (labels(listener=listener.name, upstream=name), listener)

@@ -6,9 +6,8 @@ A metric is written like this::
     # TYPE kafka_quota_proxy_connections gauge
     kafka_quota_proxy_connections{listener="clients"} 3
 
-This module does not use prometheus_client, because that builds a whole scrape at once. 90,000 lines took 1.8 s of the
-interpreter, in steps of 50 ms during which the event loop stood still. Here a line takes a tenth of that time, and the
-thread rests after every few lines.
+prometheus_client is not used, because it builds a whole scrape at once. For 90,000 lines this took 1.8 s, and stopped
+the event loop for 50 ms at a time. This module takes a tenth of that time, and sleeps after every few lines.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,7 +26,7 @@ Rest = Callable[[], None]
 
 
 class Family(NamedTuple):
-    """A metric and its samples. A sample is the text that follows the name on its line, and the value after that."""
+    """A metric and its samples. A sample is a pair of the text after the metric's name (labels) and the value."""
 
     name: str  # the name of a counter ends in _total
     type: str  # counter, gauge or histogram
@@ -38,8 +37,8 @@ class Family(NamedTuple):
 class Namespace:
     """Creates metrics with names that begin with ``prefix``.
 
-    If ``sums_duplicates`` is true, samples with the same labels are added up, because two brokers may have the same
-    name for a while.
+    If ``sums_duplicates`` is true, samples with the same labels are added up, because two brokers may share a name for
+    a while.
     """
 
     def __init__(self, prefix: str, *, sums_duplicates: bool = False) -> None:
@@ -55,16 +54,13 @@ class Namespace:
         return self._family(f"{name}_total", help_, samples)
 
     def table(self, metrics: "Iterable[Metric[_T]]", rows: Sequence[tuple[str, _T]]) -> Iterator[Family]:
-        """Yield a family for each of ``metrics``, with a sample for each row.
-
-        A row has the labels of the sample, and the object from which each metric reads the value.
-        """
+        """Yield each of ``metrics`` with a sample for each row. A row has labels and the object to read from."""
         for name, help_, read in metrics:
             values = ((text, read(one)) for text, one in rows)
             yield self._family(name, help_, [(text, float(value)) for text, value in values if value is not None])
 
     def single_values(self, metrics: "Iterable[Metric[_T]]", source: _T | None) -> Iterator[Family]:
-        """Yield a family with one value for each of ``metrics``, read from ``source``, or nothing if that is None."""
+        """Yield each of ``metrics`` with one value, read from ``source``. Yield nothing if ``source`` is None."""
         return self.table(metrics, [("", source)]) if source is not None else iter(())
 
     def _family(self, name: str, help_: str, samples: Iterable[tuple[str, float]]) -> Family:
@@ -84,7 +80,7 @@ def rest() -> None:
 
 
 def paced(items: Iterable[_T], rest: Rest, *, every: int = 20) -> Iterator[_T]:
-    """Yield ``items``, and call ``rest`` after each ``every`` of them."""
+    """Yield ``items``, and call ``rest`` after every ``every`` items."""
     for count, item in enumerate(items, start=1):
         yield item
         if count % every == 0:

@@ -40,7 +40,7 @@ Named = tuple[str, BrokerQueue]
 
 
 def fair_queue_metrics(queues: Sequence[Named], listeners: Sequence[ListenerState]) -> Iterator[Family]:
-    """Yield the metrics of fair call queues, or nothing if no listener has or had such a queue."""
+    """Yield the metrics of fair call queues, or nothing if no listener has ever had such a queue."""
     priorities = [(one.name, one.priorities) for one in listeners if one.priorities is not None]
     if queues:
         yield from _of_brokers([(name, queue.dispatcher) for name, queue in queues])

@@ -54,10 +54,7 @@ def process_metrics(reloads: Reloads) -> Iterator[Family]:
 
 
 def listener_metrics(listeners: Sequence[ListenerState], now_ms: int) -> Iterator[Family]:
-    """Yield the metrics of connections, requests and logins.
-
-    ``now_ms`` is the time of the monotonic clock that connections use, in milliseconds.
-    """
+    """Yield the metrics of connections, requests and logins."""
     open_connections: list[tuple[str, float]] = []
     muted: list[tuple[str, float]] = []
     disconnects: list[tuple[str, float]] = []
@@ -107,7 +104,7 @@ def listener_metrics(listeners: Sequence[ListenerState], now_ms: int) -> Iterato
 
 
 def certificate_metrics(server: Server) -> Iterator[Family]:
-    """Yield the metrics of the certificate files that each listener uses towards clients and towards brokers."""
+    """Yield the metrics of each listener's certificate files, towards clients and towards brokers."""
     contexts = [
         (labels(listener=listener.name, side=side), server.tls[settings])
         for listener in server.started_with.listeners

@@ -1,4 +1,4 @@
-"""Reads the metrics of the places that quotas come from: topics, brokers, and the store of changes by clients."""
+"""Reads the metrics of the sources of quotas (a topic or the brokers), and of the store of quotas that clients set."""
 
 from collections.abc import Iterator
 from math import nan
@@ -100,21 +100,18 @@ _OF_DIRECTORIES: Final[tuple[Metric[DirectoryStore], ...]] = (
 
 
 def quota_topic_metrics(rules: TopicSource | None, store: TopicStore | None) -> Iterator[Family]:
-    """Yield the metrics of the topic that rules come from, and of the topic that is the store.
-
-    Each argument is None if there is no such topic. Then its metrics are left out.
-    """
+    """Yield the metrics of the quota topic (``quotas_from``) if there is one, and of the store if it is a topic."""
     yield from Namespace("kafka_quota_proxy_quotas_topic").single_values(_OF_RULES, rules)
     yield from Namespace("kafka_quota_proxy_store_topic").single_values(_OF_STORE, store)
 
 
 def broker_quota_metrics(broker: BrokerSource | None) -> Iterator[Family]:
-    """Yield the metrics of the brokers' own quotas, or nothing if ``broker`` is None because they are not followed."""
+    """Yield the metrics of the brokers' own quotas, or nothing if the proxy does not read these quotas."""
     return Namespace("kafka_quota_proxy_broker_quotas").single_values(_OF_BROKERS, broker)
 
 
 def quota_store_metrics(manager: QuotaManager) -> Iterator[Family]:
-    """Yield the metrics of quotas that are set through the proxy, or nothing if there is no store for them."""
+    """Yield the metrics of quotas that clients set through the proxy, or nothing if there is no store for them."""
     if manager.store is not None:
         store = Namespace("kafka_quota_proxy_quota_store")
         yield from store.single_values(_OF_ALL, manager)
@@ -123,7 +120,7 @@ def quota_store_metrics(manager: QuotaManager) -> Iterator[Family]:
 
 
 def quota_change_metrics(change_log: ChangeLog | None) -> Iterator[Family]:
-    """Yield the metrics of requested changes of quotas, or nothing if there is no store and ``change_log`` is None."""
+    """Yield the metrics of requests to change quotas, or nothing if ``change_log`` is None."""
     if change_log is None:
         return
     samples = [(labels(result=result), float(change_log.counts[result])) for result in COUNTED]

@@ -1,6 +1,6 @@
-"""Collects every metric of the proxy: its own, in base units, and those that Kafka has, under their usual names.
+"""Collects every metric of the proxy.
 
-The usual names are those that exporters give to Kafka's JMX metrics.
+The proxy's own metrics use base units. Others have the names that exporters give to Kafka's JMX metrics.
 """
 
 from collections.abc import Iterator
@@ -28,10 +28,7 @@ from kafka_quota_proxy.proxy.server.server import Server
 
 
 class MetricRegistry:
-    """Collects the metrics of one proxy.
-
-    Use the same object for all scrapes, because it remembers which users and client-ids have series of their own.
-    """
+    """Collects the metrics of one proxy. It remembers between scrapes which entities have series of their own."""
 
     def __init__(self, server: Server, reloads: Reloads, *, most_buckets: int | None = None) -> None:
         self._server = server
@@ -39,10 +36,7 @@ class MetricRegistry:
         self._client_quotas = ClientQuotaMetrics(most_buckets=most_buckets)
 
     def collect(self, now_ms: int, rest: Rest = rest) -> Iterator[Family]:
-        """Yield all metrics. Each is read when the caller asks for it.
-
-        ``now_ms`` is the time of the monotonic clock that connections use, in milliseconds.
-        """
+        """Yield all metrics. Each metric is read only when the caller takes it from the iterator."""
         server, brokers = self._server, self._server.brokers
         listeners, replication = list(server.listeners), server.replication
         yield from process_metrics(self._reloads)

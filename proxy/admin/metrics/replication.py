@@ -1,6 +1,6 @@
-"""Reads the metrics of throttled replication: those of KIP-73, Kafka's own two, and the limits and rates of paths.
+"""Reads the metrics of throttled replication (KIP-73), such as rates and limits of brokers and of paths.
 
-A path leads from a leader or its rack to a follower or its rack.
+A path leads from the broker or rack of a leader to the broker or rack of a follower.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -69,10 +69,7 @@ def _of_quotas(name: str, kafka_name: str, which: str, rows: _Rows, now_ms: int)
 
 
 def _of_partitions(listeners: Iterable[ListenerState]) -> Iterator[Family]:
-    """Yield the lag of each follower, summed over its partitions, and the rate of each throttled partition.
-
-    Several connections may report the rate of one partition. The highest value counts.
-    """
+    """Yield the lag of each follower, summed over its partitions, and the rate of each throttled partition."""
     lags: dict[str, int] = {}
     rates: dict[tuple[str, str], float] = {}
     for listener in listeners:

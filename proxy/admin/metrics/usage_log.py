@@ -1,4 +1,4 @@
-"""Reads the metrics of the usage log, which show whether it is written and how many records still wait."""
+"""Reads the metrics of the usage log, such as whether it can be written and how many records wait."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -21,7 +21,7 @@ _OF_SINKS: Final[tuple[Metric[Sink], ...]] = (
 
 
 def usage_log_metrics(usage: UsageLogger | None) -> Iterator[Family]:
-    """Yield the metrics of the usage log, or nothing if ``usage`` is None because there is no usage log."""
+    """Yield the metrics of the usage log, or nothing if there is no usage log."""
     if usage is not None:
         yield from _LOG.table(_OF_SINKS, [(labels(sink=sink.name), sink) for sink in usage.sinks])
         help_ = "Intervals whose end was postponed because a sink was full or not ready; no record is lost."

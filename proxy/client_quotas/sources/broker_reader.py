@@ -1,7 +1,4 @@
-"""Reads all quotas of a cluster from one of its brokers, as each broker knows them all.
-
-The calls block, so they run in a thread, one at a time.
-"""
+"""Reads all quotas of a cluster from one of its brokers. Each call blocks, so it runs in a thread."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -21,10 +18,9 @@ _SIZE_AND_ID_BYTES: Final = 8
 
 
 class BrokerReader:
-    """A connection to the first of several brokers that answers, for many readings. Call ``close`` after any error.
+    """Reads quotas from the first of several brokers that answers. Call ``close`` after any error.
 
-    Most errors are one of ``proxy.background.admin_client.ADMIN_ERRORS``. ``settings`` holds the ``quotas_from.broker``
-    section of the configuration file.
+    Most errors are one of ``proxy.background.admin_client.ADMIN_ERRORS``.
     """
 
     def __init__(self, settings: AdminClient, servers: Sequence[Address]) -> None:
@@ -37,15 +33,11 @@ class BrokerReader:
         return self._client.server
 
     def close(self) -> None:
-        """Close the connection. A call of ``read`` that is running in another thread fails then."""
+        """Close the connection. A call of ``read`` that is running in another thread fails."""
         self._client.close()
 
     def read(self) -> ParsedQuotas | None:
-        """Ask for the quotas and return them, or None if the answer is the same as the last one, byte for byte.
-
-        Raises:
-            RefusedError: The broker does not return its quotas.
-        """
+        """Return the quotas, or None if they have not changed. Raise ``RefusedError`` if the broker refuses."""
         try:
             frame = self._client.ask(AllClientQuotasRequest())
         except IncompatibleBrokerVersion:

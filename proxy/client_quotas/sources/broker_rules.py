@@ -1,4 +1,4 @@
-"""Converts the quotas of a broker to rules, and finds out how these differ from the previous rules."""
+"""Converts the quotas of a broker to rules, and compares these with the previous rules."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,10 +18,7 @@ _NO_LIMIT: Final = float(UNLIMITED)
 
 
 class RefusedError(Exception):
-    """Raised if a broker does not return its quotas.
-
-    ``is_lasting`` is true if the broker will refuse until its configuration or that of this proxy is changed.
-    """
+    """Raised if a broker does not return its quotas. ``is_lasting`` is true if only the operator can change that."""
 
     def __init__(self, message: str, *, is_lasting: bool = False) -> None:
         super().__init__(message)
@@ -36,11 +33,7 @@ class ParsedQuotas(NamedTuple):
 
 
 def rules_of(response: DescribeResponse, *, most: int = MOST_ENTITIES) -> ParsedQuotas:
-    """Return the rules that a broker returned for all entities. Entities above the number ``most`` are skipped.
-
-    Raises:
-        RefusedError: The broker returned an error.
-    """
+    """Return the rules in a broker's response, but at most ``most``. Raise ``RefusedError`` if it contains an error."""
     if response.error_code != NONE:
         raise _refusal(response)
     rules: dict[Entity, StoredRule] = {}
@@ -60,14 +53,14 @@ def rules_of(response: DescribeResponse, *, most: int = MOST_ENTITIES) -> Parsed
 
 
 def differences(before: Mapping[Entity, StoredRule], after: Mapping[Entity, StoredRule]) -> tuple[Change, ...]:
-    """Return the changes that turn one set of rules into another, one for each entity."""
+    """Return the changes that turn one set of rules into the other, one for each entity."""
     gone = (Change(entity, None) for entity in before.keys() - after.keys())
     come = (Change(entity, rule) for entity, rule in after.items() if before.get(entity) != rule)
     return (*gone, *come)
 
 
 def hosts_in(changes: Iterable[Change]) -> frozenset[str]:
-    """Return the host names for which ``changes`` set a rule. IP addresses, which need no lookup, are left out."""
+    """Return the host names for which ``changes`` set a rule, without IP addresses."""
     return frozenset(
         change.entity.ip
         for change in changes
@@ -76,7 +69,7 @@ def hosts_in(changes: Iterable[Change]) -> frozenset[str]:
 
 
 def in_force(value: float) -> float:
-    """Return the limit that this proxy applies for a broker's value. Infinity and NaN become the highest limit."""
+    """Return the limit to apply for a broker's value. Infinity and NaN become the highest limit."""
     return value if math.isfinite(value) else _NO_LIMIT
 
 
@@ -106,11 +99,9 @@ def _types(described: Described) -> str:
 def _limits(
     entity: Entity, values: Iterable[tuple[str, float]], passed_over: dict[str, None]
 ) -> Iterator[tuple[str, float]]:
-    """Yield the valid limits of an entity, and add a text to ``passed_over`` for each other value.
-
-    Brokers with ZooKeeper may have values of 0 and less, which Kafka refuses today.
-    """
+    """Yield the valid limits of an entity, and add a text to ``passed_over`` for each other value."""
     known = keys_of(entity)
+    # Brokers with ZooKeeper may have values of 0 and less, which Kafka refuses today.
     for key, value in values:
         if key not in known:
             passed_over[f"{key}, which is not known here"] = None

@@ -1,6 +1,6 @@
 """Applies the brokers' own quotas on the event loop.
 
-They are read every few seconds, and at once when a client has changed a quota through the proxy.
+The quotas are read every few seconds, and at once when a client has changed one through the proxy.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ _MOST_WARNINGS: Final = 100
 
 
 class QuotaReader(Protocol):
-    """Reads a broker's quotas, as ``broker_reader.BrokerReader`` does. After any exception the reading has failed."""
+    """Reads a broker's quotas, as ``broker_reader.BrokerReader`` does. The caller closes it after any exception."""
 
     @property
     def server(self) -> Address:
@@ -62,14 +62,14 @@ class QuotaReader(Protocol):
 
 
 class _HeldAnswer(NamedTuple):
-    """An answer that is held until the broker shows the change that it acknowledges."""
+    """The answer to a change of quotas. It is held until the broker shows the change."""
 
     changed: tuple[Alteration, ...]
     until_s: float  # on the clock of the event loop
 
 
 class _Reading(NamedTuple):
-    """The result of a reading. ``quotas`` is None if the broker returned the same quotas as the last time."""
+    """The result of a reading. ``quotas`` is None if the quotas are the same as in the last reading."""
 
     server: Address
     quotas: ParsedQuotas | None
@@ -77,10 +77,9 @@ class _Reading(NamedTuple):
 
 
 class BrokerSource:
-    """Follows the quotas of one cluster, and implements ``QuotaSource``.
+    """A ``QuotaSource`` that reads the quotas of one cluster from its brokers.
 
-    All methods run on the event loop, except ``_ask`` and ``_read_once``, which run in a thread. ``connect`` is called
-    in a thread, too, and returns the reader.
+    Use it on the event loop. ``connect`` is called in a thread, and returns the reader.
 
     Attributes:
         rules: The rules in force, from the configuration file and from the brokers.
@@ -125,7 +124,7 @@ class BrokerSource:
     # -- called by the server --
 
     def listed(self) -> Iterator[tuple[Entity, StoredRule, str]]:
-        """Yield every rule that no other rule hides, as it was set, with its source. May be called from any thread."""
+        """Yield each rule that no other rule hides, with its source. May be called from any thread."""
         for one in self.rules.listed():
             if one.shadowed_by is None:
                 yield one.entity, one.rule, one.source
@@ -137,7 +136,7 @@ class BrokerSource:
 
     @property
     def overruled(self) -> int:
-        """The number of entities that have quotas at the brokers, and also a rule in the configuration file."""
+        """The number of entities that have quotas at the brokers and also a rule in the configuration file."""
         return sum(1 for entity in self.rules.sources if entity in self._rules)
 
     def detail(self) -> dict[str, object]:
@@ -152,17 +151,14 @@ class BrokerSource:
         }
 
     def follow_file(self, config: ProxyConfig) -> QuotaChanges:
-        """Use the rules of a changed configuration file, and return which rules changed.
-
-        This method does not call ``on_changes``.
-        """
+        """Use the rules of a changed configuration file, and return the changes. Does not call ``on_changes``."""
         changes = self._applier.follow_file(config)
         self._warned = {one for one in self._warned if one in self.rules.sources or isinstance(one, str)}
         self._warn_of_overruled(entity for entity in self.rules.sources if entity in self._rules)
         return changes
 
     def await_change(self, changed: tuple[Alteration, ...], answer: bytes, owner: object) -> Ticket:
-        """Hold an answer until the broker shows the change, as ``forwarded_alter.AlterConfirmer`` describes."""
+        """Hold ``answer`` until the broker shows the change. See ``forwarded_alter.AlterConfirmer``."""
         ticket = Ticket(answer, NOBODY, owner)
         if len(self._held_answers) >= _MOST_WAITING:
             ticket.answer = answer
@@ -179,7 +175,7 @@ class BrokerSource:
         """Do nothing. The reading begins with ``run``."""
 
     async def stop(self) -> None:
-        """Do nothing. Once ``run`` has been cancelled, no connection is open."""
+        """Do nothing. The end of ``run`` has closed the connection."""
 
     async def run(self) -> None:
         """Read the brokers' quotas at once and then every few seconds, until cancelled."""
@@ -244,10 +240,7 @@ class BrokerSource:
         self.may_serve.set()
 
     async def _apply(self, changes: Sequence[Change]) -> None:
-        """Put changes in force.
-
-        If an effect cannot be reported to ``on_changes``, it is reported again with the next reading.
-        """
+        """Put changes in force. If ``on_changes`` fails, it is called again after the next reading."""
         hosts = hosts_in(changes)
         named = [change for change in changes if change.entity.ip in hosts]
         try:
@@ -261,10 +254,7 @@ class BrokerSource:
         self._applier.report()
 
     def _answer(self, *, but_for: Set[str] = frozenset()) -> None:
-        """Send each held answer if its changes are in force here.
-
-        ``but_for`` holds the hosts that are being looked up. Answers about their quotas stay held.
-        """
+        """Send each held answer if its change is in force. Skip ``but_for``, the hosts that are being looked up."""
         if not (self._applier.is_reported and self.is_connected):
             return
         for ticket, one in tuple(self._held_answers.items()):
@@ -332,7 +322,7 @@ class BrokerSource:
         return True
 
     def _ask(self) -> _Reading:
-        """Ask a broker for its quotas. Runs in a thread, and never twice at the same time."""
+        """Ask a broker for its quotas. Runs in a thread, one call at a time."""
         is_kept = self._reader is not None
         try:
             reader, quotas = self._read_once()
@@ -354,7 +344,7 @@ class BrokerSource:
         return reader, reader.read()
 
     def _close(self) -> None:
-        """Close the connection to the broker. A new thread does it, because a close may hang."""
+        """Close the connection to the broker in a new thread, because closing may hang."""
         reader, self._reader = self._reader, None
         if reader is not None:
             threading.Thread(target=attempt, args=(reader.close,), name="quotas-close", daemon=True).start()
@@ -363,7 +353,7 @@ class BrokerSource:
 def broker_source(
     config: ProxyConfig, *, on_changes: OnChanges, wall_ms: Callable[[], int] = unix_ms
 ) -> BrokerSource | None:
-    """Return the source for ``quotas_from: broker``, or None if the configuration has another source or none."""
+    """Return the source for ``quotas_from: broker``, or None if this is not configured."""
     settings = config.quotas_from
     if not isinstance(settings, QuotasFromBroker):
         return None

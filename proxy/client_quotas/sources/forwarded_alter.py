@@ -1,6 +1,6 @@
-"""Holds the broker's answer to a request that changes quotas until this proxy applies the change.
+"""Holds the broker's answer to a change of quotas until this proxy applies the change.
 
-If the client got the answer earlier, the next request could still be charged to the old limit.
+Without this, the client's next request could still be charged to the old limit.
 """
 
 from collections.abc import Iterable, Mapping
@@ -30,22 +30,19 @@ class AlterConfirmer(Protocol):
     """Finds out when this proxy applies a change that a broker has acknowledged."""
 
     def await_change(self, changed: tuple[Alteration, ...], answer: bytes, owner: object) -> Ticket:
-        """Read the broker's quotas until they show the change, but for no longer than some seconds.
+        """Return a ticket that gets ``answer`` once this proxy applies the changes in ``changed``.
 
-        After that, the returned ticket has ``answer``, and its ``owner`` is woken. ``changed`` is the change.
+        The wait ends after some seconds in any case. The ``owner`` is woken when the ticket has the answer.
         """
 
 
 def can_wait(head: RequestHead) -> bool:
-    """Return whether a request has to be collected before it is forwarded, so that its answer can be held.
-
-    Other requests are forwarded as they arrive.
-    """
+    """Return whether a request must be collected before it is forwarded, so that its answer can be held."""
     return is_client_quotas(head.api_key, head.api_version) and head.size_bytes <= MAX_BYTES
 
 
 class ForwardedAlter:
-    """One request to change quotas that is forwarded to the broker (see ``proxy.session.handlers.whole_request``)."""
+    """A request to change quotas that is forwarded to the broker (see ``proxy.session.handlers.whole_request``)."""
 
     api_key = ALTER
 
@@ -54,11 +51,11 @@ class ForwardedAlter:
         self._request = _read(frame)
 
     def answer(self, data: bytes, position: int, frame_bytes: int, *, now_ms: int) -> bytes:
-        """Return the answer of the broker without changes."""
+        """Return the broker's answer as it is."""
         return data[position : position + frame_bytes]
 
     def await_change(self, answer: bytes, owner: object) -> Ticket | None:
-        """Return a ticket that has the answer once this proxy applies the change, or None if nothing was changed."""
+        """Return a ticket that gets the answer once this proxy applies the change, or None if nothing was changed."""
         changed = self._changed(answer)
         return self._authority.await_change(changed, answer, owner) if changed else None
 

@@ -1,4 +1,4 @@
-"""The interface of a source of rules other than the configuration file (``quotas_from``)."""
+"""Defines the interface of a source of rules other than the configuration file (``quotas_from``)."""
 
 import asyncio
 from typing import Protocol
@@ -13,7 +13,8 @@ class QuotaSource(Protocol):
     Attributes:
         name: The name of the source, for the log.
         has_read: Set once all rules have been read for the first time.
-        may_serve: Set once clients may be served: the rules have been read, or it is clear that they cannot be read.
+        may_serve: Set once clients may be served, because the rules have been read or only the operator can fix a
+            failure.
         is_connected: Whether the last attempt to read succeeded.
         failures: The number of attempts to read that failed.
     """
@@ -25,19 +26,16 @@ class QuotaSource(Protocol):
     failures: int
 
     def follow_file(self, config: ProxyConfig) -> QuotaChanges | None:
-        """Use the rules of a changed configuration file.
-
-        Returns the rules that changed because of it, or None if any rule may have changed.
-        """
+        """Use the rules of a changed configuration file. Return the changes, or None if any rule may have changed."""
 
     def detail(self) -> dict[str, object]:
         """Return the state of this source, for the response to ``/readyz``."""
 
     def start(self) -> None:
-        """Begin to read the rules."""
+        """Begin reading the rules."""
 
     async def run(self) -> None:
         """Keep the rules up to date until cancelled."""
 
     async def stop(self) -> None:
-        """Stop reading, and wait at most about a second until the reader has ended."""
+        """Stop reading, and wait up to about a second until the reader has ended."""

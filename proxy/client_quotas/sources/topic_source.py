@@ -1,6 +1,6 @@
 """Applies the rules of a quota topic on the event loop.
 
-The events of the topic reader change the rules, and the server gets each rule that has changed.
+A share is this proxy's part of an entity's quota. The publisher of the topic renews all shares with news records.
 """
 
 import asyncio
@@ -41,10 +41,10 @@ OnChanges: TypeAlias = Callable[[Mapping[Entity, QuotaRule | None]], None]
 
 
 class TopicSource:
-    """Follows one topic, and implements ``QuotaSource``. Use it on the event loop.
+    """A ``QuotaSource`` that reads one topic. Use it on the event loop.
 
-    ``proxy`` is the name of this proxy, by which records of shares refer to it. ``on_changes`` is called with the rules
-    that have changed, by entity, with None for a removed rule.
+    ``proxy`` is the name of this proxy in records of shares. ``on_changes`` is called with the changed rules by entity,
+    where None stands for a removed rule.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class TopicSource:
         return tuple(self.state.in_force.values())
 
     def news_age_s(self) -> float:
-        """Return the seconds since a news record last renewed the shares of this proxy, or NaN before the first."""
+        """Return the seconds since a news record last renewed the shares, or NaN before the first."""
         heard_ms = self.state.news_heard_ms
         return nan if heard_ms is None else (_now_ms() - heard_ms) / 1_000
 
@@ -90,20 +90,18 @@ class TopicSource:
         }
 
     def follow_file(self, config: ProxyConfig) -> None:
-        """Use the rules of a changed configuration file, which hide the rules of the topic for the same entities.
-
-        A rule of the file hides the topic's rule even at times when the rule of the file is not in force.
-        """
+        """Use the rules of a changed configuration file, which hide the topic's rules of the same entities."""
+        # All rules of the file, even those that are not in force at this time, hide rules of the topic.
         self.state.follow_file(config.quotas)
         self.state.changes()
         self._log_notices()
 
     def start(self) -> None:
-        """Begin to read the topic."""
+        """Begin reading the topic."""
         self._bridge.start()
 
     async def run(self) -> None:
-        """Put the shares of this proxy out of force when no news record renews them in time. Runs until cancelled."""
+        """Apply changes, and end the shares of this proxy if no news record renews them. Runs until cancelled."""
         while True:
             next_ms = self.state.next_ms
             with suppress(TimeoutError):
@@ -119,7 +117,7 @@ class TopicSource:
                 self._has_changed.set()
 
     async def stop(self) -> None:
-        """Stop the reader, and wait for up to a second until it has closed its connections."""
+        """Stop the reader, and wait up to a second until its connections are closed."""
         await self._bridge.stop()
 
     async def _on_event(self, event: ReaderEvent) -> None:
@@ -140,7 +138,7 @@ class TopicSource:
         await self._apply_changes()
 
     async def _apply_changes(self) -> None:
-        """Apply changes, but nothing while a batch is half read, because the terms of its limits may still follow."""
+        """Apply changes unless a batch is half read. The rest may have the terms of a limit, such as an expiry."""
         self._log_notices()
         while self.state.is_unsettled and not self._is_within_batch:
             changes = self.state.changes(_AT_ONCE)
@@ -179,7 +177,7 @@ class TopicSource:
 
 
 def topic_source(config: ProxyConfig, *, on_changes: OnChanges) -> TopicSource | None:
-    """Return the source for the topic that a configuration names, or None if it names no topic."""
+    """Return the source for the topic that is configured, or None if no topic is configured."""
     settings = config.quotas_from
     if not isinstance(settings, QuotasFrom):
         return None

@@ -1,4 +1,4 @@
-"""Stores the quotas that clients set through the proxy. The manager decides on a change and hands it to a store.
+"""Stores the quotas that clients set through the proxy, after the quota manager has accepted a change.
 
 store              the interfaces of a store, and of the writer of a topic
 directory_store    keeps the rules in a directory of this proxy

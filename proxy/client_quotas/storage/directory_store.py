@@ -1,4 +1,4 @@
-"""Stores the quotas of one proxy in a directory of its own. Each change is written to the disk and then applied."""
+"""Stores quotas in a directory of this proxy. Each change is written to the disk before it is applied."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -19,9 +19,9 @@ class DirectoryStore:
     """A ``QuotaStore`` in a directory. ``stored`` is a view of the rules that ``apply`` has put in force.
 
     Attributes:
-        failures: The number of changes that could not be written.
-        last_failure_s: The Unix time at which a change could not be written the last time, or None if all were written.
-        is_writable: Whether the last change could be written.
+        failures: The number of writes that failed.
+        last_failure_s: The Unix time of the last write that failed, or None if none has failed.
+        is_writable: Whether the last write succeeded.
     """
 
     def __init__(self, directory: str, apply: ApplyChanges, stored: Mapping[Entity, StoredRule]) -> None:
@@ -45,7 +45,7 @@ class DirectoryStore:
         """Do nothing. This store has no background work."""
 
     async def catch_up(self) -> None:
-        """Do nothing. No other process changes this store, so all acknowledged changes have been applied."""
+        """Do nothing, because no other process changes this store."""
 
     async def keep(self, changes: Sequence[Change], before: Mapping[Entity, StoredRule]) -> None:
         """Write changes to the database, then apply them. Raises ``NotKeptError``, as ``QuotaStore.keep`` describes."""

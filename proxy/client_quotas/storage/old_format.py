@@ -1,6 +1,6 @@
 """Reads the files of a store that a version before SQLite wrote, so that they can be imported once.
 
-Each change of the store had a number, and each file is named after one::
+The changes of the store were numbered, and the name of each file contains the number of a change::
 
     NUMBER.snapshot   all rules as they were after the change with this number
     NUMBER.journal    the changes after the one with this number, in their order
@@ -15,9 +15,8 @@ and of all lines before it in the file. The JSON of a line is one of these::
 
 A RULE has limits and terms in one object: ``{"producer_byte_rate":5242880.0,"terms":{"expires":…}}``.
 
-Two kinds of lines are skipped, because their changes were never acknowledged. One is an unfinished last line of the
-last journal. The other is a line with a higher number than the one in the name of the next journal. Any other fault in
-a file is refused.
+Changes that were never acknowledged are skipped. These are an unfinished last line of the last journal, and lines with
+a higher number than the next journal has in its name.
 """
 
 import json
@@ -36,7 +35,7 @@ _CHECKSUM_BYTES: Final = 9  # eight digits and a space
 
 
 class OldFormatError(Exception):
-    """Raised if a file cannot be imported because it is damaged or not understood. The text says where and why."""
+    """Raised if a file cannot be imported because it is damaged or not understood."""
 
 
 def old_files(directory: Path) -> list[Path]:
@@ -92,7 +91,7 @@ class _File:
         return found.content
 
     def is_at_end(self) -> bool:
-        """Return whether all lines have been read, apart from an unfinished last line."""
+        """Return whether all complete lines have been read."""
         rest = self._data[self._at :]
         # A last line with a valid checksum is not unfinished. Only its newline is damaged, and its change was perhaps
         # acknowledged.

@@ -1,15 +1,14 @@
-"""Keeps rules in an SQLite database in the directory of a store. Blocks, so it must not run on the event loop.
+"""Keeps the rules of a store in an SQLite database. All calls block, so they must not be made on the event loop.
 
     quotas.db        one table of rules, in the format of ``formats.stored_rule``
     quotas.db-wal    SQLite's log, with the changes that are not in quotas.db yet
     quotas.db-shm    SQLite's index of that log
-    lock             a file that the process that uses the store keeps locked until it ends
-    *.imported       files of an earlier version; their rules are in quotas.db now
-    *.damaged        files that could not be read, and that are not read again
+    lock             a file that a running proxy keeps locked
+    *.imported       files of an earlier version, with rules that are in quotas.db now
+    *.damaged        damaged files, which are not used any more
 
 A change is on the disk when ``write`` returns, because SQLite syncs its log before a transaction ends
-(synchronous=FULL). Readers and writers do not wait for each other, so the commands ``check`` and ``explain`` can read
-the store of a running proxy.
+(synchronous=FULL). The commands ``check`` and ``explain`` can read the store of a running proxy.
 """
 
 import errno
@@ -59,20 +58,22 @@ _ERRNO: Final = {
 
 
 class UnusableStoreError(Exception):
-    """Raised if this version cannot read the store. The text says where and why, and what the operator can do."""
+    """Raised if this version cannot read the store. The text gives the reason, and what the operator can do."""
 
 
 class UncertainWriteError(OSError):
-    """Raised if a change could not be written, but may be in force after a restart nevertheless."""
+    """Raised if a write failed, but its changes may be in force after a restart."""
 
 
 class StoredRules(NamedTuple):
     """The rules that were read from a store, and what could not be read.
 
+    A copy is a store with the rules of a topic. Only a copy may be read in part.
+
     Attributes:
         rules: The rules that were read.
-        not_understood: A text for each rule of a copy that this version does not understand, with place and reason.
-        damage: Why the rest of a copy could not be read, or None if the whole copy was read.
+        not_understood: A text for each rule that this version does not understand.
+        damage: Why the rest of the file could not be read, or None if all was read.
         is_written: Whether the database exists and has exactly these rules. If not, it must be created.
     """
 
@@ -83,7 +84,7 @@ class StoredRules(NamedTuple):
 
     @property
     def left_out(self) -> str | None:
-        """A text that names the first rule that was not understood and counts the others, or None if there is none."""
+        """A text about the rules that were not understood, or None if there are none."""
         if not self.not_understood:
             return None
         first, *others = self.not_understood
@@ -94,9 +95,7 @@ class StoredRules(NamedTuple):
 def read_store(directory: Path, *, is_copy: bool = False) -> StoredRules:
     """Read a store without changing it. A running proxy may be using the store.
 
-    Args:
-        directory: The directory of the store.
-        is_copy: Whether the store is a copy of a topic's rules. Rules of a copy that cannot be read are skipped.
+    If ``is_copy`` is true, the store is a copy of a topic's rules, and rules that cannot be read are skipped.
 
     Raises:
         OSError: The files cannot be read.
@@ -125,14 +124,12 @@ def read_store(directory: Path, *, is_copy: bool = False) -> StoredRules:
 class RuleDatabase:
     """The database of one proxy. Call ``open`` first and ``close`` last, and make all calls in one thread.
 
-    Args:
-        directory: The directory of the store. It is created if it does not exist.
-        is_copy: Whether the store is a copy of a topic's rules. Files of a copy that cannot be read are renamed.
+    If ``is_copy`` is true, the store is a copy of a topic's rules, and damaged files of the copy are set aside.
 
     Attributes:
         log_bytes: The size of SQLite's log, for metrics.
-        file_bytes: The size of the database file without its log, for metrics.
-        file_at_s: The Unix time at which the database file was last written, or None before that, for metrics.
+        file_bytes: The size of the database file, for metrics.
+        file_at_s: The Unix time at which the database file was last written, for metrics.
         damaged_files: The number of files that were found damaged, for metrics.
     """
 
@@ -146,7 +143,7 @@ class RuleDatabase:
         self.file_at_s: float | None = None
 
     def open(self) -> StoredRules:
-        """Lock the store, import the files of an earlier version if there are any, and return the rules.
+        """Lock the store, import the files of an earlier version, and return the rules.
 
         Raises:
             OSError: The directory or its files cannot be used, or another process has locked the store.
@@ -176,7 +173,7 @@ class RuleDatabase:
 
         Raises:
             OSError: No change is written.
-            UncertainWriteError: No change is in force now, but the changes may be in the database after a restart.
+            UncertainWriteError: No change is in force now, but the changes may be in force after a restart.
         """
         rules = dict(changes)
         try:
@@ -199,7 +196,7 @@ class RuleDatabase:
             os.close(lock)
 
     def _create(self, rules: Mapping[Entity, StoredRule]) -> None:
-        """Create a database with these rules. It gets a name that ``read_store`` knows only when it is complete."""
+        """Create a database with these rules, under a temporary name until it is complete."""
         part = self._directory / _PART
         for left_by_a_crash in _files_of(part):
             left_by_a_crash.unlink()
@@ -212,7 +209,7 @@ class RuleDatabase:
         _sync(self._directory)
 
     def _take_back(self, error: sqlite3.Error) -> None:
-        """Remove a change that could not be written from SQLite's log, and raise its error as ``OSError``."""
+        """Remove a failed write from SQLite's log, and raise its error as ``OSError``."""
         code = _primary_code(error)
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             self.damaged_files = 1
@@ -292,7 +289,7 @@ def _rows(connection: sqlite3.Connection) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _write(connection: sqlite3.Connection, rules: Mapping[Entity, StoredRule | None]) -> None:
-    """Set and remove rules in one transaction. Without rules an empty transaction is written."""
+    """Write rules in one transaction, and remove those that are None. ``rules`` may be empty."""
     kept = [(encode_entity(entity), encode_rule(rule)) for entity, rule in rules.items() if rule is not None]
     removed = [(encode_entity(entity),) for entity, rule in rules.items() if rule is None]
     connection.execute("PRAGMA synchronous = FULL")
@@ -325,7 +322,7 @@ def _as_os_error(error: sqlite3.Error) -> OSError:
 
 
 def _files_of(database: Path) -> list[Path]:
-    """Return those files of an SQLite database that exist: the database, its log and the index of the log."""
+    """Return the existing files of an SQLite database, such as its log."""
     names = (database.with_name(f"{database.name}{suffix}") for suffix in ("", "-wal", "-shm", "-journal"))
     return [path for path in names if path.exists()]
 
@@ -340,7 +337,7 @@ def _read_old(directory: Path, *, is_copy: bool) -> StoredRules:
 
 
 def _make(directory: Path) -> None:
-    """Create a directory and its parents if they are missing, and sync the entries of new directories to the disk."""
+    """Create a directory and its missing parents, and sync their names to the disk."""
     missing = [path for path in (directory, *directory.parents) if not path.exists()]
     directory.mkdir(parents=True, exist_ok=True)
     for path in missing:

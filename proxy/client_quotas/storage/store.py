@@ -1,4 +1,4 @@
-"""The interfaces of a quota store, which the manager uses, and of the writer of a store that is a Kafka topic."""
+"""Defines the interfaces of a quota store, and of the writer of a store that is a Kafka topic."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol, TypeAlias
@@ -12,11 +12,11 @@ ApplyChanges: TypeAlias = Callable[[Sequence[Change]], Awaitable[None]]
 
 
 class NotKeptError(Exception):
-    """Raised if changes were not stored, or if it is unknown whether they were. The client gets the text.
+    """Raised if changes were not stored, or if the outcome is unknown. The client gets the text.
 
     Attributes:
         error_code: The error code of Kafka that the client gets.
-        may_hold: True if the outcome is unknown. The changes may be stored already, or be stored later.
+        may_hold: True if the changes may have been stored, or may be stored later.
     """
 
     def __init__(self, error_code: int, message: str, *, may_hold: bool = False) -> None:
@@ -26,10 +26,9 @@ class NotKeptError(Exception):
 
 
 class QuotaStore(Protocol):
-    """Keeps the rules that are set through the proxy.
+    """Keeps the rules that clients set through the proxy.
 
-    A store has an ``ApplyChanges`` function. It passes all stored rules to that function when it is opened, and then
-    every change that is stored.
+    A store passes all its rules to an ``ApplyChanges`` function when it is opened. Later it passes each stored change.
     """
 
     @property
@@ -38,13 +37,10 @@ class QuotaStore(Protocol):
 
     @property
     def sources(self) -> Mapping[Entity, str]:
-        """The entities with rules that cannot be changed through the proxy, each with the place of its rule.
-
-        Most of these rules were written to the store by another program.
-        """
+        """The entities with rules that cannot be changed through the proxy, and the place of each rule."""
 
     async def open(self) -> None:
-        """Read the stored rules and apply them. The proxy serves no client before this returns.
+        """Read the stored rules and apply them, before the proxy serves clients.
 
         Raises:
             OSError: The files of the store cannot be used.
@@ -55,7 +51,7 @@ class QuotaStore(Protocol):
         """Do the background work of the store, if it has any, until cancelled."""
 
     async def catch_up(self) -> None:
-        """Apply all acknowledged changes, also those of other proxies. The manager then decides on the next change.
+        """Apply all acknowledged changes, also those of other proxies, before the manager decides on the next change.
 
         Raises:
             NotKeptError: The store cannot find out which changes were acknowledged.
@@ -67,7 +63,7 @@ class QuotaStore(Protocol):
         ``before`` holds the previous rules of the changed entities, from which the changes were computed.
 
         Raises:
-            NotKeptError: The changes are not stored. If its ``may_hold`` is true, they may be stored nevertheless.
+            NotKeptError: The changes were not stored, or the outcome is unknown (``may_hold``).
         """
 
     def detail(self) -> dict[str, object]:
@@ -82,10 +78,10 @@ Record: TypeAlias = tuple[bytes, bytes | None]
 
 
 class NotWrittenError(Exception):
-    """Raised if a topic cannot be written or read. The text gives the reason.
+    """Raised if a topic cannot be written or read.
 
     Attributes:
-        may_be_there: True if the outcome is unknown. The records may be in the topic, or be appended later.
+        may_be_there: True if the records may be in the topic, or may be appended later.
         is_final: True if another attempt to write the same records would fail, too.
     """
 
@@ -96,10 +92,10 @@ class NotWrittenError(Exception):
 
 
 class TopicWriter(Protocol):
-    """Writes records to a topic, as ``topic_writer.Writer`` does. A method that fails raises ``NotWrittenError``."""
+    """Writes records to a topic, with one call at a time. A call that fails raises ``NotWrittenError``."""
 
     async def end_offset(self) -> int:
-        """Return the end offset of the topic, which is the offset of the last record plus 1."""
+        """Return the end offset of the topic: the offset of the last record plus 1."""
 
     async def append(self, records: Sequence[Record]) -> int:
         """Write all of ``records``, or none of them, and return the offset of the first record."""

@@ -1,4 +1,4 @@
-"""Keeps a copy of a topic's rules on this proxy's disk, for use if the topic cannot be read when the proxy starts."""
+"""Keeps a copy of a topic's rules on the disk. The proxy uses the copy if the topic cannot be read at the start."""
 
 import asyncio
 import logging
@@ -22,8 +22,7 @@ _RETRY_S: Final = 5.0
 class TopicCopy:
     """Writes the rules of the topic to a database as they change. Use it on the event loop.
 
-    The database follows the topic as fast as the disk allows, and no client waits for it. Changes that come during a
-    write are collected, and written together in the next transaction. ``failures`` counts the writes that failed.
+    No client waits for the disk. Changes that come during a write are written together in the next transaction.
     """
 
     def __init__(self, directory: str) -> None:
@@ -36,7 +35,7 @@ class TopicCopy:
         self._is_failing = False
 
     async def open(self) -> Mapping[Entity, StoredRule]:
-        """Open the copy, and return those of its rules that can be read. The others are read from the topic later.
+        """Open the copy, and return those of its rules that can be read.
 
         Raises:
             OSError: The directory cannot be used, or another process has locked it.
@@ -59,12 +58,12 @@ class TopicCopy:
         return stored.rules
 
     def put(self, changes: Iterable[Change]) -> None:
-        """Note changes that have been applied, so that ``run`` writes them to the disk."""
+        """Add applied changes, which ``run`` then writes to the disk."""
         self._waiting.update(changes)
         self._has_changes.set()
 
     async def run(self) -> None:
-        """Write the noted changes whenever there are some, until cancelled."""
+        """Write the added changes whenever there are some, until cancelled."""
         while True:
             await self._has_changes.wait()
             self._has_changes.clear()

@@ -1,9 +1,7 @@
-"""Stores quotas in a topic that several proxies share. Each proxy applies the records that it reads from the topic.
+"""Stores quotas in a topic that several proxies share. All proxies apply the records of the topic in its order.
 
-Before the manager decides on a change, this proxy applies all records of the topic. The change is then written as one
-batch. The client gets its answer once the reader of this proxy has read the batch back from the topic. So each change
-is decided with all earlier changes in force, whichever proxies made them, and all proxies apply changes in the order of
-the topic.
+Before the manager decides on a change, this proxy applies all records that are in the topic. The proxy then writes the
+change as one batch. The client gets its answer once the proxy has read the batch back and applied it.
 """
 
 import asyncio
@@ -55,13 +53,13 @@ class TopicStore:
 
     Attributes:
         name: The servers and the topic, as ``kafka://SERVERS/TOPIC``.
-        copy: Keeps a copy of the rules on the disk. None if the proxy keeps no copy.
+        copy: The copy of the rules on the disk, or None.
         state: The rules of the topic, as far as the topic has been read.
         has_read: Whether the topic has been read to its end at least once.
-        is_connected: Whether the topic has been read to its end, and no failure has come since then.
+        is_connected: Whether the topic has been read to its end since the last failure.
         offset: All records before this offset have been applied.
         failures: How often the topic could not be read.
-        refused: The number of requests to change quotas that failed, with or without a known outcome.
+        refused: The number of requests to change quotas that failed, or may have failed.
     """
 
     def __init__(
@@ -92,7 +90,7 @@ class TopicStore:
 
     @property
     def sources(self) -> Mapping[Entity, str]:
-        """The entities with rules that cannot be changed through the proxy, each with the place of its rule."""
+        """The entities with rules that cannot be changed through the proxy, and the place of each rule."""
         return self.state.sources
 
     def detail(self) -> dict[str, object]:
@@ -158,10 +156,7 @@ class TopicStore:
             raise self._refusal(KAFKA_STORAGE_ERROR, f"No quota was changed: {self.name} is behind; ask again")
 
     async def keep(self, changes: Sequence[Change], before: Mapping[Entity, StoredRule]) -> None:
-        """Write changes to the topic, and wait until this proxy has read and applied them.
-
-        Raises ``NotKeptError``, as ``QuotaStore.keep`` describes.
-        """
+        """Write changes to the topic, and wait until they are read back and applied. See ``QuotaStore.keep``."""
         self._check_connected()
         records = await self._records_of(changes, before)
         was_read_to = self.offset
@@ -198,10 +193,7 @@ class TopicStore:
             raise self._refusal(KAFKA_STORAGE_ERROR, message)
 
     def _check_not_hidden(self, changes: Sequence[Change], message: str) -> None:
-        """Raise ``NotKeptError`` if another program has published a rule for one of the changed entities meanwhile.
-
-        Such a rule hides the change.
-        """
+        """Raise ``NotKeptError`` if another program has meanwhile published a rule that hides a change."""
         for entity, _ in changes:
             source = self.state.sources.get(entity)
             if source is not None:
@@ -230,7 +222,7 @@ class TopicStore:
         return NotKeptError(error_code, message, may_hold=may_hold)
 
     async def _is_read_to(self, offset: int) -> bool:
-        """Wait until all records before ``offset`` are applied. Returns False if that takes too long."""
+        """Wait until all records before ``offset`` are applied. Return False if this takes too long."""
         try:
             async with asyncio.timeout(_READ_BACK_S):
                 while self.offset < offset:
@@ -293,7 +285,7 @@ class TopicStore:
         self._has_moved.set()
 
     async def _apply_changes(self, *, is_logged: bool) -> None:
-        """Apply changes, but nothing while a batch is half read, because the terms of its limits may still follow."""
+        """Apply changes unless a batch is half read. The rest may have the terms of a limit, such as an expiry."""
         while self.state.is_unsettled and not self._is_within_batch:
             changes = self.state.changes(_AT_ONCE)
             self._log_notices()

@@ -1,14 +1,14 @@
 """Works out the rules in a topic that several proxies share, and the records of a change. No I/O, no clock.
 
-A change is written as one record for each quota key of each entity (``config.quota_record.Setting``), as Kafka's
-controller does. So two proxies may change different keys of an entity at the same time. The last record of a key counts
-at every proxy. Another program may publish a whole rule for an entity. That rule hides the settings of its entity, and
-these settings cannot be changed while the rule is in the topic.
+A setting is a record with the value of one quota key of an entity (``config.quota_record.Setting``). Proxies write a
+change as settings, so two proxies may change different keys of an entity at the same time. Another program may publish
+a whole rule for an entity. While this rule is in the topic, it hides the entity's settings, which cannot be changed.
 
-When the topic is read again from its start, the new rules replace the known ones once the end is reached. If the newer
-value of a key is not understood, the key keeps its old value. The terms of an entity (``config.terms``) say for example
-that its limits expire, or are only observed. If the terms were never understood, the settings of the entity are not in
+If the newer value of a key is not understood, the key keeps its old value. The terms of an entity (``config.terms``)
+restrict its limits, for example by an expiry. If they were never understood, the settings of the entity are not in
 force and cannot be changed.
+
+After a failure the topic is read again from its start. The known rules stay in force until the end is reached.
 """
 
 from collections import deque
@@ -56,18 +56,15 @@ class TopicChange(NamedTuple):
 
 
 class StoreTopicState:
-    """Takes the records of a topic, and returns the changed rules.
-
-    ``name`` is the name of the topic, which the sources of its rules show. ``most`` is the highest number of entities.
+    """Takes the records of the topic ``name``, and returns the changed rules. Keeps at most ``most`` entities.
 
     Attributes:
         records: The number of records that were read, for metrics. A record that is read again counts again.
         not_understood: The number of records that were not understood, for metrics.
-        next_offset: All records before this offset were taken. While the topic is read again from its start, this
-            stays at the offset that was reached before.
+        next_offset: All records before this offset were taken. It does not go back while the topic is read again.
         in_force: The rules of the topic, as ``changes`` has returned them so far.
-        sources: The entities with rules that cannot be changed through the proxy, each with the place of its rule in
-            the topic. These are rules that another program published, and rules with terms that are not understood.
+        sources: The entities with rules that cannot be changed through the proxy, and the place of each rule. Another
+            program has published the rule, or its terms are not understood.
         notices: Messages for the log.
     """
 
@@ -90,7 +87,7 @@ class StoreTopicState:
     # -- input --
 
     def restore(self, rules: Mapping[Entity, StoredRule]) -> None:
-        """Begin with the rules from the copy that an earlier process wrote to the disk."""
+        """Begin with the rules of the copy on the disk."""
         for entity, rule in rules.items():
             for setting in _settings(entity, None, rule):
                 terms = rule.terms if setting.key == TERMS and setting.value else None
@@ -103,7 +100,7 @@ class StoreTopicState:
         self._faults.clear()
 
     def take(self, records: Iterable[TopicRecord], *, next_offset: int) -> None:
-        """Take the next records of the topic, in their order. ``next_offset`` is the offset that follows them."""
+        """Take the next records of the topic, in their order. ``next_offset`` is the offset after the last record."""
         for one in records:
             self.records += 1
             terms = _terms(one.record)
@@ -145,19 +142,16 @@ class StoreTopicState:
 
     @property
     def is_read_again(self) -> bool:
-        """Whether the topic is being read again from its start. Until its end the known rules stay in force."""
+        """Whether the topic is being read again from its start. Meanwhile the known rules stay in force."""
         return self._next is not None
 
     @property
     def is_unsettled(self) -> bool:
-        """Whether there are entities whose records have changed and that ``changes`` has not looked at yet."""
+        """Whether ``changes`` may return more changed rules."""
         return bool(self._touched)
 
     def changes(self, most: int | None = None) -> list[TopicChange]:
-        """Return the rules that have changed since the last call.
-
-        If ``most`` is given, one call looks at no more than that many entities, and the next call at the others.
-        """
+        """Return the changed rules of the next ``most`` entities. By default, return all changed rules."""
         found = []
         # The entities are listed before any is removed, because finding the first key of a dict takes longer the more
         # keys were removed before it.
@@ -178,22 +172,19 @@ class StoreTopicState:
         return found
 
     def take_back(self, changes: Iterable[TopicChange]) -> None:
-        """Make ``changes`` return these changes once more, because they could not be applied."""
+        """Make ``changes`` return these changes again, because they could not be applied."""
         for (entity, _), offset in changes:
             self._touched[entity] = offset
             self._unapplied.add(entity)
 
     def has(self, count: int, *, offset: int) -> bool:
-        """Return whether ``count`` records were understood, of which the first has ``offset``.
-
-        All of these records must have been taken. Records that compaction has removed count as understood.
-        """
+        """Return whether the ``count`` records from ``offset`` on were understood. All must have been taken before."""
         return not any(offset <= fault < offset + count for fault in self._faults)
 
     def left_terms(self, entities: Iterable[Entity]) -> Set[Entity]:
         """Return those of ``entities`` that have terms in the topic (such as an expiry) but no limits.
 
-        This happens if one proxy changes the terms while another removes the limits. The terms must be removed then,
+        Such terms are left if one proxy changes the terms while another removes the limits. They must be removed,
         because they would apply to a limit that is set later.
         """
         return {entity for entity in entities if self._now.has_only(entity, TERMS)}
@@ -248,9 +239,9 @@ def settings_of(
 ) -> tuple[Setting, ...]:
     """Return the records to write for ``changes``, one for each key that differs from the rule in ``before``.
 
-    ``before`` holds the rules from which the changes were computed. A comparison with the rules that are in force now
-    would undo changes that other proxies have made since then. ``left`` holds the entities that
-    ``StoreTopicState.left_terms`` returned, so that their terms are removed.
+    ``before`` holds the rules from which the changes were computed. The rules in force now may contain newer changes of
+    other proxies, which must not be undone. ``left`` holds the entities that ``StoreTopicState.left_terms`` returned.
+    The terms of these entities are always written.
     """
     return tuple(
         setting
@@ -264,20 +255,14 @@ def _entity(record: Rule | Setting) -> Entity:
 
 
 def _key_and_value(record: Rule | Setting, terms: object) -> tuple[str, object]:
-    """Return the key under which the table keeps a record, and its value.
-
-    If ``terms`` is not None, ``terms`` is the value of a setting.
-    """
+    """Return the key and the value of a record for the table. If ``terms`` is not None, ``terms`` is the value."""
     if isinstance(record, Rule):
         return RULE, record.limits
     return record.key, record.value if terms is None else terms
 
 
 def _terms(record: QuotaRecord | RecordFault) -> Terms | RecordFault | None:
-    """Return the terms that a record sets (such as an expiry).
-
-    Returns None if the record sets no terms, or a fault if the terms are not valid.
-    """
+    """Return the terms that a record sets, None if it sets none, or a fault if the terms are not valid."""
     if not isinstance(record, Setting) or record.key != TERMS or record.value is None:
         return None
     keys = keys_of(_entity(record))
@@ -295,10 +280,7 @@ def _terms(record: QuotaRecord | RecordFault) -> Terms | RecordFault | None:
 def _settings(
     entity: Entity, before: StoredRule | None, after: StoredRule | None, *, has_left_terms: bool = False
 ) -> Iterator[Setting]:
-    """Yield the records that change the rule of an entity from ``before`` to ``after``, one for each key that differs.
-
-    If ``has_left_terms`` is true, the terms are written even if they are equal in both rules.
-    """
+    """Yield the records that turn ``before`` into ``after``. If ``has_left_terms`` is true, always write the terms."""
     old, new = ({} if rule is None else rule.limits for rule in (before, after))
     keys = sorted(old.keys() | new.keys())
     values: dict[str, object] = {key: new.get(key) for key in keys if old.get(key) != new.get(key)}

@@ -1,11 +1,9 @@
 """Writes records to a topic that several proxies share.
 
-Each call writes one batch, which is appended as a whole or not at all, and never twice (acks=all, idempotent).
+Each call of ``append`` writes one batch as a whole or not at all, and never twice (acks=all, idempotent).
 
-This module uses aiokafka's client and not its producer. The producer may create the topic. It retries forever, even if
-no request waits for the result any more. And it does not report whether a failed batch may have been appended.
-
-It is imported only if a topic is configured, because it loads aiokafka.
+aiokafka's producer is not used. It may create the topic, it retries forever, and it does not report whether a failed
+batch may have been appended. The module is imported only if a topic is configured, because it loads aiokafka.
 """
 
 import asyncio
@@ -57,10 +55,7 @@ _FORGOTTEN_ERRORS: Final = (errors.OutOfOrderSequenceNumber, errors.UnknownProdu
 
 
 class Writer:
-    """A ``TopicWriter`` with one connection to the topic's leader, which is opened when it is needed.
-
-    The caller awaits each call before it makes the next. ``binds`` holds the addresses that this proxy listens on.
-    """
+    """A ``TopicWriter`` with one connection to the leader. ``binds`` holds the addresses that this proxy listens on."""
 
     def __init__(self, settings: QuotasFrom, client_id: str, binds: Collection[Address] = ()) -> None:
         self._settings = settings
@@ -72,11 +67,11 @@ class Writer:
         self._sequence = 0
 
     async def end_offset(self) -> int:
-        """Return the end offset of the topic, which is the offset of the last record plus 1."""
+        """Return the end offset of the topic: the offset of the last record plus 1."""
         return await self._retry(self._end_offset, _Attempt())
 
     async def append(self, records: Sequence[Record]) -> int:
-        """Write records as one batch, wait until all in-sync replicas have the batch, and return its first offset."""
+        """Write records as one batch, wait until all in-sync replicas have it, and return its first offset."""
         attempt = _Attempt()
         try:
             return await self._retry(lambda: self._append(records, attempt), attempt)
@@ -100,10 +95,10 @@ class Writer:
     # -- attempts
 
     async def _retry(self, work: Callable[[], Awaitable[T]], attempt: "_Attempt") -> T:
-        """Await ``work()`` again and again until it succeeds, and return its result.
+        """Await ``work()`` repeatedly until it succeeds, and return its result.
 
         Raises:
-            NotWrittenError: All attempts have failed for ``_ATTEMPTS_MS``, or another attempt would be useless.
+            NotWrittenError: No attempt succeeded within ``_ATTEMPTS_MS``, or another attempt would be useless.
         """
         reason = words_of(TimeoutError())
         with suppress(TimeoutError):
@@ -169,10 +164,10 @@ class Writer:
 
 
 class _Attempt:
-    """The state of a batch, which several attempts may be needed to write.
+    """The state of one batch during all attempts to write it.
 
-    ``is_sent`` is true while the outcome of a request is open. ``may_be_there`` is true once a request has failed in a
-    way that leaves open whether the batch was appended.
+    ``is_sent`` is true while a request has no answer. ``may_be_there`` is true once a request has failed, but its batch
+    may have been appended.
     """
 
     def __init__(self) -> None:

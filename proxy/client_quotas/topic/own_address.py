@@ -11,11 +11,7 @@ _ANY_HOST: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104
 
 
 async def own_bind(address: Address, binds: Collection[Address]) -> Address | None:
-    """Return the bind address of this proxy that ``address`` reaches, or None if there is none.
-
-    The host is looked up only if a bind address has the same port. The lookup runs in a thread. Returns None as well if
-    the host cannot be resolved.
-    """
+    """Return the bind address of this proxy that ``address`` reaches, or None if it reaches none of ``binds``."""
     if not address.port or all(bind.port != address.port for bind in binds):
         return None
     try:
@@ -27,7 +23,7 @@ async def own_bind(address: Address, binds: Collection[Address]) -> Address | No
 
 
 def bind_of(address: Address, here: Collection[str], binds: Iterable[Address]) -> Address | None:
-    """Return the bind address of the listener that ``address`` reaches, or None if it reaches none of ``binds``.
+    """Return the one of ``binds`` that ``address`` reaches, or None if it reaches none.
 
     ``here`` holds those IP addresses of the host in ``address`` that belong to this machine.
     """
@@ -43,7 +39,7 @@ def bind_of(address: Address, here: Collection[str], binds: Iterable[Address]) -
 
 
 def _is_here(family: int, ip: str) -> bool:
-    """Return whether an IP address belongs to this machine, by binding a socket to it."""
+    """Return whether an IP address belongs to this machine, by binding a socket to the address."""
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
             probe.bind((ip, 0))

@@ -1,7 +1,7 @@
-"""The events that a reader of a quota topic reports.
+"""Defines the events that a reader of a quota topic reports.
 
-The first event is ``ReadingBegan``. Some ``RecordsRead`` follow, then ``EndReached``, then more ``RecordsRead``.
-``ReadFailed`` may come at any time, and then everything begins again.
+The first event is ``ReadingBegan``. Several ``RecordsRead`` follow, with one ``EndReached`` in between. ``ReadFailed``
+may come at any time. The reader then begins again.
 """
 
 from dataclasses import dataclass, field
@@ -16,10 +16,9 @@ class ReadingBegan:
 
 @dataclass(frozen=True, slots=True)
 class RecordsRead:
-    """The next records were read.
+    """The next records were read. ``TopicRules.take`` explains ``since_ms``.
 
-    ``since_ms`` is explained at ``TopicRules.take``. ``is_whole`` says whether the last record ends its batch. If not,
-    the next event has more records of the same batch.
+    If ``is_whole`` is false, the next event has more records of the last batch.
     """
 
     records: tuple[TopicRecord, ...]
@@ -37,7 +36,7 @@ class EndReached:
 
 @dataclass(frozen=True, slots=True)
 class ReadFailed:
-    """The topic cannot be read, and the reader tries again. ``is_own_fault`` says that the configuration is wrong."""
+    """The topic cannot be read. The reader tries again. If ``is_own_fault`` is true, the configuration is wrong."""
 
     reason: str
     is_own_fault: bool = False

@@ -24,14 +24,11 @@ class ReaderThread(Protocol):
         """Ask the thread to stop, and return at once."""
 
     def join(self, timeout_s: float) -> None:
-        """Wait until the thread has ended, for at most ``timeout_s`` seconds."""
+        """Wait up to ``timeout_s`` seconds until the thread has ended."""
 
 
 def topic_reader(config: ProxyConfig, topic: QuotasFrom) -> Callable[[EventHandler], ReaderThread]:
-    """Return a function that takes an event handler and returns a reader of ``topic``.
-
-    The reader awaits the handler with each event.
-    """
+    """Return a function that takes an event handler, and returns a reader of ``topic`` for this handler."""
     # Imported only when needed, because it loads aiokafka.
     from kafka_quota_proxy.proxy.client_quotas.topic.topic_reader import TopicReader
 
@@ -55,12 +52,12 @@ class ReaderBridge:
         self._loop: asyncio.AbstractEventLoop
 
     def start(self) -> None:
-        """Start the reader. Must be called on the event loop that is to handle the events."""
+        """Start the reader. Call this on the event loop that handles the events."""
         self._loop = asyncio.get_running_loop()
         self._reader.start()
 
     async def stop(self) -> None:
-        """Stop the reader, and wait for up to a second until it has closed its connections."""
+        """Stop the reader, and wait up to a second until its connections are closed."""
         self._reader.stop()
         await asyncio.to_thread(self._reader.join, _STOP_S)
 

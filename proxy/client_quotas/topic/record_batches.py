@@ -1,7 +1,4 @@
-"""Decodes the record batches of a fetch response to records of a quota topic. No I/O, no clock.
-
-This module is imported only if a topic is configured, because it loads aiokafka.
-"""
+"""Decodes the record batches of a fetch response to records of a quota topic. No I/O, no clock."""
 
 import struct
 import zlib
@@ -42,7 +39,7 @@ class RecordBatches:
         self._data = data
 
     def records(self) -> Iterator[TopicRecord]:
-        """Yield the decoded records. Skips records before the fetched offset, with which the first batch may begin.
+        """Yield the decoded records. If the first batch begins before the fetched offset, skip its earlier records.
 
         Raises:
             KafkaError: A batch is damaged.
@@ -65,7 +62,7 @@ class RecordBatches:
 
 
 def _whole(data: bytes) -> Iterator[bytes]:
-    """Yield the bytes of each batch. If the last batch is cut off, it is left to the next fetch."""
+    """Yield the bytes of each complete batch. The last batch may be cut off, and is fetched again then."""
     start = 0
     while start + _OFFSET_AND_SIZE.size <= len(data):
         _, size_bytes = _OFFSET_AND_SIZE.unpack_from(data, start)
@@ -90,7 +87,7 @@ def _decoded(batch: Any, data: bytes) -> Iterator[TopicRecord]:  # noqa: ANN401 
 
 
 def _refusal(data: bytes) -> str | None:
-    """Return why a batch must not be decompressed, or None if it may be read."""
+    """Return why a batch must not be decompressed, or None if it can be read."""
     is_old = data[_MAGIC_AT] < 2
     codec = data[_OLD_ATTRIBUTES_AT if is_old else _ATTRIBUTES_AT] & _CODEC
     if codec == _NONE:
@@ -104,7 +101,7 @@ def _refusal(data: bytes) -> str | None:
 
 
 def _decompressed_bytes(data: bytes) -> int:
-    """Return the size of gzip data after decompression. Counting stops above ``MOST_DECOMPRESSED_BYTES``."""
+    """Return the decompressed size of gzip data. Counting stops above ``MOST_DECOMPRESSED_BYTES``."""
     found = 0
     while data and found <= MOST_DECOMPRESSED_BYTES:
         member = zlib.decompressobj(_GZIP_WBITS)

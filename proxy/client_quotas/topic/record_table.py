@@ -1,7 +1,7 @@
-"""Keeps the last record of each entity and quota key of a topic that was understood. No I/O, no clock.
+"""Keeps, for each entity and quota key of a topic, the last record that was understood. No I/O, no clock.
 
-An entity may have a rule, which a publisher has written as a whole, and settings, which proxies have written key by
-key. If an entity has both, its settings are not in force.
+A publisher writes the whole rule of an entity. Proxies write settings, which have the value of one quota key. If an
+entity has a rule and settings, only the rule is in force.
 """
 
 from collections import deque
@@ -21,7 +21,7 @@ E = TypeVar("E")
 
 
 class TopicRecord(NamedTuple):
-    """A decoded record of the topic, or the fault for which it could not be decoded."""
+    """A decoded record of the topic, or the reason why it could not be decoded."""
 
     offset: int
     timestamp_ms: int  # Unix time
@@ -36,7 +36,7 @@ class Notice(NamedTuple):
 
 
 class Notices:
-    """A queue of messages for the log. Iterating over the queue removes the messages from it."""
+    """A queue of messages for the log. Iterating over the queue empties it."""
 
     def __init__(self) -> None:
         self._waiting: deque[Notice] = deque()
@@ -50,10 +50,10 @@ class Notices:
         self._waiting.append(Notice(is_warning, text))
 
     def add_once(self, named: set[E], about: E, text: str, *, others: str = "only counted") -> None:
-        """Append a message about a fault, unless the log has named this fault or ``MOST_NAMED`` others.
+        """Append a message about the fault ``about``, unless ``named`` contains this fault or is full.
 
-        ``about`` identifies the fault. ``named`` holds the faults that the log has named, and gets the new one. If this
-        is the last message that is allowed, it ends with "others are", ``others`` and "from now on".
+        ``named`` holds the faults that the log has named, at most ``MOST_NAMED``. The message that fills it also says
+        what happens to others, such as "others are only counted from now on".
         """
         if about not in named and len(named) < MOST_NAMED:
             named.add(about)
@@ -67,9 +67,8 @@ class EntityLimits(NamedTuple):
     Attributes:
         limits: The limits by quota key.
         offset: The offset of the last record of the entity.
-        terms: The conditions of the limits, such as an expiry. ``UNKNOWN_TERMS`` if they were not understood, or None
-            if the entity has no terms.
-        is_published: Whether the limits are a rule that a publisher wrote. If not, proxies have set them.
+        terms: The conditions of the limits, such as an expiry, or None. ``UNKNOWN_TERMS`` if they were not understood.
+        is_published: Whether a publisher wrote the limits as a rule. If not, proxies wrote them as settings.
     """
 
     limits: Mapping[str, float]
@@ -79,7 +78,7 @@ class EntityLimits(NamedTuple):
 
 
 class TableValue(NamedTuple):
-    """The limits of a rule, or the value of a setting, with the offset of its record."""
+    """The limits of a rule or the value of a setting, and the offset of the record."""
 
     value: object
     offset: int
@@ -100,10 +99,7 @@ class RecordTable(Generic[E]):
         return iter(self._entities)
 
     def put(self, entity: E, key: str, value: object, offset: int) -> bool:
-        """Set the value of a key, or delete the key if the value is None or has no limits.
-
-        Returns False if the value is not kept because the table is full.
-        """
+        """Set the value of a key, or delete the key if the value is empty. Return False if the table is full."""
         values = self._entities.get(entity)
         if not value:
             if values is not None and values.pop(key, None) is not None and not values:
@@ -117,10 +113,9 @@ class RecordTable(Generic[E]):
         return True
 
     def mark_unknown_terms(self, entity: E, offset: int) -> bool:
-        """Note that an entity has terms (conditions of its limits) that were not understood.
+        """Note terms of an entity that were not understood. Return False if earlier terms of the entity stay in force.
 
-        Returns False if the entity keeps earlier terms that were understood. If it returns True, the limits of the
-        entity must not be used: a limit that is only to be observed would be enforced.
+        If the result is True, the limits must not be used, because the unknown terms may forbid to enforce them.
         """
         terms = self.value(entity, TERMS)
         if terms is None:
@@ -136,7 +131,7 @@ class RecordTable(Generic[E]):
         return self._entities.get(entity, {}).keys() == {key}
 
     def limits(self, entity: E) -> EntityLimits | None:
-        """Return the limits of an entity, or None if it has none. An entity that has only terms has no limits."""
+        """Return the limits of an entity, or None if it has none."""
         values = self._entities.get(entity)
         if values is None:
             return None
@@ -152,17 +147,12 @@ class RecordTable(Generic[E]):
     # -- for the new table while the topic is read again; ``before`` is the table of the previous reading
 
     def remember_deletion(self, before: "RecordTable[E]", entity: E, key: str) -> None:
-        """Note that the topic has deleted a key that ``before`` has, so that ``carry_over`` does not restore the key.
-
-        ``before`` is the table of the previous reading.
-        """
+        """Note that the topic has deleted a key, so that ``carry_over`` does not restore it from ``before``."""
         if before.value(entity, key) is not None:
             self._deleted.add((entity, key))
 
     def carry_over(self, before: "RecordTable[E]", entity: E, key: str) -> None:
-        """Copy the value of a key from ``before``, the table of the previous reading.
-
-        This is called if the newer record of the key was not understood.
+        """Copy the value of a key from ``before``, the previous table. The newer record was not understood.
 
         Nothing is copied if the topic has deleted the key, or if this table has a value for it.
         """

@@ -1,14 +1,11 @@
 """Reads a quota topic from its start, and then follows it.
 
-The reader has a thread with an event loop of its own. A topic of ten thousand rules takes some tenths of a second to
-decode, and clients must not wait for that.
+The reader has a thread with an event loop of its own, because ten thousand rules take some tenths of a second to
+decode. After any failure it reads the topic again from the start, because compaction may have removed tombstones.
 
-This module sends its own fetch requests, one after the other, and does not use aiokafka's consumer. The consumer does
-not report that the cluster is unreachable. It does not report either when it sent the fetch that reached the end of the
-topic, and the lease of shares counts from that time. And it may create a missing topic, which would not be compacted.
-
-After any failure the connection is closed, and the topic is read again from its start, because compaction may have
-removed tombstones meanwhile. This module is imported only if a topic is configured, because it loads aiokafka.
+aiokafka's consumer is not used. It may create a missing topic, which would not be compacted. It also does not report
+that the cluster is unreachable, or when it sent a fetch. The module is imported only if a topic is configured, because
+it loads aiokafka.
 """
 
 import asyncio
@@ -64,10 +61,7 @@ _NEVER_MS: Final = 2**31 - 1
 
 
 class TopicReader:
-    """A ``ReaderThread`` that awaits ``report`` with each event.
-
-    ``binds`` holds the addresses that this proxy listens on.
-    """
+    """A ``ReaderThread`` that awaits ``report`` with each event. ``binds`` holds the proxy's own addresses."""
 
     def __init__(
         self,
@@ -103,7 +97,7 @@ class TopicReader:
                 loop.call_soon_threadsafe(task.cancel)
 
     def join(self, timeout_s: float) -> None:
-        """Wait until the thread has ended, for at most ``timeout_s`` seconds."""
+        """Wait up to ``timeout_s`` seconds until the thread has ended."""
         if self._thread.ident is not None:
             self._thread.join(timeout_s)
 

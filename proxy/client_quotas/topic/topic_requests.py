@@ -1,7 +1,6 @@
 """Asks a cluster for the leader of a quota topic, and for its first and last offset.
 
-This module builds the requests itself, because an ordinary client may make the brokers create a missing topic, and that
-topic would not be compacted. It is imported only if a topic is configured, because it loads aiokafka.
+This module builds the requests itself, because an ordinary client may make the brokers create a missing topic.
 """
 
 import asyncio
@@ -23,11 +22,11 @@ ANY_ISOLATION: Final = 0
 
 
 class NoTopicError(Exception):
-    """Raised if the topic cannot be used for quotas, because it has several partitions."""
+    """Raised if the topic cannot be used for quotas because it has several partitions."""
 
 
 class OwnAddressError(Exception):
-    """Raised if the leader's address leads back to this proxy, so that the topic would be read through it."""
+    """Raised if the address of the leader leads to this proxy itself."""
 
 
 class LeaderMovedError(Exception):
@@ -37,8 +36,7 @@ class LeaderMovedError(Exception):
 async def leader_of(client: AIOKafkaClient, topic: str, binds: Collection[Address], *, node: int | None = None) -> int:
     """Return the node id of the leader of the topic's only partition.
 
-    ``binds`` holds the addresses that this proxy listens on. ``node`` is the node id of the broker to ask. If it is
-    None, any broker is asked.
+    ``binds`` holds the addresses that this proxy listens on. If ``node`` is None, any broker is asked.
 
     Raises:
         NoTopicError: The topic has several partitions.
@@ -71,17 +69,16 @@ async def watch_leader(
 ) -> NoReturn:
     """Check the leader of the topic every ``every_s`` seconds, until it has changed.
 
-    If one broker names another leader, all are asked. The change counts if most brokers that answer agree, because a
-    single broker may be cut off from the others.
+    If one broker reports a change, all brokers are asked. The change counts if most of those that answer report it,
+    because a single broker may be cut off from the others.
 
     Raises:
         LeaderMovedError: The topic has another leader.
-        NoTopicError: The topic now has several partitions.
-        OwnAddressError: The address of the leader now leads to this proxy.
+        NoTopicError, OwnAddressError: The topic or its leader can no longer be used (see ``leader_of``).
     """
 
     async def ask(node: int) -> Exception | bool:
-        """Ask one broker. Returns the error to raise if it names a change, True if not, or False without an answer."""
+        """Return the error to raise if a broker reports a change, True if not, or False without an answer."""
         try:
             found = await leader_of(client, topic, binds, node=node)
         except (NoTopicError, OwnAddressError) as error:
@@ -108,7 +105,7 @@ async def offset_of(client: AIOKafkaClient, leader: int, topic: str, which: int)
 
 
 def raise_for(error_code: int) -> None:
-    """Raise the ``KafkaError`` for an error code of a response, unless the code is 0."""
+    """Raise the ``KafkaError`` for an error code, unless the code is 0."""
     if error_code:
         raise for_code(error_code)
 

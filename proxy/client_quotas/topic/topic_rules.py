@@ -1,22 +1,18 @@
-"""Works out which rules of a quota topic are in force at this proxy.
-
-``TopicRules`` takes the records of the topic and the time, and returns changed rules and messages for the log. It does
-no I/O and reads no clock.
+"""Works out which rules of a quota topic are in force at this proxy. No I/O, no clock.
 
 * A rule of the configuration file hides the topic's rule of the same entity.
-* A setting (one quota key, which another proxy has written) is in force only if its entity has no rule in the topic.
-  Settings of IP addresses, and of entities with terms, are ignored here. They are in force only at proxies that have
-  the topic as their store. A limit without its terms would mean something else: a limit that is only observed would
-  be enforced, and one that has expired would be in force.
+* A setting is the value of one quota key, which another proxy has written. It is in force only if its entity has no
+  rule in the topic.
+* Settings of IP addresses, and of entities with terms, are ignored here. They are in force only at proxies that have
+  the topic as their store.
 * A share is the part of an entity's quota that the publisher gives to this proxy. It replaces the rule of the entity,
   quota key by quota key, during a lease.
-* The lease ends ``lease_ms`` after the last news record was *published*. The clock of the publisher may be wrong. But a
-  record that is read after the end of the topic was reached was written after the previous fetch was sent, because that
-  fetch found nothing more. So the lease is counted from the time of that fetch, which is a little too early and never
-  too late. At the start there is no such fetch, and the timestamp of the record is used.
+* A news record renews the lease for ``lease_ms``. The publisher's clock may be wrong, so the lease is counted from the
+  time at which the proxy sent the previous fetch. That fetch did not return the record yet, so the lease ends a little
+  early and never late. Before the first such fetch, the record's timestamp is used.
 * After a failure the topic is read again from its start. The new rules replace the old ones when the end is reached.
 * If the newer value of a rule is not understood, the rule keeps its old value. A share is dropped in that case, because
-  the publisher may have given the old share to other proxies. Then the rule for every proxy is in force.
+  the publisher may have given it to other proxies.
 
 Changes are returned in portions. A topic may change ten thousand rules at once, and clients must not wait for that.
 """
@@ -69,8 +65,8 @@ class TopicRules:
     """Takes the records of a topic, and returns the rules that have changed.
 
     Args:
-        proxy: The name of this proxy, by which records of shares refer to it.
-        topic: The name of the topic, which the sources of its rules show.
+        proxy: The name of this proxy in records of shares.
+        topic: The name of the topic.
         file_rules: The rules of the configuration file.
         most: The highest number of entities with rules, and of entities with shares.
 
@@ -78,7 +74,7 @@ class TopicRules:
         records: The number of records that were read, for metrics. A record that is read again counts again.
         not_understood: The number of records that were not understood, for metrics.
         has_lease: Whether the shares of this proxy are in force.
-        lease_ends: How often the shares expired because the publisher did not renew them with a news record.
+        lease_ends: How often the shares expired because no news record renewed them.
         in_force: The rules of the topic that are in force, by entity.
         notices: Messages for the log.
     """
@@ -115,12 +111,8 @@ class TopicRules:
     def take(self, records: Iterable[TopicRecord], *, since_ms: int | None, now_ms: int, wall_ms: int) -> None:
         """Take the next records of the topic, in their order.
 
-        Args:
-            records: The records.
-            since_ms: A time on the clock of ``now_ms``. All records that are read for the first time were written after
-                it. None if no such time is known.
-            now_ms: The time of a monotonic clock, in milliseconds.
-            wall_ms: The Unix time, in milliseconds.
+        Records that were not read before were written after ``since_ms``, if it is not None. ``since_ms`` and
+        ``now_ms`` are times of the same monotonic clock. ``wall_ms`` is the Unix time in milliseconds.
         """
         contents = self._next or self._now
         for one in records:
@@ -158,7 +150,7 @@ class TopicRules:
         self._named_overruled &= self._file.keys()
 
     def advance(self, *, now_ms: int) -> None:
-        """Put the shares of this proxy in force or out of force, if their lease begins or has ended at ``now_ms``."""
+        """Put the shares of this proxy in force, or out of force if their lease has ended at ``now_ms``."""
         until_ms = self._now.lease_until_ms
         has_lease = until_ms is not None and now_ms < until_ms
         if has_lease == self.has_lease:
@@ -177,20 +169,17 @@ class TopicRules:
 
     @property
     def next_ms(self) -> int | None:
-        """The time at which the lease of the shares ends, or None if no shares are in force.
-
-        At this time ``advance`` must be called even if no records come.
-        """
+        """When ``advance`` must be called because the lease of the shares ends, or None if no shares are in force."""
         return self._now.lease_until_ms if self.has_lease else None
 
     @property
     def is_unsettled(self) -> bool:
-        """Whether there are entities whose records have changed and that ``changes`` has not looked at yet."""
+        """Whether ``changes`` may return more changed rules."""
         return bool(self._touched)
 
     @property
     def rules(self) -> int:
-        """The number of entities that have a rule or settings in the topic, which count at every proxy."""
+        """The number of entities that have a rule or settings in the topic."""
         return len(self._now.rules)
 
     @property
@@ -200,17 +189,13 @@ class TopicRules:
 
     @property
     def news_heard_ms(self) -> int | None:
-        """The time at which a news record last renewed the shares, or None before the first.
-
-        The time is on the monotonic clock of ``now_ms``.
-        """
+        """The monotonic time at which a news record last renewed the shares, or None before the first."""
         return self._now.news_heard_ms
 
     def changes(self, most: int | None = None) -> dict[Entity, QuotaRule | None]:
-        """Return the rules that have changed since the last call, with None for removed ones, and update ``in_force``.
+        """Return the changed rules of the next ``most`` entities, with None for removed ones, and update ``in_force``.
 
-        If ``most`` is given, one call looks at no more than that many entities, and the next call at the others.
-        Entities that have a rule in the configuration file are left out.
+        By default, return all changed rules. Entities that have a rule in the configuration file are left out.
         """
         found: dict[Entity, QuotaRule | None] = {}
         # The entities are listed before any is removed, because finding the first key of a dict takes longer the more
@@ -234,7 +219,7 @@ class TopicRules:
         return found
 
     def take_back(self, entities: Iterable[Entity]) -> None:
-        """Make ``changes`` return the rules of these entities once more, because they could not be applied."""
+        """Make ``changes`` return the rules of these entities again, because they could not be applied."""
         for entity in entities:
             self._touched[entity] = None
             self._unapplied.add(entity)
@@ -242,10 +227,7 @@ class TopicRules:
     # -- within --
 
     def _limits_in_force(self, entity: Entity) -> EntityLimits | None:
-        """Return the limits of an entity that the topic puts in force now.
-
-        Returns None if there are none, or if the configuration file has a rule for the entity.
-        """
+        """Return the limits that the topic puts in force for an entity now, or None if there are none."""
         rule = self._now.rules.limits(entity)
         if rule is not None and rule.terms is not None:
             rule = None
@@ -323,7 +305,7 @@ class TopicRules:
 
 
 def _entity(user: EntityName, client_id: EntityName) -> Entity:
-    """Return the entity of two names, with long names shortened as the tables of rules store them."""
+    """Return the entity with these names, which are shortened as in the tables of rules."""
     return (
         bounded(user) if isinstance(user, str) else user,
         bounded(client_id) if isinstance(client_id, str) else client_id,
