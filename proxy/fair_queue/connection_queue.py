@@ -87,7 +87,7 @@ class ListenerQueue:
         self.timeouts = timeouts
 
     def is_awaited(self, *, is_control: bool) -> bool:
-        """Return whether any connection waits for a slot. ``is_control`` selects the slots for control requests."""
+        """Return whether any connection waits for a slot, either for control requests or for all other requests."""
         queue = self.dispatcher.control_queue if is_control else self.dispatcher.queue
         return len(queue) > 0
 
@@ -241,7 +241,7 @@ class QueuedConnection:
                 line.wake()
 
     def pause(self, *, is_used: bool, now_us: int) -> None:
-        """Give the slot back while responses are not read. ``is_used`` says whether it has carried a request."""
+        """Give the slot back while responses are not read. ``is_used`` says whether a request was sent with it."""
         if self.ticket.state is _RUNNING:
             if is_used:
                 self._unwatch()

@@ -50,7 +50,7 @@ Decision = Hold | Answered | Ask | Forward
 
 
 class Exchange(Protocol):
-    """Turns the broker's responses to whole requests into the responses for the client, one at a time.
+    """Makes the client's response from the broker's whole response, for one request at a time.
 
     Attributes:
         api_key: The API key of the last request that was sent to the broker.

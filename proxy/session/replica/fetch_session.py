@@ -30,7 +30,7 @@ class FetchSession:
         return bool(self._charges)
 
     def knows(self, fetch: ReplicaFetch) -> bool:
-        """Return whether the session has all partitions of a fetch. A new partition might lag by all of its records."""
+        """Return whether the session has all partitions of a fetch."""
         return all((one.topic, one.partition) in self._offsets for one in fetch.partitions)
 
     def update(self, fetch: ReplicaFetch, limits: Limits, *, is_id: bool) -> None:
