@@ -1,8 +1,7 @@
-"""Reads and writes Kafka's wire format, as far as quotas need it.
+"""Reads and writes Kafka's wire format, as far as the proxy needs it.
 
-The modules turn bytes into values and offsets. They use the standard library only, do no I/O and read no clock. They
-know nothing of quotas, of the proxy or of its configuration. They step over the records in a frame without a copy, so
-that the cost of a frame does not grow with its records.
+The modules use only the standard library, do no I/O and read no clock. They step over the records in a frame without a
+copy, so the cost of a frame does not grow with its records.
 
     errors             the errors that a peer's bytes can cause
     primitives         reads or steps over integers, strings, arrays and tags
@@ -31,10 +30,10 @@ that the cost of a frame does not grow with its records.
 
 In all modules:
 
-* ``data`` has the bytes of a connection that have arrived. ``frame`` is one whole frame, with its size field.
+* ``frame`` is one whole frame, with its size field. ``data`` has the bytes of a connection that have arrived.
 * ``offset``, ``position`` and ``start`` are indices into ``data``. Other frames may follow the ``end`` of a frame.
-* ``api_key`` and ``api_version`` are those of the request, even in a function for responses. A version that is newer
-  than the newest in ``api`` is read like that one.
 * A function that takes ``data`` returns None if more bytes are needed.
-* Wrong bytes raise a ``ProtocolError`` and no other exception.
+* ``api_key`` and ``api_version`` are those of the request, even in a function for responses. An unknown newer version
+is read like the newest version in ``api``.
+* Malformed bytes raise a ``ProtocolError`` and no other exception.
 """

@@ -13,7 +13,7 @@ NEVER: Final = 0x8000
 
 
 class ApiKey(IntEnum):
-    """The number of each API under Kafka's name, and the properties of its versions.
+    """Kafka's APIs. Each member is the number of an API, and has properties of its versions.
 
     Attributes:
         highest_version: The newest known version.
@@ -36,7 +36,7 @@ class ApiKey(IntEnum):
         first_throttle_time: int = NEVER,
         first_client_throttle: int = NEVER,
     ) -> "ApiKey":
-        """Make a member from one of the rows below."""
+        """Make a member from its number and the properties of its versions."""
         api = int.__new__(cls, key)
         api._value_ = key
         api.highest_version = highest_version
@@ -142,23 +142,19 @@ class ApiKey(IntEnum):
 
 # The names that Kafka's metrics and logs use, such as "Produce" and "SaslHandshake".
 API_NAMES: Final = {int(key): key.name.title().replace("_", "") for key in ApiKey}
-# These are looked up for each frame. A dictionary is faster than an attribute of an enum, and allows unknown keys.
+# These are read for each frame. A dictionary is faster than an attribute of an enum, and allows unknown keys.
 HIGHEST_VERSION: Final = {int(key): key.highest_version for key in ApiKey}
 FIRST_FLEXIBLE_VERSION: Final = {int(key): key.first_flexible for key in ApiKey}
 
 
 def is_flexible(api_key: int, api_version: int) -> bool:
-    """Whether requests and responses of an API version have compact types and tags.
-
-    This is False for a key that is not in ``ApiKey``.
-    """
+    """Whether this version of an API has compact types and tags (KIP-482). False if the API is unknown."""
     return api_version >= FIRST_FLEXIBLE_VERSION.get(api_key, NEVER)
 
 
 def response_header_version(api_key: int, api_version: int) -> int:
     """Return the version of a response's header: 0, or 1 if the header has tags.
 
-    For ApiVersions it is always 0, because a client must be able to read this response before it knows which versions
-    the broker has (KIP-511).
+    ApiVersions always has 0, because a client reads this response before it knows the versions of the broker (KIP-511).
     """
     return int(is_flexible(api_key, api_version) and api_key != ApiKey.API_VERSIONS)

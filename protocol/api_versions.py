@@ -28,7 +28,7 @@ from kafka_quota_proxy.protocol.primitives import (
 )
 
 # The highest versions that the proxy can read, for the APIs that it charges by their fields, that authenticate, or that
-# it answers itself. All other APIs pass through in any version.
+# it answers itself. Requests of all other APIs are forwarded in any version.
 CEILINGS: Final[Mapping[int, int]] = {
     key: key.highest_version
     for key in (
@@ -68,10 +68,9 @@ class _Layout(NamedTuple):
 
 
 def limit_versions(frame: bytes, api_version: int, ceilings: Mapping[int, int] = CEILINGS) -> bytes:
-    """Return an ApiVersions response in which the highest versions are lowered to ``ceilings``.
+    """Lower the highest versions in an ApiVersions response to ``ceilings``, which are by api key.
 
-    ``ceilings`` has the highest version to advertise, by api key. If the *lowest* version that the broker advertises is
-    above the ceiling, the entry of the API stays as it is, because no version would be left.
+    An API stays as it is if even its lowest version is above the ceiling, because no version would be left.
     """
     out: bytearray | None = None
     for entry in _layout(frame, api_version).entries:
@@ -98,10 +97,10 @@ def throttle_time_offset(frame: Buffer, api_version: int) -> int | None:
 
 
 def advertise_versions(frame: bytes, api_version: int, own: Mapping[int, VersionRange]) -> bytes:
-    """Return an ApiVersions response with the versions of the APIs that the proxy answers itself.
+    """Add to an ApiVersions response the APIs that the proxy answers itself.
 
-    ``own`` has these versions by api key. They are advertised whether or not the broker has the API.
-    A response with an error stays as it is, because it lists no API other than ApiVersions.
+    ``own`` has the versions of these APIs by api key, and replaces those of the broker. A response with an error stays
+    as it is, because it lists only ApiVersions.
     """
     if read_int16(frame, _ERROR_CODE)[0] != 0:
         return frame

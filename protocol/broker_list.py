@@ -3,7 +3,7 @@
     broker     int32 node_id, string host, int32 port, then fields of the message: rack, tags, ...
 
 The fields after a broker's port stay as they are. A broker without an advertised address is removed from the list.
-Clients then treat its partitions as leaderless and ask again.
+Clients then see its partitions without a leader, and ask again.
 
 Source: MetadataResponse.json, DescribeClusterResponse.json and the node_endpoints of KIP-951 in Apache Kafka.
 """
@@ -29,7 +29,7 @@ from kafka_quota_proxy.protocol.primitives import (
 # By node id, the host (UTF-8) and port that clients see instead of those of the broker.
 AdvertisedAddresses = Mapping[int, tuple[bytes, int]]
 
-# At most this many bytes of a response are kept until its list of brokers is complete: room for some 10,000 brokers.
+# The most bytes of a response that are kept until its list of brokers is complete. Some 10,000 brokers fit into them.
 MAX_FRONT_BYTES: Final = 1024 * 1024
 _MAX_BROKERS: Final = 100_000
 # A cluster id is usually a UUID of 22 letters. Older brokers and other products use a few words.
@@ -52,7 +52,7 @@ class Broker(NamedTuple):
 
 
 class BrokerList(NamedTuple):
-    """An array of brokers in a response. The array begins with its count at ``begin``, and ends at ``end``."""
+    """An array of brokers in a response, from its count at ``begin`` to its ``end``."""
 
     brokers: tuple[Broker, ...]
     begin: int
@@ -61,10 +61,10 @@ class BrokerList(NamedTuple):
 
 
 def read_from_front(data: bytes, start: int, read: Callable[[memoryview, int], _Read]) -> _Read | None:
-    """Read fields from the front of a response, or return None if more bytes are needed.
+    """Call ``read`` on a response that may be incomplete. Returns None if more bytes are needed.
 
-    ``read`` reads the fields. It is called with the bytes of the frame that have arrived, and with the offset after the
-    correlation_id.
+    ``read`` gets the bytes of the frame that have arrived, and the offset after the correlation_id. Raises HeadTooLong
+    if more than ``MAX_FRONT_BYTES`` are needed.
     """
     try:
         return read(frame_so_far(data, start), start + 8)
@@ -109,7 +109,7 @@ def read_cluster_id(data: Buffer, offset: int, *, is_compact: bool) -> str | Non
 
 
 def advertised(data: Buffer, brokers: BrokerList, addresses: AdvertisedAddresses) -> bytes:
-    """Return an array of brokers with the advertised hosts and ports, and without brokers that have none."""
+    """Encode the brokers that have an advertised address, with that address in place of their own."""
     known = [broker for broker in brokers.brokers if broker.node_id in addresses]
     parts = [written_count(len(known), is_flexible=brokers.is_compact)]
     for broker in known:
@@ -124,10 +124,7 @@ def advertised(data: Buffer, brokers: BrokerList, addresses: AdvertisedAddresses
 
 
 def replace_front(data: Buffer, start: int, brokers: BrokerList, addresses: AdvertisedAddresses) -> bytes:
-    """Return the frame at ``start`` up to the end of its brokers, with the advertised hosts and ports.
-
-    The size field of the frame is corrected, so that the rest of the frame can follow unchanged.
-    """
+    """Return the frame at ``start`` up to the end of its brokers, with the advertised addresses and the new size."""
     array = advertised(data, brokers, addresses)
     size_bytes = _INT32.unpack_from(data, start)[0] + len(array) - (brokers.end - brokers.begin)
     return _INT32.pack(size_bytes) + bytes(data[start + 4 : brokers.begin]) + array
@@ -140,7 +137,7 @@ def frame_so_far(data: bytes, start: int) -> memoryview:
 
 
 def skip_nothing(data: Buffer, offset: int) -> int:
-    """Step over nothing, as in versions in which no field follows the port."""
+    """Step over no field, for versions in which the port is the last field of a broker."""
     return offset
 
 

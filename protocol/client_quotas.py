@@ -13,8 +13,7 @@
 
 In v1 strings and arrays are compact, and each structure ends with tags. ``match``, ``entity_name`` and error messages
 may be null. In a DescribeClientQuotas response with an error, the array of entries may be null. All functions take
-whole frames. Bytes that are not UTF-8 become lone surrogates in a ``str`` (``surrogateescape``). They are written as
-the same bytes again.
+whole frames. Invalid UTF-8 is kept in a ``str`` by ``surrogateescape``, and is written as the same bytes again.
 
 Source: DescribeClientQuotasRequest.json, AlterClientQuotasRequest.json and their responses in Apache Kafka; KIP-546.
 """
@@ -48,7 +47,7 @@ EntityParts = tuple[tuple[str, str | None], ...]
 
 
 class Component(NamedTuple):
-    """One condition that entities must meet. ``MATCH_SPECIFIED`` accepts any name of the type."""
+    """One condition of a query. ``MATCH_SPECIFIED`` accepts any name of the entity type."""
 
     entity_type: str
     match_type: int
@@ -56,10 +55,7 @@ class Component(NamedTuple):
 
 
 class DescribeRequest(NamedTuple):
-    """A query for the limits of the entities that meet all ``components``.
-
-    ``is_strict`` excludes an entity that has a type which no component names.
-    """
+    """A query for the entities that meet all ``components``. If ``is_strict``, they have no further types."""
 
     api_version: int
     correlation_id: int
@@ -205,7 +201,7 @@ def _read_described(reader: FieldReader) -> Described:
 
 
 def write_describe_response(response: DescribeResponse, *, correlation_id: int, api_version: int) -> bytes:
-    """Return a whole DescribeClientQuotas response to a request with this correlation_id and version."""
+    """Return a whole DescribeClientQuotas response."""
     writer = response_writer(correlation_id, DESCRIBE, api_version)
     writer.int32(response.throttle_time_ms)
     writer.int16(response.error_code)
@@ -225,7 +221,7 @@ def write_describe_response(response: DescribeResponse, *, correlation_id: int, 
 
 
 def write_alter_response(response: AlterResponse, *, correlation_id: int, api_version: int) -> bytes:
-    """Return a whole AlterClientQuotas response to a request with this correlation_id and version."""
+    """Return a whole AlterClientQuotas response."""
     writer = response_writer(correlation_id, ALTER, api_version)
     writer.int32(response.throttle_time_ms)
     writer.count(len(response.results))
@@ -270,10 +266,7 @@ def _encoded(text: str | None) -> bytes | None:
 
 
 def _encoded_message(text: str | None) -> bytes | None:
-    """Encode an error message, cut to the longest string that Kafka's encoding allows.
-
-    A message may quote a name of 32 KB. Kafka itself fails to respond in that case.
-    """
+    """Encode an error message, cut to Kafka's longest string, because it may quote a name of that length."""
     data = _encoded(text)
     if data is None or len(data) <= MAX_STRING_BYTES:
         return data

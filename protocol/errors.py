@@ -1,10 +1,6 @@
-"""Defines the errors that the bytes of a client or a broker can cause.
+"""Defines the errors that malformed bytes of a client or a broker cause. Such bytes cause no other exception."""
 
-A function that reads a peer's bytes returns values, says that more bytes are needed, or raises one of these errors. No
-bytes of a peer cause any other exception.
-"""
-
-# The class names say the cause, as in Kafka. Only base classes end in Error.
+# As in Kafka, a class is named after the cause, and only base classes end in Error.
 # ruff: noqa: N818
 
 from typing import ClassVar
@@ -20,7 +16,7 @@ class ProtocolError(Exception):
 
 
 class Truncated(ProtocolError, reason="truncated"):
-    """The bytes end inside a field. Either more bytes are needed, or the frame is whole and therefore malformed."""
+    """The bytes end inside a field, because the frame is malformed or has not arrived completely."""
 
 
 class FrameSizeError(ProtocolError, reason="frame_size"):
@@ -68,7 +64,7 @@ class MalformedHeader(ProtocolError, reason="malformed_header"):
 
 
 class HeadTooLong(ProtocolError, reason="head_too_long"):
-    """A header or field has not ended after as many bytes as the proxy keeps in memory for it."""
+    """A header or field is longer than the proxy can keep in memory while it waits for the end."""
 
 
 class MalformedVarint(ProtocolError, reason="malformed_varint"):
@@ -76,26 +72,23 @@ class MalformedVarint(ProtocolError, reason="malformed_varint"):
 
 
 class MalformedLength(ProtocolError, reason="malformed_length"):
-    """A length or count is below the lowest possible one, or above what Kafka allows or the frame can hold."""
+    """A length or count is impossible: below the minimum, above Kafka's limit, or too large for the frame."""
 
 
 class TooManyElements(ProtocolError, reason="too_many_elements"):
-    """A frame has more array elements and tags than the limit, so that reading all of them would take too long."""
+    """A frame has so many array elements and tags that reading all of them would take too long."""
 
 
 class TrailingBytes(ProtocolError, reason="trailing_bytes"):
-    """Bytes follow the last field of a frame, so the frame is not a message of the expected kind."""
+    """Bytes follow the last field of a frame, so the frame is not the expected message."""
 
 
 class UnexpectedResponse(ProtocolError, reason="unexpected_response"):
-    """A broker's response does not belong to the oldest request without a response, or there is no such request."""
+    """A broker's response does not match the oldest unanswered request, or no request is unanswered."""
 
 
 class TokenAfterRefusal(ProtocolError, reason="token_after_refusal"):
-    """A client sent something other than a new handshake after its SaslHandshake v0 was refused.
-
-    The bytes are probably a raw token, so they must not be parsed as a request.
-    """
+    """After a refused SaslHandshake v0, a client sent no new handshake, but probably a raw token."""
 
 
 class PrincipalChanged(ProtocolError, reason="principal_changed"):
@@ -103,7 +96,7 @@ class PrincipalChanged(ProtocolError, reason="principal_changed"):
 
 
 class LoginExpired(ProtocolError, reason="login_expired"):
-    """A client sent a request after its login had expired (KIP-368). A broker also closes the connection then."""
+    """A client sent a request after its login had expired (KIP-368)."""
 
 
 class MalformedCertificate(ProtocolError, reason="malformed_certificate"):
@@ -111,11 +104,8 @@ class MalformedCertificate(ProtocolError, reason="malformed_certificate"):
 
 
 class NoMatchingRule(ProtocolError, reason="no_matching_rule"):
-    """No mapping rule applies to the name in a client certificate. Kafka has an exception of the same name."""
+    """No mapping rule applies to the name in a client certificate. Kafka's exception has the same name."""
 
 
 class UnknownVersion(ProtocolError, reason="unknown_version"):
-    """A client sent a request of a version that the proxy does not advertise and cannot read.
-
-    Such a request could not be charged, because the charge depends on the fields of the request.
-    """
+    """A client sent a request of a version that the proxy cannot read and so cannot charge."""

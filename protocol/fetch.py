@@ -1,6 +1,4 @@
-"""Reads the limits, session and replica_id of a Fetch request (key 1).
-
-The module also writes an empty Fetch response, and computes how many bytes Kafka charges for a response.
+"""Reads the limits, session and replica_id of a Fetch request (key 1), and computes the charge of its response.
 
     request    [v0-14 int32 replica_id] int32 max_wait_ms, int32 min_bytes, [v3+ int32 max_bytes]
                [v4+ int8 isolation_level] [v7+ int32 session_id, int32 session_epoch]
@@ -9,8 +7,8 @@ The module also writes an empty Fetch response, and computes how many bytes Kafk
                tags: v15+ 1: { int32 replica_id, int64 replica_epoch, tags }
     response   [v1+ int32 throttle_time_ms] [v7+ int16 error_code, int32 session_id] array of topics
 
-From v12 on strings and arrays are compact, and each structure ends with tags. Since v15 (KIP-903) only the end of a
-request shows whether a follower or a consumer sent the request.
+From v12 on strings and arrays are compact, and each structure ends with tags. The replica_id shows whether a follower
+or a consumer sent the request. Since v15 (KIP-903) it is at the end.
 
 Source: FetchRequest.json (0 to 18), FetchResponse.json in Apache Kafka.
 """
@@ -31,7 +29,7 @@ from kafka_quota_proxy.protocol.primitives import (
     skip_tags,
 )
 
-# The replica_id of a consumer. It is also the default if a request names no replica.
+# The replica_id of a consumer, and of a request without the field.
 NO_REPLICA: Final = -1
 UNLIMITED_BYTES: Final = 2**31 - 1
 
@@ -64,8 +62,7 @@ WITHOUT_SESSION: Final = -1
 class FetchLimits(NamedTuple):
     """The limits of a request, and the offsets of two of them in the data.
 
-    Up to v2 a request has no max_bytes. In that case ``max_bytes_offset`` is -1, and ``max_bytes`` is
-    ``UNLIMITED_BYTES``, as Kafka assumes.
+    Up to v2 a request has no max_bytes. Then ``max_bytes_offset`` is -1, and ``max_bytes`` is ``UNLIMITED_BYTES``.
     """
 
     min_bytes_offset: int
@@ -76,10 +73,7 @@ class FetchLimits(NamedTuple):
 
 
 def read_limits(data: Buffer, body: int, api_version: int, *, end: int = sys.maxsize) -> FetchLimits | None:
-    """Read ``max_wait_ms``, ``min_bytes`` and ``max_bytes``, or return None if more bytes are needed.
-
-    ``end`` is the end of the frame, if it is known.
-    """
+    """Read the limits, or return None if more bytes are needed. ``end`` is the end of the frame, if it is known."""
     offset = body + 4 if api_version >= FIRST_REPLICA_STATE else body + 8
     has_max_bytes = api_version >= FIRST_MAX_BYTES
     needed = offset + 8 if has_max_bytes else offset + 4
@@ -95,7 +89,7 @@ def read_limits(data: Buffer, body: int, api_version: int, *, end: int = sys.max
 
 
 class FetchSession(NamedTuple):
-    """The fetch session of a request (v7+), and the offset of the session epoch, which is an int32."""
+    """The fetch session of a request (v7+). ``epoch_offset`` is the offset of its int32 session epoch."""
 
     session_id: int
     epoch: int
@@ -103,10 +97,7 @@ class FetchSession(NamedTuple):
 
 
 def read_session(data: Buffer, limits: FetchLimits, api_version: int) -> FetchSession | None:
-    """Read the fetch session of a request, which comes after ``limits``.
-
-    Returns None before v7, where requests have no session, and if more bytes are needed.
-    """
+    """Read the session that follows ``limits``. Returns None before v7, and if more bytes are needed."""
     offset = limits.max_bytes_offset + 5
     if api_version < FIRST_SESSION or offset + 8 > len(data):
         return None
@@ -117,9 +108,8 @@ def read_session(data: Buffer, limits: FetchLimits, api_version: int) -> FetchSe
 def empty_response(correlation_id: int, api_version: int, throttle_time_ms: int, *, error_code: int = 0) -> bytes:
     """Return a Fetch response without partitions and session, as a broker sends to a throttled consumer (KIP-219).
 
-    ``api_version`` is at most 18. ``throttle_time_ms`` is left out in v0, and ``error_code`` in v0 to v6, because these
-    versions lack the field. In response to a full fetch the throttle time must be above 0, so that the client knows why
-    partitions are missing.
+    ``api_version`` is at most 18. In response to a full fetch the throttle time must be above 0, so that the client
+    knows why partitions are missing.
 
     Source: ``FetchContext.getThrottledResponse`` in Apache Kafka.
     """
@@ -134,7 +124,7 @@ def empty_response(correlation_id: int, api_version: int, throttle_time_ms: int,
 
 
 def read_replica_id(frame_body: bytes, offset: int, end: int, api_version: int) -> int:
-    """Read the node id of the follower that sent a whole request. It is below 0 if a consumer sent the request."""
+    """Read the node id of the follower that sent a whole request. A consumer has a value below 0."""
     body = memoryview(frame_body)[:end]
     if api_version < FIRST_REPLICA_STATE:
         skip(body, offset, 4)
@@ -146,15 +136,14 @@ def read_replica_id(frame_body: bytes, offset: int, end: int, api_version: int) 
 
 
 def charged_bytes(size_bytes: int, api_version: int) -> int:
-    """Return the bytes that Kafka charges for a response: its size field and its body, but not its header.
+    """Return how many bytes to charge for a response: its size field and its body, as Kafka does.
 
-    ``size_bytes`` is the value of the size field. A response header v0 has as many bytes as the size field, and v1 has
-    one more byte for its empty tags. Unlike Kafka's number, the result includes the node_endpoints of a response (v16+,
-    some dozen bytes when the leader of a partition has moved). The proxy charges as soon as it knows the size, when the
-    node_endpoints have not arrived yet. Kafka adds them to a response after the charge.
+    ``size_bytes`` is the value of the size field. Unlike Kafka, the proxy also charges the node_endpoints (v16+, some
+    dozen bytes), because they have not arrived yet.
 
     Source: ``FetchResponse.sizeOf`` in Apache Kafka.
     """
+    # A header v0 is as long as the size field, and a header v1 is one byte longer.
     return size_bytes - 1 if api_version >= FIRST_FLEXIBLE else size_bytes
 
 
@@ -175,7 +164,7 @@ def skip_forgotten_topics(body: Buffer, offset: int, api_version: int) -> int:
 
 
 def read_replica_state(body: Buffer, offset: int) -> int:
-    """Read the follower's node id from the tags that end a request (v15+). Without such a tag it is ``NO_REPLICA``."""
+    """Read the follower's node id from the tags that end a request (v15+), or return ``NO_REPLICA``."""
     replica_id = NO_REPLICA
     tags, offset = read_uvarint(body, offset)
     for _ in range(tags):

@@ -1,7 +1,6 @@
 """Reads a whole frame field by field, in the old and in the flexible encoding (KIP-482).
 
-The number of array elements and tags in a frame is limited. The limit also bounds the time that reading takes, however
-large the frame is.
+The number of array elements and tags in a frame is limited, which also limits the time that reading takes.
 """
 
 from struct import Struct
@@ -37,9 +36,8 @@ _FLOAT64: Final = Struct(">d").unpack_from
 class FieldReader:
     """Reads one field after another from ``data``. ``at`` is the offset of the next field.
 
-    All methods raise Truncated at the end of the data, and MalformedVarint or MalformedLength for wrong bytes. They
-    raise TooManyElements when all arrays and tags that were read so far have more than ``most_elements`` elements
-    together.
+    All methods raise Truncated at the end of the data, and MalformedVarint or MalformedLength for malformed bytes. They
+    raise TooManyElements if the arrays and tags of the frame have more than ``most_elements`` elements in all.
     """
 
     __slots__ = ("_elements_left", "_most_elements", "at", "data", "is_flexible")
@@ -115,14 +113,14 @@ class FieldReader:
         self.at = (skip_compact_bytes if self.is_flexible else skip_bytes)(self.data, self.at)
 
     def count(self) -> int:
-        """Read the number of elements of an array. A null array has 0."""
+        """Read the number of elements of an array. It is 0 for a null array."""
         read_count = read_compact_array_count if self.is_flexible else read_array_count
         count, self.at = read_count(self.data, self.at)
         self._use_up(count)
         return count
 
     def is_null_array(self) -> bool:
-        """Whether the next field is a null array. The position stays before that field."""
+        """Whether the next field is a null array. Does not step over the field."""
         read_null = read_uvarint if self.is_flexible else read_int32
         return read_null(self.data, self.at)[0] == (0 if self.is_flexible else -1)
 
@@ -157,7 +155,7 @@ class FieldReader:
 
 
 def read_whole_head(frame: bytes) -> RequestHead:
-    """Read the header of a frame, which must be exactly one whole request."""
+    """Read the header of a request. ``frame`` must be exactly one whole request."""
     head = read_request_head(frame, 0, max(len(frame), 4))
     if head is None or len(frame) < 4 + head.size_bytes:
         raise Truncated(f"a request is cut off after {len(frame)} bytes")

@@ -60,7 +60,7 @@ class FieldWriter:
         self._parts.append(written_count(count, is_flexible=self._is_flexible))
 
     def no_tags(self) -> None:
-        """Write the empty tags that end a structure. In the old encoding this writes nothing."""
+        """Write empty tags, which end a structure in the flexible encoding."""
         if self._is_flexible:
             self._parts.append(NO_TAGS)
 
@@ -70,7 +70,7 @@ class FieldWriter:
 
 
 def request_writer(api_key: int, api_version: int, correlation_id: int, client_id: bytes | None) -> FieldWriter:
-    """Return a writer that has already written a request's header, in which ``client_id`` is never compact."""
+    """Return a writer that has already written a request's header."""
     writer = FieldWriter(is_flexible=is_flexible(api_key, api_version))
     name = _NULL_STRING[False] if client_id is None else write_string(client_id, is_compact=False)
     writer.raw(_REQUEST_HEAD(api_key, api_version, correlation_id), name)

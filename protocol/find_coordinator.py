@@ -41,10 +41,7 @@ _FIRST_BATCH: Final = 4
 
 
 def find_coordinators(data: bytes, start: int, api_version: int) -> tuple[Broker, ...] | None:
-    """Return the coordinators of a response in their order, or None if more bytes are needed.
-
-    A coordinator that is not available has node_id -1.
-    """
+    """Return the coordinators, or None if more bytes are needed. An unavailable coordinator has node_id -1."""
     if len(data) - start < 4:
         return None
     size_bytes = _INT32.unpack_from(data, start)[0]
@@ -73,8 +70,7 @@ def replace_coordinators(
 ) -> bytes:
     """Return the whole frame with the advertised addresses of its coordinators.
 
-    The entry of a coordinator without an advertised address gets the error COORDINATOR_NOT_AVAILABLE, after which
-    clients ask again.
+    A coordinator without an advertised address becomes the error COORDINATOR_NOT_AVAILABLE, and clients ask again.
     """
     is_compact = api_version >= 3
     end = start + 4 + int(_INT32.unpack_from(data, start)[0])

@@ -51,8 +51,8 @@ _HTTP: Final = (b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE", b"PATC", b
 class RequestHead(NamedTuple):
     """The size and the header of a request.
 
-    ``size_bytes`` does not count the size field itself. ``client_id`` has the bytes as received, which may be invalid
-    UTF-8, and is empty if the client_id is null. ``body`` is the offset of the body in the data.
+    ``size_bytes`` does not count the size field itself. ``client_id`` may be invalid UTF-8, and is empty if it was
+    null. ``body`` is the offset of the body in the data.
     """
 
     size_bytes: int
@@ -66,8 +66,8 @@ class RequestHead(NamedTuple):
 def read_request_head(data: bytes, offset: int, max_frame_size_bytes: int) -> RequestHead | None:
     """Read a request's size and header, or return None if more bytes are needed.
 
-    The header of an unknown API may or may not have tags, so ``body`` is then the offset right after client_id. If the
-    bytes are not Kafka's, the error says which protocol the peer probably speaks.
+    If the API is unknown, ``body`` is the end of client_id, because tags may or may not follow. If the bytes are not
+    Kafka's, the error says which protocol the peer probably speaks.
     """
     available = len(data)
     if offset + _HEAD_BYTES <= available:
@@ -121,7 +121,7 @@ def _frame_size_error(size_bytes: int, first: bytes, max_frame_size_bytes: int) 
 
 
 def _read_rare_request_head(data: bytes, offset: int, max_frame_size_bytes: int) -> RequestHead | None:
-    """Do the same as ``read_request_head`` for headers that are incomplete or malformed, or that have tags."""
+    """Do the same as ``read_request_head`` if the header is incomplete, is malformed or has tags."""
     size_bytes = read_frame_size(data, offset, max_frame_size_bytes)
     if size_bytes is None:
         return None

@@ -8,10 +8,9 @@
                        array of { int32 broker_id, string host, int32 port, string rack, [v2+ bool is_fenced] } ...
 
 From Metadata v9 and DescribeCluster v0 on strings and arrays are compact, and each structure ends with tags. The topics
-of a Metadata response are never read, so their number does not matter.
+of a Metadata response are not read.
 
-Source: MetadataResponse.json (0 to 13), DescribeClusterResponse.json (0 to 2) in Apache Kafka. The field endpoint_type
-comes from KIP-919.
+Source: MetadataResponse.json (0 to 13), DescribeClusterResponse.json (0 to 2) in Apache Kafka; KIP-919.
 """
 
 from typing import Final, NamedTuple
@@ -36,7 +35,7 @@ CONTROLLERS: Final = 2
 
 
 def find_brokers(data: bytes, start: int, api_version: int) -> BrokerList | None:
-    """Return the brokers that a Metadata response lists (all live ones), or None if more bytes are needed."""
+    """Return the brokers in a Metadata response, or None if more bytes are needed."""
 
     def read(frame: memoryview, offset: int) -> BrokerList:
         is_flexible = api_version >= 9
@@ -51,10 +50,7 @@ def find_brokers(data: bytes, start: int, api_version: int) -> BrokerList | None
 
 
 def find_cluster_id(data: bytes, start: int, brokers: BrokerList, api_version: int) -> str | None:
-    """Return the cluster id in a Metadata response, or None if it is missing or has not arrived yet.
-
-    Callers do not wait for more bytes just to learn the cluster id.
-    """
+    """Return the cluster id in a Metadata response, or None if it is missing or has not arrived yet."""
     if api_version < 2:
         return None
     try:
@@ -64,11 +60,7 @@ def find_cluster_id(data: bytes, start: int, brokers: BrokerList, api_version: i
 
 
 class Endpoints(NamedTuple):
-    """The nodes that a DescribeCluster response lists, and the id of their cluster.
-
-    ``endpoint_type`` says whether the nodes are ``BROKERS`` or ``CONTROLLERS``. A broker and a controller that have the
-    same node id are different nodes.
-    """
+    """The nodes in a DescribeCluster response, which are ``BROKERS`` or ``CONTROLLERS``, and their cluster id."""
 
     endpoint_type: int
     brokers: BrokerList
@@ -76,7 +68,7 @@ class Endpoints(NamedTuple):
 
 
 def find_endpoints(data: bytes, start: int, api_version: int) -> Endpoints | None:
-    """Return the nodes that a DescribeCluster response lists, or None if more bytes are needed."""
+    """Return the nodes in a DescribeCluster response, or None if more bytes are needed."""
 
     def read(frame: memoryview, offset: int) -> Endpoints:
         offset = skip_compact_string(frame, skip(frame, skip_tags(frame, offset), 4 + 2))  # error_message
@@ -94,10 +86,9 @@ def find_endpoints(data: bytes, start: int, api_version: int) -> Endpoints | Non
 
 
 def replace_endpoints(data: bytes, start: int, endpoints: Endpoints, addresses: AdvertisedAddresses) -> bytes:
-    """Return the DescribeCluster frame at ``start`` up to the end of its list of nodes, with replaced addresses.
+    """Return the DescribeCluster frame at ``start`` up to the end of its nodes, with the advertised addresses.
 
-    The rest of the frame can follow unchanged. Brokers get their advertised addresses. Controllers are removed, because
-    the proxy has no ports for them.
+    The rest of the frame can follow unchanged. Controllers are removed, because the proxy has no ports for them.
     """
     is_brokers = endpoints.endpoint_type == BROKERS
     return replace_front(data, start, endpoints.brokers, addresses if is_brokers else {})

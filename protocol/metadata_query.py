@@ -1,4 +1,4 @@
-"""Writes a Metadata request (key 3, v1-13) of the proxy's own, and reads the partition counts from its response.
+"""Writes the Metadata request (key 3, v1-13) by which the proxy asks for partition counts, and reads the response.
 
     request    array of { [v10+ uuid topic_id], string name }, [v4+ bool allow_auto_topic_creation]
                [v8-10 bool include_cluster_authorized_operations] [v8+ bool include_topic_authorized_operations]
@@ -12,8 +12,8 @@
                           [v8+ int32 topic_authorized_operations] }
                [v8-10 int32 cluster_authorized_operations] [v13 int16 error_code]
 
-From v9 on strings and arrays are compact, and each structure ends with tags. The query must not create topics. Before
-v4 a request creates the topics that it names, so in those versions the query asks for all topics.
+From v9 on strings and arrays are compact, and each structure ends with tags. Before v4 a request for a topic may create
+the topic, so in those versions the proxy asks for all topics.
 
 Source: MetadataRequest.json, MetadataResponse.json (0 to 13) in Apache Kafka; ``KafkaApis.handleTopicMetadataRequest``.
 """
@@ -35,7 +35,7 @@ LATEST_VERSION: Final = HIGHEST_VERSION[ApiKey.METADATA]
 
 _METADATA: Final = int(ApiKey.METADATA)
 
-# With these errors the client cannot delete or grow the topic, so the topic counts as one without partitions:
+# With these errors the client cannot change the topic, so the topic counts as one without partitions:
 # UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID.
 _NOT_THERE: Final = frozenset({3, 17, 29, 100})
 
@@ -43,7 +43,7 @@ _NOT_THERE: Final = frozenset({3, 17, 29, 100})
 def write_request(
     topics: Collection[Topic], *, correlation_id: int, client_id: bytes | None, api_version: int
 ) -> bytes:
-    """Return a whole Metadata request that creates no topic, of a version from ``FIRST_VERSION`` to ``LATEST_VERSION``.
+    """Return a whole Metadata request, of a version from ``FIRST_VERSION`` to ``LATEST_VERSION``.
 
     ``topics`` has names and, from version ``FIRST_TOPIC_ID`` on, also ids. Before v4 the request asks for all topics.
     """
@@ -69,8 +69,8 @@ def write_request(
 def read_partition_counts(frame: bytes, topics: Collection[Topic], api_version: int) -> dict[Topic, int]:
     """Return the partition counts of ``topics`` from a whole response.
 
-    The count is 0 for a topic that does not exist or that the client may not see. The result lacks a topic if the
-    response does not give its count, or lists the topic after more than ``MAX_RESPONSE_ELEMENTS`` elements.
+    A topic that does not exist, or that the client may not see, has the count 0. A topic is missing from the result if
+    its count is unknown, or if the topic comes after more than ``MAX_RESPONSE_ELEMENTS`` elements.
     """
     reader = response_reader(frame, _METADATA, api_version)
     counts: dict[Topic, int] = {}
@@ -115,7 +115,7 @@ def _skip_brokers(reader: FieldReader, api_version: int) -> None:
 
 
 def _read_topic(reader: FieldReader, api_version: int) -> tuple[int, list[Topic], int]:
-    """Read a topic's error_code, its name and id (those that are present), and the number of its partitions."""
+    """Return a topic's error_code, its name and id if present, and its number of partitions."""
     error_code = reader.int16()
     names: list[Topic] = []
     name = reader.nullable_string()

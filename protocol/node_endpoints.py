@@ -1,17 +1,15 @@
 """Replaces or hides the addresses of new leaders in Produce, Fetch and share group responses (KIP-951).
 
-A response lists these addresses in its field ``node_endpoints``::
+These addresses are the ``node_endpoints`` of a response::
 
     endpoints      array of { int32 node_id, string host, int32 port, string rack, tags }
 
-In Produce (v10+) and Fetch (v16+) the endpoints are tag 0 of the response. In ShareFetch and ShareAcknowledge they are
-the last field. All fields are compact. The endpoints come at the very end of a response, after records of any size:
+They come at the very end, after records of any size. In Produce (v10+) and Fetch (v16+) they are tag 0 of the response.
+In ShareFetch and ShareAcknowledge they are the last field. All fields are compact.
 
-* In a response that has arrived completely, the endpoints are replaced by the advertised addresses.
-* A response that streams has its size already sent, so the number of its bytes cannot change. Its endpoints are hidden
-  in place under an unknown tag. Clients skip that tag and ask for Metadata instead.
-
-Nearly all responses have no endpoints, and ``has_no_endpoints`` nearly always sees that from a few bytes.
+* If the whole response has arrived, the endpoints are replaced by the advertised addresses.
+* If the response is forwarded in pieces, its size is already sent, so its length must not change. The endpoints are
+hidden under an unknown tag. Clients skip that tag and ask for Metadata instead.
 
 Source: ProduceResponse.json (10 to 13), FetchResponse.json (16 to 18), ShareFetchResponse.json (0 to 2),
 ShareAcknowledgeResponse.json (0 to 2) in Apache Kafka.
@@ -48,7 +46,7 @@ FIRST_VERSION: Final[Mapping[int, int]] = {
     ApiKey.SHARE_ACKNOWLEDGE: 0,
 }
 
-# At most this many bytes of an incomplete field are kept in memory. An endpoint takes some dozen bytes.
+# The most bytes of an incomplete field that are kept in memory. An endpoint takes some dozen bytes.
 MAX_HELD_BYTES: Final = 256 * 1024
 
 _PRODUCE: Final = int(ApiKey.PRODUCE)
@@ -71,14 +69,14 @@ _FIRST_LOCK_TIMEOUT: Final[dict[int, int]] = {ApiKey.SHARE_FETCH: 1, ApiKey.SHAR
 
 
 def has_no_endpoints(data: bytes, position: int, frame_bytes: int, api_key: int, api_version: int) -> bool:
-    """Whether a broker's response at ``position`` certainly has no endpoints. If False, the response must be parsed.
+    """Whether the response at ``position`` certainly has no endpoints. If False, the response must be parsed.
 
-    This is True for nearly all responses. It looks only at the last bytes of a frame:
+    This is True for nearly all responses, and saves the time to parse them. Only the last bytes of the frame are
+    examined:
 
-    * With endpoints, a frame ends in a port (1 to 65535 in four bytes), a rack (0 for null) and empty tags (0). Kafka
-      writes no tag after the endpoints, and no rack that ends in NULs.
-    * Without endpoints, a Produce response ends in throttle_time_ms (0) and empty tags. A Fetch response ends in three
-      empty tag sections: those of a partition, of its topic, and of the response.
+    * A frame with endpoints ends in a port (1 to 65535 in four bytes), a rack (0 for null) and empty tags (0).
+    * A Produce response without endpoints ends in throttle_time_ms (0) and empty tags.
+    * A Fetch response without endpoints ends in three empty tag sections: of a partition, its topic, and the response.
 
     If the end of a Fetch response has not arrived, the front of the response is examined instead.
     """
@@ -95,18 +93,14 @@ def has_no_endpoints(data: bytes, position: int, frame_bytes: int, api_key: int,
 
 
 def _leaves_no_room(data: bytes, position: int, end: int) -> bool:
-    """Whether the size of an incomplete Fetch response leaves no room for endpoints after its records.
-
-    This is so if the response has one partition and only three empty tag sections can follow its records. Without this
-    check each streamed response would be parsed, which takes 7 us for 1 MiB, or 3 % of all work on the response.
-    """
+    """Whether an incomplete Fetch response has one partition, and no room for endpoints after its records."""
     if len(data) < position + _FETCH_FRONT_BYTES:
         return False
     header_tags, topics, partitions, aborted, low, middle, high = _FETCH_FRONT(data, position)
     # A compact count of 2 says one element. 0 and 1 say none.
     if header_tags or topics != 2 or partitions != 2 or aborted > 1:
         return False
-    if low > 0x7F and middle > 0x7F >= high:  # a length of 16 KiB to 2 MiB, as most streamed records have
+    if low > 0x7F and middle > 0x7F >= high:  # a length of 16 KiB to 2 MiB, which is usual for streamed records
         length: int = low & 0x7F | (middle & 0x7F) << 7 | high << 14
         return position + 77 + length == end
     length, at = read_uvarint(data, position + 72)
@@ -114,10 +108,7 @@ def _leaves_no_room(data: bytes, position: int, end: int) -> bool:
 
 
 class Endpoints(NamedTuple):
-    """The addresses of new leaders in a frame, as an array of brokers.
-
-    ``size_at`` is the offset of the size of their tag. It is -1 if the endpoints are not in a tag.
-    """
+    """The endpoints in a frame. ``size_at`` is the offset of the size of their tag, or -1 if they are not in a tag."""
 
     array: BrokerList
     size_at: int
@@ -145,7 +136,7 @@ def find_endpoints(frame: bytes, api_key: int, api_version: int) -> Endpoints | 
 
 
 class EndpointHider:
-    """Hides the endpoints of a response that is passed on in pieces. The number of its bytes stays the same."""
+    """Hides the endpoints of a response that is forwarded in pieces. The length of the response stays the same."""
 
     __slots__ = ("_held", "_parser", "_partial", "_skip_bytes")
 
@@ -153,13 +144,10 @@ class EndpointHider:
         self._parser = _ResponseParser(api_key, api_version)
         self._held = b""  # the bytes of an incomplete field
         self._partial: PartialFrame | None = None  # the held bytes, and the bytes that followed
-        self._skip_bytes = 0  # how many bytes of records may still pass unread
+        self._skip_bytes = 0  # the bytes of records that are still to be forwarded without being parsed
 
     def feed(self, chunk: bytes) -> bytes:
-        """Take the next bytes of the frame, and return the bytes that may pass on now.
-
-        The first bytes of the frame are its size field.
-        """
+        """Take the next bytes of the frame, from its size field on, and return the bytes to forward now."""
         if self._skip_bytes >= len(chunk):
             self._skip_bytes -= len(chunk)
             return chunk
@@ -204,15 +192,7 @@ _DONE: Final = 6
 
 
 class _ResponseParser:
-    """Parses a response that may arrive in pieces, part by part, and finds its endpoints.
-
-    An incomplete part is parsed again when more bytes have arrived. Parts are short, because records are stepped over.
-
-    Attributes:
-        at: The end of the last complete part. It is beyond the end of the data if records have yet to arrive.
-        endpoints: The endpoints that were found.
-        hidings: The replacements (offset, new bytes) that hide the endpoints.
-    """
+    """Parses a response part by part as its bytes arrive, and finds its endpoints. Records are stepped over."""
 
     __slots__ = (
         "_api_key",
@@ -229,9 +209,9 @@ class _ResponseParser:
     )
 
     def __init__(self, api_key: int, api_version: int) -> None:
-        self.at = 0
+        self.at = 0  # the end of the last complete part; beyond the data if records have yet to arrive
         self.endpoints: Endpoints | None = None
-        self.hidings: list[tuple[int, bytes]] = []
+        self.hidings: list[tuple[int, bytes]] = []  # the replacements (offset, new bytes) that hide the endpoints
         self._api_key = api_key
         self._api_version = api_version
         self._has_topic_ids = api_key != _PRODUCE or api_version >= _FIRST_PRODUCE_TOPIC_ID
@@ -243,7 +223,6 @@ class _ResponseParser:
 
     @property
     def is_done(self) -> bool:
-        """Whether the whole response has been parsed."""
         return self._stage == _DONE
 
     def parse(self, data: bytes) -> None:
@@ -297,7 +276,7 @@ class _ResponseParser:
         return self._read_endpoints_and_tags(data, at)
 
     def _read_tags(self, data: bytes, at: int) -> int:
-        """Parse the tags that end a Produce or Fetch response. To hide tag 0, give it a number that clients ignore."""
+        """Parse the tags that end a Produce or Fetch response. An unknown tag number hides tag 0."""
         found, hiding = None, None
         count, at = read_uvarint(data, at)
         for _ in range(count):
@@ -317,10 +296,7 @@ class _ResponseParser:
         return at
 
     def _read_endpoints_and_tags(self, data: bytes, at: int) -> int:
-        """Parse the endpoints and tags that end a ShareFetch or ShareAcknowledge response.
-
-        To hide the endpoints, an empty array and an unknown tag take their place.
-        """
+        """Parse the end of a share group response. An empty array and an unknown tag hide the endpoints."""
         array = read_broker_list(data, at, is_compact=True, skip_rest=skip_rack_and_tags)
         tags, after = read_uvarint(data, array.end)
         end = skip_tags(data, array.end)
@@ -331,7 +307,7 @@ class _ResponseParser:
         return end
 
 
-# Each of these functions returns the end of a partition, or of its records if it has any. Those may not have arrived.
+# These functions return the offset at which ``_PARTITION_END`` begins. Records before it may not have arrived yet.
 
 
 def _skip_produce_partition(data: bytes, at: int) -> int:
@@ -375,14 +351,14 @@ _PARTITIONS: Final[dict[int, Callable[[bytes, int], int]]] = {
 
 
 def _uvarint_of(value: int, size_bytes: int) -> bytes:
-    """Encode a value as a varint of exactly ``size_bytes`` bytes, with padding if fewer are enough."""
+    """Encode a value as a varint of exactly ``size_bytes`` bytes, padded if fewer are enough."""
     encoded = write_uvarint(value)
     padding = size_bytes - len(encoded)
     return encoded[:-1] + bytes([encoded[-1] | 0x80]) + b"\x80" * (padding - 1) + b"\0" if padding else encoded
 
 
 def _padding(size_bytes: int) -> bytes:
-    """Return the size and the value (zeroes) of a tag, ``size_bytes`` bytes in all (two or more)."""
+    """Return a tag's size field and zeroes, which take ``size_bytes`` bytes together (two or more)."""
     size_of_size = next(size for size in (1, 2, 3, 4, 5) if len(write_uvarint(size_bytes - size)) <= size)
     size = size_bytes - size_of_size
     return _uvarint_of(size, size_of_size) + bytes(size)  # the size needs padding for e.g. 127 zeroes in 129 bytes

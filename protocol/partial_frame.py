@@ -1,13 +1,12 @@
-"""Keeps the pieces of a frame that is arriving until it is worthwhile to try to parse it again.
+"""Keeps the pieces of an arriving frame until it is worth parsing the frame again.
 
-Work is wasted if a frame is parsed before enough of its bytes have arrived. A frame that is still small is parsed with
-each new piece. Beyond ``SMALL_BYTES`` the next try waits for the rest of the frame, or until the number of bytes has
-doubled. So all tries together process only a few times the bytes of the frame, however small the pieces are.
+A small frame is parsed after each piece. Beyond ``SMALL_BYTES`` the next try waits until the frame is complete, or
+until its bytes have doubled. So the work stays a few times the size of the frame, even if each piece is tiny.
 """
 
 from typing import Final
 
-# Nearly all headers are shorter, and are passed on as soon as they are complete.
+# Nearly all headers are shorter, so they are forwarded as soon as they are complete.
 SMALL_BYTES: Final = 4_096
 _TINY_BYTES: Final = 1_024
 _SIZE_BYTES: Final = 4
@@ -16,8 +15,8 @@ _SIZE_BYTES: Final = 4
 def bytes_to_wait_for(front: bytes, *, most_bytes: int | None = None) -> int:
     """Return how many more bytes to wait for before the next try to parse a frame, at least one.
 
-    ``front`` has the bytes of the frame that have arrived. ``most_bytes`` is the number above which the parser gives up
-    and rejects the frame. It is None if the parser needs the whole frame.
+    ``front`` has the bytes that have arrived. ``most_bytes`` is the size above which the parser rejects the frame, or
+    None if the parser needs the whole frame.
     """
     arrived = len(front)
     if arrived < SMALL_BYTES:
@@ -37,7 +36,6 @@ class PartialFrame:
         self.missing_bytes = missing_bytes
 
     def __len__(self) -> int:
-        """Return how many bytes have arrived."""
         return sum(map(len, self._pieces))
 
     def add(self, data: bytes) -> bytes:

@@ -11,7 +11,7 @@ All numbers are big-endian::
     compact array   uvarint count + 1 (0: null), then elements
     tags            uvarint count, then for each: uvarint tag, uvarint size, bytes
 
-All functions raise Truncated at the end of the data, and MalformedVarint or MalformedLength for wrong bytes.
+All functions raise Truncated at the end of the data, and MalformedVarint or MalformedLength for malformed bytes.
 
 Source: ``ByteUtils``, ``MessageGenerator`` and docs/protocol.html of Apache Kafka; KIP-482 for compact types and tags.
 """
@@ -145,7 +145,7 @@ def skip_compact_bytes(data: Buffer, offset: int) -> int:
 
 
 def read_array_count(data: Buffer, offset: int) -> tuple[int, int]:
-    """Read the number of elements of an array. A null array has 0."""
+    """Read the number of elements of an array. It is 0 for a null array."""
     count, offset = read_int32(data, offset)
     if count < -1:
         raise MalformedLength(f"an array has {count} elements")
@@ -153,7 +153,7 @@ def read_array_count(data: Buffer, offset: int) -> tuple[int, int]:
 
 
 def read_compact_array_count(data: Buffer, offset: int) -> tuple[int, int]:
-    """Read the number of elements of a compact array. A null array has 0."""
+    """Read the number of elements of a compact array. It is 0 for a null array."""
     count, offset = read_uvarint(data, offset)
     return _bounded(data, offset, count - 1)
 

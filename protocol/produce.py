@@ -1,7 +1,5 @@
 """Reads the ``acks`` of a Produce request (key 0), and finds ``throttle_time_ms`` in its response.
 
-The module does not read records.
-
     request    [v3+ string transactional_id] int16 acks, int32 timeout_ms, array of topics
     response   array of { string name | v13+ uuid topic_id,
                           array of { int32 index, int16 error_code, int64 base_offset, [v2+ int64 log_append_time_ms]
@@ -44,10 +42,7 @@ _MIN_RESPONSE_BYTES: Final = 16
 
 
 def read_acks(data: Buffer, offset: int, api_version: int, *, end: int = sys.maxsize) -> int | None:
-    """Read ``acks``, or return None if more bytes are needed.
-
-    Values are -1, 0 (the broker sends no response) and 1. ``end`` is the end of the frame, if it is known.
-    """
+    """Read ``acks``, or return None if more bytes are needed. ``end`` is the end of the frame, if it is known."""
     # Nearly all producers have no transactional_id. In that case its first one or two bytes say null.
     if api_version >= _FIRST_FLEXIBLE and offset < len(data) and data[offset] == 0:
         position: int | None = offset + 1
@@ -67,10 +62,7 @@ def read_acks(data: Buffer, offset: int, api_version: int, *, end: int = sys.max
 
 
 def end_of_plain_acks(data: Buffer, offset: int, api_version: int) -> int | None:
-    """Return the offset of the field after ``acks``, or None if the request has a transactional_id.
-
-    ``data`` must have the request up to the end of ``acks``.
-    """
+    """Return the end of ``acks``, which must have arrived, or None if the request has a transactional_id."""
     if api_version >= _FIRST_FLEXIBLE:
         return offset + 3 if data[offset] == 0 else None
     if api_version >= _FIRST_TRANSACTIONAL:
@@ -94,7 +86,7 @@ def _skip_transactional_id(data: Buffer, offset: int, *, is_compact: bool) -> in
 
 
 def throttle_time_offset(frame: Buffer, api_version: int) -> int | None:
-    """Return the offset of ``throttle_time_ms`` in a whole response. Returns None for v0, which lacks the field."""
+    """Return the offset of ``throttle_time_ms`` in a whole response, or None for v0, which lacks the field."""
     if api_version < 1:
         return None
     if api_version >= _FIRST_FLEXIBLE:

@@ -1,6 +1,6 @@
-r"""Reads the header of the PROXY protocol, by which a load balancer passes on the address of a client.
+r"""Reads the header of the PROXY protocol, in which a load balancer sends the address of its client.
 
-The load balancer sends the header before the bytes of the connection. Version 1 is a line of ASCII, 107 bytes at most::
+The header comes before the bytes of the connection. Version 1 is a line of ASCII, 107 bytes at most::
 
     PROXY TCP4 203.0.113.7 198.51.100.1 56324 9092\r\n     source and destination address, then their ports
     PROXY TCP6 2001:db8::7 2001:db8::1 56324 9092\r\n
@@ -47,11 +47,10 @@ _ADDRESS_BYTES: Final = {1: 4, 2: 16}
 
 
 class ProxyHeader(NamedTuple):
-    """A parsed header of the PROXY protocol.
+    """A parsed header of the PROXY protocol, of ``size_bytes`` bytes.
 
-    ``source`` is the client's address and port. It is None if the header has no internet address, as with LOCAL and
-    UNKNOWN. An IPv4-mapped IPv6 address becomes an IPv4 address. ``size_bytes`` is the length of the header, after
-    which the bytes of the connection begin.
+    ``source`` is the client's address and port, or None if the header has no internet address (LOCAL, UNKNOWN). An
+    IPv4-mapped IPv6 address becomes an IPv4 address.
     """
 
     source: tuple[str, int] | None
@@ -59,10 +58,7 @@ class ProxyHeader(NamedTuple):
 
 
 def read_proxy_header(data: bytes) -> ProxyHeader | None:
-    """Read the header at the beginning of a connection, or return None if more bytes are needed.
-
-    Raises MalformedProxyHeader if the connection does not begin with a valid header.
-    """
+    """Read the header, or return None if more bytes are needed. Raises MalformedProxyHeader if it is malformed."""
     if data.startswith(_LINE_START[: len(data)]):
         return _read_line(data)
     if data.startswith(_SIGNATURE[: len(data)]):
@@ -126,6 +122,5 @@ def _read_binary(data: bytes) -> ProxyHeader | None:
 
 
 def _text(address: IPv4Address | IPv6Address) -> str:
-    """Return an address as text. An IPv4-mapped IPv6 address becomes an IPv4 address."""
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return str(mapped or address)

@@ -19,10 +19,7 @@ _SHORTEST_BYTES: Final = 4 + 1 + 1 + 4 + 4
 
 
 def end_of_whole_batches(data: Buffer, begin: int, end: int) -> int:
-    """Return the end of the last whole batch, or ``begin`` if not even the first batch is whole.
-
-    A batch with an impossible length counts as incomplete.
-    """
+    """Return the end of the last whole batch, or ``begin`` if even the first is incomplete or malformed."""
     length_of = _LENGTH
     last = end - _FRONT_BYTES - _SHORTEST_BYTES
     at = begin
@@ -36,10 +33,7 @@ def end_of_whole_batches(data: Buffer, begin: int, end: int) -> int:
 
 
 def first_batch_size(data: Buffer, begin: int, end: int) -> int:
-    """Return the size that the batch at ``begin`` claims to have, even if the batch then extends beyond ``end``.
-
-    Returns 0 if the length field is incomplete or has an impossible value.
-    """
+    """Return the size of the batch at ``begin``, or 0 if its length field is incomplete or impossible."""
     if begin + _FRONT_BYTES > end:
         return 0
     return max(_FRONT_BYTES + int(_LENGTH(data, begin)[0]), 0)

@@ -1,32 +1,26 @@
 """Writes responses by which the proxy itself refuses a request.
 
-They say "not now", so that the client tries again and its application sees no error:
+Clients retry after such a response, and their applications see no error:
 
-    Produce            Each partition has NOT_ENOUGH_REPLICAS. Clients retry this error and know that nothing was
-                       written. Java also retries THROTTLING_QUOTA_EXCEEDED, but librdkafka fails the message for
-                       good on that error, and takes REQUEST_TIMED_OUT as possibly written.
-    Fetch              The response has no topics, no error and no session. A broker answers a consumer over its
-                       quota in the same way.
+    Produce            Each partition has NOT_ENOUGH_REPLICAS, which also says that nothing was written. librdkafka
+                       does not retry THROTTLING_QUOTA_EXCEEDED, and takes REQUEST_TIMED_OUT as possibly written.
+    Fetch              The response has no topics, no error and no session. A broker sends the same to a consumer
+                       over its quota.
     JoinGroup,         The error is COORDINATOR_LOAD_IN_PROGRESS, and the client retries at the same broker. With
     OffsetCommit       NOT_COORDINATOR or COORDINATOR_NOT_AVAILABLE it would look for the coordinator again.
-    CreateTopics,      Each topic has THROTTLING_QUOTA_EXCEEDED, from the first version on in which clients know it.
+    CreateTopics,      Each topic has THROTTLING_QUOTA_EXCEEDED, if clients of the version know this error.
     DeleteTopics,
     CreatePartitions
 
-Requests of all other APIs cannot be refused without harm. For example, clients do not expect
-COORDINATOR_LOAD_IN_PROGRESS in response to Heartbeat and SyncGroup. If a ShareFetch were refused, its acknowledgements
-would fail at the client (INVALID_RECORD_STATE), and the client's session epoch would be ahead of the broker's
-(``protocol.share_fetch``).
+Requests of other APIs cannot be refused without harm. For example, clients do not expect COORDINATOR_LOAD_IN_PROGRESS
+in response to Heartbeat, and a refused ShareFetch would lose its acknowledgements (``protocol.share_fetch``).
 
-An empty Fetch response is correct in every version, as brokers have sent it since KIP-219. The Java consumer (2.0+)
-recognises the response by its throttle time, drops its session and sends a full fetch. Before 2.0 (up to v6) it also
-logs a warning. librdkafka, aiokafka and kafka-python process the partitions in the response, of which there are none,
-and fetch again. An entry for each partition would need the high watermark, from which clients derive their lag and the
-end of the partition. The proxy does not know it.
+After an empty Fetch response the Java consumer (2.0+) drops its session and sends a full fetch. Older consumers also
+log a warning. librdkafka, aiokafka and kafka-python fetch again. The response cannot list partitions, because the proxy
+does not know their high watermarks.
 
-Where possible it is better to hold JoinGroup and OffsetCommit than to refuse them. librdkafka before 2.0 shows a
-JoinGroup error to its application. A Java consumer does not retry ``commitAsync`` but calls back with a
-RetriableCommitFailedException.
+Where possible, JoinGroup and OffsetCommit should be held and not refused. librdkafka before 2.0 shows a JoinGroup error
+to its application. In Java ``commitAsync`` does not retry, but fails with a RetriableCommitFailedException.
 
 Source: FetchContext.getThrottledResponse, FetchSessionHandler.handleResponse, Fetcher (1.1), Sender.completeBatch and
 ConsumerCoordinator in Apache Kafka; rdkafka_fetcher.c, rdkafka_request.c and rdkafka_cgrp.c in librdkafka;
@@ -54,11 +48,10 @@ _MAX_INT32: Final = 2**31 - 1
 
 
 def refusal_response(frame: bytes, *, throttle_time_ms: int) -> bytes | None:
-    """Return the response that refuses a whole request.
+    """Return the response that refuses a whole request, or None if the client would not retry after it.
 
-    Returns None if there is no response after which the client would retry, so that the request has to be passed on or
-    held. This is so for all other APIs, unknown versions, a Produce with acks=0, a follower's Fetch, and a frame with
-    too many elements.
+    Returns None for all other APIs, unknown versions, a Produce with acks=0, a follower's Fetch, and a frame with too
+    many elements.
     """
     head = read_whole_head(frame)
     if not is_refusable(head.api_key, head.api_version, acks=1):
@@ -192,7 +185,7 @@ _REFUSALS: Final[dict[int, Callable[[bytes, RequestHead, int], bytes | None]]] =
 
 
 def is_refusable(api_key: int, api_version: int, *, acks: int) -> bool:
-    """Whether ``refusal_response`` can probably refuse a request, judged by its header and its ``acks``."""
+    """Whether ``refusal_response`` can refuse a request, as far as the header and ``acks`` show."""
     if api_key not in _REFUSALS or api_version > HIGHEST_VERSION[api_key]:
         return False
     if api_key == ApiKey.PRODUCE:

@@ -10,9 +10,9 @@ From SaslAuthenticate v2 on, strings and bytes are compact and tags end the mess
 SaslAuthenticate follows. Instead both sides send raw tokens, each an int32 length and that many bytes, until the login
 is complete.
 
-The functions that return a user name parse a token as Kafka's own servers do. They return None if the token does not
-clearly name a user. They raise no error for a wrong token, because the broker refuses it anyway. A message may contain
-a password, so this module keeps no byte of a message, and no error quotes one.
+The functions that return a user name parse a token as Kafka's servers do. They return None if the user is not clear. A
+malformed token raises no error, because the broker refuses it anyway. Messages may contain a password, so this module
+keeps no byte of them, and its errors quote none.
 
 Source: SaslHandshakeRequest.json, SaslAuthenticateRequest.json and their responses; ``PlainSaslServer``,
 ``ScramMessages``, ``ScramSaslServer``, ``OAuthBearerClientInitialResponse`` in Apache Kafka; RFC 4616, 5802, 7628.
@@ -67,16 +67,13 @@ class AuthenticateResponse(NamedTuple):
 
 
 def check_login_size(size_bytes: int) -> None:
-    """Raise LoginTooLarge if a login frame, which is kept in memory as a whole, is longer than ``MAX_LOGIN_BYTES``."""
+    """Raise LoginTooLarge if a login frame is longer than ``MAX_LOGIN_BYTES``."""
     if size_bytes > MAX_LOGIN_BYTES:
         raise LoginTooLarge(f"a login frame has {size_bytes} bytes, above the limit of {MAX_LOGIN_BYTES}")
 
 
 def read_token_size(data: bytes, offset: int) -> int | None:
-    """Return the length of a raw token, which may be 0, or None if more bytes are needed.
-
-    Raises LoginTooLarge if the length is below 0 or above ``MAX_LOGIN_BYTES``.
-    """
+    """Return the length of a raw token, or None if more bytes are needed. Raises LoginTooLarge if it is not valid."""
     try:
         return read_frame_size(data, offset, MAX_LOGIN_BYTES)
     except (FrameSizeError, NotKafka):
@@ -88,7 +85,7 @@ def is_request(data: bytes, offset: int) -> bool | None:
     """Return whether the next bytes are a Kafka request, not a raw GSSAPI token, or None if more bytes are needed.
 
     The api_key of a request begins with a zero byte. A GSSAPI token is empty, or begins with 0x60 (RFC 2743), 0x05 or
-    another non-zero byte (RFC 4121). GSSAPI is the only mechanism with raw tokens that this module cannot parse.
+    another non-zero byte (RFC 4121).
     """
     if offset + _SIZE_BYTES > len(data):
         return None
@@ -104,7 +101,7 @@ def is_handshake(data: bytes, offset: int) -> bool | None:
 
 
 def read_handshake(body: Buffer) -> str:
-    """Return the mechanism that a SaslHandshake request names, or "" if the name is not UTF-8."""
+    """Return the mechanism in a SaslHandshake request, or "" if it is not UTF-8."""
     mechanism, _ = read_string(body, 0, is_compact=False)
     return _text(mechanism) or ""
 
@@ -115,18 +112,13 @@ def read_handshake_error(body: Buffer) -> int:
 
 
 def has_error_code(data: Buffer, position: int) -> bool:
-    """Whether enough of a SASL response has arrived to read its error code.
-
-    This is also True if the whole response has arrived and is too short to have an error code.
-    """
+    """Whether a SASL response has arrived up to its error code, or to its end if it is shorter."""
     size_bytes = int.from_bytes(data[position : position + _SIZE_BYTES], signed=True)
     return len(data) - position >= _SIZE_BYTES + min(size_bytes, _ERROR_CODE_END)
 
 
 def is_illegal_sasl_state(data: Buffer, position: int, api_key: int, api_version: int) -> bool:
-    """Whether a SASL response has the error ``ILLEGAL_SASL_STATE``, so that the broker expects no login now.
-
-    ``has_error_code`` must be true for the response.
+    """Whether a SASL response, for which ``has_error_code`` is true, has the error ``ILLEGAL_SASL_STATE``.
 
     Source: ``KafkaApis.handleSaslHandshakeRequest`` and ``handleSaslAuthenticateRequest`` in Apache Kafka.
     """
@@ -173,8 +165,8 @@ def plain_user(token: bytes) -> str | None:
 def scram_user(token: bytes) -> str | None:
     """Return the user name in SCRAM's client-first-message, ``n,,n=user,r=nonce`` (RFC 5802).
 
-    With the extension ``tokenauth=true`` the message names a delegation token instead of a user. Returns None in that
-    case, because only the broker knows the owner of the token.
+    Returns None with the extension ``tokenauth=true``, by which a client logs in with a delegation token. Only the
+    broker knows the owner of the token.
     """
     fields = (_text(token) or "").split(",", 5)
     if len(fields) > 2 and fields[2].startswith("m="):
@@ -187,7 +179,7 @@ def scram_user(token: bytes) -> str | None:
 
 
 def is_scram_success(token: bytes) -> bool:
-    """Whether ``token`` is SCRAM's server-final-message with the verifier, which says that the password was right."""
+    """Whether ``token`` is SCRAM's server-final-message after a successful login."""
     return token.startswith(b"v=")
 
 
@@ -197,10 +189,10 @@ def is_scram_failure(token: bytes) -> bool:
 
 
 def oauthbearer_user(token: bytes, *, claim: str) -> str | None:
-    r"""Return the user that the JSON web token in ``n,,\1auth=Bearer TOKEN\1\1`` names (RFC 7628, 7519).
+    r"""Return the user in the JSON web token of ``n,,\1auth=Bearer TOKEN\1\1`` (RFC 7628, 7519).
 
-    ``claim`` is Kafka's ``sasl.oauthbearer.sub.claim.name``. The signature is left to the broker to check. Returns None
-    if the token is opaque or encrypted, because its claims cannot be read.
+    ``claim`` is Kafka's ``sasl.oauthbearer.sub.claim.name``. The broker checks the signature. Returns None if the token
+    is opaque or encrypted.
     """
     text = _text(token) or ""
     gs2 = text.partition(_SEPARATOR)[0].split(",", 3)
@@ -214,10 +206,7 @@ def oauthbearer_user(token: bytes, *, claim: str) -> str | None:
 
 
 def _claim(payload: str, claim: str) -> str | None:
-    """Return a claim from the payload of a web token, or None if the claim is missing or not a string.
-
-    The payload is base64url without padding.
-    """
+    """Return a claim from the payload of a web token, or None if the claim is missing or not a string."""
     try:
         found = json.loads(b64decode(payload + "=" * (-len(payload) % 4), altchars=b"-_", validate=True).decode())
     except (ValueError, RecursionError):
@@ -228,15 +217,12 @@ def _claim(payload: str, claim: str) -> str | None:
 
 
 def _last_value(text: str, key: str, *, between: str) -> str:
-    """Return the value of ``key`` among key-value pairs that ``between`` separates, or "" if the key is missing.
-
-    If the key is given twice, Kafka takes the last value.
-    """
+    """Return the last value of ``key`` among pairs that ``between`` separates, or "" if there is none."""
     return text.rpartition(f"{between}{key}=")[2].partition(between)[0] if f"{between}{key}=" in text else ""
 
 
 def _user_without_other_authzid(authzid: str, user: str | None) -> str | None:
-    """Return ``user``, or None if the authzid (``a=NAME`` or empty) names another user."""
+    """Return ``user``, or None if the authzid (``a=NAME`` or empty) is another name."""
     if not user or not authzid:
         return user or None
     named = authzid.removeprefix("a=")
@@ -244,10 +230,7 @@ def _user_without_other_authzid(authzid: str, user: str | None) -> str | None:
 
 
 def _unescaped(name: str) -> str | None:
-    """Decode a saslname (RFC 5802), in which ``=2C`` stands for a comma and ``=3D`` for an equals sign.
-
-    Returns None if the name is empty or has any other equals sign.
-    """
+    """Decode ``=2C`` (comma) and ``=3D`` (equals sign) in a saslname (RFC 5802). Returns None if it is malformed."""
     return name.replace("=2C", ",").replace("=3D", "=") if _SASLNAME.fullmatch(name) else None
 
 

@@ -8,9 +8,8 @@
 
 All fields are compact. v0 is the early access of Kafka 4.0, v1 is from 4.1, v2 from 4.2 (KIP-1206, KIP-1222).
 
-A request does more than fetch. It also advances the epoch of the share session, adds partitions to the session and
-removes partitions, and acknowledges records. If the proxy answered a request itself, all of this would be lost. So each
-request has to reach the broker.
+Each request has to reach the broker, because it does more than fetch. It also acknowledges records, advances the epoch
+of the share session, and adds and removes partitions of the session.
 
 Source: ShareFetchRequest.json, ShareFetchResponse.json (0 to 2), ``ShareFetchResponse.sizeOf``,
 ``ShareSessionHandler.handleResponse`` and ``ShareConsumeRequestManager.handleShareFetchSuccess`` in Apache Kafka.
@@ -30,10 +29,7 @@ _FIRST_MAX_RECORDS: Final = 1
 
 
 def read_limits(data: Buffer, body: int, api_version: int, *, end: int = sys.maxsize) -> FetchLimits | None:
-    """Read ``max_wait_ms``, ``min_bytes`` and ``max_bytes``, or return None if more bytes are needed.
-
-    ``end`` is the end of the frame, if it is known.
-    """
+    """Read the limits, or return None if more bytes are needed. ``end`` is the end of the frame, if it is known."""
     try:
         offset = skip_compact_string(data, skip_compact_string(data, body)) + 4  # share_session_epoch
     except Truncated:
@@ -63,12 +59,11 @@ def without_records(limits: FetchLimits, api_version: int) -> tuple[int, int, by
 
 
 def charged_bytes(size_bytes: int) -> int:
-    """Return the bytes that Kafka charges for a response: its size field and its body, but not its header.
+    """Return how many bytes to charge for a response: its size field and its body, as Kafka does.
 
-    ``size_bytes`` is the value of the size field. Unlike Kafka's number, the result includes the node_endpoints, and
-    the partitions that only confirm acknowledgements (some 40 bytes each). The proxy charges as soon as it knows the
-    size, when these have not arrived yet. Kafka adds them to a response after the charge.
+    ``size_bytes`` is the value of the size field. Unlike Kafka, the proxy also charges the node_endpoints, and the
+    partitions that only confirm acknowledgements (some 40 bytes each), because these have not arrived yet.
 
-    Source: ``ShareFetchResponse.sizeOf`` in Apache Kafka. The result is the same as for a Fetch of a flexible version.
+    Source: ``ShareFetchResponse.sizeOf`` in Apache Kafka.
     """
     return size_bytes - 1

@@ -1,8 +1,8 @@
 """Finds ``throttle_time_ms`` in responses and writes it in place.
 
-In most APIs ``throttle_time_ms`` is the first field of the response's body, from the version on that ``ApiKey`` calls
-``first_throttle_time``. For each API that has the field elsewhere there is a function that finds it. The SASL APIs and
-the APIs between brokers and controllers have no such field.
+In most APIs it is the first field of the response's body, from version ``ApiKey.first_throttle_time`` on. Each API that
+has the field elsewhere has a function that finds it. The SASL APIs and the APIs between brokers and controllers have no
+such field.
 
 Source: the ``*Response.json`` files of Apache Kafka 4.x, and of 3.9 for versions that 4.0 removed.
 """
@@ -26,20 +26,20 @@ _FIRST_CLIENT_THROTTLE: Final = {int(key): key.first_client_throttle for key in 
 
 
 def client_throttles_itself(api_key: int, api_version: int) -> bool:
-    """Whether a client itself waits for the ``throttle_time_ms`` in a response before it sends the next request."""
+    """Whether a client itself waits for the ``throttle_time_ms`` of a response before its next request."""
     return api_version >= _FIRST_CLIENT_THROTTLE.get(api_key, NEVER)
 
 
 def is_in_front(api_key: int) -> bool:
-    """Whether ``throttle_time_ms`` is the first field of the API's responses, in the versions that have this field."""
+    """Whether ``throttle_time_ms`` is the first field of the API's responses, in versions that have the field."""
     return api_key in _FIRST_IN_FRONT
 
 
 def throttle_time_offset(frame: Buffer, api_key: int, api_version: int) -> int | None:
     """Return the offset of ``throttle_time_ms`` in a whole response.
 
-    Returns None if the response has no such field, or if its version is newer than ``HIGHEST_VERSION``. Produce, Fetch
-    and ApiVersions are exceptions: their newer versions are read like the newest known version.
+    Returns None if the response has no such field, or if its version is newer than ``HIGHEST_VERSION``. But newer
+    versions of Produce, Fetch and ApiVersions are read like the newest known version.
     """
     if api_key == _PRODUCE:
         return produce.throttle_time_offset(frame, api_version)
@@ -61,10 +61,10 @@ def throttle_time_offset(frame: Buffer, api_key: int, api_version: int) -> int |
 
 
 def front_throttle_time_offset(data: Buffer, offset: int, api_key: int, api_version: int) -> int | None:
-    """Return the offset of ``throttle_time_ms`` in a response, which may be incomplete.
+    """Return the offset of ``throttle_time_ms`` in a response that may be incomplete.
 
-    The field must be the first of the body, so the API must be one for which ``is_in_front`` is true. Returns -1 if the
-    response has no such field or its layout is unknown, and None if more bytes are needed.
+    Returns -1 if the field is not the first one of the body, or if the version is unknown. Returns None if more bytes
+    are needed.
     """
     if not _has_field_in_front(api_key, api_version):
         return -1
@@ -85,8 +85,7 @@ def front_throttle_time_offset(data: Buffer, offset: int, api_key: int, api_vers
 def write_throttle_time(frame: bytes, api_key: int, api_version: int, throttle_time_ms: int) -> bytes:
     """Return a whole response in which ``throttle_time_ms`` is at least the given one.
 
-    A value beyond the range of int32 becomes the highest int32.
-    Returns the same object if the response has no such field, or if the broker's own throttle time is at least as long.
+    Returns the same object if the response has no such field, or a throttle time that is at least as long.
     """
     offset = throttle_time_offset(frame, api_key, api_version)
     if offset is None or _INT32.unpack_from(frame, offset)[0] >= throttle_time_ms:
@@ -112,7 +111,7 @@ def _create_delegation_token(reader: FieldReader, api_version: int) -> None:
 
 
 def _describe_delegation_token(reader: FieldReader, api_version: int) -> None:
-    """Step over the error code and the array of tokens, each with an array of its renewers."""
+    """Step over the error code and the array of tokens, each with an array of renewers."""
     reader.skip(2)
     for _ in range(reader.count()):
         _skip_token(reader, api_version)

@@ -69,9 +69,8 @@ _MAX_INT32: Final = 2**31 - 1
 class TopicMutation(NamedTuple):
     """One topic of a request. Its entry is the frame's bytes from ``begin`` to ``end``.
 
-    What ``partitions`` means depends on the API. For CreateTopics it is the number of new partitions, or
-    ``BROKER_DEFAULT``. For CreatePartitions it is the number of partitions that the topic will have. For DeleteTopics
-    it is 0.
+    ``partitions`` is the number of new partitions (CreateTopics, may be ``BROKER_DEFAULT``), the number that the topic
+    will have (CreatePartitions), or 0 (DeleteTopics).
     """
 
     topic: Topic
@@ -81,10 +80,9 @@ class TopicMutation(NamedTuple):
 
 
 class MutationRequest(NamedTuple):
-    """A CreateTopics, CreatePartitions or DeleteTopics request.
+    """A CreateTopics, CreatePartitions or DeleteTopics request, which may list a topic twice.
 
-    The array of topics is the frame's bytes from ``topics_at`` to ``topics_end``. A topic may be listed twice, although
-    Kafka refuses that.
+    The array of topics is the frame's bytes from ``topics_at`` to ``topics_end``.
     """
 
     api_key: int
@@ -99,9 +97,8 @@ class MutationRequest(NamedTuple):
 class TopicResult(NamedTuple):
     """The result of one topic. Its entry is the frame's bytes from ``begin`` to ``end``.
 
-    ``name`` is None if DeleteTopics v6 finds no topic with the given id. ``topic_id`` is None if the response has none
-    (before CreateTopics v7 and DeleteTopics v6) or has zeros. ``partitions`` is the number of partitions that
-    CreateTopics (v5+) created, and -1 in all other cases.
+    ``name`` is None if DeleteTopics v6 finds no topic with the given id. ``topic_id`` is None if the response has no id
+    or an id of zeros. ``partitions`` is the number of partitions that CreateTopics (v5+) created, otherwise -1.
     """
 
     name: bytes | None
@@ -115,8 +112,8 @@ class TopicResult(NamedTuple):
 class MutationResponse(NamedTuple):
     """A CreateTopics, CreatePartitions or DeleteTopics response.
 
-    The array of results ends at ``results_end``.
-    ``throttle_at`` is the offset of throttle_time_ms, or of the next field if the version has no throttle_time_ms.
+    ``throttle_at`` is the offset of throttle_time_ms, or of the next field if the version lacks throttle_time_ms. The
+    array of results ends at ``results_end``.
     """
 
     throttle_time_ms: int
@@ -225,10 +222,10 @@ def read_response(frame: bytes, api_key: int, api_version: int) -> MutationRespo
 
 
 def with_refused_topics(frame: bytes, request: MutationRequest, refused: Set[Topic], *, throttle_time_ms: int) -> bytes:
-    """Add the refused topics to a broker's response to the request that ``without_topics`` shortened.
+    """Add the refused topics to the broker's response to the request that ``without_topics`` returned.
 
-    The topics have the order of the client's request. Topics that only the response has follow at the end. The response
-    gets the longer of the two throttle times, and all other bytes stay as they are.
+    Topics have the order of the client's request. Topics that only the response has come last. The throttle time is the
+    longer one of the proxy and the broker. All other bytes stay as they are.
     """
     api_key, api_version = request.api_key, request.api_version
     response = read_response(frame, api_key, api_version)
@@ -247,10 +244,7 @@ def with_refused_topics(frame: bytes, request: MutationRequest, refused: Set[Top
 
 
 def refuse_all_topics(request: MutationRequest, *, throttle_time_ms: int) -> bytes:
-    """Return a response that refuses each topic with THROTTLING_QUOTA_EXCEEDED.
-
-    The request must have at least the version that ``FIRST_REFUSABLE_VERSION`` names for its API.
-    """
+    """Return a response that refuses all topics, for a version from ``FIRST_REFUSABLE_VERSION`` on."""
     writer = response_writer(request.correlation_id, request.api_key, request.api_version)
     _write_throttle_time(writer, request, throttle_time_ms)
     topics = dict.fromkeys(mutation.topic for mutation in request.topics)
@@ -282,10 +276,7 @@ def _read_result(reader: FieldReader, api_key: int, api_version: int) -> TopicRe
 
 
 def _skip_configs(reader: FieldReader) -> None:
-    """Step over a created topic's configs in the flexible encoding.
-
-    A topic has some 30 configs, so this avoids the method calls that reading field by field would take.
-    """
+    """Step over a created topic's configs in the flexible encoding. There are some 30, so this has to be fast."""
     data, count = reader.data, reader.count()
     at = reader.at
     for _ in range(count):
@@ -300,7 +291,7 @@ def _in_order_of_request(
     """Return the refused topics and the broker's results, in the order of the request's topics."""
     results: dict[Topic, deque[int]] = {}
     for index, result in enumerate(response.results):
-        # The request names a topic by its name or by its id. The response may have both.
+        # The request has the name or the id of a topic. The response may have both.
         for topic in (result.name, result.topic_id):
             if topic is not None:
                 results.setdefault(topic, deque()).append(index)
@@ -319,7 +310,7 @@ def _in_order_of_request(
 
 
 def _write_refused(writer: FieldWriter, request: MutationRequest, topic: Topic) -> None:
-    """Write the entry of a refused topic: THROTTLING_QUOTA_EXCEEDED and no details."""
+    """Write the entry of a topic that is refused with THROTTLING_QUOTA_EXCEEDED."""
     api_key, api_version = request.api_key, request.api_version
     writer.string(topic if isinstance(topic, bytes) else None)
     if api_version >= _FIRST_RESULT_ID[api_key]:

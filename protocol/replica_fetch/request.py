@@ -69,9 +69,8 @@ class ReplicaFetch(NamedTuple):
     """A follower's Fetch request, in the data from its size field at ``position`` to ``end``.
 
     If the version lacks a field, ``session_epoch`` is -1, ``session_id`` is 0 and ``max_bytes`` is ``UNLIMITED_BYTES``.
-    ``replica_id`` is below 0 if a consumer sent the request. ``topic_tags`` has the tags of each topic that has any,
-    although Kafka's own followers write none. ``tail_at`` is the offset of the fields after the forgotten topics, which
-    are the rack id and the tags.
+    ``replica_id`` is below 0 if a consumer sent the request. ``topic_tags`` has the tags of each topic that has any.
+    The rack id and the tags of the request begin at ``tail_at``.
     """
 
     replica_id: int
@@ -149,7 +148,7 @@ def write_request(
 def _entries(
     data: bytes, chosen: Sequence[tuple[RequestPartition, int]], api_version: int
 ) -> list[tuple[bytes, tuple[bytes, ...]]]:
-    """Return the topic and the bytes of each partition, in which the new ``partition_max_bytes`` is set."""
+    """Return the topic and the bytes of each partition, with its new ``partition_max_bytes``."""
     limit_offset = _PARTITION_FIELDS[api_version].size - 4
     pack = _INT32.pack
     entries = []
@@ -181,7 +180,7 @@ def _limits_bytes(api_version: int) -> int:
 
 
 def _read_partitions(partitions: list[RequestPartition], frame: Buffer, at: int, api_version: int, topic: bytes) -> int:
-    """Read the partitions of a topic, append them to ``partitions``, and return the offset of their end."""
+    """Append the partitions of a topic to ``partitions``, and return the offset of their end."""
     fields = _PARTITION_FIELDS[api_version]
     size_bytes, unpack = fields.size, fields.unpack_from
     is_flexible, has_leader_epoch = api_version >= FIRST_FLEXIBLE, api_version >= _FIRST_LEADER_EPOCH
@@ -205,10 +204,7 @@ def _read_partitions(partitions: list[RequestPartition], frame: Buffer, at: int,
 
 
 def _read_tail(frame: Buffer, at: int, body: int, api_version: int) -> int:
-    """Read from the rack id to the end of the frame, and return the replica_id.
-
-    Before v15 the replica_id is the first field of the body. From v15 on it is in the tags at the end.
-    """
+    """Read from the rack id to the end of the frame, and return the replica_id."""
     if api_version >= FIRST_RACK_ID:
         at = skip_compact_string(frame, at) if api_version >= FIRST_FLEXIBLE else skip_string(frame, at)
     if api_version >= FIRST_REPLICA_STATE:

@@ -53,9 +53,8 @@ _EMPTY_PARTITION: Final = Struct(">ihqqqBiBB")
 class ResponsePartition(NamedTuple):
     """A partition in a leader's response. Its entry is the data from ``begin`` to ``end``.
 
-    ``topic`` is a name or an id, as in ``RequestPartition``. A Kafka offset is -1 if the leader does not know it or
-    the version lacks the field. The records are the data from ``records`` to ``records_end``, and their
-    length is at ``records_at``.
+    ``topic`` is a name or an id, as in ``RequestPartition``. An unknown high watermark or Kafka offset is -1. The
+    length of the records is at ``records_at``. The records are the data from ``records`` to ``records_end``.
     """
 
     topic: bytes
@@ -75,7 +74,7 @@ class ReplicaResponse(NamedTuple):
     """A leader's response to a follower's Fetch.
 
     Fields that the version lacks are 0. ``topic_tags`` has the tags of each topic that has any. The array of topics
-    begins at ``topics_at``. The tags of the response, in which the node_endpoints are, begin at ``tail_at``.
+    begins at ``topics_at``. The tags of the response, which include the node_endpoints, begin at ``tail_at``.
     """
 
     throttle_time_ms: int
@@ -89,7 +88,7 @@ class ReplicaResponse(NamedTuple):
 
 
 def read_response(data: bytes, position: int, frame_bytes: int, api_version: int) -> ReplicaResponse:
-    """Read the whole response at ``position``. Its frame has ``frame_bytes`` bytes, which include the size field."""
+    """Read the whole response at ``position``. ``frame_bytes`` includes the size field."""
     end = position + frame_bytes
     frame = bounded(data, position + 8, end)
     at = position + 8
@@ -112,10 +111,7 @@ def read_response(data: bytes, position: int, frame_bytes: int, api_version: int
 def truncate_partition(
     data: bytes, partition: ResponsePartition, records_end: int, api_version: int
 ) -> tuple[Buffer, ...]:
-    """Return the parts of a partition's entry, in which the records end at ``records_end``.
-
-    All other fields stay as they are.
-    """
+    """Return the parts of a partition's entry, cut so that its records end at ``records_end``."""
     view = memoryview(data)
     if records_end == partition.records_end:
         return (view[partition.begin : partition.end],)
@@ -132,10 +128,7 @@ def truncate_partition(
 def empty_partition(
     partition: int, *, high_watermark: int, last_stable_offset: int, log_start_offset: int, api_version: int
 ) -> bytes:
-    """Return a partition's entry without an error and without records, as a broker writes it for a follower.
-
-    The aborted transactions are null, as for each client that reads uncommitted records. Followers are such clients.
-    """
+    """Return a partition's entry without error and records, as a broker writes it for a follower."""
     fields = (partition, 0, high_watermark, last_stable_offset, log_start_offset)
     if api_version >= FIRST_FLEXIBLE:
         return _EMPTY_PARTITION.pack(*fields, 0, -1, 1, 0)
@@ -151,7 +144,7 @@ def empty_partition(
 def write_response(
     data: bytes, position: int, response: ReplicaResponse, entries: Sequence[Entry], api_version: int
 ) -> bytes:
-    """Return the whole frame of a response with the partitions of ``entries``, in that order, and without a session."""
+    """Return the whole frame of a response with only the partitions of ``entries``, and without a session."""
     front = data[position + 4 : response.topics_at]
     if api_version >= FIRST_SESSION:
         front = front[:-4] + bytes(4)
@@ -160,10 +153,7 @@ def write_response(
 
 
 def make_response(correlation_id: int, entries: Sequence[Entry], api_version: int, *, error_code: int = 0) -> bytes:
-    """Return a response that the proxy itself sends, without throttle time and session.
-
-    Before v7 a response has no field for ``error_code``.
-    """
+    """Return a response from the proxy itself, without throttle time and session. v0-6 have no error code."""
     header = _INT32.pack(correlation_id) + (NO_TAGS if api_version >= FIRST_FLEXIBLE else b"")
     return framed(header, *_written_body(entries, api_version, error_code))
 
@@ -179,7 +169,7 @@ def charged_bytes(entries: Sequence[Entry], api_version: int) -> int:
 def _read_partitions(
     partitions: list[ResponsePartition], frame: Buffer, at: int, api_version: int, topic: bytes
 ) -> int:
-    """Read the partitions of a topic (v12+), append them to ``partitions``, and return the offset of their end."""
+    """Append the partitions of a topic (v12+) to ``partitions``, and return the offset of their end."""
     fixed, _ = _PARTITION_FIELDS[api_version]
     fixed_bytes, unpack = fixed.size, fixed.unpack_from
     # At least these follow: the count of aborted transactions, preferred_read_replica, the length of the records.
@@ -213,7 +203,7 @@ def _skip_aborted_transactions(frame: Buffer, at: int) -> int:
 def _read_old_partitions(
     partitions: list[ResponsePartition], frame: Buffer, at: int, api_version: int, topic: bytes
 ) -> int:
-    """Read the partitions of a topic (v0-11), append them to ``partitions``, and return the offset of their end."""
+    """Append the partitions of a topic (v0-11) to ``partitions``, and return the offset of their end."""
     fixed, missing = _PARTITION_FIELDS[api_version]
     fixed_bytes, unpack = fixed.size, fixed.unpack_from
     has_aborted = api_version >= _FIRST_ABORTED
@@ -236,7 +226,7 @@ def _read_old_partitions(
 
 
 def _written_body(entries: Sequence[Entry], api_version: int, error_code: int) -> list[Buffer]:
-    """Return the parts of the body of a response that the proxy itself sends."""
+    """Return the parts of the body of a response from the proxy itself."""
     written: list[Buffer] = []
     if api_version >= FIRST_THROTTLE:
         written.append(bytes(4))

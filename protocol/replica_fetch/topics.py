@@ -31,20 +31,14 @@ ReadPartitions = Callable[[Buffer, int, int, bytes], int]
 
 
 class Entry(NamedTuple):
-    """The entry of a partition in a frame that will be written.
-
-    ``topic`` is a name or an id, as in ``RequestPartition``. ``parts`` are the bytes of the entry.
-    """
+    """The entry of a partition that will be written. ``topic`` is a name or an id, ``parts`` are the bytes."""
 
     topic: bytes
     parts: tuple[Buffer, ...]
 
 
 def bounded(data: bytes, least: int, end: int) -> Buffer:
-    """Return ``data`` up to the ``end`` of a frame, so that later bytes are not read as part of the frame.
-
-    Raises Truncated if ``end`` is below ``least`` or beyond the data.
-    """
+    """Return ``data`` up to ``end``. Raises Truncated if ``end`` is below ``least`` or beyond the data."""
     if not least <= end <= len(data):
         raise Truncated(f"a Fetch frame of {len(data)} bytes ends at byte {end}")
     return data if end == len(data) else memoryview(data)[:end]
@@ -53,10 +47,7 @@ def bounded(data: bytes, least: int, end: int) -> Buffer:
 def read_topics(
     frame: Buffer, at: int, api_version: int, read_partitions: ReadPartitions
 ) -> tuple[dict[bytes, bytes], int]:
-    """Read an array of topics, and return the tags of each topic that has any, and the offset of the array's end.
-
-    ``read_partitions`` reads the partitions of a topic. Kafka itself writes no tags for a topic.
-    """
+    """Read an array of topics. Return the tags of each topic that has any, and the end of the array."""
     tags: dict[bytes, bytes] = {}
     count, at = read_count(frame, at, api_version)
     for _ in range(count):
@@ -94,8 +85,7 @@ def written_topics(
 ) -> list[Buffer]:
     """Return the parts of an array of topics. Adjacent entries of one topic become one element of the array.
 
-    A topic that is written twice gets its tags only once. Otherwise a frame could become far larger than the frame that
-    was read.
+    If a topic is written twice, only its first element gets its tags, so that the tags cannot multiply.
     """
     has_ids, is_flexible = api_version >= FIRST_TOPIC_ID, api_version >= FIRST_FLEXIBLE
     tags = dict(topic_tags)

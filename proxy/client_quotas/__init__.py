@@ -1,5 +1,8 @@
 """Changes quotas while the proxy runs. Administrators set them, or the proxy reads them from a topic or the brokers.
 
+A rule has the limits of an entity (a user, a client-id, both, or an IP address). It may also have terms, such as an
+expiry or a schedule (``config.terms``). A rule is in force while the proxy enforces its limits.
+
 manager         answers administrators' requests
 api             has the interface of ``manager`` for a client's session
 alter_handler   makes the changes of a request: decides on them, stores them, applies them, and audits them

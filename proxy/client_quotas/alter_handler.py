@@ -1,4 +1,4 @@
-"""Makes the changes that administrators ask for: decides on them, stores them, applies them, and audits them."""
+"""Decides on the changes that administrators request, stores them, applies them, and audits them."""
 
 import asyncio
 import logging
@@ -34,20 +34,16 @@ from kafka_quota_proxy.proxy.client_quotas.storage.store import NotKeptError, Qu
 
 log = logging.getLogger(__name__)
 
-# How many entities of a request the log names. Ten thousand lines would hold up the event loop for a tenth of a second.
+# How many entities of a request are logged. Ten thousand lines would block the event loop for a tenth of a second.
 _MOST_LOGGED: Final = 10
-# The time over which ``audit.summary`` sums up attempts.
+# The time between two summaries of ``audit.summary``.
 _SUMMED_UP_AFTER_S: Final = 1.0
 
 
 class AlterTask(NamedTuple):
-    """A request to change quotas.
+    """A request to change quotas. ``terms`` has the changes of terms, which Kafka's request cannot have.
 
-    Attributes:
-        request: The request in the form of Kafka's API.
-        origin: The client.
-        terms: Changes of terms by entity, which Kafka's request cannot have.
-        is_small: Whether the work for the request is done on the event loop instead of in a thread.
+    If ``is_small``, the work on the request is done on the event loop, otherwise in a thread.
     """
 
     request: AlterRequest
@@ -57,10 +53,7 @@ class AlterTask(NamedTuple):
 
 
 class AlterHandler:
-    """Makes the changes of requests, one request at a time.
-
-    The store applies changes through ``applier``. The work for large requests is done in ``thread``.
-    """
+    """Makes the changes of one request at a time. The store applies them through ``applier``."""
 
     def __init__(
         self,
@@ -79,7 +72,7 @@ class AlterHandler:
         self._has_summaries = asyncio.Event()
 
     async def run(self) -> None:
-        """Write the summaries of the audit log when their second is over, until cancelled."""
+        """Write the summaries of the audit log once a second, until cancelled."""
         while True:
             await self._has_summaries.wait()
             self._has_summaries.clear()
@@ -93,7 +86,7 @@ class AlterHandler:
         altered, is_refused_whole = await self._try(task)
         try:
             await self._audit(altered, task, is_refused_whole=is_refused_whole)
-        except Exception as error:  # noqa: BLE001 - the change is made; to answer that it is refused would be wrong
+        except Exception as error:  # noqa: BLE001 - the change is made, so a refusal would be wrong
             report(error, "could not audit a quota change by %s", task.origin.principal)
         return altered
 
@@ -154,20 +147,14 @@ class AlterHandler:
         return decision, QuotasAltered(decision.results, found)
 
     async def _keep(self, changes: Sequence[Change], before: Mapping[Entity, StoredRule]) -> NotKeptError | None:
-        """Store and apply changes.
-
-        Returns an error if it is unknown whether the changes are stored.
-
-        Raises:
-            NotKeptError: The changes are not stored.
-        """
+        """Store and apply changes. Returns an error if the outcome is unknown. Raises it if nothing is stored."""
         try:
             await self._store.keep(changes, before)
         except NotKeptError as error:
             if not error.may_hold:
                 raise
             return error
-        except Exception as error:  # noqa: BLE001 - the requests behind this one are answered
+        except Exception as error:  # noqa: BLE001 - later requests are still answered
             report(error, "quotas may be stored, and could not be applied")
             return NotKeptError(UNKNOWN_SERVER_ERROR, UNKNOWN_SERVER_ERROR_MESSAGE, may_hold=True)
         return None
@@ -201,7 +188,7 @@ def refuse(task: AlterTask, rules: Mapping[Entity, StoredRule], error_code: int,
 
 
 def _with_unknown_outcome(altered: QuotasAltered, error: NotKeptError) -> QuotasAltered:
-    """Return the results for the case that it is unknown whether the changes of the request are stored."""
+    """Put ``error`` in place of each result, because it is unknown whether the changes are stored."""
     results, found = list(altered.results), list(altered.outcomes)
     for index, outcome in enumerate(found):
         if outcome.new != outcome.old:

@@ -1,7 +1,7 @@
 """Has the interface through which a client's session submits administrators' requests about client quotas.
 
-The proxy answers these requests itself, so they do not reach the broker. An answer may take as long as a write to a
-disk. Later requests of the same connection wait for it (``proxy.session.handlers.quota_requests``).
+The proxy answers these requests itself. A ticket is a request that waits for its answer. The later requests of the
+connection wait, too (``proxy.session.handlers.quota_requests``).
 """
 
 from collections.abc import Mapping
@@ -33,10 +33,10 @@ from kafka_quota_proxy.proxy.client_quotas.rules.errors import (
 )
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin, Outcome
 
-# The longest request of an administrator. It has room for some 50,000 entities and limits. Kafka accepts requests of up
-# to socket.request.max.bytes.
+# The longest request of an administrator. It can have some 50,000 entities and limits. Kafka's own limit is
+# socket.request.max.bytes.
 MAX_REQUEST_BYTES: Final = 4 * 1024 * 1024
-# The largest request that is refused. The event loop reads and refuses such a request in some milliseconds.
+# The longest request that is refused. The event loop reads and refuses such a request in some milliseconds.
 MAX_REFUSED_BYTES: Final = 64 * 1024
 MAX_REFUSED_ELEMENTS: Final = 1_000
 # The versions that the proxy answers, even if the broker does not support them.
@@ -47,17 +47,11 @@ QuotaRequest = DescribeRequest | AlterRequest
 
 
 class QuotasAltered(NamedTuple):
-    """The results of a request to change quotas.
-
-    Attributes:
-        results: The results for the response of Kafka's API.
-        outcomes: The outcome for each entity.
-        throttle_time_ms: How long the client must wait after too many changes, or 0.
-    """
+    """The results of a request to change quotas: ``results`` for Kafka's API, and more detailed ``outcomes``."""
 
     results: tuple[Altered, ...]
     outcomes: tuple[Outcome, ...]
-    throttle_time_ms: int = 0
+    throttle_time_ms: int = 0  # how long the client must wait after too many changes
 
 
 class TicketOwner(Protocol):
@@ -67,21 +61,19 @@ class TicketOwner(Protocol):
         """Go on with the connection, now that the answer is ready."""
 
     def fail(self) -> None:
-        """End the connection, because an internal error has left the request without an answer."""
+        """Close the connection, because an internal error prevented the answer."""
 
 
 class Ticket:
-    """A request that is being answered.
+    """A request that is being answered, as a frame or as ``changes``.
 
     Attributes:
-        frame: The bytes of the whole request. It is empty after the ticket was dropped.
-        origin: The client.
-        owner: The ``TicketOwner`` that is woken when the answer is ready.
-        changes: The requested changes, if the request did not come as a frame. It is None after the ticket was dropped.
-        answer: The bytes of the whole response to ``frame``. It is None until the response is ready.
-        altered: The results of ``changes``. It is None until the changes are made.
-        error: The reason why the frame cannot be read. Such a request gets no answer.
-        is_dropped: Whether the owner no longer waits.
+        frame: The bytes of the whole request. Empty if the ticket has ``changes`` or was dropped.
+        owner: The ``TicketOwner`` that is called when the answer is ready.
+        changes: The changes that the admin port requests. None if the ticket has a frame or was dropped.
+        answer: The whole response to ``frame``, or None until it is ready.
+        altered: The results of ``changes``, or None until they are ready.
+        error: Why the frame cannot be read. Such a frame gets no answer.
     """
 
     __slots__ = ("altered", "answer", "changes", "error", "frame", "is_dropped", "origin", "owner")
@@ -97,7 +89,7 @@ class Ticket:
         self.is_dropped = False
 
     def drop(self) -> None:
-        """Stop waiting for the answer. If the work on the request has begun, it goes on."""
+        """Stop waiting for the answer. If the work on the request has begun, the work goes on."""
         self.frame, self.changes, self.owner = b"", None, None
         self.is_dropped = True
 
@@ -106,42 +98,28 @@ class QuotaRequestHandler(Protocol):
     """Answers the requests of administrators."""
 
     def submit(self, frame: bytes, origin: Origin, owner: object) -> Ticket | None:
-        """Begin to answer a request. ``owner`` is woken when the answer is ready.
-
-        Returns None if too many requests are waiting.
-        """
+        """Begin to answer a request, then call ``owner``. Returns None if too many requests are waiting."""
 
 
 class Administration(NamedTuple):
-    """Says how a listener treats requests about quotas.
-
-    Attributes:
-        admins: The principals that may administer quotas.
-        forwards: Whether requests of other principals go to the broker. Otherwise they are refused.
-        handler: The object that answers the requests of ``admins``.
-        listener: The name of the listener.
-    """
+    """Says how a listener treats requests about quotas. Its ``handler`` answers the requests of ``admins``."""
 
     admins: frozenset[str]
-    forwards: bool
+    forwards: bool  # whether requests of other principals are forwarded to the broker; otherwise they are refused
     handler: QuotaRequestHandler
     listener: str = ""
 
     def is_answered_here(self, principal: str) -> bool:
-        """Return whether the proxy answers requests of ``principal`` itself, so that they do not go to the broker."""
+        """Return whether the proxy answers requests of ``principal`` itself, instead of the broker."""
         return principal in self.admins or not self.forwards
 
     def max_request_bytes(self, principal: str) -> int:
-        """Return the size of the longest request from ``principal`` that the proxy answers itself, in bytes."""
+        """Return the size of the longest request from ``principal`` that the proxy answers itself."""
         return MAX_REQUEST_BYTES if principal in self.admins else MAX_REFUSED_BYTES
 
 
 def read_request(frame: bytes, *, most_elements: int = MAX_ELEMENTS) -> QuotaRequest:
-    """Read a whole DescribeClientQuotas or AlterClientQuotas request.
-
-    Raises:
-        ProtocolError: The request is malformed, or has too many elements.
-    """
+    """Read a DescribeClientQuotas or AlterClientQuotas request. Raises ProtocolError if it is malformed."""
     is_describe = int.from_bytes(frame[4:6]) == DESCRIBE
     return (read_describe_request if is_describe else read_alter_request)(frame, most_elements=most_elements)
 

@@ -1,4 +1,4 @@
-"""Looks up the addresses of hosts that have limits. If a host has no address, it is looked up again and again."""
+"""Looks up the addresses of hosts that have limits. A host without an address is looked up again and again."""
 
 import asyncio
 import logging
@@ -23,16 +23,15 @@ _AT_ONCE: Final = 100
 _THREADS: Final = 16
 # The longest time to wait for the answers.
 _LOOKUP_S: Final = 5.0
-# How many hosts a line of the log names.
+# The most hosts in a line of the log.
 _NAMED: Final = 10
 
 
 class Lookups:
     """Looks up hosts in its own threads.
 
-    The system waits some ten seconds for a name server that does not answer, and a lookup cannot be cancelled. The
-    event loop has only a few default threads. If such lookups occupied them, the proxy could not connect to its
-    brokers.
+    A lookup cannot be cancelled, and takes some ten seconds if the name server does not answer. In the few threads of
+    the event loop, such lookups would delay the connections to the brokers.
     """
 
     def __init__(self) -> None:
@@ -42,12 +41,12 @@ class Lookups:
         self._waiters: Counter[str] = Counter()  # the number of callers of ``find`` that wait for each host
 
     async def find(self, hosts: Iterable[str]) -> Addresses:
-        """Return the addresses of all ``hosts`` that are found within some seconds."""
+        """Return the addresses of those ``hosts`` that are found within some seconds."""
         names = list(set(hosts))
         if not names:
             return {}
-        # If some lookups get no answer, those that come after them may time out. This must not always hit the same
-        # hosts.
+        # Lookups without an answer may make later ones time out. The order is random, so that these are not always the
+        # same hosts.
         shuffle(names)
         tasks = {host: self._lookup(host) for host in names}
         self._waiters.update(names)
@@ -96,12 +95,7 @@ def _addresses_of(host: str) -> tuple[str, ...]:
 
 
 class HostResolver:
-    """Looks up missing hosts, which have limits but no known address, until they are found.
-
-    Args:
-        lookups: Looks up the hosts.
-        on_found: Is called with the addresses of the hosts that are found. It must call ``follow``.
-    """
+    """Looks up missing hosts, which have limits but no known address. ``on_found`` must call ``follow``."""
 
     def __init__(self, lookups: Lookups, *, on_found: Callable[[Addresses], None]) -> None:
         self._lookups = lookups

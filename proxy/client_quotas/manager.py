@@ -1,6 +1,6 @@
 """Answers the requests of administrators about quotas, one request after another.
 
-The work for large requests is done in a thread. A change is stored and applied before it is answered.
+A change is stored and applied before it is answered. The work for large requests is done in a thread.
 """
 
 import asyncio
@@ -58,27 +58,26 @@ from kafka_quota_proxy.proxy.usage.log import proxy_name
 
 log = logging.getLogger(__name__)
 
-# Requests up to these sizes are handled on the event loop, because under load a thread takes longer. This takes two
-# milliseconds at most, for a request with some hundred entities without a name.
+# Requests up to these sizes are handled on the event loop, in two milliseconds at most. Under load a thread is slower.
 _SMALL_BYTES: Final = 1_024
 _SMALL_ENTITIES: Final = 10
 
 _MAX_WAITING: Final = 1_000
-# This is room for a few of the largest requests. The session submits a request for which there is no room again.
+# A few of the largest requests fit into this. If there is no room, the session submits its request again later.
 _MAX_WAITING_BYTES: Final = 16 * 1024 * 1024
 _DIRECTORY: Final = ("store", "directory")
 _NO_STORE: Final = "No quota can be changed here: there is no store for them"
 
 
 class RequestQueue:
-    """The queue of tickets that wait to be answered. Its number of tickets and bytes is bounded."""
+    """The tickets that wait for their answer. Their number and their bytes are limited."""
 
     def __init__(self) -> None:
         self.waiting: deque[Ticket] = deque()
         self._has_come = asyncio.Event()
 
     def put(self, ticket: Ticket) -> Ticket | None:
-        """Append a ticket and return it, or return None if there is no room. Dropped tickets make room."""
+        """Append a ticket and return it, or return None if the queue is full. Dropped tickets make room."""
         size_bytes = len(ticket.frame)
         if not self._has_room(size_bytes):
             self.waiting = deque(one for one in self.waiting if not one.is_dropped)
@@ -106,10 +105,7 @@ class RequestQueue:
 class QuotaManager:
     """Manages the quotas that administrators set at this proxy. For use on the event loop.
 
-    Attributes:
-        rules: The rules, and which of them are in force.
-        store: Stores the quotas that administrators set. If it is None, they cannot set any.
-        change_log: Counts changes, limits their rate and audits them. It is None if there is no store.
+    ``store`` and ``change_log`` are None if administrators cannot set quotas.
     """
 
     def __init__(self, config: ProxyConfig, *, on_changes: OnChanges, wall_ms: Callable[[], int] = unix_ms) -> None:
@@ -145,7 +141,7 @@ class QuotaManager:
                 yield one
 
     def follow_file(self, config: ProxyConfig) -> QuotaChanges:
-        """Replace the rules of the configuration file, and return all changes that ``on_changes`` did not get."""
+        """Replace the rules of the configuration file. Return all changes not yet passed to ``on_changes``."""
         changes = self._applier.follow_file(config)
         for double in self.rules.doubles:
             log.warning("%s", double)
@@ -156,20 +152,11 @@ class QuotaManager:
         return self._queue.put(Ticket(frame, origin, owner))
 
     def submit_changes(self, changes: RequestedChanges, origin: Origin, owner: object) -> Ticket | None:
-        """Begin to make changes that did not come as a Kafka request. The ticket gets ``altered``, not ``answer``.
-
-        Returns None if too many requests are waiting.
-        """
+        """Begin to make changes that the admin port requests. Returns None if too many requests are waiting."""
         return self._queue.put(Ticket(b"", origin, owner, changes))
 
     async def read(self) -> None:
-        """Open the store and read its rules. Must be called before any client is served.
-
-        The next call of ``follow_file`` returns these rules.
-
-        Raises:
-            StartError: The store or the audit log cannot be used.
-        """
+        """Open the store and read its rules, which ``follow_file`` then returns. Raises StartError if this fails."""
         if self.store is None or self.change_log is None:
             return
         await self._thread.run(self.change_log.open)
@@ -201,7 +188,7 @@ class QuotaManager:
         self._thread.shutdown()
 
     async def _serve(self, ticket: Ticket) -> None:
-        """Answer a request, and wake the owner of its ticket."""
+        """Answer a request, and call the owner of its ticket."""
         if ticket.changes is not None:
             ticket.altered = await self._make_changes(ticket.changes, ticket.origin)
         else:
@@ -212,8 +199,8 @@ class QuotaManager:
                 ticket.error = error
             else:
                 ticket.answer = await self._answer(request, ticket.origin, is_small)
-        # The client may have disconnected in the meantime. The owner is called later, so that an error of the owner
-        # does not count as an error of the manager.
+        # The client may have disconnected in the meantime. An error of the owner must not count as one of the manager,
+        # so the event loop calls the owner.
         if not ticket.is_dropped:
             asyncio.get_running_loop().call_soon(cast(TicketOwner, ticket.owner).take_turn)
 
@@ -224,7 +211,7 @@ class QuotaManager:
                     return await self._thread.run(_described, self.rules.rules, request)
             altered = await self._alter(AlterTask(request, origin, {}, is_small))
             return await self._thread.run_large(is_small, _altered, altered, request)
-        except Exception as error:  # noqa: BLE001 - this request is refused, and the ones behind it are answered
+        except Exception as error:  # noqa: BLE001 - this request is refused, and later ones are answered
             report(error, "a request of %s about quotas could not be answered", origin.principal)
             return await self._thread.run(refusal, request, UNKNOWN_SERVER_ERROR, UNKNOWN_SERVER_ERROR_MESSAGE)
 
@@ -264,10 +251,7 @@ def _altered(altered: QuotasAltered, request: AlterRequest) -> bytes:
 def make_store(
     config: ProxyConfig, apply: ApplyChanges, stored: Mapping[Entity, StoredRule]
 ) -> DirectoryStore | TopicStore | None:
-    """Return the store that the configuration asks for, or None.
-
-    ``stored`` has the rules that ``apply`` has applied.
-    """
+    """Return the configured store, or None. The store calls ``apply``, which keeps the rules in ``stored``."""
     store = config.store
     if store is None:
         return None

@@ -1,6 +1,6 @@
-"""Applies rules on the event loop.
+"""Changes the rules in force, on the event loop.
 
-The rules in force change with a store or a broker, the configuration file, the time, and the addresses of hosts.
+They change with the store or the brokers, the configuration file, the time, and the addresses of hosts.
 """
 
 import asyncio
@@ -20,18 +20,14 @@ _AT_ONCE: Final = 250
 
 
 class RuleApplier:
-    """Changes ``rules``, and reports the rules in force that change to ``on_changes``.
+    """Changes ``rules``, and reports to ``on_changes`` which rules in force changed.
 
-    Before ``begin``, changes are not reported. ``follow_file`` returns the changes that were not reported. ``name`` is
-    the source of all rules that are not from the configuration file.
+    Before ``begin``, changes are only collected, and ``follow_file`` returns them. ``name`` is the source of all rules
+    that are not from the configuration file.
 
     Attributes:
-        rules: The rules, and which of them are in force.
-        using_rules: A lock that a task must hold while it changes the rules, or while a thread reads them for it.
+        using_rules: A lock for the rules. A task holds it while the task changes the rules or a thread reads them.
         addresses: The addresses of the hosts in the changes that the next ``apply`` makes.
-        lookups: Finds the addresses of hosts.
-        timer: Applies rules when their time has come, while it runs.
-        resolver: Looks up hosts that have no known address, while it runs.
     """
 
     def __init__(self, config: ProxyConfig, *, name: str, on_changes: OnChanges, wall_ms: Callable[[], int]) -> None:
@@ -58,12 +54,12 @@ class RuleApplier:
         return not self._unreported
 
     async def apply(self, changes: Sequence[Change]) -> None:
-        """Apply changes of stored rules. If some fail, apply the others all the same, and then raise the last error."""
+        """Apply changes of stored rules. If some fail, apply the others, and then raise the last error."""
         failure: Exception | None = None
         for begin in range(0, len(changes), _AT_ONCE):
             try:
                 await self._apply_some(changes[begin : begin + _AT_ONCE])
-            except Exception as error:  # noqa: BLE001 - the others are stored, too
+            except Exception as error:  # noqa: BLE001 - the other changes are stored, so they are applied
                 failure = error
             await asyncio.sleep(0)
         self.timer.wake()
@@ -97,7 +93,7 @@ class RuleApplier:
         self.resolver.follow(self.rules.unknown_hosts)
 
     def report(self) -> None:
-        """Report the changes, if there are any. After an error, they are reported again with the next changes."""
+        """Report the changes that are not yet reported. If this fails, the next call reports them again."""
         if self._unreported:
             self._on_changes(*merge_changes(*self._unreported))
             self._unreported = []

@@ -1,6 +1,6 @@
 """Applies rules when they begin, end or change with time.
 
-The clock of the machine may be set while the timer waits. So each wait is short, and the clock is read after it.
+The timer waits a second at most before it reads the clock again, because the clock of the machine may be changed.
 """
 
 import asyncio
@@ -18,13 +18,13 @@ from kafka_quota_proxy.proxy.quota.rule_terms import limits_of
 
 log = logging.getLogger(__name__)
 
-# The longest wait. The timer notices within this time that the clock was set.
+# The longest wait, so that the timer soon notices if the clock was changed.
 _LONGEST_WAIT_S: Final = 1.0
 # The number of rules to look at before other tasks get a turn. This takes some milliseconds.
 _AT_ONCE: Final = 250
 # How long to wait before rules that could not be applied are tried again.
 _AGAIN_S: Final = 5.0
-# If many rules change at once, the log names this number of them.
+# If many rules change at once, this number of them is logged.
 _MOST_NAMED: Final = 10
 
 # Is called on the event loop with the changed rules of users and client-ids, and the changed rules of addresses.
@@ -89,7 +89,7 @@ class RuleTimer:
 
 
 def _log_changes(changes: QuotaChanges, count: int) -> int:
-    """Log changes as long as few were logged before. Return ``count`` plus the number of changes."""
+    """Log the first ``_MOST_NAMED`` changes. Return ``count`` plus the number of changes."""
     named: list[tuple[str, QuotaRule | IpRule | None]] = [
         (_words(*entity), rule) for entity, rule in changes.rules.items()
     ]

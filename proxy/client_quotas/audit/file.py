@@ -1,7 +1,7 @@
 """Writes the file of the audit log. Its functions block, so they must not be called on the event loop.
 
-Lines are only appended. Each write looks the file up by its name. So after a rename (by logrotate) the next line goes
-to a new file. Lines are not synced to the disk, because the store has the quotas.
+Each write opens the file again if it was renamed, as by logrotate. Lines are only appended, and are not synced to the
+disk, because the quotas themselves are in the store.
 """
 
 import logging
@@ -22,10 +22,7 @@ _FLAGS: Final = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
 
 
 class AuditFile:
-    """The file of the audit log. Only one thread may use it.
-
-    ``lost`` is the number of lines that could not be written.
-    """
+    """The file of the audit log, for one thread. ``lost`` is the number of lines that could not be written."""
 
     def __init__(self, path: Path) -> None:
         self.lost = 0
@@ -35,11 +32,7 @@ class AuditFile:
         self._logged_ms = -_AGAIN_AFTER_MS
 
     def open(self) -> None:
-        """Open the file. Create it if it does not exist.
-
-        Raises:
-            StartError: The file cannot be opened.
-        """
+        """Open the file, and create it if it does not exist. Raises StartError if this is impossible."""
         try:
             self._open()
         except OSError as error:
@@ -47,11 +40,7 @@ class AuditFile:
             raise StartError(("store", "audit_log"), fault) from error
 
     def append(self, lines: Sequence[bytes], *, now_ms: int) -> None:
-        """Append ``lines``, each of which ends with a newline.
-
-        If they cannot be written, they are dropped and counted, and an error is logged. ``now_ms`` is the time of a
-        monotonic clock.
-        """
+        """Append lines that end with a newline. If this fails, count them as lost and log an error."""
         try:
             self._follow_name()
             self._write(b"".join(lines))
@@ -79,7 +68,7 @@ class AuditFile:
         self._is_torn = size_bytes > 0 and os.pread(self._file, 1, size_bytes - 1) != b"\n"
 
     def _follow_name(self) -> None:
-        """Open the file again if its name belongs to another file now, or to none."""
+        """Open the file again if it was renamed or removed."""
         if self._file >= 0:
             ours = os.fstat(self._file)
             with suppress(FileNotFoundError):
@@ -90,7 +79,7 @@ class AuditFile:
         self._open()
 
     def _write(self, data: bytes) -> None:
-        # A full disk may have left a part of a line, which a newline ends.
+        # A full disk may have left a part of a line. A newline ends that part.
         view = memoryview(b"\n" + data if self._is_torn else data)
         written = 0
         while written < len(view):

@@ -1,7 +1,6 @@
 """Counts changes of quotas, limits their rate, and writes them to the audit log.
 
-``open``, ``write``, ``write_summaries`` and ``close`` block, and must be called in a thread. The other methods are for
-the event loop.
+``open``, ``write``, ``write_summaries`` and ``close`` block, so they must be called in a thread.
 """
 
 import logging
@@ -33,10 +32,7 @@ def now_ms() -> int:
 
 
 class ChangeLog:
-    """Counts, limits and logs the changes at one proxy.
-
-    ``counts`` has the number of entities by outcome. The outcomes are ``COUNTED``.
-    """
+    """Counts, limits and logs the changes at one proxy. ``counts`` has the number of entities by outcome."""
 
     def __init__(self, store: Store) -> None:
         self.counts: Counter[str] = Counter()
@@ -62,19 +58,12 @@ class ChangeLog:
         return 0 if self._audit is None else self._audit.lost
 
     def open(self) -> None:
-        """Open the audit log, if there is one. Must be called before any client is served.
-
-        Raises:
-            StartError: The file cannot be opened.
-        """
+        """Open the audit log, if there is one, before any client is served. Raises StartError if this fails."""
         if self._audit is not None:
             self._audit.open()
 
     def wait_ms(self, origin: Origin) -> int:
-        """Return how many milliseconds a client must wait before its next change, or 0.
-
-        Logs the first of many refusals.
-        """
+        """Return how long a client must wait before its next change, or 0. Logs the first of many refusals."""
         wait_ms = self._limit.wait_ms(now_ms=now_ms())
         if wait_ms and now_ms() - self._logged_ms >= _AGAIN_AFTER_MS:
             self._logged_ms = now_ms()
@@ -86,7 +75,7 @@ class ChangeLog:
         return wait_ms
 
     def charge(self, changes: int) -> None:
-        """Charge a number of changed entities against the limit. A request that changes nothing counts as one."""
+        """Count changed entities towards the rate limit."""
         self._limit.record(changes, now_ms=now_ms())
 
     def count(self, outcomes: Sequence[Outcome], *, is_dry_run: bool) -> None:
@@ -107,7 +96,7 @@ class ChangeLog:
         self._append(lines, now)
 
     def write_summaries(self, *, is_end: bool = False) -> None:
-        """Write all summaries if their second is over or if ``is_end``. Must be called in the thread of ``write``."""
+        """Write the summaries that are due, or all if ``is_end``. For the thread of ``write``."""
         now = now_ms()
         self._append(summary_lines(self._summaries.take(now_ms=now, is_end=is_end)), now)
 
@@ -118,6 +107,6 @@ class ChangeLog:
             self._audit.close()
 
     def _append(self, lines: Iterable[bytes], now: int) -> None:
-        # In a flood of requests, most have no lines. Then the file is not looked up.
+        # In a flood of requests, most have no lines. Then the file is not accessed.
         if self._audit is not None and (written := list(lines)):
             self._audit.append(written, now_ms=now)

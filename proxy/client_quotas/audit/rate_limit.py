@@ -1,7 +1,7 @@
 """Limits how many entities are changed per second, so that a busy client floods neither the disk nor other proxies.
 
-The limit is a token bucket as in KIP-599. A request passes as a whole while the tokens are not negative, and may make
-them negative. At most ten seconds' worth of changes is saved up.
+The limit is a token bucket as in KIP-599. A request with any number of changes is accepted if the bucket has 0 tokens
+or more, and may make the number negative. The bucket holds the tokens of ten seconds.
 """
 
 from math import ceil
@@ -13,7 +13,7 @@ _SAVED_MS: Final = 10_000
 
 
 class ChangeLimit:
-    """The limit of one proxy. With None changes are not limited. ``now_ms`` is the time of a monotonic clock."""
+    """The limit of one proxy, or no limit if ``changes_per_second`` is None. The clock is monotonic."""
 
     def __init__(self, changes_per_second: float | None, *, now_ms: int) -> None:
         self._rate = changes_per_second
@@ -24,7 +24,7 @@ class ChangeLimit:
         )
 
     def wait_ms(self, *, now_ms: int) -> int:
-        """Return how many milliseconds a request must wait before it may pass, or 0. Changes nothing."""
+        """Return how many milliseconds must pass before the next request is accepted. Takes no tokens."""
         if self._bucket is None or self._rate is None:
             return 0
         tokens = self._bucket.peek(byte_rate_limit=self._rate, now_ms=now_ms)

@@ -22,9 +22,8 @@ The last two have an error: ``"error":{"code":44,"name":"POLICY_VIOLATION","mess
 If a request was refused as a whole, it has one line with ``"entities":5000`` in place of ``entity``, ``asked``, ``old``
 and ``new``. All entities that a request left unchanged have one such line, too.
 
-Each change that is made or may have been made has a line. For the other results, there is one line a second for each
-principal, result and error code. The first line is for the first attempt. Each further line has the number of
-``entities`` from ``since`` to ``time``, and the fields of the last attempt (``proxy.client_quotas.audit.summary``).
+Each applied or unknown change has its own line. The other results are summed up (``audit.summary``). The line of a
+summary has the number of ``entities`` from ``since`` to ``time``, and the fields of the last attempt.
 """
 
 import json
@@ -59,14 +58,7 @@ def audit_lines(
 ) -> Iterator[bytes]:
     """Yield the lines of the summaries that are due, and then the lines of one request. Each ends with a newline.
 
-    Args:
-        outcomes: The outcomes for the entities of the request.
-        origin: The client.
-        sums: The summaries of this audit log.
-        is_dry_run: Whether the request is a dry run.
-        is_refused_whole: Whether the request is refused as a whole, so that all entities have the same error.
-        now_ms: The time of a monotonic clock.
-        unix_ms: Unix time.
+    If ``is_refused_whole``, the request has one line. ``now_ms`` is the time of a monotonic clock.
     """
     yield from summary_lines(sums.take(now_ms=now_ms))
     about = {"time": _time(unix_ms), **_about(origin)}

@@ -1,8 +1,7 @@
 """Sums up attempts that changed nothing, so that they do not flood the audit log.
 
-A client that is refused may repeat its request without end, with ten thousand entities in each request. So there is one
-line a second for each principal and reason: first a line for the first attempt, and then a summary of the later ones.
-Attempts that changed something are never summed up.
+A client may repeat a refused request without end, with ten thousand entities each time. So each principal and reason
+has at most one line a second. The first attempt has its own line. Each later line is a summary.
 """
 
 from typing import Final, NamedTuple
@@ -10,8 +9,8 @@ from typing import Final, NamedTuple
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin, Outcome
 
 _WINDOW_MS: Final = 1_000
-# The most keys that are summed up separately. Some principals have an address (token@ADDRESS), so there may be any
-# number of principals.
+# The most keys that are summed up separately. The number of principals is unlimited, because some contain an address
+# (token@ADDRESS).
 MOST_KEYS: Final = 100
 
 
@@ -22,32 +21,20 @@ class _Key(NamedTuple):
 
 
 class AttemptSummary(NamedTuple):
-    """A summary of attempts of one principal that had the same result and error.
+    """A summary of attempts of one principal that had the same result and error."""
 
-    Attributes:
-        origin: The client of the last attempt. None means that the attempts are from several principals.
-        last: The outcome of the last attempt.
-        result: The result of the attempts, one of ``RESULTS``.
-        entities: The number of entities in all attempts.
-        since_ms: The Unix time of the first attempt.
-        until_ms: The Unix time of the last attempt.
-    """
-
-    origin: Origin | None
-    last: Outcome
+    origin: Origin | None  # of the last attempt, or None if there are several principals
+    last: Outcome  # of the last attempt
     result: str
-    entities: int
-    since_ms: int
-    until_ms: int
+    entities: int  # in all attempts
+    since_ms: int  # Unix time of the first attempt
+    until_ms: int  # Unix time of the last attempt
 
 
 class AttemptSummaries:
-    """The summaries of one audit log.
+    """The summaries of one audit log. ``now_ms`` is the time of a monotonic clock, ``unix_ms`` is Unix time.
 
-    ``now_ms`` is the time of a monotonic clock, and ``unix_ms`` is Unix time.
-
-    Attributes:
-        has_any: Whether there are summaries to be written. Any thread may read it.
+    ``has_any`` says whether there are summaries to write. Any thread may read it.
     """
 
     def __init__(self) -> None:
@@ -57,9 +44,9 @@ class AttemptSummaries:
         self.has_any = False
 
     def add(self, outcome: Outcome, origin: Origin, *, result: str, entities: int, now_ms: int, unix_ms: int) -> bool:
-        """Add an attempt that changed nothing. Return whether it is the first of its kind, which has a line by itself.
+        """Add an attempt that changed nothing. Return whether it is the first of its kind and needs its own line.
 
-        The caller must call ``take`` first, because the second of the summaries may be over.
+        Call ``take`` first, which returns the summaries of the last second.
         """
         if self._until_ms is None:
             self._until_ms = now_ms + _WINDOW_MS
@@ -82,11 +69,11 @@ class AttemptSummaries:
         return False
 
     def take(self, *, now_ms: int, is_end: bool = False) -> list[AttemptSummary]:
-        """Return and remove the summaries if their second is over or if ``is_end``. Otherwise return an empty list."""
+        """Return and remove the summaries if their second is over or if ``is_end``, otherwise return none."""
         if self._until_ms is None or (now_ms < self._until_ms and not is_end):
             return []
         due = {key: one for key, one in self._summaries.items() if one is not None}
-        # Their summaries are their lines of the new second.
+        # Each summary is the line of its key in the new second.
         self._summaries = dict.fromkeys(due)
         self._until_ms = now_ms + _WINDOW_MS if due else None
         self.has_any = False

@@ -1,7 +1,7 @@
 """Writes entities, limits and terms as a line of text for people.
 
-The text goes to a terminal, and clients choose the names in it. So a name with special characters is quoted, and its
-control characters are escaped.
+Clients choose the names, and the text goes to a terminal. So a name with special characters is quoted, and its control
+characters are escaped.
 """
 
 import json
@@ -19,7 +19,7 @@ _PLAIN: Final = re.compile(r"[^\s\"',:<>{}\[\]\\\x00-\x1f\x7f-\x9f]+")
 
 
 def shown_entity(entity: Entity) -> str:
-    """Return an entity as text such as ``user alice, client-id <default>``. Names are written as by ``shown_name``."""
+    """Return an entity as text such as ``user alice, client-id <default>``."""
     parts = zip(ENTITY_TYPES, entity, strict=True)
     return ", ".join(f"{kind} {shown_name(name)}" for kind, name in parts if name is not None)
 
@@ -32,13 +32,13 @@ def shown_name(name: str | Default) -> str:
 
 
 def shown_limit(key: str, value: float) -> str:
-    """Return a limit as a configuration file has it. It has a unit such as MB only if that needs no rounding."""
+    """Return a limit as in a configuration file, with a unit such as MB if that needs no rounding."""
     kind = KIND_OF_KEY.get(key)
     return written_number(value) if kind is None else kind.spec.unit.written(value)
 
 
 def shown_limits(rule: StoredRule) -> str:
-    """Return the limits and terms of a rule as text, each as ``KEY=VALUE``, separated by spaces."""
+    """Return the limits and terms of a rule as text such as ``KEY=VALUE KEY=VALUE``."""
     limits = [f"{key}={shown_limit(key, value)}" for key, value in in_order(rule.limits)]
     return " ".join((*limits, *(f"{key}={shown_term(value)}" for key, value in written_terms(rule.terms).items())))
 
@@ -56,5 +56,5 @@ def in_order(limits: Mapping[str, float]) -> list[tuple[str, float]]:
 
 
 def shown_term(value: object) -> str:
-    """Return the value of a term as text. A value that is not text is written as JSON."""
+    """Return the value of a term as text, or as JSON if it is not text."""
     return value if isinstance(value, str) else json.dumps(value)

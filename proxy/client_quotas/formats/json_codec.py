@@ -7,15 +7,13 @@
     results     {"dry_run":false,"results":[{"entity":{…},"old":null,"new":{"limits":{…}},"error":null}]}
 
 If a name is null, the entity is the default. In a change, a limit that is null is removed, and null in place of
-``limits`` removes all limits. The same is true of ``terms`` (``config.terms``). Limits and terms that a change does not
-name stay as they are.
+``limits`` removes all limits. The same is true of ``terms`` (``config.terms``). Other limits and terms are kept.
 
-``source`` says where a rule comes from. If another rule hides it, ``"shadowed_by":"proxy.yaml:7"`` says where that rule
-is. ``old`` and ``new`` are rules, or null if there is no rule. ``error`` has Kafka's code, its name and a message. It
-has ``"may_hold":true`` if it is unknown whether the rule is ``new`` now or later.
+``source`` says where a rule comes from. If another rule hides it, ``shadowed_by`` is the source of that rule. ``old``
+and ``new`` are rules, or null if there is no rule. ``error`` has Kafka's code, its name and a message. It has
+``"may_hold":true`` if it is unknown whether the rule is ``new`` now or later.
 
-This module checks only the form of the JSON, and raises ``JsonFormError``. ``proxy.client_quotas.rules.alter`` checks
-keys and limits.
+This module checks only the form of the JSON. ``proxy.client_quotas.rules.alter`` checks keys and limits.
 """
 
 import json
@@ -50,7 +48,7 @@ from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Outcome
 
 # Each entity has at least one key, so a request cannot change more entities than keys.
 MAX_CHANGES: Final = MAX_CHANGED_KEYS
-# Parsing so much JSON holds up the process for some tens of milliseconds.
+# Parsing so much JSON blocks the process for some tens of milliseconds.
 MAX_BODY_BYTES: Final = 1024 * 1024
 # There are four keys, so a change with more keys than this has unknown keys.
 _MAX_LIMITS: Final = 16
@@ -66,10 +64,7 @@ class JsonFormError(ValueError):
 
 
 class RequestedChanges(NamedTuple):
-    """A request for changes of limits and terms. It has each entity once.
-
-    With ``is_dry_run`` the changes are only checked.
-    """
+    """A request for changes of limits and terms. If ``is_dry_run``, the changes are only checked."""
 
     alterations: tuple[Alteration, ...]
     terms: Mapping[Entity, TermsChange]
@@ -167,9 +162,8 @@ def read_changes(data: bytes) -> RequestedChanges:
 def read_rules(data: bytes, *, is_file: bool) -> list[tuple[Entity, StoredRule, Mapping[str, Any]]]:
     """Read ``{"rules":[…]}``, and return for each rule its entity, the rule, and all its fields.
 
-    An entity has at most one rule that is not hidden, and may have rules that are hidden. In a file (``is_file``),
-    hidden rules are skipped and unknown fields are an error. The answer of a proxy may have unknown fields, because the
-    proxy may be of a later version.
+    An entity may have several rules, but only one that is not hidden. If ``is_file``, hidden rules are skipped and
+    unknown fields are an error. The answer of a proxy may have unknown fields, from a later version.
     """
     body = _object(_json(data), "(body)")
     if is_file:

@@ -43,7 +43,7 @@ def status_of(entity: Entity, stored: StoredRule, *, now_ms: int) -> RuleStatus 
 
 
 def shadowed(by: str) -> RuleStatus:
-    """Return the status of a rule that is hidden by another rule. ``by`` is the source of that rule."""
+    """Return the status of a rule that is hidden by a rule of the source ``by``."""
     return RuleStatus(None, f"for {by} sets quotas of the same")
 
 
@@ -59,7 +59,7 @@ def written_as_of(entity: Entity, stored: StoredRule, *, now_ms: int) -> Mapping
 
 
 def read_status(given: object) -> RuleStatus | None:
-    """Read a status from parsed JSON. Returns None for null, and raises JsonFormError if the JSON has another form."""
+    """Read a status from parsed JSON, or None from null. Raises JsonFormError for any other form."""
     if given is None:
         return None
     if not isinstance(given, dict) or given.keys() != {"limits", "why"}:
@@ -75,7 +75,7 @@ def _is_number(value: object) -> bool:
 
 
 def format_status(status: RuleStatus | None) -> str:
-    """Return a status as text to append to the text of its rule. Returns "" if the rule is always in force."""
+    """Return a status as text to append to the text of its rule, or "" if the rule is always in force."""
     if status is None or not status.why:
         return ""
     why = status.why if status.why.isprintable() else repr(status.why)

@@ -51,7 +51,7 @@ def decode_rule(entity: Entity, data: bytes) -> StoredRule:
 
 
 def read_entity(names: object) -> Entity:
-    """Read an entity from parsed JSON, which must be an object with the names of the entity."""
+    """Read an entity from parsed JSON."""
     if not isinstance(names, dict) or not names or not names.keys() <= set(ENTITY_TYPES):
         raise JsonFormError("not an entity")
     if not all(name is None or (isinstance(name, str) and name) for name in names.values()):

@@ -41,7 +41,7 @@ _NO_CHANGE: Final = TermsChange()
 
 
 class Change(NamedTuple):
-    """The new rule of an entity, or None if the entity has no rule any more."""
+    """The new rule of an entity, or None if its rule is removed."""
 
     entity: Entity
     rule: StoredRule | None
@@ -68,8 +68,8 @@ class HiddenRule(NamedTuple):
 
     Attributes:
         keys: The keys of its limits.
-        shown: The keys for which the client sees the limit of the other source. If they were removed here, the client
-            would see no effect.
+        shown: The keys that the client may not remove, because it sees the limit of the other source for these
+            keys.
     """
 
     keys: Collection[str]
@@ -104,19 +104,17 @@ def decide(
 ) -> Decision:
     """Decide on a request as Kafka's controller does. Each entity is changed as a whole or not at all.
 
+    If an entity comes twice, its result is an error, although its first change is made, as in Kafka.
+
     Args:
         rules: The stored rules.
         request: The request. With ``validate_only``, the decision has no changes.
         is_host: Returns whether a host name of ``hosts_of`` has an address.
-        sources: The entities with rules from another source, such as the configuration file, and where each rule is
-            (FILE:LINE). Such an entity can only be changed if it has a ``hidden`` rule.
-        now_ms: The Unix time (see ``_resets_terms``).
+        sources: The entities with rules from another source, and the place of each rule (FILE:LINE). Their stored
+            rules cannot be changed, except for the removal of a ``hidden`` rule.
+        now_ms: The Unix time.
         terms: Changes of terms by entity, which Kafka's request cannot have.
         hidden: Returns the stored rule of an entity of ``sources``, or None if it has no rule that can be removed.
-
-    Returns:
-        One result for each entity, in the order of the request, and the changes to make. If an entity comes twice, its
-        result is an error, although its first change is made, as in Kafka.
     """
     entities = _Entities(rules, is_host, sources, now_ms, terms or {}, hidden)
     results: dict[frozenset[tuple[str, str | None]], Altered] = {}
@@ -139,7 +137,7 @@ def decide(
 
 
 def refuse_alter(request: AlterRequest, error_code: int, message: str) -> tuple[Altered, ...]:
-    """Return the results of a request that is refused as a whole. There is one result for each entity."""
+    """Return one result for each entity of a request that is refused as a whole."""
     return tuple(Altered(error_code, message, alteration.entity) for alteration in request.alterations)
 
 
@@ -216,7 +214,7 @@ def in_usual_form(entity: Entity) -> Entity:
 def _check_removal(
     entity: Entity, source: str, ops: Mapping[str, float | None], hidden: HiddenRule | None, has_terms: bool
 ) -> None:
-    """Check that a change only removes a hidden rule, for an entity that has a rule from another source."""
+    """Refuse a change of an entity with a rule from another source, unless it only removes a hidden rule."""
     text = f"The quotas of {entity} are set in {source}; change them there"
     if hidden is None:
         raise _RefusalError(text, POLICY_VIOLATION)
@@ -230,7 +228,7 @@ def _check_removal(
 
 
 def _altered(entity: Entity, limits: Mapping[str, float], ops: Mapping[str, float | None]) -> dict[str, float]:
-    """Return the limits after the changes ``ops``. A limit that does not exist may be removed, whatever its key is."""
+    """Return the limits after the changes ``ops``. A key without a limit may be removed, even if it is unknown."""
     keys = keys_of(entity)
     after = dict(limits)
     for key in hash_order(ops, len(ops)):
@@ -268,7 +266,7 @@ def _with_limits(rule: StoredRule | None, limits: Mapping[str, float]) -> Stored
 
 
 def _fitting(terms: Terms, limits: Mapping[str, float]) -> Terms:
-    """Return the terms with a ramp for the limited keys only, or without a ramp if no such key is left."""
+    """Return the terms with a ramp for the remaining keys only, or without a ramp if no such key remains."""
     if terms.ramp is None:
         return terms
     start = tuple(old for old in terms.ramp.start if old[0] in limits)
@@ -278,8 +276,7 @@ def _fitting(terms: Terms, limits: Mapping[str, float]) -> Terms:
 def _resets_terms(rule: StoredRule, ops: Mapping[str, float | None], change: TermsChange, now_ms: int) -> bool:
     """Return whether a request sets a limit of an expired rule, but does not change when the rule expires.
 
-    The terms of the rule are then removed. Otherwise the limit would be stored and shown but never be in force, and
-    Kafka's tools could neither show the reason nor change it.
+    The terms of the rule are then removed. Otherwise the new limit would never be in force.
     """
     expires_ms = rule.terms.expires_ms
     has_expired = expires_ms is not None and now_ms >= expires_ms
@@ -307,7 +304,7 @@ def _with_terms(entity: Entity, rule: StoredRule | None, change: TermsChange) ->
 
 
 def _refusal_of_all(rules: Mapping[Entity, StoredRule], changes: Sequence[Change]) -> str | None:
-    """Return why a request of valid changes is refused as a whole, or None if it is not refused."""
+    """Return why valid changes are refused as a whole, or None if they are not refused."""
     if sum(_changed_keys(rules.get(entity), rule) for entity, rule in changes) > MAX_CHANGED_KEYS:
         return POLICY_VIOLATION_MESSAGE
     more = sum((rule is not None) - (entity in rules) for entity, rule in changes)

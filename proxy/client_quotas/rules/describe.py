@@ -42,10 +42,9 @@ class _FilterError(Exception):
 def describe(rules: Mapping[Entity, StoredRule], request: DescribeRequest) -> DescribeResponse:
     """Return the response that Kafka would send.
 
-    Each component of the filter names a type, such as user. Unless the filter is strict, an entity may also have types
-    that no component names. So a filter without components matches all entities, but a strict filter without components
-    matches none. Entities come in the order of ``rules``, while Kafka's order is undefined. The parts and limits of an
-    entity come in the order that a broker has after its start.
+    Each component of the filter has a type, such as user. If the filter is strict, an entity must not have other types.
+    Without components, a strict filter matches nothing, and any other filter matches all entities. The parts and limits
+    of an entity come in the order that a broker has after its start. Kafka defines no order of entities.
     """
     try:
         wanted = _wanted(request.components)
@@ -62,10 +61,7 @@ def refuse_describe(error_code: int, message: str) -> DescribeResponse:
 
 
 def _wanted(components: Sequence[Component]) -> dict[str, object]:
-    """Return for each type of the filter the name that it must have. This may also be DEFAULT or ``_ANY``.
-
-    Raises the first fault of the filter, in the order in which Kafka checks it.
-    """
+    """Return the name, DEFAULT or ``_ANY`` that each type must have. Raises the fault that Kafka would find first."""
     wanted: dict[str, object] = {}
     for entity_type, match_type, match in components:
         if not entity_type:
@@ -102,7 +98,7 @@ def _match(match_type: int, match: str | None) -> object:
 
 
 def _found(rules: Mapping[Entity, StoredRule], wanted: Mapping[str, object], is_strict: bool) -> Iterable[Entity]:
-    """Return the entities that match the filter. If the filter names a single entity in full, this is one lookup."""
+    """Return the entities that match the filter. A filter for exactly one entity takes one lookup."""
     parts = tuple(wanted.get(entity_type, None if is_strict else _NOT_NAMED) for entity_type in ENTITY_TYPES)
     if _ANY not in parts and _NOT_NAMED not in parts:
         entity = Entity(*(part if isinstance(part, str) or part is DEFAULT else None for part in parts))
@@ -127,10 +123,8 @@ def _described(entity: Entity, rule: StoredRule) -> Described:
 
 @lru_cache(maxsize=256)
 def _in_order(keys: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the keys of limits in the order that they have in a broker after its start.
+    """Return the keys of limits in the order that a broker has after its start.
 
-    ``ClientQuotaDelta.apply`` moves the keys from a Java HashMap of 16 buckets into a HashMap that grows from the
-    smallest size. In that map, keys may collide (such as producer_byte_rate and request_percentage). A broker that
-    received colliding keys one by one has them in that order until its next start.
+    ``ClientQuotaDelta.apply`` moves the keys from a Java HashMap of 16 buckets into one that grows from one bucket.
     """
     return tuple(hash_order(hash_order(keys, 16), 1))

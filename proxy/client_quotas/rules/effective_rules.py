@@ -1,7 +1,6 @@
 """Determines which rules are in force: the rules of the configuration file, and those of the store for other entities.
 
-If an entity has a rule in the file, this rule hides the rule in the store, even at times when the rule of the file is
-not in force.
+A rule of the file hides the rule of the store for the same entity, even while the rule of the file is not in force.
 """
 
 from collections import ChainMap
@@ -34,7 +33,7 @@ class ListedRule(NamedTuple):
     Attributes:
         source: The place of the rule as FILE:LINE, or the name of the store.
         can_change: Whether the rule can be changed at this proxy.
-        shadowed_by: The place of the rule that hides this one, as FILE:LINE, or None if no rule hides it.
+        shadowed_by: The place (FILE:LINE) of the rule that hides this one, or None if no rule hides it.
     """
 
     entity: Entity
@@ -45,19 +44,15 @@ class ListedRule(NamedTuple):
 
 
 class EffectiveRules:
-    """The rules of the configuration file and of the store.
+    """The rules of the configuration file and of the store, which may also be the brokers.
 
-    The cost of a change does not depend on the number of rules. Every ``now_ms`` is Unix time. The "store" may also be
-    a broker.
+    The cost of a change does not depend on the number of rules. Every ``now_ms`` is Unix time.
 
     Attributes:
-        name: The name of the store, which is the source of its rules.
-        stored: The rules of the store.
         schedule: The rules that change with time.
         sources: The entities that have a rule in the file, and the place of each rule as FILE:LINE.
         unknown_hosts: The hosts with a limit that is not in force, because no address of the host is known.
-        rules: All rules as they were set, at whatever times they are in force. If an entity has a rule in both the file
-            and the store, this is the rule of the file.
+        rules: All rules as they were set, in force or not, except for the rules of the store that are hidden.
     """
 
     def __init__(self, config: ProxyConfig, *, name: str, now_ms: int) -> None:
@@ -113,7 +108,7 @@ class EffectiveRules:
 
     def listed(self) -> Iterator[ListedRule]:
         """Yield every rule as it was set. Any thread may call this."""
-        # The dict of the file is replaced but never changed. The dict of the store is copied in one step.
+        # The rules of the file are in a dict that is only replaced. ``copy`` copies the dict of the store in one step.
         of_file, sources, stored = self._stored_form, self.sources, self.stored.copy()
         for entity, rule in of_file.items():
             yield ListedRule(entity, rule, sources.get(entity, ""), can_change=False)
@@ -122,9 +117,9 @@ class EffectiveRules:
             yield ListedRule(entity, rule, self.name, shadowed_by is None, shadowed_by)
 
     def hidden(self, entity: Entity, *, sees_both: bool) -> HiddenRule | None:
-        """Return the rule that an entity has in the store, if a rule of the file hides it. Otherwise return None.
+        """Return the stored rule of an entity if a rule of the file hides it, otherwise None.
 
-        ``sees_both`` says whether the client sees both rules. Kafka's API shows only the rule of the file.
+        ``sees_both`` says whether the client sees both rules. A client of Kafka's API sees only the rule of the file.
         """
         rule = self.stored.get(entity)
         if rule is None or in_usual_form(entity) not in self.sources:
@@ -138,20 +133,17 @@ class EffectiveRules:
 
     @property
     def quotas(self) -> tuple[QuotaRule, ...]:
-        """The rules of users and client-ids that are in force. The rules of the file come first, in its order."""
+        """The rules of users and client-ids in force. The rules of the file come first, in its order."""
         of_file = (self._of_file.get(entity) for entity in self._file)
         return (*(rule for rule in of_file if rule is not None), *self._of_store.values())
 
     @property
     def ip_quotas(self) -> tuple[IpRule, ...]:
-        """The rules of addresses that are in force. Each address comes once."""
+        """The rules of addresses in force. Each address comes once."""
         return (*self._ips_of_file.values(), *self._addresses.rules.values())
 
     def change(self, changes: Iterable[Change], addresses: Addresses | None = None, *, now_ms: int) -> QuotaChanges:
-        """Change the rules of the store, and return the rules in force that may change.
-
-        ``addresses`` has the addresses of the hosts in ``changes``.
-        """
+        """Change rules of the store, with the ``addresses`` of hosts. Return the rules in force that may change."""
         changes = tuple(changes)
         apply(self.stored, changes)
         ips: dict[Ip, IpRule | None] = {}
@@ -167,9 +159,9 @@ class EffectiveRules:
         return QuotaChanges(rules, ips)
 
     def advance(self, most: int, *, now_ms: int) -> QuotaChanges | None:
-        """Look at up to ``most`` rules that are due to change with time, and return the rules in force that change.
+        """Apply up to ``most`` rules that are due to change with time. Return the rules in force that change.
 
-        Returns None if none of them changes. ``unknown_hosts`` may change as well.
+        Returns None if no rule was due. ``unknown_hosts`` may change as well.
         """
         due = self.schedule.due(most, now_ms=now_ms)
         ips: dict[Ip, IpRule | None] = {}
@@ -204,7 +196,7 @@ class EffectiveRules:
         return self._ips_of_file.get(ip) or self._addresses.rules.get(ip)
 
     def _take(self, entity: Entity, stored: StoredRule | None, addresses: Addresses, now_ms: int) -> IpChanges:
-        """Put the form that a rule of the store has now in force. None means that the entity has no rule."""
+        """Apply the form that a stored rule has now. Without a rule, remove the one in force."""
         rule = None if stored is None else as_rule(entity, stored, source=self.name)
         return self._keep_of_store(entity, self.schedule.put(entity, rule, now_ms=now_ms), addresses)
 
@@ -228,7 +220,7 @@ class EffectiveRules:
             self._of_file[entity] = rule
 
     def _forget(self, entity: Entity) -> IpChanges:
-        """Remove the rules of an entity from those that are in force."""
+        """Remove the rules of an entity from the rules in force."""
         self._keep_of_file(entity, None)
         return self._keep_of_store(entity, self.schedule.put(entity, None, now_ms=0), {})
 
@@ -244,7 +236,7 @@ def as_rule(entity: Entity, stored: StoredRule, *, source: str) -> Rule:
 
 
 def _difference(before: Mapping[K, V], after: Mapping[K, V]) -> dict[K, None]:
-    """Return the keys with a value that differs between the two or is missing in one of them, in their order."""
+    """Return the keys that were added, removed or got another value."""
     changed = {key: None for key, value in after.items() if before.get(key) != value}
     return changed | {key: None for key in before if key not in after}
 

@@ -17,10 +17,7 @@ ENTITY_TYPES: Final = (USER, CLIENT_ID, IP)
 
 
 class Entity(NamedTuple):
-    """A user, a client-id, both of them, or an IP address.
-
-    A field is None if it is not part of the entity. The order of the fields is that of ``ENTITY_TYPES``.
-    """
+    """A user, a client-id, both of them, or an IP address. A field that is not part of the entity is None."""
 
     user: EntityName = None
     client_id: EntityName = None
@@ -32,10 +29,7 @@ class Entity(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRule:
-    """The limits of an entity, and their terms, which Kafka does not have.
-
-    The limits are by Kafka's keys. There is at least one, and each is above 0.
-    """
+    """The limits of an entity by Kafka's keys, all above 0, and their terms, which Kafka does not have."""
 
     limits: Mapping[str, float]
     terms: Terms = NO_TERMS
@@ -53,10 +47,7 @@ def keys_of(entity: Entity) -> Mapping[str, KafkaType]:
 
 
 def names_in_order(parts: EntityParts) -> dict[str, str | None]:
-    """Return the names of an entity by type, in the order in which Kafka checks them.
-
-    If a type comes twice, its last name counts.
-    """
+    """Return the names of an entity by type, in Kafka's order. If a type comes twice, its last name counts."""
     names = dict(parts)
     return {entity_type: names[entity_type] for entity_type in hash_order(names, len(parts))}
 

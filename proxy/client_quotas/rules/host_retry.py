@@ -10,13 +10,12 @@ LONGEST_DELAY_MS: Final = 300_000
 
 
 class MissingHosts:
-    """The hosts without a known address. The cost of a call does not depend on their number, except for ``follow``."""
+    """The hosts without a known address, and the time of the next lookup of each."""
 
     def __init__(self) -> None:
         # Host -> (the time of its next lookup, the delay after that lookup), in ms.
         self._waits: dict[str, tuple[int, int]] = {}
-        # A heap of lookups. An entry with another time than in ``_waits`` is stale, and is dropped when it is the
-        # first.
+        # A heap of lookups. An entry is stale if ``_waits`` has another time. It is dropped when it comes first.
         self._due: list[tuple[int, str]] = []
 
     def __len__(self) -> int:

@@ -28,10 +28,7 @@ def literal(name: str) -> str | None:
 
 
 class EffectiveIpRules:
-    """The limits that a store has for addresses and hosts.
-
-    Args:
-        name: The name of the store, which is the source of its rules.
+    """The limits that a store has for addresses and hosts. ``name`` is the name of the store.
 
     Attributes:
         rules: The rules that are in force, by address.
@@ -48,7 +45,7 @@ class EffectiveIpRules:
         self._names: dict[Ip, set[Ip]] = {}  # address -> the names of it that have a limit
 
     def follow_file(self, addresses: Collection[Ip]) -> None:
-        """Set which addresses have rules in the configuration file. The rules of the file hide those of the store."""
+        """Set which addresses have rules in the configuration file. These rules hide the stored ones."""
         touched = {*self._of_file} ^ {*addresses}
         self._of_file = addresses
         self._settle(touched)
@@ -56,10 +53,7 @@ class EffectiveIpRules:
     def change(self, name: Ip, rate: float | None, known: Addresses) -> IpChanges:
         """Set the limit of an address or host. Return the rules of all its addresses, whether they change or not.
 
-        Args:
-            name: An address in any spelling, a host name, or the default.
-            rate: The limit in connections per second. With None, the limit is removed.
-            known: The addresses of hosts. A host that is not in it keeps its last known addresses.
+        A ``rate`` of None removes the limit. A host that is not in ``known`` keeps its last known addresses.
         """
         before = self._addresses_of(name)
         if rate is None:
@@ -98,7 +92,7 @@ class EffectiveIpRules:
         return self._settle({*before, *addresses})
 
     def _settle(self, touched: Iterable[Ip]) -> IpChanges:
-        """Update the rules of these addresses, and return them. Addresses with a rule in the file are not returned."""
+        """Update the rules of these addresses. Return those that no rule of the file hides."""
         changes: dict[Ip, IpRule | None] = {}
         for address in touched:
             rule = self._rule(address)
@@ -117,12 +111,12 @@ class EffectiveIpRules:
             return None
         if address in self._of_file:
             return None
-        # In Kafka, the limit of the name that was set last counts, until the broker is started again.
+        # In Kafka, the limit that was set last counts, until the broker is started again.
         rate = min(self._rates[name] for name in names)
         return IpRule(ip=address, connection_creation_rate=rate, source=self._name)
 
 
 def _spelled(name: Ip) -> tuple[Ip, ...]:
-    """Return the address that ``name`` is, or the default. Returns no address for a host name."""
+    """Return ``name`` if it is an address or the default, or no address if it is a host name."""
     address = literal(name) if isinstance(name, str) else name
     return () if address is None else (address,)

@@ -25,9 +25,9 @@ class Origin(NamedTuple):
 
     Attributes:
         principal: The user, or ``token@ADDRESS`` for a client of the admin port that has a token.
-        listener: The name of the listener, or ``ADMIN`` for the admin port. A listener may also have this name.
-        sees_hidden: Whether the client sees rules that are hidden by rules of the configuration file. Clients of the
-            admin port do, clients of Kafka's API do not.
+        listener: The name of the listener, or ``ADMIN`` for the admin port.
+        sees_hidden: Whether the client sees rules that the configuration file hides, as clients of the admin port
+            do.
     """
 
     principal: str
@@ -45,15 +45,12 @@ class Outcome(NamedTuple):
     """The outcome of a change for one entity.
 
     Attributes:
-        entity: The names of the entity, as the request has them.
         asked: The limits that the request sets. The value None removes a limit.
         asked_terms: The terms that the request sets or removes, or None if the request has no terms.
-        old: The rule of the entity before the change.
-        new: The rule of the entity after the change, or the rule that it would have after a dry run. If the change is
-            refused, this is ``old``.
-        error_code: Kafka's error code, or 0 without an error.
-        error_message: The error message of Kafka or of this proxy.
-        is_unknown: Whether the outcome is unknown. Then the rule is ``old`` or ``new``, or becomes ``new`` later.
+        old: The rule before the change.
+        new: The rule that the change gives, even if a dry run does not store it. If the change is refused, this is
+            ``old``.
+        is_unknown: Whether the outcome is unknown. The rule may be ``old`` or ``new``, or become ``new`` later.
     """
 
     entity: EntityParts
@@ -84,12 +81,7 @@ def outcomes(
 ) -> tuple[Outcome, ...]:
     """Return the outcome for each entity, in the order of the request. An entity that comes twice has one outcome.
 
-    Args:
-        alterations: The alterations of the request.
-        results: The results that ``decide`` or ``refuse_alter`` returned.
-        changes: The changes that are made, or that would be made if this were not a dry run.
-        rules: The rules before the changes.
-        terms: The changes of terms that the request has.
+    ``changes`` are those that are made, or that a dry run would make. ``rules`` are the rules before the changes.
     """
     results_by_entity = {_same(result.entity): result for result in results}
     changed = dict(changes)
