@@ -16,7 +16,7 @@ _BUCKETS: Final = tuple(min(max(bits - _FIRST_BITS, 0), len(BOUNDS_NS)) for bits
 
 
 class Latency:
-    """The histograms of one listener, by API key. ``counts`` has one count for each bound, and one for longer times."""
+    """The histograms of one listener, by API key. ``counts`` has a count for each bound, and one for longer times."""
 
     __slots__ = ("counts", "sums_ns")
 

@@ -25,7 +25,7 @@ LOST: Final = "lost"  # the broker closed, or the proxy stopped; nothing is char
 
 
 class OrphanedConnections:
-    """The orphaned connections of one listener, at most ``MAX_KEPT``. ``counts`` says how many ended in which way."""
+    """The orphaned connections of one listener, at most ``MAX_KEPT``. ``counts`` has the number for each result."""
 
     def __init__(self) -> None:
         self.counts = dict.fromkeys((ANSWERED, CUT_SHORT, LOST), 0)
