@@ -152,7 +152,7 @@ class RecordTable(Generic[E]):
             self._deleted.add((entity, key))
 
     def carry_over(self, before: "RecordTable[E]", entity: E, key: str) -> None:
-        """Copy the value of a key from ``before``, the previous table. The newer record was not understood.
+        """After a record that was not understood, copy the value of its key from ``before``, the previous table.
 
         Nothing is copied if the topic has deleted the key, or if this table has a value for it.
         """

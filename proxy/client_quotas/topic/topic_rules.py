@@ -305,7 +305,7 @@ class TopicRules:
 
 
 def _entity(user: EntityName, client_id: EntityName) -> Entity:
-    """Return the entity with these names, which are shortened as in the tables of rules."""
+    """Return the entity with these names. Long names are shortened, as in the tables of rules."""
     return (
         bounded(user) if isinstance(user, str) else user,
         bounded(client_id) if isinstance(client_id, str) else client_id,
