@@ -164,7 +164,7 @@ def _warn_of_nothing(
 def _warn_of_part_of_a_follower(
     file: UncheckedFile, replication: Mapping[str, object], inter_broker: list[dict[str, object]]
 ) -> None:
-    """Warn if a follower rate limits only fetches from one broker, because no other broker is behind the proxy."""
+    """Warn of a follower's limit that covers only one leader, because no other broker is behind the proxy."""
     upstreams = {address for listener in inter_broker for address in addresses_of(listener.get("upstream"))}
     if _RATES[1] in replication and len(upstreams) == 1 and all("upstream" in listener for listener in inter_broker):
         message = f"holds for what a follower fetches from {next(iter(upstreams))} alone, the one broker behind this "

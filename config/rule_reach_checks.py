@@ -154,12 +154,12 @@ class _Fold(NamedTuple):
     to: tuple[str | int, ...]
 
     def folded(self, name: str) -> str | None:
-        """Return the name under which the fold charges the user ``name``, or None if the fold does not match."""
+        """Return the user that this rule charges instead of the user ``name``, or None if the rule does not match."""
         found = match_whole(self.match, name)
         return None if found is None else replaced(found, self.to)
 
     def may_make(self, name: str) -> bool:
-        """Whether the fold may charge a user under ``name``. It is True if this cannot be determined."""
+        """Whether this rule may charge ``name`` instead of some other user. It is True if this cannot be determined."""
         groups = {0: self.source, **dict(_groups(self.source))}
         # In the replacement, a group that did not match is empty.
         parts = (re.escape(part) if isinstance(part, str) else f"(?:{groups.get(part, '.*')})?" for part in self.to)

@@ -104,7 +104,7 @@ def leads_to(address: Address, bind: Address) -> bool:
 
 
 def share_host(one: str, other: str) -> bool:
-    """Whether two hosts to bind to overlap, because they are equal or one of them means all addresses."""
+    """Whether two bind addresses overlap: their hosts are equal, or one of them means all addresses."""
     return one == other or not ANY_HOST.isdisjoint((one, other))
 
 

@@ -118,7 +118,7 @@ def decide(
 def record(decision: MutationDecision, bucket: Bucket, *, now_ms: int) -> MutationThrottle:
     """Charge the topics that are forwarded, and return how long the client must wait.
 
-    ``now_ms`` must be the time of ``decide``. With a strict quota, the client waits only if a topic was refused.
+    ``now_ms`` must be the same as for ``decide``. With a strict quota, the client waits only if a topic was refused.
     """
     wait_ms = min(bucket.charge(sum(decision.permits.values()), now_ms=now_ms), bucket.max_throttle_time_ms)
     if decision.is_strict and not decision.refused:

@@ -196,7 +196,7 @@ class Rate:
         return last_ms + self._span_ms if counts > total else 0
 
     def _elapsed_ms(self, elapsed_ms: int) -> int:
-        """Return the time by which the sum is divided if the oldest slot began ``elapsed_ms`` ago."""
+        """Return the time by which the sum of the records is divided if the oldest slot began ``elapsed_ms`` ago."""
         missing = self._samples - 1 - elapsed_ms // self._window_ms
         if missing > 0:
             elapsed_ms += missing * self._window_ms

@@ -120,9 +120,9 @@ class ReplicationQuota:
         return max(unused, 0.0) + limit * _STEP_S if unused > -1 else 0.0
 
     def room_at_ms(self, *, now_ms: int) -> int:
-        """Return the time when there is room if no bytes are recorded before, or ``now_ms`` if there is room now.
+        """Return the time when there will be room, or ``now_ms`` if there is room now.
 
-        The caller must check again at the returned time, because the rate may change until then.
+        The caller must check again at the returned time, because other fetches may use the room before.
         """
         limit = self.limit
         if limit is None:
