@@ -18,7 +18,7 @@ DECISIONS_PER_MS = 100
 
 
 def measure(row: Row) -> Sample:
-    """Measure decisions for clients in random order, so that their buckets are in no CPU cache."""
+    """Measure decisions for clients in random order, so that CPU caches do not help."""
     names = [(f"user-{n % 1_000}", f"client-{n}") for n in range(BUCKETS)]
     manager = _manager(row.key, names)
     for user, client_id in names:

@@ -58,7 +58,7 @@ def produce_frame(
 
 
 def produce_request(client_id: bytes, frame_size_bytes: int, *, version: int = PRODUCE_VERSION) -> bytes:
-    """Build a Produce v9 to v11 request of at most this many bytes, and hardly fewer."""
+    """Build a Produce v9 to v11 request of about this many bytes, but never more."""
     overhead = len(produce_frame(client_id, b"")) + 3  # the records' varint grows by up to three bytes
     return produce_frame(client_id, bytes(max(0, frame_size_bytes - overhead)), version=version)
 
@@ -100,7 +100,7 @@ def fetch_frame(records: bytes, *, version: int = FETCH_VERSION) -> bytes:
 
 
 def fetch_response(frame_size_bytes: int, *, version: int = FETCH_VERSION) -> bytes:
-    """Build a Fetch v12 or v17 response of at most this many bytes, and hardly fewer."""
+    """Build a Fetch v12 or v17 response of about this many bytes, but never more."""
     overhead = len(fetch_frame(b"", version=version)) + 3
     return fetch_frame(bytes(max(0, frame_size_bytes - overhead)), version=version)
 

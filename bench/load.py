@@ -199,7 +199,7 @@ def latency(
 
 
 def idle(*, port: int, request: bytes, connections: int, pid: int | None) -> dict[str, float]:
-    """Return by how many bytes the resident set of ``pid`` grows per connection."""
+    """Return the growth of the resident set of ``pid`` per connection, in bytes."""
     open_connections: list[socket.socket] = []
     try:
         # The first connections cause one-time allocations, which do not count.

@@ -1,4 +1,4 @@
-"""The replay by record and part, word for word as described. It is an oracle for the product's replay.
+"""A simple replay, which takes record by record and part by part. It is an oracle for the product's replay.
 
 A record is cut into parts, and the adjacent records determine their arrival times (``pipeline.arrivals``). A part goes
 out when it has arrived and the throttle time of the bucket is over. A fetch goes out in pieces as large as the room

@@ -12,7 +12,7 @@ SECOND = (1_000, 2_000, 1)  # interval, amount, requests
 
 
 def told(given: list[tuple[int, Demand]], at_once: int = 1_000) -> list[Demand]:
-    """Return the records with their adjacent rates. Each given record has a client's number."""
+    """Return the records with their adjacent rates. Each given record comes with its client's number."""
     found, ones = list[Demand](), AdjacentRates()
     for first in range(0, len(given), at_once):
         some = given[first : first + at_once]

@@ -1,6 +1,7 @@
 """Properties of the commands on random usage logs.
 
-A suggested limit is at least the stated percentile. Results do not depend on files, formats and order of the records.
+A suggested limit is at least the percentile in the report. Results do not depend on files, formats and order of
+records.
 """
 
 import csv
