@@ -50,7 +50,7 @@ class _Connection:
         self.client = RawClient(port, client_id=client_id, timeout_s=_PATIENCE_S)
         self.awaited = 0  # responses that have not begun
         self.unfinished = 0  # responses that have not ended
-        self.services: deque[Service] = deque()  # those of the unanswered requests
+        self.services: deque[Service] = deque()  # that of the oldest unanswered request, if any
         self._head = bytearray()
         self._left = 0
 
